@@ -7,6 +7,7 @@ python man/generate.py --check   the same as without, but exit 1 where one is st
 
 from __future__ import annotations
 
+import argparse
 import inspect
 import re
 import sys
@@ -328,8 +329,17 @@ def files() -> dict[str, str]:
     return made
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Compare, and write where asked to."""
+    parser = argparse.ArgumentParser(
+        description="Make the generated files; say which would change."
+    )
+    modes = parser.add_mutually_exclusive_group()
+    modes.add_argument("--write", action="store_true", help="write them")
+    modes.add_argument(
+        "--check", action="store_true", help="exit 1 where one is stale or left over"
+    )
+    options = parser.parse_args(arguments)
     made = files()
     there = {f"man/{each.name}" for each in (ROOT / "man").glob("*.[17]")}
     there |= {f"core/{each.relative_to(ROOT / 'core')}" for each in (ROOT / "core").rglob("*.pyi")}
@@ -341,15 +351,16 @@ def main(arguments: list[str]) -> int:
     left_over = sorted(there - made.keys())
     for path in [*changed, *left_over]:
         sys.stderr.write(f"{path}: {'left over' if path in left_over else 'stale'}\n")
-    if "--write" in arguments:
+    if options.write:
         for path in changed:
             (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
             (ROOT / path).write_text(made[path], encoding="utf-8")
         for path in left_over:
             (ROOT / path).unlink()
         return 0
-    return 1 if "--check" in arguments and (changed or left_over) else 0
+    return 1 if options.check and (changed or left_over) else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    registry.GROUPS.clear()  # the files are about our own entries, not what other distributions add
+    sys.exit(main())

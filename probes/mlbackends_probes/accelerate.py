@@ -20,7 +20,6 @@ GROUP = "library"
 FACTS = (
     Fact("build", str, "The framework's build number, in Apple's words."),
     Fact("new_lapack", bool, "Whether it has the functions of LAPACK 3.9 and newer (macOS 13.3)."),
-    Fact("environment", dict[str, str], "The variables that steer Accelerate and are set."),
 )
 
 _FRAMEWORK = "/System/Library/Frameworks/Accelerate.framework"

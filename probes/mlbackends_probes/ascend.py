@@ -22,20 +22,10 @@ from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import NotUsable, Reason
-from mlbackends.model.records import Answer, Device, Fact, Finding, Library, Presence, nonempty
+from mlbackends.model.records import Answer, Device, Finding, Library, Presence, nonempty
 from mlbackends.model.tables import table
 
 GROUP = "accelerator"
-FACTS = (
-    Fact("npu_count", int, "How many NPUs are on PCI."),
-    Fact("nodes", list[str], "The device nodes of the NPUs."),
-    Fact("driver_version", str, "The version of the driver, by its own file."),
-    Fact("toolkit_version", str, "The version of the CANN toolkit, by its own file."),
-    Fact("torch_npu", str, "The installed version of torch-npu."),
-    Fact("environment", dict[str, str], "The variables that steer CANN and are set."),
-    Fact("soc", str, "The chip, as the runtime names it."),
-    Fact("checked_device", int, "The device on which memory was filled and read back."),
-)
 
 _ROOT = "/usr/local/Ascend"
 _HOMES = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME")

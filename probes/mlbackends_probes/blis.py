@@ -21,7 +21,6 @@ FACTS = (
     Fact("threading", str, "Where its threads come from: serial, pthreads or openmp."),
     Fact("threads", int, "The number of threads that it would use."),
     Fact("integer_bits", int, "The width of the integers that its BLAS functions take."),
-    Fact("environment", dict[str, str], "The variables that steer BLIS and are set."),
 )
 
 LIBRARY = SharedLibrary(

@@ -26,7 +26,6 @@ FACTS = (
         "Each compiler: name, path, target (the file that its links lead to), package, version.",
     ),
     Fact("versions", dict[str, str], "The version of each compiler whose version is told."),
-    Fact("environment", dict[str, str], "The variables that choose a compiler and are set."),
 )
 
 _NAMES = (

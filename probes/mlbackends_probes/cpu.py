@@ -35,7 +35,7 @@ from mlbackends.host.host import Host
 from mlbackends.host.quantities import whole_number
 from mlbackends.host.system.kernel import auxiliary_vector, system_controls
 from mlbackends.model.records import FactValue, Finding, Presence
-from mlbackends.model.registry import read_facts
+from mlbackends.model.registry import facts_of
 
 GROUP = "machine"
 
@@ -48,7 +48,6 @@ SUMMARY = (
     "x86_64_level",
 )
 USUAL = {"sockets": 1}
-FACTS = read_facts(__file__)
 
 # A number is how many threads of each core are on, where some are: POWER has 8 of them.
 _SMT = frozenset({"on", "off", "forceoff", "notsupported", "notimplemented", *"12345678"})
@@ -95,7 +94,7 @@ def find(host: Host) -> Finding:
     warnings = tuple(one for one in (wrong, governor_warning(facts), slowed) if one)
     # What is not known is left out, but that no CPU is off is known.
     known = {name for name, value in facts.items() if value != "" or name == "offline_cpus"}
-    in_order = {fact.name: facts[fact.name] for fact in FACTS if fact.name in known}
+    in_order = {name: facts[name] for name in facts_of("cpu") if name in known}
     return Finding(presence=Presence.FOUND, facts=in_order, warnings=warnings)
 
 

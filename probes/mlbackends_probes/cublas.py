@@ -13,12 +13,12 @@ from msgspec.structs import replace
 from mlbackends.host.host import Host
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.cuda.device import expect, first_device
-from mlbackends.libraries.cuda.libraries import LIBRARY_FACTS, CudaLibrary, agree, version_macros
+from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, agree, version_macros
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Answer, Finding, Library
 
 GROUP = "library"
-FACTS = LIBRARY_FACTS
+FACTS = COPY_FACTS
 
 LIBRARY = CudaLibrary(
     "cublas",

@@ -29,7 +29,6 @@ FACTS = (
     Fact("chosen", str, "The toolkit that build systems take."),
     Fact("nvcc", str, "The nvcc that is first on PATH."),
     Fact("wheels", dict[str, str], "Installed wheels that bring pieces of a toolkit."),
-    Fact("environment", dict[str, str], "The variables that name a toolkit or steer nvcc."),
 )
 
 HOMES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDAToolkit_ROOT", "CUDA_TOOLKIT_ROOT_DIR")

@@ -17,7 +17,7 @@ from mlbackends.host.host import Host
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.cuda.device import expect, first_device
 from mlbackends.libraries.cuda.libraries import (
-    LIBRARY_FACTS,
+    COPY_FACTS,
     CudaLibrary,
     agree,
     answered,
@@ -31,7 +31,7 @@ from mlbackends.model.records import Answer, Fact, Finding, Library
 
 GROUP = "library"
 FACTS = (
-    *LIBRARY_FACTS,
+    *COPY_FACTS,
     Fact("cuda_version", str, "The CUDA runtime that it was built with."),
     Fact("max_compute_capability", str, "The highest compute capability that it knows."),
     Fact("sub_libraries", list[str], "The sub-libraries that lie beside this copy."),

@@ -17,7 +17,6 @@ FACTS = (
     *PACKAGE_FACTS,
     Fact("cuda_version", str, 'The CUDA releases that the wheel is for: "12.x", "11.2".'),
     Fact("rocm_version", str, 'The ROCm releases that the wheel is for: "5.0", "7.x".'),
-    Fact("environment", dict[str, str], "The variables that steer CuPy and are set."),
 )
 
 _CUDA = pattern(r"cupy-cuda(\d{2})(\d|x)")

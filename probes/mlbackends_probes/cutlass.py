@@ -14,7 +14,6 @@ SUMMARY = ("{packages}",)
 FACTS = (
     *SET_FACTS,
     Fact("dsl_libraries", dict[str, str], "The packages that bring the compiled part of the DSL."),
-    Fact("environment", dict[str, str], "The variables that steer them and are set."),
 )
 
 

@@ -13,7 +13,6 @@ from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Library
 
 GROUP = "library"
-FACTS = ()
 
 # C++ functions of the namespace fbgemm, as the Itanium ABI writes them.
 _SUPPORTED = "_ZN6fbgemm18fbgemmSupportedCPUEv"

@@ -24,7 +24,6 @@ FACTS = (
     Fact("built_for_cuda", str, "The CUDA that flash-attn's wheel was built for."),
     Fact("extension_modules", list[str], "The compiled modules of flash-attn that are there."),
     Fact("flashinfer_parts", dict[str, str], "FlashInfer's packages of compiled kernels."),
-    Fact("environment", dict[str, str], "The variables that steer them and are set."),
 )
 
 _LOCAL = pattern(r"cu(\d{2,3})[.-]?torch(\d+\.\d+(?:\.\d+)?)", re.IGNORECASE)

@@ -23,7 +23,6 @@ FACTS = (
     ),
     Fact("backend", str, "The backend that is in effect, in its own words."),
     Fact("backends", list[str], "The backends that the configuration knows."),
-    Fact("environment", dict[str, str], "The variables that steer FlexiBLAS and are set."),
 )
 
 LIBRARY = SharedLibrary(

@@ -22,7 +22,6 @@ FACTS = (
     Fact("card_count", int, "How many cards are on PCI."),
     Fact("driver_version", str, "The version of the habanalabs kernel module."),
     Fact("torch_plugin", str, "The installed version of habana-torch-plugin."),
-    Fact("environment", dict[str, str], "The variables that steer Gaudi and are set."),
 )
 
 _FOLDERS = ("/usr/lib/habanalabs", "/opt/habanalabs/lib")

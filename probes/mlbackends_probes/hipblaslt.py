@@ -14,10 +14,7 @@ from mlbackends.libraries.c_calls import CDLL, ctypes, decimal_version
 from mlbackends.model.records import Answer, Fact, Finding, Library
 
 GROUP = "library"
-FACTS = (
-    Fact("targets", list[str], "The instruction sets for which GPU code lies beside it."),
-    Fact("environment", dict[str, str], "The variables that steer hipBLASLt and are set."),
-)
+FACTS = (Fact("targets", list[str], "The instruction sets for which GPU code lies beside it."),)
 
 
 def find(host: Host) -> Finding:

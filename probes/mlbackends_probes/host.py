@@ -22,7 +22,6 @@ from mlbackends.libraries.c_runtime import c_library, cxx_library
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import FactValue, Finding, Presence
-from mlbackends.model.registry import read_facts
 from mlbackends.model.tables import table
 
 GROUP = "machine"
@@ -35,7 +34,6 @@ SUMMARY = (
     "virtualisation: {virtualisation}",
 )
 USUAL = {"container": "none", "virtualisation": "none"}
-FACTS = read_facts(__file__)
 CODES = {
     "small-shared-memory": "The shared memory is too small for processes that share tensors.",
 }

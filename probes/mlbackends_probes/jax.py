@@ -35,7 +35,6 @@ FACTS = (
         dict[str, str],
         "What registers itself when jax is imported: the entry points of jax_plugins.",
     ),
-    Fact("environment", dict[str, str], "The variables that steer JAX and are set."),
 )
 
 _PLUGINS = (

@@ -14,7 +14,6 @@ from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Finding
 
 GROUP = "library"
-FACTS = ()
 
 LIBRARY = SharedLibrary(
     "kleidiai",

@@ -22,7 +22,7 @@ from mlbackends.host.system.memory import total_memory
 from mlbackends.host.system.thread_counts import Belief, Machine, beliefs
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import FactValue, Finding, Presence
-from mlbackends.model.registry import read_facts
+from mlbackends.model.registry import facts_of
 
 GROUP = "machine"
 SUMMARY = (
@@ -31,7 +31,6 @@ SUMMARY = (
     "cgroup {cgroup_version}",
     "{scheduler}",
 )
-FACTS = read_facts(__file__)
 CODES = {
     "throttled": "The CPU quota stops the group often; more threads make that worse, not better.",
 }
@@ -81,7 +80,7 @@ def find(host: Host) -> Finding:
             {"runtime": one.runtime, "cpus": one.cpus, "because": one.because} for one in believed
         ]
         warnings += _too_many(believed, cpus, facts, machine)
-    in_order = {fact.name: facts[fact.name] for fact in FACTS if fact.name in facts}
+    in_order = {name: facts[name] for name in facts_of("limits") if name in facts}
     return Finding(presence=Presence.FOUND, facts=in_order, warnings=tuple(warnings))
 
 

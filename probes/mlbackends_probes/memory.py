@@ -24,7 +24,6 @@ from mlbackends.host.system.memory import (
 )
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import FactValue, Finding, Presence
-from mlbackends.model.registry import read_facts
 
 GROUP = "machine"
 
@@ -35,7 +34,6 @@ SUMMARY = (
     "transparent huge pages: {transparent_huge_pages}",
 )
 USUAL = {"swap_total_bytes": 0}
-FACTS = read_facts(__file__)
 
 _MEMINFO = {
     "total_bytes": "MemTotal",

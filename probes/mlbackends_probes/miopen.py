@@ -18,10 +18,7 @@ from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.model.records import Answer, Fact, Finding, Library, nonempty
 
 GROUP = "library"
-FACTS = (
-    Fact("databases", list[str], "The kernel and tuning databases beside the library."),
-    Fact("environment", dict[str, str], "The variables that steer MIOpen and are set."),
-)
+FACTS = (Fact("databases", list[str], "The kernel and tuning databases beside the library."),)
 
 DATABASES_LIMIT = 100
 

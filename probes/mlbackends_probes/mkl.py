@@ -33,7 +33,6 @@ FACTS = (
     Fact("max_threads", int, "The number of threads that MKL would use."),
     Fact("kernel_libraries", list[str], "The kernels for one processor that lie beside libmkl_rt."),
     Fact("kernels_used", list[str], "The kernels that were mapped after a product was computed."),
-    Fact("environment", dict[str, str], "The variables that steer MKL and are set."),
 )
 
 _KERNEL = pattern(r"libmkl_(def|mc|mc3|avx|avx2|avx512|avx10|avx512_mic)\.(?:so|\d+\.dylib|dylib)")

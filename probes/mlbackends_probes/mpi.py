@@ -25,7 +25,6 @@ FACTS = (
     Fact("library_version", str, "What the library says of itself, its first line."),
     Fact("standard", str, "The version of the MPI standard, such as 4.1."),
     Fact("launchers", list[dict[str, str]], "mpirun and mpiexec on PATH: name, path, real path."),
-    Fact("environment", dict[str, str], "The variables that an MPI launcher or job has set."),
 )
 
 _SIGNS = {

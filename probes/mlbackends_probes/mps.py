@@ -25,7 +25,6 @@ from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import (
     Answer,
     Device,
-    Fact,
     FactValue,
     Finding,
     Library,
@@ -34,21 +33,6 @@ from mlbackends.model.records import (
 )
 
 GROUP = "accelerator"
-FACTS = (
-    Fact("macos_version", str, "The version of macOS, by the system's own file."),
-    Fact("macos_build", str, "The build of macOS."),
-    Fact("chip", str, "The processor, as the system names it."),
-    Fact("is_apple_silicon", bool, "Whether the chip is one of Apple's."),
-    Fact("is_translated", bool, "Whether this Python is for x86_64 and runs through Rosetta."),
-    Fact("is_virtual_machine", bool, "Whether macOS runs below a hypervisor."),
-    Fact("torch_needs_macos", str, "The oldest macOS that the installed torch takes for MPS."),
-    Fact("unsupported_types", list[str], "Types that MPS does not have on this macOS."),
-    Fact("gpu_core_count", int, "Cores of the GPU."),
-    Fact("is_memory_shared", bool, "Whether GPU and CPU share one memory."),
-    Fact("recommended_memory_bytes", int, "What Metal advises to use at most."),
-    Fact("families", list[str], "The highest Apple, Mac and Metal families that the GPU supports."),
-    Fact("environment", dict[str, str], "The variables that steer MPS and are set."),
-)
 CODES = {
     "translated": "Python runs through Rosetta and cannot reach what needs an arm64 Python.",
 }

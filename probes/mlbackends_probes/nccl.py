@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from mlbackends.host.host import Host
 from mlbackends.libraries.c_calls import CDLL, ctypes, decimal_version
 from mlbackends.libraries.cuda.device import expect, first_device
-from mlbackends.libraries.cuda.libraries import LIBRARY_FACTS, CudaLibrary, answered
+from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, answered
 from mlbackends.libraries.search import inside
 from mlbackends.model.records import Answer, Finding, Library
 
 GROUP = "library"
-FACTS = LIBRARY_FACTS
+FACTS = COPY_FACTS
 
 LIBRARY = CudaLibrary(
     "nccl",

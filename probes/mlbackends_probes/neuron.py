@@ -23,7 +23,6 @@ FACTS = (
     Fact("nodes", list[str], "The device nodes."),
     Fact("driver_version", str, "The version of the neuron kernel module."),
     Fact("wheels", list[str], "Installed Neuron wheels, with their versions."),
-    Fact("environment", dict[str, str], "The variables that steer Neuron and are set."),
 )
 
 _WHEELS = ("neuronx-cc", "libneuronxla", "torch-neuronx", "jax-neuronx", "neuron-cc")

@@ -14,7 +14,6 @@ from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Library
 
 GROUP = "library"
-FACTS = ()
 
 LIBRARY = SharedLibrary(
     "nnpack",

@@ -9,14 +9,13 @@ Source:   NumPy reference, numpy.show_config and "Global configuration options".
 from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import PACKAGE_FACTS, found, package
 from mlbackends.host.python.numpy_config import CONFIG_FACTS, config_facts
-from mlbackends.model.records import Fact, Finding
+from mlbackends.model.records import Finding
 
 GROUP = "framework"
 SUMMARY = ("numpy {version}",)
 FACTS = (
     *PACKAGE_FACTS,
     *CONFIG_FACTS,
-    Fact("environment", dict[str, str], "The variables that steer NumPy and are set."),
 )
 
 

@@ -29,11 +29,9 @@ from mlbackends.libraries.cuda.driver import (
 from mlbackends.libraries.cuda.visible_devices import environment, visibility_warnings
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Device, FactValue, Finding, Library, Presence, nonempty
-from mlbackends.model.registry import read_facts
 from mlbackends.model.tables import table
 
 GROUP = "accelerator"
-FACTS = read_facts(__file__)
 CODES = {
     **table("libraries/cuda/nvml")["codes"],
     "device-nodes-missing": "The kernel module is loaded, and its nodes in /dev are not there.",

@@ -8,11 +8,11 @@ Source:   NVSHMEM documentation, nvshmemx_vendor_get_version_info, environment v
 """
 
 from mlbackends.libraries.c_calls import CDLL, ctypes
-from mlbackends.libraries.cuda.libraries import LIBRARY_FACTS, CudaLibrary, answered
+from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, answered
 from mlbackends.model.records import Answer, Library
 
 GROUP = "library"
-FACTS = LIBRARY_FACTS
+FACTS = COPY_FACTS
 
 LIBRARY = CudaLibrary(
     "nvshmem",

@@ -31,7 +31,6 @@ FACTS = (
     ),
     Fact("gpu_runtime", str, "What it reaches GPUs with: none, opencl or sycl."),
     Fact("instruction_set", str, "The highest instruction set that its kernels use here."),
-    Fact("environment", dict[str, str], "The variables that steer oneDNN and are set."),
 )
 
 _IN_TORCH = "_ZN2at18get_mkldnn_version"

@@ -25,7 +25,6 @@ FACTS = (
     Fact("cuda_version", str, "The CUDA release that it was built for."),
     Fact("cudnn_version", str, "The cuDNN release that it was built for."),
     Fact("rocm_version", str, "The ROCm release that it was built for."),
-    Fact("environment", dict[str, str], "The variables that steer ONNX Runtime and are set."),
 )
 
 _FLAVOURS = (

@@ -17,20 +17,9 @@ from mlbackends.libraries.blas_symbols import openblas_affixes, require_product
 from mlbackends.libraries.c_calls import CDLL, Calls
 from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.reasons import NotUsable, Reason
-from mlbackends.model.records import Answer, Fact, Library, nonempty
+from mlbackends.model.records import Answer, Library, nonempty
 
 GROUP = "library"
-FACTS = (
-    Fact("config", str, "The options that it was built with, in its own words."),
-    Fact("architecture", str, "The processor whose kernels it uses, in its own words."),
-    Fact("threading", str, "Where its threads come from: serial, pthreads or openmp."),
-    Fact("threads", int, "The number of threads that it would use."),
-    Fact("built_for_threads", int, "The largest number of threads that this build can use."),
-    Fact("integer_bits", int, "The width of the integers that its functions take: 32 or 64."),
-    Fact("symbol_prefix", str, "What stands before its function names, such as scipy_."),
-    Fact("symbol_suffix", str, "What stands after its function names, such as 64_."),
-    Fact("environment", dict[str, str], "The variables that steer OpenBLAS and are set."),
-)
 
 LIBRARY = SharedLibrary(
     "openblas",

@@ -23,7 +23,6 @@ GROUP = "accelerator"
 FACTS = (
     Fact("drivers", list[dict[str, str]], "ICD files and the library that each names."),
     Fact("platforms", list[dict[str, str]], "Platforms as the loader lists them."),
-    Fact("environment", dict[str, str], "The variables that steer OpenCL and are set."),
 )
 
 _FRAMEWORK = "/System/Library/Frameworks/OpenCL.framework/OpenCL"

@@ -25,23 +25,9 @@ from mlbackends.libraries.elf import NotElf, extract, extract_symbols, read_elf,
 from mlbackends.libraries.search import stem_of
 from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.reasons import NotUsable, Reason
-from mlbackends.model.records import Answer, Fact, Finding, Library, nonempty
+from mlbackends.model.records import Answer, Finding, Library, nonempty
 
 GROUP = "library"
-FACTS = (
-    Fact("runtime", str, "Whose runtime it is: gnu, intel, llvm or microsoft."),
-    Fact("symbol_version", str, "The highest symbol version of a GNU runtime, such as GOMP_5.1."),
-    Fact(
-        "gcc_interface",
-        str,
-        "The first GCC release with that symbol version; vendors also build it into older ones.",
-    ),
-    Fact("specification_date", int, "The value of _OPENMP, such as 201511 for OpenMP 4.5."),
-    Fact("meeting", list[str], "The copies that are in one process, or will be, by their paths."),
-    Fact("max_threads", int, "The number of threads that a parallel region would get."),
-    Fact("processors", int, "The number of processors that the runtime sees."),
-    Fact("environment", dict[str, str], "The variables that steer OpenMP and are set."),
-)
 
 _OUTSIDE = ("LD_LIBRARY_PATH", "conda", "python-prefix", "ld.so.cache", "system-folder")
 _GCC = {

@@ -8,12 +8,9 @@ Source:   PyPA, "Recording installed projects"; NVIDIA's packages on PyPI, whose
           -cu13 or, since CUDA 13, carry the major version in the version alone.
 """
 
-from typing import Any
-
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import Distribution, distributions, python_folders
 from mlbackends.host.python.wheel_files import (
-    LEAST_TOLD,
     SharedFiles,
     glibc_needed,
     missing_files,
@@ -21,42 +18,10 @@ from mlbackends.host.python.wheel_files import (
 )
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Fact, Finding, Presence, nonempty
+from mlbackends.model.records import Finding, Presence, nonempty
 
 GROUP = "framework"
 SUMMARY = ("{count} packages",)
-FACTS = (
-    Fact("count", int, "How many distributions are installed, each name counted once."),
-    Fact("distributions", dict[str, str], "The version of each, by its normalised name."),
-    Fact(
-        "installed_twice",
-        list[dict[str, str]],
-        "Every installation of a name that has several: name, version, folder; the first is imported.",
-    ),
-    Fact(
-        "owned_twice",
-        list[dict[str, Any]],
-        "Two packages that wrote the same files with different contents: first, second, files "
-        "(shared), differing, example, on_disk (whose file the example is, where its size tells).",
-    ),
-    Fact(
-        "cuda_majors",
-        dict[str, list[str]],
-        "NVIDIA's packages by the major version of CUDA that they are for.",
-    ),
-    Fact(
-        "missing_files",
-        list[dict[str, Any]],
-        "Distributions whose RECORD names libraries that are not there: name, version, files "
-        "(how many), example.",
-    ),
-    Fact(
-        "glibc_needed",
-        dict[str, str],
-        f"The glibc that a wheel's tag asks for, by name; where it is newer than {LEAST_TOLD}.",
-    ),
-    Fact("leftovers", list[str], 'What a broken uninstall left: names that begin with "~".'),
-)
 CODES = {"cuda-majors-mixed": "Packages for two major versions of CUDA are in one environment."}
 
 _CUDA_NAMED = pattern(r"nvidia-[a-z0-9-]+-cu(\d{2})")

@@ -16,30 +16,10 @@ from mlbackends.host.python.packages import distributions, is_user_site, python_
 from mlbackends.host.variables import steering
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Fact, Finding, Presence, nonempty
+from mlbackends.model.records import Finding, Presence, nonempty
 
 GROUP = "machine"
 SUMMARY = ("{implementation} {version}", "{manager}", "{executable}")
-FACTS = (
-    Fact("implementation", str, "The kind of interpreter: cpython, pypy."),
-    Fact("executable", str, "The interpreter's program."),
-    Fact("prefix", str, "The folder of the environment."),
-    Fact("base_prefix", str, "The folder of the installation that it was made from."),
-    Fact("is_virtual_environment", bool, "Whether the two differ."),
-    Fact(
-        "manager", str, "Who made it: venv, virtualenv, uv, conda, pipx, poetry, pyenv, system, ..."
-    ),
-    Fact("manager_version", str, "The version of that, where it left one."),
-    Fact("sees_system_packages", bool, "Whether the environment also imports its base's packages."),
-    Fact("site_folders", list[str], "Where packages are imported from, in order."),
-    Fact("user_site_on_path", bool, "Whether the user's own site folder is one of them."),
-    Fact("free_threaded", bool, "Whether it is a build that can run without the GIL."),
-    Fact(
-        "externally_managed", bool, "Whether installing into it is the system's business (PEP 668)."
-    ),
-    Fact("environment", dict[str, str], "The variables that lead Python elsewhere and are set."),
-    Fact("distribution_count", int, "Installed distributions."),
-)
 CODES = {
     "other-environment": "A variable names another environment than the one that is looked at.",
     "other-python": "A variable brings in packages of another Python version.",

@@ -12,7 +12,6 @@ from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.records import Answer, Library
 
 GROUP = "library"
-FACTS = ()
 
 LIBRARY = SharedLibrary(
     "qnnpack",

@@ -11,10 +11,9 @@ from msgspec.structs import replace
 from mlbackends.host.host import Host
 from mlbackends.libraries.amd import library_finding, rocm_calls
 from mlbackends.libraries.c_calls import CDLL, decimal_version
-from mlbackends.model.records import Answer, Fact, Finding, Library
+from mlbackends.model.records import Answer, Finding, Library
 
 GROUP = "library"
-FACTS = (Fact("environment", dict[str, str], "The variables that steer RCCL and are set."),)
 
 
 def find(host: Host) -> Finding:

@@ -16,10 +16,7 @@ from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.model.records import Answer, Fact, Finding, Library
 
 GROUP = "library"
-FACTS = (
-    Fact("targets", list[str], "The instruction sets for which GPU code lies beside it."),
-    Fact("environment", dict[str, str], "The variables that steer rocBLAS and are set."),
-)
+FACTS = (Fact("targets", list[str], "The instruction sets for which GPU code lies beside it."),)
 
 NO_TRANSPOSE = 111
 TO_DEVICE, TO_HOST = 1, 2

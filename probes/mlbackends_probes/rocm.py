@@ -38,7 +38,6 @@ from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import (
     Answer,
     Device,
-    Fact,
     FactValue,
     Finding,
     Library,
@@ -48,20 +47,6 @@ from mlbackends.model.records import (
 from mlbackends.model.tables import table
 
 GROUP = "accelerator"
-FACTS = (
-    Fact("gpu_count", int, "How many AMD GPUs the kernel lists, before variables hide any."),
-    Fact("visible_gpu_count", int, "How many the variables leave visible to HIP."),
-    Fact("targets", list[str], "The instruction sets of the GPUs, as compilers name them."),
-    Fact("driver", str, "The kernel driver of the GPUs; amdgpu is the one that computes."),
-    Fact("driver_version", str, "The version of an amdgpu that does not come with the kernel."),
-    Fact("installations", list[dict[str, str]], "ROCm installations: path and version."),
-    Fact("wheels", list[str], "Installed rocm-sdk wheels, with their versions."),
-    Fact("links", list[dict[str, int | str]], "Direct links between GPUs, by index."),
-    Fact("unreadable_node_count", int, "GPUs that the container's limits forbid."),
-    Fact("environment", dict[str, str], "The variables that steer ROCm and are set."),
-    Fact("runtime_version", str, "The version of the HIP runtime, by its own word."),
-    Fact("checked_device", int, "The HIP device on which memory was filled and read back."),
-)
 CODES = {
     "target-overridden": "A variable makes ROCm take a GPU for another one than it is.",
 }

@@ -8,14 +8,13 @@ Source:   SciPy reference, scipy.show_config; SciPy toolchain roadmap, "NumPy".
 from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import PACKAGE_FACTS, found, package, range_warnings
 from mlbackends.host.python.numpy_config import CONFIG_FACTS, config_facts
-from mlbackends.model.records import Fact, Finding
+from mlbackends.model.records import Finding
 
 GROUP = "framework"
 SUMMARY = ("scipy {version}",)
 FACTS = (
     *PACKAGE_FACTS,
     *CONFIG_FACTS,
-    Fact("environment", dict[str, str], "The variables that steer SciPy and are set."),
 )
 
 

@@ -14,10 +14,7 @@ from mlbackends.model.patterns import pattern
 from mlbackends.model.records import Fact, Finding, nonempty
 
 GROUP = "library"
-FACTS = (
-    Fact("adapters", list[str], "The adapters beside it: level_zero, opencl, cuda, hip."),
-    Fact("environment", dict[str, str], "The variables that steer SYCL and are set."),
-)
+FACTS = (Fact("adapters", list[str], "The adapters beside it: level_zero, opencl, cuda, hip."),)
 
 LIBRARY = SharedLibrary(
     "SYCL",

@@ -17,7 +17,6 @@ FACTS = (
     Fact(
         "interface_version", int, "The number of the interface, such as 12110 for oneTBB 2021.11."
     ),
-    Fact("environment", dict[str, str], "The variables that steer TBB and are set."),
 )
 
 LIBRARY = SharedLibrary(

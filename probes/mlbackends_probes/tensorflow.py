@@ -11,22 +11,11 @@ from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import PACKAGE_FACTS, found, gpu_unused, package
 from mlbackends.host.python.packages import distribution
 from mlbackends.libraries.cuda.driver import driver_release, driver_warning
-from mlbackends.model.records import Fact, Finding, nonempty
+from mlbackends.model.records import Finding, nonempty
 
 GROUP = "framework"
 SUMMARY = ("tensorflow {version}",)
-FACTS = (
-    *PACKAGE_FACTS,
-    Fact("is_cuda_build", bool, "Whether it was built for CUDA."),
-    Fact("is_rocm_build", bool, "Whether it was built for ROCm."),
-    Fact("is_tensorrt_build", bool, "Whether it was built for TensorRT."),
-    Fact("cuda_version", str, "The CUDA release that it was built for."),
-    Fact("cudnn_version", str, "The cuDNN release that it was built for."),
-    Fact("compute_capabilities", list[str], "The GPUs that it has machine code for."),
-    Fact("compiler", str, "The C++ compiler that it was built with, by its path."),
-    Fact("keras_version", str, "The version of Keras that is installed."),
-    Fact("environment", dict[str, str], "The variables that steer TensorFlow and are set."),
-)
+FACTS = PACKAGE_FACTS
 
 _NAMES = (
     "tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-rocm", "tensorflow-macos",

@@ -35,11 +35,10 @@ from mlbackends.libraries.cuda.driver import driver_release, driver_warning
 from mlbackends.libraries.elf import NotElf, extract, read_elf, version_needs
 from mlbackends.libraries.search import libraries_named, stem_of
 from mlbackends.model.records import Answer, FactValue, Finding, Library, Presence, nonempty
-from mlbackends.model.registry import read_facts
 
 GROUP = "framework"
 SUMMARY = ("torch {version}", "CUDA {cuda_version}", "HIP {hip_version}", "XPU {xpu_version}")
-FACTS = (*PACKAGE_FACTS, *read_facts(__file__))
+FACTS = PACKAGE_FACTS
 
 _NAMES = ("torch", "torch-nightly", "torch-cpu", "torch-rocm", "torch-xpu", "pytorch")
 _PARTNERS = (

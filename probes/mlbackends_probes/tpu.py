@@ -27,7 +27,6 @@ FACTS = (
     Fact("generation", str, "The generation of the chips: v4, v5e, v5p, v6e, 7x."),
     Fact("nodes", list[str], "The device nodes through which the chips are reached."),
     Fact("pjrt_api_version", str, "The version of the PJRT interface of libtpu."),
-    Fact("environment", dict[str, str], "The variables that steer libtpu and are set."),
 )
 
 _OWN_VARIABLES = ("TPU_", "LIBTPU_")

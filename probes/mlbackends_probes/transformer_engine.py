@@ -25,7 +25,6 @@ FACTS = (
     *PACKAGE_FACTS,
     Fact("parts", dict[str, str], "Its other packages, with their versions."),
     Fact("cuda_major", str, "The major version of CUDA that its compiled part is for."),
-    Fact("environment", dict[str, str], "The variables that steer it and are set."),
 )
 
 _PARTS = (

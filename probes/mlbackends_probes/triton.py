@@ -16,7 +16,6 @@ FACTS = (
     *PACKAGE_FACTS,
     Fact("backends", list[str], "The back ends in triton/backends and those that are registered."),
     Fact("bundled_tools", list[str], "The NVIDIA tools that it brings, ptxas before all."),
-    Fact("environment", dict[str, str], "The variables that steer Triton and are set."),
 )
 
 _NAMES = (

@@ -22,7 +22,6 @@ from mlbackends.model.records import Answer, Device, Fact, Finding, Library, Pre
 GROUP = "accelerator"
 FACTS = (
     Fact("drivers", list[dict[str, str]], "Driver manifests: file, library and Vulkan version."),
-    Fact("environment", dict[str, str], "The variables that steer Vulkan and are set."),
 )
 
 _STEMS = ("libvulkan", "vulkan-1", "libMoltenVK")

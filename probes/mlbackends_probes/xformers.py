@@ -25,7 +25,6 @@ FACTS = (
     Fact("built_for_architectures", str, "The GPUs that they were built for, as the build says."),
     Fact("flash_attention_version", str, "The FlashAttention that is built in."),
     Fact("uses_flash_attention_of_torch", bool, "Whether it takes torch's FlashAttention instead."),
-    Fact("environment", dict[str, str], "The variables that steer xFormers and are set."),
 )
 
 

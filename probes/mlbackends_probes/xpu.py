@@ -29,7 +29,6 @@ FACTS = (
     Fact("gpu_count", int, "How many Intel GPUs are on PCI."),
     Fact("driver", str, "The kernel drivers of the GPUs: xe, i915."),
     Fact("level_zero_drivers", list[str], "Level Zero drivers that lie in the loader's folders."),
-    Fact("environment", dict[str, str], "The variables that steer Level Zero and are set."),
     Fact("checked_device", int, "The device on which memory was filled and read."),
 )
 

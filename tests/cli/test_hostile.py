@@ -322,9 +322,7 @@ def test_every_declared_fact_has_its_dotted_name(name: str) -> None:
     from mlbackends.model import dotted
     from mlbackends.model.records import SCHEMA, Presence, ProbeReport, Report
 
-    declared = [
-        fact.name for fact in getattr(registry.load("mlbackends_probes", name), "FACTS", ())
-    ]
+    declared = list(registry.facts_of(name))
 
     def report(facts: dict[str, object]) -> Report:
         probe = ProbeReport(Presence.FOUND, facts=facts, source="elsewhere")  # type: ignore[arg-type]

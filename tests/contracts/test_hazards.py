@@ -233,9 +233,7 @@ def with_junk(host: str, value: Any) -> Report:
     base = report(host)
     probes = {}
     for name, told in base.probes.items():
-        facts = dict.fromkeys(
-            (fact.name for fact in registry.load("mlbackends_probes", name).FACTS), value
-        )
+        facts = dict.fromkeys(registry.facts_of(name), value)
         probes[name] = msgspec.structs.replace(told, facts=facts)
     return msgspec.structs.replace(base, probes=probes)
 
@@ -260,7 +258,7 @@ TREES = st.recursive(
 def test_any_facts_are_examined(data: st.DataObject) -> None:
     base = report("stale-conda-workstation")
     probe = data.draw(st.sampled_from(sorted(base.probes)))
-    names = [fact.name for fact in registry.load("mlbackends_probes", probe).FACTS]
+    names = list(registry.facts_of(probe))
     facts = data.draw(st.dictionaries(st.sampled_from(names), TREES)) if names else {}
     told = msgspec.structs.replace(base.probes[probe], facts=facts)
 

@@ -6,18 +6,22 @@ difference before you commit it: a golden file that nobody has read proves nothi
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+import mlbackends_probes
 from mlbackends.model import registry
 from mlbackends.model.records import Presence, Report
 from mlbackends.host.host import Host
 from mlbackends.survey import survey
 
 HOSTS = Path(__file__).resolve().parent
+PROBES = sorted(path.stem for path in Path(mlbackends_probes.__path__[0]).glob("[!_]*.py"))
+"""Our own: other distributions may add to them."""
 
 _OF_THE_RUN = ("tool", "root", "created", "duration_seconds", "redacted", "schema", "depth")
 _OF_THE_PROBE = ("source", "duration_seconds")
@@ -30,7 +34,7 @@ def names() -> list[str]:
 
 def looked_at(name: str) -> Report:
     """Return what every probe finds on a recorded machine."""
-    return survey((), Host(str(HOSTS / name)), Presence.FOUND)
+    return survey(PROBES, Host(str(HOSTS / name)), Presence.FOUND)
 
 
 def lasting(report: Report) -> dict[str, Any]:
@@ -45,12 +49,9 @@ def lasting(report: Report) -> dict[str, Any]:
     for name, probe in list(tree["probes"].items()):
         for field in _OF_THE_PROBE:
             probe.pop(field, None)
-        roles = {
-            fact.name: fact.role for fact in getattr(registry.load("mlbackends_probes", name), "FACTS", ())
-        }
-        for fact in list(probe.get("facts", {})):
-            if roles.get(fact) == "volatile":
-                del probe["facts"][fact]
+        for fact in registry.facts_of(name).values():
+            if fact.role == "volatile":
+                probe.get("facts", {}).pop(fact.name, None)
         for device in probe.get("devices", ()):
             device.pop("volatile", None)
         if probe["presence"] in ("absent", None) and probe.keys() <= {"presence", "reasons"}:
@@ -64,22 +65,28 @@ def golden(name: str) -> bytes:
     return msgspec.json.format(encoded, indent=1) + b"\n"
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Write, or check, the named machines, all of them by default."""
-    wanted = [name for name in arguments if not name.startswith("-")] or names()
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="a recorded machine")
+    modes = parser.add_mutually_exclusive_group()
+    modes.add_argument("--write", action="store_true", help="write what changed; the default")
+    modes.add_argument("--check", action="store_true", help="write nothing, exit 1 if any would change")
+    options = parser.parse_args(arguments)
+    if unknown := sorted({*options.names} - {*names()}):
+        parser.error(f"no recorded machine {', '.join(unknown)}")
     stale = []
-    for name in wanted:
+    for name in options.names or names():
         path = HOSTS / name / "expected.json"
         content = golden(name)
         if not path.is_file() or path.read_bytes() != content:
             stale.append(name)
-            if "--check" not in arguments:
+            if not options.check:
                 path.write_bytes(content)
-    verb = "is stale" if "--check" in arguments else "was written"
     for name in stale:
-        print(f"{name}/expected.json {verb}")
-    return 1 if stale and "--check" in arguments else 0
+        print(f"{name}/expected.json {'is stale' if options.check else 'was written'}")
+    return 1 if stale and options.check else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

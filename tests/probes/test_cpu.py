@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from mlbackends.host.host import Host
 from mlbackends.model.records import Presence
+from mlbackends.model.registry import facts_of
 from mlbackends.model.tables import table
 from mlbackends_probes import cpu
 
@@ -42,7 +43,7 @@ def look(host: Host) -> Finding:
     """Look, and hold the finding against what every finding of this probe must be."""
     finding = cpu.find(host)
     assert finding.presence is Presence.FOUND
-    declared = {fact.name: fact.kind for fact in cpu.FACTS}
+    declared = {name: fact.kind for name, fact in facts_of("cpu").items()}
     for name, value in finding.facts.items():
         assert name in declared, name
         msgspec.convert(value, declared[name], strict=True)
@@ -343,7 +344,7 @@ def test_smt_is_what_the_kernel_can_say(tmp_path: Path, text: str, told: str | N
 
 def test_every_feature_fact_is_declared() -> None:
     names = {name for facts in table("host/cpu/features")["facts"].values() for name in facts}
-    assert names <= {fact.name for fact in cpu.FACTS}
+    assert names <= facts_of("cpu").keys()
 
 
 def test_an_empty_machine_tells_nothing(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mlbackends.host.host import Host
+from mlbackends.model import registry
 from mlbackends.model.records import Presence
 from mlbackends_probes import host as probe
 
@@ -80,7 +81,7 @@ def test_kernel_and_names_come_from_uname(tmp_path: Path) -> None:
     facts = facts_of(tmp_path, uname=uname)
     assert (facts["kernel_name"], facts["kernel_release"]) == ("Linux", "6.8.0")
     assert (facts["machine"], facts["host_name"]) == ("aarch64", "gpu17")
-    roles = {fact.name: fact.role for fact in probe.FACTS}
+    roles = {name: fact.role for name, fact in registry.facts_of("host").items()}
     assert roles["host_name"] == roles["boot_id"] == "identity"
 
 
@@ -410,4 +411,4 @@ def test_an_empty_machine_has_a_platform_and_no_sign_of_a_container(tmp_path: Pa
 
 
 def test_every_fact_that_is_told_is_declared() -> None:
-    assert probe.find(Host()).facts.keys() <= {fact.name for fact in probe.FACTS}
+    assert probe.find(Host()).facts.keys() <= registry.facts_of("host").keys()

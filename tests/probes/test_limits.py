@@ -9,6 +9,7 @@ import pytest
 
 from mlbackends.host.host import Host
 from mlbackends.model.records import Presence
+from mlbackends.model.registry import facts_of
 from mlbackends_probes import limits
 
 if TYPE_CHECKING:
@@ -318,7 +319,7 @@ def test_garbage_in_every_file_never_raises(tmp_path: Path, text: str) -> None:
 
 
 def test_every_fact_that_is_told_is_declared() -> None:
-    declared = {fact.name for fact in limits.FACTS}
+    declared = facts_of("limits").keys()
     assert limits.find(Host()).facts.keys() <= declared
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from mlbackends.host.host import Host
 from mlbackends.model.records import Presence
+from mlbackends.model.registry import facts_of
 from mlbackends_probes import memory
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def machine(root: Path, files: dict[str, str | bytes], **recorded: Any) -> Host:
 def look(host: Host) -> Finding:
     finding = memory.find(host)
     assert finding.presence is Presence.FOUND
-    declared = {fact.name: fact.kind for fact in memory.FACTS}
+    declared = {name: fact.kind for name, fact in facts_of("memory").items()}
     for name, value in finding.facts.items():
         assert name in declared, name
         msgspec.convert(value, declared[name], strict=True)

@@ -103,7 +103,7 @@ def _own(package: str) -> frozenset[str]:
 
 def _added(package: str) -> dict[str, str]:
     """Return the modules that installed distributions add to a registry, by name."""
-    return _entry_points().get(GROUPS.get(package, ""), {})
+    return _entry_points().get(GROUPS[package], {}) if package in GROUPS else {}
 
 
 @cache
@@ -160,32 +160,39 @@ _KINDS: dict[str, Any] = {
     "list[str]": list[str],
     "dict[str, str]": dict[str, str],
     "list[dict[str, str]]": list[dict[str, str]],
+    "list[dict[str, Any]]": list[dict[str, Any]],
+    "dict[str, list[str]]": dict[str, list[str]],
     "list[dict[str, int | str]]": list[dict[str, int | str]],
     "list[dict[str, int | list[int]]]": list[dict[str, int | list[int]]],
     "list[dict[str, list[int] | str | int]]": list[dict[str, list[int] | str | int]],
 }
 
 
-def read_facts(probe_file: str) -> "tuple[Fact, ...]":
-    """Return the facts that the JSON file beside a probe declares: cpu.json for cpu.py.
+@cache
+def facts_of(probe: str) -> "dict[str, Fact]":
+    """Return the facts that a probe declares, by name; {} for one that is not here.
 
-    For a probe of so many facts that they would hide what it does.
+    They stand in its FACTS, and where they are so many that they would hide what it does, in a JSON file
+    beside it: cpu.json for cpu.py. One is common to all that have variables in host/variables.json.
     """
     # Here, since whoever only lists names, as --help does, needs no record.
     import msgspec
     from msgspec.structs import replace
 
     from mlbackends.model.records import Fact, FactValue
+    from mlbackends.model.tables import table
 
-    kinds = {**_KINDS, "list[dict[str, FactValue]]": list[dict[str, FactValue]]}
-    with open(f"{probe_file.removesuffix('.py')}.json", "rb") as file:
-        facts = msgspec.json.decode(file.read(), type=tuple[Fact, ...])
-    return tuple(replace(fact, kind=kinds[fact.kind]) for fact in facts)
-
-
-@cache
-def facts_of(probe: str) -> "dict[str, Fact]":
-    """Return the facts that a probe declares, by name; {} for one that is not here."""
     if probe not in names("mlbackends_probes"):
         return {}
-    return {fact.name: fact for fact in getattr(load("mlbackends_probes", probe), "FACTS", ())}
+    module = load("mlbackends_probes", probe)
+    facts = {fact.name: fact for fact in getattr(module, "FACTS", ())}
+    path = f"{os.path.splitext(getattr(module, '__file__', None) or '')[0]}.json"
+    if os.path.isfile(path):
+        kinds = {**_KINDS, "list[dict[str, FactValue]]": list[dict[str, FactValue]]}
+        with open(path, "rb") as file:
+            declared = msgspec.json.decode(file.read(), type=tuple[Fact, ...])
+        facts |= {fact.name: replace(fact, kind=kinds[fact.kind]) for fact in declared}
+    if probe in table("host/variables"):
+        steering = Fact("environment", dict[str, str], "The variables that steer it and are set.")
+        facts.setdefault("environment", steering)
+    return facts

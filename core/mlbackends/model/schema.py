@@ -42,7 +42,9 @@ def report_schema() -> dict[str, Any]:
             "properties": {
                 "facts": {
                     "type": "object",
-                    "properties": {fact.name: _fact(fact) for fact in getattr(module, "FACTS", ())},
+                    "properties": {
+                        fact.name: _fact(fact) for fact in registry.facts_of(name).values()
+                    },
                     "additionalProperties": False,
                 }
             },

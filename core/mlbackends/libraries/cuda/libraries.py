@@ -44,13 +44,8 @@ PACKAGE_VERSION = Fact(
 VERSION_SOURCE = Fact(
     "version_source", str, "What told the version: file name, header, package or library."
 )
-ENVIRONMENT = Fact(
-    "environment", dict[str, str], "The variables that steer this library, where they are set."
-)
 COPY_FACTS = (PACKAGE_VERSION, VERSION_SOURCE)
 """The facts of every copy; each probe of a library has them."""
-LIBRARY_FACTS = (*COPY_FACTS, ENVIRONMENT)
-"""Those of a library that variables steer."""
 
 _HEADER_READ = 1 << 16
 _NUMBERS = pattern(r"\d{1,6}(?:\.\d{1,6})*")

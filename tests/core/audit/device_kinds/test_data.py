@@ -36,7 +36,7 @@ def needs(kind: str) -> Iterator[Need]:
 
 
 def facts(probe: str) -> set[str]:
-    return {fact.name for fact in registry.load("mlbackends_probes", probe).FACTS}
+    return set(registry.facts_of(probe))
 
 
 def test_the_kinds_that_people_ask_for_are_there() -> None:

@@ -49,7 +49,7 @@ def test_nothing_that_names_a_machine_is_in_its_policy(host: str) -> None:
     text = written(report)
     names: set[str] = set()
     for name, probe in report.probes.items():
-        facts = getattr(registry.load("mlbackends_probes", name), "FACTS", ())
+        facts = registry.facts_of(name).values()
         identities = {fact.name for fact in facts if fact.role == "identity"}
         names |= {str(probe.facts[fact]) for fact in identities & probe.facts.keys()}
         names |= {value for device in probe.devices for value in (device.uuid, device.serial)}

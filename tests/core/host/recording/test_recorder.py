@@ -62,7 +62,7 @@ def lasting(report: Report, name: str) -> dict[str, Any]:
     """Return what one probe found, without what differs between two looks."""
     told: dict[str, Any] = msgspec.to_builtins(report.probes[name])
     told.pop("duration_seconds", None)
-    for fact in registry.load("mlbackends_probes", name).FACTS:
+    for fact in registry.facts_of(name).values():
         if fact.role == "volatile":
             told.get("facts", {}).pop(fact.name, None)
     for device in told.get("devices", ()):
