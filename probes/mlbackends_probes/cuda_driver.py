@@ -14,18 +14,7 @@ from msgspec.structs import replace
 
 from mlbackends.host.host import Host
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
-from mlbackends.libraries.cuda.driver import (
-    CUDA_CODES,
-    NO_DEVICE,
-    CudaCalls,
-    decode,
-    driver_libraries,
-    driver_release,
-    library_warnings,
-    no_library,
-    on_wsl,
-    refused,
-)
+from mlbackends.libraries.cuda import driver
 from mlbackends.libraries.cuda.visible_devices import environment
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import (
@@ -47,7 +36,7 @@ FACTS = (
     Fact("environment", dict[str, str], "The variables that decide which GPUs a program sees."),
     Fact("device_count", int, "How many devices the driver shows to a program started here."),
 )
-CODES = CUDA_CODES
+CODES = driver.CUDA_CODES
 
 CHECK_SECONDS = 2.0
 """After this long no further device is computed on, so that the answer comes in time."""
@@ -62,19 +51,23 @@ _LATE = (Reason("no-use-check", f"computing on those before it took {CHECK_SECON
 def find(host: Host) -> Finding:
     """Look for libcuda.so.1, and whether it fits the kernel module that is loaded."""
     facts = nonempty({"environment": environment(host)})
-    libraries = driver_libraries(host, "cuda_driver", "libcuda")
+    libraries = driver.driver_libraries(host, "cuda_driver", "libcuda")
     if not libraries:
-        return Finding(facts=facts, reasons=(no_library(host, "libcuda.so.1", "compute"),))
+        return Finding(facts=facts, reasons=(driver.no_library(host, "libcuda.so.1", "compute"),))
     winner = next((library for library in libraries if library.wins), libraries[0])
     reasons: tuple[Reason, ...] = ()
-    if not on_wsl(host) and not driver_release(host) and not host.exists("/dev/nvidiactl"):
+    if (
+        not driver.on_wsl(host)
+        and not driver.driver_release(host)
+        and not host.exists("/dev/nvidiactl")
+    ):
         message = "libcuda.so.1 is here, and no nvidia kernel module is loaded"
         reasons = (Reason("no-driver", message),)
     return Finding(
         libraries=tuple(libraries),
         facts=facts | winner.facts,
         reasons=reasons,
-        warnings=library_warnings(host, libraries),
+        warnings=driver.library_warnings(host, libraries),
     )
 
 
@@ -82,17 +75,17 @@ def load(opened: CDLL, library: Library) -> Answer:
     """Ask for the version; that needs no device and initialises nothing."""
     version = ctypes.c_int(0)
     if code := opened.cuDriverGetVersion(ctypes.byref(version)):
-        raise refused("cuDriverGetVersion", code)
-    return Answer(replace(library, version=decode(version.value)))
+        raise driver.refused("cuDriverGetVersion", code)
+    return Answer(replace(library, version=driver.decode(version.value)))
 
 
 def use(opened: CDLL, library: Library) -> Answer:
     """Initialise the driver, describe each device, and compute on it."""
-    call = CudaCalls(opened, namer="cuGetErrorName")
+    call = driver.CudaCalls(opened, namer="cuGetErrorName")
     call("cuInit", 0)
     (count,) = call.numbers("cuDeviceGetCount", 1)
     if count < 1:
-        raise refused("cuDeviceGetCount", NO_DEVICE)
+        raise driver.refused("cuDeviceGetCount", driver.NO_DEVICE)
     start, handle = time.monotonic(), ctypes.c_int(0)
     devices = []
     for index in range(count):

@@ -11,15 +11,7 @@ from msgspec.structs import replace
 
 from mlbackends.host.host import Host
 from mlbackends.libraries.c_calls import CDLL, ctypes
-from mlbackends.libraries.cuda.driver import (
-    CUDA_CODES,
-    NO_DEVICE,
-    CudaCalls,
-    decode,
-    driver_release,
-    driver_warning,
-    refused,
-)
+from mlbackends.libraries.cuda import driver
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Fact, Finding, Library, nonempty
@@ -31,7 +23,7 @@ FACTS = (
     ),
     Fact("device_count", int, "How many devices the runtime shows."),
 )
-CODES = CUDA_CODES
+CODES = driver.CUDA_CODES
 
 HOMES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")
 FOLDERS = ("/usr/local/cuda*/lib64", "/opt/cuda/lib64", "/usr/lib/cuda/lib64")
@@ -42,13 +34,13 @@ def find(host: Host) -> Finding:
     libraries = libraries_named(host, "cuda_runtime", "libcudart", homes=HOMES, folders=FOLDERS)
     if not libraries:
         return Finding(reasons=(absent(host, "libcudart.so", HOMES, FOLDERS),))
-    release = driver_release(host)
+    release = driver.driver_release(host)
     warnings = {}
     for library in libraries:
         # libcudart.so.13 needs a driver for CUDA 13.0 at least, libcudart.so.11.0 one for 11.0.
         number = library.soname.partition(".so.")[2]
         cuda = f"{number}.0" if number.isdecimal() else number if "." in number else ""
-        warning = driver_warning(release, cuda, library.path) if release and cuda else None
+        warning = driver.driver_warning(release, cuda, library.path) if release and cuda else None
         if warning is not None and not library.reasons:
             warnings[library.path] = warning
     return Finding(libraries=tuple(libraries), warnings=tuple(warnings.values()))
@@ -57,25 +49,25 @@ def find(host: Host) -> Finding:
 def load(opened: CDLL, library: Library) -> Answer:
     """Ask for the runtime's version, and for the driver's as the runtime sees it."""
     (version,) = _calls(opened).numbers("cudaRuntimeGetVersion", 1)
-    library, driver = replace(library, version=decode(version)), ctypes.c_int(0)
-    refused = opened.cudaDriverGetVersion(ctypes.byref(driver))
-    serves = "" if refused else decode(driver.value)
+    library, number = replace(library, version=driver.decode(version)), ctypes.c_int(0)
+    refused = opened.cudaDriverGetVersion(ctypes.byref(number))
+    serves = "" if refused else driver.decode(number.value)
     return Answer(library, facts=nonempty({"driver_cuda_version": serves}))
 
 
 def use(opened: CDLL, library: Library) -> Answer:
     """Fill a buffer on device 0 and read it back."""
-    call, driver = _calls(opened), ctypes.c_int(0)
-    if opened.cudaDriverGetVersion(ctypes.byref(driver)) == 0 and driver.value == 0:
+    call, number = _calls(opened), ctypes.c_int(0)
+    if opened.cudaDriverGetVersion(ctypes.byref(number)) == 0 and number.value == 0:
         message = "cudaDriverGetVersion says 0: the runtime finds no driver (libcuda.so.1)"
         raise NotUsable("no-driver", message, "install NVIDIA's driver; in a container, use --gpus")
     (count,) = call.numbers("cudaGetDeviceCount", 1)
     if count < 1:
-        raise refused("cudaGetDeviceCount", NO_DEVICE)
+        raise driver.refused("cudaGetDeviceCount", driver.NO_DEVICE)
     call.learned = learned = Answer(library, facts={"device_count": count})
     call.fill_and_read("cuda", "device 0")
     return learned
 
 
-def _calls(opened: CDLL) -> CudaCalls:
-    return CudaCalls(opened, namer="cudaGetErrorName", unnamed="")
+def _calls(opened: CDLL) -> driver.CudaCalls:
+    return driver.CudaCalls(opened, namer="cudaGetErrorName", unnamed="")

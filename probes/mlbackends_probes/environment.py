@@ -75,7 +75,7 @@ def find(host: Host) -> Finding:
     return Finding(
         presence=Presence.FOUND,
         facts={"variables": variables} if is_known else {},
-        warnings=(*_invalid_values(host), *_loader_folders(host), *_homes(host)),
+        warnings=tuple(_warnings(host)),
     )
 
 
@@ -84,8 +84,8 @@ def _shown(value: str) -> str:
     return URL_LOGIN.sub("://***@", value)
 
 
-def _invalid_values(host: Host) -> Iterator[Reason]:
-    """Yield a warning for each number of threads that is none, and each preload that is not there."""
+def _warnings(host: Host) -> Iterator[Reason]:
+    """Yield a warning for what holds nonsense, what names nothing, and what contradicts another."""
     for name in _COUNTS:
         value = host.env(name).strip()
         if value and not thread_counts(value):
@@ -96,13 +96,9 @@ def _invalid_values(host: Host) -> Iterator[Reason]:
         if path.startswith("/") and "$" not in path and not host.exists(path):
             message = f"LD_PRELOAD names {_shown(path)}, which is not there; the loader ignores it"
             yield Reason("override-invalid", message, "correct or unset LD_PRELOAD")
-
-
-def _loader_folders(host: Host) -> Iterator[Reason]:
-    """Yield a warning for what the loader's list of folders leaves to chance, and what it lacks."""
     variable, listed = library_path(host)
     if variable == "PATH":  # a list for programs first; much of it is usually not there
-        return
+        listed = []
     if any(not folder for folder in listed):
         message = (
             f"{variable} has an empty element, which means the current folder, "
@@ -119,10 +115,6 @@ def _loader_folders(host: Host) -> Iterator[Reason]:
             what = "is no folder" if host.exists(folder) else "is not there"
             message = f"{variable} names {_shown(folder)}, which {what}; the loader ignores it"
             yield Reason("override-invalid", message, f"correct or unset {variable}")
-
-
-def _homes(host: Host) -> Iterator[Reason]:
-    """Yield a warning for each folder of a toolkit that is not there, and for two that differ."""
     for name in _HOMES:
         path = host.env(name)
         if path.startswith("/") and not host.is_dir(path):

@@ -10,6 +10,7 @@ Source:   os-release(5); proc(5); Linux kernel-parameters.txt; podman-run(1); SM
 
 import re
 import time
+from typing import Any
 
 from mlbackends.host.host import Host
 from mlbackends.host.pci import PciDevice, pci_devices
@@ -21,7 +22,7 @@ from mlbackends.host.system.virtual_machines import virtual_machine
 from mlbackends.libraries.c_runtime import c_library, cxx_library
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import FactValue, Finding, Presence
+from mlbackends.model.records import FactValue, Finding, Presence, nonempty
 from mlbackends.model.tables import table
 
 GROUP = "machine"
@@ -62,13 +63,12 @@ _BOOT_TIME = pattern(r"sec = (\d{1,12})")
 
 def find(host: Host) -> Finding:
     """Read what the system says of itself and of what is around it."""
-    facts: dict[str, FactValue] = {"platform": host.platform}
-    warnings: list[Reason] = []
     names = host.uname()
-    for name, field in _UNAME.items():
-        facts[name] = names.get(field, "")
+    facts: dict[str, Any] = {"platform": host.platform}
+    facts |= {name: names.get(field, "") for name, field in _UNAME.items()}
+    warnings: list[Reason] = []
     if host.platform == "darwin":
-        _add_macos(host, facts)
+        facts |= _macos(host)
     elif host.platform == "linux":
         # The second place is for where the first is missing.
         text = host.read("/etc/os-release", 65536) or host.read("/usr/lib/os-release", 65536)
@@ -82,18 +82,30 @@ def find(host: Host) -> Finding:
         facts["libc"], facts["libc_version"] = c_library(host)
         facts["libstdcxx_path"], facts["libstdcxx_version"] = cxx_library(host)
         boot = host.read("/proc/sys/kernel/random/boot_id", 128)
-        if _BOOT_ID.fullmatch(boot):
-            facts["boot_id"] = boot
-        if uptime := re.match(r"\d{1,10}\.\d{1,4}(?=\s)", host.read("/proc/uptime", 128)):
-            facts["uptime_seconds"] = float(uptime[0])
-        facts |= _around(host) | _shared_memory(host)
-        facts["kernel_parameters"] = kernel_parameters(host.read("/proc/cmdline", 65536))
+        uptime = re.match(r"\d{1,10}\.\d{1,4}(?=\s)", host.read("/proc/uptime", 128))
         devices = pci_devices(host)
-        if devices:
-            facts["pci_accelerators"] = [row for one in devices if (row := _accelerator(one))]
-        if rdma_devices := host.listdir("/sys/class/infiniband"):
-            facts["rdma_devices"] = list[object](rdma_devices)
-        warnings += _small_shared_memory(host, facts.get("shared_memory_bytes"))
+        facts |= {
+            "boot_id": boot if _BOOT_ID.fullmatch(boot) else "",
+            "uptime_seconds": float(uptime[0]) if uptime else None,
+            **_around(host),
+            **_shared_memory(host),
+            "kernel_parameters": kernel_parameters(host.read("/proc/cmdline", 65536)),
+            # What computes among the PCI devices, where there is PCI.
+            "pci_accelerators": [row for one in devices if (row := _accelerator(one))]
+            if devices
+            else None,
+            "rdma_devices": host.listdir("/sys/class/infiniband") or None,
+        }
+        # A machine of this memory would make a /dev/shm of at least this size.
+        size, memory = facts.get("shared_memory_bytes"), total_memory(host)
+        needed = min(_SMALL_SHARED_MEMORY, memory // 4) if memory else _SMALL_SHARED_MEMORY
+        if size and size < needed:
+            message = (
+                f"the shared memory in /dev/shm has {size >> 20} MiB; processes that share tensors,"
+                " and NCCL between them, need more"
+            )
+            hint = "start the container with --ipc=host or --shm-size=16g"
+            warnings.append(Reason("small-shared-memory", message, hint))
     kept = {name: value for name, value in facts.items() if value not in ("", {}, None)}
     return Finding(presence=Presence.FOUND, facts=kept, warnings=tuple(warnings))
 
@@ -113,24 +125,24 @@ def _unquoted(value: str) -> str:
 
 def _around(host: Host) -> dict[str, FactValue]:
     """Return what the system runs in (container, WSL, hypervisor, cloud) and what confines it."""
-    signs = container_signs(host)
-    facts: dict[str, FactValue] = {"container": signs[0][0] if signs else "none"}
-    if signs:
-        facts["container_evidence"] = [f"{kind}: {sign}" for kind, sign in signs]
-    wsl = wsl_version(host)
-    if wsl is not None:
-        facts["wsl_version"] = wsl
-    seen = virtual_machine(host)
-    facts["vendor"] = seen.vendor
-    facts["product"] = seen.product
-    facts["virtualisation"] = seen.hypervisor
-    facts["virtualisation_evidence"] = seen.evidence
-    facts["cloud"] = seen.cloud
+    signs, seen = container_signs(host), virtual_machine(host)
     state = host.read("/sys/fs/selinux/enforce", 16)
-    facts["selinux"] = {"0": "permissive", "1": "enforcing"}.get(state, "")
-    if host.read("/sys/module/apparmor/parameters/enabled", 16) == "Y":
-        facts["apparmor_profile"] = host.read("/proc/self/attr/apparmor/current", 256)
-    return facts
+    has_apparmor = host.read("/sys/module/apparmor/parameters/enabled", 16) == "Y"
+    profile = host.read("/proc/self/attr/apparmor/current", 256) if has_apparmor else ""
+    return nonempty(
+        {
+            "container": signs[0][0] if signs else "none",
+            "container_evidence": [f"{kind}: {sign}" for kind, sign in signs],
+            "wsl_version": wsl_version(host),
+            "vendor": seen.vendor,
+            "product": seen.product,
+            "virtualisation": seen.hypervisor,
+            "virtualisation_evidence": seen.evidence,
+            "cloud": seen.cloud,
+            "selinux": {"0": "permissive", "1": "enforcing"}.get(state, ""),
+            "apparmor_profile": profile,
+        }
+    )
 
 
 def _shared_memory(host: Host) -> dict[str, FactValue]:
@@ -145,57 +157,44 @@ def _shared_memory(host: Host) -> dict[str, FactValue]:
     return {"shared_memory_bytes": size[0], "shared_memory_free_bytes": size[1]}
 
 
-def _small_shared_memory(host: Host, size: FactValue | None) -> list[Reason]:
-    """Return a warning for a /dev/shm that is smaller than a machine of this memory makes it."""
-    memory = total_memory(host)
-    needed = min(_SMALL_SHARED_MEMORY, memory // 4) if memory else _SMALL_SHARED_MEMORY
-    if not isinstance(size, int) or not 0 < size < needed:
-        return []
-    message = (
-        f"the shared memory in /dev/shm has {size >> 20} MiB; processes that share tensors,"
-        " and NCCL between them, need more"
-    )
-    hint = "start the container with --ipc=host or --shm-size=16g"
-    return [Reason("small-shared-memory", message, hint)]
-
-
-def _accelerator(device: PciDevice) -> dict[str, int | str]:
+def _accelerator(device: PciDevice) -> dict[str, FactValue]:
     """Return the row of a device that computes, {} for another."""
     computes = device.is_display or device.is_accelerator or device.class_code.startswith("0b40")
     if not computes and device.device not in _OTHER_ACCELERATORS.get(device.vendor, ()):
         return {}
-    row: dict[str, int | str | None] = {
-        "address": device.address,
-        "vendor": device.vendor,
-        "vendor_name": table("host/pci_names")["vendors"].get(device.vendor, ""),
-        "device": device.device,
-        "class": device.class_code,
-        "driver": device.driver,
-        "numa_node": device.numa_node,
-    }
-    return {name: value for name, value in row.items() if value not in ("", None)}
+    return nonempty(
+        {
+            "address": device.address,
+            "vendor": device.vendor,
+            "vendor_name": table("host/pci_names")["vendors"].get(device.vendor, ""),
+            "device": device.device,
+            "class": device.class_code,
+            "driver": device.driver,
+            "numa_node": device.numa_node,
+        }
+    )
 
 
-def _add_macos(host: Host, facts: dict[str, FactValue]) -> None:
-    """Add what the version file and the kernel's settings say.
+def _macos(host: Host) -> dict[str, Any]:
+    """Return what the version file and the kernel's settings say.
 
     Python's own platform.mac_ver() is told 10.16 by some systems, so it is not asked.
     """
     text = host.read("/System/Library/CoreServices/SystemVersion.plist", 65536)
-    entries = dict(_PLIST_ENTRY.findall(text))
-    facts["os_id"] = "macos" if entries else ""
-    facts["os_name"] = entries.get("ProductName", "")
-    facts["os_version"] = entries.get("ProductVersion", "")
-    facts["os_build"] = entries.get("ProductBuildVersion", "")
-    controls = system_controls(host)
-    facts["vendor"] = "Apple" if entries else ""
-    facts["product"] = controls.get("hw.model", "")
-    facts["boot_id"] = controls.get("kern.bootsessionuuid", "")
-    guest = controls.get("kern.hv_vmm_present")
-    facts["virtualisation"] = {"0": "none", "1": "unknown"}.get(guest or "", "")
-    facts["virtualisation_evidence"] = "kern.hv_vmm_present" if guest else ""
-    if controls.get("sysctl.proc_translated") in ("0", "1"):
-        facts["rosetta"] = controls["sysctl.proc_translated"] == "1"
+    entries, controls = dict(_PLIST_ENTRY.findall(text)), system_controls(host)
+    guest = controls.get("kern.hv_vmm_present", "")
     started = _BOOT_TIME.search(controls.get("kern.boottime", ""))
-    if started and host.is_live:
-        facts["uptime_seconds"] = round(max(0.0, time.time() - int(started[1])), 1)
+    uptime = time.time() - int(started[1]) if started and host.is_live else None
+    return {
+        "os_id": "macos" if entries else "",
+        "os_name": entries.get("ProductName", ""),
+        "os_version": entries.get("ProductVersion", ""),
+        "os_build": entries.get("ProductBuildVersion", ""),
+        "vendor": "Apple" if entries else "",
+        "product": controls.get("hw.model", ""),
+        "boot_id": controls.get("kern.bootsessionuuid", ""),
+        "virtualisation": {"0": "none", "1": "unknown"}.get(guest, ""),
+        "virtualisation_evidence": "kern.hv_vmm_present" if guest else "",
+        "rosetta": {"0": False, "1": True}.get(controls.get("sysctl.proc_translated", "")),
+        "uptime_seconds": None if uptime is None else round(max(0.0, uptime), 1),
+    }

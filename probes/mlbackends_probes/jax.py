@@ -9,15 +9,7 @@ Source:   JAX documentation, "Installation", "Configuration options"; OpenXLA, "
 import re
 
 from mlbackends.host.host import Host
-from mlbackends.host.python.frameworks import (
-    PACKAGE_FACTS,
-    entry_points,
-    found,
-    gpu_unused,
-    named,
-    package,
-    range_warnings,
-)
+from mlbackends.host.python import frameworks
 from mlbackends.host.python.packages import distribution
 from mlbackends.libraries.cuda.driver import driver_release, driver_warning
 from mlbackends.model.patterns import pattern
@@ -27,7 +19,7 @@ from mlbackends.model.records import Fact, Finding, nonempty
 GROUP = "framework"
 SUMMARY = ("jax {version}",)
 FACTS = (
-    *PACKAGE_FACTS,
+    *frameworks.PACKAGE_FACTS,
     Fact("jaxlib_version", str, "The version of jaxlib, which holds the compiled part."),
     Fact("plugins", dict[str, str], "The plugins for accelerators, with their versions."),
     Fact(
@@ -46,19 +38,19 @@ _CUDA = pattern(r"jax-cuda(\d+)-plugin")
 
 def find(host: Host) -> Finding:
     """Read what jax, jaxlib and the plugins say of themselves."""
-    jax = package(host, ("jax", "jax-nightly"), "jax")
+    jax = frameworks.package(host, ("jax", "jax-nightly"), "jax")
     if jax is None:
-        return found(host, None, "jax")
+        return frameworks.found(host, None, "jax")
     jaxlib = distribution(host, "jaxlib") or distribution(host, "jaxlib-nightly")
-    plugins = named(host, _PLUGINS)
-    registered = entry_points(host, "jax_plugins")
+    plugins = frameworks.named(host, _PLUGINS)
+    registered = frameworks.entry_points(host, "jax_plugins")
     facts = {
         "jaxlib_version": jaxlib and jaxlib.version,
         "plugins": {plugin.name: plugin.version for plugin in reversed(plugins)},
         "plugin_entry_points": registered,
     }
     why = "jax refuses to start with another jaxlib, or misses functions"
-    warnings: list[Reason | None] = [*range_warnings(host, jax, ("jaxlib",), why)]
+    warnings: list[Reason | None] = [*frameworks.range_warnings(host, jax, ("jaxlib",), why)]
     if not jaxlib:
         message = "jax is installed without jaxlib, and cannot start"
         warnings.append(Reason("conflict", message, "install jaxlib"))
@@ -84,8 +76,8 @@ def find(host: Host) -> Finding:
     release = driver_release(host)
     warnings += [driver_warning(release, f"{major}.0", name) for name, major in cuda.items()]
     if not plugins and not registered:
-        warnings.append(gpu_unused(host, "jax without a plugin", "install jax[cuda13]"))
-    return found(host, jax, "jax", nonempty(facts), warnings)
+        warnings.append(frameworks.gpu_unused(host, "jax without a plugin", "install jax[cuda13]"))
+    return frameworks.found(host, jax, "jax", nonempty(facts), warnings)
 
 
 def _minor(version: str) -> str:

@@ -11,6 +11,7 @@ Source:   Linux admin-guide/cgroup-v1 and cgroup-v2.rst; sched_setaffinity(2); g
 """
 
 from math import inf
+from typing import Any
 
 from mlbackends.host.host import Host
 from mlbackends.host.quantities import HIGHEST, format_cpu_list, parse_cpu_list, whole_number
@@ -21,7 +22,7 @@ from mlbackends.host.system.kernel import control_number, system_controls
 from mlbackends.host.system.memory import total_memory
 from mlbackends.host.system.thread_counts import Belief, Machine, beliefs
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import FactValue, Finding, Presence
+from mlbackends.model.records import Finding, Presence, nonempty
 from mlbackends.model.registry import facts_of
 
 GROUP = "machine"
@@ -41,27 +42,62 @@ _THROTTLED_PERIODS = 100  # fewer say nothing about how it runs
 _PYTHON_ROWS = ("os.cpu_count", "os.process_cpu_count")
 
 
+_ULIMITS = {
+    "Max open files": ("open_files_limit", "open_files_hard_limit"),
+    "Max processes": ("user_processes_limit", ""),
+    "Max stack size": ("stack_limit_bytes", ""),
+    "Max locked memory": ("locked_memory_limit_bytes", ""),
+    "Max address space": ("address_space_limit_bytes", ""),
+}
+
+
 def find(host: Host) -> Finding:
     """Read every limit, and say what it leaves."""
-    facts: dict[str, FactValue] = {}
-    affinity = _affinity(host)
+    affinity = tuple(cpu for cpu in host.affinity() or () if cpu in range(HIGHEST))
+    for line in host.read("/proc/self/status", 65536).splitlines() if not affinity else ():
+        name, _, value = line.partition(":")
+        if name == "Cpus_allowed_list":
+            affinity = parse_cpu_list(value)
     online = _online(host)
-    if online:
-        facts["online_cpus"] = online
-    if affinity:
-        facts["affinity"] = format_cpu_list(affinity)
-        facts["affinity_cpus"] = len(affinity)
-    unlimited: list[str] = []
-    warnings: list[Reason] = []
+    facts: dict[str, Any] = {
+        "online_cpus": online or None,
+        "affinity": format_cpu_list(affinity),
+        "affinity_cpus": len(affinity) or None,
+    }
+    warnings = []
     if host.platform == "linux":
-        _add_cpu_groups(host, facts, unlimited, warnings)
-        _add_memory_groups(host, facts, unlimited)
-        _add_ulimits(host, facts, unlimited)
-        if unlimited:
-            facts["unlimited"] = unlimited
-    facts.update(granted(host))
-    _add_effective_memory(host, facts)
-    if cpus := _add_effective_cpus(facts):
+        facts |= _groups(host) | _ulimits(host)
+        share = (facts["cpu_throttled_periods"] or 0) / max(facts["cpu_periods"] or 0, 1)
+        if (facts["cpu_periods"] or 0) >= _THROTTLED_PERIODS and share > _THROTTLED_SHARE:
+            message = f"the CPU quota stopped this group in {share:.0%} of its periods"
+            hint = "start fewer threads than the quota has CPUs, or raise the quota"
+            warnings.append(Reason("throttled", message, hint))
+    facts["unlimited"] = [name for name, value in facts.items() if value == inf]
+    facts = {name: value for name, value in nonempty(facts).items() if value != inf}
+    facts |= granted(host)
+    is_mac = host.platform == "darwin"
+    total = control_number(system_controls(host), "hw.memsize") if is_mac else total_memory(host)
+    memory_bounds = {
+        "machine": total,
+        "memory_limit": facts.get("memory_limit_bytes"),
+        "memory_high": facts.get("memory_high_bytes"),
+    }
+    if bytes_left := {name: bound for name, bound in memory_bounds.items() if bound is not None}:
+        because = min(bytes_left, key=lambda name: bytes_left[name])
+        facts["effective_memory_bytes"] = bytes_left[because]
+        facts["effective_memory_because"] = because
+    cpu_bounds = {
+        "online": facts.get("online_cpus"),
+        "affinity": facts.get("affinity_cpus"),
+        "cpuset": facts.get("cpuset_cpus"),
+        "quota": facts.get("cpu_quota"),
+    }
+    cpus_left = {name: float(bound) for name, bound in cpu_bounds.items() if bound is not None}
+    if not cpus_left.keys() <= {"quota"}:
+        because = min(cpus_left, key=lambda name: cpus_left[name])
+        facts["effective_cpus"] = max(1, int(cpus_left[because]))
+        facts["effective_cpus_exact"] = cpus_left[because]
+        facts["effective_cpus_because"] = because
         machine = Machine(
             online=online,
             affinity=len(affinity) or online,
@@ -79,12 +115,9 @@ def find(host: Host) -> Finding:
         facts["beliefs"] = [
             {"runtime": one.runtime, "cpus": one.cpus, "because": one.because} for one in believed
         ]
-        warnings += _too_many(believed, cpus, facts, machine)
+        warnings += _too_many(believed, facts, machine)
     in_order = {name: facts[name] for name in facts_of("limits") if name in facts}
     return Finding(presence=Presence.FOUND, facts=in_order, warnings=tuple(warnings))
-
-
-# ---- processors --------------------------------------------------------------------------------
 
 
 def _online(host: Host) -> int:
@@ -95,17 +128,6 @@ def _online(host: Host) -> int:
         count = host.system("cpu_count")
         online = count if isinstance(count, int) and count > 0 else 0
     return online
-
-
-def _affinity(host: Host) -> tuple[int, ...]:
-    mask = tuple(cpu for cpu in host.affinity() or () if cpu in range(HIGHEST))
-    if mask:
-        return mask
-    for line in host.read("/proc/self/status", 65536).splitlines():
-        name, _, value = line.partition(":")
-        if name == "Cpus_allowed_list":
-            return parse_cpu_list(value)
-    return ()
 
 
 def _cores(host: Host, cpus: tuple[int, ...]) -> int:
@@ -121,9 +143,8 @@ def _cores(host: Host, cpus: tuple[int, ...]) -> int:
     left = set(cpus)
     while left:
         cpu = left.pop()
-        siblings = parse_cpu_list(
-            host.read(f"{_CPUS}/cpu{cpu}/topology/thread_siblings_list", 4096)
-        )
+        path = f"{_CPUS}/cpu{cpu}/topology/thread_siblings_list"
+        siblings = parse_cpu_list(host.read(path, 4096))
         if not siblings:
             return 0
         left.difference_update(siblings)
@@ -131,65 +152,58 @@ def _cores(host: Host, cpus: tuple[int, ...]) -> int:
     return cores
 
 
-def _add_cpu_groups(
-    host: Host, facts: dict[str, FactValue], unlimited: list[str], warnings: list[Reason]
-) -> None:
-    facts["cgroup_version"] = cgroups.version(host)
-    quota = cgroups.cpu_quota(host)
-    if quota is not None and quota.value < inf:
-        facts["cpu_quota"] = quota.value
-        facts["cpu_quota_group"] = quota.folder
-    elif quota is not None:
-        unlimited.append("cpu_quota")
+def _groups(host: Host) -> dict[str, Any]:
+    """Return what the control groups limit: infinity for nothing, None for what none of them tells."""
+    quota, memory = cgroups.cpu_quota(host), cgroups.memory_limit(host)
     throttled = cgroups.throttling(host, quota.folder if quota else "")
-    if throttled is not None:
-        facts["cpu_periods"] = throttled.periods
-        facts["cpu_throttled_periods"] = throttled.throttled_periods
-        facts["cpu_throttled_seconds"] = throttled.throttled_seconds
-        share = throttled.throttled_periods / max(throttled.periods, 1)
-        if throttled.periods >= _THROTTLED_PERIODS and share > _THROTTLED_SHARE:
-            message = f"the CPU quota stopped this group in {share:.0%} of its periods"
-            hint = "start fewer threads than the quota has CPUs, or raise the quota"
-            warnings.append(Reason("throttled", message, hint))
-    if weight := cgroups.cpu_weight(host):
-        facts[f"cpu_{weight[0]}"] = weight[1]
-    if cpus := cgroups.allowed_cpus(host):
-        facts["cpuset"] = format_cpu_list(cpus)
-        facts["cpuset_cpus"] = len(cpus)
-    if nodes := cgroups.allowed_memory_nodes(host):
-        facts["cpuset_memory_nodes"] = format_cpu_list(nodes)
-    _add_limit(facts, unlimited, "process_limit", cgroups.process_limit(host))
-
-
-def _add_effective_cpus(facts: dict[str, FactValue]) -> int:
-    """Add what is left of the CPUs; return it, 0 where nothing tells."""
-    bounds = {
-        "online": facts.get("online_cpus"),
-        "affinity": facts.get("affinity_cpus"),
-        "cpuset": facts.get("cpuset_cpus"),
-        "quota": facts.get("cpu_quota"),
+    weight, cpus = cgroups.cpu_weight(host), cgroups.allowed_cpus(host)
+    return {
+        "cgroup_version": cgroups.version(host),
+        "cpu_quota": quota and quota.value,
+        "cpu_quota_group": quota.folder if quota and quota.value < inf else "",
+        "cpu_periods": throttled and throttled.periods,
+        "cpu_throttled_periods": throttled and throttled.throttled_periods,
+        "cpu_throttled_seconds": throttled and throttled.throttled_seconds,
+        **({f"cpu_{weight[0]}": weight[1]} if weight else {}),
+        "cpuset": format_cpu_list(cpus),
+        "cpuset_cpus": len(cpus) or None,
+        "cpuset_memory_nodes": format_cpu_list(cgroups.allowed_memory_nodes(host)),
+        "process_limit": _whole(cgroups.process_limit(host)),
+        "memory_limit_bytes": _whole(memory),
+        "memory_limit_group": memory and memory.folder,
+        "memory_high_bytes": _whole(cgroups.memory_high(host)),
+        "swap_limit_bytes": _whole(cgroups.swap_limit(host)),
+        "memory_and_swap_limit_bytes": _whole(cgroups.memory_and_swap_limit(host)),
+        "memory_usage_bytes": cgroups.memory_usage(host, memory.folder if memory else ""),
     }
-    limits = {
-        name: float(bound) for name, bound in bounds.items() if isinstance(bound, int | float)
-    }
-    if limits.keys() <= {"quota"}:
-        return 0
-    because = min(limits, key=lambda name: limits[name])
-    facts["effective_cpus"] = max(1, int(limits[because]))
-    facts["effective_cpus_exact"] = limits[because]
-    facts["effective_cpus_because"] = because
-    return max(1, int(limits[because]))
 
 
-def _too_many(
-    believed: list[Belief], cpus: int, facts: dict[str, FactValue], machine: Machine
-) -> list[Reason]:
+def _whole(limit: Limit | None) -> float | None:
+    if limit is None:
+        return None
+    return int(limit.value) if limit.value < inf else inf
+
+
+def _ulimits(host: Host) -> dict[str, float]:
+    limits: dict[str, float] = {}
+    for line in host.read("/proc/self/limits", 65536).splitlines():
+        # The name takes 26 columns, and may hold single spaces.
+        names = _ULIMITS.get(line[:26].strip(), ())
+        for name, value in zip(names, line[26:].split(), strict=False):
+            number = inf if value == "unlimited" else whole_number(value)
+            if name and number is not None:
+                limits[name] = number
+    return limits
+
+
+def _too_many(believed: list[Belief], facts: dict[str, Any], machine: Machine) -> list[Reason]:
     """Return the warning for the runtimes that take more CPUs than there are for them."""
+    cpus = facts["effective_cpus"]
     over = [belief for belief in believed if belief.cpus > cpus]
     if not over:
         return []
     names = ", ".join(f"{belief.runtime} ({belief.cpus})" for belief in over)
-    verb = "takes" if len(over) == 1 else "take"
+    takes = f"{names} {'takes' if len(over) == 1 else 'take'} more threads than the"
     settings = []
     if any(belief.runtime not in _PYTHON_ROWS for belief in over):
         settings.append(f"OMP_NUM_THREADS={cpus}")
@@ -197,77 +211,12 @@ def _too_many(
         settings.append(f"PYTHON_CPU_COUNT={cpus}")
     hint = f"set {' and '.join(settings)}" if settings else ""
     if cpus >= machine.online > 0:
-        message = f"{names} {verb} more threads than the {cpus} CPUs of this machine"
+        message = f"{takes} {cpus} CPUs of this machine"
         return [Reason("override-exceeds-hardware", message, hint)]
     what = {
         "affinity": "the affinity mask",
         "cpuset": "the cpuset",
         "quota": f"the CPU quota of {facts.get('cpu_quota')}",
-    }.get(str(facts["effective_cpus_because"]), "the limit")
-    left = f"{cpus} CPU" if cpus == 1 else f"{cpus} CPUs"
-    message = f"{names} {verb} more threads than the {left} that {what} leaves"
+    }.get(facts["effective_cpus_because"], "the limit")
+    message = f"{takes} {cpus} CPU{'' if cpus == 1 else 's'} that {what} leaves"
     return [Reason("limit-below-hardware", message, hint)]
-
-
-# ---- memory and ulimits ------------------------------------------------------------------------
-
-
-def _add_memory_groups(host: Host, facts: dict[str, FactValue], unlimited: list[str]) -> None:
-    limit = cgroups.memory_limit(host)
-    _add_limit(facts, unlimited, "memory_limit_bytes", limit)
-    if limit is not None and limit.folder:
-        facts["memory_limit_group"] = limit.folder
-    for name, other in (
-        ("memory_high_bytes", cgroups.memory_high(host)),
-        ("swap_limit_bytes", cgroups.swap_limit(host)),
-        ("memory_and_swap_limit_bytes", cgroups.memory_and_swap_limit(host)),
-    ):
-        _add_limit(facts, unlimited, name, other)
-    usage = cgroups.memory_usage(host, limit.folder if limit else "")
-    if usage is not None:
-        facts["memory_usage_bytes"] = usage
-
-
-def _add_limit(
-    facts: dict[str, FactValue], unlimited: list[str], name: str, limit: Limit | None
-) -> None:
-    if limit is not None and limit.value < inf:
-        facts[name] = int(limit.value)
-    elif limit is not None:
-        unlimited.append(name)
-
-
-def _add_effective_memory(host: Host, facts: dict[str, FactValue]) -> None:
-    is_mac = host.platform == "darwin"
-    total = control_number(system_controls(host), "hw.memsize") if is_mac else total_memory(host)
-    bounds = {
-        "machine": total,
-        "memory_limit": facts.get("memory_limit_bytes"),
-        "memory_high": facts.get("memory_high_bytes"),
-    }
-    limits = {name: bound for name, bound in bounds.items() if isinstance(bound, int)}
-    if limits:
-        because = min(limits, key=lambda name: limits[name])
-        facts["effective_memory_bytes"] = limits[because]
-        facts["effective_memory_because"] = because
-
-
-_ULIMITS = {
-    "Max open files": ("open_files_limit", "open_files_hard_limit"),
-    "Max processes": ("user_processes_limit", ""),
-    "Max stack size": ("stack_limit_bytes", ""),
-    "Max locked memory": ("locked_memory_limit_bytes", ""),
-    "Max address space": ("address_space_limit_bytes", ""),
-}
-
-
-def _add_ulimits(host: Host, facts: dict[str, FactValue], unlimited: list[str]) -> None:
-    for line in host.read("/proc/self/limits", 65536).splitlines():
-        # The name takes 26 columns, and may hold single spaces.
-        names = _ULIMITS.get(line[:26].strip(), ())
-        for name, value in zip(names, line[26:].split(), strict=False):
-            number = whole_number(value)
-            if name and value == "unlimited":
-                unlimited.append(name)
-            elif name and number is not None:
-                facts[name] = number

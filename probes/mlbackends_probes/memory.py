@@ -8,22 +8,9 @@ Source:   Linux, proc(5) and Documentation/admin-guide/mm.
 
 from mlbackends.host.host import Host
 from mlbackends.host.quantities import size_in_bytes
-from mlbackends.host.system.kernel import (
-    PAGE_SIZE,
-    auxiliary_vector,
-    control_number,
-    system_controls,
-)
-from mlbackends.host.system.memory import (
-    huge_pages,
-    locked_memory_limit,
-    meminfo,
-    nodes,
-    settings,
-    swaps,
-)
+from mlbackends.host.system import kernel, memory
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import FactValue, Finding, Presence
+from mlbackends.model.records import FactValue, Finding, Presence, nonempty
 
 GROUP = "machine"
 
@@ -50,29 +37,59 @@ _ENOUGH_FOR_RDMA = 1 << 30
 
 def find(host: Host) -> Finding:
     """Look at the memory; a fact that nothing tells is left out."""
+    facts: dict[str, FactValue] = {}
     if host.platform == "darwin":
-        facts = _macos(host)
+        controls = kernel.system_controls(host)
+        # vm.swapusage: total = 2048.00M  used = 1024.00M  free = 1024.00M  (encrypted)
+        words = controls.get("vm.swapusage", "").split()
+        sizes = {name: size for name, _, size in zip(words, words[1:], words[2:], strict=False)}
+        facts = nonempty(
+            {
+                "total_bytes": kernel.control_number(controls, "hw.memsize", "hw.physmem"),
+                "page_bytes": kernel.control_number(controls, "hw.pagesize"),
+                "swap_total_bytes": size_in_bytes(sizes.get("total", "")),
+                "swap_free_bytes": size_in_bytes(sizes.get("free", "")),
+            }
+        )
     elif host.platform == "linux":
-        facts = _linux(host)
-    else:
-        facts = {}
+        numbers = memory.meminfo(host.read("/proc/meminfo", 65536))
+        names = ("huge_pages", "huge_pages_in_use", "nodes", "nodes_free", "swaps")
+        tables = (*memory.huge_pages(host), *memory.nodes(host), memory.swaps(host))
+        limit, is_unlimited = memory.locked_memory_limit(host)
+        facts = nonempty(
+            {
+                **{
+                    fact: numbers[name]
+                    for fact, name in _MEMINFO.items()
+                    if name in numbers and (numbers[name] or fact not in _NEVER_ZERO)
+                },
+                **dict(zip(names, tables, strict=True)),
+                **memory.settings(host),
+                "locked_memory_limit_bytes": limit,
+                "locked_memory_unlimited": is_unlimited,
+            }
+        )
     if host.is_live and "total_bytes" not in facts:
         import psutil
 
-        memory, swap = psutil.virtual_memory(), psutil.swap_memory()
+        ram, swap = psutil.virtual_memory(), psutil.swap_memory()
         facts |= {
-            "total_bytes": memory.total,
-            "available_bytes": memory.available,
+            "total_bytes": ram.total,
+            "available_bytes": ram.available,
             "swap_total_bytes": swap.total,
             "swap_free_bytes": swap.free,
         }
-    page_bytes = auxiliary_vector(host).get(PAGE_SIZE) or host.system("page_size")
+    page_bytes = kernel.auxiliary_vector(host).get(kernel.PAGE_SIZE) or host.system("page_size")
     if isinstance(page_bytes, int) and 0 < page_bytes <= 1 << 30:
         facts["page_bytes"] = page_bytes
     warnings = []
-    limit, devices = facts.get("locked_memory_limit_bytes"), host.listdir("/sys/class/infiniband")
-    if isinstance(limit, int) and limit < _ENOUGH_FOR_RDMA and devices:
-        message = f"a process may lock {limit} bytes of memory, and RDMA ({devices[0]}) locks what it sends"
+    lockable = facts.get("locked_memory_limit_bytes")
+    devices = host.listdir("/sys/class/infiniband")
+    if isinstance(lockable, int) and lockable < _ENOUGH_FOR_RDMA and devices:
+        message = (
+            f"a process may lock {lockable} bytes of memory, "
+            f"and RDMA ({devices[0]}) locks what it sends"
+        )
         hint = (
             "raise it: ulimit -l unlimited, docker run --ulimit memlock=-1, LimitMEMLOCK=infinity"
         )
@@ -82,41 +99,3 @@ def find(host: Host) -> Finding:
         hint = "look into the kernel's log for machine checks, and replace the module"
         warnings.append(Reason("degraded", message, hint))
     return Finding(presence=Presence.FOUND, facts=facts, warnings=tuple(warnings))
-
-
-def _linux(host: Host) -> dict[str, FactValue]:
-    numbers = meminfo(host.read("/proc/meminfo", 65536))
-    facts: dict[str, FactValue] = {
-        fact: numbers[name]
-        for fact, name in _MEMINFO.items()
-        if name in numbers and (numbers[name] or fact not in _NEVER_ZERO)
-    }
-    names = ("huge_pages", "huge_pages_in_use", "nodes", "nodes_free", "swaps")
-    tables = (*huge_pages(host), *nodes(host), swaps(host))
-    facts |= {name: table for name, table in zip(names, tables, strict=True) if table}
-    facts |= settings(host)
-    limit, is_unlimited = locked_memory_limit(host)
-    if limit is not None:
-        facts["locked_memory_limit_bytes"] = limit
-    if is_unlimited is not None:
-        facts["locked_memory_unlimited"] = is_unlimited
-    return facts
-
-
-def _macos(host: Host) -> dict[str, FactValue]:
-    controls = system_controls(host)
-    facts: dict[str, FactValue] = {}
-    for fact, names in (
-        ("total_bytes", ("hw.memsize", "hw.physmem")),
-        ("page_bytes", ("hw.pagesize",)),
-    ):
-        if (number := control_number(controls, *names)) is not None:
-            facts[fact] = number
-    # vm.swapusage: total = 2048.00M  used = 1024.00M  free = 1024.00M  (encrypted)
-    words = controls.get("vm.swapusage", "").split()
-    for fact, name in (("swap_total_bytes", "total"), ("swap_free_bytes", "free")):
-        if name in words[:-2]:
-            size = size_in_bytes(words[words.index(name) + 2])
-            if size is not None:
-                facts[fact] = size
-    return facts

@@ -14,18 +14,7 @@ from msgspec.structs import replace
 from mlbackends.host.host import Host
 from mlbackends.host.pci import PciDevice, is_redirected, link_facts, link_now, of_vendor
 from mlbackends.libraries.c_calls import CDLL
-from mlbackends.libraries.cuda.driver import (
-    decode,
-    device_nodes,
-    driver_libraries,
-    driver_release,
-    kernel_module,
-    library_warnings,
-    mig_instances,
-    no_library,
-    node_problems,
-    on_wsl,
-)
+from mlbackends.libraries.cuda import driver
 from mlbackends.libraries.cuda.visible_devices import environment, visibility_warnings
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Device, FactValue, Finding, Library, Presence, nonempty
@@ -51,9 +40,9 @@ def find(host: Host) -> Finding:
         for device in on_bus
         if (device.is_display or device.is_accelerator) and not device.is_virtual_function
     ]
-    libraries = driver_libraries(host, "nvidia", "libnvidia-ml")
-    module = kernel_module(host)
-    nodes = device_nodes(host)
+    libraries = driver.driver_libraries(host, "nvidia", "libnvidia-ml")
+    module = driver.kernel_module(host)
+    nodes = driver.device_nodes(host)
     switches = sum(device.class_code.startswith("0680") for device in on_bus)
     fabric_manager, persistence = (
         "nvidia-fabricmanager/nv-fabricmanager.pid",
@@ -66,31 +55,31 @@ def find(host: Host) -> Finding:
             "nvswitches": switches or None,
             "fabric_manager": host.exists(f"/run/{fabric_manager}") if switches else None,
             "persistence_daemon": host.exists(f"/run/{persistence}") if on_bus else None,
-            "wsl": on_wsl(host) or None,
+            "wsl": driver.on_wsl(host) or None,
             "environment": environment(host),
             "device_nodes": nodes,
-            "mig_instances": mig_instances(host),
+            "mig_instances": driver.mig_instances(host),
             "pci_gpu_count": len(gpus) or None,
         }
     )
     if is_jetson:
         facts["jetson_model"] = host.read("/proc/device-tree/model", 256)
     devices = tuple(_device(host, index, gpu) for index, gpu in enumerate(gpus))
-    warnings = library_warnings(host, libraries)
+    warnings = driver.library_warnings(host, libraries)
     if devices or libraries:
         uuids = tuple(device.uuid for device in devices)
         warnings += visibility_warnings(host, len(gpus), uuids if all(uuids) else ())
     # gVisor and others show the nodes, and neither /proc/driver/nvidia nor the module.
     has_driver = bool(module) or "/dev/nvidiactl" in nodes
     reasons = _missing(host, gpus, libraries, has_driver)
-    if has_driver and not on_wsl(host):
-        warnings += node_problems(host, nodes)
+    if has_driver and not driver.on_wsl(host):
+        warnings += driver.node_problems(host, nodes)
     only_module = has_driver and not libraries and not devices
     return Finding(
         libraries=tuple(libraries),
         devices=devices,
         facts=facts,
-        version=driver_release(host),
+        version=driver.driver_release(host),
         presence=Presence.FOUND if only_module else None,
         reasons=reasons,
         warnings=warnings,
@@ -127,8 +116,8 @@ def use(opened: CDLL, library: Library) -> Answer:
         library = replace(library, version=release)
         facts["driver_release"] = release
     cuda = query_system(nvml, "nvmlSystemGetCudaDriverVersion_v2")
-    if cuda and decode(cuda):
-        facts["cuda_version"] = decode(cuda)
+    if cuda and driver.decode(cuda):
+        facts["cuda_version"] = driver.decode(cuda)
     branch = query_system(nvml, "nvmlSystemGetDriverBranch")
     if branch is not None and (name := text_of(branch, "branch")):
         facts["driver_branch"] = name
@@ -180,7 +169,7 @@ def _device(host: Host, index: int, gpu: PciDevice) -> Device:
         "cuda",
         index,
         name="" if name == "Unknown" else name,
-        driver=driver_release(host) if gpu.driver == "nvidia" else "",
+        driver=driver.driver_release(host) if gpu.driver == "nvidia" else "",
         pci_address=gpu.address,
         uuid="" if "?" in uuid else uuid,
         numa_node=gpu.numa_node,
@@ -210,10 +199,10 @@ def _missing(
     host: Host, gpus: list[PciDevice], libraries: list[Library], has_driver: bool
 ) -> tuple[Reason, ...]:
     """Return which of GPU, kernel module and library is not there."""
-    if on_wsl(host):
-        return () if libraries else (no_library(host, "libnvidia-ml.so.1", "utility"),)
+    if driver.on_wsl(host):
+        return () if libraries else (driver.no_library(host, "libnvidia-ml.so.1", "utility"),)
     if not gpus and not has_driver and not libraries:
-        where = no_library(host, "libnvidia-ml.so.1", "utility")
+        where = driver.no_library(host, "libnvidia-ml.so.1", "utility")
         has_bus = host.listdir("/sys/bus/pci/devices")
         bus = "no NVIDIA GPU on the PCI bus" if has_bus else "no PCI bus to look at"
         return (replace(where, message=f"{bus}, no kernel module, {where.message}"),)
@@ -228,5 +217,5 @@ def _missing(
         message = f"the GPU {gpus[0].address} has its driver, and the module tells no release"
         reasons += unbound or (Reason("unreadable", message),)
     if not libraries:
-        reasons += (no_library(host, "libnvidia-ml.so.1", "utility"),)
+        reasons += (driver.no_library(host, "libnvidia-ml.so.1", "utility"),)
     return reasons

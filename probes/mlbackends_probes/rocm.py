@@ -20,17 +20,7 @@ from mlbackends.host.host import Host
 from mlbackends.host.pci import FOLDER, link_facts, link_now
 from mlbackends.host.python.packages import distributions
 from mlbackends.host.variables import steering
-from mlbackends.libraries.amd import (
-    FOLDERS,
-    HOMES,
-    AmdGpu,
-    frequency_hertz,
-    gpus,
-    links,
-    rocm_calls,
-    unreadable_nodes,
-    wheels,
-)
+from mlbackends.libraries import amd
 from mlbackends.libraries.c_calls import CDLL, ctypes, decimal_version
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.patterns import pattern
@@ -63,12 +53,12 @@ _NAMES_FILES = ("/usr/share/libdrm/amdgpu.ids", "/opt/amdgpu/share/libdrm/amdgpu
 def find(host: Host) -> Finding:
     """Look for GPUs, driver, installations and every copy of the HIP runtime."""
     libraries = libraries_named(
-        host, "HIP", *_STEMS, homes=HOMES, folders=FOLDERS, wheels=wheels(host)
+        host, "HIP", *_STEMS, homes=amd.HOMES, folders=amd.FOLDERS, wheels=amd.wheels(host)
     )
-    cards = gpus(host)
+    cards = amd.gpus(host)
     # The folders that say their version; the one that ROCM_PATH names goes first.
     rooted: dict[str, dict[str, str]] = {}
-    named = filter(None, (host.env(name).rstrip("/") for name in HOMES))
+    named = filter(None, (host.env(name).rstrip("/") for name in amd.HOMES))
     for folder in (*named, "/opt/rocm", *host.glob("/opt/rocm-*")):
         version = host.read(f"{folder}/.info/version", 256).split("\n")[0].strip()
         if re.fullmatch(r"\d+\.\d+[\w.+~-]*", version):
@@ -79,7 +69,7 @@ def find(host: Host) -> Finding:
             message = "ROCm exists for Linux and Windows; this is macOS"
             return Finding(reasons=(Reason("not-this-platform", message),))
         missing = "AMD GPU on PCI and no libamdhip64.so"
-        return Finding(reasons=(absent(host, missing, HOMES, ("/opt/rocm/lib",)),))
+        return Finding(reasons=(absent(host, missing, amd.HOMES, ("/opt/rocm/lib",)),))
     drivers = sorted({card.pci.driver for card in cards if card.pci and card.pci.driver})
     computing = [card for card in cards if card.node is not None]
     facts = {
@@ -93,14 +83,14 @@ def find(host: Host) -> Finding:
             for name, dists in sorted(distributions(host).items())
             if name in ("rocm", "amdsmi") or name.startswith("rocm-sdk")
         ],
-        "links": links(host),
-        "unreadable_node_count": unreadable_nodes(host) or None,
+        "links": amd.links(host),
+        "unreadable_node_count": amd.unreadable_nodes(host) or None,
         **steering(host, "rocm"),
         "visible_gpu_count": _visible(host, computing) if computing else None,
     }
     reasons = _reasons(host, cards)
     if not libraries:
-        reasons += (absent(host, "libamdhip64.so", HOMES, ("/opt/rocm/lib",)),)
+        reasons += (absent(host, "libamdhip64.so", amd.HOMES, ("/opt/rocm/lib",)),)
     return Finding(
         libraries=tuple(libraries),
         devices=tuple(_device(host, index, card) for index, card in enumerate(cards)),
@@ -112,7 +102,7 @@ def find(host: Host) -> Finding:
     )
 
 
-def _device(host: Host, index: int, card: AmdGpu) -> Device:
+def _device(host: Host, index: int, card: amd.AmdGpu) -> Device:
     at, properties, pci = f"{FOLDER}/{card.address}", card.properties, card.pci
     facts: dict[str, Any] = {**link_facts(pci)} if pci else {}
     if properties.get("simd_per_cu", 0) > 0:
@@ -120,7 +110,7 @@ def _device(host: Host, index: int, card: AmdGpu) -> Device:
     for fact, name in (("wavefront_size", "wave_front_size"), ("chiplets", "num_xcc")):
         if 0 < properties.get(name, 0) <= 1 << 16:
             facts[fact] = properties[name]
-    facts["max_clock_hertz"] = frequency_hertz(card)
+    facts["max_clock_hertz"] = amd.frequency_hertz(card)
     for fact in ("compute_partition", "memory_partition") if card.address else ():
         mode = host.read(f"{at}/current_{fact}", 64)
         facts[fact] = mode if re.fullmatch(r"[A-Z]{2,4}\d?", mode) else ""
@@ -146,7 +136,7 @@ def _device(host: Host, index: int, card: AmdGpu) -> Device:
     )
 
 
-def _name(host: Host, card: AmdGpu) -> str:
+def _name(host: Host, card: amd.AmdGpu) -> str:
     """Return the product's name, from the card itself or from libdrm's list; "" without."""
     if not card.address:
         return ""
@@ -163,7 +153,7 @@ def _name(host: Host, card: AmdGpu) -> str:
     return ""
 
 
-def _device_reasons(host: Host, card: AmdGpu) -> tuple[Reason, ...]:
+def _device_reasons(host: Host, card: amd.AmdGpu) -> tuple[Reason, ...]:
     if card.node is not None:
         node = render_node(host, card.address) if card.address else ""
         return all_denied(host, [node] if node else [])
@@ -174,7 +164,7 @@ def _device_reasons(host: Host, card: AmdGpu) -> tuple[Reason, ...]:
     return unusable(host, "AMD GPU", card.pci, ("amdgpu",), "") if card.pci else ()
 
 
-def _reasons(host: Host, cards: tuple[AmdGpu, ...]) -> tuple[Reason, ...]:
+def _reasons(host: Host, cards: tuple[amd.AmdGpu, ...]) -> tuple[Reason, ...]:
     if not cards:
         message = "no AMD GPU is on PCI or in the KFD topology; HIP needs one"
         # Below WSL the GPU is behind /dev/dxg, not on PCI.
@@ -188,7 +178,7 @@ def _reasons(host: Host, cards: tuple[AmdGpu, ...]) -> tuple[Reason, ...]:
     return (Reason("no-device", message, hint),)
 
 
-def _visible(host: Host, cards: list[AmdGpu]) -> int:
+def _visible(host: Host, cards: list[amd.AmdGpu]) -> int:
     """Return how many GPUs are left: ROCr's list is applied first, HIP's to what that leaves."""
     count = len(cards)
     uuids = [f"gpu-{card.properties.get('unique_id', 0):016x}" for card in cards]
@@ -212,7 +202,7 @@ def _chosen(listed: str, count: int, uuids: list[str]) -> list[str]:
     return chosen
 
 
-def _warnings(host: Host, cards: list[AmdGpu]) -> tuple[Reason, ...]:
+def _warnings(host: Host, cards: list[amd.AmdGpu]) -> tuple[Reason, ...]:
     """Return what the variables do to the GPUs: take them for others, contradict, hide all."""
     warnings = []
     value = host.env("HSA_OVERRIDE_GFX_VERSION")
@@ -250,7 +240,7 @@ def _warnings(host: Host, cards: list[AmdGpu]) -> tuple[Reason, ...]:
 
 def load(opened: CDLL, library: Library) -> Answer:
     """Ask for the runtime's version, which needs no GPU."""
-    call, number = rocm_calls(opened, "hipGetErrorName"), ctypes.c_int()
+    call, number = amd.rocm_calls(opened, "hipGetErrorName"), ctypes.c_int()
     status = call.status("hipRuntimeGetVersion", ctypes.byref(number))
     if status in _NO_DEVICE:  # it opens; older ones refuse even this without a GPU
         return Answer(library)
@@ -262,7 +252,7 @@ def load(opened: CDLL, library: Library) -> Answer:
 
 def use(opened: CDLL, library: Library) -> Answer:
     """List HIP's devices, then fill memory on the first and read it back."""
-    call, count = rocm_calls(opened, "hipGetErrorName"), ctypes.c_int()
+    call, count = amd.rocm_calls(opened, "hipGetErrorName"), ctypes.c_int()
     status = call.status("hipGetDeviceCount", ctypes.byref(count))
     if status in _NO_DEVICE or (not status and not count.value):
         message = f"hipGetDeviceCount returned {status} and {count.value} devices: HIP sees no GPU"

@@ -16,17 +16,7 @@ import re
 from msgspec.structs import replace
 
 from mlbackends.host.host import Host
-from mlbackends.host.python.frameworks import (
-    PACKAGE_FACTS,
-    Package,
-    assigned_flag,
-    assigned_text,
-    entry_points,
-    found,
-    gpu_unused,
-    named,
-    package,
-)
+from mlbackends.host.python import frameworks
 from mlbackends.host.python.requirements import required
 from mlbackends.host.variables import steering
 from mlbackends.libraries.c_calls import CDLL
@@ -38,7 +28,7 @@ from mlbackends.model.records import Answer, FactValue, Finding, Library, Presen
 
 GROUP = "framework"
 SUMMARY = ("torch {version}", "CUDA {cuda_version}", "HIP {hip_version}", "XPU {xpu_version}")
-FACTS = PACKAGE_FACTS
+FACTS = frameworks.PACKAGE_FACTS
 
 _NAMES = ("torch", "torch-nightly", "torch-cpu", "torch-rocm", "torch-xpu", "pytorch")
 _PARTNERS = (
@@ -51,14 +41,14 @@ _FIRST_WITH_MPS = (1, 12)
 
 def find(host: Host) -> Finding:
     """Read what the package says of itself, and look for libtorch_cpu."""
-    torch = package(host, _NAMES, "torch", "version.py")
+    torch = frameworks.package(host, _NAMES, "torch", "version.py")
     libraries = [
         _described(host, library)
         for library in libraries_named(host, "torch", "libtorch_cpu", "torch_cpu")
     ]
     if torch is None:
         if not libraries:
-            return found(host, None, "torch")
+            return frameworks.found(host, None, "torch")
         return Finding(tuple(libraries), facts=steering(host, "torch"))
     facts = _build(host, torch)
     what = f"torch {torch.version}".rstrip()
@@ -67,18 +57,18 @@ def find(host: Host) -> Finding:
         cuda = str(facts["cuda_version"])
         warning = driver_warning(driver_release(host), cuda, f"{what}, built for CUDA {cuda},")
     elif facts.get("built_for") == "cpu" and host.platform != "darwin":
-        warning = gpu_unused(host, what, "install a build of torch for CUDA")
+        warning = frameworks.gpu_unused(host, what, "install a build of torch for CUDA")
     partners = {
         # The packages that are compiled against one version of torch.
         "partners": [
             {"package": dist.name, "version": dist.version, "wanted": one.pinned}
-            for dist in named(host, _PARTNERS)
+            for dist in frameworks.named(host, _PARTNERS)
             for one in required(host, dist)
             if one.name == "torch" and one.pinned
         ],
-        "backend_plugins": entry_points(host, "torch.backends"),
+        "backend_plugins": frameworks.entry_points(host, "torch.backends"),
     }
-    finding = found(host, torch, "torch", facts | nonempty(partners), (warning,))
+    finding = frameworks.found(host, torch, "torch", facts | nonempty(partners), (warning,))
     # With libraries, how far they go is how far torch goes.
     presence = None if libraries else Presence.FOUND
     return replace(finding, libraries=tuple(libraries), presence=presence)
@@ -90,13 +80,15 @@ def load(opened: CDLL, library: Library) -> Answer:
     return Answer(library, facts={"cpu_capability": capability} if capability else {})
 
 
-def _build(host: Host, torch: Package) -> dict[str, FactValue]:
+def _build(host: Host, torch: frameworks.Package) -> dict[str, FactValue]:
     """Return what version.py and the library folder tell."""
     at = torch.location
     if not at:
         return {}
     text = host.read(f"{at}/version.py", 1 << 16)
-    versions = {name: assigned_text(text, name) for name in ("cuda", "hip", "rocm", "xpu")}
+    versions = {
+        name: frameworks.assigned_text(text, name) for name in ("cuda", "hip", "rocm", "xpu")
+    }
     kinds = (("cuda", "cuda"), ("rocm", "hip"), ("xpu", "xpu"))
     built_for = next((kind for kind, name in kinds if versions[name]), "cpu")
     if built_for == "cpu" and host.platform == "darwin":
@@ -108,9 +100,9 @@ def _build(host: Host, torch: Package) -> dict[str, FactValue]:
     facts = {
         **{f"{name}_version": version for name, version in versions.items()},
         # Without a version.py that makes sense, nothing is known, not even that it is for the CPU.
-        "built_for": built_for if assigned_text(text, "__version__") else "",
-        "debug": assigned_flag(text, "debug"),
-        "git_version": assigned_text(text, "git_version"),
+        "built_for": built_for if frameworks.assigned_text(text, "__version__") else "",
+        "debug": frameworks.assigned_flag(text, "debug"),
+        "git_version": frameworks.assigned_text(text, "git_version"),
         "libraries_present": [
             name
             for name in host.listdir(f"{at}/lib")
@@ -133,7 +125,7 @@ def _described(host: Host, library: Library) -> Library:
     With the newest symbols of glibc and libstdc++ that the copy needs.
     """
     above = os.path.dirname(os.path.dirname(library.path))
-    version = assigned_text(host.read(f"{above}/version.py", 1 << 16), "__version__")
+    version = frameworks.assigned_text(host.read(f"{above}/version.py", 1 << 16), "__version__")
     if not version:
         version = host.read(f"{above}/build-version", 200).strip()
     if version and "\n" not in version and version.isprintable():
