@@ -7,7 +7,7 @@ nonsense: such a problem cannot be made here.
 from mlbackends.sdpa import constraints as need
 from mlbackends.sdpa.constraints import Constraint
 from mlbackends.sdpa.rules.environment import Environment
-from mlbackends.sdpa.rules.parts import where_dense
+from mlbackends.sdpa.rules.shared import where_dense
 
 
 def flash(environment: Environment) -> tuple[Constraint, ...]:

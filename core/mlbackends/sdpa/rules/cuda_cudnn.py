@@ -7,7 +7,7 @@ from mlbackends.model.problem import AttentionProblem
 from mlbackends.sdpa import constraints as need
 from mlbackends.sdpa.constraints import Constraint
 from mlbackends.sdpa.rules.environment import Environment
-from mlbackends.sdpa.rules.parts import where_dense
+from mlbackends.sdpa.rules.shared import where_dense
 
 _MOST = 65535
 _NOT_DETERMINISTIC = "deterministic algorithms are demanded; it is not deterministic"
@@ -20,12 +20,11 @@ def cudnn(environment: Environment) -> tuple[Constraint, ...]:
     def with_cudnn(
         code: str, sentence: str, test: Callable[[AttentionProblem, int], str]
     ) -> Constraint:
-        # For other devices the version is not looked up: `on_device` is reason enough.
-        return Constraint(
-            code,
-            sentence,
-            lambda problem: test(problem, version) if problem.platform == "cuda" else "",
-        )
+        def tested(problem: AttentionProblem) -> str:
+            # For other devices the version is not looked up: `on_device` is reason enough.
+            return test(problem, version) if problem.platform == "cuda" else ""
+
+        return Constraint(code, sentence, tested)
 
     return (
         with_cudnn("not-built", "cuDNN 8.9.3 or newer", _there),
@@ -81,7 +80,8 @@ def _nested(enabled: bool) -> Constraint:
         if not enabled:
             return "the tensors are nested; it takes those where TORCH_CUDNN_SDPA_NESTED_TENSOR_ENABLED is 1"
         if problem.capability and problem.capability[0] not in (9, 10):
-            return f"the tensors are nested on sm{_sm(problem)}; it takes those on sm90 to sm103"
+            device = "".join(map(str, problem.capability))
+            return f"the tensors are nested on sm{device}; it takes those on sm90 to sm103"
         return ""
 
     return Constraint("nested", "tensors that are not nested, unless that is enabled", test)
@@ -101,16 +101,11 @@ def _crowd(problem: AttentionProblem) -> str:
 
 
 def _head_dim(problem: AttentionProblem, version: int) -> str:
-    head_dim, value_dim, capability = problem.head_dim, problem.value_dim, problem.capability
-    if (
-        capability
-        and capability[0] == 10
-        and version >= 91100
-        and (head_dim, value_dim) == (192, 128)
-    ):
+    widths, capability = (problem.head_dim, problem.value_dim), problem.capability or (0, 0)
+    if capability[0] == 10 and version >= 91100 and widths == (192, 128):
         return ""
     limit = 256 if capability == (9, 0) and version >= 91000 else 128
-    seen = max(head_dim, value_dim)
+    seen = max(widths)
     if seen <= limit:
         return ""
     allowed = f"with cuDNN {decoded(version)} on this GPU it takes at most {limit}"
@@ -134,7 +129,3 @@ def _single(problem: AttentionProblem) -> str:
     if problem.dropout and problem.query_length == 1:
         return "there is one row of query; with dropout it takes two or more"
     return ""
-
-
-def _sm(problem: AttentionProblem) -> str:
-    return "".join(map(str, problem.capability or ()))

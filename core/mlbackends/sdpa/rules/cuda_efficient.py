@@ -7,7 +7,7 @@ from mlbackends.model.problem import ITEM_BYTES, REDUCED, AttentionProblem
 from mlbackends.sdpa import constraints as need
 from mlbackends.sdpa.constraints import Constraint
 from mlbackends.sdpa.rules.environment import Environment
-from mlbackends.sdpa.rules.parts import row_alignment, where_dense
+from mlbackends.sdpa.rules.shared import row_alignment, where_dense
 
 
 def efficient(environment: Environment) -> tuple[Constraint, ...]:
@@ -43,11 +43,9 @@ def _storage(problem: AttentionProblem) -> str:
     for name in ("query", "key", "value"):
         spec = getattr(problem, name)
         if spec.elements and spec.storage_offset % step:
+            seen = f"{name} starts {spec.storage_offset} elements into its storage"
             size = step * ITEM_BYTES[problem.dtype]
-            return (
-                f"{name} starts {spec.storage_offset} elements into its storage;"
-                f" it must start at a multiple of {step} elements, {size} bytes"
-            )
+            return f"{seen}; it must start at a multiple of {step} elements, {size} bytes"
     return ""
 
 
@@ -59,7 +57,6 @@ def _nested_inference(problem: AttentionProblem) -> str:
 
 
 def _element_type(problem: AttentionProblem) -> str:
+    taken = ("float16", "float32", "bfloat16")
     has_bfloat16 = (problem.capability or (8, 0)) >= (8, 0)
-    return need.dtype_in("float16", "float32", *(("bfloat16",) if has_bfloat16 else ())).test(
-        problem
-    )
+    return need.dtype_in(*taken[: 3 if has_bfloat16 else 2]).test(problem)

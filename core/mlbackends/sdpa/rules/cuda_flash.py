@@ -4,7 +4,7 @@ from mlbackends.model.problem import AttentionProblem
 from mlbackends.sdpa import constraints as need
 from mlbackends.sdpa.constraints import Constraint
 from mlbackends.sdpa.rules.environment import Environment
-from mlbackends.sdpa.rules.parts import (
+from mlbackends.sdpa.rules.shared import (
     NESTED_HEAD_DIM,
     NESTED_HEADS,
     flash_built,

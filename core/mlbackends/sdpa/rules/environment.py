@@ -34,24 +34,19 @@ NEWEST = Environment(cudnn_version=91900)
 
 def environment_here(problem: AttentionProblem) -> Environment:
     """Return what holds in this process; cuDNN is looked for where a CUDA device asks."""
+    cudnn_version = 0
+    if problem.platform == "cuda":
+        from mlbackends import cudnn
+
+        cudnn_version = int(cudnn.version() or 0)
+    torch: Any = sys.modules.get("torch")
+    deterministic = False
+    if hasattr(torch, "are_deterministic_algorithms_enabled"):
+        warns = torch.is_deterministic_algorithms_warn_only_enabled()
+        deterministic = bool(torch.are_deterministic_algorithms_enabled()) and not warns
     return Environment(
-        cudnn_version=_cudnn_version() if problem.platform == "cuda" else 0,
-        deterministic=_deterministic(),
+        cudnn_version=cudnn_version,
+        deterministic=deterministic,
         nested_cudnn=os.environ.get("TORCH_CUDNN_SDPA_NESTED_TENSOR_ENABLED") == "1",
         composable_kernel=store.read("cuda.preferred_rocm_fa_library") == "ck",
     )
-
-
-def _cudnn_version() -> int:
-    from mlbackends import cudnn
-
-    return int(cudnn.version() or 0)
-
-
-def _deterministic() -> bool:
-    """Tell whether the torch in this process demands deterministic algorithms."""
-    torch: Any = sys.modules.get("torch")
-    if not hasattr(torch, "are_deterministic_algorithms_enabled"):
-        return False
-    warns = torch.is_deterministic_algorithms_warn_only_enabled()
-    return bool(torch.are_deterministic_algorithms_enabled()) and not warns

@@ -8,7 +8,7 @@ from mlbackends.model.problem import REDUCED, AttentionProblem
 from mlbackends.sdpa import constraints as need
 from mlbackends.sdpa.constraints import Constraint
 from mlbackends.sdpa.rules.environment import Environment
-from mlbackends.sdpa.rules.parts import (
+from mlbackends.sdpa.rules.shared import (
     NESTED_HEAD_DIM,
     NESTED_HEADS,
     flash_built,
@@ -57,7 +57,7 @@ def efficient(environment: Environment) -> tuple[Constraint, ...]:
         need.on_device("rocm"),
         *_target(environment),
         need.rank_is(4),
-        row_alignment(_alignment),
+        row_alignment(lambda problem: 8 if problem.dtype in REDUCED else 4),
         _ROW_LENGTH,
         where_dense(need.non_empty()),
         where_dense(need.last_dim_contiguous(mask_too=True)),
@@ -88,10 +88,6 @@ def _row_length(problem: AttentionProblem) -> str:
 def _is_small(problem: AttentionProblem) -> bool:
     """Tell which GPUs torch takes for NVIDIA's of that number: HIP calls gfx1200 a 12.0."""
     return problem.device.capability.startswith("gfx12")
-
-
-def _alignment(problem: AttentionProblem) -> int:
-    return 8 if problem.dtype in REDUCED else 4
 
 
 def _mask_type(problem: AttentionProblem) -> str:

@@ -63,17 +63,14 @@ class Peer(Struct, frozen=True):
             reasons = report.reasons
             message = reasons[0].message if reasons else f"{self.probe} was not found"
             return (Reason("missing-part", message, hint),)
-        if not self.function:
+        if not self.function or self.library(python):
             return ()
         if not self._offering(report):
             files = dict.fromkeys(os.path.basename(each.path) for each in report.libraries)
             verb = "has" if len(report.libraries) == 1 else "have"
-            message = (
-                f"{' and '.join(files) or self.probe} {verb} no {self.function}, which it calls"
-            )
+            named = " and ".join(files) or self.probe
+            message = f"{named} {verb} no {self.function}, which it calls"
             return (Reason("missing-part", message, hint),)
-        if self.library(python):
-            return ()
         opened = self._offering(_report(self.probe, python, Presence.LOADABLE))
         reasons = tuple(each.reasons[0] for each in opened if each.reasons)[:1]
         return tuple(Reason(each.code, each.message, hint) for each in reasons)
@@ -83,9 +80,8 @@ class Peer(Struct, frozen=True):
         if not self.function:
             return ""
         report = _report(self.probe, python, Presence.LOADABLE)
-        opened = [
-            each for each in self._offering(report) if each.presence.level > Presence.FOUND.level
-        ]
+        found = Presence.FOUND.level
+        opened = [each for each in self._offering(report) if each.presence.level > found]
 
         def order(one: Library) -> tuple[bool, list[int]]:
             fact, value = self.prefers or ("", "")

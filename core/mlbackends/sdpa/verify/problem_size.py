@@ -44,8 +44,7 @@ def least_bytes(problem: AttentionProblem) -> int:
 
     A backward pass also reads the result with its gradient and the sums of rows, and writes gradients.
     """
-    specs = [problem.query, problem.key, problem.value, problem.mask]
-    moved = sum(_bytes(each) for each in specs if each is not None)
+    moved = _bytes(problem.query, problem.key, problem.value, problem.mask)
     result = prod(problem.output_shape) * ITEM_BYTES[problem.dtype]
     if not problem.wants_gradient:
         return moved + result
@@ -55,14 +54,12 @@ def least_bytes(problem: AttentionProblem) -> int:
 
 def gradient_bytes(problem: AttentionProblem) -> int:
     """Return the bytes of what a backward pass returns."""
-    found = sum(map(_bytes, (problem.query, problem.key, problem.value)))
-    if problem.mask is not None and problem.mask.requires_grad:
-        found += _bytes(problem.mask)
-    return found
+    mask = problem.mask if problem.mask and problem.mask.requires_grad else None
+    return _bytes(problem.query, problem.key, problem.value, mask)
 
 
-def _bytes(spec: TensorSpec) -> int:
-    return spec.elements * ITEM_BYTES[spec.dtype]
+def _bytes(*specs: TensorSpec | None) -> int:
+    return sum(each.elements * ITEM_BYTES[each.dtype] for each in specs if each is not None)
 
 
 def needed_bytes(problem: AttentionProblem) -> int:
@@ -84,13 +81,11 @@ def too_large(problem: AttentionProblem, memory: int, disk: int, folder: str) ->
     """
     needed, written = needed_bytes(problem), least_bytes(problem)
     if needed > memory:
-        sizes = f"{needed / 2**30:,.1f} GiB, and {memory / 2**30:,.1f} GiB of memory are free"
-        return f"a check takes about {sizes}"
+        free = f"{memory / 2**30:,.1f} GiB of memory are free"
+        return f"a check takes about {needed / 2**30:,.1f} GiB, and {free}"
     if written > disk:
-        sizes = (
-            f"{written / 2**20:,.1f} MiB to {folder}, and {disk / 2**20:,.1f} MiB are free there"
-        )
-        return f"a check writes about {sizes}; TMPDIR names another place"
+        size, free = f"{written / 2**20:,.1f} MiB", f"{disk / 2**20:,.1f} MiB are free there"
+        return f"a check writes about {size} to {folder}, and {free}; TMPDIR names another place"
     return ""
 
 

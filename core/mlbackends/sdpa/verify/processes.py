@@ -23,7 +23,7 @@ _ANSWERING = {
     PEAK: "measures.answering('peak')",
     BANDWIDTH: "measures.answering('bandwidth')",
 }
-"""What answers in those processes, by a module of `mlbackends_kernels.checking`."""
+"""What answers there, by a module of `mlbackends_kernels.checking`."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,13 +54,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             if name not in ours and name not in others:
                 raise UnknownName("attention backend", name, (*ours, *others), "backends sdpa list")
         names = {*(self.names or ours), *added, *(others if self.peers else ())}
-        if self.python and not names & set(others):
+        mine = tuple(each for name, each in ours.items() if name in names)
+        theirs = tuple(each for name, each in others.items() if name in names)
+        if self.python and not theirs:
             message = "--python names where peers are looked for, and no peer is to run"
             raise BadInput(message, "say --peers, or --backend with the name of a peer")
-        return (
-            tuple(each for name, each in ours.items() if name in names),
-            tuple(each for name, each in others.items() if name in names),
-        )
+        return mine, theirs
 
 
 class Processes:

@@ -17,7 +17,7 @@ from mlbackends.sdpa.explaining import explained
 from mlbackends.sdpa.named_devices import NamedDevice
 from mlbackends.sdpa.problem_text import Wording
 from mlbackends.sdpa.verify import speed
-from mlbackends.sdpa.verify.case import LOWERED, Case, Rounds
+from mlbackends.sdpa.verify.problem_check import LOWERED, ProblemCheck, Rounds
 from mlbackends.sdpa.verify.processes import BANDWIDTH, PEAK, VALUES, Plan, Processes, started
 
 _BANDWIDTH_CALLS, _BANDWIDTH_SECONDS = 5, 60.0
@@ -68,8 +68,8 @@ def _results(
     for done, wording in enumerate(wordings):
         if progress is not None:
             progress(done, len(wordings), wording.text)
-        case = Case(processes, wording, explained(wording, devices[wording.device]))
-        yield wording, case.run(ours, others), case.rounds
+        one = ProblemCheck(processes, wording, explained(wording, devices[wording.device]))
+        yield wording, one.run(ours, others), one.rounds
         # Ours afresh for each problem: memory that a backend holds on to would not be measured. Peers
         # take seconds to start; they hold on to none that the allocator cannot give back.
         processes.stop(kept)

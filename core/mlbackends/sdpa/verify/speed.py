@@ -1,7 +1,7 @@
 """How the timed backends of `sdpa bench` compare with one another, and with a saved run."""
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -10,7 +10,7 @@ from mlbackends.model.benched import SCHEMA, Benched, BenchedProblem, Change, Ra
 from mlbackends.model.checked import CheckedProblem
 from mlbackends.model.errors import BadInput, some
 from mlbackends.sdpa.problem_text import Wording
-from mlbackends.sdpa.verify.case import Rounds, quarters
+from mlbackends.sdpa.verify.problem_check import Rounds, quarters
 from mlbackends.sdpa.verify.problem_size import least_bytes
 
 _LARGEST_FILE = 64 << 20
@@ -62,25 +62,24 @@ def read_saved(path: str, wordings: Sequence[Wording]) -> Benched:
 
 def compared(now: Benched, before: Benched) -> Benched:
     """Return a run with what has changed since a saved one, problem by problem and by name."""
-    saved = {each.checked.text: each.checked for each in before.problems}
-    problems = tuple(
-        replace(each, changes=tuple(_changes(each.checked, saved[each.checked.text])))
-        if each.checked.text in saved
-        else each
-        for each in now.problems
-    )
-    return replace(now, problems=problems)
-
-
-def _changes(now: CheckedProblem, before: CheckedProblem) -> Iterator[Change]:
-    timings = {each.backend: each.timing for each in before.results}
-    for result in now.results:
-        new, old = result.timing, timings.get(result.backend)
-        if old is None or not old.median_seconds:
-            continue
-        if new is None:
-            yield Change(result.backend, 0.0, 0.0)
-        elif new.median_seconds:
-            shares = new.share_of_peak, old.share_of_peak
-            by_share = shares[0] / shares[1] if shares[0] and shares[1] else None
-            yield Change(result.backend, old.median_seconds / new.median_seconds, by_share)
+    saved = {
+        each.checked.text: {result.backend: result.timing for result in each.checked.results}
+        for each in before.problems
+    }
+    problems = []
+    for problem in now.problems:
+        changes = []
+        timings = saved.get(problem.checked.text, {})
+        for result in problem.checked.results:
+            new, old = result.timing, timings.get(result.backend)
+            if old is None or not old.median_seconds:
+                continue
+            if new is None:
+                changes.append(Change(result.backend, 0.0, 0.0))
+            elif new.median_seconds:
+                shares = new.share_of_peak, old.share_of_peak
+                by_share = shares[0] / shares[1] if shares[0] and shares[1] else None
+                ratio = old.median_seconds / new.median_seconds
+                changes.append(Change(result.backend, ratio, by_share))
+        problems.append(replace(problem, changes=tuple(changes)))
+    return replace(now, problems=tuple(problems))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlbackends.sdpa.verify.case import quarters
+from mlbackends.sdpa.verify.problem_check import quarters
 
 
 @pytest.mark.parametrize("values", [[2.0], [1.0, 3.0], [1.0, 1.5, 9.0], [4.0, 4.0, 4.0, 8.0]])

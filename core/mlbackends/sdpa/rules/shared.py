@@ -20,12 +20,8 @@ def where_dense(constraint: Constraint) -> Constraint:
 
 def flash_built(is_built: bool) -> Constraint:
     """Ask for a torch that was built with flash attention, whatever the problem."""
-
-    def test(problem: AttentionProblem) -> str:
-        del problem
-        return "" if is_built else "torch was built without flash attention"
-
-    return Constraint("not-built", "a torch that was built with it", test)
+    why_not = "" if is_built else "torch was built without flash attention"
+    return Constraint("not-built", "a torch that was built with it", lambda _: why_not)
 
 
 def _nested_head_dim(problem: AttentionProblem) -> str:
@@ -54,19 +50,15 @@ def training_limit(is_small: Callable[[AttentionProblem], bool], small: str) -> 
     """
 
     def test(problem: AttentionProblem) -> str:
-        inputs = (problem.query, problem.key, problem.value)
+        inputs, width = (problem.query, problem.key, problem.value), problem.head_dim
         if not is_small(problem) or not any(spec.requires_grad for spec in inputs):
             return ""
-        if 192 < problem.head_dim <= 224:
-            return (
-                f"head_dim is {problem.head_dim} and a gradient is required;"
-                f" on {small} it takes none from 193 to 224"
-            )
-        if problem.head_dim > 224 and problem.dropout:
-            return (
-                f"head_dim is {problem.head_dim} and a gradient with dropout is required;"
-                f" on {small} it takes at most 224"
-            )
+        if 192 < width <= 224:
+            limit = f"on {small} it takes none from 193 to 224"
+            return f"head_dim is {width} and a gradient is required; {limit}"
+        if width > 224 and problem.dropout:
+            limit = f"on {small} it takes at most 224"
+            return f"head_dim is {width} and a gradient with dropout is required; {limit}"
         return ""
 
     return Constraint("gradient", "for gradients on small GPUs, shorter rows", test)

@@ -14,8 +14,9 @@ import msgspec
 from mlbackends.isolation.service import Lost
 from mlbackends.model.checked import CheckedProblem, Ended, Errors, Memory, Result, Timing
 from mlbackends.model.explanation import Explained
+from mlbackends.model.reasons import Reason
 from mlbackends.sdpa.backend import AttentionBackend
-from mlbackends.sdpa.dispatch import backends
+from mlbackends.sdpa.dispatch import unloaded
 from mlbackends.sdpa.problem_text import Wording
 from mlbackends.sdpa.verify.peer import Peer
 from mlbackends.sdpa.verify.problem_size import flops, free_bytes, too_large
@@ -30,14 +31,13 @@ LOWERED = {"cpu:baseline": "default", "cpu:avx2": "avx2", "cpu:avx512": "avx512"
 Rounds = dict[str, list[list[float]]]
 """By backend, the seconds of the calls of each round."""
 
-_SAMPLE_SECONDS = 0.05
-_MOST_CALLS = 200
+_SAMPLE = {"do": "time", "seconds": 0.05, "calls": 200}
 _REST_SECONDS = 0.005
 """Between two backends: the threads of the one that has just computed may still spin."""
 
 
-class Case:
-    """One problem while it is checked."""
+class ProblemCheck:
+    """One problem while it is checked, with the results and the rounds so far."""
 
     def __init__(self, processes: Processes, wording: Wording, explained: Explained) -> None:
         self.processes, self.wording, self.explained = processes, wording, explained
@@ -45,44 +45,49 @@ class Case:
         self.lowered = LOWERED.get(explained.device, "")
         self.results: dict[str, Result] = {}
         self.rounds: Rounds = {}
-        self.peaks: list[float] = []
-        self.peak_by = ""
-        self.inputs: dict[str, Any] = {}
-        self.reference_errors: dict[str, float] = {}
 
     def run(self, ours: Sequence[AttentionBackend], others: Sequence[Peer]) -> CheckedProblem:
         """Return the results of these of our backends and these peers."""
-        self._begin(ours, others)
+        self._add_results(ours, others)
         able = [name for name, each in self.results.items() if each.ended is Ended.RAN]
-        failure = self._make_values(able) if able else ""
+        failure, errors = "", {}
+        peaks: list[float] = []
+        peak_by = ""
+        if able:
+            try:
+                errors = self._compute_all(able)
+            except Lost as lost:
+                failure = lost.reason.message
         if not failure:
-            for name in able:
-                self._compute(name)
-            self._time()
+            peaks, peak_by = self._time()
         return CheckedProblem(
             text=self.wording.text,
             problem=self.problem,
             chosen=self.explained.chosen,
             torch_chosen=self.explained.torch_chosen,
             flops=flops(self.problem),
-            results=() if failure else tuple(self._timed(each) for each in self.results.values()),
-            reference_error=self.reference_errors.get(""),
-            gradient_errors={name: each for name, each in self.reference_errors.items() if name},
-            peak_gflops=statistics.median(self.peaks) / 1e9 if self.peaks else None,
-            peak_by=self.peak_by,
+            results=()
+            if failure
+            else tuple(
+                msgspec.structs.replace(each, timing=self._timing(each, peaks))
+                for each in self.results.values()
+            ),
+            reference_error=errors.pop("", None),
+            gradient_errors=errors,
+            peak_gflops=statistics.median(peaks) / 1e9 if peaks else None,
+            peak_by=peak_by,
             failure=failure,
         )
 
-    def _begin(self, ours: Sequence[AttentionBackend], others: Sequence[Peer]) -> None:
+    def _add_results(self, ours: Sequence[AttentionBackend], others: Sequence[Peer]) -> None:
         """Begin with a result for each, and with the reasons of those that cannot."""
         tolerances = {each.name: each.tolerance for each in ours}
-        known = {each.name for each in backends()}
+        if not self.plan.names:
+            tolerances |= {each.backend: {} for each in unloaded()}
         found: list[tuple[Any, ...]] = []
         for verdict in self.explained.verdicts:
-            is_broken = not self.plan.names and verdict.backend not in known
-            if verdict.backend in tolerances or is_broken:
-                limits = tolerances.get(verdict.backend, {})
-                limit = limits.get(self.problem.dtype, USUAL_TOLERANCE)
+            if verdict.backend in tolerances:
+                limit = tolerances[verdict.backend].get(self.problem.dtype, USUAL_TOLERANCE)
                 found.append((verdict.backend, verdict.answers_to, verdict.reasons, limit))
         for peer in others:
             reasons = peer.why_missing(self.plan.python) or peer.unsupported_reasons(self.problem)
@@ -102,37 +107,37 @@ class Case:
                 tolerance=tolerance,
             )
 
-    def _make_values(self, able: Sequence[str]) -> str:
-        """Have the inputs and the exact result made; return why that is not possible, "" if it is."""
+    def _compute_all(self, able: Sequence[str]) -> dict[str, float]:
+        """Have inputs and exact results made, every backend compute, and its results compared with them.
+
+        Returns the errors of the plain computation: of the result by the name "", of the gradients by
+        theirs. Raises Lost where there can be no exact result.
+        """
         folder = self.processes.folder
         parent = os.path.dirname(folder)
-        if reason := too_large(self.problem, free_bytes(), disk_usage(folder).free, parent):
-            return reason
+        if why := too_large(self.problem, free_bytes(), disk_usage(folder).free, parent):
+            raise Lost(Ended.CANNOT, Reason("not-asked", why))
         for name in able:  # they load their libraries while the values are made
             self.processes.start(name, self.lowered)
-        request = {
-            "do": "prepare",
-            "problem": msgspec.to_builtins(self.problem),
-            "folder": folder,
-            "seed": self.wording.seed,
-        }
+        problem = msgspec.to_builtins(self.problem)
+        request = {"do": "prepare", "problem": problem, "folder": folder, "seed": self.wording.seed}
         try:
-            answer = self.processes.ask(VALUES, "", request)
+            made = self.processes.ask(VALUES, "", request)
         except Lost as lost:
-            return f"the exact result could not be computed: {lost}"
-        self.inputs = {"files": answer["files"], "grad_out": answer["grad_out"]}
-        self.reference_errors = answer["errors"]
-        return ""
+            message = f"the exact result could not be computed: {lost}"
+            raise Lost(lost.ended, Reason(lost.reason.code, message)) from None
+        for name in able:
+            self._compute(name, {"do": "prepare", "problem": problem, **made})
+        errors: dict[str, float] = made["errors"]
+        return errors
 
-    def _compute(self, name: str) -> None:
+    def _compute(self, name: str, prepare: dict[str, Any]) -> None:
         """Have one backend compute, and compare its result with the exact one."""
         path = os.path.join(self.processes.folder, "result.bin")
         for each in glob.glob(f"{glob.escape(path)}*"):  # of the backend before
             os.unlink(each)
-        problem = msgspec.to_builtins(self.problem)
         result = self.results[name]
         try:
-            prepare = {"do": "prepare", "problem": problem, **self.inputs}
             details = self.processes.ask(name, self.lowered, prepare)["details"]
             answer = self.processes.ask(name, self.lowered, {"do": "compute", "into": path})
         except Lost as lost:
@@ -155,24 +160,26 @@ class Case:
         errors = msgspec.convert(answer, dict[str, Errors])
         self._replace(name, errors=errors.pop(""), gradients=errors)
 
-    def _time(self) -> None:
-        """Time all that gave a result in turn, and the machine's peak beside them."""
+    def _time(self) -> tuple[list[float], str]:
+        """Time all that gave a result in turn, and the machine's peak beside them.
+
+        Returns the peak of each round in operations a second, and what it is measured by; [] without one.
+        """
         runners = [name for name, each in self.results.items() if each.ended is Ended.RAN]
         if not self.plan.rounds or not runners:
-            return
+            return [], ""
         peak: dict[str, str] = {}
         try:
             peak = self.processes.ask(PEAK, "", {"do": "prepare"})["details"]
             runners.append(PEAK)
         except Lost:  # then no share of it is reported
             pass
-        request = {"do": "time", "seconds": _SAMPLE_SECONDS, "calls": _MOST_CALLS}
         for turn in range(self.plan.rounds + 1):
             for name in list(runners):
                 seconds: list[float] = []
                 try:
                     lowered = "" if name == PEAK else self.lowered
-                    seconds = self.processes.ask(name, lowered, request)["seconds"]
+                    seconds = self.processes.ask(name, lowered, _SAMPLE)["seconds"]
                 except Lost as lost:
                     if name != PEAK:
                         self._replace(name, ended=lost.ended, reasons=(lost.reason,))
@@ -182,21 +189,21 @@ class Case:
                     self.rounds.setdefault(name, []).append(seconds)
                 time.sleep(_REST_SECONDS)
         # The best of a round: a peak is what can be reached.
-        self.peaks = [int(peak["flops"]) / min(each) for each in self.rounds.pop(PEAK, ())]
-        self.peak_by = peak.get("by", "") if self.peaks else ""
+        peaks = [int(peak["flops"]) / min(each) for each in self.rounds.pop(PEAK, ())]
+        return peaks, peak.get("by", "") if peaks else ""
 
-    def _timed(self, result: Result) -> Result:
+    def _timing(self, result: Result, peaks: list[float]) -> Timing | None:
         rounds = self.rounds.get(result.backend)
         if result.ended is not Ended.RAN or not rounds:
-            return result
+            return None
         seconds = [each for samples in rounds for each in samples]
         median = statistics.median(seconds)
         lower, upper = quarters(seconds)
         count = flops(self.problem)
         # Of each round with its own peak: the speed of a shared machine moves from one to the next.
-        pairs = zip(rounds, self.peaks, strict=False)
+        pairs = zip(rounds, peaks, strict=False)
         shares = [count / statistics.median(samples) / peak for samples, peak in pairs]
-        timing = Timing(
+        return Timing(
             calls=len(seconds),
             median_seconds=median,
             lower_seconds=lower,
@@ -204,7 +211,6 @@ class Case:
             gflops=count / median / 1e9,
             share_of_peak=statistics.median(shares) if shares else None,
         )
-        return msgspec.structs.replace(result, timing=timing)
 
     def _replace(self, name: str, **changes: Any) -> None:
         self.results[name] = msgspec.structs.replace(self.results[name], **changes)
