@@ -66,7 +66,14 @@ def describe(tensor: Any) -> TensorSpec:
     if not is_tensor(tensor):
         raise TypeError(f"{type(tensor).__name__} is no tensor: it has no shape and element type")
     if not hasattr(tensor, "dtype"):
-        return _of_buffer(memoryview(tensor))
+        view = memoryview(tensor)
+        dtype = _FORMATS.get(view.format.lstrip("@=<>!"))
+        foreign = ">!" if sys.byteorder == "little" else "<"
+        if dtype is None or view.format[:1] in foreign:
+            message = f"elements of the format {view.format!r} are none that is computed with"
+            raise TypeError(message)
+        strides = _in_elements(view.strides or (), view.itemsize)
+        return TensorSpec(view.shape or (), dtype, strides, device="cpu")
     shape = tuple(map(int, tensor.shape))
     strides, item_bytes = getattr(tensor, "strides", None), getattr(tensor.dtype, "itemsize", 0)
     if isinstance(strides, tuple) and item_bytes:  # in bytes, as numpy and CuPy have them
@@ -75,7 +82,14 @@ def describe(tensor: Any) -> TensorSpec:
             strides = (*strides[:-1], 1)
     else:
         strides = contiguous_strides(shape)
-    return TensorSpec(shape, dtype_name(tensor.dtype), strides, _place(tensor))
+    device = "cuda:0" if hasattr(tensor, "__cuda_array_interface__") else "cpu"
+    if hasattr(tensor, "__dlpack_device__"):
+        kind, index = tensor.__dlpack_device__()
+        if int(kind) not in _DLPACK_KINDS:
+            raise TypeError(f"the tensor lies on a device of the unknown kind {int(kind)}")
+        platform = _DLPACK_KINDS[int(kind)]
+        device = platform if platform == "cpu" else f"{platform}:{index}"
+    return TensorSpec(shape, dtype_name(tensor.dtype), strides, device)
 
 
 @lru_cache(maxsize=256)
@@ -97,81 +111,19 @@ def device_of(tensor: Any, spec: TensorSpec) -> Device:
     """Return the record of the device of a described tensor, with the facts that backends depend on."""
     platform, _, index = spec.device.partition(":")
     number = int(index or 0)
-    if platform == "cuda":
-        return Device("cuda", number, capability=_compute_capability(tensor, number))
-    if platform == "rocm" and is_torch(tensor):
+    if is_torch(tensor) and platform == "cuda":
+        major, minor = sys.modules["torch"].cuda.get_device_capability(number)
+        return Device("cuda", number, capability=f"{major}.{minor}")
+    if is_torch(tensor) and platform == "rocm":
         name = sys.modules["torch"].cuda.get_device_properties(number).gcnArchName
         return Device("rocm", number, capability=name.partition(":")[0])
+    if platform == "cuda":
+        return Device("cuda", number, capability=_capability_by_driver(number))
     return Device(platform, number)
 
 
-def _of_torch(tensor: Any) -> TensorSpec:
-    place = tensor.device
-    hip = getattr(sys.modules["torch"].version, "hip", None)
-    platform = "rocm" if hip and place.type == "cuda" else str(place.type)
-    device = platform if place.index is None else f"{platform}:{place.index}"
-    if tensor.is_nested:
-        sizes = []
-        for dimension in range(tensor.dim()):
-            try:
-                sizes.append(int(tensor.size(dimension)))
-            except (
-                AttributeError,
-                RuntimeError,
-                TypeError,
-                ValueError,
-            ):  # they differ in the batch
-                sizes.append(0)
-        return TensorSpec(
-            tuple(sizes),
-            dtype_name(tensor.dtype),
-            device=device,
-            requires_grad=tensor.requires_grad,
-            nested=True,
-        )
-    if str(tensor.layout) != "torch.strided":
-        raise RuntimeError(f"a tensor must be strided; this one is {tensor.layout}")
-    return TensorSpec(
-        tuple(map(int, tensor.shape)),
-        dtype_name(tensor.dtype),
-        strides=tuple(map(int, tensor.stride())),
-        device=device,
-        requires_grad=tensor.requires_grad,
-        storage_offset=int(tensor.storage_offset()),
-    )
-
-
-def _of_buffer(view: memoryview) -> TensorSpec:
-    native = {"little": "@=<", "big": "@=>!"}[sys.byteorder]
-    has_native_order = view.format[:1] in native or view.format[:1] not in "<>!"
-    dtype = _FORMATS.get(view.format.lstrip("@=<>!"))
-    if dtype is None or not has_native_order:
-        raise TypeError(f"elements of the format {view.format!r} are none that is computed with")
-    shape = view.shape or ()
-    strides = view.strides or ()
-    return TensorSpec(shape, dtype, _in_elements(strides, view.itemsize), device="cpu")
-
-
-def _in_elements(strides: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    # Rounded up: in a field of packed records no two elements lie side by side.
-    return tuple([-(-stride // itemsize) for stride in strides])
-
-
-def _place(tensor: Any) -> str:
-    if hasattr(tensor, "__dlpack_device__"):
-        kind, index = tensor.__dlpack_device__()
-        platform = _DLPACK_KINDS.get(int(kind))
-        if platform is None:
-            raise TypeError(f"the tensor lies on a device of the unknown kind {int(kind)}")
-        return platform if platform == "cpu" else f"{platform}:{index}"
-    return "cuda:0" if hasattr(tensor, "__cuda_array_interface__") else "cpu"
-
-
-def _compute_capability(tensor: Any, index: int) -> str:
+def _capability_by_driver(index: int) -> str:
     """Return "9.0" for device `index` as this process counts, "" where it is not known."""
-    if is_torch(tensor):
-        major, minor = sys.modules["torch"].cuda.get_device_capability(index)
-        return f"{major}.{minor}"
     import ctypes
 
     try:
@@ -185,3 +137,34 @@ def _compute_capability(tensor: Any, index: int) -> str:
     except (OSError, AttributeError):
         return ""
     return ".".join(numbers)
+
+
+def _of_torch(tensor: Any) -> TensorSpec:
+    place = tensor.device
+    hip = getattr(sys.modules["torch"].version, "hip", None)
+    platform = "rocm" if hip and place.type == "cuda" else str(place.type)
+    device = platform if place.index is None else f"{platform}:{place.index}"
+    dtype, wanted = dtype_name(tensor.dtype), tensor.requires_grad
+    if tensor.is_nested:
+        sizes = []
+        for dimension in range(tensor.dim()):
+            try:
+                sizes.append(int(tensor.size(dimension)))
+            except (AttributeError, RuntimeError, TypeError, ValueError):
+                sizes.append(0)  # they differ in the batch
+        return TensorSpec(tuple(sizes), dtype, device=device, requires_grad=wanted, nested=True)
+    if str(tensor.layout) != "torch.strided":
+        raise RuntimeError(f"a tensor must be strided; this one is {tensor.layout}")
+    return TensorSpec(
+        tuple(map(int, tensor.shape)),
+        dtype,
+        strides=tuple(map(int, tensor.stride())),
+        device=device,
+        requires_grad=wanted,
+        storage_offset=int(tensor.storage_offset()),
+    )
+
+
+def _in_elements(strides: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    # Rounded up: in a field of packed records no two elements lie side by side.
+    return tuple([-(-stride // itemsize) for stride in strides])

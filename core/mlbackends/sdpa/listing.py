@@ -38,6 +38,7 @@ def listing(python: str = "") -> BackendList:
     entries = []
     for backend in backends():
         lines = (type(backend).__doc__ or backend.name).strip().splitlines() or [backend.name]
+        can = abilities(backend.unsupported_reasons)
         entry = BackendEntry(
             name=backend.name,
             answers_to=backend.answers_to.name,
@@ -45,17 +46,14 @@ def listing(python: str = "") -> BackendList:
             takes=tuple(each.sentence for each in backend.every_constraint()),
             tolerance=dict(backend.tolerance),
             why_not_here=_why_not_here(backend),
-            can=(
-                *abilities(backend.unsupported_reasons),
-                *(("logsumexp",) if "logsumexp" in backend.takes else ()),
-            ),
+            can=(*can, "logsumexp") if "logsumexp" in backend.takes else can,
         )
         entries.append(entry)
     entries += [
         BackendEntry(each.backend, each.answers_to, "", (), {}, each.reasons) for each in unloaded()
     ]
-    for peer in peers():
-        entry = BackendEntry(
+    entries += [
+        BackendEntry(
             name=peer.name,
             answers_to=peer.answers_to,
             summary=peer.summary,
@@ -65,7 +63,8 @@ def listing(python: str = "") -> BackendList:
             can=abilities(peer.unsupported_reasons),
             peer=True,
         )
-        entries.append(entry)
+        for peer in peers()
+    ]
     return BackendList(LIST_SCHEMA, f"backends {__version__}", tuple(entries))
 
 

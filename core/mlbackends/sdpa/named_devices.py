@@ -28,13 +28,9 @@ class NamedDevice(Struct, frozen=True):
         return not self.source
 
 
-def _rows() -> dict[str, NamedDevice]:
-    with open(os.path.join(os.path.dirname(__file__), "named_devices.json"), "rb") as file:
-        rows = msgspec.json.decode(file.read(), type=tuple[NamedDevice, ...])
-    return {row.name: row for row in rows}
-
-
-NAMED = _rows()
+with open(os.path.join(os.path.dirname(__file__), "named_devices.json"), "rb") as _file:
+    _ROWS = msgspec.json.decode(_file.read(), type=tuple[NamedDevice, ...])
+NAMED = {row.name: row for row in _ROWS}
 """Every device that needs not be here."""
 
 NAMES = (*HERE, *NAMED)
@@ -55,14 +51,12 @@ def device(name: str) -> NamedDevice:
     check_name(name)
     if name in NAMED:
         return NAMED[name]
-    return NamedDevice(name, Device("cpu", 0) if name == "cpu" else _cuda_here(), HERE[name])
-
-
-def _cuda_here() -> Device:
-    """Return the first CUDA device of the driver, which is loaded in a child process."""
+    if name == "cpu":
+        return NamedDevice(name, Device("cpu", 0), HERE[name])
     from mlbackends.host.host import Host
     from mlbackends.survey import survey
 
+    # The driver is loaded in a child process.
     report = survey(("cuda_driver",), Host("/"), Presence.LOADABLE, timeout=5.0)
     probe = report.probes["cuda_driver"]
     found = next((each for each in probe.devices if each.capability), None)
@@ -70,4 +64,4 @@ def _cuda_here() -> Device:
         because = f": {probe.reasons[0].message}" if probe.reasons else ""
         hint = "a device that is not here is asked about by its name, such as --device sm90"
         raise BadInput(f"this machine has no CUDA device{because}", hint)
-    return found
+    return NamedDevice(name, found, HERE[name])

@@ -31,49 +31,36 @@ def refuse_unreadable_one(name: str, tensor: Any, *, meta: bool = False) -> None
         raise RuntimeError(f"{name} is being traced by torch.fx and has no values: {_INSIDE}")
     if not is_torch(tensor):
         return
-    torch: Any = sys.modules["torch"]
-    kind = type(tensor)
-    reason = ""
-    if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ and not tensor.is_nested:
-        reason = (
-            f"is a {kind.__module__}.{kind.__qualname__}: it has no storage of its own to read;"
-            f" give plain tensors, or {_INSIDE}"
-        )
-    reason = reason or _transform_reason(torch, tensor) or _tracing_reason(torch)
-    unpack = getattr(getattr(torch.autograd, "forward_ad", None), "unpack_dual", None)
-    if not reason and unpack is not None and unpack(tensor).tangent is not None:
-        reason = (
-            "carries a tangent of forward-mode differentiation, which would be lost; give the primal,"
-            " torch.autograd.forward_ad.unpack_dual(tensor).primal"
-        )
-    if reason:
+    if reason := _why_unreadable(tensor):
         raise RuntimeError(f"{name} {reason}")
     if tensor.device.type == "meta" and not meta:
         raise RuntimeError(f"{name} lies on torch's meta device: it has a shape and no values")
 
 
-def _transform_reason(torch: Any, tensor: Any) -> str:
-    functorch: Any = getattr(getattr(torch, "_C", None), "_functorch", None)
-    is_wrapped = getattr(functorch, "is_functorch_wrapped_tensor", lambda _: False)
-    if not is_wrapped(tensor):
-        if getattr(torch, "_is_functional_tensor", lambda _: False)(tensor):
-            return f"is being traced by functionalization, and has no storage to read: {_INSIDE}"
-        return ""
-    if functorch.is_batchedtensor(tensor):
+def _why_unreadable(tensor: Any) -> str:
+    torch: Any = sys.modules["torch"]
+    kind = type(tensor)
+    if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ and not tensor.is_nested:
         return (
-            "is batched by vmap, which cannot look into this: give the whole batch, whose dimension"
-            " stands in front, without vmap"
+            f"is a {kind.__module__}.{kind.__qualname__}: it has no storage of its own to read;"
+            f" give plain tensors, or {_INSIDE}"
         )
-    if functorch.is_gradtrackingtensor(tensor):
-        return (
-            "carries a gradient or a tangent of torch.func, which cannot look into this:"
-            " call it outside of torch.func.grad, jvp, vjp and linearize"
-        )
-    return f"is being traced by torch.func, and has no storage of its own to read: {_INSIDE}"
-
-
-def _tracing_reason(torch: Any) -> str:
     core: Any = getattr(torch, "_C", None)
+    functorch: Any = getattr(core, "_functorch", None)
+    if getattr(functorch, "is_functorch_wrapped_tensor", lambda _: False)(tensor):
+        if functorch.is_batchedtensor(tensor):
+            return (
+                "is batched by vmap, which cannot look into this: give the whole batch, whose dimension"
+                " stands in front, without vmap"
+            )
+        if functorch.is_gradtrackingtensor(tensor):
+            return (
+                "carries a gradient or a tangent of torch.func, which cannot look into this:"
+                " call it outside of torch.func.grad, jvp, vjp and linearize"
+            )
+        return f"is being traced by torch.func, and has no storage of its own to read: {_INSIDE}"
+    if getattr(torch, "_is_functional_tensor", lambda _: False)(tensor):
+        return f"is being traced by functionalization, and has no storage to read: {_INSIDE}"
     mode = getattr(core, "_get_dispatch_mode", lambda _: None)
     operators: Any = sys.modules.get("torch._ops")
     mode_before_autograd = getattr(operators, "_get_dispatch_mode_pre_dispatch", lambda _: None)
@@ -87,4 +74,10 @@ def _tracing_reason(torch: Any) -> str:
             return f"is being traced: the result would be a constant of the graph; {_INSIDE}"
     if getattr(core, "_get_tracing_state", lambda: None)() is not None:
         return "is being traced by torch.jit.trace: the result would be a constant of the graph"
+    unpack = getattr(getattr(torch.autograd, "forward_ad", None), "unpack_dual", None)
+    if unpack is not None and unpack(tensor).tangent is not None:
+        return (
+            "carries a tangent of forward-mode differentiation, which would be lost; give the primal,"
+            " torch.autograd.forward_ad.unpack_dual(tensor).primal"
+        )
     return ""

@@ -25,8 +25,7 @@ class SDPBackend(Enum):
     def __int__(self) -> int:
         return int(self.value)
 
-    def __index__(self) -> int:
-        return int(self.value)
+    __index__ = __int__
 
     @classmethod
     def _missing_(cls, value: object) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 
 from mlbackends.sdpa.sdp_backend import SDPBackend, as_backend
 from mlbackends.switches import store
@@ -15,6 +14,7 @@ SWITCHES = {
     SDPBackend.OVERRIDEABLE: "cuda.overrideable_sdp",
 }
 PRIORITY_ORDER = "cuda.sdp_priority_order"
+_KINDS = {kind.value: kind for kind in SDPBackend}
 
 
 @contextmanager
@@ -52,12 +52,7 @@ def priority_order() -> tuple[SDPBackend, ...]:
     """Return the kinds in the order in which they are to be tried, as it was set."""
     order = store.read(PRIORITY_ORDER)
     assert isinstance(order, tuple)
-    return _kinds(order)
-
-
-@lru_cache(maxsize=32)
-def _kinds(numbers: tuple[int, ...]) -> tuple[SDPBackend, ...]:
-    return tuple(map(SDPBackend, numbers))
+    return tuple(map(_KINDS.__getitem__, order))
 
 
 def _kinds_of(backends: object) -> list[SDPBackend]:
@@ -70,18 +65,17 @@ def _kinds_of(backends: object) -> list[SDPBackend]:
             f"Backend must be an instance of SDPBackend or a list of SDPBackend instances, but got"
             f" {type(backends).__name__}"
         )
-    known = ", ".join(str(kind) for kind in SWITCHES)
+    choices = f"choose from: {', '.join(str(kind) for kind in SWITCHES)}"
     kinds: dict[SDPBackend, None] = {}
     for entry in backends:
         kind = as_backend(entry)
         if kind is None:
             near = _nearest(entry)
-            hint = f"did you mean {near}?" if near else f"choose from: {known}"
-            raise TypeError(
-                f"sdpa_kernel takes a list of SDPBackend, but it holds {entry!r}; {hint}"
-            )
+            hint = f"did you mean {near}?" if near else choices
+            message = f"sdpa_kernel takes a list of SDPBackend, but it holds {entry!r}; {hint}"
+            raise TypeError(message)
         if kind not in SWITCHES:
-            raise ValueError(f"{kind} stands for no backend; choose from: {known}")
+            raise ValueError(f"{kind} stands for no backend; {choices}")
         kinds[kind] = None
     return list(kinds)
 
@@ -90,12 +84,12 @@ def _nearest(entry: object) -> SDPBackend | None:
     """Return the kind that a number or a word in the list most likely stands for."""
     if isinstance(entry, int) and not isinstance(entry, bool):
         return next((kind for kind in SWITCHES if kind.value == entry), None)
-    if isinstance(entry, str):
-        from mlbackends.model.errors import nearest
+    if not isinstance(entry, str):
+        return None
+    from mlbackends.model.errors import nearest
 
-        word = entry.rpartition(".")[2].lower().replace("-", "_")
-        names = {kind.name.lower(): kind for kind in SWITCHES}
-        names |= {name.removesuffix("_attention"): kind for name, kind in names.items()}
-        found = nearest(word, tuple(names))
-        return names[found[0]] if found else None
-    return None
+    word = entry.rpartition(".")[2].lower().replace("-", "_")
+    names = {kind.name.lower(): kind for kind in SWITCHES}
+    names |= {name.removesuffix("_attention"): kind for name, kind in names.items()}
+    found = nearest(word, tuple(names))
+    return names[found[0]] if found else None
