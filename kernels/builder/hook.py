@@ -107,9 +107,13 @@ def compile_shim(output: Path, root: Path = ROOT) -> None:
     """
     _require_platform("the shim")
     sources = sorted(map(str, (root / "kernels" / "native" / "trace_shim").glob("*.c")))
-    with _made_beside(output) as part:
+    with _made_beside(output) as part, tempfile.TemporaryDirectory() as folder:
         _run([*_compiler(), *FLAGS, "-o", str(part), *sources])
-        _try(part)
+        link = Path(folder, "shim")  # a name with blanks or colons would be two to the loader
+        link.symlink_to(part.resolve())
+        # The loader complains of one for another processor.
+        if complaints := _run([sys.executable, "-c", ""], LD_PRELOAD=str(link)):
+            raise NotCompiled(f"the shim does not load: {complaints}")
 
 
 def compile_attention(
@@ -142,17 +146,27 @@ def compile_attention(
 
         def compiled(name: str) -> str:
             source, flags = units[name]
+            command = [*compiler, *CPP_FLAGS, *extra, *flags]
             made = Path(objects, f"{name}.o")
             try:
-                command = [*compiler, *CPP_FLAGS, *extra, *flags]
                 if kept:
-                    made = _kept_object(command, source, made, Path(kept))
-                else:
-                    _run([*command, "-c", "-o", str(made), str(source)])
+                    text = made.with_suffix(".ii")
+                    _run([*command, "-E", "-P", "-o", str(text), str(source)])  # without paths
+                    # What -D defines is in the text already; -v tells which compiler it is.
+                    words = [word for word in command if not word.startswith("-D")]
+                    identity = "\n".join([*words, _run([*command, "-v"]), text.read_text("utf-8")])
+                    made = Path(kept, f"{hashlib.sha256(identity.encode()).hexdigest()}.o")
+                    if made.exists():
+                        return str(made)
+                with _made_beside(made) as written:
+                    _run([*command, "-c", "-o", str(written), str(source)])
             except NotCompiled:
-                if source not in kernels.values() or _knows(compiler, [*CPP_FLAGS, *flags]):
-                    raise
-                return ""  # an instruction set that came after the compiler
+                if source in kernels.values():
+                    try:
+                        _run([*compiler, *CPP_FLAGS, *flags, "-fsyntax-only", os.devnull])
+                    except NotCompiled:  # an instruction set that came after the compiler
+                        return ""
+                raise
             return str(made)
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -192,33 +206,6 @@ def compile_prepared_calls(output: Path, root: Path = ROOT) -> None:
     linked = ["-x", "none", f"-L{output.parent}", f"-l:{ATTENTION}", "-Wl,-rpath,$ORIGIN"]
     with _made_beside(output) as part:
         _run([*_compiler(), *CPP_FLAGS, *flags, "-o", str(part), str(source), *linked])
-
-
-def _kept_object(command: list[str], source: Path, made: Path, kept: Path) -> Path:
-    """Compile a source unless it is kept as compiled, from the same text by the same compiler and flags.
-
-    made: where the object is written before it is kept. Returns the object to link.
-    """
-    text = made.with_suffix(".ii")
-    _run([*command, "-E", "-P", "-o", str(text), str(source)])  # -P: without where files lie
-    # What -D defines is in the text already; -v tells which compiler it is.
-    flags = [word for word in command if not word.startswith("-D")]
-    asked = "\n".join([*flags, _run([*command, "-v"]), text.read_text("utf-8")])
-    place = kept / f"{hashlib.sha256(asked.encode()).hexdigest()}.o"
-    if not place.exists():
-        _run([*command, "-c", "-o", str(made), str(source)])
-        with _made_beside(place) as part:
-            shutil.copyfile(made, part)
-    return place
-
-
-def _knows(compiler: list[str], flags: Sequence[str]) -> bool:
-    """Tell whether a compiler takes flags, by a source that holds nothing."""
-    try:
-        _run([*compiler, *flags, "-fsyntax-only", os.devnull])
-    except NotCompiled:
-        return False
-    return True
 
 
 # Written as C++, linked as C: nothing of the C++ library is used, so one file serves every system.
@@ -277,16 +264,6 @@ def _compiler() -> list[str]:
     raise NotCompiled("no C compiler: looked for $CC, cc, gcc and clang")
 
 
-def _try(shim: Path) -> None:
-    """Start a program under the shim; one for another processor makes the loader complain."""
-    with tempfile.TemporaryDirectory() as folder:
-        link = Path(folder, "shim")  # a name with blanks or colons would be two to the loader
-        link.symlink_to(shim.resolve())
-        complaints = _run([sys.executable, "-c", ""], LD_PRELOAD=str(link))
-    if complaints:
-        raise NotCompiled(f"the shim does not load: {complaints}")
-
-
 def _run(command: list[str], **variables: str) -> str:
     """Run a command, and return what it complained of."""
     try:
@@ -326,18 +303,12 @@ def _made_beside(output: Path) -> Iterator[Path]:
         part.unlink(missing_ok=True)
 
 
-#: What makes each file, in this order.
+#: What makes each file, in this order, and what the wheel is without where it cannot.
 COMPILED = {
-    SHIM: compile_shim,
-    ATTENTION: compile_attention,
-    ATTENTION_HEADER: copy_attention_header,
-    PREPARED_CALLS: compile_prepared_calls,
-}
-_WITHOUT = {
-    SHIM: "the shim of backends trace",
-    ATTENTION: "the library of attention on the CPU",
-    ATTENTION_HEADER: "the header of the library of attention",
-    PREPARED_CALLS: "prepared calls of attention",
+    SHIM: (compile_shim, "the shim of backends trace"),
+    ATTENTION: (compile_attention, "the library of attention on the CPU"),
+    ATTENTION_HEADER: (copy_attention_header, "the header of the library of attention"),
+    PREPARED_CALLS: (compile_prepared_calls, "prepared calls of attention"),
 }
 
 
@@ -349,7 +320,7 @@ def add_compiled(version: str, build_data: dict[str, Any]) -> None:
     editable = version == "editable"
     name = sysconfig.get_platform().replace("-", "_").replace(".", "_")
     folder = TREE if editable else ROOT / "build" / name
-    for file, compiled in COMPILED.items():
+    for file, (compiled, title) in COMPILED.items():
         output = folder / file
         if asked == "off":
             output.unlink(missing_ok=True)
@@ -357,12 +328,10 @@ def add_compiled(version: str, build_data: dict[str, Any]) -> None:
         try:
             compiled(output)
         except NotCompiled as reason:
-            if (
-                asked == "require" and file != PREPARED_CALLS
-            ):  # without these, calls are only slower
+            if asked == "require" and file != PREPARED_CALLS:  # without these, calls are slower
                 raise
             output.unlink(missing_ok=True)
-            print(f"mlbackends: built without {_WITHOUT[file]}: {reason}", file=sys.stderr)
+            print(f"mlbackends: built without {title}: {reason}", file=sys.stderr)
             continue
         if not editable:
             build_data["force_include"][str(output)] = f"{PACKAGE}/{file}"
@@ -388,7 +357,7 @@ class LayoutHook(Base):
 
 def main() -> None:
     """Compile the native libraries into the tree."""
-    for file, compiled in COMPILED.items():
+    for file, (compiled, _) in COMPILED.items():
         compiled(TREE / file)
     print(TREE)
 

@@ -11,7 +11,23 @@ _MOST_TEXT = 1 << 20
 
 def read_file(path: str, usual: Given | None = None) -> tuple[Wording, ...]:
     """Return the problems of a file, "-" for standard input. Raises BadInput with file and line."""
-    text = _text(path)
+    is_folder = os.path.isdir(path)
+    if path != "-" and (is_folder or not os.path.exists(path)):
+        why = "it is a folder" if is_folder else "there is no such file"
+        raise BadInput(f"{path} cannot be read: {why}")
+    try:
+        if path == "-":
+            data = sys.stdin.buffer.read(_MOST_TEXT + 1) if sys.stdin else b""
+        else:
+            with open(path, "rb") as file:
+                data = file.read(_MOST_TEXT + 1)
+        text = data.decode("utf-8-sig")  # editors on Windows begin a file with a mark
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path} is no text: {error.reason} at byte {error.start}") from None
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{path} cannot be read: {error}") from None
+    if len(data) > _MOST_TEXT:
+        raise BadInput(f"{path} is larger than {_MOST_TEXT} bytes, which no list of problems is")
     path = "standard input" if path == "-" else path
     found: list[Wording] = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -26,24 +42,3 @@ def read_file(path: str, usual: Given | None = None) -> tuple[Wording, ...]:
     if not found:
         raise BadInput(f"{path} has no problem in it", "one a line: --shape 2,8,1024,64 --causal")
     return tuple(found)
-
-
-def _text(path: str) -> str:
-    is_folder = os.path.isdir(path)
-    if path != "-" and (is_folder or not os.path.exists(path)):
-        why = "it is a folder" if is_folder else "there is no such file"
-        raise BadInput(f"{path} cannot be read: {why}")
-    try:
-        if path == "-":
-            data = sys.stdin.buffer.read(_MOST_TEXT + 1) if sys.stdin else b""
-        else:
-            with open(path, "rb") as file:
-                data = file.read(_MOST_TEXT + 1)
-    except (OSError, ValueError) as error:
-        raise BadInput(f"{path} cannot be read: {error}") from None
-    if len(data) > _MOST_TEXT:
-        raise BadInput(f"{path} is larger than {_MOST_TEXT} bytes, which no list of problems is")
-    try:
-        return data.decode("utf-8-sig")  # editors on Windows begin a file with a mark
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{path} is no text: {error.reason} at byte {error.start}") from None

@@ -125,10 +125,6 @@ def _whole(name: str, text: str, largest: int = _LARGEST) -> int:
     return int(text)
 
 
-def _sizes(name: str, text: str) -> tuple[int, ...]:
-    return tuple(_whole(name, part) for part in text.split(","))
-
-
 def _number(name: str, text: str) -> float:
     try:
         found = float(text)
@@ -139,8 +135,31 @@ def _number(name: str, text: str) -> float:
     return found
 
 
-def _element_type(name: str, text: str) -> str:
-    del name
+def _sizes(name: str, text: str) -> tuple[int, ...]:
+    return tuple(_whole(name, part) for part in text.split(","))
+
+
+def _query_shape(name: str, text: str) -> tuple[int, ...]:
+    shape = _sizes(name, text)
+    if not 2 <= len(shape) <= _MOST_SIZES:
+        takes = f"L,E or H,L,E or B,H,L,E, and more batches before: 2 to {_MOST_SIZES} sizes"
+        seen = f"--{name} {shown(text)} has {counted(len(shape), 'size')}"
+        raise BadInput(f"{seen}; it takes {takes}")
+    return shape
+
+
+def _one_of(*names: str) -> Callable[[str, str], str]:
+    """Return what reads one of some names."""
+
+    def read(name: str, text: str) -> str:
+        if text not in names:
+            raise UnknownName(name, text, names)
+        return text
+
+    return read
+
+
+def _element_type(_: str, text: str) -> str:
     if text not in ITEM_BYTES:
         usual = (*_SHORT.values(), *ITEM_BYTES)
         error = UnknownName("element type", text, tuple(dict.fromkeys(usual)))
@@ -150,14 +169,9 @@ def _element_type(name: str, text: str) -> str:
     return text
 
 
-def _query_shape(name: str, text: str) -> tuple[int, ...]:
-    shape = _sizes(name, text)
-    if not 2 <= len(shape) <= _MOST_SIZES:
-        takes = (
-            f"it takes L,E or H,L,E or B,H,L,E, and more batches before: 2 to {_MOST_SIZES} sizes"
-        )
-        raise BadInput(f"--{name} {shown(text)} has {counted(len(shape), 'size')}; {takes}")
-    return shape
+def _device(_: str, text: str) -> str:
+    named_devices.check_name(text)
+    return text
 
 
 def _mask(name: str, text: str) -> str:
@@ -166,27 +180,11 @@ def _mask(name: str, text: str) -> str:
     if text[:1].isdecimal():
         kind, colon, sizes = "float", ":", text
     if not colon:
-        if text not in MASKS:
-            raise UnknownName("mask", text, MASKS)
-        return text
-    if kind not in ("bool", "float"):
-        raise UnknownName("mask with a shape", kind, ("bool", "float"))
-    return f"{kind}:{_written(_sizes(name, sizes))}"
+        return _one_of(*MASKS)("mask", text)
+    return f"{_one_of('bool', 'float')('mask with a shape', kind)}:{_written(_sizes(name, sizes))}"
 
 
-def _layout(name: str, text: str) -> str:
-    if text not in LAYOUTS:
-        raise UnknownName(name, text, LAYOUTS)
-    return text
-
-
-def _device(name: str, text: str) -> str:
-    del name
-    named_devices.check_name(text)
-    return text
-
-
-def _masks(text: str) -> list[str]:
+def _split_masks(text: str) -> list[str]:
     """Split a list of masks: a number continues the shape before it."""
     found: list[str] = []
     open_shape = False
@@ -246,7 +244,7 @@ WORDS = {
         " lower-right, which ends in that corner.",
         "MASK",
         _mask,
-        _masks,
+        _split_masks,
         usual="none",
     ),
     "dropout": Word("dropout", "Probability that a weight is dropped.", "P", _number, usual=0.0),
@@ -256,7 +254,7 @@ WORDS = {
         "layout",
         "How the tensors lie in memory: bhsd, or bshd, which has the heads inside.  [default: bhsd]",
         "ORDER",
-        _layout,
+        _one_of(*LAYOUTS),
         usual="bhsd",
     ),
     "backward": Word(
@@ -302,9 +300,8 @@ def wordings(given: Given) -> tuple[Wording, ...]:
         word = WORDS[name]
         if not texts:
             continue
-        if word.flag:
-            values = [word.flag_value]
-        else:
+        values = [word.flag_value]
+        if not word.flag:
             values = [word.read(name, part) for text in texts for part in word.split(text)]
         if word.field == "mask" and word.field in axes:
             raise InvalidProblem(
@@ -343,14 +340,13 @@ def parse(line: str, usual: Given | None = None) -> tuple[Wording, ...]:
             raise BadInput(f"{shown(each)} is no word of a problem", "each begins with --")
         if name not in WORDS:
             raise UnknownName("word of a problem", name, tuple(WORDS))
-        if WORDS[name].flag:
-            if equals:
-                raise BadInput(f"--{name} takes no value")
-        elif not equals:
-            found = next(rest, None)
-            if found is None:
-                raise BadInput(f"--{name} needs a value, {WORDS[name].metavar}")
-            text = found
+        if WORDS[name].flag and equals:
+            raise BadInput(f"--{name} takes no value")
+        if not WORDS[name].flag and not equals:
+            try:
+                text = next(rest)
+            except StopIteration:
+                raise BadInput(f"--{name} needs a value, {WORDS[name].metavar}") from None
         given.setdefault(name, []).append(text)
     fields = {WORDS[name].field for name in given}
     others = {k: v for k, v in (usual or {}).items() if WORDS[k].field not in fields}
@@ -366,13 +362,9 @@ def _written(value: object) -> str:
 
 def _refuse(wording: Wording) -> None:
     """Raise InvalidProblem for sizes that no tensor has, and gradients that no tensor can require."""
-    if len(wording.shape) == 2:
-        for word, used in (
-            ("--kv-heads", wording.kv_heads is not None),
-            ("--layout bshd", wording.layout == "bshd"),
-        ):
-            if used:
-                raise InvalidProblem(f"{word} needs a query with a dimension of heads: B,H,L,E")
+    if len(wording.shape) == 2 and (wording.kv_heads is not None or wording.layout == "bshd"):
+        word = "--layout bshd" if wording.kv_heads is None else "--kv-heads"
+        raise InvalidProblem(f"{word} needs a query with a dimension of heads: B,H,L,E")
     query = [max(size, 1) for size in wording.shape]
     kv_len = wording.kv_len or query[-2]
     largest = prod(query[:-3]) * max(wording.kv_heads or 1, *query[-3:-2], 1)

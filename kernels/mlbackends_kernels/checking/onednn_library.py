@@ -187,48 +187,37 @@ class Graph:
 
         Raises NotFused where it is not one partition, or Failed.
         """
-        call, engine = self.library.call, self.library.engine
-        partition = self._partition()
+        call, name, engine = self.library.call, self.library.name, self.library.engine
         number = ctypes.c_size_t()
+        call("dnnl_graph_graph_finalize", self._graph)
+        call("dnnl_graph_graph_filter", self._graph, _FUSION)
+        call("dnnl_graph_graph_get_partition_num", self._graph, ctypes.byref(number))
+        handles = (ctypes.c_void_p * number.value)()
+        call("dnnl_graph_graph_get_partitions", self._graph, number, handles)
+        partitions = [ctypes.c_void_p(each) for each in handles]
+        self._made += [("partition", each) for each in partitions]
+        if len(partitions) != 1:
+            raise NotFused(f"{name} cuts it into {len(partitions)} partitions")
+        (partition,) = partitions
+        supported = ctypes.c_uint8()
+        call("dnnl_graph_partition_is_supported", partition, ctypes.byref(supported))
+        if not supported.value:
+            raise NotFused(f"{name} makes it one partition, and has no kernel for that")
         call("dnnl_graph_partition_get_input_ports_num", partition, ctypes.byref(number))
         ports = (LogicalTensor * number.value)()
         call("dnnl_graph_partition_get_input_ports", partition, number, ports)
         inputs = [self.tensors[port.id] for port in ports]
         pointer = ctypes.POINTER(LogicalTensor)
         given = (pointer * number.value)(*map(ctypes.pointer, inputs))
-        into = (pointer * 1)(ctypes.pointer(output))
-        self._compiled = self._keep(
-            "compiled_partition", "dnnl_graph_compiled_partition_create", partition
-        )
-        one = ctypes.c_size_t(1)
+        into, one = (pointer * 1)(ctypes.pointer(output)), ctypes.c_size_t(1)
+        create = "dnnl_graph_compiled_partition_create"
+        self._compiled = made = self._keep("compiled_partition", create, partition)
         with self.library.printing() as lines:
-            handle = self._compiled
-            call(
-                "dnnl_graph_partition_compile", partition, handle, number, given, one, into, engine
-            )
+            call("dnnl_graph_partition_compile", partition, made, number, given, one, into, engine)
         kernels = _KERNEL.findall("\n".join(lines))
         self.kernel = kernels[-1] if kernels else ""
         self._output = self._bound(output, ctypes.c_void_p())
         return inputs
-
-    def _partition(self) -> ctypes.c_void_p:
-        """Return the only partition into which oneDNN cuts it. Raises NotFused."""
-        call, name = self.library.call, self.library.name
-        call("dnnl_graph_graph_finalize", self._graph)
-        call("dnnl_graph_graph_filter", self._graph, _FUSION)
-        number = ctypes.c_size_t()
-        call("dnnl_graph_graph_get_partition_num", self._graph, ctypes.byref(number))
-        found = (ctypes.c_void_p * number.value)()
-        call("dnnl_graph_graph_get_partitions", self._graph, number, found)
-        partitions = [ctypes.c_void_p(each) for each in found]
-        self._made += [("partition", each) for each in partitions]
-        if len(partitions) != 1:
-            raise NotFused(f"{name} cuts it into {len(partitions)} partitions")
-        supported = ctypes.c_uint8()
-        call("dnnl_graph_partition_is_supported", partitions[0], ctypes.byref(supported))
-        if not supported.value:
-            raise NotFused(f"{name} makes it one partition, and has no kernel for that")
-        return partitions[0]
 
     def _bound(self, tensor: LogicalTensor, address: ctypes.c_void_p) -> ctypes.c_void_p:
         engine, described = self.library.engine, ctypes.byref(tensor)

@@ -53,9 +53,8 @@ class Room:
     @property
     def content(self) -> memoryview:
         """Its bytes, as long as the room is there."""
-        return memoryview((ctypes.c_char * self.size).from_address(self.address.value or 0)).cast(
-            "B"
-        )
+        memory = (ctypes.c_char * self.size).from_address(self.address.value or 0)
+        return memoryview(memory).cast("B")
 
     def __del__(self) -> None:
         self._c.free(self.address)
@@ -106,10 +105,13 @@ def mask_of(problem: dict[str, Any], files: dict[str, str]) -> Operand | None:
     """
     query, key, mask = problem["query"], problem["key"], problem["mask"]
     element = query["dtype"]
+    hidden, width = _MINUS_INFINITY[element], BYTES[element]
     if problem["is_causal"]:
         rows, columns = query["shape"][-2], key["shape"][-2]
-        offset = columns - rows if problem["lower_right"] else 0
-        return dense(element, [1, 1, rows, columns], _staircase(element, rows, columns, offset))
+        first = 1 + (columns - rows if problem["lower_right"] else 0)
+        seen = [min(max(first + row, 0), columns) for row in range(rows)]
+        lines = [bytes(width * each) + hidden * (columns - each) for each in seen]
+        return dense(element, [1, 1, rows, columns], b"".join(lines))
     if not mask:
         return None
     missing = 4 - len(mask["shape"])
@@ -117,26 +119,11 @@ def mask_of(problem: dict[str, Any], files: dict[str, str]) -> Operand | None:
     if mask["dtype"] != "bool":
         return read(files["mask"], {**mask, "shape": shape, "strides": strides})
     with open(files["mask"], "rb") as file:
-        content = _hiding(element, file.read())
-    room = Room(len(content))
-    room.content[:] = content
+        shown = file.read()
+    room = Room(len(shown) * width)
+    for at, byte in enumerate(hidden):
+        room.content[at::width] = shown.translate(bytes([byte, *[0] * 255]))
     return Operand(element, shape, strides, room)
-
-
-def _staircase(element: str, rows: int, columns: int, offset: int) -> bytes:
-    """Return the numbers of a causal mask: row i shows the first i + 1 + offset keys."""
-    hidden, shown = _MINUS_INFINITY[element], bytes(BYTES[element])
-    seen = [min(max(row + 1 + offset, 0), columns) for row in range(rows)]
-    return b"".join(shown * each + hidden * (columns - each) for each in seen)
-
-
-def _hiding(element: str, bits: bytes) -> bytes:
-    """Return 0 for each byte that is not 0, and -inf for each that is."""
-    width = BYTES[element]
-    numbers = bytearray(len(bits) * width)
-    for at, byte in enumerate(_MINUS_INFINITY[element]):
-        numbers[at::width] = bits.translate(bytes([byte, *[0] * 255]))
-    return bytes(numbers)
 
 
 class Attention:
@@ -211,19 +198,17 @@ class OneDnn(serving.Prepared):  # type: ignore[misc]
         groups = problem["key"]["shape"][1]
         if groups != query.shape[1]:
             given = {name: each.grouped(groups) for name, each in given.items()}
-        scale = problem["scale"]
-        self.attention = fused(
-            library, given, 1 / sqrt(query.shape[-1]) if scale is None else scale
-        )
+        scale = 1 / sqrt(query.shape[-1]) if problem["scale"] is None else problem["scale"]
+        self.attention = fused(library, given, scale)
         self.output_bytes = self.attention.output_bytes
-        self.details = {
+        details = {
             "version": library.version,
             "runtime": library.runtime,
             "threads": library.threads,
             "partitions": "1",
             "kernel": self.attention.graph.kernel,
         }
-        self.details = {name: word for name, word in self.details.items() if word}
+        self.details = {name: word for name, word in details.items() if word}
 
     def warm(self) -> None:
         """Compute something small, which also starts the threads."""
@@ -243,28 +228,25 @@ class OneDnn(serving.Prepared):  # type: ignore[misc]
 def _refuse(library: Any, problem: dict[str, Any], mask: Any) -> None:
     """Raise Refused for what this release gets wrong: 3.6.2 was tried, and later sources were read."""
     query, value = problem["query"]["shape"], problem["value"]["shape"]
-    if 0 in (*query, *value):
-        raise serving.Refused(f"{library.name} takes no tensor with a dimension of 0")
     release = tuple(map(int, library.version.split(".")))
-    if release < (3, 8) and query[-1] != value[-1]:
+    why = ""
+    if 0 in (*query, *value):
+        why = "takes no tensor with a dimension of 0"
+    elif release < (3, 8) and query[-1] != value[-1]:
         why = "ends the process where the value is not as wide as the query; 3.8 is needed"
-        raise serving.Refused(f"{library.name} {why}")
-    if release < (3, 7) and mask is not None and mask.shape[:2] != [query[0], 1]:
+    elif release < (3, 7) and mask is not None and mask.shape[:2] != [query[0], 1]:
         why = f"reads a mask of {mask.shape} as one of [{query[0]}, 1, ...]; 3.7 is needed"
+    if why:
         raise serving.Refused(f"{library.name} {why}")
-
-
-def main(path: str) -> None:
-    """Answer requests for one copy of oneDNN until standard input ends."""
-    opened: list[Any] = []
-
-    def prepare(request: dict[str, Any]) -> OneDnn:
-        if not opened:
-            opened.append(onednn.Library(path))
-        return OneDnn(opened[0], request["problem"], request["files"])
-
-    serving.serve(prepare)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    opened: list[Any] = []
+
+    def prepare(request: dict[str, Any]) -> OneDnn:
+        """Open the library with the first problem, so that a failure is an answer."""
+        if not opened:
+            opened.append(onednn.Library(sys.argv[1]))
+        return OneDnn(opened[0], request["problem"], request["files"])
+
+    serving.serve(prepare)
