@@ -53,16 +53,35 @@ class FlashTriton(AttentionBackend):
     def run(
         self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
     ) -> Any:
-        """Compute it. Raises NoBackend where a constraint is not met or Triton is not there."""
+        """Compute it. Raises NoBackend where a constraint is not met or Triton is not there.
+
+        The tensors are torch's, or have DLPack or `__cuda_array_interface__`.
+        """
         self.require(problem)
-        self.require_parts()
-        from mlbackends_kernels.triton.attention import attend
-
-        return attend(problem, query, key, value, mask)[0]
-
-    def require_parts(self) -> None:
-        """Raise NoBackend, with the reasons, where it cannot run here."""
-        reasons = self.missing_parts()
-        if reasons:
+        if reasons := self.missing_parts():
             message = "; ".join(reason.message for reason in reasons)
             raise NoBackend(f"{self.name} cannot run here: {message}", reasons, reasons[0].hint)
+        from mlbackends_kernels.triton import launching
+        from mlbackends_kernels.triton.operands import operand
+
+        first, shape = operand(query), problem.output_shape
+        output = launching.output_like(query, shape, problem.dtype, first.device)
+        if 0 in shape:
+            return output
+        what = launching.attention(
+            first,
+            operand(key),
+            operand(value),
+            None if mask is None else operand(mask),
+            operand(output),
+            None,
+            scale=(problem.head_dim or 1) ** -0.5 if problem.scale is None else problem.scale,
+            causal=problem.is_causal,
+            lower_right=problem.lower_right,
+            precision=launching.fp32_precision(),
+            capability=launching.capability_of(first),
+        )
+        from mlbackends_kernels.triton.flash_forward import flash_forward
+
+        launching.launch(flash_forward, what)
+        return output

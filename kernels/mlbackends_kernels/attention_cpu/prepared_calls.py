@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from mlbackends.sdpa.backend import Gradients
-from mlbackends_kernels.attention_cpu.forward import is_rows_first, room
+from mlbackends_kernels.attention_cpu.forward import is_mask_narrow, is_rows_first, room
 from mlbackends_kernels.attention_cpu.gradients import FINE
 from mlbackends_kernels.attention_cpu.library import abi, level, library
 from mlbackends_kernels.attention_cpu.threads import worth
@@ -26,18 +26,19 @@ if TYPE_CHECKING:
     from mlbackends.model.problem import AttentionProblem
 
 
-def prepare_forward(
-    problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any, out: Any, logsumexp: Any
-) -> Callable[..., Any] | None:
+def prepare_forward(problem: AttentionProblem, *tensors: Any) -> Callable[..., Any] | None:
     """Return what computes calls of the same options, of any lengths; None where they cannot be prepared.
 
-    out and logsumexp: the results for these; the latter is None where it is not wanted. The function that is
-    returned takes query, key, value and mask of exactly the types and widths of these, and a seed, or what
-    returns one. It returns None, with nothing done, for tensors that it cannot compute in place, that do not
-    go together, or that carry more than numbers. Raises NotBuilt.
+    tensors: query, key, value, mask and the results for these; the log-sum-exp is None where it is not
+    wanted. The function that is returned takes query, key, value and mask of exactly the types and widths of
+    these, and a seed, or what returns one. It returns None, with nothing done, for tensors that it cannot
+    compute in place, that do not go together, or that carry more than numbers. Raises NotBuilt.
     """
-    tensors = query, key, value, mask, out, logsumexp
-    make_sums = _make_sums(logsumexp) if logsumexp is not None else None
+    query, _, _, _, out, logsumexp = tensors
+    make_sums = None
+    if logsumexp is not None:
+        empty, dtype = _empty(logsumexp), logsumexp.dtype
+        make_sums = lambda query: empty(query.shape[:-1], dtype=dtype)  # noqa: E731
     call = _prepare("prepare_forward", problem, tensors, *_make_output(query, out), make_sums)
     if call is None:
         return None
@@ -57,42 +58,45 @@ def prepare_forward(
 
 
 def prepare_backward(
-    problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any, out: Any, logsumexp: Any
+    problem: AttentionProblem, *tensors: Any
 ) -> Callable[..., Gradients | None] | None:
     """Return what computes gradients of calls of the same options; None where they cannot be prepared.
 
-    The function that is returned takes the gradient of the output, query, key, value, mask, output,
-    logsumexp and seed, of exactly the types of these. It returns the gradients, of no mask, or None as
-    that of `prepare_forward`. Raises NotBuilt.
+    tensors: query, key, value, mask, output and log-sum-exp. The function that is returned takes the gradient
+    of the output, these, of exactly the types of these, and the seed. It returns the gradients, of no mask,
+    or None as that of `prepare_forward`. Raises NotBuilt.
     """
-    tensors = query, key, value, mask, out, logsumexp
-    kind: Any = type(query)
+    kind: Any = type(tensors[0])
     is_array = kind is numpy().ndarray
-    make = _array_like if is_array else _tensor_like
-    call = _prepare("prepare_backward", problem, tensors, make, None, False, None)
+
+    def room_like(tensor: Any) -> Any:
+        if is_array:
+            return room(tensor, tensor.shape)
+        if is_rows_first(tensor.shape, tensor.stride()):
+            return tensor.new_empty(tensor.transpose(-2, -3).shape).transpose(-2, -3)
+        return tensor.new_empty(tensor.shape)
+
+    call = _prepare("prepare_backward", problem, tensors, room_like, None, False, None)
     if call is None:
         return None
     is_watched = watches(kind)
 
-    def checked(
-        grad_out: Any,
-        query: Any,
-        key: Any,
-        value: Any,
-        mask: Any,
-        out: Any,
-        logsumexp: Any,
-        seed: int | None,
-    ) -> Gradients | None:
+    def checked(grad_out: Any, *given: Any) -> Gradients | None:
         if type(grad_out) is not kind or not grad_out.ndim:
             return None
+        *inputs, out, logsumexp, _ = given
         if is_watched is not None and (
-            is_watched(query, key, value, mask) or is_watched(grad_out, out, logsumexp, None)
+            is_watched(*inputs) or is_watched(grad_out, out, logsumexp, None)
         ):
             return None
+        # The module reads rows whose elements follow each other.
+        if is_array:
+            along = grad_out.strides[-1] == grad_out.itemsize
+            rows = grad_out if along else grad_out.copy()
+        else:
+            rows = grad_out if grad_out.stride(-1) == 1 else grad_out.contiguous()
         # A backward pass may come long after its forward pass, and the instruction set may be another.
-        rows = _along_rows(grad_out)
-        found = call(rows, query, key, value, mask, out, logsumexp, seed, level())
+        found = call(rows, *given, level())
         return None if found is None else Gradients(*found)
 
     return checked
@@ -157,31 +161,26 @@ def native_module() -> Any:
 
 
 def _prepare(
-    name: str,
-    problem: AttentionProblem,
-    tensors: tuple[Any, ...],
-    *make_results: Any,
+    name: str, problem: AttentionProblem, tensors: tuple[Any, ...], *make_results: Any
 ) -> Callable[..., Any] | None:
     """Return a prepared call of the module, None where it cannot read such tensors.
 
     make_results: what `_make_output` returns, and what makes room for the logarithms, None for neither.
     """
     query, _, _, mask, out, logsumexp = tensors
-    module = native_module()
+    module, np, torch = native_module(), numpy(), sys.modules.get("torch")
     kind: Any = type(query)
-    if module is None or not (kind is numpy().ndarray or _is_torch_tensor(kind)):
+    is_array = kind is np.ndarray
+    exchange = getattr(kind, "__dlpack_c_exchange_api__", None)
+    is_torch = torch is not None and kind is torch.Tensor and type(exchange).__name__ == "PyCapsule"
+    if module is None or not (is_array or is_torch) or is_mask_narrow(problem):
         return None
-    dtypes = []
-    for tensor in tensors:
-        if tensor is None:
-            continue
-        if type(tensor) is not kind or not as_array(tensor).flags.aligned:
-            return None
-        dtypes.append(tensor.dtype)
-        if kind is numpy().ndarray and tensor.dtype is not numpy().dtype(tensor.dtype.type):
-            return (
-                None  # the module knows element types by their addresses: those of numpy's own stay
-            )
+    given = [tensor for tensor in tensors if tensor is not None]
+    if any(type(tensor) is not kind or not as_array(tensor).flags.aligned for tensor in given):
+        return None
+    # The module knows NumPy's element types by their addresses: those of its own types stay.
+    if is_array and any(each.dtype is not np.dtype(each.dtype.type) for each in given):
+        return None
     try:
         is_watched = watches(kind)
     except AttributeError:
@@ -190,7 +189,7 @@ def _prepare(
         return None
     width, elements = problem.head_dim, abi().elements
     found: Callable[..., Any] | None = getattr(module, name)(
-        *(query, mask, logsumexp, tuple(dtypes), *make_results, worth),
+        *(query, mask, logsumexp, tuple(each.dtype for each in given), *make_results, worth),
         *(width, out.shape[-1], elements[problem.dtype]),
         *(elements[problem.mask.dtype if problem.mask else "none"], level()),
         *((width or 1) ** -0.5 if problem.scale is None else problem.scale, problem.dropout),
@@ -199,13 +198,9 @@ def _prepare(
     return found
 
 
-def _is_torch_tensor(kind: type) -> bool:
-    torch: Any = sys.modules.get("torch")
-    return (
-        torch is not None
-        and kind is torch.Tensor
-        and type(getattr(kind, "__dlpack_c_exchange_api__", None)).__name__ == "PyCapsule"
-    )
+def _empty(like: Any) -> Any:
+    """Return the `empty` of the library that a tensor is of."""
+    return numpy().empty if isinstance(like, numpy().ndarray) else sys.modules["torch"].empty
 
 
 def _make_output(query: Any, out: Any) -> tuple[Callable[..., Any], Any, bool]:
@@ -215,13 +210,12 @@ def _make_output(query: Any, out: Any) -> tuple[Callable[..., Any], Any, bool]:
     checks whether the room fits.
     """
     is_torch = not isinstance(out, numpy().ndarray)
-    torch: Any = sys.modules.get("torch")
     if is_torch:
+        torch = sys.modules["torch"]
         like = torch.empty_like(query)
         if (like.shape, like.stride(), like.dtype) == (out.shape, out.stride(), out.dtype):
             return torch.empty_like, None, False  # cheaper by far than with a shape
-    dtype, width = out.dtype, out.shape[-1]
-    empty = torch.empty if is_torch else numpy().empty
+    empty, dtype, width = _empty(out), out.dtype, out.shape[-1]
     if len(out.shape) < 3 or as_array(out).flags.c_contiguous:
         if width != query.shape[-1]:
             return lambda query: empty((*query.shape[:-1], width), dtype=dtype), None, False
@@ -234,28 +228,3 @@ def _make_output(query: Any, out: Any) -> tuple[Callable[..., Any], Any, bool]:
         return empty((*batch, rows, heads, width), dtype=dtype).swapaxes(-2, -3)
 
     return rows_first, None, True
-
-
-def _make_sums(logsumexp: Any) -> Callable[[Any], Any]:
-    """Return what makes, for a query, room for the logarithms."""
-    is_torch = not isinstance(logsumexp, numpy().ndarray)
-    empty, dtype = sys.modules["torch"].empty if is_torch else numpy().empty, logsumexp.dtype
-    return lambda query: empty(query.shape[:-1], dtype=dtype)
-
-
-def _array_like(array: Any) -> Any:
-    return room(array, array.shape)
-
-
-def _tensor_like(tensor: Any) -> Any:
-    """Return a tensor of torch, laid out as `room` lays out an array."""
-    if is_rows_first(tensor.shape, tensor.stride()):
-        return tensor.new_empty(tensor.transpose(-2, -3).shape).transpose(-2, -3)
-    return tensor.new_empty(tensor.shape)
-
-
-def _along_rows(grad_out: Any) -> Any:
-    """Return the gradient of the output, or a copy where the elements of a row do not follow each other."""
-    if isinstance(grad_out, numpy().ndarray):
-        return grad_out if grad_out.strides[-1] == grad_out.itemsize else grad_out.copy()
-    return grad_out if grad_out.stride(-1) == 1 else grad_out.contiguous()

@@ -10,6 +10,7 @@ backward pass computes attention again with torch's own kernel and differentiate
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import types
 from typing import TYPE_CHECKING, Any
@@ -53,11 +54,8 @@ def compile_graph(
     for module in graph.modules():
         if not isinstance(module, torch.fx.GraphModule):
             continue
-        found = [
-            node
-            for node in module.graph.nodes
-            if node.op == "call_function" and node.target in replacements
-        ]
+        calls = [node for node in module.graph.nodes if node.op == "call_function"]
+        found = [node for node in calls if node.target in replacements]
         for node in found:
             node.target = replacements[node.target]
         if found:
@@ -124,9 +122,16 @@ def attention(
     wanted = torch.is_grad_enabled() and any(
         each is not None and each.requires_grad for each in tensors
     )
-    result = _computed(tensors, options, logsumexp=wanted)
-    if result is None:
+    plain = [None if each is None else each.detach() for each in tensors]
+    try:
+        result = attend.scaled_dot_product_attention(*plain, return_logsumexp=wanted, **options)
+    except NoBackend:
         return functional.scaled_dot_product_attention(*tensors, **options)
+    except (RuntimeError, ValueError, TypeError, IndexError):  # NotImplementedError is the first
+        functional.scaled_dot_product_attention(
+            *plain, **options
+        )  # torch's exception, if it has one
+        raise
     if not wanted:
         return _laid_out(result, tensors, options)
     found = [_laid_out(result[0], tensors, options), result[1]]
@@ -140,28 +145,20 @@ class _Attention(torch_gradients.Attention):
     def backward(ctx: Any, grad_out: Any, _: Any) -> Any:
         """Return the gradients of query, key, value and mask."""
         options, wanted = ctx.differentiate, ctx.needs_input_grad[2:]
-        found = None if torch.is_grad_enabled() else _gradients(ctx, grad_out, options)
+        query, key, value, mask, out, logsumexp = ctx.saved_tensors
+        found: Any = None
+        if not torch.is_grad_enabled():
+            with contextlib.suppress(NoBackend):  # no backend of ours can compute them now
+                found = attend.scaled_dot_product_attention_backward(
+                    *(grad_out, query, key, value, out, logsumexp),
+                    attn_mask=mask,
+                    attn_mask_gradient=wanted[3],
+                    **options,
+                )
         if found is None:
-            found = _recomputed(ctx.saved_tensors[:4], wanted, grad_out, options)
-        return (
-            None,
-            None,
-            *(each if needed else None for each, needed in zip(found, wanted, strict=True)),
-        )
-
-
-def _gradients(ctx: Any, grad_out: Any, options: dict[str, Any]) -> Any:
-    """Return our gradients, None where no backend can compute them now."""
-    query, key, value, mask, out, logsumexp = ctx.saved_tensors
-    try:
-        return attend.scaled_dot_product_attention_backward(
-            *(grad_out, query, key, value, out, logsumexp),
-            attn_mask=mask,
-            attn_mask_gradient=ctx.needs_input_grad[5],
-            **options,
-        )
-    except NoBackend:
-        return None
+            found = _recomputed((query, key, value, mask), wanted, grad_out, options)
+        pairs = zip(found, wanted, strict=True)
+        return None, None, *(each if needed else None for each, needed in pairs)
 
 
 def _recomputed(
@@ -171,22 +168,17 @@ def _recomputed(
     again = torch.is_grad_enabled()  # the caller wants to differentiate the gradients, too
     with torch.enable_grad(), torch.autocast("cpu", enabled=False):
         # An alias for each: query and key may be one tensor, and have gradients of their own.
-        aliases = [
-            _alias(each, needed, connected=again)
-            for each, needed in zip(tensors, wanted, strict=True)
-        ]
+        aliases = list(tensors)
+        for place, tensor in enumerate(tensors):
+            if wanted[place]:
+                alias = tensor.view_as(tensor) if again else tensor.detach().requires_grad_()
+                aliases[place] = alias
         result = functional.scaled_dot_product_attention(*aliases, **options)
         inputs = [each for each, needed in zip(aliases, wanted, strict=True) if needed]
         found = iter(
             torch.autograd.grad(result, inputs, grad_out, create_graph=again, allow_unused=True)
         )
     return [next(found) if needed else None for needed in wanted]
-
-
-def _alias(tensor: Any, needed: bool, *, connected: bool) -> Any:
-    if tensor is None or not needed:
-        return tensor
-    return tensor.view_as(tensor) if connected else tensor.detach().requires_grad_()
 
 
 def _is_ours(tensor: Any) -> bool:
@@ -219,38 +211,20 @@ def _cast(tensor: Any) -> Any:
     return tensor.to(torch.get_autocast_dtype("cpu"))
 
 
-def _computed(tensors: tuple[Any, ...], options: dict[str, Any], *, logsumexp: bool) -> Any:
-    """Return the dispatcher's result, with `logsumexp` also the logarithms; None where no backend can."""
-    query, key, value, mask = (None if each is None else each.detach() for each in tensors)
-    try:
-        return attend.scaled_dot_product_attention(
-            query, key, value, mask, return_logsumexp=logsumexp, **options
-        )
-    except NoBackend:
-        return None
-    except (RuntimeError, ValueError, TypeError, IndexError):  # NotImplementedError is the first
-        # torch's exception, if it has one
-        functional.scaled_dot_product_attention(query, key, value, mask, **options)
-        raise
-
-
 def _laid_out(result: Any, tensors: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """Give the result the strides that torch's would have: a view() that follows relies on them.
 
     torch's flash attention follows the layout of query, its plain formula is contiguous.
     """
     query = tensors[0]
-    if query.is_contiguous() or query.shape != result.shape or not _is_flash(tensors, options):
-        like = torch.empty(result.shape, dtype=result.dtype, device="meta")
-    else:
+    is_flash = False
+    if not query.is_contiguous() and query.shape == result.shape:
+        with contextlib.suppress(RuntimeError):  # all of torch's own are switched off
+            is_flash = torch._fused_sdp_choice(*tensors, **options) == _FLASH  # noqa: SLF001
+    if is_flash:
         like = torch.empty_like(query, device="meta")
+    else:
+        like = torch.empty(result.shape, dtype=result.dtype, device="meta")
     if result.stride() == like.stride():
         return result
     return torch.empty_strided(like.shape, like.stride(), dtype=result.dtype).copy_(result)
-
-
-def _is_flash(tensors: tuple[Any, ...], options: dict[str, Any]) -> bool:
-    try:
-        return bool(torch._fused_sdp_choice(*tensors, **options) == _FLASH)  # noqa: SLF001
-    except RuntimeError:  # all of torch's own are switched off
-        return False

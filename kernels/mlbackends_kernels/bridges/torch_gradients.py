@@ -8,6 +8,7 @@ import torch
 from msgspec.structs import replace
 
 from mlbackends.sdpa.describe import describe
+from mlbackends_kernels.tensors.interchange import as_array, drawn_seed, like
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,16 +18,14 @@ if TYPE_CHECKING:
 
 
 def attended(
-    backend: AttentionBackend,
-    problem: AttentionProblem,
-    *tensors: Any,
+    backend: AttentionBackend, problem: AttentionProblem, *tensors: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return attention with a gradient, and each row's logarithm without one.
 
     tensors: query, key, value and mask. Raises RuntimeError for a query that is none of torch's, for
     then the result is none either. A backward pass drops the weights that were dropped here.
     """
-    tensors = tuple(map(_torch_s, _queried(*tensors)))
+    tensors = _as_torch(tensors)
 
     def differentiate(grad_out: Any, *saved: Any) -> tuple[Any, ...]:
         return backend.run_backward(problem, grad_out, *saved)
@@ -36,10 +35,7 @@ def attended(
 
 
 def prepared(
-    backend: AttentionBackend,
-    problem: AttentionProblem,
-    return_logsumexp: bool,
-    *example: Any,
+    backend: AttentionBackend, problem: AttentionProblem, return_logsumexp: bool, *example: Any
 ) -> Prepared | None:
     """Return what computes calls like one within torch's graph; None where they cannot be prepared.
 
@@ -54,17 +50,16 @@ def prepared(
     def call(query: Any, key: Any, value: Any, mask: Any, seed: int | None) -> Any:
         def drawn() -> int:
             nonlocal seed
-            from mlbackends_kernels.tensors.interchange import drawn_seed
-
             seed = drawn_seed(query)
             return seed
 
         def differentiate(grad_out: Any, *saved: Any) -> tuple[Any, ...]:
             found: tuple[Any, ...] | None = backward(grad_out, *saved, seed)
             if found is None:
-                specs = _described(*saved[:4])
-                given = replace(problem, seed=seed, **specs)
-                found = backend.run_backward(given, grad_out, *saved)
+                names = ("query", "key", "value", "mask")
+                pairs = zip(names, saved, strict=False)
+                specs = {name: each if each is None else describe(each) for name, each in pairs}
+                found = backend.run_backward(replace(problem, seed=seed, **specs), grad_out, *saved)
             return found
 
         found = forward(query, key, value, mask, drawn if draws and seed is None else seed)
@@ -76,34 +71,29 @@ def prepared(
     return call
 
 
-def _described(query: Any, key: Any, value: Any, mask: Any) -> dict[str, Any]:
-    named = {"query": query, "key": key, "value": value, "mask": mask}
-    return {name: None if each is None else describe(each) for name, each in named.items()}
-
-
 def connected(zeros: torch.Tensor, *tensors: Any) -> torch.Tensor:
     """Return the result of an empty problem as one of its tensors, to which it gives zeros."""
-    return _Empty.apply([zeros], *map(_torch_s, _queried(*tensors)))  # type: ignore[no-any-return,no-untyped-call,unused-ignore]
+    return _Empty.apply([zeros], *_as_torch(tensors))  # type: ignore[no-any-return,no-untyped-call,unused-ignore]
 
 
-def _queried(query: Any, *others: Any) -> tuple[Any, ...]:
-    if isinstance(query, torch.Tensor):
-        return query, *others
-    raise RuntimeError(
-        f"a result is of the kind of query, {type(query).__qualname__}, which carries no gradient of the"
-        " others: give query as a torch tensor, or call it under torch.no_grad()"
-    )
-
-
-def _torch_s(tensor: Any) -> Any:
-    """Return a tensor of another kind as one of torch's, which can be saved for a backward pass."""
-    if tensor is None or isinstance(tensor, torch.Tensor):
-        return tensor
-    from mlbackends_kernels.tensors.interchange import as_array, like
-
-    array = as_array(tensor)
-    writable = array if array.flags.writeable else array.copy()  # torch knows no other memory
-    return like(torch.empty(0), writable, describe(tensor).dtype)
+def _as_torch(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return tensors as those of torch, which can be saved for a backward pass; the first one must be."""
+    if not isinstance(tensors[0], torch.Tensor):
+        kind = type(tensors[0]).__qualname__
+        message = (
+            f"a result is of the kind of query, {kind}, which carries no gradient of the others:"
+            " give query as a torch tensor, or call it under torch.no_grad()"
+        )
+        raise RuntimeError(message)  # noqa: TRY004  torch's type for what it cannot differentiate
+    found = []
+    for tensor in tensors:
+        if tensor is None or isinstance(tensor, torch.Tensor):
+            found.append(tensor)
+            continue
+        array = as_array(tensor)
+        writable = array if array.flags.writeable else array.copy()  # torch knows no other memory
+        found.append(like(torch.empty(0), writable, describe(tensor).dtype))
+    return tuple(found)
 
 
 class Attention(torch.autograd.Function):  # type: ignore[misc,unused-ignore]
@@ -131,15 +121,12 @@ class Attention(torch.autograd.Function):  # type: ignore[misc,unused-ignore]
         saved, needed = ctx.saved_tensors, ctx.needs_input_grad[2:]
         with torch.no_grad():
             found = ctx.differentiate(grad_out, *saved)
-        places = [place for place, wanted in enumerate(needed) if wanted]
-        given = [found[place] for place in places]
+        given = [each for each, wanted in zip(found, needed, strict=True) if wanted]
         # torch.autograd.Function.once_differentiable looks at grad_out alone.
         if torch.is_grad_enabled():
             given = _Last.apply(given, grad_out, *saved[: len(needed)])  # type: ignore[no-untyped-call,unused-ignore]
-        back: list[Any] = [None] * len(needed)
-        for place, each in zip(places, given, strict=True):
-            back[place] = each
-        return None, None, *back
+        left = iter(given)
+        return None, None, *(next(left) if wanted else None for wanted in needed)
 
 
 class _Last(torch.autograd.Function):  # type: ignore[misc,unused-ignore]

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from mlbackends_kernels.triton.operands import Operand, is_torch
+from mlbackends.sdpa.describe import is_torch
+from mlbackends_kernels.triton.operands import Operand
 from mlbackends_kernels.triton.tiles import (
     Tile,
     attention_tile,

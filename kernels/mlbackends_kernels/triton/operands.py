@@ -1,7 +1,8 @@
 """Somebody's tensor as Triton takes it: an address with an element type, beside shape and strides."""
 
-import sys
 from typing import Any
+
+from mlbackends.sdpa.describe import is_torch
 
 
 class Operand:
@@ -57,12 +58,6 @@ def operand(tensor: Any) -> Operand:
 
     array = as_device_array(tensor)
     return Operand(array.pointer, array.shape, array.strides, array.dtype, array.device, array)
-
-
-def is_torch(tensor: object) -> bool:
-    """Tell whether it is a tensor of the torch that is in this process."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(tensor, getattr(torch, "Tensor", ()))
 
 
 def _of_booleans(tensor: object, interface: dict[str, Any]) -> Operand:

@@ -95,6 +95,14 @@ def test_from_the_third_call_of_a_kind_on_nothing_is_decided(
     assert not np.shares_memory(seen, attend(Q, K, K))
 
 
+def test_a_mask_of_float32_beside_float64_is_never_read_in_place() -> None:
+    query, mask = Q.astype("float64"), np.zeros((Q.shape[-2], Q.shape[-2]), "float32")
+    mask[:, 0] = -np.inf
+
+    wanted, *others = (attend(query, query, query, mask) for _ in range(4))
+    assert all(np.array_equal(wanted, each) for each in others)
+
+
 def test_where_the_module_was_not_built_each_call_is_decided_anew(
     monkeypatch: pytest.MonkeyPatch, looked_at: list[AttentionProblem]
 ) -> None:
