@@ -1,19 +1,18 @@
 """The attention backends that a test can run with, and on which device."""
 
-from __future__ import annotations
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
-from typing import TYPE_CHECKING, Any, NamedTuple
-
+from mlbackends.model import registry
 from mlbackends.model.errors import UnknownName
 from mlbackends.model.problem import AttentionProblem, TensorSpec
+from mlbackends.model.requirement import Requirement, unmet
+from mlbackends.sdpa.backend import AttentionBackend
+from mlbackends.sdpa.dispatch import backends, choose
+from mlbackends.sdpa.params import SDPAParams, problem_of
+from mlbackends.sdpa.sdp_backend import SDPBackend
 from mlbackends.testing.devices import device_of, why_unusable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from mlbackends.sdpa.backend import AttentionBackend
-    from mlbackends.sdpa.sdp_backend import SDPBackend
-    from mlbackends.testing.machine import Machine
+from mlbackends.testing.machine import Machine
 
 _SHAPE = (1, 2, 16, 64)
 _DTYPES = ("float16", "float32")
@@ -47,8 +46,6 @@ class UsableAttention(NamedTuple):
         enable_gqa: bool = False,
     ) -> Any:
         """Compute attention with this backend and no other. Raises NoBackend where it cannot."""
-        from mlbackends.sdpa.params import SDPAParams, problem_of
-
         params = SDPAParams(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
         return self.backend.run(problem_of(params), query, key, value, attn_mask)
 
@@ -63,8 +60,6 @@ class AttentionChoice(NamedTuple):
 
 def names() -> tuple[str, ...]:
     """Return the names of all attention backends, those of other distributions too."""
-    from mlbackends.sdpa.dispatch import backends
-
     return tuple(backend.name for backend in backends())
 
 
@@ -107,10 +102,6 @@ def verdicts(machine: Machine, name: str) -> dict[str, str]:
 
     Raises LookupError where the device is not usable.
     """
-    from mlbackends.model import registry
-    from mlbackends.model.requirement import Requirement, unmet
-    from mlbackends.sdpa.dispatch import backends, choose
-
     device = device_of(machine, name)
     if device is None:
         raise LookupError(why_unusable(machine, name))
@@ -137,7 +128,5 @@ def verdicts(machine: Machine, name: str) -> dict[str, str]:
 
 def usable(choice: AttentionChoice) -> UsableAttention:
     """Return the backend that was chosen."""
-    from mlbackends.sdpa.dispatch import backends
-
     backend = next(each for each in backends() if each.name == choice.name)
     return UsableAttention(choice.name, choice.device, backend)

@@ -1,14 +1,11 @@
 """The kinds of devices that a test can run on, and which of them are usable here."""
 
-from __future__ import annotations
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from mlbackends.model.records import Device
-    from mlbackends.testing.machine import Machine
+from mlbackends.model.errors import UnknownName
+from mlbackends.model.records import Device, Presence
+from mlbackends.testing.machine import Machine
 
 PROBES: dict[str, tuple[str, ...]] = {
     "cpu": (),
@@ -41,8 +38,6 @@ def torch_device(name: str) -> str:
 
 def check_name(name: str) -> None:
     """Raise UnknownName, with the nearest, for what is no KIND or KIND:NUMBER."""
-    from mlbackends.model.errors import UnknownName
-
     kind, colon, index = name.partition(":")
     if kind not in PROBES or (colon and not index.isdecimal()):
         raise UnknownName("device", name, tuple(PROBES))
@@ -74,12 +69,9 @@ def why_unusable(machine: Machine, name: str) -> str:
         return "" if index in ("", "0") else f"{name}: there is one {kind}"
     if device_of(machine, name) is not None:
         return ""
-    from mlbackends.model.records import Presence
-
     report = machine.report(PROBES[kind])
     probes = [report.probes[each] for each in PROBES[kind]]
-    usable = _usable(machine, kind)
-    if usable:
+    if usable := _usable(machine, kind):
         numbers = ", ".join(str(device.index) for device in usable)
         return f"{name} is not usable: {kind} devices that are: {numbers}"
     probe = next((each for each in probes if each.presence in (None, Presence.ABSENT)), probes[-1])
@@ -92,19 +84,15 @@ def why_unusable(machine: Machine, name: str) -> str:
 
 def device_of(machine: Machine, name: str) -> Device | None:
     """Return the record of a usable device, the first of its kind where no number is given."""
-    from mlbackends.model.records import Device, Presence
-
     kind, _, index = name.partition(":")
     if not PROBES[kind]:
         return Device("cpu", 0, presence=Presence.USABLE)
-    usable = _usable(machine, kind)
-    return next((each for each in usable if not index or each.index == int(index)), None)
+    numbered = (each for each in _usable(machine, kind) if not index or each.index == int(index))
+    return next(numbered, None)
 
 
 def _usable(machine: Machine, kind: str) -> list[Device]:
     """Return the devices of a kind that reached the presence that was tried; none where a probe sees none."""
-    from mlbackends.model.records import Presence
-
     report = machine.report(PROBES[kind])
     probes = [report.probes[name] for name in PROBES[kind]]
     if any(probe.presence in (None, Presence.ABSENT) for probe in probes):

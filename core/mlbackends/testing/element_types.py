@@ -1,12 +1,13 @@
 """Element types by name, and which of them a device cannot compute in."""
 
-from __future__ import annotations
+from typing import Any
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from mlbackends.model.records import Report
+from mlbackends.audit.device_limits import kinds, load, page_of
+from mlbackends.model.device_kinds import YARDSTICKS, Concern
+from mlbackends.model.errors import UnknownName
+from mlbackends.model.problem import ITEM_BYTES
+from mlbackends.model.records import Report
+from mlbackends.testing.machine import current
 
 _OTHER_NAMES = {
     "half": "float16",
@@ -25,9 +26,6 @@ def name_of_type(dtype: Any, more: tuple[str, ...] = ()) -> str:
 
     more: names that are taken too. Raises UnknownName, with the nearest, for what is no element type.
     """
-    from mlbackends.model.errors import UnknownName
-    from mlbackends.model.problem import ITEM_BYTES
-
     text = dtype.__name__ if isinstance(dtype, type) else str(dtype)
     text = text.removeprefix("torch.").rstrip("_")
     # Python's own `float` is 64 bits to numpy and 32 to torch: only torch's texts have a meaning.
@@ -47,10 +45,6 @@ def unsupported(
     pytest is judged by, or this one. emulated: whether what is only emulated counts too. A limit that
     depends on what the report does not tell does not count. Raises UnknownName.
     """
-    from mlbackends.audit.device_limits import kinds, load, page_of
-    from mlbackends.model.device_kinds import YARDSTICKS, Concern
-    from mlbackends.testing.machine import current
-
     kind, _, index = str(device).partition(":")
     own = load(kind)
     types = sorted(

@@ -7,7 +7,9 @@ import os
 from collections import Counter
 
 import msgspec
+from msgspec.structs import replace
 
+from mlbackends.model.errors import BadInput
 from mlbackends.model.records import Presence, Report
 
 _ACCELERATORS = ("nvidia", "rocm", "xpu", "mps")
@@ -87,7 +89,6 @@ class Machine:
 
     def _saved(self, names: tuple[str, ...]) -> Report:
         from mlbackends.audit.reports import report_of
-        from mlbackends.model.errors import BadInput
 
         if self._report is None:
             self._report = report_of(self.subject)
@@ -103,8 +104,6 @@ def _missing(report: Report | None, names: tuple[str, ...]) -> tuple[str, ...]:
 
 def _joined(before: Report | None, added: Report) -> Report:
     """Return a report with the probes of both."""
-    from msgspec.structs import replace
-
     return replace(added, probes={**before.probes, **added.probes}) if before else added
 
 

@@ -1,14 +1,11 @@
 """`requires_backend`: what a test needs of the machine, and whether that is met."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from mlbackends.model.errors import BadInput, MlBackendsError
 from mlbackends.model.requirement import Requirement, check, is_decidable, unmet
-
-if TYPE_CHECKING:
-    from mlbackends.testing.machine import Machine
+from mlbackends.testing import devices
+from mlbackends.testing.machine import Machine, current
 
 ALL = "all"
 
@@ -70,8 +67,6 @@ def why_unmet(*texts: str) -> str:
     The machine is the one that the run of pytest is judged by; without a run, this one. Raises BadInput
     or UnknownName for what is no requirement.
     """
-    from mlbackends.testing.machine import current
-
     found = unmet_here(current(), demand(texts, {}), ())
     return found.why.removeprefix("requires ") if found else ""
 
@@ -89,9 +84,8 @@ def check_names(mark: str, names: tuple[object, ...], options: dict[str, object]
     """Raise MlBackendsError for what `devices` or `attention_backends` cannot take."""
     if not names or options:
         raise BadInput(f"{mark} takes one name or more, and nothing else")
-    if mark == "devices":
-        from mlbackends.testing.devices import check_name
-    else:
+    check_name = devices.check_name
+    if mark != "devices":
         from mlbackends.testing.attention import check_name
     for name in names:
         check_name(name if isinstance(name, str) else repr(name))

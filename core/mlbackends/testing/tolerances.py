@@ -1,14 +1,12 @@
 """How near a result must come to the right one, by element type and device, as data with its source."""
 
-from __future__ import annotations
+from typing import Any, NamedTuple
 
-from typing import NamedTuple
-
+from mlbackends.model.errors import UnknownName
 from mlbackends.model.tables import table
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from mlbackends.switches import store
+from mlbackends.testing.devices import check_name
+from mlbackends.testing.element_types import name_of_type
 
 
 class Tolerance(NamedTuple):
@@ -49,11 +47,6 @@ def tolerance(dtype: Any, device: str = "cpu", *, precision: str = "") -> Tolera
     are rounded: "ieee", "tf32" or "bf16"; "" for what this process's switches say, of matrix products and
     convolutions the coarser. Raises BadInput or UnknownName.
     """
-    from mlbackends.model.errors import UnknownName
-    from mlbackends.switches import store
-    from mlbackends.testing.devices import check_name
-    from mlbackends.testing.element_types import name_of_type
-
     name = name_of_type(dtype, tuple(DEFAULTS))
     check_name(str(device))
     kind = str(device).partition(":")[0]
