@@ -145,10 +145,6 @@ def test_switching_triton_off_takes_its_attention_out_of_dispatch(added: Added) 
     assert said() == ()
 
 
-def test_the_dispatchers_operation_is_the_one_that_is_listed() -> None:
-    assert overrides.ATTENTION == dispatch.OPERATION
-
-
 @pytest.mark.parametrize(
     ("declared", "said"),
     [
