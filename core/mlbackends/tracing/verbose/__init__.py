@@ -45,17 +45,20 @@ class Scope:
     nothing has changed. Level 0 silences, and needs no copy. One object may be entered repeatedly.
     """
 
+    _family: str
+    _setting: str
+    """The attribute with the level, which need be no int. torch, too, looks on entering."""
+
     def __init__(self) -> None:
         self._entered: list[list[_Entry]] = []
-
-    def _target(self) -> "tuple[Family, int]":
-        """Return the library and the level, which need be no int. torch, too, looks on entering."""
-        raise NotImplementedError
 
     def __enter__(self) -> "Self":
         import operator
 
-        family, given = self._target()
+        from mlbackends.tracing.verbose import copies
+
+        family: Family = getattr(copies, self._family)
+        given = getattr(self, self._setting)
         try:
             level = operator.index(given)
         except TypeError:
@@ -91,14 +94,11 @@ class MklVerbose(Scope):
     silences.
     """
 
+    _family, _setting = "MKL", "enable"
+
     def __init__(self, enable: int) -> None:
         super().__init__()
         self.enable = enable
-
-    def _target(self) -> "tuple[Family, int]":
-        from mlbackends.tracing.verbose.copies import MKL
-
-        return MKL, self.enable
 
 
 class OnednnVerbose(Scope):
@@ -111,14 +111,11 @@ class OnednnVerbose(Scope):
     levels cannot be restored (a warning says so).
     """
 
+    _family, _setting = "ONEDNN", "level"
+
     def __init__(self, level: int) -> None:
         super().__init__()
         self.level = level
-
-    def _target(self) -> "tuple[Family, int]":
-        from mlbackends.tracing.verbose.copies import ONEDNN
-
-        return ONEDNN, self.level
 
 
 for _class in (MklVerbose, OnednnVerbose):

@@ -8,7 +8,7 @@ import os
 import sys
 from typing import NamedTuple
 
-from mlbackends.tracing.verbose.levels import Start, Version, mkl_start, onednn_start
+from mlbackends.tracing.verbose.levels import mkl_start, onednn_start
 
 
 class Symbol(NamedTuple):
@@ -91,16 +91,6 @@ def _maps() -> list[bytes]:
         return []
 
 
-def _is_readable(address: int, size: int) -> bool:
-    """Tell whether a private, writable piece of this process's memory holds `size` bytes there."""
-    for line in _maps():
-        span, rights, *_ = line.split(None, 2)
-        first, _, last = span.partition(b"-")
-        if int(first, 16) <= address and address + size <= int(last, 16):
-            return rights.startswith(b"rw")
-    return False
-
-
 class Held:
     """A loaded library, kept from being unloaded until `release`. Raises OSError if it is not loaded."""
 
@@ -132,20 +122,20 @@ class Switch:
 
     def __init__(self, held: Held, symbol: Symbol, address: int, family: Family) -> None:
         self.held, self.symbol, self.address = held, symbol, address
-        self.path = _file_of(address) or held.path
+        # dladdr(3) tells the file that an address lies in, which may be one that the library needs.
+        place = (ctypes.c_char_p * 4)()
+        found = ctypes.PyDLL(None).dladdr(ctypes.c_void_p(address), place)
+        self.path = os.fsdecode(place[0]) if found and place[0] else held.path
         # PyDLL's kind, which keeps the interpreter's lock: the call is a few instructions, and
         # between it and our own record of it no other Python thread should run.
         self._call = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int)(address)
         self._reader = held.address(*family.level_readers)
-        self.start = self._start(family)
-
-    def _start(self, family: Family) -> Start:
         if family is MKL:
-            return mkl_start(os.environ)
-        reader = self.held.address(*family.version_readers)
-        numbers = ctypes.PYFUNCTYPE(ctypes.POINTER(ctypes.c_int))(reader)() if reader else None
-        version: Version | None = (numbers[0], numbers[1]) if numbers else None
-        return onednn_start(os.environ, version)
+            self.start = mkl_start(os.environ)
+        else:
+            reader = held.address(*family.version_readers)
+            numbers = ctypes.PYFUNCTYPE(ctypes.POINTER(ctypes.c_int))(reader)() if reader else None
+            self.start = onednn_start(os.environ, (numbers[0], numbers[1]) if numbers else None)
 
     def set(self, level: int) -> bool:
         """Set the level, and tell whether the library did so."""
@@ -161,10 +151,13 @@ class Switch:
         if not self._reader:
             return None
         address = ctypes.PYFUNCTYPE(ctypes.c_void_p)(self._reader)() or 0
-        if address % 4 or not _is_readable(address, 4):
-            return None
-        level = ctypes.c_int.from_address(address).value
-        return level if 0 <= level <= 2 else None
+        for line in _maps() if address % 4 == 0 else ():
+            span, rights, *_ = line.split(None, 2)
+            first, _, last = span.partition(b"-")
+            if int(first, 16) <= address < int(last, 16) and rights.startswith(b"rw"):
+                level = ctypes.c_int.from_address(address).value
+                return level if 0 <= level <= 2 else None
+        return None
 
 
 def find_switches(family: Family) -> tuple[list[Switch], list[str]]:
@@ -189,34 +182,15 @@ def find_switches(family: Family) -> tuple[list[Switch], list[str]]:
     return list(switches.values()), files
 
 
-class _Place(ctypes.Structure):
-    """What dladdr(3) tells of an address."""
-
-    _fields_ = (
-        ("file", ctypes.c_char_p),
-        ("origin", ctypes.c_void_p),
-        ("symbol", ctypes.c_char_p),
-        ("address", ctypes.c_void_p),
-    )
-
-
-def _file_of(address: int) -> str:
-    """Return the file that an address lies in, which may be one that the library needs."""
-    place = _Place()
-    found = ctypes.PyDLL(None).dladdr(ctypes.c_void_p(address), ctypes.byref(place))
-    return os.fsdecode(place.file) if found and place.file else ""
-
-
 def unreachable_hint(family: Family, files: list[str]) -> str:
     """Return which files were examined, and what else would help."""
     if not files:
         return "the system does not tell which libraries are loaded (on Linux, /proc/self/maps)"
 
-    def named(parts: tuple[str, ...]) -> str:
-        found = (each for each in files if any(part in os.path.basename(each) for part in parts))
-        return ", ".join(found)
-
-    own, carriers = named(family.file_names), named(family.carriers)
+    own, carriers = (
+        ", ".join(file for file in files if any(part in os.path.basename(file) for part in parts))
+        for parts in (family.file_names, family.carriers)
+    )
     hint = f"looked at the {len(files)} files that are loaded"
     if own:
         hint += f"; {own} is {family.name} by its name and has no such function"

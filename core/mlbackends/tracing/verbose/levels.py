@@ -5,6 +5,7 @@ tried with oneMKL 2024.2 and oneDNN 3.12, which ignore words that they do not kn
 """
 
 import gc
+import re
 import sys
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -49,7 +50,8 @@ def onednn_start(environment: Mapping[str, str], version: Version | None) -> Sta
     variable = next((each for each in variables if environment.get(each)), "")
     value = environment.get(variable, "")
     if version is not None and version < (3, 2):
-        return Start(min(max(_leading_integer(value), 0), 2))
+        number = re.match(r"\s*([-+]?[0-9]{1,12})", value, re.ASCII)  # as C's atoi
+        return Start(min(max(int(number[1]), 0), 2) if number else 0)
     flags = 0
     for word in value.lower().split(","):
         if word in {"0", "none"}:
@@ -59,15 +61,6 @@ def onednn_start(environment: Mapping[str, str], version: Version | None) -> Sta
     level = 2 if flags & _CREATION else flags & _EXECUTION
     has_more = flags not in (0, _EXECUTION, _EXECUTION | _CREATION)
     return Start(level, f"{variable}={value}" if has_more else "")
-
-
-def _leading_integer(text: str) -> int:
-    """Return what C's atoi makes of a text."""
-    text = text.lstrip(" \t\n\v\f\r")
-    sign = -1 if text.startswith("-") else 1
-    digits = text[1:] if text[:1] in {"-", "+"} else text
-    count = next((i for i, each in enumerate(digits) if not "0" <= each <= "9"), len(digits))
-    return sign * int(digits[: min(count, 12)] or "0")
 
 
 def level_of_torch() -> int | None:
