@@ -72,20 +72,17 @@ def transform(text: str) -> Transform | None:
         if not length.isdecimal() or not int(length) or is_absurd(length):
             return None
         lengths.append(int(length))
-    many = count.partition(":")[0]
-    if many and not many.isdecimal():
+    many = count.partition(":")[0] or "1"
+    if not many.isdecimal():
         return None
-    return Transform(precision, domain, direction, placement == "i", tuple(lengths), int(many or 1))
+    return Transform(precision, domain, direction, placement == "i", tuple(lengths), int(many))
 
 
 def unknown_values(arguments: dict[str, str]) -> tuple[str, ...]:
     """Return the names of arguments that hold values nobody set: "?", or negative strides."""
-    return tuple(
+    found = [
         name
         for name, value in arguments.items()
-        if name != "descriptor" and ("?" in value or _negative(name, value))
-    ) + (("descriptor",) if "?" in arguments.get("descriptor", "") else ())
-
-
-def _negative(name: str, value: str) -> bool:
-    return name.endswith(("strides", "distance")) and "-" in value
+        if "?" in value or (name.endswith(("strides", "distance")) and "-" in value)
+    ]
+    return tuple(sorted(found, key=lambda name: name == "descriptor"))

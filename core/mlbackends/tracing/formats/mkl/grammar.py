@@ -55,17 +55,22 @@ _MOST_TRIED = 8
 
 def parse(line: str) -> AnyRecord | None:
     """Return the record of one line, None if it is not one of MKL's from its first byte to its last."""
-    if not line.startswith(MARKER):
-        return _error(line)
-    text = line[len(MARKER) :]
-    if any(each in text for each in _ANY):
+    marker = next(filter(line.startswith, (MARKER, *ERRORS, *FATAL)), "")
+    text = line[len(marker) :]
+    if not marker or any(each in text for each in _ANY):
         return None
+    if marker != MARKER:
+        if len(text) < 2 or not text.endswith("."):
+            return None
+        who = text[:-1].rpartition(" entry to ")[2] if " entry to " in text else ""
+        return Message(tracer="mkl", raw=line, level="error", who=who, text=text)
     if text.startswith("WARNING: ") and len(text) > 9:
         return Message(tracer="mkl", raw=line, level="warning", text=text[9:])
+    if call := _call(line, text):
+        return call
     if text.startswith("Detected GPU"):
-        info = Info(tracer="mkl", raw=line, topic="gpu", text=text)
-        return _call(line, text) or info
-    return _call(line, text) or _header(line, text) or _old_transform(line, text)
+        return Info(tracer="mkl", raw=line, topic="gpu", text=text)
+    return _header(line, text)
 
 
 def split(line: str) -> tuple[AnyRecord, str] | None:
@@ -86,37 +91,18 @@ def split(line: str) -> tuple[AnyRecord, str] | None:
 
 
 def _call(line: str, text: str) -> MklCall | None:
-    found = _CALL.fullmatch(text)
-    if found is None:
+    if old := _OLD_FFT.fullmatch(text):
+        name = "FFT"
+        descriptor, limit, value, unit, tail = old.groups()
+        arguments = f"{descriptor},{limit.replace(' ', '').replace('THR_LIMIT=', 'tLim:')}"
+    elif found := _CALL.fullmatch(text):
+        name, arguments, value, unit, tail = found.groups()
+    else:
         return None
-    name, arguments, value, unit, tail = found.groups()
     state = _state(tail)
     duration = nanoseconds(value, _UNITS[unit]) if value else None
     if state is None or (duration is None and (value or not state[0])):
         return None
-    return _record(line, name, arguments, duration, state)
-
-
-def _old_transform(line: str, text: str) -> MklCall | None:
-    found = _OLD_FFT.fullmatch(text)
-    if found is None:
-        return None
-    descriptor, limit, value, unit, tail = found.groups()
-    state = _state(tail)
-    duration = nanoseconds(value, _UNITS[unit])
-    if state is None or duration is None:
-        return None
-    arguments = f"{descriptor},{limit.replace(' ', '').replace('THR_LIMIT=', 'tLim:')}"
-    return _record(line, "FFT", arguments, duration, state)
-
-
-def _record(
-    line: str,
-    name: str,
-    arguments: str,
-    duration: float | None,
-    state: tuple[dict[str, str], int | None],
-) -> MklCall:
     values = masked(arguments.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
     return MklCall(
         tracer="mkl",
@@ -177,14 +163,3 @@ def _header(line: str, text: str) -> Header | None:
         facts |= dict(zip(names, parts.groups(), strict=True))
     version = f"{major}.{update or minor or 0}"
     return Header(tracer="mkl", raw=line, version=version, facts=facts)
-
-
-def _error(line: str) -> Message | None:
-    for marker in ERRORS + FATAL:
-        text = line[len(marker) :]
-        if line.startswith(marker) and line.endswith(".") and len(text) > 1:
-            if any(each in text for each in _ANY):
-                return None
-            who = line[:-1].rpartition(" entry to ")[2] if " entry to " in line else ""
-            return Message(tracer="mkl", raw=line, level="error", who=who, text=text)
-    return None

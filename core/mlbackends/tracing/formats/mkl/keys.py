@@ -34,8 +34,11 @@ def cut(line: bytes) -> tuple[Key, float, None] | None:
     """
     call, _, rest = line.rpartition(b") ")
     time, _, state = rest.partition(b"s ")
-    duration = _nanoseconds(time)
-    if duration is None or not is_time(duration):
+    try:  # whole seconds, as of 2019's transforms, are left to parse()
+        duration = float(time[:-1]) * _UNITS[time[-1]]
+    except (KeyError, ValueError, IndexError):
+        return None
+    if not is_time(duration):
         return None
     return (masked(call), state.rstrip(b"\r\n")), duration, None
 
@@ -49,19 +52,10 @@ def front(key: Key) -> bytes:
 @lru_cache(maxsize=_LIMIT)
 def masked(call: bytes) -> bytes:
     """Put "0x*" for every address, and "?" for sizes and strides that were never set."""
-    return _LONG.sub(_without_absurd, _ADDRESS.sub(b"0x*", call))
-
-
-def _without_absurd(found: re.Match[bytes]) -> bytes:
-    return b"?" if is_absurd(found[0].decode()) else found[0]
-
-
-def _nanoseconds(time: bytes) -> float | None:
-    """Read a time without the "s" at its end; whole seconds, as of 2019's transforms, are left to parse()."""
-    try:
-        return float(time[:-1]) * _UNITS[time[-1]]
-    except (KeyError, ValueError, IndexError):
-        return None
+    return _LONG.sub(
+        lambda found: b"?" if is_absurd(found[0].decode()) else found[0],
+        _ADDRESS.sub(b"0x*", call),
+    )
 
 
 class Sorter:
@@ -120,27 +114,22 @@ class Sorter:
     def _sort_slowly(
         self, index: int, call: bytes, time: bytes, state: bytes, left: list[int]
     ) -> None:
-        duration = _nanoseconds(time)
-        taker = None if duration is None else self._taker(call, state)
-        if taker is None or duration is None:
-            left.append(index)
-        else:
-            taker(duration)
-
-    def _taker(self, call: bytes, state: bytes) -> Taker | None:
-        """Return who takes a call's time; None if nobody does yet."""
+        """Give one line's time away, or add its place to those that are left."""
         head = call.partition(b"0x")[0]
         found = self._columns.get(state, {}).get(head, {}).get(len(call))
         taker = None if found is None else found[1].get(found[0](call))
-        if taker is None:
-            taker = self._takers.get((masked.__wrapped__(call), state))
+        try:
+            duration = float(time[:-1]) * _UNITS[time[-1]]
             if taker is None:
-                return None
-            self._learn(call, state, head, taker)
+                taker = self._takers[masked.__wrapped__(call), state]
+                self._learn(call, state, head, taker)
+        except (KeyError, ValueError, IndexError):
+            left.append(index)
+            return
         if len(self._whole) >= _LIMIT:
             self._whole.clear()
         self._whole.setdefault(call, {})[state] = taker
-        return taker
+        taker(duration)
 
     def _learn(self, call: bytes, state: bytes, head: bytes, taker: Taker) -> None:
         """Remember a call by what stands between its addresses."""

@@ -13,9 +13,19 @@ class _Call:
     """The sizes and words of a call, by the names of its arguments."""
 
     def __init__(self, arguments: Mapping[str, str]) -> None:
-        self.sizes = {name: abs(int(text)) for name, text in arguments.items() if _is_whole(text)}
+        self.sizes = {
+            name: abs(int(text))
+            for name, text in arguments.items()
+            if text.isascii() and text.removeprefix("-").isdecimal()
+        }
         self.words = {name: text.upper() for name, text in arguments.items() if text.isalpha()}
-        self.largest = max([1, *(size for name, size in self.sizes.items() if _is_size(name))])
+        apart = ("ld", "inc", "stride")
+        sizes = (
+            size
+            for name, size in self.sizes.items()
+            if not name.startswith(apart) and not name.endswith("work")
+        )
+        self.largest = max([1, *sizes])
 
     def __getitem__(self, name: str) -> int:
         return self.sizes.get(name, self.largest)
@@ -29,41 +39,35 @@ class _Call:
         """The order of what stands at the left or at the right."""
         return self["m" if self.words.get("side", "L") == "L" else "n"]
 
+    @property
+    def band(self) -> int:
+        """The diagonals of a matrix that is stored by them."""
+        if "kl" in self.sizes:
+            return self["kl"] + self["ku"] + 1
+        return self["kd" if "kd" in self.sizes else "k"] + 1
+
 
 def least_leading(stem: str, name: str, arguments: Mapping[str, str]) -> int:
     """Return the leading dimension of a matrix with nothing between its columns. name: such as "lda"."""
     call = _Call(arguments)
     matrix = name.removeprefix("ld")
-    rule = _ROWS.get((stem, matrix))
-    return max(1, rule(call) if rule else _usual(call, matrix))
-
-
-def _is_whole(value: str) -> bool:
-    return value.isascii() and value.removeprefix("-").isdecimal()
-
-
-def _is_size(name: str) -> bool:
-    return not name.startswith(("ld", "inc", "stride")) and not name.endswith("work")
-
-
-def _usual(call: _Call, name: str) -> int:
-    """Return the rows of a matrix of this name in most routines of LAPACK."""
-    if name in {"vt", "z", "vl", "vr", "vs", "h"} or (name in {"b", "x"} and "nrhs" in call.sizes):
-        return call["n"]
-    if name in {"a", "af", "b", "c", "u", "x"}:
-        return call["m" if "m" in call.sizes else "n"]
-    return call.largest
-
-
-def _band(call: _Call) -> int:
-    if "kl" in call.sizes:
-        return call["kl"] + call["ku"] + 1
-    return call["kd" if "kd" in call.sizes else "k"] + 1
+    # The rows of a matrix of this name in most routines of LAPACK.
+    has_right_sides = matrix in {"b", "x"} and "nrhs" in call.sizes
+    if rule := _ROWS.get((stem, matrix)):
+        rows = rule(call)
+    elif matrix in {"vt", "z", "vl", "vr", "vs", "h"} or has_right_sides:
+        rows = call["n"]
+    elif matrix in {"a", "af", "b", "c", "u", "x"}:
+        rows = call["m" if "m" in call.sizes else "n"]
+    else:
+        rows = call.largest
+    return max(1, rows)
 
 
 _PRODUCTS = (
     "gemm gemm3m gemm_batch_strided gemm_compute gemm_bf16bf16f32 gemm_f16f16f32 gemm_s8u8s32"
 )
+_BANDS = "gbmv hbmv sbmv tbmv tbsv gbtrf gbtrs gbsv pbtrf pbtrs pbsv"
 _RULES: tuple[tuple[str, str, Callable[[_Call], int]], ...] = (
     (f"{_PRODUCTS} gemm_s16s16s32", "a", lambda call: call.stored("transa", "m", "k")),
     (f"{_PRODUCTS} gemm_s16s16s32", "b", lambda call: call.stored("transb", "k", "n")),
@@ -71,12 +75,8 @@ _RULES: tuple[tuple[str, str, Callable[[_Call], int]], ...] = (
     ("gemmt", "b", lambda call: call.stored("transb", "k", "n")),
     ("symm hemm trmm trsm ormtr unmtr ormhr ormqr unmqr", "a", lambda call: call.side),
     ("syrk herk syr2k her2k", "a b", lambda call: call.stored("trans", "n", "k")),
-    ("gbmv hbmv sbmv tbmv tbsv gbtrf gbtrs gbsv pbtrf pbtrs pbsv", "a", _band),
-    (
-        "gbmv hbmv sbmv tbmv tbsv gbtrf gbtrs gbsv pbtrf pbtrs pbsv",
-        "ab",
-        lambda call: _band(call) + call.sizes.get("kl", 0),
-    ),
+    (_BANDS, "a", lambda call: call.band),
+    (_BANDS, "ab", lambda call: call.band + call.sizes.get("kl", 0)),
     ("gels gelsd gelss gelsy", "b", lambda call: max(call["m"], call["n"])),
     ("ormlq unmlq", "a", lambda call: call["k"]),
     (

@@ -2,8 +2,8 @@
 
 MKL prints Fortran's order and names without prefix, whichever interface was called: `cblas_sgemm` of
 row-major matrices is SGEMM with the two swapped. Integers and characters are printed as values, the
-rest as addresses. A row of routines.json is a routine's name without the letters of the precision,
-these letters, and its arguments.
+rest as addresses. routines.json has the type of elements by the letters of the precision, or by routine,
+and for each routine its name without these letters, the letters, and the arguments.
 
 Source: the reference BLAS and LAPACK 3.12 (netlib.org), oneMKL Developer Reference for its extensions.
 """
@@ -11,47 +11,26 @@ Source: the reference BLAS and LAPACK 3.12 (netlib.org), oneMKL Developer Refere
 import json
 import os
 from functools import cache, lru_cache
+from typing import Any
 
 from mlbackends.tracing.numbers import rejoined
 
-_MIXED = {
-    "gemm_bf16bf16f32": "bf16:bf16:f32",
-    "gemm_f16f16f32": "f16:f16:f32",
-    "gemm_s8u8s32": "s8:u8:s32",
-    "gemm_s16s16s32": "s16:s16:s32",
-    "sdsdot": "f32",
-    "dsdot": "f32",
-}
-_TYPES = {
-    "s": "f32",
-    "d": "f64",
-    "c": "c64",
-    "z": "c128",
-    "h": "f16",
-    "sc": "c64",
-    "dz": "c128",
-    "cs": "c64",
-    "zd": "c128",
-    "is": "f32",
-    "id": "f64",
-    "ic": "c64",
-    "iz": "c128",
-    "vs": "f32",
-    "vd": "f64",
-    "vi": "s32",
-}
+
+@cache
+def _table() -> dict[str, Any]:
+    with open(os.path.join(os.path.dirname(__file__), "routines.json"), encoding="utf-8") as file:
+        table: dict[str, Any] = json.load(file)
+    return table
 
 
 @cache
 def _routines() -> dict[str, tuple[str, str, tuple[str, ...]]]:
     """Return stem, letters and argument names by the routine's full name in lower case."""
-    with open(os.path.join(os.path.dirname(__file__), "routines.json"), encoding="utf-8") as file:
-        rows = json.load(file)
-    found = {}
-    for stem, prefixes, arguments in rows:
-        for prefix in prefixes.replace("-", "").split(","):
-            found[prefix + stem] = (stem, prefix, tuple(arguments.split()))
-    return found
+    return {
+        prefix + stem: (stem, prefix, tuple(arguments.split()))
+        for stem, prefixes, arguments in _table()["routines"]
+        for prefix in prefixes.replace("-", "").split(",")
+    }
 
 
 def stems() -> frozenset[str]:
@@ -72,7 +51,10 @@ def routine(name: str) -> tuple[str, str, tuple[str, ...]]:
 
 def element_type(stem: str, prefix: str) -> str:
     """Return the type of a routine's elements: c64 is a pair of f32; "" where it has none."""
-    return _MIXED.get(stem) or _TYPES.get(prefix.removeprefix("mkl_"), "")
+    found: str = _table()["types_of_routines"].get(stem) or _table()["types"].get(
+        prefix.removeprefix("mkl_"), ""
+    )
+    return found
 
 
 @lru_cache(maxsize=20_000)
@@ -92,11 +74,11 @@ def split_arguments(text: str, count: int) -> list[str]:
             values.append(part)
         depth += part.count("{") - part.count("}")
     if count and len(values) > count:
-        return rejoined(values, count, _have_six_decimals) or values
+
+        def have_six_decimals(values: list[str]) -> bool:
+            """Tell whether joined values have one comma and the six decimals of MKL's reals."""
+            joined = [each.split(",") for each in values if "," in each and "{" not in each]
+            return all(len(parts) == 2 and len(parts[1]) == 6 for parts in joined)
+
+        return rejoined(values, count, have_six_decimals) or values
     return values
-
-
-def _have_six_decimals(values: list[str]) -> bool:
-    """Tell whether joined values have one comma and the six decimals with which MKL prints reals."""
-    joined = [each.split(",") for each in values if "," in each and "{" not in each]
-    return all(len(parts) == 2 and len(parts[1]) == 6 for parts in joined)
