@@ -11,8 +11,10 @@ A field alone is true where it holds something. What is not known is different f
 neither more nor less. Nothing is ever evaluated as a program.
 """
 
+import operator
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from msgspec import Struct
@@ -44,6 +46,16 @@ _AMOUNTS = {
     "mi": 2.0**20,
     "gi": 2.0**30,
     "ti": 2.0**40,
+}
+_TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_SIGNS: dict[str, Callable[[float, float], bool]] = {
+    "=": operator.eq,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
 }
 _LONGEST = 10_000
 
@@ -95,11 +107,8 @@ def where(*texts: str) -> Where:
 def _test(condition: Condition, compared: list[tuple[str, str, str]]) -> Test:
     """Return the test that a condition is. compared: its comparisons are added, by field, sign and value."""
     if isinstance(condition, Comparison):
-        name, sign, value = (
-            fields.field_name(condition.name),
-            condition.operator,
-            str(condition.operand),
-        )
+        name, sign = fields.field_name(condition.name), condition.operator
+        value = str(condition.operand)
         compared.append((name, sign, value))
         if sign:
             return _comparison(name, sign, value)
@@ -113,12 +122,7 @@ def _test(condition: Condition, compared: list[tuple[str, str, str]]) -> Test:
     return lambda record: all(test(record) for test in tests)
 
 
-def filtered(records: Iterable[Record], *texts: str) -> Iterator[Record]:
-    """Yield the records for which all expressions hold."""
-    return filter(where(*texts), records)
-
-
-def after_first(records: Iterable[Record], count: int) -> Iterator[Record]:
+def after_first(records: Iterable[Record], count: int) -> Iterable[Record]:
     """Leave out the first `count` executions of each call: they set up what others use.
 
     Each process has first calls of its own, and each of its threads where the trace tells them.
@@ -127,19 +131,16 @@ def after_first(records: Iterable[Record], count: int) -> Iterator[Record]:
     """
     if count < 0:
         raise BadInput(f"{count} calls cannot be skipped; give 0 or more")
-    return _after_first(records, count) if count else iter(records)
+    seen: Counter[tuple[str, int | None, int | None, str]] = Counter()
 
+    def is_later(record: Record) -> bool:
+        which = (record.source, record.process, record.thread, record.key)
+        if not record.executed or seen[which] >= count:
+            return True
+        seen[which] += 1
+        return False
 
-def _after_first(records: Iterable[Record], count: int) -> Iterator[Record]:
-    seen: dict[tuple[str, int | None, int | None, str], int] = {}
-    for record in records:
-        if record.executed:
-            which = (record.source, record.process, record.thread, record.key)
-            so_far = seen.get(which, 0)
-            if so_far < count:
-                seen[which] = so_far + 1
-                continue
-        yield record
+    return filter(is_later, records) if count else records
 
 
 def grouping(text: str) -> tuple[str, ...]:
@@ -152,40 +153,37 @@ def grouping(text: str) -> tuple[str, ...]:
 
 def _comparison(name: str, sign: str, value: str) -> Test:
     reader = fields.read(name)
+    is_equality = sign in {"=", "==", "!="}
+    wanted: Any
     if sign in {"~", "!~"}:
-        return _pattern(name, value, found=sign == "~")
-    if value.lower() == "none" and sign in {"=", "==", "!="}:
-        is_wanted = sign == "!="
-        return lambda record: (reader(record) not in {None, ""}) is is_wanted
+        try:
+            search = re.compile(value).search
+        except (re.error, RecursionError, OverflowError) as error:
+            raise BadInput(f"{value!r} is no regular expression: {error}") from None
+        text_of = fields.read_text(name)
+        return lambda record: (search(text_of(record)) is not None) is (sign == "~")
+    if value.lower() == "none" and is_equality:
+        return lambda record: (reader(record) not in {None, ""}) is (sign == "!=")
     if name in fields.TRUTHS:
-        return _truth(name, sign, value)
-    if name in fields.NUMBERS:
-        return _number(reader, sign, _amount(name, value))
-    if sign in {"=", "==", "!="}:
-        same = sign != "!="
-        return lambda record: (reader(record) == value) is same
-    if "." in name:
-        return _number(lambda record: _as_number(reader(record)), sign, _amount(name, value))
-    raise BadInput(f"{name} holds a text, so {sign} means nothing", "compare it by =, !=, ~ or !~")
+        wanted = _TRUTHS.get(value.lower())
+        if wanted is None or not is_equality:
+            raise BadInput(f"{name} is true or false", f"write {name}=true, or not {name}")
+        return lambda record: reader(record) is (wanted is (sign != "!="))
+    if is_equality and name not in fields.NUMBERS:
+        return lambda record: (reader(record) == value) is (sign != "!=")
+    if "." not in name and name not in fields.NUMBERS:
+        raise BadInput(
+            f"{name} holds a text, so {sign} means nothing", "compare it by =, !=, ~ or !~"
+        )
+    compare, wanted = _SIGNS[sign], _amount(name, value)
 
+    def compared(record: Record) -> bool:
+        try:
+            return bool(compare(float(reader(record)), wanted))
+        except (TypeError, ValueError):  # not known, or an entry of a table that is no number
+            return sign == "!="
 
-def _pattern(name: str, value: str, *, found: bool) -> Test:
-    try:
-        search = re.compile(value).search
-    except (re.error, RecursionError, OverflowError) as error:
-        raise BadInput(f"{value!r} is no regular expression: {error}") from None
-    reader = fields.read_text(name)
-    return lambda record: (search(reader(record)) is not None) is found
-
-
-def _truth(name: str, sign: str, value: str) -> Test:
-    words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-    wanted = words.get(value.lower())
-    if wanted is None or sign not in {"=", "==", "!="}:
-        raise BadInput(f"{name} is true or false", f"write {name}=true, or not {name}")
-    wanted = wanted is (sign != "!=")
-    reader = fields.read(name)
-    return lambda record: reader(record) is wanted
+    return compared
 
 
 def _amount(name: str, value: str) -> float:
@@ -200,29 +198,3 @@ def _amount(name: str, value: str) -> float:
         units = "ns, us, ms, s" if name.endswith("_ns") else "k, M, G, KiB, MiB, GiB"
         raise BadInput(f"{name} is a number, and {value!r} is none", f"units may be {units}")
     return float(match[1]) * factor
-
-
-def _as_number(value: Any) -> float | None:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return None
-
-
-def _number(reader: fields.Reader, sign: str, wanted: float) -> Test:
-    compare: dict[str, Callable[[float], bool]] = {
-        "=": lambda value: value == wanted,
-        "==": lambda value: value == wanted,
-        "!=": lambda value: value != wanted,
-        "<": lambda value: value < wanted,
-        "<=": lambda value: value <= wanted,
-        ">": lambda value: value > wanted,
-        ">=": lambda value: value >= wanted,
-    }
-    test, if_missing = compare[sign], sign == "!="
-
-    def compared(record: Record) -> bool:
-        value = reader(record)
-        return if_missing if value is None else test(value)
-
-    return compared

@@ -13,7 +13,7 @@ from mlbackends.model.errors import BadInput
 from mlbackends.model.registry import load
 from mlbackends.model.trace import Record, Text
 from mlbackends.tracing import fields
-from mlbackends.tracing.filters import after_first, filtered, grouping, where
+from mlbackends.tracing.filters import after_first, grouping, where
 from mlbackends.tracing.reader import records
 
 MATMUL = (
@@ -44,7 +44,7 @@ RECORDS = [record(MATMUL), record(POOLING), record(SGEMM), Text(raw="hello\n")]
 
 
 def kept(*texts: str) -> list[str]:
-    return [each.operation or each.raw.strip() for each in filtered(RECORDS, *texts)]
+    return [each.operation or each.raw.strip() for each in filter(where(*texts), RECORDS)]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@
 The style is recognised line by line: gemm_api keeps the old one in logs of new versions.
 """
 
+import re
 from functools import lru_cache
 
 from msgspec import Struct
@@ -22,6 +23,9 @@ ELEMENT_BYTES = {
     **dict.fromkeys(("s2", "u2"), 0.25),
 }
 """The bytes of one element, by oneDNN's names (dnnl_dt2str); OpenVINO's fork adds bin, nf4, u2."""
+_TYPES = frozenset({*ELEMENT_BYTES, "undef"})
+_TYPED = re.compile(rf"(.*)_({'|'.join(_TYPES)})")
+"""A name with its element type, such as "diff_dst_f8_e4m3"."""
 
 
 class MemoryDescriptor(Struct, frozen=True):
@@ -55,39 +59,19 @@ def descriptors(text: str) -> tuple[MemoryDescriptor, ...]:
 
 def _one(text: str) -> MemoryDescriptor:
     name, *rest = text.split(":")
-    short, dtype = _split_name(name)
-    if dtype:
+    if typed := _TYPED.fullmatch(name):
+        name, dtype = typed.groups()
         if len(rest) > 2 and rest[1] in {"strided", "opaque", "any", "undef"}:
-            return _logical(short, dtype, rest)
-    elif rest[0] in ELEMENT_BYTES or rest[0] == "undef":
-        short, dtype, rest = name, rest[0], rest[1:]
-    if not dtype:
-        return _oldest(name, ":".join(rest))
+            _, kind, properties, shape, strides = [*rest, "", ""][:5]
+            return MemoryDescriptor(name, dtype, properties, kind, strides=strides, shape=shape)
+    elif rest[0] in _TYPES:
+        dtype, *rest = rest
+    else:  # 0.x prints "fsrc:nchw", and of a reorder "in:f32_nchw"
+        whole = ":".join(rest)
+        dtype, _, layout = whole.partition("_")
+        if dtype in ELEMENT_BYTES:
+            return MemoryDescriptor(name, dtype, layout=layout)
+        return MemoryDescriptor(name.removeprefix("f"), layout=whole)
     properties, kind, layout, *more = [*rest, "", "", ""][: max(len(rest), 3)]
     strides = more.pop(0) if more and not more[0].startswith("f") else ""
-    flags = ":".join(more)
-    return MemoryDescriptor(short, dtype, properties, kind, layout, strides, flags)
-
-
-def _oldest(name: str, layout: str) -> MemoryDescriptor:
-    """Read what 0.x prints: "fsrc:nchw", and of a reorder "in:f32_nchw"."""
-    dtype, _, rest = layout.partition("_")
-    if dtype in ELEMENT_BYTES:
-        return MemoryDescriptor(name, dtype, layout=rest)
-    return MemoryDescriptor(name.removeprefix("f"), layout=layout)
-
-
-def _split_name(name: str) -> tuple[str, str]:
-    """Take the element type off a name such as "diff_dst_f8_e4m3"; it may hold a "_" itself."""
-    short, _, dtype = name.rpartition("_")
-    if dtype not in ELEMENT_BYTES and dtype != "undef":
-        short, _, before = short.rpartition("_")
-        dtype = f"{before}_{dtype}"
-    return (short, dtype) if dtype in ELEMENT_BYTES or dtype == "undef" else (name, "")
-
-
-def _logical(name: str, dtype: str, rest: list[str]) -> MemoryDescriptor:
-    """Read a graph's logical tensor: id, layout, property, sizes, strides."""
-    _, kind, properties, *more = [*rest, ""]
-    shape, strides = [*more, "", ""][:2]
-    return MemoryDescriptor(name, dtype, properties, kind, strides=strides, shape=shape)
+    return MemoryDescriptor(name, dtype, properties, kind, layout, strides, ":".join(more))
