@@ -14,10 +14,14 @@ _LONGEST_NS = 10**18
 """Thirty years: what is longer was not printed by a library."""
 
 
+Lane = tuple[str, int | None, int | None]
+"""Source, process and thread."""
+
+
 class Placed(NamedTuple):
     """A call's place. start_ns: since the first call; synthetic: the trace did not tell it."""
 
-    lane: tuple[str, int | None, int | None]
+    lane: Lane
     start_ns: int
     duration_ns: float
     synthetic: bool
@@ -27,11 +31,11 @@ class Placing:
     """Gives each call its place; `lanes` names those that were met, at most `most` of them."""
 
     def __init__(self, most: int = 1024) -> None:
-        self.lanes: dict[tuple[str, int | None, int | None], int] = {}
+        self.lanes: dict[Lane, int] = {}
         self.skipped: set[int] = set()
         self._most = most
         self._origins: dict[str, int] = {}
-        self._ends: dict[tuple[str, int | None, int | None], int] = {}
+        self._ends: dict[Lane, int] = {}
 
     def place(self, record: Record) -> Placed | None:
         """Return the place of a call that ran or was made; None for others, and without a time.
@@ -47,21 +51,18 @@ class Placing:
                 self.skipped.add(hash(lane))
                 return None
             self.lanes[lane] = len(self.lanes)
-        synthetic = record.start_ns is None
         encloses = isinstance(record, GraphPartition) and record.executed
-        if record.start_ns is None and encloses:
-            start = self._ends.get(lane, 0) - round(duration)
-        elif record.start_ns is None:
-            start = self._ends.get(lane, 0)
+        if record.start_ns is None:
+            start = self._ends.get(lane, 0) - (round(duration) if encloses else 0)
         else:
             start = record.start_ns - self._origins.setdefault(record.clock, record.start_ns)
         # What is inside another call, or around others, takes no time of its own.
         if not record.nested and not encloses:
             self._ends[lane] = max(self._ends.get(lane, start), start + round(duration))
-        return Placed(lane, start, duration, synthetic)
+        return Placed(lane, start, duration, record.start_ns is None)
 
 
-def lane_name(lane: tuple[str, int | None, int | None]) -> str:
+def lane_name(lane: Lane) -> str:
     """Return the name of a lane for people."""
     source, process, thread = lane
     parts = [

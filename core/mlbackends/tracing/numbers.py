@@ -62,16 +62,14 @@ def rejoined(
     ]
     if not 0 < excess <= min(len(places), _LIMIT) or len(places) > 2 * _LIMIT:
         return None
-    ways = (_joined(fields, chosen) for chosen in combinations(places, excess))
-    fitting = [way for way in ways if len(way) == count and possible(way)]
+    ways = []
+    for chosen in combinations(places, excess):
+        way = [fields[0]]
+        for index, field in enumerate(fields[1:]):
+            if index in chosen:
+                way[-1] += f",{field}"
+            else:
+                way.append(field)
+        ways.append(way)
+    fitting = [way for way in ways if possible(way)]
     return fitting[-1] if fitting else None
-
-
-def _joined(fields: list[str], places: tuple[int, ...]) -> list[str]:
-    result = [fields[0]]
-    for index in range(1, len(fields)):
-        if index - 1 in places:
-            result[-1] += "," + fields[index]
-        else:
-            result.append(fields[index])
-    return result

@@ -53,11 +53,26 @@ def _of_primitive(call: PrimitiveSignature) -> list[str]:
     if call.primitive == "reorder":
         words.append("->".join(_layout(each) for each in tensors))
     elif call.primitive in _PRODUCTS:
-        words += [
-            f"{each.name}:{_layout(each)}" for each in tensors if not _is_plain_or_chosen(each)
-        ]
-    words += _auxiliary(call)
-    words += _attributes(call.attributes)
+        for each in tensors:
+            # Rows one behind the other, and what was left to oneDNN or made by it, are no choice.
+            tag = each.layout
+            is_chosen = "a" in each.properties or not tag.islower() or not tag.isalpha()
+            if not is_chosen and (list(tag) != sorted(tag) or each.strides):
+                words.append(f"{each.name}:{_layout(each)}")
+    for word in call.auxiliary.split():
+        name, _, value = word.partition(":")
+        if name == "alg":
+            if call.primitive not in _CONVOLUTIONS:
+                words.append(value.removeprefix(f"{call.primitive.removesuffix('_v2')}_"))
+        elif value.strip(":") not in _NOTHING:
+            words.append(word)
+    for (
+        word
+    ) in call.attributes.split():  # what is fused and how it is computed, alike for all versions
+        name, _, value = word.removeprefix("attr-").partition(":")
+        value = value.replace("'", "").replace(";", "+").strip("+")
+        if name != "scratchpad" and value:
+            words.append(f"{name.replace('_', '-')}:{value}")
     if any(each.name.removeprefix("diff_").startswith("bia") for each in tensors):
         words.append("bia")
     # The direction last: where a page is narrow, the ends of words are kept.
@@ -69,37 +84,6 @@ def _layout(tensor: MemoryDescriptor) -> str:
     extra = "" if tensor.flags.strip(":") in {"", "f0"} else f":{tensor.flags}"
     strides = f":{tensor.strides}" if tensor.strides else ""
     return f"{tensor.layout or tensor.kind}{strides}{extra}"
-
-
-def _is_plain_or_chosen(tensor: MemoryDescriptor) -> bool:
-    """Tell whether a layout is that of rows one behind the other, or left to oneDNN, or made by it."""
-    tag = tensor.layout
-    if "a" in tensor.properties or not tag.islower() or not tag.isalpha():
-        return True
-    return list(tag) == sorted(tag) and not tensor.strides
-
-
-def _auxiliary(call: PrimitiveSignature) -> list[str]:
-    words = []
-    for word in call.auxiliary.split():
-        name, _, value = word.partition(":")
-        if name == "alg":
-            if call.primitive not in _CONVOLUTIONS:
-                words.append(value.removeprefix(f"{call.primitive.removesuffix('_v2')}_"))
-        elif value.strip(":") not in _NOTHING:
-            words.append(word)
-    return words
-
-
-def _attributes(text: str) -> list[str]:
-    """Return what is fused and how it is computed, spelled alike for all versions."""
-    words = []
-    for word in text.split():
-        name, _, value = word.removeprefix("attr-").partition(":")
-        value = value.replace("'", "").replace(";", "+").strip("+")
-        if name != "scratchpad" and value:
-            words.append(f"{name.replace('_', '-')}:{value}")
-    return words
 
 
 def _of_routine(call: RoutineSignature, derived: Derived) -> str:

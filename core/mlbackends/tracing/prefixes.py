@@ -24,10 +24,16 @@ _STREAM = rb"std(?:out|err) [FP] "
 _SERVICE = rb"[\w.\-]{1,200}[-_]\d{1,5} *\| "
 _PROCESS = rb"\([\w. \-]{0,200}pid=\d{1,10}[^()]{0,200}\) "
 
-_LAUNCHERS = b"|".join([_RANK, _JOB, _LABEL, _TIME, _STREAM, _SERVICE, _PROCESS])
+_KINDS = {
+    "bracket": _RANK + b"|" + _JOB,
+    "number": _LABEL,
+    "time": _TIME,
+    "stream": _STREAM,
+    "service": _SERVICE,
+    "process": _PROCESS,
+}
+_LAUNCHERS = b"|".join(_KINDS.values())
 _PREFIX = re.compile(rb"((?:(?!\[pid )(?:" + _LAUNCHERS + rb")){0,4})(?:" + _STAMP + rb")?")
-_KINDS = {"bracket": _RANK + b"|" + _JOB, "number": _LABEL, "time": _TIME, "stream": _STREAM}
-_KINDS |= {"service": _SERVICE, "process": _PROCESS}
 _PART = re.compile("|".join(f"(?P<{kind}>{form.decode()})" for kind, form in _KINDS.items()))
 
 
@@ -65,21 +71,18 @@ def prefix(text: bytes) -> Prefix | None:
 @lru_cache(maxsize=1024)
 def _source(launchers: str) -> str:
     """Return what launchers' prefixes name, the same in each line: no time of day, no stream."""
-    named = (_named(part) for part in _PART.finditer(launchers))
-    return " ".join(name for name in named if name)
-
-
-def _named(part: re.Match[str]) -> str:
-    match part.lastgroup:
-        case "bracket":
-            return part[0].partition("]")[0].removeprefix("[")
-        case "number":
-            return part[0].strip(" :")
-        case "service":
-            return part[0].rstrip(" |")
-        case "process":
-            return part[0].strip()[1:-1]
-    return ""
+    named = []
+    for part in _PART.finditer(launchers):
+        match part.lastgroup:
+            case "bracket":
+                named.append(part[0].partition("]")[0].removeprefix("["))
+            case "number":
+                named.append(part[0].strip(" :"))
+            case "service":
+                named.append(part[0].rstrip(" |"))
+            case "process":
+                named.append(part[0].strip()[1:-1])
+    return " ".join(filter(None, named))
 
 
 _ESCAPE = b"\x1b"

@@ -10,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import BinaryIO
 
@@ -53,7 +54,10 @@ class Source:
         self._follow = follow and name != "-"
         self._is_over = is_over
         self._file = file or _opened(name)
-        self.size = _size(self._file)
+        self.size: int | None = None
+        with suppress(OSError, ValueError):
+            status = os.fstat(self._file.fileno())
+            self.size = status.st_size if stat.S_ISREG(status.st_mode) else None
 
     def chunks(self) -> Iterator[bytes]:
         """Yield the text as UTF-8, unpacked, in pieces of any length."""
@@ -83,10 +87,9 @@ class Source:
             self._file.close()
 
     def _pieces(self) -> Iterator[bytes]:
-        read = getattr(self._file, "read1", self._file.read)
         while True:
             try:
-                piece = read(_PIECE)
+                piece = getattr(self._file, "read1", self._file.read)(_PIECE)
             except OSError as error:
                 self.damage = f"{self.name} cannot be read on: {error.strerror or error}"
                 return
@@ -97,28 +100,21 @@ class Source:
                 return
             else:
                 time.sleep(_POLL_SECONDS)
-                if self._was_replaced():
-                    read = getattr(self._file, "read1", self._file.read)
+                self._start_anew()
 
-    def _was_replaced(self) -> bool:
+    def _start_anew(self) -> None:
         """Go to the start of a file that was cut, or to the new one of its name."""
-        try:
+        with suppress(OSError, ValueError, BadInput):
             here, there = os.fstat(self._file.fileno()), os.stat(self.name)
-        except (OSError, ValueError):
-            return False
-        if not os.path.samestat(here, there):
-            try:
+            if not os.path.samestat(here, there):
                 fresh = _opened(self.name)
-            except BadInput:
-                return False
-            self._file.close()
-            self._file = fresh
-        elif there.st_size < self._file.tell():
-            self._file.seek(0)
-        else:
-            return False
-        self.position = 0
-        return True
+                self._file.close()
+                self._file = fresh
+            elif there.st_size < self._file.tell():
+                self._file.seek(0)
+            else:
+                return
+            self.position = 0
 
 
 def _opened(name: str) -> BinaryIO:
@@ -129,14 +125,6 @@ def _opened(name: str) -> BinaryIO:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise BadInput(f"{name!r} cannot be opened: {why}") from None
-
-
-def _size(file: BinaryIO) -> int | None:
-    try:
-        status = os.fstat(file.fileno())
-    except (OSError, ValueError):
-        return None
-    return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
 def labels(names: Sequence[str]) -> tuple[str, ...]:
@@ -163,28 +151,19 @@ def as_utf8(chunks: Iterable[bytes]) -> Iterator[bytes]:
         start += chunk
         if len(start) >= _SAMPLE:
             break
-    mark, encoding = _encoding(start)
-    start = start[len(mark) :]
-    if not encoding:
-        yield start
-        yield from stream
-        return
-    decoder = codecs.getincrementaldecoder(encoding)("surrogatepass")
-    yield decoder.decode(start).encode("utf-8", "surrogatepass")
-    for chunk in stream:
-        yield decoder.decode(chunk).encode("utf-8", "surrogatepass")
-
-
-def _encoding(start: bytes) -> tuple[bytes, str]:
-    """Return the mark at the start and the encoding to be decoded, "" for none."""
-    for mark, encoding in _MARKS.items():
-        if start.startswith(mark):
-            return mark, encoding
+    mark = next(filter(start.startswith, _MARKS), b"")
+    encoding = _MARKS.get(mark, "")
     sample = start[:_SAMPLE]
-    if len(sample) >= 8:
+    if not mark and len(sample) >= 8:  # without a mark, every other byte of UTF-16 is 0
         low, high = sample[1::2].count(0), sample[::2].count(0)
         if low > 0.8 * (len(sample) // 2) and high == 0:
-            return b"", "utf-16-le"
-        if high > 0.8 * (len(sample) // 2) and low == 0:
-            return b"", "utf-16-be"
-    return b"", ""
+            encoding = "utf-16-le"
+        elif high > 0.8 * (len(sample) // 2) and low == 0:
+            encoding = "utf-16-be"
+    whole = chain([start[len(mark) :]], stream)
+    if not encoding:
+        yield from whole
+        return
+    decoder = codecs.getincrementaldecoder(encoding)("surrogatepass")
+    for chunk in whole:
+        yield decoder.decode(chunk).encode("utf-8", "surrogatepass")
