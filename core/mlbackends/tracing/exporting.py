@@ -26,47 +26,24 @@ from mlbackends.tracing import EXPORTS, fields, perfetto
 _MOST_KEYS = 50_000
 _BATCH = 16_384
 
-COLUMNS: dict[str, type] = {
-    "line_number": int,
-    "kind": str,
-    "tracer": str,
-    "source": str,
-    "prefix": str,
-    "process": int,
-    "thread": int,
-    "start_ns": int,
-    "clock": str,
-    "duration_ns": float,
-    "event": str,
-    "cache": str,
-    "operation": str,
-    "shape": str,
-    "dtype": str,
-    "implementation": str,
-    "isa": str,
-    "engine": str,
-    "propagation": str,
-    "memory_descriptors": str,
-    "attributes": str,
-    "auxiliary": str,
-    "flops": float,
-    "bytes": float,
-    "gflops": float,
-    "gigabytes_per_second": float,
-    "slow_path": str,
-    "executed": bool,
-    "nested": bool,
-    "counted": bool,
-    "workspace_query": bool,
-    "component": str,
-    "level": str,
-    "who": str,
-    "reason": str,
-    "place": str,
-    "text": str,
-    "version": str,
-    "raw": str,
-}
+_NAMES = (
+    *(
+        "line_number",
+        "kind",
+        "tracer",
+        "source",
+        "prefix",
+        "process",
+        "thread",
+        "start_ns",
+        "clock",
+    ),
+    *("duration_ns", "event", "cache", "operation", "shape", "dtype", "implementation", "isa"),
+    *("engine", "propagation", "memory_descriptors", "attributes", "auxiliary", "flops", "bytes"),
+    *("gflops", "gigabytes_per_second", "slow_path", "executed", "nested", "counted"),
+    *("workspace_query", "component", "level", "who", "reason", "place", "text", "version", "raw"),
+)
+COLUMNS = {name: fields.kind_of(name) for name in _NAMES}
 """The names and types. What is not known is None, of texts ""; bytes that are no UTF-8 stay as they are."""
 
 

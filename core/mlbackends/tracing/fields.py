@@ -20,8 +20,9 @@ TEXTS = (
     *("partition", "partition_kind", "data_formats", "logical_tensors", "fpmath_mode"),
     *("scratchpad", "backend", "who", "reason", "place", "level", "text", "topic", "version"),
 )
+WHOLE_NUMBERS = ("line_number", "process", "thread", "start_ns")
 NUMBERS = (
-    *("line_number", "process", "thread", "start_ns", "duration_ns"),
+    *(*WHOLE_NUMBERS, "duration_ns"),
     *("flops", "bytes", "gflops", "gigabytes_per_second"),
 )
 TRUTHS = ("executed", "nested", "counted", "workspace_query")
@@ -65,6 +66,15 @@ _SOME = (
     "known: operation, shape, dtype, implementation, isa, tracer, duration_ns, thread, process,"
     " arguments.m and more: `backends trace show --help` has them all"
 )
+
+
+def kind_of(name: str) -> type[str | float | bool]:
+    """Return the type of a field's values that are known."""
+    if name in TRUTHS:
+        return bool
+    if name in NUMBERS:
+        return int if name in WHOLE_NUMBERS else float
+    return str
 
 
 def read(name: str) -> Reader:

@@ -302,9 +302,3 @@ def _placed(record: AnyRecord, number: int, before: Prefix) -> AnyRecord:
 
 def _text(line: bytes) -> str:
     return line.decode("utf-8", "surrogateescape")
-
-
-def program_text(parts: Iterable[AnyRecord]) -> bytes:
-    """Return the program's own output: all Text, byte for byte."""
-    texts = (part.raw for part in parts if isinstance(part, Text))
-    return b"".join(text.encode("utf-8", "surrogateescape") for text in texts)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mlbackends.model.trace import AnyRecord, Call, Malformed, MklCall, Primitive, Text
 from mlbackends.tracing.aggregate import Aggregate
-from mlbackends.tracing.reader import program_text, records
+from mlbackends.tracing.reader import records
 
 TRACES = Path(__file__).resolve().parents[2] / "traces"
 CALLS = [
@@ -36,6 +36,12 @@ BEHIND_ONEDNN = TEXT.filter(
 BEHIND_MKL = TEXT.filter(
     lambda text: text and text[-1:] != b"\r" and text[:1] not in b"0123456789, "
 )
+
+
+def program_text(parts: list[AnyRecord]) -> bytes:
+    """Return the program's own output: all Text, byte for byte."""
+    texts = (part.raw for part in parts if isinstance(part, Text))
+    return b"".join(text.encode("utf-8", "surrogateescape") for text in texts)
 
 
 def read(data: bytes) -> list[AnyRecord]:

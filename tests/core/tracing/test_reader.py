@@ -22,7 +22,7 @@ from mlbackends.model.trace import (
     Record,
     Text,
 )
-from mlbackends.tracing.reader import LONGEST_LINE, line_records, program_text, read, records
+from mlbackends.tracing.reader import LONGEST_LINE, line_records, read, records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,6 +39,12 @@ GEMM = next(line for line in LINES if line.startswith(b"MKL_VERBOSE SGEMM("))
 TEXT = st.binary(max_size=40).filter(
     lambda text: b"\n" not in text and b"_verbose," not in text and b"MKL_VERBOSE " not in text
 )
+
+
+def program_text(parts: list[AnyRecord]) -> bytes:
+    """Return the program's own output: all Text, byte for byte."""
+    texts = (part.raw for part in parts if isinstance(part, Text))
+    return b"".join(text.encode("utf-8", "surrogateescape") for text in texts)
 
 
 def cut(data: bytes, places: Iterable[int]) -> list[bytes]:

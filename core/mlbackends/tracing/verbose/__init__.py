@@ -24,16 +24,9 @@ class VerboseUnreachable(MlBackendsError, AssertionError):
     """No copy could be set, or one refused; nothing was changed. torch raises AssertionError too."""
 
 
-class _Entry:
-    """One copy in one scope: the level that was set, and the one to restore."""
-
-    def __init__(self, switch: "Switch", found: int, level: int) -> None:
-        self.switch, self.found, self.level = switch, found, level
-
-
 _lock = _thread.RLock()
-_active: dict[int, list[_Entry]] = {}
-"""Per function's address the entries that have not ended, oldest first."""
+_active: dict[int, list["Switch"]] = {}
+"""Per function's address the switches of scopes that have not ended, oldest first."""
 _warned: set[str] = set()
 
 
@@ -50,7 +43,7 @@ class Scope:
     """The attribute with the level, which need be no int. torch, too, looks on entering."""
 
     def __init__(self) -> None:
-        self._entered: list[list[_Entry]] = []
+        self._entered: list[list[Switch]] = []
 
     def __enter__(self) -> "Self":
         import operator
@@ -79,9 +72,9 @@ class Scope:
         trace: "TracebackType | None",
     ) -> "Literal[False]":
         with _lock:
-            for entry in reversed(self._entered.pop()):
-                _leave(entry)
-                entry.switch.held.release()
+            for switch in reversed(self._entered.pop()):
+                _leave(switch)
+                switch.held.release()
         return False
 
 
@@ -122,37 +115,35 @@ for _class in (MklVerbose, OnednnVerbose):
     _class.__name__ = _class.__qualname__ = "verbose"  # torch's name
 
 
-def _enter(family: "Family", level: int) -> list[_Entry]:
+def _enter(family: "Family", level: int) -> "list[Switch]":
     """Set every copy that is loaded, or none."""
     from mlbackends.tracing.verbose.copies import find_switches, unreachable_hint
 
     switches, files = find_switches(family)
-    done: list[_Entry] = []
+    done: list[Switch] = []
     try:
         # All are read before one is set: two files may switch the same copy, as libmkl_rt does.
-        entries = []
         for switch in switches:
-            entries.append(_Entry(switch, _level_of(switch, family), level))  # noqa: PERF401
-        for entry in entries:
-            if entry.switch.set(level):
-                _active.setdefault(entry.switch.address, []).append(entry)
-                done.append(entry)
-            elif level != OFF and entry.switch.set(entry.found):
+            switch.found, switch.level = _level_of(switch, family), level
+        for switch in switches:
+            if switch.set(level):
+                _active.setdefault(switch.address, []).append(switch)
+                done.append(switch)
+            elif level != OFF and switch.set(switch.found):
                 # A copy that takes no level at all is a build without the library in it.
-                why = f"{entry.switch.path} refused level {level}"
+                why = f"{switch.path} refused level {level}"
                 raise _unreachable(family, why, "older versions have fewer levels")  # noqa: TRY301
         if level != OFF and not done:
             why = f"this process has no {family.name} that can be switched"
             raise _unreachable(family, why, unreachable_hint(family, files))  # noqa: TRY301
     except BaseException:
-        for entry in reversed(done):
-            _leave(entry)
+        for switch in reversed(done):
+            _leave(switch)
         done = []
         raise
     finally:
-        kept = {entry.switch.address for entry in done}
         for switch in switches:
-            if switch.address not in kept:
+            if switch not in done:
                 switch.held.release()
     return done
 
@@ -161,18 +152,17 @@ def _unreachable(family: "Family", why: str, hint: str) -> VerboseUnreachable:
     return VerboseUnreachable(f"Failed to set {family.name} into verbose mode: {why}", hint)
 
 
-def _leave(entry: _Entry) -> None:
+def _leave(switch: "Switch") -> None:
     """End one copy's part in a scope: the last that was set restores, an earlier one hands down."""
-    address = entry.switch.address
-    active = _active[address]
-    place = active.index(entry)
+    active = _active[switch.address]
+    place = active.index(switch)
     del active[place]
     if place < len(active):
-        active[place].found = entry.found
+        active[place].found = switch.found
     else:
-        entry.switch.set(entry.found)
+        switch.set(switch.found)
     if not active:
-        del _active[address]
+        del _active[switch.address]
 
 
 def _level_of(switch: "Switch", family: "Family") -> int:

@@ -118,7 +118,12 @@ class Held:
 
 
 class Switch:
-    """One loaded copy: `path` is its file, `address` its function."""
+    """One loaded copy in one scope: `path` is its file, `address` its function.
+
+    level: what the scope sets it to; found: what it restores.
+    """
+
+    found = level = 0
 
     def __init__(self, held: Held, symbol: Symbol, address: int, family: Family) -> None:
         self.held, self.symbol, self.address = held, symbol, address

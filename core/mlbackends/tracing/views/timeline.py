@@ -1,6 +1,7 @@
 """When which operation ran, in stretches of equal length that grow with the trace."""
 
 import math
+from collections import Counter
 
 from mlbackends.model.errors import BadInput
 from mlbackends.model.trace import Record
@@ -25,11 +26,10 @@ class Collector:
         self._most = spans
         self._placing = Placing(lanes)
         self._width = _FIRST_WIDTH_NS
-        self._busy: dict[int, dict[int, dict[str, float]]] = {}
-        self._counts: dict[int, int] = {}
+        self._busy: dict[int, dict[int, Counter[str]]] = {}
+        self._counts: Counter[int] = Counter()
         self._first: int | None = None
-        self._first_ns = self._last_ns = 0
-        self._last = 0
+        self._last_ns = self._last = 0
         self._synthetic = self._stamped = 0
 
     def add(self, record: Record) -> None:
@@ -42,13 +42,17 @@ class Collector:
         self._synthetic += placed.synthetic
         self._stamped += not placed.synthetic
         lane = self._placing.lanes[placed.lane]
-        self._counts[lane] = self._counts.get(lane, 0) + 1
+        self._counts[lane] += 1
         start, duration = placed.start_ns, placed.duration_ns
         end = start + math.ceil(duration)
-        if self._first is None:
-            self._first_ns, self._last_ns = start, end
-        self._first_ns, self._last_ns = min(self._first_ns, start), max(self._last_ns, end)
-        self._make_room(start, end)
+        self._last_ns = end if self._first is None else max(self._last_ns, end)
+        first, last = start // self._width, end // self._width
+        if self._first is not None:
+            first, last = min(first, self._first), max(last, self._last)
+        while last - first >= self._most:
+            self._widen()
+            first, last = first >> 1, last >> 1
+        self._first, self._last = first, last
         spans = self._busy.setdefault(lane, {})
         operation = record.operation
         for number in range(start // self._width, end // self._width + 1):
@@ -56,28 +60,16 @@ class Collector:
             ahead = number * self._width - start
             inside = min(duration, ahead + self._width) - max(0, ahead)
             if inside > 0 or start == end:
-                worked = spans.setdefault(number, {})
-                worked[operation] = worked.get(operation, 0.0) + inside
+                spans.setdefault(number, Counter())[operation] += inside  # type: ignore[assignment]
 
-    def _make_room(self, start: int, end: int) -> None:
-        """Widen the stretches until all between the first and the last call have a number."""
-        while True:
-            first, last = start // self._width, end // self._width
-            if self._first is not None:
-                first, last = min(first, self._first), max(last, self._last)
-            if last - first < self._most:
-                self._first, self._last = first, last
-                return
-            self._width *= 2
-            if self._first is not None:
-                self._first, self._last = self._first >> 1, self._last >> 1
-            for lane, spans in self._busy.items():
-                wider: dict[int, dict[str, float]] = {}
-                for number, worked in spans.items():
-                    into = wider.setdefault(number >> 1, {})
-                    for operation, busy in worked.items():
-                        into[operation] = into.get(operation, 0.0) + busy
-                self._busy[lane] = wider
+    def _widen(self) -> None:
+        """Make one stretch of every two."""
+        self._width *= 2
+        for lane, spans in self._busy.items():
+            wider: dict[int, Counter[str]] = {}
+            for number, worked in spans.items():
+                wider.setdefault(number >> 1, Counter()).update(worked)
+            self._busy[lane] = wider
 
     def result(self) -> Timeline:
         """Return the lanes in the order in which they began."""
