@@ -12,6 +12,7 @@ A record that is no call has the empty values.
 Units: nanoseconds, bytes, floating-point operations. `None` is "not known".
 """
 
+from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, ClassVar
 
@@ -27,9 +28,9 @@ from mlbackends.model.signature import (
 )
 
 
-def _derived(name: str) -> Any:
-    """Return a property of a record that its signature tells."""
-    return property(attrgetter(f"derived.{name}"))
+def _computed(function: Callable[[Any], Any]) -> Any:
+    """Return a property, for an attribute that is declared by its type alone."""
+    return property(function)
 
 
 class Record(Struct, frozen=True, kw_only=True, tag_field="kind", tag=str.lower):
@@ -43,7 +44,10 @@ class Record(Struct, frozen=True, kw_only=True, tag_field="kind", tag=str.lower)
     process, thread: the operating system's numbers where the capture knew them; else thread is
         MKL's own number of the OpenMP thread. start_ns, clock: when it began, and since what:
         "epoch" or "monotonic". duration_ns: a fraction, since oneDNN prints six digits of a millisecond.
-    operation to workspace_query: properties, see `Derived`; empty for a record that is no call.
+    operation to workspace_query: as in `Derived`; empty for a record that is no call. key: what is the same
+        for equal calls, "" for others. executed: it is work done, not something created, compiled or
+        refused. nested: its time is also inside that of another record. cache: how a creation found
+        oneDNN's cache: "cache_hit", "cache_miss", ...; else "".
     """
 
     tracer: str = ""
@@ -56,6 +60,20 @@ class Record(Struct, frozen=True, kw_only=True, tag_field="kind", tag=str.lower)
     start_ns: int | None = None
     duration_ns: float | None = None
     clock: str = ""
+    derived: ClassVar[Derived] = NOTHING
+    key: ClassVar[str] = ""
+    executed: ClassVar[bool] = False
+    nested: ClassVar[bool] = False
+    cache: ClassVar[str] = ""
+    operation: ClassVar[str] = _computed(attrgetter("derived.operation"))
+    shape: ClassVar[str] = _computed(attrgetter("derived.shape"))
+    dtype: ClassVar[str] = _computed(attrgetter("derived.dtype"))
+    implementation: ClassVar[str] = _computed(attrgetter("derived.implementation"))
+    isa: ClassVar[str] = _computed(attrgetter("derived.isa"))
+    flops: ClassVar[float | None] = _computed(attrgetter("derived.flops"))
+    bytes: ClassVar[float | None] = _computed(attrgetter("derived.bytes"))
+    slow_path: ClassVar[str] = _computed(attrgetter("derived.slow_path"))
+    workspace_query: ClassVar[bool] = _computed(attrgetter("derived.workspace_query"))
 
     def __str__(self) -> str:
         return self.raw
@@ -66,26 +84,6 @@ class Record(Struct, frozen=True, kw_only=True, tag_field="kind", tag=str.lower)
         return type(self).__name__.lower()
 
     @property
-    def derived(self) -> Derived:
-        """What the signature tells; all empty for a record that is no call."""
-        return NOTHING
-
-    @property
-    def key(self) -> str:
-        """What is the same for equal calls; "" for a record that is no call."""
-        return ""
-
-    operation: ClassVar[str] = _derived("operation")
-    shape: ClassVar[str] = _derived("shape")
-    dtype: ClassVar[str] = _derived("dtype")
-    implementation: ClassVar[str] = _derived("implementation")
-    isa: ClassVar[str] = _derived("isa")
-    flops: ClassVar[float | None] = _derived("flops")
-    bytes: ClassVar[float | None] = _derived("bytes")
-    slow_path: ClassVar[str] = _derived("slow_path")
-    workspace_query: ClassVar[bool] = _derived("workspace_query")
-
-    @property
     def gflops(self) -> float | None:
         """Billions of floating-point operations a second; None without work or time, or for a creation."""
         return self._rate(self.flops)
@@ -94,21 +92,6 @@ class Record(Struct, frozen=True, kw_only=True, tag_field="kind", tag=str.lower)
     def gigabytes_per_second(self) -> float | None:
         """Billions of bytes a second, by the least traffic; None without traffic or time."""
         return self._rate(self.bytes)
-
-    @property
-    def executed(self) -> bool:
-        """Whether this is work done, not something created, compiled or refused."""
-        return False
-
-    @property
-    def nested(self) -> bool:
-        """Whether its time is also inside that of another record."""
-        return False
-
-    @property
-    def cache(self) -> str:
-        """How a creation found oneDNN's cache: "cache_hit", "cache_miss", ...; else ""."""
-        return ""
 
     @property
     def counted(self) -> bool:
@@ -144,30 +127,13 @@ class Call(Record, frozen=True, kw_only=True):
     event: str = "exec"
     cache_state: str = ""
 
-    @property
-    def derived(self) -> Derived:
-        """What the signature tells."""
-        return self.signature.derived
-
-    @property
-    def key(self) -> str:
-        """The signature's key."""
-        return self.signature.key
-
-    @property
-    def executed(self) -> bool:
-        """Whether it ran."""
-        return self.event.startswith("exec")
-
-    @property
-    def nested(self) -> bool:
-        """Whether another creation or exec encloses it."""
-        return self.event in {"create_nested", "exec:external"}
-
-    @property
-    def cache(self) -> str:
-        """How the creation found oneDNN's cache."""
-        return self.cache_state
+    derived: ClassVar[Derived] = _computed(attrgetter("signature.derived"))
+    key: ClassVar[str] = _computed(attrgetter("signature.key"))
+    cache: ClassVar[str] = _computed(attrgetter("cache_state"))
+    executed: ClassVar[bool] = _computed(lambda self: self.event.startswith("exec"))
+    nested: ClassVar[bool] = _computed(
+        lambda self: self.event in {"create_nested", "exec:external"}
+    )
 
 
 class MklCall(Call, frozen=True, kw_only=True):
@@ -191,10 +157,7 @@ class GraphPartition(Call, frozen=True, kw_only=True):
 
     signature: PartitionSignature
 
-    @property
-    def counted(self) -> bool:
-        """Never: its primitives are."""
-        return False
+    counted: ClassVar[bool] = False
 
 
 class Ukernel(Call, frozen=True, kw_only=True):
@@ -216,15 +179,12 @@ class Dispatch(Record, frozen=True, kw_only=True):
     place: str = ""
     refused: PrimitiveSignature | None = None
 
-    @property
-    def derived(self) -> Derived:
-        """What the refused implementation's fields tell."""
-        return NOTHING if self.refused is None else self.refused.derived
-
-    @property
-    def operation(self) -> str:  # type: ignore[override]
-        """The primitive that was to be made."""
-        return self.refused.primitive if self.refused else self.who
+    derived: ClassVar[Derived] = _computed(
+        lambda self: NOTHING if self.refused is None else self.refused.derived
+    )
+    operation: ClassVar[str] = _computed(
+        lambda self: self.refused.primitive if self.refused else self.who
+    )
 
 
 class Check(Record, frozen=True, kw_only=True):
