@@ -12,6 +12,7 @@ Colours of a terminal may stand around and in a line, as `docker compose` and `g
 """
 
 import re
+from bisect import bisect_left, bisect_right
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -99,19 +100,15 @@ class Coloured:
 
     def __init__(self, text: bytes) -> None:
         self._text = text
-        self._shift = 0
-        self._others = _SEQUENCE.finditer(text)
-        self._next = next(self._others, None)
+        self._places: list[int] = []
+        self._shifts = [0]
+        self._passed = 0
+        for found in _SEQUENCE.finditer(text):
+            self._places.append(found.start() - self._shifts[-1])
+            self._shifts.append(self._shifts[-1] + len(found[0]))
 
     def part(self, start: int, end: int) -> bytes:
         """Return what stands between two places where no colours count, with the colours at its ends."""
-        self._pass(start - 1)
-        first = start + self._shift
-        self._pass(end)
-        return self._text[first : end + self._shift]
-
-    def _pass(self, place: int) -> None:
-        """Go behind the colours up to a place."""
-        while self._next is not None and self._next.start() - self._shift <= place:
-            self._shift += len(self._next[0])
-            self._next = next(self._others, None)
+        first = max(self._passed, bisect_left(self._places, start))
+        self._passed = bisect_right(self._places, end)
+        return self._text[start + self._shifts[first] : end + self._shifts[self._passed]]

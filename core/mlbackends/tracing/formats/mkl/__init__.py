@@ -7,7 +7,7 @@ Source:   oneMKL Developer Guide, "Using oneMKL Verbose Mode"; MKL 2019.0 to 202
 
 from mlbackends.model.signature import Derived, RoutineSignature, Signature
 from mlbackends.tracing.formats.mkl import grammar, keys
-from mlbackends.tracing.formats.mkl.fft import PRECISION, transform, unknown_values
+from mlbackends.tracing.formats.mkl.fft import derived_of_transform
 from mlbackends.tracing.formats.mkl.routines import element_type, routine
 from mlbackends.tracing.formats.mkl.work import work
 
@@ -36,7 +36,7 @@ def derive(signature: Signature) -> Derived:
     if not isinstance(signature, RoutineSignature):
         return Derived()
     if signature.routine == "FFT":
-        return _transform(signature)
+        return derived_of_transform(signature)
     stem, prefix, names = routine(signature.routine)
     values = signature.values
     if len(values) == len(names) + 1:
@@ -56,25 +56,4 @@ def derive(signature: Signature) -> Derived:
         bytes=None if query else traffic,
         workspace_query=query,
         arguments=arguments,
-    )
-
-
-def _transform(signature: RoutineSignature) -> Derived:
-    descriptor, *rest = signature.values or ("",)
-    arguments = {"descriptor": descriptor}
-    arguments |= {name: text for name, _, text in (value.partition(":") for value in rest)}
-    unknown = unknown_values(arguments)
-    found = transform(descriptor)
-    if found is None:
-        return Derived(operation="FFT", shape=descriptor, arguments=arguments, unknown=unknown)
-    lengths = "x".join(str(length) for length in found.lengths)
-    dtype, size = PRECISION[found.precision]
-    return Derived(
-        operation="FFT",
-        shape=lengths + (f"*{found.count}" if found.count > 1 else ""),
-        dtype=dtype if found.domain == "r" else f"c{16 * size}",
-        flops=found.flops,
-        bytes=found.bytes,
-        arguments=arguments,
-        unknown=unknown,
     )

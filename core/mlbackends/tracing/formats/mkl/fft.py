@@ -16,39 +16,14 @@ as benchFFT counts (fftw.org/speed/method.html).
 import re
 from math import log2, prod
 
-from msgspec import Struct
+from msgspec import structs
 
-_DESCRIPTOR = re.compile(r"([sdh])([cr])([fb]?)([io])(\d.*)")
+from mlbackends.model.signature import Derived, RoutineSignature
+
+_LENGTH = r"\d+(?::[^x*]*)?"
+_DESCRIPTOR = re.compile(rf"([sdh])([cr])[fb]?[io]({_LENGTH}(x{_LENGTH})*)(?:\*(\d*)(?::.*)?)?")
 _LIMIT = 1 << 40
-PRECISION = {"h": ("f16", 2), "s": ("f32", 4), "d": ("f64", 8)}
-
-
-class Transform(Struct, frozen=True):
-    """A transform; direction "f", "b" or "" if not known. count: how many at once."""
-
-    precision: str
-    domain: str
-    direction: str
-    in_place: bool
-    lengths: tuple[int, ...]
-    count: int
-
-    @property
-    def flops(self) -> float:
-        """The operations of all of them."""
-        points = prod(self.lengths)
-        each = 5.0 * points * log2(points) if points > 1 else 0.0
-        return self.count * each * (0.5 if self.domain == "r" else 1.0)
-
-    @property
-    def bytes(self) -> float:
-        """What is read and written: real data, or half of a conjugate-even spectrum, or complex."""
-        size = PRECISION[self.precision][1]
-        points = float(prod(self.lengths))
-        if self.domain == "c":
-            return self.count * points * size * 4
-        spectrum = points / self.lengths[-1] * (self.lengths[-1] // 2 + 1) * 2
-        return self.count * size * (points + spectrum)
+_PRECISION = {"h": ("f16", 2), "s": ("f32", 4), "d": ("f64", 8)}
 
 
 def is_absurd(value: str) -> bool:
@@ -59,30 +34,40 @@ def is_absurd(value: str) -> bool:
         return False
 
 
-def transform(text: str) -> Transform | None:
-    """Read a descriptor, with "?" where a value was never set; None if it is none."""
-    found = _DESCRIPTOR.fullmatch(text)
-    if found is None:
-        return None
-    precision, domain, direction, placement, shape = found.groups()
-    lengths_text, _, count = shape.partition("*")
-    lengths = []
-    for part in lengths_text.split("x"):
-        length = part.partition(":")[0]
-        if not length.isdecimal() or not int(length) or is_absurd(length):
-            return None
-        lengths.append(int(length))
-    many = count.partition(":")[0] or "1"
-    if not many.isdecimal():
-        return None
-    return Transform(precision, domain, direction, placement == "i", tuple(lengths), int(many))
-
-
-def unknown_values(arguments: dict[str, str]) -> tuple[str, ...]:
-    """Return the names of arguments that hold values nobody set: "?", or negative strides."""
-    found = [
+def derived_of_transform(signature: RoutineSignature) -> Derived:
+    """Tell sizes, types and work of transforms; a descriptor that is none is a shape."""
+    descriptor, *rest = signature.values or ("",)
+    arguments = {"descriptor": descriptor}
+    arguments |= {name: text for name, _, text in (value.partition(":") for value in rest)}
+    unknown = [
         name
         for name, value in arguments.items()
         if "?" in value or (name.endswith(("strides", "distance")) and "-" in value)
     ]
-    return tuple(sorted(found, key=lambda name: name == "descriptor"))
+    derived = Derived(
+        operation="FFT",
+        shape=descriptor,
+        arguments=arguments,
+        unknown=tuple(sorted(unknown, key=lambda name: name == "descriptor")),
+    )
+    found = _DESCRIPTOR.fullmatch(descriptor)
+    if found is None:
+        return derived
+    precision, domain, axes, _, many = found.groups()
+    lengths = [int(axis.partition(":")[0]) for axis in axes.split("x")]
+    if not all(0 < length < _LIMIT for length in lengths):
+        return derived
+    dtype, size = _PRECISION[precision]
+    count, points = int(many or 1), prod(lengths)
+    flops = 5.0 * count * points * log2(points)
+    traffic = 4.0 * count * points * size
+    if domain == "r":  # real data, and half of a conjugate-even spectrum
+        flops /= 2
+        traffic = float(count * size * (points + points / lengths[-1] * (lengths[-1] // 2 + 1) * 2))
+    return structs.replace(
+        derived,
+        shape="x".join(map(str, lengths)) + (f"*{count}" if count > 1 else ""),
+        dtype=dtype if domain == "r" else f"c{16 * size}",
+        flops=flops,
+        bytes=traffic,
+    )

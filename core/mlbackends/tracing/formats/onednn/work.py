@@ -103,22 +103,21 @@ def _extent(sizes: dict[str, int], letter: str) -> int:
 
 
 def _convolution(sizes: dict[str, int], call: PrimitiveSignature) -> tuple[float, Elements]:
-    """Count a convolution or, with source and destination swapped, a deconvolution."""
+    """Count a convolution; a deconvolution has source and destination swapped.
+
+    An inner product is a convolution whose kernel covers the source.
+    """
     batch, inputs, outputs = sizes["mb"], sizes["ic"], sizes["oc"]
+    source, target = _extent(sizes, "i"), _extent(sizes, "o")
     weights = inputs * outputs * _extent(sizes, "k") / (sizes.get("g", 1) or 1)
-    moved = "i" if call.primitive == "deconvolution" else "o"
-    return 2.0 * batch * weights * _extent(sizes, moved), {
-        "src": batch * inputs * _extent(sizes, "i"),
+    if call.primitive == "inner_product":
+        weights, target = inputs * outputs * source, 1
+    return 2.0 * batch * weights * (source if call.primitive == "deconvolution" else target), {
+        "src": batch * inputs * source,
         "wei": weights,
         "bia": outputs,
-        "dst": batch * outputs * _extent(sizes, "o"),
+        "dst": batch * outputs * target,
     }
-
-
-def _inner_product(sizes: dict[str, int], _: PrimitiveSignature) -> tuple[float, Elements]:
-    batch, inner, outputs = sizes["mb"], sizes["ic"] * _extent(sizes, "i"), sizes["oc"]
-    amounts = {"src": batch * inner, "wei": inner * outputs, "bia": outputs, "dst": batch * outputs}
-    return 2.0 * batch * inner * outputs, amounts
 
 
 def _recurrent(sizes: dict[str, int], call: PrimitiveSignature) -> tuple[float | None, Elements]:
@@ -150,7 +149,7 @@ _PRODUCTS = frozenset({"matmul", "gemm_api", "brgemm", "gemm"})
 _COUNTED: dict[str, tuple[set[str], Callable[..., tuple[float | None, Elements]]]] = {
     "convolution": ({"mb", "ic", "oc"}, _convolution),
     "deconvolution": ({"mb", "ic", "oc"}, _convolution),
-    "inner_product": ({"mb", "ic", "oc"}, _inner_product),
+    "inner_product": ({"mb", "ic", "oc"}, _convolution),
     "rnn": ({"l", "t", "mb", "slc", "sic", "dhc"}, _recurrent),
 }
 
@@ -186,35 +185,24 @@ def _bytes(tensors: list[MemoryDescriptor], amounts: Elements) -> float | None:
     """Add up the traffic; None where a tensor's type or size is not known."""
     total = 0.0
     sources = 0
-    names = frozenset(each.name for each in tensors)
+    names = {each.name for each in tensors}
+    # What is read and written under one name: `data`, or going backward its gradient.
+    both = ("diff_data", "diff", "data") if names.isdisjoint({"dst", "diff_dst"}) else ()
+    twice = next((name for name in both if name in names), "")
     for each in tensors:
         name = each.name.removeprefix("diff_")
         size = ELEMENT_BYTES.get(each.dtype)
         if name.startswith("src") and f"src{sources}" in amounts:
             name, sources = f"src{sources}", sources + 1
         amount = amounts.get(name, amounts.get(_role(name)))
-        if size is None:
+        if size is None or (amount is None and name not in _SMALL):
             return None
-        if amount is None:
-            if name in _SMALL:
-                continue
-            return None
-        total += size * amount * _passes(each.name, names)
+        total += size * (amount or 0) * (2 if each.name == twice else 1)
     return total or None
-
-
-def _passes(name: str, names: frozenset[str]) -> int:
-    """Return 2 for what is read and written under one name: `data`, or going backward its gradient."""
-    if "dst" in names or "diff_dst" in names:
-        return 1
-    last = next((each for each in ("diff_data", "diff", "data") if each in names), "")
-    return 2 if name == last else 1
 
 
 def _role(name: str) -> str:
     """Return the plain name of a tensor: src for src_a, wei for weights."""
     if name.startswith(("src", "data", "diff", "in")):
         return "src"
-    if name.startswith("out"):
-        return "dst"
-    return {"bias": "bia"}.get(name, name[:3])
+    return "dst" if name.startswith("out") else name[:3]
