@@ -59,7 +59,7 @@ def derived_of_transform(signature: RoutineSignature) -> Derived:
         return derived
     dtype, size = _PRECISION[precision]
     count, points = int(many or 1), prod(lengths)
-    flops = 5.0 * count * points * log2(points)
+    flops = count * (5.0 * points * log2(points))
     traffic = 4.0 * count * points * size
     if domain == "r":  # real data, and half of a conjugate-even spectrum
         flops /= 2

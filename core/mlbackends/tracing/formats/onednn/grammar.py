@@ -149,8 +149,8 @@ def _record(head: _Head, event: str, rest: list[str]) -> AnyRecord | None:
             facts = {"commit": version[2].removeprefix("commit "), "format": head.format}
             raw = head.common["raw"]
             return Header(tracer="onednn", raw=raw, version=version[1], facts=facts)
-        topic = rest[0].partition(":")[0].removeprefix("prim_")
-        return _info(head, topic, rest)
+        topic = rest[0].partition(":")[0]
+        return _info(head, "template" if topic == "prim_template" else topic, rest)
     if operation in _LEVELS:
         return _message(head, operation, head.component, rest)
     if state == "dispatch":
@@ -178,7 +178,8 @@ def _record(head: _Head, event: str, rest: list[str]) -> AnyRecord | None:
         return None
     if rest[0] in _LEVELS and rest[1] != "platform":
         return _message(head, rest[0], event, rest[1:])
-    return _info(head, "", rest[1:] if rest[0] in _LEVELS else rest)
+    fields = rest[1:] if rest[0] in _LEVELS else rest
+    return _info(head, fields[0], fields)
 
 
 def _info(head: _Head, topic: str, fields: list[str]) -> Info:
@@ -186,7 +187,7 @@ def _info(head: _Head, topic: str, fields: list[str]) -> Info:
     return Info(
         **head.common,
         component=head.component,
-        topic=topic or fields[0],
+        topic=topic,
         text=",".join(fields),
         values={name: value for name, colon, value in values if colon and name},
     )
