@@ -70,16 +70,13 @@ def read(name: str, file: BinaryIO | None = None) -> Iterator[AnyRecord]:
     return records(Source(name, file=file).chunks())
 
 
-def records(
-    chunks: Iterable[bytes], *, prefixes: bool = True, log: str = ""
-) -> Iterator[AnyRecord]:
+def records(chunks: Iterable[bytes], *, log: str = "") -> Iterator[AnyRecord]:
     """Yield the records of UTF-8 text that comes in pieces, cut anywhere.
 
-    prefixes: False where no launcher can have put any: then each byte before a line is the program's.
     log: what to call it in the records' `source`, where there are several.
     """
     for number, line in enumerate(lines(chunks), 1):
-        found = line_records(line, number, prefixes=prefixes)
+        found = line_records(line, number)
         yield from (with_log(each, log) for each in found) if log else found
 
 
@@ -108,17 +105,17 @@ def lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
         yield rest
 
 
-def line_records(line: bytes, number: int = 0, *, prefixes: bool = True) -> Iterator[AnyRecord]:
+def line_records(line: bytes, number: int = 0) -> Iterator[AnyRecord]:
     """Yield what one line holds: text, records, or text and then a record.
 
     The colours in a line with a prefix are the launcher's, and no part of a record.
     """
-    if not prefixes or (bare := plain(line)) == line:
-        yield from _line_records(line, number, prefixes=prefixes)
+    if (bare := plain(line)) == line:
+        yield from _line_records(line, number)
         return
     at = 0
     coloured = Coloured(line)
-    for each in _line_records(bare, number, prefixes=prefixes):
+    for each in _line_records(bare, number):
         raw = each.raw.encode("utf-8", "surrogateescape")
         at = bare.find(raw, at) + len(raw)
         if isinstance(each, Text):
@@ -210,7 +207,7 @@ def record_length(line: bytes) -> int:
     return len(split[0].raw.encode("utf-8", "surrogateescape")) if split else 0
 
 
-def _line_records(line: bytes, number: int, *, prefixes: bool) -> Iterator[AnyRecord]:
+def _line_records(line: bytes, number: int) -> Iterator[AnyRecord]:
     """Yield what a line holds. Each byte is read but a few times, however many records share a line."""
     tracer = tracers().get(line[:MARK_LENGTH])
     if tracer is not None and line.endswith(b"\n"):
@@ -223,35 +220,37 @@ def _line_records(line: bytes, number: int, *, prefixes: bool) -> Iterator[AnyRe
     places = list(pattern.finditer(line)) if any(each in line for each in endings) else []
     body = line.rstrip(b"\r\n")
     at = unread = 0  # where what was not given yet begins, and the first marker behind
+
+    def prefix_until(end: int) -> Prefix | None:
+        # Behind a record no launcher puts anything.
+        return prefix(line[at:end]) if at in {0, end} else None
+
     for index, place in enumerate(places):
+        start = place.start()
         following = places[index + 1] if index + 1 < len(places) else None
         record, end = _record(body, place, following)
         if record is None:
             continue
-        text = line[at : place.start()]
-        before = prefix(text) if prefixes or not text else None
+        before = prefix_until(start)
         if before is None:  # a torn line, or the program's text
-            torn = text[places[unread].start() - at :]
-            head = text[: len(text) - len(torn)]
-            if torn and (named := prefix(head) if prefixes or not head else None):
-                yield _malformed(places[unread], torn, number, named, _TRUNCATED)
+            torn = places[unread].start()
+            if torn < start and (named := prefix_until(torn)):
+                yield _malformed(places[unread], line[torn:start], number, named, _TRUNCATED)
             else:
-                yield Text(raw=_text(text), line_number=number)
-        before = before or NO_PREFIX
+                yield Text(raw=_text(line[at:start]), line_number=number)
+            before = NO_PREFIX
         if end == len(body) and not line.endswith(b"\n"):
-            yield _malformed(place, body[place.start() :], number, before, _TRUNCATED)
+            yield _malformed(place, body[start:], number, before, _TRUNCATED)
             return
         yield _placed(record, number, before)
         if end == len(body):
             return
-        at, unread, prefixes = end, index + 1, False
+        at, unread = end, index + 1
     if unread < len(places):  # there are markers, and no record
-        first = places[unread]
-        text = line[at : first.start()]
-        before = prefix(text) if prefixes or not text else None
-        if before is not None:
+        start = places[unread].start()
+        if (before := prefix_until(start)) is not None:
             reason = _FOREIGN if line.endswith(b"\n") else _TRUNCATED
-            yield _malformed(first, body[first.start() :], number, before, reason)
+            yield _malformed(places[unread], body[start:], number, before, reason)
             return
     yield Text(raw=_text(line[at:]), line_number=number)
 

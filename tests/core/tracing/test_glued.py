@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from mlbackends.model.trace import AnyRecord, Call, Malformed, MklCall, Primitive, Text
 from mlbackends.tracing.aggregate import Aggregate
+from mlbackends.tracing.prefixes import prefix
 from mlbackends.tracing.reader import records
 
 TRACES = Path(__file__).resolve().parents[2] / "traces"
 CALLS = [
     record.raw.encode()
     for path in sorted(TRACES.glob("*.log"))
-    for record in records([path.read_bytes()], prefixes=False)
+    for record in records([path.read_bytes()])
     if isinstance(record, Call) and record.duration_ns is not None
 ]
 ONEDNN = [line for line in CALLS if not line.startswith(b"MKL")]
@@ -27,7 +28,11 @@ MATMUL = next(line for line in ONEDNN if b"primitive,exec,cpu,matmul" in line)
 GEMM = next(line for line in MKL if b"MKL_VERBOSE SGEMM(" in line)
 MARKERS = (b"_verbose,", b"MKL_VERBOSE ", b"Intel", b"INTEL")
 TEXT = st.binary(max_size=40).filter(
-    lambda text: b"\n" not in text and not any(each in text for each in MARKERS)
+    lambda text: (
+        b"\n" not in text
+        and not any(each in text for each in MARKERS)
+        and not (text and prefix(text))
+    )
 )
 NUMBER = re.compile(r"\s*$|[\d.,]|[eE](?:[-+\d]|$)|_\d")
 BEHIND_ONEDNN = TEXT.filter(
@@ -45,8 +50,8 @@ def program_text(parts: list[AnyRecord]) -> bytes:
 
 
 def read(data: bytes) -> list[AnyRecord]:
-    """Return the records of a program's output that no launcher has touched."""
-    return list(records([data], prefixes=False))
+    """Return the records of a program's output."""
+    return list(records([data]))
 
 
 @pytest.mark.parametrize("line", [MATMUL, GEMM], ids=["oneDNN", "MKL"])
