@@ -22,7 +22,7 @@ from mlbackends.model.difference import SCHEMA, Change, Difference, Kind, Side
 from mlbackends.model.dotted import is_certain
 from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.patterns import pattern
-from mlbackends.model.records import Device, FactValue, Library, Presence, Report
+from mlbackends.model.records import Device, FactValue, Library, Presence, ProbeReport, Report
 from mlbackends.model.registry import facts_of
 
 _TOLERANCE_PARTS = 100
@@ -153,6 +153,11 @@ class _Side:
             return _UNKNOWN
         return str(min(presence, self.depth, key=lambda each: each.level))
 
+    def head(self, probe: ProbeReport) -> _Values:
+        """Return the presence of a probe, and its version if it has one."""
+        version = {"version": probe.version} if probe.version else {}
+        return {"presence": self.presence(probe.presence), **version}
+
     def fields(self, thing: Library | Device) -> _Values:
         """Return the fields of a library or device that are not empty, and its facts."""
         names = _OF_LIBRARY if isinstance(thing, Library) else _OF_DEVICE
@@ -186,17 +191,8 @@ class _Comparison:
                 yield Change(f"{name}.presence", Kind.CHANGED, *words)
             return
         roles = {fact.name: fact.role for fact in facts_of(name).values()}
-        heads = [
-            {"presence": side.presence(side.probes[name].presence)} for side in (before, after)
-        ]
-        for head, probe in zip(heads, (old, new), strict=True):
-            head |= {"version": probe.version} if probe.version else {}
-        yield from self._values(name, *heads, roles)
-        facts = (
-            {key: side.plain(value) for key, value in side.probes[name].facts.items()}
-            for side in (before, after)
-        )
-        yield from self._values(name, *facts, roles)
+        yield from self._values(name, before.head(old), after.head(new), roles)
+        yield from self._values(name, before.plain(old.facts), after.plain(new.facts), roles)
         # Warnings by code: what a message measures differs by itself.
         was, now = ({one.code: one.message for one in each.warnings} for each in (old, new))
         gone = {code: message for code, message in was.items() if code not in now}

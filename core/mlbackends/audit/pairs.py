@@ -61,7 +61,8 @@ def _paired(
 ) -> list[tuple[_Thing | None, _Thing | None]]:
     """Pair what has the same key, one key after the other; a key of None pairs nothing."""
     pairs: list[tuple[_Thing | None, _Thing | None]] = []
-    left, right = list(before), list(after)
+    left: list[_Thing] = list(before)
+    right: list[_Thing] = list(after)
     for key in keys:
         waiting: dict[Hashable, list[_Thing]] = {}
         for other in right:
@@ -73,7 +74,8 @@ def _paired(
             else:
                 unmatched.append(one)
         left, right = unmatched, [other for others in waiting.values() for other in others]
-    return [*pairs, *((one, None) for one in left), *((None, other) for other in right)]
+    pairs += [(one, None) for one in left]
+    return pairs + [(None, other) for other in right]
 
 
 def _soname(library: Library | None) -> str:

@@ -109,7 +109,7 @@ class _Parser:
 
     def joined(self, word: str) -> Condition:
         """Read conditions joined by a word, those of `and` inside those of `or`."""
-        parts = []
+        parts: list[Condition] = []
         while not parts or self.take_join(word):
             parts.append(self.one() if word == "and" else self.joined("and"))
         return parts[0] if len(parts) == 1 else Joined(word, tuple(parts))

@@ -20,7 +20,7 @@ from mlbackends.model import (
 from mlbackends.model.audit import Outcome
 from mlbackends.model.device_kinds import KindPages
 from mlbackends.model.difference import Difference
-from mlbackends.model.records import SCHEMA, Fact, Report
+from mlbackends.model.records import SCHEMA, Report
 from mlbackends.model.switches import Switches
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -43,7 +43,13 @@ def report_schema() -> dict[str, Any]:
                 "facts": {
                     "type": "object",
                     "properties": {
-                        fact.name: _fact(fact) for fact in registry.facts_of(name).values()
+                        fact.name: {
+                            **msgspec.json.schema(fact.kind),
+                            "description": fact.doc,
+                            "x-role": fact.role,
+                            **({"x-order": list(fact.order)} if fact.order else {}),
+                        }
+                        for fact in registry.facts_of(name).values()
                     },
                     "additionalProperties": False,
                 }
@@ -57,16 +63,6 @@ def report_schema() -> dict[str, Any]:
         "additionalProperties": {"$ref": "#/$defs/ProbeReport"},
     }
     return document
-
-
-def _fact(fact: Fact) -> dict[str, Any]:
-    described = {**msgspec.json.schema(fact.kind), "description": fact.doc, "x-role": fact.role}
-    return {**described, "x-order": list(fact.order)} if fact.order else described
-
-
-def policy_schema() -> dict[str, Any]:
-    """Return the JSON Schema 2020-12 of a policy file, by which editors complete and check it."""
-    return _document(policy.SCHEMA, {"$ref": "#/$defs/policy"}, policy.schema())
 
 
 def _of(record: type, name: str) -> dict[str, Any]:
@@ -97,7 +93,9 @@ SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "outcome": partial(_of, Outcome, audit.SCHEMA),
     "difference": partial(_of, Difference, difference.SCHEMA),
     "devices": partial(_of, KindPages, device_kinds.SCHEMA),
-    "policy": policy_schema,
+    "policy": lambda: _document(
+        policy.SCHEMA, {"$ref": "#/$defs/policy"}, policy.schema()
+    ),  # by it editors complete and check a policy file
     "sdpa-explain": partial(_of, explanation.Explanation, explanation.SCHEMA),
     "sdpa-list": partial(_of, explanation.BackendList, explanation.LIST_SCHEMA),
     "sdpa-check": partial(_of, checked.Checked, checked.SCHEMA),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -13,19 +13,32 @@ if TYPE_CHECKING:
 
 _DEPTHS = ("found", "loadable", "usable")
 _HEADERS = ("auto", "always", "never")
-_OPTIONS: dict[str, tuple[str, str]] = {
-    "device": (
-        "KIND",
-        "Run the `device` fixture on this alone: cpu, cuda, cuda:1, rocm, xpu, mps. Repeatable.",
-    ),
-    "attention": ("NAME", "Run the `attention_backend` fixture with this alone. Repeatable."),
-    "strict": (
-        "NAME",
-        (
-            "Fail, not skip, where a requirement of this name is not met: all, a probe (cudnn), a"
-            " dotted name (cpu.capability), device or attention_backend. Repeatable."
-        ),
-    ),
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "device": {
+        "metavar": "KIND",
+        "action": "append",
+        "help": "Run the `device` fixture on this alone: cpu, cuda, cuda:1, rocm, xpu, mps. Repeatable.",
+    },
+    "attention": {
+        "metavar": "NAME",
+        "action": "append",
+        "help": "Run the `attention_backend` fixture with this alone. Repeatable.",
+    },
+    "strict": {
+        "metavar": "NAME",
+        "action": "append",
+        "help": "Fail, not skip, where a requirement of this name is not met: all, a probe (cudnn), a"
+        " dotted name (cpu.capability), device or attention_backend. Repeatable.",
+    },
+    "depth": {
+        "choices": _DEPTHS,
+        "help": "How far to look: found reads files only, loadable opens libraries, usable (the"
+        " default) computes with them, in child processes.",
+    },
+    "report": {
+        "metavar": "FILE|DIR",
+        "help": "Judge by a saved report or a recorded machine, not by this one.",
+    },
 }
 INI = {
     "backends_depth": ("string", "How far the machine is looked at: found, loadable or usable."),
@@ -41,19 +54,8 @@ SHARE = "backends_share"
 def add(parser: pytest.Parser) -> None:
     """Add the options under the names that nobody else has."""
     group = parser.getgroup("backends", "hardware and ML backends")
-    for name, (metavar, doc) in _OPTIONS.items():
-        group.addoption(f"--backends-{name}", metavar=metavar, action="append", help=doc)
-    group.addoption(
-        "--backends-depth",
-        choices=_DEPTHS,
-        help="How far to look: found reads files only, loadable opens libraries, usable (the"
-        " default) computes with them, in child processes.",
-    )
-    group.addoption(
-        "--backends-report",
-        metavar="FILE|DIR",
-        help="Judge by a saved report or a recorded machine, not by this one.",
-    )
+    for name, described in _OPTIONS.items():
+        group.addoption(f"--backends-{name}", **described)
     for ini, (kind, doc) in INI.items():
         parser.addini(ini, doc, type=kind, default=[] if kind == "args" else "")  # type: ignore[arg-type]
 
@@ -67,15 +69,13 @@ def add_short_names(parser: pytest.Parser) -> None:
     taken = {name for option in options for name in option.names()}
     for name, short in _SHORT.items():
         if short not in taken:
-            doc = f"The same as --backends-{name}."
-            dest = f"backends_{name}"
-            group.addoption(short, dest=dest, metavar="NAME", action="append", help=doc)
+            described = {**_OPTIONS[name], "help": f"The same as --backends-{name}."}
+            group.addoption(short, dest=f"backends_{name}", **described)
 
 
 def is_used(config: pytest.Config) -> bool:
     """Tell whether any of our options is given."""
-    names = (*_OPTIONS, "depth", "report")
-    given = any(config.getoption(f"backends_{name}", None) for name in names)
+    given = any(config.getoption(f"backends_{name}", None) for name in _OPTIONS)
     return given or any(config.getini(name) for name in INI if name != "backends_header")
 
 
@@ -127,7 +127,7 @@ class Run:
         presence = Presence(_one_of("backends_depth", depth, _DEPTHS))
         machine = Machine(subject, presence, share)
         names: dict[str, tuple[str, ...]] = {}
-        for name in _OPTIONS:  # repeated, and parted by commas
+        for name in ("device", "attention", "strict"):  # repeated, and parted by commas
             texts = config.getoption(f"backends_{name}") or ()
             words = [word.strip() for text in texts for word in text.split(",")]
             names[name] = tuple(dict.fromkeys(filter(None, words)))

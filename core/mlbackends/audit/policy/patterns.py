@@ -8,7 +8,7 @@ patterns the number of ways is bounded, and a text is not searched where that bo
 import re
 import warnings
 from functools import partial
-from math import inf, log10
+from math import inf, log10, prod
 from typing import Any
 
 from mlbackends.model.errors import BadInput, shown
@@ -43,7 +43,7 @@ class Pattern:
                 self._pattern = re.compile(text)
         except (re.error, Warning, OverflowError, RecursionError) as error:
             raise ValueError(f"the pattern {shown(text)} cannot be read: {error}") from None
-        most = self._ways(LONGEST_TEXT)
+        most = _sequence_ways(self._parsed, LONGEST_TEXT)
         self._is_quick = most * (LONGEST_TEXT + 1) <= _MOST_WAYS
         if most == inf:
             raise ValueError(
@@ -55,20 +55,15 @@ class Pattern:
         """Tell whether the pattern is found somewhere in a text. Raises BadInput where it is too long."""
         if len(text) > LONGEST_TEXT:
             raise BadInput(f"it is longer than the {LONGEST_TEXT} characters that are searched")
-        if not self._is_quick and self._ways(len(text)) * (len(text) + 1) > _MOST_WAYS:
+        ways = 0.0 if self._is_quick else _sequence_ways(self._parsed, len(text))
+        if ways * (len(text) + 1) > _MOST_WAYS:
             raise BadInput("it is too long for a pattern that repeats so often")
         return self._pattern.search(text) is not None
 
-    def _ways(self, length: int) -> float:
-        """Return a bound on the ways to match at one place of a text; infinity where there is none."""
-        return _sequence_ways(self._parsed, length)
-
 
 def _sequence_ways(parsed: Any, length: int) -> float:
-    ways = 1.0
-    for operation, argument in parsed:
-        ways *= _ways(str(operation), argument, length)
-    return ways
+    """Return a bound on the ways to match at one place of a text; infinity where there is none."""
+    return prod(_ways(str(operation), argument, length) for operation, argument in parsed)
 
 
 def _ways(operation: str, argument: Any, length: int) -> float:
@@ -78,9 +73,10 @@ def _ways(operation: str, argument: Any, length: int) -> float:
     of = partial(_sequence_ways, length=length)
     if operation == "BRANCH":
         branches = argument[1]
-        firsts = {_first(branch) for branch in branches}
+        heads = [branch[0] for branch in branches if branch and str(branch[0][0]) == "LITERAL"]
         # Branches that begin with different characters never match at the same place.
-        is_exclusive = "" not in firsts and len(firsts) == len(branches)
+        firsts = {chr(character).lower() for _, character in heads}
+        is_exclusive = len(firsts) == len(branches)
         return (max if is_exclusive else sum)(map(of, branches))
     if operation == "SUBPATTERN":
         return of(argument[-1])
@@ -94,9 +90,3 @@ def _ways(operation: str, argument: Any, length: int) -> float:
     if ways > 1:  # each time multiplies the ways
         times = inf if most * log10(ways) > _MOST_DIGITS else times * ways**most
     return 1 if operation == "POSSESSIVE_REPEAT" and times < inf else times
-
-
-def _first(branch: Any) -> str:
-    """Return the character that a branch begins with, in lower case; "" where it may be several."""
-    operation, argument = branch[0] if branch else ("", 0)
-    return chr(argument).lower() if str(operation) == "LITERAL" else ""

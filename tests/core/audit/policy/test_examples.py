@@ -22,7 +22,7 @@ from mlbackends.model import policy as language
 from mlbackends.model.audit import Check, Severity, Status
 from mlbackends.model.errors import BadInput
 from mlbackends.model.records import Library, Presence, ProbeReport, Report
-from mlbackends.model.schema import policy_schema
+from mlbackends.model.schema import SCHEMAS
 
 TESTS = Path(__file__).resolve().parents[3]
 POLICIES = TESTS / "policies"
@@ -230,7 +230,7 @@ def test_a_node_without_a_gpu_is_not_meant() -> None:
     assert failed(checks) == set()
 
 
-VALIDATOR = jsonschema.Draft202012Validator(policy_schema())
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMAS["policy"]())
 
 
 def as_json(value: Any) -> Any:
@@ -252,7 +252,7 @@ def test_a_policy_that_was_written_fits_the_schema_of_editors() -> None:
 
 
 def test_the_schema_is_one_and_knows_every_key() -> None:
-    schema = policy_schema()
+    schema = SCHEMAS["policy"]()
     jsonschema.Draft202012Validator.check_schema(schema)
     for name, keys in language.TABLES.items():
         assert schema["$defs"][name or "policy"]["properties"].keys() == {key.name for key in keys}
