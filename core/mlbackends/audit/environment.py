@@ -1,9 +1,9 @@
 """The environment of a report as hazards read it: variables and their effects, and commands to type in it."""
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
-from mlbackends.audit.hazard import ReportView, Symptom
+from mlbackends.audit.hazard import ReportView, Symptom, Symptoms
 
 Effect = tuple[Callable[[str], bool], str]
 """Whether a value has the effect, and the effect in words that go on after "it is set: "."""
@@ -37,7 +37,7 @@ def is_anything(value: str) -> bool:
     return bool(value)
 
 
-def effects(report: ReportView, table: Mapping[str, Effect]) -> Iterator[Symptom]:
+def effects(report: ReportView, table: Mapping[str, Effect]) -> Symptoms:
     """Yield a symptom for each variable of the table whose value has the effect."""
     for name, value in settings(report).items():
         has_effect, effect = table.get(name, (bool, ""))

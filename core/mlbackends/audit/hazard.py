@@ -40,6 +40,7 @@ __all__ = [
     "ReportView",
     "Severity",
     "Symptom",
+    "Symptoms",
     "codes",
     "from_warning",
     "load",
@@ -152,6 +153,10 @@ class Symptom(Struct, frozen=True):
     command: str = ""
     evidence: dict[str, FactValue] = {}
     severity: Severity | None = None
+
+
+Symptoms = Iterator[Symptom]
+"""What `symptoms` yields."""
 
 
 def from_warning(reason: Reason, **fields: Any) -> Symptom:

@@ -4,9 +4,7 @@ Found by:  limits: ulimit -v.
 No alarm:  a limit of many times the memory, which nobody sets by mistake.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
 READS = ("limits", "memory", "nvidia")
@@ -26,7 +24,7 @@ SOURCES = (
 _MANY = 16
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one where it is limited: an error where there is a GPU that CUDA would start on."""
     report.only_on("linux")
     limit = report.fact("limits.address_space_limit_bytes")

@@ -4,10 +4,8 @@ Found by:  limits: the affinity mask has one CPU, and more are online.
 No alarm:  a machine with one CPU; a job that a batch system gave one CPU because it asked for one.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.environment import settings
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
 READS = ("limits",)
@@ -25,7 +23,7 @@ SOURCES = (
 _BINDING = ("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PROC_BIND", "OMP_PLACES")
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one where the mask has one CPU, with what may have set it."""
     report.only_on("linux")
     online = int(report.need("limits.online_cpus"))

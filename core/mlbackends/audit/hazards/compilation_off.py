@@ -5,10 +5,8 @@ Found by:  environment: TORCH_COMPILE_DISABLE, TORCHDYNAMO_DISABLE, PYTORCH_JIT,
 No alarm:  the same names with the value that leaves compilation on.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.environment import effects, is_off, is_on
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptoms
 
 SEVERITY = Severity.WARNING
 READS = ("environment",)
@@ -39,6 +37,6 @@ _TABLE = {
 }
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield each of them that is in effect."""
     yield from effects(report, _TABLE)

@@ -5,9 +5,7 @@ No alarm:  CC names a compiler that is there; Triton is not installed.
 Severity:  a note where there is no GPU: it matters for torch.compile alone.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
 from mlbackends.host.python.requirements import satisfies
 
 SEVERITY = Severity.WARNING
@@ -32,7 +30,7 @@ _COMMANDS = {
 }
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one where none is there."""
     torch, triton = report.version("torch"), report.version("triton")
     if not triton or not satisfies(torch, ">=2.0"):

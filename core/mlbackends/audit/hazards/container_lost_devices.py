@@ -4,10 +4,8 @@ Found by:  the nodes are there, and NVML answers with an unknown error or a refu
 No alarm:  a refusal outside of a container, which has other reasons and is told as such.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.gpus import container
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.ERROR
 READS = ("nvidia", "host")
@@ -26,7 +24,7 @@ SOURCES = (
 )
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one where NVML cannot reach what the nodes promise."""
     if not (kind := container(report)):
         raise DoesNotApply("this is no container")

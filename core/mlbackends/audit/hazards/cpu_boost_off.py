@@ -4,9 +4,7 @@ Found by:  cpu: intel_pstate's no_turbo, or cpufreq's boost.
 No alarm:  a machine that does not show the switch, such as most virtual ones.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.NOTE
 READS = ("cpu",)
@@ -19,7 +17,7 @@ _INTEL = "/sys/devices/system/cpu/intel_pstate/no_turbo"
 _OTHERS = "/sys/devices/system/cpu/cpufreq/boost"
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one where boost is off."""
     boost = report.fact("cpu.boost")
     if boost is None:

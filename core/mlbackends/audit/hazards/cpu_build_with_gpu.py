@@ -4,10 +4,8 @@ Found by:  torch, jax and tensorflow: what they were built for, beside GPUs on t
 No alarm:  a Mac; a machine whose only display is no GPU of NVIDIA or AMD.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.environment import install
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
 READS = ("torch", "jax", "tensorflow")
@@ -17,7 +15,7 @@ SOURCES = ("pytorch/pytorch#168065", "astral-sh/uv#17236", "pytorch/pytorch#1065
 WARNINGS = (("torch", "degraded"), ("jax", "degraded"), ("tensorflow", "degraded"))
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each framework."""
     for probe, code in WARNINGS:
         for warning in report.warnings(probe, code):

@@ -5,9 +5,7 @@ Found by:  limits: os.cpu_count() and os.process_cpu_count() by their rules, hel
 No alarm:  where thread pools take too many as well, which has a code of its own.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 from mlbackends.audit.threads import WHAT, listed, thread_pools
 
 SEVERITY = Severity.NOTE
@@ -22,7 +20,7 @@ WARNINGS = (("limits", "limit-below-hardware"),)
 _PYTHON = (3, 13)
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one where only Python's count is too high."""
     found = thread_pools(report)
     if found.pools or not found.counted:

@@ -4,9 +4,7 @@ Found by:  cpu: scaling_max_freq below the base frequency, or half of the highes
 No alarm:  the clock of this moment; a cap above the base frequency, which takes only boost away.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
 READS = ("cpu",)
@@ -16,7 +14,7 @@ SOURCES = ("Linux, admin-guide/pm/cpufreq.rst, scaling_max_freq",)
 _GIGA = 1e9
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one where the cap is below the base frequency."""
     limit, most = report.fact("cpu.limit_hertz"), report.fact("cpu.max_hertz")
     if limit is None or most is None:

@@ -6,9 +6,7 @@ No alarm:  powersave under intel_pstate or amd-pstate-epp, where it is the defau
            the load; what the clock is now; schedutil, ondemand, conservative.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
 READS = ("cpu",)
@@ -18,7 +16,7 @@ SOURCES = ("Linux, admin-guide/pm/cpufreq.rst, intel_pstate.rst and amd-pstate.r
 WARNINGS = (("cpu", "degraded"),)
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield the governor that pins the lowest clock, and the preference that holds clocks down."""
     evidence = {
         f"cpu.{name}": report.fact(f"cpu.{name}", "")

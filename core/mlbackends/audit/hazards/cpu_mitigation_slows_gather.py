@@ -4,9 +4,7 @@ Found by:  cpu: gather_data_sampling is mitigated in microcode.
 No alarm:  mitigations that slow calls into the kernel alone, which computing makes few of.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
+from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.NOTE
 READS = ("cpu",)
@@ -19,7 +17,7 @@ SOURCES = ("Linux, admin-guide/hw-vuln/gather_data_sampling.rst", "Intel, INTEL-
 WARNINGS = (("cpu", "mitigation-costs-speed"),)
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield what the probe found."""
     states = report.fact("cpu.mitigations", {})
     for warning in report.warnings("cpu", "mitigation-costs-speed"):

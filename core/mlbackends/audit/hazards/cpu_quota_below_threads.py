@@ -4,9 +4,7 @@ Found by:  limits: what each runtime takes by its documented rule, held to cpu.m
 No alarm:  a quota above what the affinity mask leaves; a runtime that a variable keeps within it.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 from mlbackends.audit.threads import listed, thread_pools
 
 SEVERITY = Severity.WARNING
@@ -20,7 +18,7 @@ SOURCES = ("ollama/ollama#17916", "kserve/kserve#1031", "Linux, admin-guide/cgro
 WARNINGS = (("limits", "limit-below-hardware"),)
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one where a quota is what limits, and a thread pool does not keep to it."""
     found = thread_pools(report)
     if found.because != "quota" or not found.pools:

@@ -4,9 +4,7 @@ Found by:  limits: cpu.stat, where more than 5 % of at least 100 periods were th
 No alarm:  a group that is at rest; one that was stopped in a few periods.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
+from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.WARNING
 READS = ("limits",)
@@ -19,7 +17,7 @@ SOURCES = ("ollama/ollama#17916", "Linux, admin-guide/cgroup-v2.rst, cpu.stat")
 WARNINGS = (("limits", "throttled"),)
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield what the probe counted."""
     for warning in report.warnings("limits", "throttled"):
         yield from_warning(

@@ -5,10 +5,8 @@ Found by:  environment: a variable that asks for it (TF_DETERMINISTIC_OPS, NVTE_
 No alarm:  nothing that asks for determinism; a machine without an NVIDIA GPU.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.environment import is_off, is_on, settings
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.NOTE
 READS = ("environment", "nvidia")
@@ -32,7 +30,7 @@ _ASKING = {
 }
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one where it is asked for and not given."""
     if not report.devices("nvidia") and not report.libraries("nvidia"):
         raise DoesNotApply("there is no NVIDIA GPU")

@@ -4,10 +4,8 @@ Found by:  nodes and kernel module of the driver, and a search for libcuda.so.1 
 No alarm:  a container that was given no GPU, which has no nodes; a machine without the driver.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.gpus import container, is_gpu_node
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
 from mlbackends.model.records import FactValue, Presence
 
 SEVERITY = Severity.ERROR
@@ -20,7 +18,7 @@ MEND = (
 SOURCES = ("NVIDIA Container Toolkit, driver capabilities", "NVIDIA/nvidia-docker#1085")
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one where everything of the driver is there but its CUDA library."""
     nodes = report.fact("nvidia.device_nodes", [])
     of_gpus = [node for node in nodes if is_gpu_node(node)]

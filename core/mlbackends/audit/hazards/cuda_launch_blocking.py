@@ -5,10 +5,8 @@ Found by:  environment: CUDA_LAUNCH_BLOCKING, HIP_LAUNCH_BLOCKING, AMD_SERIALIZE
 No alarm:  the value 0.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.environment import effects
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptoms
 
 SEVERITY = Severity.WARNING
 READS = ("environment",)
@@ -41,6 +39,6 @@ _TABLE = {
 }
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield each of them that is on."""
     yield from effects(report, _TABLE)

@@ -4,9 +4,7 @@ Found by:  the library, its header, its file name and its package, held to each 
 No alarm:  a header of another major version, which is there for another copy.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
+from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.WARNING
 READS = ("cublas", "cuda_runtime", "cudnn")
@@ -22,7 +20,7 @@ WARNINGS = tuple(
 )
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each contradiction."""
     for probe, code in WARNINGS:
         for warning in report.warnings(probe, code):

@@ -4,10 +4,8 @@ Found by:  packages: names that end in -cu12, -cu13, and unsuffixed ones by thei
 No alarm:  NVIDIA's empty placeholders; the parts of the CUTLASS DSL, which come for both on purpose.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.environment import uninstall
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
 READS = ("packages",)
@@ -20,7 +18,7 @@ SOURCES = ("rapidsai/rapidsai-csp-utils#137", "gpustack/runner#176")
 WARNINGS = (("packages", "cuda-majors-mixed"),)
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one, with the packages that torch was not built for."""
     majors = report.fact("packages.cuda_majors", {})
     wanted = str(report.fact("torch.cuda_version", "")).partition(".")[0]

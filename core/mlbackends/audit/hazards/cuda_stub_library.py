@@ -5,9 +5,7 @@ Found by:  a file in a stubs folder under the name that the loader looks for (li
 No alarm:  the folder itself: libcuda.so without a number is for the linker, and the loader passes it by.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.ERROR
 READS = ()
@@ -20,7 +18,7 @@ SOURCES = ("CUDA Driver API, CUDA_ERROR_STUB_LIBRARY", "numba/numba#8985", "NVID
 _SEARCHED = ("LD_PRELOAD", "LD_LIBRARY_PATH", "mapped", "ld.so.cache", "system-folder")
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each stub that the loader meets first."""
     for probe in ("cuda_driver", "nvidia"):
         for library in report.libraries(probe):

@@ -5,9 +5,7 @@ Found by:  cuda_toolkit: the toolkit of the variable, of nvcc on PATH, and its h
 No alarm:  several toolkits side by side, of which all names mean one.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
+from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.WARNING
 READS = ("cuda_toolkit",)
@@ -17,7 +15,7 @@ SOURCES = ("pytorch/pytorch, torch.utils.cpp_extension", "CUDA installation guid
 WARNINGS = (("cuda_toolkit", "conflict"), ("environment", "conflict"))
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each contradiction."""
     for probe, code in WARNINGS:
         for warning in report.warnings(probe, code):

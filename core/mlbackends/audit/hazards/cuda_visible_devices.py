@@ -5,9 +5,7 @@ Found by:  nvidia: the variable held to the GPUs that are there: empty, -1, twic
 No alarm:  the variable on a machine without an NVIDIA GPU; a list that leaves out some of the GPUs.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
 READS = ("nvidia",)
@@ -25,7 +23,7 @@ WARNINGS = (("nvidia", "hidden-by-variable"), ("nvidia", "override-invalid"))
 _COMMANDS = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield what the probe found wrong with the list and with the order."""
     variables = report.fact("nvidia.environment", {})
     for probe, code in WARNINGS:

@@ -4,10 +4,8 @@ Found by:  torch's pin of nvidia-cudnn, held to the libcudnn that wins (cudnn).
 No alarm:  a newer one; the pinned package itself, of which pinned-version-differs tells.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.environment import without_folder
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 from mlbackends.audit.libraries import described, older_than_pinned
 
 SEVERITY = Severity.ERROR
@@ -17,7 +15,7 @@ MEND = "Take the older copy off the loader's path: the wheels bring their own."
 SOURCES = ("pytorch/pytorch#80637",)
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one where the copy that wins is older."""
     found = older_than_pinned(report)
     if found is None:

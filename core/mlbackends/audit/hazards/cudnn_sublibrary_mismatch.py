@@ -7,10 +7,8 @@ Found by:  cudnn: versions in file names and of the libcudnn beside them; what t
 No alarm:  a second whole cuDNN of the same version.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.environment import without_folder
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 from mlbackends.audit.libraries import cudnn_parted, described
 
 SEVERITY = Severity.ERROR
@@ -24,7 +22,7 @@ SOURCES = ("pytorch/pytorch#188892", "pytorch/pytorch#185512", "koharu-rs/koharu
 WARNINGS = (("cudnn", "sub-library-mismatch"), ("cudnn", "sub-library-shadowed"))
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each way in which they are mixed, with all the parts that are concerned."""
     parted = cudnn_parted(report)
     if parted is not None:

@@ -5,10 +5,8 @@ No alarm:  nvidia-cudnn-jit, which has two of them and no more.
 Severity:  a note for a copy that no process gets.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.environment import reinstall
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
+from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
 from mlbackends.audit.libraries import package_of
 
 SEVERITY = Severity.ERROR
@@ -19,7 +17,7 @@ SOURCES = ("pytorch/pytorch#188892", "pytorch/pytorch#185512")
 WARNINGS = (("cudnn", "sub-library-missing"),)
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each copy."""
     for warning in report.warnings("cudnn", "sub-library-missing"):
         copy = next((one for one in report.libraries("cudnn") if one.path in warning.message), None)

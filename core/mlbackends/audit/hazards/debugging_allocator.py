@@ -5,10 +5,8 @@ Found by:  environment: MALLOC_CHECK_, MALLOC_PERTURB_, PYTHONMALLOC with a debu
 No alarm:  settings that tune an allocator, such as MALLOC_ARENA_MAX or PYTORCH_CUDA_ALLOC_CONF.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.environment import effects, is_anything, is_on
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptoms
 
 SEVERITY = Severity.WARNING
 READS = ("environment",)
@@ -50,6 +48,6 @@ _TABLE = {
 }
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield each of them that is on."""
     yield from effects(report, _TABLE)

@@ -5,10 +5,9 @@ No alarm:  jemalloc, tcmalloc and OpenMP runtimes, which are preloaded for speed
 """
 
 import os
-from collections.abc import Iterator
 
 from mlbackends.audit.environment import settings
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
 READS = ("environment",)
@@ -34,7 +33,7 @@ _CHECKERS = {
 }
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each such library."""
     value = settings(report).get("LD_PRELOAD", "")
     for path in value.replace(":", " ").split():

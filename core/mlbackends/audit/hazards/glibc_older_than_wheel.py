@@ -5,9 +5,7 @@ Found by:  the tags of installed wheels (manylinux_2_28), and the symbols that l
 No alarm:  wheels for musl on musl; the older of several tags of one wheel.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
 from mlbackends.audit.libraries import numbers
 
 SEVERITY = Severity.ERROR
@@ -19,7 +17,7 @@ MEND = (
 SOURCES = ("pytorch/pytorch#123649", "pytorch/pytorch#150724", "PEP 600")
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one, with every package that asks for more."""
     if report.fact("host.platform") != "linux":
         raise DoesNotApply("only Linux has glibc")

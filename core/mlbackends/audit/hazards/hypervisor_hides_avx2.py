@@ -4,9 +4,7 @@ Found by:  cpu: a hypervisor below, a processor whose name is a hypervisor's inv
 No alarm:  an old processor without a hypervisor; a generic name with AVX2.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
 READS = ("cpu",)
@@ -23,7 +21,7 @@ SOURCES = (
 _INVENTED = ("QEMU Virtual CPU", "Common KVM processor", "Common 32-bit KVM processor")
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one where the name is invented and AVX2 is not there."""
     if report.fact("cpu.hypervisor") is not True:
         raise DoesNotApply("no hypervisor is below an x86 processor")

@@ -4,10 +4,8 @@ Found by:  the node in /dev/dri of each GPU, and whether this user may open it; 
 No alarm:  a machine where no Level Zero loader is installed, so that nothing would use it.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.gpus import called
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
 READS = ("xpu",)
@@ -16,7 +14,7 @@ MEND = "Add the user to the group of the render nodes; give a container --device
 SOURCES = ("intel/llm-scaler#370", "oneapi-src/level-zero#96")
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each GPU whose node is closed."""
     gpus = [device for device in report.devices("xpu") if device.kind == "xpu"]
     if not gpus:

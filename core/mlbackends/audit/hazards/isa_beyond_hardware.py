@@ -4,9 +4,7 @@ Found by:  cpu, mkl and onednn: a capability or branch that is held to the proce
 No alarm:  a cap that is not reached: oneDNN's variable says how far it may go, not how far it must.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
 READS = ("cpu",)
@@ -24,7 +22,7 @@ WARNINGS = (("cpu", _CODE), ("mkl", _CODE), ("onednn", _CODE))
 _RUNGS = {"DEFAULT": 0, "AVX2": 1, "AVX512": 2}
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield what the probes found: an error where torch would die of it."""
     used, has = report.fact("cpu.capability", ""), report.fact("cpu.hardware_capability", "")
     dies = _RUNGS.get(used, 0) > _RUNGS.get(has, 0)

@@ -6,10 +6,8 @@ No alarm:  a value that names all that the processor has, or more; MKL_CBWR, whi
            results and has a code of its own.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.environment import settings
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, table
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms, table
 from mlbackends.model.records import FactValue
 
 SEVERITY = Severity.WARNING
@@ -27,7 +25,7 @@ SOURCES = (
 )
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield each variable that takes instructions away, with those that are lost."""
     variables = settings(report)
     features = frozenset(report.fact("cpu.features", ()))

@@ -5,10 +5,8 @@ No alarm:  false, 0, no, off: that is how it is without the variable.
 Severity:  an error where both Intel's and LLVM's runtime are here.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.environment import is_on, settings
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
 READS = ("environment",)
@@ -22,7 +20,7 @@ SOURCES = ("pytorch/pytorch#193520", "pytorch/pytorch#44282", "LLVM OpenMP runti
 _NAME = "KMP_DUPLICATE_LIB_OK"
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one where the variable is set to yes."""
     value = settings(report).get(_NAME, "")
     if not is_on(value):

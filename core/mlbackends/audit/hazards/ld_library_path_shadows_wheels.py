@@ -6,11 +6,10 @@ No alarm:  both of one version; a folder of the wheel itself; a copy that the lo
            it find by one, as in those of auditwheel: an RPATH comes before the variable.
 """
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from mlbackends.audit.environment import without_folder
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 from mlbackends.audit.libraries import Shadowed, described, older_than_pinned, shadowed
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ SOURCES = (
 )
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each folder, with every library that it shadows."""
     older = older_than_pinned(report)
     older_path = older[0].path if older else ""

@@ -4,9 +4,7 @@ Found by:  environment: an absolute path in LD_PRELOAD without a file.
 No alarm:  a bare name, which the loader searches for; a path with $LIB or $ORIGIN.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
 READS = ("environment",)
@@ -19,7 +17,7 @@ SOURCES = ("ld.so(8), LD_PRELOAD",)
 WARNINGS = (("environment", "override-invalid"),)
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each file that is missing."""
     for warning in report.warnings("environment", "override-invalid"):
         if warning.message.startswith("LD_PRELOAD "):

@@ -10,10 +10,9 @@ Severity:  an error in a wheel, for a file that ends the loader's search, and fo
 """
 
 import re
-from collections.abc import Iterator
 
 from mlbackends.audit.environment import reinstall, without_folder
-from mlbackends.audit.hazard import NotReported, ReportView, Severity, Symptom
+from mlbackends.audit.hazard import NotReported, ReportView, Severity, Symptom, Symptoms
 from mlbackends.audit.libraries import (
     Failed,
     failed,
@@ -42,7 +41,7 @@ _EVERYWHERE = ("openmp", "blas", "openblas", "cudnn")
 _SEARCHED = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each file that a process would take, or that ends its search."""
     if not any(name in report.record.probes for name in _EVERYWHERE):
         raise NotReported("the report has no library")
@@ -56,7 +55,7 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
         raise NotReported(why)
 
 
-def _bad_files(report: ReportView, reported: set[str]) -> Iterator[Symptom]:
+def _bad_files(report: ReportView, reported: set[str]) -> Symptoms:
     """Yield one for each file that is seen to be bad without opening it. reported: their paths are added."""
     for name in report.record.probes:
         copies = report.libraries(name)

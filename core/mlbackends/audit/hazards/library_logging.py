@@ -4,10 +4,8 @@ Found by:  environment: the verbose settings of oneDNN, MKL, cuBLAS, cuDNN, NCCL
 No alarm:  levels that tell of warnings and errors alone, such as NCCL_DEBUG=WARN.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.environment import effects, is_on
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptoms
 
 SEVERITY = Severity.NOTE
 READS = ("environment",)
@@ -58,6 +56,6 @@ _TABLE = {
 }
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield each of them that is on."""
     yield from effects(report, _TABLE)

@@ -4,10 +4,8 @@ Found by:  the newest GLIBCXX symbols that libtorch_cpu needs, held to those of 
 No alarm:  a copy that is newer than the system's, as conda brings.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.environment import without_folder
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 from mlbackends.audit.libraries import numbers
 
 SEVERITY = Severity.ERROR
@@ -20,7 +18,7 @@ MEND = "Let a newer libstdc++ come first: the system's, or the environment's own
 SOURCES = ("pytorch/pytorch#157709", "pytorch/pytorch#87279", "pytorch/pytorch#121796")
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one where symbols are missing."""
     needed = [
         (version, library)

@@ -4,9 +4,7 @@ Found by:  memory and host: ulimit -l below 1 GiB on a machine with an InfiniBan
 No alarm:  the same limit without such a device, where it is the default.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.ERROR
 READS = ("memory",)
@@ -19,7 +17,7 @@ SOURCES = ("NVIDIA/nccl-tests#206", "openucx/ucx#8229", "getrlimit(2), RLIMIT_ME
 WARNINGS = (("memory", "limit-below-hardware"),)
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield what the probe found, with the way that fits what started the process."""
     ways = {
         "slurm": "LimitMEMLOCK=infinity in slurmd.service, then restart slurmd",

@@ -4,9 +4,7 @@ Found by:  memory: HardwareCorrupted in /proc/meminfo, which the kernel took out
 No alarm:  errors that were corrected, which leave no page out of use.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
+from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.ERROR
 READS = ("memory",)
@@ -19,7 +17,7 @@ SOURCES = ("Linux, filesystems/proc.rst, HardwareCorrupted; mm/hwpoison.rst",)
 WARNINGS = (("memory", "degraded"),)
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield what the kernel counted."""
     corrupted = report.fact("memory.corrupted_bytes", 0)
     for warning in report.warnings("memory", "degraded"):

@@ -4,9 +4,7 @@ Found by:  limits: memory.max, memory.high or their like of version 1, held to m
 No alarm:  a limit near the machine's memory.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.NOTE
 READS = ("limits", "memory")
@@ -18,7 +16,7 @@ MEND = "Name sizes where a program takes them, and leave room for /dev/shm and t
 SOURCES = ("Linux, admin-guide/cgroup-v2.rst, memory.max and memory.high",)
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one where a limit leaves less than half."""
     total = int(report.need("memory.total_bytes"))
     left = int(report.need("limits.effective_memory_bytes"))

@@ -4,10 +4,8 @@ Found by:  environment: MKL_CBWR with a branch below the processor's; cpu: what 
 No alarm:  AUTO, OFF, and the processor's own branch, which cost little.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.environment import settings
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.NOTE
 READS = ("environment", "cpu")
@@ -20,7 +18,7 @@ SOURCES = ("oneMKL developer guide, Specifying Code Branches", "pytorch/pytorch#
 _BELOW_AVX2 = ("COMPATIBLE", "SSE2", "SSE3", "SSSE3", "SSE4_1", "SSE4_2", "AVX")
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one where the branch leaves instructions unused."""
     value = settings(report).get("MKL_CBWR", "")
     if not value:

@@ -4,9 +4,7 @@ Found by:  the processor's vendor, and what numpy, scipy and torch take for BLAS
 No alarm:  it is a note: since 2020 MKL has AVX2 code for Zen; a copy that no package here uses.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.NOTE
 READS = ("cpu", "mkl")
@@ -23,7 +21,7 @@ SOURCES = (
 )
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one where a package uses it."""
     if report.fact("cpu.vendor") != "AMD":
         raise DoesNotApply("the processor is not of AMD")

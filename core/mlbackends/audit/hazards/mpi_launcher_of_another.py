@@ -4,9 +4,7 @@ Found by:  mpi: whose mpirun is the first on PATH, and whose libmpi programs get
 No alarm:  a launcher of the batch system, such as srun.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
+from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.WARNING
 READS = ("mpi",)
@@ -16,7 +14,7 @@ SOURCES = ("Open MPI documentation, running MPI applications", "mpi4py documenta
 WARNINGS = (("mpi", "conflict"),)
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one where they differ."""
     for warning in report.warnings("mpi", "conflict"):
         yield from_warning(warning, evidence={"mpi.launchers": report.fact("mpi.launchers", [])})

@@ -4,10 +4,8 @@ Found by:  environment: PYTORCH_ENABLE_MPS_FALLBACK on macOS.
 No alarm:  the variable elsewhere, where nobody reads it.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.environment import effects
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptoms
 
 SEVERITY = Severity.NOTE
 READS = ("environment", "host")
@@ -28,7 +26,7 @@ _TABLE = {
 }
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one where it is on."""
     report.only_on("darwin")
     yield from effects(report, _TABLE)

@@ -4,9 +4,7 @@ Found by:  host: the C library; packages: whether torch is installed all the sam
 No alarm:  a machine that has torch, which somebody built for it.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
 READS = ("host", "packages")
@@ -18,7 +16,7 @@ MEND = "Take an image with glibc, such as python:3.12-slim."
 SOURCES = ("docker-library/python#341", "PEP 656, musllinux platform tags")
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one where the system is musl's and nobody has built torch for it."""
     libc = report.fact("host.libc")
     if libc is None:

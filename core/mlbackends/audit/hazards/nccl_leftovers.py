@@ -5,10 +5,8 @@ Found by:  environment: NCCL_P2P_DISABLE, NCCL_P2P_LEVEL, NCCL_SHM_DISABLE where
 No alarm:  P2P and shared memory with one GPU, InfiniBand without a device: nothing is lost there.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.environment import effects, is_on
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptoms
 
 SEVERITY = Severity.WARNING
 READS = ("environment", "nvidia", "host")
@@ -34,7 +32,7 @@ _BETWEEN_NODES = {
 }
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield each way that is there and not taken."""
     gpus = report.fact("nvidia.pci_gpu_count", 0) or report.fact("nvidia.gpu_count", 0)
     if gpus > 1:

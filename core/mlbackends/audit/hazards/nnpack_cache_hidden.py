@@ -5,9 +5,14 @@ Found by:  the caches that the kernel lists of an x86 processor with AVX2, witho
 No alarm:  processors without AVX2, for which NNPACK is not made; a machine that lists no cache at all.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import DoesNotApply, NotReported, ReportView, Severity, Symptom
+from mlbackends.audit.hazard import (
+    DoesNotApply,
+    NotReported,
+    ReportView,
+    Severity,
+    Symptom,
+    Symptoms,
+)
 from mlbackends.model.records import Presence
 
 SEVERITY = Severity.NOTE
@@ -24,7 +29,7 @@ SOURCES = ("Maratyszcza/NNPACK#207", "Maratyszcza/NNPACK#221", "pytorch/pytorch#
 _WITH_AVX2 = ("AVX2", "AVX512")
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one where the cache is hidden from an NNPACK that could work."""
     nnpack = report.probe("nnpack")
     if nnpack is None or not nnpack.libraries:

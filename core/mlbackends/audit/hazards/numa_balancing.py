@@ -5,9 +5,7 @@ No alarm:  one node, where it does nothing; without a GPU it is a note, since it
            place nothing themselves.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
 from mlbackends.model.errors import counted
 
 SEVERITY = Severity.WARNING
@@ -27,7 +25,7 @@ SOURCES = (
 )
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one on a machine with several nodes: a note where no GPU is."""
     nodes = len(report.fact("memory.nodes", ()))
     if nodes < 2:

@@ -4,11 +4,10 @@ Found by:  the versions of installed packages, held to the first release of each
 No alarm:  a package that holds no compiled code against NumPy.
 """
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from mlbackends.audit.environment import install
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 from mlbackends.host.python.requirements import satisfies
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ _FIRST = {
 _TORCH_ON_WINDOWS = "2.4.1"
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one, with every package that is too old."""
     numpy = report.package("numpy")
     if not satisfies(numpy, ">=2.0.0.dev0"):

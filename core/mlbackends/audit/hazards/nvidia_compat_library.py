@@ -6,9 +6,14 @@ No alarm:  a compat folder behind the driver's own file; a data-center GPU with 
            which it is made; a GPU that computed with it.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, from_warning
+from mlbackends.audit.hazard import (
+    DoesNotApply,
+    ReportView,
+    Severity,
+    Symptom,
+    Symptoms,
+    from_warning,
+)
 from mlbackends.model.records import FactValue, Presence
 
 SEVERITY = Severity.ERROR
@@ -27,7 +32,7 @@ SOURCES = (
 _CONSUMER = ("GeForce", "TITAN")
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for the copy that programs get, where it cannot work here."""
     driver = report.probe("cuda_driver")
     winner = next((one for one in report.libraries("cuda_driver") if one.wins), None)

@@ -4,10 +4,8 @@ Found by:  NVML's compute mode.
 No alarm:  exclusive-process, which schedulers set on purpose.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.gpus import answering
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
 READS = ("nvidia",)
@@ -17,7 +15,7 @@ SOURCES = ("NVML API reference, nvmlComputeMode_t; nvidia-smi(1), -c",)
 WARNINGS = (("nvidia", "compute-prohibited"),)
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each such GPU."""
     prohibited = [
         gpu.index for gpu in answering(report) if gpu.facts.get("compute_mode") == "prohibited"

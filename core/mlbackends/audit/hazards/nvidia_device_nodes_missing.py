@@ -5,9 +5,7 @@ No alarm:  /dev/nvidia-uvm before the first CUDA program where nvidia-modprobe m
            boards, which have other nodes; a device that computed.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, from_warning
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptoms, from_warning
 from mlbackends.model.records import Presence
 
 SEVERITY = Severity.ERROR
@@ -21,7 +19,7 @@ SOURCES = ("pytorch/pytorch#49081", "NVIDIA/nvidia-docker#1085")
 WARNINGS = (("nvidia", "device-nodes-missing"), ("nvidia", "permission-denied"))
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each node, or kind of node, that is missed."""
     if report.fact("nvidia.jetson_model"):
         raise DoesNotApply("Jetson boards have other nodes")

@@ -4,10 +4,8 @@ Found by:  the models of the GPUs, and CUDA_DEVICE_ORDER, which is FASTEST_FIRST
 No alarm:  GPUs of one model; an order that CUDA itself told and that is the bus's; one GPU left.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.gpus import is_driven, nvidia_gpus
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.NOTE
 READS = ("nvidia", "environment")
@@ -24,7 +22,7 @@ SOURCES = (
 _ORDER, _VISIBLE = "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one where the two orders may differ; a warning where an index is used already."""
     models = {
         gpu.pci_address: gpu.name or str(gpu.facts.get("pci_id", ""))

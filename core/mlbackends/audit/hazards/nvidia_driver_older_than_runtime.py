@@ -5,9 +5,7 @@ No alarm:  a driver of the same CUDA major that is older than the toolkit, for m
            compatible; a forward-compatibility libcuda in front, on a GPU that computed with it.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
+from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
 from mlbackends.model.records import Presence
 
 SEVERITY = Severity.ERROR
@@ -27,7 +25,7 @@ _PROBES = ("cuda_runtime", "torch", "jax", "tensorflow", "onnxruntime", "cupy", 
 WARNINGS = tuple((probe, "driver-too-old") for probe in _PROBES)
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each library or framework that the driver is too old for."""
     driver = report.probe("cuda_driver")
     is_compatible = report.fact("cuda_driver.forward_compatibility", False)

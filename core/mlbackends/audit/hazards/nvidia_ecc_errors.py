@@ -4,10 +4,8 @@ Found by:  NVML's count of uncorrected errors since the driver was loaded.
 No alarm:  corrected errors; errors of former boots, whose rows have been replaced since.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.gpus import answering
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
+from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.ERROR
 READS = ("nvidia",)
@@ -17,7 +15,7 @@ SOURCES = ("NVIDIA GPU Memory Error Management", "leptonai/gpud#108", "leptonai/
 WARNINGS = (("nvidia", "ecc-errors"),)
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each GPU with such errors."""
     gpus = answering(report)
     counts = {

@@ -6,10 +6,8 @@ No alarm:  a container, where the fabric manager is the host's and /run is its o
            calls complete; GPUs that computed; PCIe cards, which have no switch.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.gpus import container, numbers, nvidia_gpus
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms, from_warning
 from mlbackends.model.records import Presence
 
 SEVERITY = Severity.ERROR
@@ -34,7 +32,7 @@ _NOT_READY = ("not-started", "in-progress")
 _COMMAND = "sudo systemctl enable --now nvidia-fabricmanager"
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each GPU whose fabric is not ready; without NVML's word, one for the machine."""
     gpus = nvidia_gpus(report)
     release = str(report.fact("nvidia.driver_release", ""))

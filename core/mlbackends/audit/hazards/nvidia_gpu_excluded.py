@@ -3,10 +3,8 @@
 Found by:  "GPU Excluded" in /proc/driver/nvidia, which NVreg_ExcludedGpus sets.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.gpus import called, nvidia_gpus
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.NOTE
 READS = ("nvidia",)
@@ -15,7 +13,7 @@ MEND = "If it is sound again, take it out of NVreg_ExcludedGpus in /etc/modprobe
 SOURCES = ("NVIDIA driver README, NVreg_ExcludedGpus",)
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each excluded GPU."""
     for gpu in nvidia_gpus(report):
         if gpu.facts.get("excluded"):

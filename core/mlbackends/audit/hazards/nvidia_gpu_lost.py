@@ -6,10 +6,8 @@ No alarm:  containers, WSL and Slurm jobs, where NVML shows a part; GPUs that ar
            virtual machines, or driven by something else.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.gpus import answering, called, nvidia_gpus, see_part_of_machine
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms, from_warning
 from mlbackends.model.records import Presence
 
 SEVERITY = Severity.ERROR
@@ -28,7 +26,7 @@ SOURCES = (
 _CODES = ("gpu-lost", "reset-required", "timed-out")
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each GPU that NVML lost, and for each that it does not count."""
     gpus = nvidia_gpus(report)
     probe_report = report.probe("nvidia")

@@ -5,9 +5,7 @@ Found by:  /proc/driver/nvidia/version against the release in the name of the li
 No alarm:  a forward-compatibility libcuda, which is newer on purpose.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
+from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.ERROR
 READS = ()
@@ -24,7 +22,7 @@ _PROBES = ("nvidia", "cuda_driver")
 WARNINGS = tuple((probe, "driver-mismatch") for probe in _PROBES)
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each library that does not fit, by its file or by what it said."""
     evidence = {"nvidia.driver_release": report.fact("nvidia.driver_release", "")}
     for probe in _PROBES:

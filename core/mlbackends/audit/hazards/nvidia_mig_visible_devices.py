@@ -4,10 +4,8 @@ Found by:  the MIG instances, and the entries of CUDA_VISIBLE_DEVICES; a GPU in 
 No alarm:  one instance that is named by its MIG UUID, as a container with one is given it.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.gpus import called, container, nvidia_gpus
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
 from mlbackends.model.records import Device, FactValue
 
 SEVERITY = Severity.WARNING
@@ -26,7 +24,7 @@ SOURCES = (
 _VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for a list that MIG cuts short, and one for each GPU that is split into nothing."""
     gpus = nvidia_gpus(report)
     instances = [device for device in report.devices("nvidia") if device.kind == "mig"]
@@ -43,7 +41,7 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
             yield _nothing(gpu)
 
 
-def _of_the_list(report: ReportView, count: int) -> Iterator[Symptom]:
+def _of_the_list(report: ReportView, count: int) -> Symptoms:
     value = report.variable(_VARIABLE)
     entries = [entry.strip() for entry in (value or "").split(",") if entry.strip()]
     evidence: dict[str, FactValue] = {

@@ -3,10 +3,8 @@
 Found by:  NVML's current and pending modes.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.gpus import answering
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
+from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.WARNING
 READS = ("nvidia",)
@@ -16,7 +14,7 @@ SOURCES = ("NVML API reference, nvmlDeviceGetEccMode and nvmlDeviceGetMigMode",)
 WARNINGS = (("nvidia", "mode-change-pending"),)
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each mode that waits."""
     modes = {
         f"nvidia.devices.{gpu.index}.{mode}_pending": gpu.facts[f"{mode}_pending"]

@@ -5,10 +5,8 @@ Found by:  the kind and release of the module, held to the GPU's PCI number. The
 No alarm:  a GPU that NVML describes; one that another driver holds.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.gpus import called, nvidia_gpus, refused_by_module
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 from mlbackends.model.records import Presence
 
 SEVERITY = Severity.ERROR
@@ -25,7 +23,7 @@ SOURCES = (
 )
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each GPU that the module cannot drive."""
     kind = str(report.fact("nvidia.kernel_module", ""))
     release = str(report.fact("nvidia.driver_release", ""))

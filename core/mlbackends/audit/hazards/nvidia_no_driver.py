@@ -5,10 +5,8 @@ No alarm:  a GPU that is held for a virtual machine (vfio-pci); a container, whi
            the GPUs that the bus shows; a desktop where nothing of CUDA is installed.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.gpus import container, nvidia_gpus, refused_by_module
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
 READS = ("nvidia", "host")
@@ -19,7 +17,7 @@ _CODES = ("nouveau-bound", "no-driver")
 _USERS = ("cuda_driver", "cuda_runtime", "cuda_toolkit", "cudnn", "cublas", "cupy")
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each GPU without its driver, where something here would use it."""
     gpus = nvidia_gpus(report)
     if kind := container(report):

@@ -4,11 +4,10 @@ Found by:  NVML's state of each link, compared among GPUs of one model.
 No alarm:  cards without bridges, which have all links down alike; GPUs in MIG mode, whose links are off.
 """
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from mlbackends.audit.gpus import answering, called
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 
 if TYPE_CHECKING:
     from mlbackends.model.records import Device
@@ -23,7 +22,7 @@ MEND = "Look for Xid 74 in the kernel log, reset all GPUs together; then reseat 
 SOURCES = ("NVML API reference, nvmlDeviceGetNvLinkState", "NVIDIA XID errors: 74, NVLink error")
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each GPU that has fewer than the best of its model."""
     models: dict[str, list[tuple[int, Device]]] = {}
     for gpu in answering(report):

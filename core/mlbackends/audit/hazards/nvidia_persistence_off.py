@@ -4,11 +4,10 @@ Found by:  NVML's persistence mode of a GPU that drives no display, outside of c
 No alarm:  a GPU with a display, which keeps the driver; WSL; a container, whose host decides it.
 """
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from mlbackends.audit.gpus import answering, container, numbers
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
 
 if TYPE_CHECKING:
     from mlbackends.model.records import FactValue
@@ -28,7 +27,7 @@ SOURCES = (
 )
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for all GPUs whose persistence mode is off."""
     gpus = answering(report)
     if kind := container(report):

@@ -4,10 +4,8 @@ Found by:  NVML's row remapping: pending, failed.
 No alarm:  rows that have been replaced, which are as good as before.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.gpus import answering
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
+from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.WARNING
 READS = ("nvidia",)
@@ -20,7 +18,7 @@ SOURCES = ("NVIDIA GPU Memory Error Management, row remapping; Xid 63 and 64",)
 WARNINGS = (("nvidia", "row-remap-pending"), ("nvidia", "row-remap-failed"))
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each GPU whose rows could not be replaced, and for each that waits."""
     states = {
         f"nvidia.devices.{gpu.index}.remapped_rows": gpu.facts["remapped_rows"]

@@ -5,10 +5,8 @@ Found by:  NVML's reasons for the clocks: thermal slowdown of hardware or softwa
 No alarm:  idle; a software power cap, which is how a busy GPU runs; clocks that were set; a display's.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.gpus import answering, called
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
 READS = ("nvidia",)
@@ -25,7 +23,7 @@ _BAD = {
 }
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each GPU that is slowed down now."""
     for gpu in answering(report):
         limits = gpu.volatile.get("clock_limits")

@@ -5,10 +5,8 @@ Found by:  environment: OMP_NUM_THREADS, LOCAL_WORLD_SIZE and LOCAL_RANK; limits
 No alarm:  one CPU for each process of a launcher; one CPU in all.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.environment import settings
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.NOTE
 READS = ("environment", "limits")
@@ -20,7 +18,7 @@ MEND = "Set it to the CPUs that are left, divided by the processes on this machi
 SOURCES = ("pytorch/pytorch#22501", "pytorch/pytorch#82219")
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one where each process could have two threads or more."""
     variables = settings(report)
     if variables.get("OMP_NUM_THREADS", "").split(",")[0].strip() != "1":

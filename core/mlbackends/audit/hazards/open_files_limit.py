@@ -5,9 +5,7 @@ Found by:  limits: the soft limit of ulimit -n, below 1024; or at the old defaul
 No alarm:  1024 on a small machine, which is the default everywhere and enough there.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 from mlbackends.model.errors import counted
 
 SEVERITY = Severity.WARNING
@@ -27,7 +25,7 @@ _ENOUGH = 4096
 _MANY_CPUS, _MANY_GPUS = 32, 4
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one where the limit is low for this machine: a note where it is the usual default."""
     report.only_on("linux")
     soft = report.fact("limits.open_files_limit")

@@ -5,10 +5,8 @@ No alarm:  libomptarget and Intel's libiomp5_db are no runtimes; a copy that not
 Severity:  an error where Intel's and LLVM's meet, a note where two are copies of one maker's.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.environment import uninstall
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
+from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
 from mlbackends.audit.libraries import package_of
 
 SEVERITY = Severity.WARNING
@@ -31,7 +29,7 @@ _STANDALONE = "intel-openmp"
 """A package that brings the runtime alone; what needs it finds torch's or the system's."""
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each meeting that the probe foresees."""
     copies = {library.path: library for library in report.libraries("openmp")}
     meeting = [copies[path] for path in report.fact("openmp.meeting", []) if path in copies]

@@ -4,10 +4,8 @@ Found by:  the distributions: torch is one, opt-einsum is none.
 No alarm:  it is a note: torch.einsum works without it.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.environment import install
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
 from mlbackends.host.python.requirements import satisfies
 
 SEVERITY = Severity.NOTE
@@ -20,7 +18,7 @@ MEND = "Install opt_einsum; torch finds it by itself."
 SOURCES = ("PyTorch documentation, torch.backends.opt_einsum",)
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one where torch could use it and it is not there."""
     torch = report.version("torch")
     if not torch or satisfies(torch, "<1.13"):

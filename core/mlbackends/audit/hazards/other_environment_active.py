@@ -4,10 +4,8 @@ Found by:  python: VIRTUAL_ENV or CONDA_PREFIX names another folder than the int
 No alarm:  the folder is the prefix, or what it was made from, by another path.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.environment import quoted
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
+from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.WARNING
 READS = ("python",)
@@ -17,7 +15,7 @@ SOURCES = ("PEP 405", "conda documentation, activating an environment")
 WARNINGS = (("python", "other-environment"),)
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one where the probe has seen it."""
     for warning in report.warnings("python", "other-environment"):
         option = warning.hint.rpartition("--python ")[2] if "--python " in warning.hint else ""

@@ -3,9 +3,7 @@
 Found by:  the warnings of every probe, without those that another hazard claims in its WARNINGS.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
+from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.WARNING
 READS = ()
@@ -14,7 +12,7 @@ MEND = "Do what the message says, or look at `backends info` for that name."
 SOURCES = ("the probe that the evidence names",)
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield each warning that is left."""
     for name, probe in report.record.probes.items():
         for warning in probe.warnings:

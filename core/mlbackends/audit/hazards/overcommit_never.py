@@ -4,9 +4,7 @@ Found by:  memory: vm.overcommit_memory is 2.
 No alarm:  heuristic and always, which are the usual settings.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
 READS = ("memory",)
@@ -22,7 +20,7 @@ SOURCES = (
 )
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one where it is never."""
     report.only_on("linux")
     if report.need("memory.overcommit") != "never":

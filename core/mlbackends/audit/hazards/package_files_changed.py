@@ -4,10 +4,8 @@ Found by:  the probes of frameworks: __version__ in the files, held to the dist-
 No alarm:  a local part such as +cpu that only the files have; an editable install of the same release.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.environment import FRAMEWORKS, reinstall
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
+from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.WARNING
 READS = ("packages",)
@@ -17,7 +15,7 @@ SOURCES = ("NVIDIA/cutlass#3259", "PyPA, recording installed projects")
 WARNINGS = tuple((name, "metadata-mismatch") for name in FRAMEWORKS)
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each package."""
     for probe, code in WARNINGS:
         for warning in report.warnings(probe, code):

@@ -4,10 +4,8 @@ Found by:  the probes of frameworks: one name in two folders of the import path.
 No alarm:  it is a note: a virtual environment may hide its system's packages on purpose.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.environment import FRAMEWORKS
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
+from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.NOTE
 READS = ("packages",)
@@ -17,7 +15,7 @@ SOURCES = ("Python documentation, sys.path", "facebookresearch/detectron2#3351")
 WARNINGS = tuple((name, "installation-hidden") for name in FRAMEWORKS)
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each that is hidden."""
     for probe, code in WARNINGS:
         for warning in report.warnings(probe, code):

@@ -5,10 +5,8 @@ Found by:  packages and the probes of frameworks: two dist-infos of one name, or
 No alarm:  a flavour that only installs another; an egg-info beside a dist-info of the same version.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.environment import FRAMEWORKS, uninstall
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
+from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.ERROR
 READS = ("packages",)
@@ -21,7 +19,7 @@ SOURCES = ("pytorch/vision#9174", "microsoft/onnxruntime, Install: one flavour p
 WARNINGS = (("packages", "installed-twice"), *((name, "installed-twice") for name in FRAMEWORKS))
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each pair."""
     for probe, code in WARNINGS:
         fact = "installed_twice" if probe == "packages" else "installations"

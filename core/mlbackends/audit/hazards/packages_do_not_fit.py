@@ -6,9 +6,7 @@ No alarm:  releases of a plugin's own within one version of jaxlib.
 Severity:  an error for jax, which then does not start.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
+from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.WARNING
 READS = ("packages",)
@@ -28,7 +26,7 @@ WARNINGS = (
 )
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each pair."""
     for probe, code in WARNINGS:
         for warning in report.warnings(probe, code):

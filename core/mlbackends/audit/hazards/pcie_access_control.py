@@ -6,10 +6,15 @@ No alarm:  one GPU; virtual machines, which need both; an IOMMU that passes thro
            processors than x86, whose IOMMU serves the GPU; GeForce cards, which copy through memory anyway.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.gpus import called
-from mlbackends.audit.hazard import DoesNotApply, NotReported, ReportView, Severity, Symptom
+from mlbackends.audit.hazard import (
+    DoesNotApply,
+    NotReported,
+    ReportView,
+    Severity,
+    Symptom,
+    Symptoms,
+)
 from mlbackends.model.records import Device
 
 SEVERITY = Severity.WARNING
@@ -31,7 +36,7 @@ SOURCES = (
 _CONSUMER = ("GeForce", "TITAN")
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for a translating IOMMU, and one for switches that redirect."""
     gpus = _peers(report)
     domains = {str(gpu.facts["iommu_domain"]) for gpu in gpus if "iommu_domain" in gpu.facts}

@@ -5,10 +5,8 @@ No alarm:  the speed, which falls while a GPU idles; a slot that is narrower tha
            a GPU that sleeps; Radeons, which give lanes back while they idle.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.gpus import called
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
 from mlbackends.model.records import Device
 
 SEVERITY = Severity.WARNING
@@ -22,7 +20,7 @@ SOURCES = ("NVIDIA/NVSentinel#890", "Syllo/nvtop#6", "Linux ABI, sysfs-bus-pci")
 _KINDS = {"nvidia": "cuda", "rocm": "rocm"}
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each GPU whose link is narrower than both of its ends."""
     if report.fact("host.virtualisation", "none") != "none":
         raise DoesNotApply("in a virtual machine the link that is shown is made up")

@@ -4,10 +4,8 @@ Found by:  Requires-Dist of the frameworks that is "==", held to what is install
 No alarm:  a local part such as +cu124; requirements of extras, and for other systems.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.environment import FRAMEWORKS, install
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
+from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.WARNING
 READS = ("packages",)
@@ -20,7 +18,7 @@ SOURCES = ("pytorch/pytorch#134929", "PyPA, core metadata, Requires-Dist")
 WARNINGS = tuple((name, "pin-mismatch") for name in FRAMEWORKS)
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each pin."""
     for probe, code in WARNINGS:
         pins = report.fact(f"{probe}.pins", [])

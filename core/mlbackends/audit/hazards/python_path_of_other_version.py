@@ -4,9 +4,7 @@ Found by:  python: a site-packages folder of another version in the variable.
 No alarm:  a folder without a version in its path.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
+from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.WARNING
 READS = ("python",)
@@ -16,7 +14,7 @@ SOURCES = ("Python documentation, PYTHONPATH",)
 WARNINGS = (("python", "other-python"),)
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one where the probe has seen it."""
     for warning in report.warnings("python", "other-python"):
         environment = {"python.environment": report.fact("python.environment", {})}

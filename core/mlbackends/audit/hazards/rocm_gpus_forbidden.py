@@ -5,9 +5,7 @@ Found by:  nodes of the KFD topology whose properties are empty: the container's
 No alarm:  a container that was given some of the GPUs; the rest is forbidden on purpose.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
 READS = ("rocm",)
@@ -18,7 +16,7 @@ MEND = (
 SOURCES = ("ROCm, running containers: restricting GPU access", "Linux kfd_topology.c")
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one where every GPU is forbidden."""
     forbidden = report.fact("rocm.unreadable_node_count", 0)
     if forbidden and report.fact("rocm.visible_gpu_count") is None:

@@ -4,10 +4,9 @@ Found by:  HSA_OVERRIDE_GFX_VERSION, and the instruction sets of the GPUs here.
 No alarm:  the variable where it names what the GPU is.
 """
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 
 if TYPE_CHECKING:
     from mlbackends.model.records import FactValue
@@ -34,7 +33,7 @@ _SUPPORTED = frozenset({
 """Targets that the binaries of ROCm have code for."""
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for a value that misleads; a note where ROCm has no code for the GPU itself."""
     targets = {gpu.capability for gpu in report.devices("rocm") if gpu.capability}
     is_needed = bool(targets) and targets.isdisjoint(_SUPPORTED)

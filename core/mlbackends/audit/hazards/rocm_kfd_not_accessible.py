@@ -4,10 +4,14 @@ Found by:  /dev/kfd and the render nodes in /dev/dri: there or not, and whether 
 No alarm:  a machine where nothing of ROCm is installed.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.gpus import amd_gpus
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, from_warning
+from mlbackends.audit.hazard import (
+    DoesNotApply,
+    ReportView,
+    Severity,
+    Symptoms,
+    from_warning,
+)
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Presence
 
@@ -26,7 +30,7 @@ _COMMANDS = {
 }
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for /dev/kfd, and one for each GPU whose own node is closed."""
     gpus = amd_gpus(report)
     probe_report = report.probe("rocm")

@@ -3,9 +3,7 @@
 Found by:  the files of GPU code beside rocBLAS, hipBLASLt and others, held to the GPUs' instruction sets.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
+from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.WARNING
 READS = ()
@@ -18,7 +16,7 @@ _PROBES = ("rocblas", "hipblaslt")
 WARNINGS = tuple((probe, "unsupported-hardware") for probe in _PROBES)
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each library and target that it lacks."""
     for probe in _PROBES:
         for warning in report.warnings(probe, "unsupported-hardware"):

@@ -4,9 +4,7 @@ Found by:  ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES, a
 No alarm:  a list that leaves some of the GPUs.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
+from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.WARNING
 READS = ("rocm",)
@@ -18,7 +16,7 @@ SOURCES = ("ROCm documentation, GPU isolation techniques",)
 WARNINGS = (("rocm", "hidden-by-variable"), ("rocm", "conflict"))
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each thing that is wrong with them."""
     names = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
     values = {name: value for name in names if (value := report.variable(name)) is not None}

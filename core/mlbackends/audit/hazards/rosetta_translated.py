@@ -4,9 +4,7 @@ Found by:  host and cpu: sysctl.proc_translated is 1.
 No alarm:  Intel machines; Python for arm64.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
 READS = ("host",)
@@ -19,7 +17,7 @@ SOURCES = ("Apple, About the Rosetta translation environment", "torch 2.3 releas
 WARNINGS = (("mps", "translated"),)
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one where the process is translated."""
     report.only_on("darwin")
     if not (report.fact("host.rosetta") or report.fact("cpu.translated")):

@@ -4,9 +4,7 @@ Found by:  the size of /dev/shm: below 1 GiB, or a quarter of the memory where t
 No alarm:  a small machine whose /dev/shm is small in proportion.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
 READS = ("host",)
@@ -25,7 +23,7 @@ WARNINGS = (("host", "small-shared-memory"),)
 _COMMANDS = {"docker": "docker run --shm-size=16g ...", "podman": "podman run --shm-size=16g ..."}
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one where the probe found it too small."""
     kind = str(report.fact("host.container", "none"))
     for warning in report.warnings("host", "small-shared-memory"):

@@ -5,10 +5,8 @@ Found by:  environment: OMP_WAIT_POLICY, KMP_BLOCKTIME and GOMP_SPINCOUNT that k
 No alarm:  the same settings without a quota, where they are a fair trade.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.environment import effects
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptoms
 
 SEVERITY = Severity.WARNING
 READS = ("environment", "limits")
@@ -36,7 +34,7 @@ _TABLE = {
 }
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield each setting that makes threads spin, where a quota counts it."""
     if report.fact("limits.cpu_quota") is None:
         raise DoesNotApply("there is no CPU quota")

@@ -4,10 +4,8 @@ Found by:  environment: NVIDIA_TF32_OVERRIDE 0 or 1, TORCH_ALLOW_TF32_CUBLAS_OVE
 No alarm:  torch.backends' own switches, which programs set knowingly; a machine without an NVIDIA GPU.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.environment import effects, is_on
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptoms
 
 SEVERITY = Severity.WARNING
 READS = ("environment", "nvidia")
@@ -39,7 +37,7 @@ _TABLE = {
 }
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield each of the two that is in effect."""
     if not report.devices("nvidia") and not report.libraries("nvidia"):
         raise DoesNotApply("there is no NVIDIA GPU")

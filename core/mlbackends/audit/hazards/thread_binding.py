@@ -7,10 +7,8 @@ No alarm:  a single process that is bound to a CPU for each thread, as tuning gu
            none, disabled; names of places whose CPUs are not known, such as sockets.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.environment import settings
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 from mlbackends.audit.threads import bound, cpu_list
 
 SEVERITY = Severity.WARNING
@@ -33,7 +31,7 @@ _UNBOUND = ("false", "none", "disabled", "no", "0")
 _VARIABLES = ("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PROC_BIND")
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield each variable that binds threads to too few CPUs, or those of several processes alike."""
     variables = settings(report)
     yield from _too_few(report, variables)
@@ -54,7 +52,7 @@ def symptoms(report: ReportView) -> Iterator[Symptom]:
             )
 
 
-def _too_few(report: ReportView, variables: dict[str, str]) -> Iterator[Symptom]:
+def _too_few(report: ReportView, variables: dict[str, str]) -> Symptoms:
     allowed = cpu_list(str(report.fact("limits.affinity", "")))
     for one in bound(variables):
         beliefs = {

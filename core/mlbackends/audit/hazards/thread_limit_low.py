@@ -4,9 +4,7 @@ Found by:  limits: pids.max of the control group or ulimit -u, below eight pools
 No alarm:  a limit that is small on a small machine.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
 READS = ("limits",)
@@ -19,7 +17,7 @@ SOURCES = ("OpenMathLib/OpenBLAS#1668", "MIC-DKFZ/nnUNet#1343", "getrlimit(2), R
 _POOLS = 8
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield each limit that is low for the pools that would be started here."""
     beliefs = report.need("limits.beliefs")
     most = max((int(one["cpus"]) for one in beliefs if one["runtime"] in _STARTING), default=0)

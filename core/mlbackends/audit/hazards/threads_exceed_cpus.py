@@ -5,9 +5,7 @@ Found by:  limits: what each runtime takes, held to the CPUs of the machine, the
 No alarm:  a quota, which has a code of its own; a runtime that caps what the variable asks for.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 from mlbackends.audit.threads import WHAT, listed, thread_pools
 
 SEVERITY = Severity.WARNING
@@ -28,7 +26,7 @@ WARNINGS = (
 )
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one where a thread pool takes more than the machine, affinity mask or cpuset leaves."""
     found = thread_pools(report)
     if found.because == "quota" or not found.pools:

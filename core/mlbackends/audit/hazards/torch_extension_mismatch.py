@@ -5,10 +5,8 @@ Found by:  torch: partners such as torchvision and torchaudio, the version that 
 No alarm:  a local part that only one of the two has.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.environment import install
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 from mlbackends.host.python.requirements import satisfies
 
 SEVERITY = Severity.ERROR
@@ -20,7 +18,7 @@ SOURCES = ("pytorch/pytorch#157648", "pytorch/vision#9174")
 _BUILDS = ("cu", "cpu", "rocm", "xpu")
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each package."""
     torch = report.version("torch")
     for partner in report.fact("torch.partners", []):

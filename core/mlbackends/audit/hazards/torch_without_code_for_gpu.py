@@ -6,10 +6,17 @@ No alarm:  code of the same major and a lower minor number runs; of a build that
            only what CUDA's compiler has dropped is known.
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
-from mlbackends.audit.hazard import DoesNotApply, NotReported, ReportView, Severity, Symptom, table
+from mlbackends.audit.hazard import (
+    DoesNotApply,
+    NotReported,
+    ReportView,
+    Severity,
+    Symptom,
+    Symptoms,
+    table,
+)
 from mlbackends.model.patterns import pattern
 
 SEVERITY = Severity.ERROR
@@ -28,7 +35,7 @@ _CAPABILITY = pattern(r"(\d{1,2})\.(\d)")
 _RELEASE = pattern(r"(\d{1,2})\.(\d{1,2})")
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each kind of GPU that no code is for."""
     version, cuda = report.version("torch"), report.fact("torch.cuda_version", "")
     gpus = [one for one in report.devices("nvidia") if one.kind == "cuda"]

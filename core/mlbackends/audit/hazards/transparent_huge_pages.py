@@ -5,11 +5,10 @@ Found by:  memory: transparent_hugepage/enabled never, or defrag always; environ
 No alarm:  always and madvise with a defrag that does not wait: which is better depends on the program.
 """
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from mlbackends.audit.environment import is_on
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 
 if TYPE_CHECKING:
     from mlbackends.model.records import FactValue
@@ -28,7 +27,7 @@ SOURCES = (
 _FOLDER = "/sys/kernel/mm/transparent_hugepage"
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield the setting that takes huge pages away, and the one that waits for them."""
     report.only_on("linux")
     mode = str(report.need("memory.transparent_huge_pages"))

@@ -4,10 +4,8 @@ Found by:  packages: names in site-packages that begin with "~" (leftovers).
 No alarm:  it is a note: nothing imports them.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.environment import quoted
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.NOTE
 READS = ("packages",)
@@ -19,7 +17,7 @@ MEND = "Remove them, and install again the package that they were of if it fails
 SOURCES = ("pypa/pip, AdjacentTempDirectory",)
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one, with all of them."""
     paths = report.fact("packages.leftovers", [])
     if paths:

@@ -5,10 +5,8 @@ Found by:  the probes of frameworks: the first installation lies in the user's s
 No alarm:  the system's own Python, for which the user's folder is meant.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.environment import FRAMEWORKS
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
 READS = ("python", "packages")
@@ -26,7 +24,7 @@ _COMMAND = "export PYTHONNOUSERSITE=1"
 _USER = ("/.local/lib/python", "/Library/Python/")
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each package that is hidden, and one for those that an environment lacks."""
     reported = set()
     for probe, code in WARNINGS:

@@ -5,9 +5,7 @@ No alarm:  variables that another code speaks for: CUDA_VISIBLE_DEVICES, LD_PREL
            folders.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
+from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.WARNING
 READS = ("environment",)
@@ -26,7 +24,7 @@ WARNINGS = tuple((probe, _CODE) for probe in _PROBES)
 _ELSEWHERE = ("LD_PRELOAD ", "LD_LIBRARY_PATH ", "DYLD_LIBRARY_PATH ")
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield what the probes found."""
     for probe, code in WARNINGS:
         for warning in report.warnings(probe, code):

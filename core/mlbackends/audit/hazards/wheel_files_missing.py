@@ -5,10 +5,8 @@ Found by:  packages: RECORD names a library that does not exist (missing_files);
 No alarm:  an editable install, whose files lie elsewhere; a package without a RECORD.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.environment import reinstall
-from mlbackends.audit.hazard import ReportView, Severity, Symptom
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.ERROR
 READS = ("packages",)
@@ -20,7 +18,7 @@ MEND = "Install the package again, over what is there."
 SOURCES = ("sgl-project/sglang#31035", "ai-dynamo/nixl#1705")
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each package."""
     named = set()
     for row in report.fact("packages.missing_files", []):

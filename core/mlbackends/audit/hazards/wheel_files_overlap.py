@@ -6,11 +6,10 @@ No alarm:  the same contents in both; two flavours of one framework, of which pa
 Severity:  a note for what no program imports, such as tests or a licence at the top of site-packages.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 from mlbackends.audit.environment import FRAMEWORKS, uninstall
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, from_warning
+from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.ERROR
 READS = ("packages",)
@@ -26,7 +25,7 @@ _LIBRARIES = (".so", ".pyd", ".dylib", ".dll")
 _ASIDE = frozenset({"test", "tests", "doc", "docs", "example", "examples", "benchmarks", "scripts"})
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each pair of packages."""
     flavours = _flavours(report)
     pairs = report.fact("packages.owned_twice", [])

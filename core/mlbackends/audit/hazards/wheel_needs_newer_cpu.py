@@ -5,10 +5,8 @@ No alarm:  wheels that look at the processor and take slower code by themselves.
 Severity:  a warning in conda's environments, whose builds may be for older processors than the wheels.
 """
 
-from collections.abc import Iterator
-
 from mlbackends.audit.environment import install
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
 from mlbackends.host.python.requirements import satisfies
 
 SEVERITY = Severity.ERROR
@@ -42,7 +40,7 @@ _SERVED_BY = {"polars-runtime-32": "polars-runtime-compat"}
 """Packages in whose place another one is loaded where it is there."""
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each package."""
     if report.fact("cpu.architecture") != "x86_64":
         raise DoesNotApply("the floors that are known are those of x86-64")

@@ -4,9 +4,7 @@ Found by:  host: the kernel's release, which ends in -Microsoft.
 No alarm:  the second version, which has a kernel of its own and reaches the GPU.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.ERROR
 READS = ("host",)
@@ -15,7 +13,7 @@ MEND = "Convert the distribution; that keeps its files."
 SOURCES = ("Microsoft, Comparing WSL versions", "NVIDIA, CUDA on WSL User Guide")
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one in the first version."""
     version = report.fact("host.wsl_version")
     if version is None:

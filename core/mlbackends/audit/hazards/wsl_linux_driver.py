@@ -3,9 +3,7 @@
 Found by:  /dev/dxg or /usr/lib/wsl/lib, and a libcuda or libnvidia-ml in front that lies elsewhere.
 """
 
-from collections.abc import Iterator
-
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.ERROR
 READS = ("cuda_driver", "nvidia")
@@ -20,7 +18,7 @@ SOURCES = (
 WARNINGS = (("cuda_driver", "conflict"), ("nvidia", "conflict"))
 
 
-def symptoms(report: ReportView) -> Iterator[Symptom]:
+def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each library of the driver that is hidden."""
     if report.fact("host.wsl_version") is None and not report.fact("nvidia.wsl"):
         raise DoesNotApply("this is not WSL")
