@@ -199,6 +199,8 @@ class ReadingProgress(ProgressLine):
         """Return the line as it is now, at most so many columns wide."""
         if self._source is None:
             return ""
+        from rich.cells import cell_len, set_cell_size
+
         position = self._before + self._source.position
         now = time.monotonic()
         then, start = self._seen[0]
@@ -209,29 +211,21 @@ class ReadingProgress(ProgressLine):
         which = f"{self._number} of {self._count}, " if self._count > 1 else ""
         head = f"reading {which}{middle_left_out(name, _LONGEST_NAME)}"
         speed = f"{rate / 1e6:5,.1f} MB/s"
-        share, percent, room_of_bar = 0.0, "", 0
-        numbers = [f"{position / 1e6:,.0f} MB", speed]
-        if self._total:
+        if not self._total:
+            numbers = f"{position / 1e6:,.0f} MB  {speed}"
+        else:
             position = min(position, self._total)  # a file may have grown
+            share = position / self._total
             left = (self._total - position) / rate if rate > 0 else _LONGEST_WAIT
-            whole = f"{self._total / 1e6:,.0f}"
-            # Numbers keep their widths, so that the bar keeps its own.
-            amount = f"{position / 1e6:{len(whole)},.0f} of {whole} MB"
             wait = f"{_clock(left) if left < _LONGEST_WAIT else '-:--'} left"
-            numbers = [amount, speed, wait]
-            share, room_of_bar = position / self._total, _NARROWEST + 2
-            percent = f"{share:4.0%}"
-        # Where they do not fit, the first numbers go first, and then the head.
-        while True:
-            parts = [part for part in (head, percent, *numbers) if part]
-            room = width - _columns("  ".join(parts))
-            if room >= room_of_bar or len(parts) == 1:
-                break
-            head, numbers = (head, numbers[1:]) if numbers else ("", [])
-        if percent and room > 2:
-            drawn = bar(share, min(_WIDEST, room - 2), unicode=has_unicode(sys.stderr))
-            parts.insert(1 if head else 0, drawn)
-        return "  ".join(parts)
+            # Numbers keep their widths, so that the bar keeps its own.
+            whole = f"{self._total / 1e6:,.0f}"
+            amount = f"{position / 1e6:{len(whole)},.0f} of {whole} MB"
+            numbers = f"{share:4.0%}  {amount}  {speed}  {wait}"
+            room = width - cell_len(head) - len(numbers) - 4
+            if room >= _NARROWEST:
+                head += f"  {bar(share, min(_WIDEST, room), unicode=has_unicode(sys.stderr))}"
+        return set_cell_size(f"{head}  {numbers}", width).rstrip()
 
 
 def regular_size(file: object) -> int | None:
@@ -249,15 +243,6 @@ def bar(share: float, width: int, *, unicode: bool = True) -> str:
         return ("#" * round(share * width)).ljust(width, "-")
     full, part = divmod(int(share * width * 8), 8)
     return ("█" * full + (_EIGHTHS[part] if part else "")).ljust(width)
-
-
-def _columns(text: str) -> int:
-    """Return how many columns a text takes: a wide character takes two."""
-    if text.isascii():
-        return len(text)
-    from unicodedata import east_asian_width
-
-    return sum(2 if east_asian_width(each) in "WF" else 1 for each in text)
 
 
 def _clock(seconds: float) -> str:
