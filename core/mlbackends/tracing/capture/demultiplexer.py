@@ -7,12 +7,15 @@ too. However the stream is cut into pieces, the result is the same.
 """
 
 import re
+import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from mlbackends.tracing.reader import record_length
 
 _LONGEST_LINE = 1 << 20
+_BRIEF_SECONDS, _PATIENT_SECONDS = 0.05, 2.0
+_BRIEF_BYTES = 4
 _WORDS = (
     *(b"exec", b"create", b"create_nested", b"compile", b"info", b"error", b"warn", b"debuginfo"),
     *(b"primitive", b"graph", b"common", b"ukernel", b"cpu", b"gpu", b"jit_perf", b"ocl", b"sycl"),
@@ -21,6 +24,7 @@ _WORDS = (
 _ONEDNN = rb"(?:v\d+,)?(?:\d+(?:[.,]\d+)?,)?(?:" + b"|".join(_WORDS) + rb")[:,]"
 _MKL = rb"(?:[A-Za-z_]\w*\(|Intel\(R\) |oneMKL |Detected |WARNING|ERROR|FFT:)"
 _CUT = re.compile(rb"v\d*|(?:v\d+,)?[\d.,]*([a-z_]*)")
+_NEVER = rb"(?!)"
 Length = Callable[[bytes], int]
 
 
@@ -40,47 +44,42 @@ class Demultiplexer:
 
     def __init__(self, markers: Iterable[bytes], length: Length = record_length) -> None:
         # The longest first: one may be the beginning of another.
-        self._markers = sorted(markers, key=len, reverse=True)
+        ordered = sorted(markers, key=len, reverse=True)
+        starts = {marker[:size] for marker in ordered for size in range(1, len(marker))}
+        heads = (re.escape(each) + (_MKL if each.endswith(b" ") else _ONEDNN) for each in ordered)
         self._length = length
-        alternatives = b"|".join(map(re.escape, self._markers))
-        heads = (
-            re.escape(each) + (_MKL if each.endswith(b" ") else _ONEDNN) for each in self._markers
-        )
-        self._marker = re.compile(alternatives)
-        self._head = re.compile(b"|".join(heads))
+        self._starts = sorted(starts, key=len, reverse=True)
+        self._marker = re.compile(b"|".join(map(re.escape, ordered)) or _NEVER)
+        self._head = re.compile(b"|".join(heads) or _NEVER)
         self._held = b""
-
-    @property
-    def held(self) -> bytes:
-        """What has come and is not given out: the start of a trace line, or of a marker."""
-        return self._held
+        self._fed = time.monotonic()
 
     def feed(self, piece: bytes) -> Separated:
-        """Take a piece, and return what it settles."""
+        """Take a piece, and return what it settles; what may be the start of a trace line is held."""
+        self._fed = time.monotonic()
         data = self._held + piece
-        self._held = b""
-        found = Separated(b"", [])
-        place = search = 0
         texts: list[bytes] = []
-        while self._markers and (match := self._marker.search(data, search)):
-            start, end = match.start(), data.find(b"\n", match.end())
-            is_long = (end if end >= 0 else len(data)) - start > _LONGEST_LINE
+        lines: list[bytes] = []
+        place = search = 0
+        while match := self._marker.search(data, search):
+            whole, end = match.start(), data.find(b"\n", match.end())
+            is_long = (end if end >= 0 else len(data)) - whole > _LONGEST_LINE
             if end < 0 and not is_long:
-                texts.append(data[place:start])
-                self._held = data[start:]
-                return Separated(b"".join(texts), found.lines)
-            size = 0 if is_long else self._measured(data, start, end)
+                break
+            size = 0 if is_long else self._measured(data, whole, end)
             if not size:
-                search = start + 1
+                search = whole + 1
                 continue
-            texts.append(data[place:start])
-            is_whole = start + size == end
-            found.lines.append(data[start : start + size] + b"\n")
-            place = search = start + size + is_whole
-        whole = len(data) - self._begun(data, search)
+            texts.append(data[place:whole])
+            lines.append(data[whole : whole + size] + b"\n")
+            is_whole = whole + size == end
+            place = search = whole + size + is_whole
+        else:
+            ends = (len(data) - len(start) for start in self._starts if data.endswith(start))
+            whole = next((at for at in ends if at >= search), len(data))
         texts.append(data[place:whole])
         self._held = data[whole:]
-        return Separated(b"".join(texts), found.lines)
+        return Separated(b"".join(texts), lines)
 
     def _measured(self, data: bytes, start: int, end: int) -> int:
         """Return how much from a marker on is a record; a line holds one, so the next marker ends it."""
@@ -90,18 +89,17 @@ class Demultiplexer:
         # Only a line that was torn has another right behind it.
         return 0 if following and start + size == stop else size
 
-    def _begun(self, data: bytes, search: int) -> int:
-        """Return how many bytes at the end may be the beginning of a marker."""
-        longest = min(len(self._markers[0]) - 1, len(data) - search) if self._markers else 0
-        for size in range(longest, 0, -1):
-            if any(marker.startswith(data[-size:]) for marker in self._markers):
-                return size
-        return 0
+    def idle(self) -> Separated:
+        """Give out what has been held for too long: a prompt "MKL_VERBOSE? " may wait for an answer.
 
-    @property
-    def is_surely_trace(self) -> bool:
-        """Tell whether what is held is the start of a trace line, and not of text like one."""
-        return bool(self._head.match(self._held))
+        A library prints a line at once: little more than a moment can lie between its parts. What is
+        surely the start of a trace line stays.
+        """
+        patience = _BRIEF_SECONDS if len(self._held) < _BRIEF_BYTES else _PATIENT_SECONDS
+        is_overdue = self._held and time.monotonic() - self._fed > patience
+        if is_overdue and not self._head.match(self._held):
+            return self.release()
+        return Separated(b"", [])
 
     def release(self, *, at_end: bool = False) -> Separated:
         """Give out what is held, for text like a marker may wait for its reader.
@@ -112,23 +110,17 @@ class Demultiplexer:
         held, self._held = self._held, b""
         if not at_end:
             return Separated(held, [])
-        found = self._marker.search(held) if self._markers else None
         place = 0
-        while found:
-            start = found.start()
-            size = self._measured(held, start, len(held))
-            if size:
-                rest = held[start + size :]
-                return Separated(held[:start] + rest, [held[start : start + size]])
-            place = start
-            found = self._marker.search(held, start + 1)
-        is_torn = self._head.match(held, place) or self._is_cut_head(held[place:])
+        for found in re.finditer(b"(?=" + self._marker.pattern + b")", held):
+            place = found.start()
+            if size := self._measured(held, place, len(held)):
+                rest = held[place + size :]
+                return Separated(held[:place] + rest, [held[place : place + size]])
+        # A line of oneDNN may have ended before it can be distinguished from text.
+        marker = self._marker.match(held, place)
+        cut = None
+        if marker and not marker[0].endswith(b" "):
+            cut = _CUT.fullmatch(held, marker.end())
+        is_cut_head = cut and any(word.startswith(cut[1] or b"") for word in _WORDS)
+        is_torn = is_cut_head or self._head.match(held, place)
         return Separated(held[:place], [held[place:]]) if is_torn else Separated(held, [])
-
-    def _is_cut_head(self, held: bytes) -> bool:
-        """Tell whether text ends before it can be distinguished from a line of oneDNN."""
-        marker = self._marker.match(held)
-        if marker is None or marker[0].endswith(b" "):
-            return False
-        cut = _CUT.fullmatch(held, marker.end())
-        return cut is not None and any(word.startswith(cut[1] or b"") for word in _WORDS)

@@ -21,8 +21,6 @@ Markers = Mapping[str, Sequence[bytes]]
 _PIECE_BYTES = 1 << 16
 _PAGE_BYTES = 4096
 _BRIEF_SECONDS = 0.05
-_PATIENT_SECONDS = 2.0
-_BRIEF_BYTES = 4
 _AFTER_THE_END_SECONDS = 2.0
 
 
@@ -75,7 +73,7 @@ class Separation:
         """Let go of everything."""
 
 
-class Preloaded(Separation):
+class _Preloaded(Separation):
     """A shim in each process of the command takes the lines out before they are printed.
 
     It counts in a page that all its processes share, a file, so that the numbers outlive a process that
@@ -114,7 +112,7 @@ class Preloaded(Separation):
         self._page.close()
 
 
-class Relayed(Separation):
+class _Relayed(Separation):
     """The command's output comes through us: a thread prints its text to ours, and keeps the trace.
 
     The command prints to a terminal of its own where our output is one, else to a pipe.
@@ -195,14 +193,9 @@ class Relayed(Separation):
                 if piece:
                     self._quiet_since = None
                     self._give(apart.feed(piece))
-                    continue
-                self._quiet_since = self._quiet_since or time.monotonic()
-                # A prompt "MKL_VERBOSE? " may wait for an answer. A library prints a line at once: little
-                # more than a moment can lie between its parts.
-                patience = _BRIEF_SECONDS if len(apart.held) < _BRIEF_BYTES else _PATIENT_SECONDS
-                is_overdue = time.monotonic() - self._quiet_since > patience
-                if apart.held and is_overdue and not apart.is_surely_trace:
-                    self._give(apart.release())
+                else:
+                    self._quiet_since = self._quiet_since or time.monotonic()
+                    self._give(apart.idle())
             self._give(apart.release(at_end=True))
         except OSError:  # nobody reads our output: the command is to see the same
             pass
@@ -283,7 +276,7 @@ def separation_for(
         problem = why_not(program, shim, environment)
         if not problem:
             try:
-                return Preloaded(shim, folder, markers, environment, ranks)
+                return _Preloaded(shim, folder, markers, environment, ranks)
             except OSError as error:
                 problem = error.strerror or str(error)
         if way == "preload":
@@ -297,6 +290,6 @@ def separation_for(
     if way == "terminal" and not os.isatty(1):
         raise BadInput("standard output is no terminal")
     try:
-        return Relayed(way, trace, markers, notices)
+        return _Relayed(way, trace, markers, notices)
     except OSError as error:
         raise BadInput(f"no {way} can be made: {error.strerror}") from None

@@ -215,20 +215,12 @@ class _Listening:
 
     def _hand_on(self) -> None:
         """Let the program's own text out as it comes."""
-        is_held = False
         while not self._is_over.wait(_POLL_SECONDS):
             with _lock:
                 if self is not _listening or self._is_over.is_set():
                     return
-                before = self._apart.held
                 self.pull()
-                # What looks like the start of a line may be a prompt that waits for an answer.
-                if before and before == self._apart.held and not self._apart.is_surely_trace:
-                    if is_held:
-                        self._settle(self._apart.release())
-                    is_held = not is_held
-                else:
-                    is_held = False
+                self._settle(self._apart.idle())
 
 
 _lock = _thread.RLock()
