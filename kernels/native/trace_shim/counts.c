@@ -13,38 +13,24 @@
 #define PAGE 4096
 
 static uint64_t nowhere[PAGE / sizeof(uint64_t)];
-static uint64_t *mapped;
+static uint64_t *counts = nowhere;
 
-static uint64_t *map_counts(void) {
-    if (!*shim_counts_path) return nowhere;
-    int file = open(shim_counts_path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (file < 0) return nowhere;
+void shim_map_counts(const char *path) {
+    int file = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (file < 0) return;
     struct stat status;
     void *page = MAP_FAILED;
     if (!fstat(file, &status) && S_ISREG(status.st_mode) && status.st_size >= PAGE)
         page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     close(file);
-    return page == MAP_FAILED ? nowhere : page;
+    if (page != MAP_FAILED) counts = page;
 }
 
-static uint64_t *counts(void) {
-    uint64_t *page = __atomic_load_n(&mapped, __ATOMIC_ACQUIRE);
-    if (page) return page;
-    page = map_counts();
-    uint64_t *other = NULL;
-    if (__atomic_compare_exchange_n(&mapped, &other, page, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-        return page;
-    if (page != nowhere) munmap(page, PAGE); /* another thread was first */
-    return other;
-}
-
-void shim_count(enum shim_count which) {
-    __atomic_fetch_add(&counts()[which], 1, __ATOMIC_RELAXED);
-}
+void shim_count(enum shim_count which) { __atomic_fetch_add(&counts[which], 1, __ATOMIC_RELAXED); }
 
 void shim_count_loss(int reason) {
     shim_count(SHIM_LOST);
     uint64_t none = 0;
-    __atomic_compare_exchange_n(&counts()[SHIM_LOSS_REASON], &none, (uint64_t)reason, 0,
+    __atomic_compare_exchange_n(&counts[SHIM_LOSS_REASON], &none, (uint64_t)reason, 0,
                                 __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }

@@ -62,24 +62,25 @@ EXPORTED int vfprintf(FILE *stream, const char *format, va_list arguments) {
     return length >= 0 ? length : SHIM_NEXT(vfprintf)(stream, format, arguments);
 }
 
+/* Call a function with the variable arguments behind `format`. */
+#define WITH_ARGUMENTS(call) ({      \
+    va_list arguments;               \
+    va_start(arguments, format);     \
+    int length_of_call = call;       \
+    va_end(arguments);               \
+    length_of_call;                  \
+})
+
 EXPORTED int vprintf(const char *format, va_list arguments) {
     return vfprintf(stdout, format, arguments);
 }
 
 EXPORTED int fprintf(FILE *stream, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vfprintf(stream, format, arguments);
-    va_end(arguments);
-    return length;
+    return WITH_ARGUMENTS(vfprintf(stream, format, arguments));
 }
 
 EXPORTED int printf(const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vfprintf(stdout, format, arguments);
-    va_end(arguments);
-    return length;
+    return WITH_ARGUMENTS(vfprintf(stdout, format, arguments));
 }
 
 /* What glibc's headers make of the above in programs that are compiled with _FORTIFY_SOURCE. */
@@ -97,19 +98,11 @@ EXPORTED int __vprintf_chk(int flag, const char *format, va_list arguments) {
 }
 
 EXPORTED int __fprintf_chk(FILE *stream, int flag, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    int length = __vfprintf_chk(stream, flag, format, arguments);
-    va_end(arguments);
-    return length;
+    return WITH_ARGUMENTS(__vfprintf_chk(stream, flag, format, arguments));
 }
 
 EXPORTED int __printf_chk(int flag, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    int length = __vfprintf_chk(stdout, flag, format, arguments);
-    va_end(arguments);
-    return length;
+    return WITH_ARGUMENTS(__vfprintf_chk(stdout, flag, format, arguments));
 }
 
 /* ---- text that is printed as it is ---- */

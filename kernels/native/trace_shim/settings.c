@@ -19,7 +19,6 @@
 char shim_trace_path[PATH_MAX];
 char shim_mkl_path[PATH_MAX];
 char shim_markers[LONGEST_MARKERS];
-char shim_counts_path[PATH_MAX];
 
 static void copy_variable(char *target, size_t size, const char *name) {
     const char *value = getenv(name);
@@ -68,7 +67,8 @@ __attribute__((constructor)) static void read_settings(void) {
     size_t length = strlen(shim_markers);
     if (!length) return;
     if (shim_markers[length - 1] != '\n') memcpy(shim_markers + length, "\n", 2);
-    copy_variable(shim_counts_path, PATH_MAX, "MLBACKENDS_TRACE_COUNTS");
+    const char *counts = getenv("MLBACKENDS_TRACE_COUNTS");
+    if (counts) shim_map_counts(counts);
     copy_variable(shim_trace_path, PATH_MAX, "MLBACKENDS_TRACE_FILE");
     memcpy(shim_mkl_path, shim_trace_path, PATH_MAX);
     const char *names = getenv("MLBACKENDS_TRACE_RANKS");

@@ -21,7 +21,6 @@
 extern char shim_trace_path[];  /* "" where nothing is to be traced */
 extern char shim_mkl_path[];    /* what MKL takes for the trace's name, before a rank is put in */
 extern char shim_markers[];     /* each ends in '\n' */
-extern char shim_counts_path[]; /* "" for none */
 
 /* markers.c */
 int shim_is_trace(const char *text, size_t length);
@@ -47,8 +46,10 @@ int shim_write_all(int file, const char *text, size_t *rest);
 /* descriptor.c: the trace's descriptor, or -1 where it cannot be opened. process: who calls. */
 int shim_trace_descriptor(pid_t process);
 
-/* counts.c: what the capturing process reads, even after this one was killed. */
+/* counts.c: what the capturing process reads, even after this one was killed. The file of counters is
+ * mapped at the start, before there are threads. */
 enum shim_count { SHIM_LINES, SHIM_LOST, SHIM_LOSS_REASON, SHIM_PROCESSES, SHIM_UNREACHABLE };
+void shim_map_counts(const char *path);
 void shim_count(enum shim_count which);
 void shim_count_loss(int reason);
 
