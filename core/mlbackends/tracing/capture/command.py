@@ -14,7 +14,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 
 from msgspec import Struct
 
@@ -29,8 +29,7 @@ from mlbackends.tracing.capture.trace_file import (
     TraceFile,
     copied,
     counted,
-    is_special,
-    opened,
+    special_file,
     unwritable,
 )
 
@@ -103,16 +102,16 @@ def run(
     program = processes.executable(command, environment)
     rank = variables.rank_of(environment, rank_variables)
     target = variables.with_rank(output, rank)
-    ranks = () if rank or is_special(target) else tuple(rank_variables)
     leaves = {name: registry.load("mlbackends.tracing.formats", name) for name in tracers}
     with ExitStack() as stack:
+        special = stack.enter_context(special_file(target) or nullcontext())
+        ranks = () if rank or special else tuple(rank_variables)
         try:
             folder = stack.enter_context(
                 tempfile.TemporaryDirectory(prefix="backends-trace-", ignore_cleanup_errors=True)
             )
         except OSError as error:
             raise BadInput(f"no temporary folder can be made: {error.strerror}") from None
-        special = stack.enter_context(opened(target)) if is_special(target) else None
         path = os.path.join(folder, "trace.log") if special else target
         trace = stack.enter_context(TraceFile(path, append=append, of_ranks=bool(ranks)))
         wanted: dict[str, str] = {}

@@ -116,24 +116,22 @@ def counted(
     return totals
 
 
-def is_special(path: str) -> bool:
-    """Tell whether a path is there and is no regular file, such as /dev/stderr or a FIFO."""
+def special_file(path: str) -> io.FileIO | None:
+    """Open what is no regular file, such as /dev/stderr or a FIFO; None where a path is one, or nothing.
+
+    It is open before the command runs, so that a FIFO keeps its reader. Raises BadInput where it cannot
+    be written; a FIFO that nobody reads is not waited for.
+    """
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError):
-        return False
-    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
-
-
-def opened(path: str) -> io.FileIO:
-    """Return a file to write to, before the command runs, so that a FIFO keeps its reader.
-
-    Raises BadInput where it cannot be written; a FIFO that nobody reads is not waited for.
-    """
+        return None
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+        return None
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
-        if error.errno == errno.ENXIO and stat.S_ISFIFO(os.stat(path).st_mode):
+        if error.errno == errno.ENXIO and stat.S_ISFIFO(mode):
             raise BadInput(f"nobody reads the FIFO {path}", "start its reader first") from None
         raise unwritable(path, error) from None
     os.set_blocking(descriptor, True)

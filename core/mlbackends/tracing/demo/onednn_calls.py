@@ -13,7 +13,7 @@ _RELU = 0x20
 _SOFTMAX = 0x30000
 _ANY_FORMAT, _AB, _NCHW = 1, 3, 5
 _SOURCE, _DESTINATION, _WEIGHTS = 1, 17, 33
-_QUERY_SOURCE, _QUERY_WEIGHTS, _QUERY_DESTINATION = 129, 131, 133
+_QUERIES = {_SOURCE: 129, _WEIGHTS: 131, _DESTINATION: 133}
 _MOST_DIMENSIONS = 12
 _TIMES = 5
 
@@ -49,6 +49,10 @@ class OneDnn:
         self.call(function, ctypes.byref(handle), *arguments)
         return handle
 
+    def planned(self, primitive: str, *arguments: object) -> ctypes.c_void_p:
+        """Return the description of a primitive, as version 3 makes it."""
+        return self.made(f"dnnl_{primitive}_primitive_desc_create", self.engine, *arguments)
+
     def described(self, shape: Sequence[int], layout: int | Sequence[int]) -> object:
         """Describe numbers in memory. layout: a format, or the strides."""
         kind = "tag" if isinstance(layout, int) else "strides"
@@ -71,8 +75,7 @@ class OneDnn:
     def run(self, plan: ctypes.c_void_p, operands: dict[int, ctypes.c_void_p]) -> None:
         """Run what is planned some times."""
         primitive = self.made("dnnl_primitive_create", plan)
-        pairs = [_Operand(which, memory) for which, memory in operands.items()]
-        passed = (_Operand * len(operands))(*pairs)
+        passed = (_Operand * len(operands))(*map(_Operand, operands, operands.values()))
         for _ in range(_TIMES):
             self.call("dnnl_primitive_execute", primitive, self.stream, len(operands), passed)
         self.call("dnnl_stream_wait", self.stream)
@@ -86,58 +89,45 @@ def main(path: str) -> None:
     """Run all of them. Raises OSError where the file cannot be loaded, Failed where a call fails."""
     dnn = OneDnn(path)
     for size in (64, 256, 512):
-        _product(dnn, size)
+        plain = dnn.described((size, size), _AB)
+        if dnn.is_old:
+            how = ctypes.create_string_buffer(65536)
+            dnn.call("dnnl_matmul_desc_init", how, plain, plain, None, plain)
+            plan = dnn.made("dnnl_primitive_desc_create", how, None, dnn.engine, None)
+        else:
+            plan = dnn.planned("matmul", plain, plain, None, plain, None)
+        dnn.run(plan, {which: dnn.memory(plain) for which in (_SOURCE, _WEIGHTS, _DESTINATION)})
     if not dnn.is_old:
         _convolution(dnn)
         rows = dnn.described((256, 1000), _AB)
-        arguments = (dnn.engine, _FORWARD_INFERENCE, _SOFTMAX, rows, rows, 1, None)
-        plan = dnn.made("dnnl_softmax_forward_primitive_desc_create", *arguments)
+        plan = dnn.planned("softmax_forward", _FORWARD_INFERENCE, _SOFTMAX, rows, rows, 1, None)
         dnn.run(plan, {_SOURCE: dnn.memory(rows), _DESTINATION: dnn.memory(rows)})
     transposed = dnn.described((512, 512), (1, 512))
     _reorder(dnn, dnn.described((512, 512), _AB), transposed, dnn.memory(transposed))
 
 
-def _product(dnn: OneDnn, size: int) -> None:
-    plain = dnn.described((size, size), _AB)
-    if dnn.is_old:
-        how = ctypes.create_string_buffer(65536)
-        dnn.call("dnnl_matmul_desc_init", how, plain, plain, None, plain)
-        plan = dnn.made("dnnl_primitive_desc_create", how, None, dnn.engine, None)
-    else:
-        arguments = (dnn.engine, plain, plain, None, plain, None)
-        plan = dnn.made("dnnl_matmul_primitive_desc_create", *arguments)
-    places = (_SOURCE, _WEIGHTS, _DESTINATION)
-    dnn.run(plan, {which: dnn.memory(plain) for which in places})
-
-
 def _convolution(dnn: OneDnn) -> None:
     """Convolve in the format that oneDNN likes best, with the reorders that this takes; then relu."""
     shapes = {_SOURCE: (8, 16, 56, 56), _WEIGHTS: (32, 16, 3, 3), _DESTINATION: (8, 32, 56, 56)}
-    queries = {
-        _SOURCE: _QUERY_SOURCE,
-        _WEIGHTS: _QUERY_WEIGHTS,
-        _DESTINATION: _QUERY_DESTINATION,
-    }
     source, weights, destination = (dnn.described(each, _ANY_FORMAT) for each in shapes.values())
     ones, zeros = _dimensions((1, 1)), _dimensions((0, 0))
-    plan = dnn.made(
-        "dnnl_convolution_forward_primitive_desc_create",
-        *(dnn.engine, _FORWARD_INFERENCE, _CONVOLUTION_DIRECT, source, weights, None, destination),
+    plan = dnn.planned(
+        "convolution_forward",
+        *(_FORWARD_INFERENCE, _CONVOLUTION_DIRECT, source, weights, None, destination),
         *(ones, zeros, ones, ones, None),
     )
     ask = dnn.library.dnnl_primitive_desc_query_md
     ask.restype = ctypes.c_void_p
-    chosen = {which: ctypes.c_void_p(ask(plan, query, 0)) for which, query in queries.items()}
+    chosen = {which: ctypes.c_void_p(ask(plan, _QUERIES[which], 0)) for which in shapes}
     memories = {which: dnn.memory(each) for which, each in chosen.items()}
     for which in (_SOURCE, _WEIGHTS):
         plain = dnn.described(shapes[which], _NCHW)
         _reorder(dnn, plain, chosen[which], memories[which])
     dnn.run(plan, memories)
     result = chosen[_DESTINATION]
-    relu = dnn.made(
-        "dnnl_eltwise_forward_primitive_desc_create",
-        *(dnn.engine, _FORWARD_INFERENCE, _RELU, result, result),
-        *(ctypes.c_float(0), ctypes.c_float(0), None),
+    slope = ctypes.c_float(0)
+    relu = dnn.planned(
+        "eltwise_forward", _FORWARD_INFERENCE, _RELU, result, result, slope, slope, None
     )
     dnn.run(relu, dict.fromkeys((_SOURCE, _DESTINATION), memories[_DESTINATION]))
 

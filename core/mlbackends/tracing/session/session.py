@@ -129,8 +129,8 @@ class Session:
         by: fields such as "operation", "shape", "implementation". top: so many rows, 0 is all. of: "work",
         "creations", "partitions" or "all". Raises BadInput for a field that is none.
         """
-        options: dict[str, Any] = {"top": top, "of": of} | ({"by": tuple(by)} if by else {})
-        return self.view("summary", **options)  # type: ignore[return-value]
+        options = {"by": tuple(by)} if by else {}
+        return self.view("summary", top=top, of=of, **options)  # type: ignore[return-value]
 
     def findings(self) -> "Findings":
         """Return what the trace gives away, the worst first; this machine's processor is known."""
