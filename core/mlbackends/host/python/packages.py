@@ -100,16 +100,6 @@ def requirements(host: Host, dist: Distribution) -> list[str]:
     return [line[15:].strip() for line in headers if line.startswith("Requires-Dist: ")]
 
 
-def record(host: Host, dist: Distribution) -> list[str]:
-    """Return the paths in a distribution's RECORD, relative to the folder it lies in."""
-    lines = record_bytes(host, dist).decode(errors="replace").splitlines()
-    return [
-        line[1:].split('"', 1)[0] if line.startswith('"') else line.rsplit(",", 2)[0]
-        for line in lines
-        if line
-    ]
-
-
 @once_per_host
 def record_bytes(host: Host, dist: Distribution) -> bytes:
     """Return a distribution's RECORD as it is, b"" without one."""

@@ -7,6 +7,7 @@ Source: PyPA, "Core metadata specifications", Requires-Dist; "Dependency specifi
 specifiers" (PEP 440), by `packaging` where versions are more than numbers and dots.
 """
 
+import ast
 import re
 
 from msgspec import Struct
@@ -19,9 +20,10 @@ _LINE = pattern(
     r"(?P<name>[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)\s*(?:\[[^\]]*\])?\s*"
     r"(?P<clauses>\([^()]*\)|[^;()@]*?)\s*(?:;\s*(?P<marker>.*))?"
 )
-_TOKEN = pattern(
-    r"\s*(\(|\)|and\b|or\b|not\s+in\b|in\b|===|[<>=!~]=|<|>|'[^']*'|\"[^\"]*\"|[a-z_.]+)"
-)
+_SIGNS: dict[type[ast.cmpop], str] = {
+    ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",
+    ast.In: "in", ast.NotIn: "not in", ast.Is: "===", ast.IsNot: "~=",
+}  # fmt: skip
 _RELEASE = pattern(r"\s*(\d{1,18}(?:\.\d{1,18})*)(?:\+[a-z0-9]+(?:[-_.][a-z0-9]+)*)?\s*")
 _CLAUSE = pattern(r"(===|==|~=|!=|>=|<=|>|<)\s*([^\s,]+)")
 _LONGEST_MARKER = 500
@@ -95,56 +97,35 @@ def marker_environment(host: Host) -> dict[str, str]:
 def holds(marker: str, environment: dict[str, str]) -> bool | None:
     """Evaluate a marker; None where it is for an extra, names what is not known or is none.
 
-    `packaging` does not know the third answer.
+    `packaging` does not know the third answer. Markers have the grammar of Python's expressions, but for
+    two signs, for which two others stand that no marker has.
     """
-    if len(marker) > _LONGEST_MARKER or re.search(r"\bextra\b", marker):
+    if len(marker) > _LONGEST_MARKER or "\\" in marker or re.search(r"\bextra\b", marker):
         return None
-    tokens = []
-    at = 0
-    marker = marker.strip()
-    while at < len(marker):
-        match = _TOKEN.match(marker, at)
-        if match is None:
-            return None
-        tokens.append(match[1])
-        at = match.end()
+    expression = marker.strip().replace("===", " is ").replace("~=", " is not ")
     try:
-        result = _any_of(tokens, environment)
-    except (IndexError, RecursionError):
+        return _evaluate(ast.parse(expression, mode="eval").body, environment)
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
         return None
-    return None if tokens else result
 
 
-def _any_of(tokens: list[str], environment: dict[str, str]) -> bool | None:
-    results = [_all_of(tokens, environment)]
-    while tokens and tokens[0] == "or":
-        tokens.pop(0)
-        results.append(_all_of(tokens, environment))
-    return True if True in results else None if None in results else False
-
-
-def _all_of(tokens: list[str], environment: dict[str, str]) -> bool | None:
-    results = [_comparison(tokens, environment)]
-    while tokens and tokens[0] == "and":
-        tokens.pop(0)
-        results.append(_comparison(tokens, environment))
-    return False if False in results else None if None in results else True
-
-
-def _comparison(tokens: list[str], environment: dict[str, str]) -> bool | None:
-    if tokens[0] == "(":
-        tokens.pop(0)
-        result = _any_of(tokens, environment)
-        return result if tokens.pop(0) == ")" else None
-    left, sign, right = tokens.pop(0), " ".join(tokens.pop(0).split()), tokens.pop(0)
+def _evaluate(node: ast.expr, environment: dict[str, str]) -> bool | None:
+    if isinstance(node, ast.BoolOp):
+        results = [_evaluate(value, environment) for value in node.values]
+        decisive = isinstance(node.op, ast.Or)
+        return decisive if decisive in results else None if None in results else not decisive
+    if not isinstance(node, ast.Compare) or len(node.ops) > 1:
+        return None
     have, wanted = (
-        token[1:-1] if token[0] in "'\"" else environment.get(token) for token in (left, right)
+        side.value if isinstance(side, ast.Constant) else environment.get(getattr(side, "id", ""))
+        for side in (node.left, node.comparators[0])
     )
-    if have is None or wanted is None:
+    sign = _SIGNS[type(node.ops[0])]
+    if not isinstance(have, str) or not isinstance(wanted, str):
         return None
     if sign in ("in", "not in"):
         return (have in wanted) is (sign == "in")
-    if left in _VERSIONS:
+    if getattr(node.left, "id", "") in _VERSIONS:
         return satisfies(have, f"{sign}{wanted}")
     if sign in ("==", "==="):
         return have == wanted
@@ -180,7 +161,10 @@ def _fits(version: str, sign: str, wanted: str) -> bool | None:
         return None
     have, needed = _RELEASE.fullmatch(version.lower()), _RELEASE.fullmatch(wanted)
     if have and needed and "+" not in wanted and sign != "~=":
-        return _in_order(_numbers(have[1]), sign, _numbers(needed[1]))
+        ours, theirs = _numbers(have[1]), _numbers(needed[1])
+        if ours == theirs:
+            return sign in ("==", "<=", ">=")
+        return sign == "!=" or sign[0] == ("<" if ours < theirs else ">")
     # packaging takes 20 ms to import, which is a fifth of a whole survey.
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
     from packaging.version import InvalidVersion, Version
@@ -197,9 +181,3 @@ def _numbers(release: str) -> list[int]:
     while numbers and numbers[-1] == 0:
         numbers.pop()
     return numbers
-
-
-def _in_order(have: list[int], sign: str, needed: list[int]) -> bool:
-    if have == needed:
-        return sign in ("==", "<=", ">=")
-    return sign == "!=" or sign[0] == ("<" if have < needed else ">")

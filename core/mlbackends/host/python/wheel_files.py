@@ -87,7 +87,9 @@ def _shared_in_folder(host: Host, dists: list[Distribution]) -> list[SharedFiles
             owners.setdefault(path, []).append(dist)
     pairs: dict[tuple[Distribution, Distribution], list[bytes]] = {}
     for path, owning in owners.items():
-        if len(owning) > 1 and _is_counted(path):
+        # What lies outside the folder, what Python makes itself, and metadata are left out.
+        is_inside = not path.startswith((b"../", b"/")) and b"__pycache__/" not in path
+        if len(owning) > 1 and is_inside and not path.partition(b"/")[0].endswith(b".dist-info"):
             for i, second in enumerate(owning):
                 for first in owning[:i]:
                     if first.name != second.name:
@@ -105,14 +107,6 @@ def _shared_in_folder(host: Host, dists: list[Distribution]) -> list[SharedFiles
             example, owner = _example(host, differing, {first: one, second: other})
             found.append(SharedFiles(first, second, len(paths), len(differing), example, owner))
     return found
-
-
-def _is_counted(path: bytes) -> bool:
-    """Leave out what lies outside the folder, what Python makes itself, and metadata."""
-    top = path.partition(b"/")[0]
-    return not (
-        path.startswith((b"../", b"/")) or b"__pycache__/" in path or top.endswith(b".dist-info")
-    )
 
 
 def _example(
@@ -142,32 +136,19 @@ def missing_files(host: Host, dists: Sequence[Distribution]) -> list[dict[str, A
     found: list[dict[str, Any]] = []
     endings = _ENDINGS.get(host.platform, (b".so",))
     for dist in dists:
-        paths = [
-            os.path.normpath(f"{dist.folder}/{name.decode(errors='replace')}")
-            for name in _libraries_in(record_bytes(host, dist), endings)
-        ]
-        gone = [path for path in paths if not host.exists(path)]
+        record, gone = record_bytes(host, dist), []
+        # Most lines name texts: searching for the ending takes a tenth of matching each line.
+        for ending in endings:
+            at = record.find(ending)
+            while at >= 0:
+                start, end = record.rfind(b"\n", 0, at) + 1, record.find(b"\n", at)
+                if match := _LIBRARY.match(record, start, end if end >= 0 else len(record)):
+                    path = os.path.normpath(f"{dist.folder}/{match[1].decode(errors='replace')}")
+                    gone += [path] if not host.exists(path) else []
+                at = record.find(ending, end) if end >= 0 else -1
         if gone:
             counted = {"files": len(gone), "example": gone[0]}
             found.append({"name": dist.name, "version": dist.version, **counted})
-    return found
-
-
-def _libraries_in(record: bytes, endings: Sequence[bytes]) -> list[bytes]:
-    """Return the paths of libraries in a RECORD.
-
-    Most lines name texts: searching for the ending takes a tenth of matching each line.
-    """
-    found = []
-    for ending in endings:
-        at = record.find(ending)
-        while at >= 0:
-            start = record.rfind(b"\n", 0, at) + 1
-            end = record.find(b"\n", at)
-            match = _LIBRARY.match(record, start, end if end >= 0 else len(record))
-            if match:
-                found.append(match[1])
-            at = record.find(ending, end) if end >= 0 else -1
     return found
 
 
