@@ -46,23 +46,19 @@ def outcome_of(command: Sequence[str], timeout: float, environment: Mapping[str,
         return Outcome(None)
     try:
         output = _output(process, timeout)
+        if output is None:
+            return Outcome(None)
         return Outcome(process.returncode, output.decode(errors="replace"))
     except subprocess.TimeoutExpired:
         return Outcome(None, timed_out=True)
-    except _TooMuchOutput:
-        return Outcome(None)
     finally:  # also where we are interrupted
         kill_group(process)
         if process.stdout is not None:
             process.stdout.close()
 
 
-class _TooMuchOutput(Exception):
-    """A command printed more than OUTPUT_LIMIT."""
-
-
-def _output(process: "subprocess.Popen[bytes]", timeout: float) -> bytes:
-    """Read to the end, and no more than a limit: a command that prints for ever must not fill our memory."""
+def _output(process: "subprocess.Popen[bytes]", timeout: float) -> bytes | None:
+    """Read to the end; None at a limit: a command that prints for ever must not fill our memory."""
     if not hasattr(os, "set_blocking") or os.name == "nt":  # a pipe there cannot be waited for
         return process.communicate(timeout=timeout)[0]
     assert process.stdout is not None
@@ -79,7 +75,7 @@ def _output(process: "subprocess.Popen[bytes]", timeout: float) -> bytes:
             process.wait(max(0.0, deadline - time.monotonic()))
             return bytes(output)
         output += piece
-    raise _TooMuchOutput
+    return None
 
 
 def signal_name(number: int) -> str:

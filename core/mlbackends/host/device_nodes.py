@@ -8,7 +8,7 @@ import re
 import stat
 from collections.abc import Sequence
 
-from mlbackends.host.host import Host, once_per_host
+from mlbackends.host.host import Host
 from mlbackends.host.pci import FOLDER, PciDevice
 from mlbackends.model.reasons import Reason
 
@@ -32,12 +32,7 @@ def accel_nodes(host: Host) -> dict[str, str]:
 
 def device_nodes(host: Host, pattern: str) -> list[str]:
     """Return the paths directly below /dev whose whole name matches a regular expression."""
-    return [f"/dev/{name}" for name in _dev(host) if re.fullmatch(pattern, name)]
-
-
-@once_per_host
-def _dev(host: Host) -> list[str]:
-    return host.listdir("/dev")
+    return [f"/dev/{name}" for name in host.listdir("/dev") if re.fullmatch(pattern, name)]
 
 
 def denied(host: Host, path: str) -> Reason | None:

@@ -4,24 +4,25 @@
 /sys and friends, or one with `root/`, `host.json` and `commands/` as `Recording` writes them.
 A probe that uses nothing else works on both, and its `find` is tested on recorded machines.
 
-What no file tells stands in `host.json`: {"platform": "linux", "uname": {...}, "environment": {...},
-"affinity": [0, 1], "disks": {"/dev/shm": [total_bytes, free_bytes]}, "sizes": {file: bytes},
-"python": {...}, "system": {...}}.
-A recorded host without it has an empty environment, and `None` where only the live machine could tell.
+What no file tells stands in `host.json`, the fields of `recorded.Description`; a recorded host without it
+has an empty environment, and `None` where only the live machine could tell.
 `extracts.json` has what was read out of large files, such as libraries, in place of the files.
 """
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import msgspec
 
 from mlbackends.host.files import READ_LIMIT, read_regular
 from mlbackends.model.errors import BadInput
 from mlbackends.model.writable import clean, is_text
+
+if TYPE_CHECKING:
+    from mlbackends.host.recorded import Description
 
 _LINK_LIMIT = 40
 """Links on the way to one file, as in Linux."""
@@ -67,39 +68,37 @@ class Host:
         """Paths that are there and may not be read, in the order they were met."""
         self.pid = pid
         self._commands = ""
-        self._recorded: dict[str, Any] = {}
         self._python = python
         self._extracts: dict[str, dict[str, Any]] = {}
         self.cache: dict[Any, Any] = {}
         """What functions under `once_per_host` returned."""
-        if os.path.abspath(root) == "/":
-            self.is_live = True
-            self.root = ""
-        else:
-            self.is_live = False
-            self.root = self._open_recorded(root, has_environment=environment is not None)
+        self.is_live = os.path.abspath(root) == "/"
+        self.root = ""
+        self._recorded: Description | None = None
+        """What no file of a recorded machine tells; None for the live one."""
+        if not self.is_live:
+            self._recorded = self._open_recorded(root, has_environment=environment is not None)
+        variables: Mapping[str, str]
         if environment is not None:
-            variables = dict(environment)
+            variables = environment
         elif pid is not None:
-            variables = self._environment_of(pid)
-        elif self.is_live:
-            variables = dict(os.environ)
+            data = self.read_bytes(f"/proc/{pid}/environ").decode(errors="surrogateescape")
+            variables = dict(item.split("=", 1) for item in data.split("\0") if "=" in item)
         else:
-            variables = _strings(self._recorded.get("environment"))
+            variables = self._recorded.environment if self._recorded else os.environ
         # A record holds text only. One folder of LD_LIBRARY_PATH that is not UTF-8 costs the others nothing.
         self.environment = {
             name: clean(value) for name, value in variables.items() if is_text(name)
         }
 
-    def _open_recorded(self, folder: str, has_environment: bool) -> str:
-        """Read host.json and extracts.json, and return the folder that stands for "/"."""
+    def _open_recorded(self, folder: str, has_environment: bool) -> "Description":
+        """Read host.json and extracts.json, and find the folder that stands for "/"."""
         from mlbackends.host import recorded
 
         if not os.path.isdir(folder):
             raise BadInput(f"{folder} is not a folder", "give a folder with proc/ and sys/ in it")
         has_description = os.path.isfile(os.path.join(folder, "host.json"))
-        if has_description:
-            self._recorded = recorded.description(folder)
+        description = recorded.description(folder)
         self._extracts = recorded.extracts(folder)
         self._commands = recorded.inside(folder, "commands")
         inner = recorded.inside(folder, "root")
@@ -109,11 +108,8 @@ class Host:
                 f"{folder} holds neither proc/ nor sys/ nor a host.json: that is no recorded machine",
                 recorded.hint_near(folder),
             )
-        return os.path.realpath(top)
-
-    def _environment_of(self, pid: int) -> dict[str, str]:
-        data = self.read_bytes(f"/proc/{pid}/environ").decode(errors="surrogateescape")
-        return dict(item.split("=", 1) for item in data.split("\0") if "=" in item)
+        self.root = os.path.realpath(top)
+        return description
 
     # ---- files -----------------------------------------------------------------------------
 
@@ -126,9 +122,9 @@ class Host:
             path = f"/proc/{self.pid}/{path[11:]}"
         if self.is_live:
             return path
-        resolved = self._resolve(path)
         # What a link of a loop says is for us to follow: the system would follow it out of the root.
-        return self.root + resolved if resolved else _NOWHERE + path
+        found = self._resolve(path)
+        return self.root + found if found else _NOWHERE + path
 
     def _resolve(self, path: str) -> str:
         """Return a path without links, as the recorded machine names it; "" for links in a loop."""
@@ -145,12 +141,13 @@ class Host:
         """Return a regular file's first `limit` bytes; b"" where it cannot be read."""
         try:
             return read_regular(self.real(path), limit)
-        except PermissionError:
-            if path not in self.denied:
-                self.denied.append(path)
-        except (OSError, ValueError):  # a folder, a device, an attribute that refuses: sysfs does
-            pass
+        except (OSError, ValueError) as error:  # a folder, a device, an attribute that refuses
+            self._note(path, error)
         return b""
+
+    def _note(self, path: str, error: Exception) -> None:
+        if isinstance(error, PermissionError) and path not in self.denied:
+            self.denied.append(path)
 
     def read(self, path: str, limit: int = READ_LIMIT) -> str:
         """Return a file's text, stripped at the end; "" where it cannot be read."""
@@ -186,8 +183,7 @@ class Host:
         On a recorded host the nodes that it may not stand in its system calls, under `denied_nodes`.
         """
         if not self.is_live:
-            denied = self.system("denied_nodes")
-            return not (isinstance(denied, list) and path in denied)
+            return path not in (self.system("denied_nodes") or ())
         return os.access(self.real(path), os.R_OK | os.W_OK)
 
     def size(self, path: str) -> int:
@@ -195,10 +191,8 @@ class Host:
 
         A recorded host may hold less of a file than there was; it then has the size apart.
         """
-        if not self.is_live:
-            size = _mapping(self._recorded.get("sizes")).get(path)
-            if isinstance(size, int) and size >= 0:
-                return size
+        if self._recorded and path in self._recorded.sizes:
+            return self._recorded.sizes[path]
         try:
             return os.stat(self.real(path)).st_size
         except (OSError, ValueError):
@@ -212,11 +206,8 @@ class Host:
         """
         try:
             return sorted(name for name in os.listdir(self.real(path)) if is_text(name))
-        except PermissionError:
-            if path not in self.denied:
-                self.denied.append(path)
-        except (OSError, ValueError):
-            pass
+        except (OSError, ValueError) as error:
+            self._note(path, error)
         return []
 
     def glob(self, pattern: str) -> list[str]:
@@ -273,14 +264,12 @@ class Host:
     @property
     def platform(self) -> str:
         """The operating system as `sys.platform` spells it: linux, darwin, win32."""
-        if self.is_live:
-            return sys.platform
-        return str(self._recorded.get("platform", "linux"))
+        return self._recorded.platform if self._recorded else sys.platform
 
     def uname(self) -> dict[str, str]:
         """Return sysname, nodename, release, version and machine; {} where they are not recorded."""
-        if not self.is_live:
-            return _strings(self._recorded.get("uname"))
+        if self._recorded:
+            return self._recorded.uname
         keys = ("sysname", "nodename", "release", "version", "machine")
         if hasattr(os, "uname"):
             return dict(zip(keys, os.uname(), strict=True))
@@ -295,9 +284,8 @@ class Host:
 
     def affinity(self) -> tuple[int, ...] | None:
         """Return the CPUs that the process may run on; None where that is not known."""
-        if not self.is_live:
-            cpus = self._recorded.get("affinity")
-            return tuple(cpus) if isinstance(cpus, list) else None
+        if self._recorded:
+            return self._recorded.affinity
         try:
             return tuple(sorted(os.sched_getaffinity(self.pid or 0)))
         except (AttributeError, OSError):
@@ -305,11 +293,8 @@ class Host:
 
     def disk(self, path: str) -> tuple[int, int] | None:
         """Return a file system's total and free bytes; None where that is not known."""
-        if not self.is_live:
-            match _mapping(self._recorded.get("disks")).get(path):
-                case [int(total), int(free), *_]:
-                    return total, free
-            return None
+        if self._recorded:
+            return self._recorded.disks.get(path)
         try:
             status = os.statvfs(path)
         except (AttributeError, OSError):
@@ -318,8 +303,8 @@ class Host:
 
     def system(self, name: str) -> Any:
         """Return what only a call tells ("libc", "page_size", ...), as recorded or live; None without."""
-        if not self.is_live:
-            return _mapping(self._recorded.get("system")).get(name)
+        if self._recorded:
+            return getattr(self._recorded.system, name, None)
         if name not in self.cache:
             try:
                 self.cache[name] = _CALLS[name]()
@@ -330,12 +315,18 @@ class Host:
     @property
     def python(self) -> dict[str, Any]:
         """The interpreter that is inspected: executable, version, prefix, base_prefix, path (folders)."""
-        if self._python is None:
-            if self.is_live:
-                self._python = _own_python()
-            else:
-                self._python = _mapping(self._recorded.get("python"))
-        return self._python
+        if self._python is None and self._recorded:
+            self._python = msgspec.to_builtins(self._recorded.python)
+        elif self._python is None:
+            self._python = {
+                "executable": sys.executable,
+                "version": ".".join(map(str, sys.version_info[:3])),
+                "implementation": sys.implementation.name,
+                "prefix": sys.prefix,
+                "base_prefix": sys.base_prefix,
+                "path": [folder for folder in map(_absolute, sys.path) if os.path.isdir(folder)],
+            }
+        return self._python or {}
 
     def run(self, *command: str, timeout: float = 5.0) -> str:
         """Return a command's standard output; "" where it is missing, fails or takes too long.
@@ -395,30 +386,11 @@ def to_int(text: str) -> int | None:
         return None
 
 
-def _own_python() -> dict[str, Any]:
-    return {
-        "executable": sys.executable,
-        "version": ".".join(map(str, sys.version_info[:3])),
-        "implementation": sys.implementation.name,
-        "prefix": sys.prefix,
-        "base_prefix": sys.base_prefix,
-        "path": [folder for folder in map(_absolute, sys.path) if os.path.isdir(folder)],
-    }
-
-
 def _absolute(folder: str) -> str:
     try:
         return os.path.abspath(folder)
     except OSError:  # relative, and the current folder was deleted
         return ""
-
-
-def _mapping(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _strings(value: object) -> dict[str, str]:
-    return {name: str(each) for name, each in _mapping(value).items()}
 
 
 _CALLS: dict[str, Callable[[], Any]] = {

@@ -126,7 +126,11 @@ def _started_by(pid: int, program: str) -> str:
     variables = dict(item.split("=", 1) for item in items if "=" in item)
     first = os.fsdecode(_read(f"{_PROC}/{pid}/cmdline").split(b"\0")[0])
     # It may have left the folder that it was started in, which its shell has put into PWD.
-    for base in (_current_folder(pid), variables.get("PWD", "")):
+    try:
+        current = os.readlink(f"{_PROC}/{pid}/cwd")
+    except OSError:
+        current = ""
+    for base in (current, variables.get("PWD", "")):
         if "/" in first:
             path = os.path.join(base, first)
         else:
@@ -142,13 +146,6 @@ def _started_by(pid: int, program: str) -> str:
             if name and _is_same_file(path, program):
                 return path
     return program
-
-
-def _current_folder(pid: int) -> str:
-    try:
-        return os.readlink(f"{_PROC}/{pid}/cwd")
-    except OSError:
-        return ""
 
 
 def _is_same_file(path: str, other: str) -> bool:

@@ -200,29 +200,24 @@ def _read(host: Host, address: str) -> PciDevice | None:
         driver=driver,
         subsystem=event.get("PCI_SUBSYS_ID", "").lower(),
     )
-    if class_code.startswith(_DETAILED) or (
-        vendor in _ACCELERATOR_VENDORS and not class_code.startswith(("01", "06"))
+    if not class_code.startswith(_DETAILED) and (
+        vendor not in _ACCELERATOR_VENDORS or class_code.startswith(("01", "06"))
     ):
-        return _with_details(host, folder, found)
-    return found
-
-
-def _with_details(host: Host, folder: str, device: PciDevice) -> PciDevice:
+        return found
     node = host.read_int(f"{folder}/numa_node")
     domain = host.read(f"{folder}/iommu_group/type", 64)
-    asleep = host.read(f"{folder}/power/runtime_status", 64) == "suspended"
-    device = replace(
-        device,
+    found = replace(
+        found,
         numa_node=node if node is not None and 0 <= node < 1 << 16 else None,
         iommu_domain=domain if _DOMAIN.fullmatch(domain) else "",
-        is_asleep=asleep,
+        is_asleep=host.read(f"{folder}/power/runtime_status", 64) == "suspended",
         is_virtual_function=host.is_link(f"{folder}/physfn"),
     )
-    if asleep:
-        return device
-    at, slot = _end_of_card(host, folder, device.vendor)
+    if found.is_asleep:
+        return found
+    at, slot = _end_of_card(host, folder, vendor)
     return replace(
-        device,
+        found,
         link_gigatransfers_per_second=_speed(host, f"{at}/current_link_speed"),
         link_width=_width(host, f"{at}/current_link_width"),
         max_link_gigatransfers_per_second=_speed(host, f"{at}/max_link_speed"),

@@ -24,7 +24,7 @@ _Cpu = Annotated[int, Meta(ge=0, le=(1 << 20) - 1)]
 _Kind = TypeVar("_Kind")
 
 
-class _Python(Struct):
+class _Python(Struct, frozen=True, omit_defaults=True):
     """The interpreter that is inspected, with the fields of `Host.python`."""
 
     executable: str = ""
@@ -32,10 +32,10 @@ class _Python(Struct):
     implementation: str = ""
     prefix: str = ""
     base_prefix: str = ""
-    path: tuple[str, ...] = ()
+    path: list[str] = []
 
 
-class _System(Struct):
+class _System(Struct, frozen=True):
     """What `Host.system` returns, by name, and the device nodes that the user may not open."""
 
     libc: str | None = None
@@ -43,37 +43,37 @@ class _System(Struct):
     clock_ticks: _Count | None = None
     cpu_count: _Count | None = None
     user_id: _Number | None = None
-    group_ids: tuple[_Number, ...] | None = None
-    denied_nodes: tuple[str, ...] | None = None
+    group_ids: list[_Number] | None = None
+    denied_nodes: list[str] | None = None
 
 
-class _Description(Struct):
+class Description(Struct):
+    """host.json: what no file of the machine tells."""
+
     platform: str = "linux"
     uname: dict[str, str] = {}
     environment: dict[str, str] = {}
     affinity: tuple[_Cpu, ...] | None = None
     disks: dict[str, tuple[_Bytes, _Bytes]] = {}
-    sizes: dict[str, _Bytes] | None = None
-    python: _Python | None = None
-    system: _System | None = None
+    sizes: dict[str, _Bytes] = {}
+    python: _Python = _Python()
+    system: _System = _System()
 
 
-def description(folder: str) -> dict[str, Any]:
-    """Return what host.json holds, unknown fields too; raises BadInput with the file and the field."""
-    path = inside(folder, "host.json")
-    _decoded(path, _Description, "a recorded host")
-    return _decoded(path, dict[str, Any], "a recorded host")
+def description(folder: str) -> Description:
+    """Return what host.json holds; raises BadInput with the file and the field."""
+    return _decoded(folder, "host.json", Description)
 
 
 def extracts(folder: str) -> dict[str, dict[str, Any]]:
-    """Return what extracts.json holds of each file; {} without one. Raises as `description` does."""
-    path = inside(folder, "extracts.json")
+    """Return what extracts.json holds of each file. Raises as `description` does."""
+    return _decoded(folder, "extracts.json", dict[str, dict[str, Any]])
+
+
+def _decoded(folder: str, name: str, kind: type[_Kind]) -> _Kind:
+    path = inside(folder, name)
     if not os.path.isfile(path):
-        return {}
-    return _decoded(path, dict[str, dict[str, Any]], "a recording's file of extracts")
-
-
-def _decoded(path: str, kind: type[_Kind], owner: str) -> _Kind:
+        return kind()
     try:
         return msgspec.json.decode(read_regular(path, _SIZE_LIMIT), type=kind)
     except OSError as error:
@@ -83,7 +83,7 @@ def _decoded(path: str, kind: type[_Kind], owner: str) -> _Kind:
         field = place.removeprefix(".")
         if field:
             problem = f"{field}: {problem[:1].lower()}{problem[1:]}"
-        raise BadInput(f"{path} is not what {owner} holds: {problem}") from None
+        raise BadInput(f"{path} is not what a recorded host holds: {problem}") from None
 
 
 def inside(folder: str, name: str) -> str:
