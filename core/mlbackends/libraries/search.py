@@ -1,19 +1,8 @@
 """Where libraries are: every copy, by every way that a program could come to it.
 
-Finding never opens a library. The steps are small functions in the order in which a process that is
-started from this environment would meet the copies; the first copy of a soname wins:
-
-    mapped           the process that is inspected (--pid) has it mapped
-    LD_PRELOAD       the loader takes it before all others
-    LD_LIBRARY_PATH  searched before RUNPATH, so it shadows what wheels bring (DYLD_LIBRARY_PATH, PATH),
-                     but not what all files of a wheel that need it find by RPATH
-    site-packages    a wheel brought it; the packages of that environment open it by path
-    conda            the active conda environment's lib folder
-    python-prefix    the lib folder of the interpreter's prefix, where some wheels put theirs
-    ld.so.cache      the loader's cache
-    system-folder    a default folder of the loader, where there is no cache (musl, macOS, a broken image)
-    NAME_HOME        the folder that a variable such as CUDA_HOME names
-    well-known-folder a customary place such as /usr/local/cuda; nothing searches it by default
+Finding never opens a library. The steps are in the order in which a process that is started from this
+environment would meet the copies; the first copy of a soname wins. `_WHY` has the steps and what makes each
+of them win; last come variables such as CUDA_HOME, by their own names.
 
 Source: ld.so(8), the order of RPATH, LD_LIBRARY_PATH, RUNPATH, cache and default folders.
 """
@@ -53,8 +42,8 @@ _WHY = {
     "well-known-folder": "no other copy is there; only what is told of this folder finds it",
 }
 
-Place = tuple[str, str]
-"""A path, and the step that found it."""
+Place = tuple[str, str, str]
+"""A library file's stem, its path, and the step that found it."""
 
 
 def stem_of(file_name: str) -> str:
@@ -82,26 +71,24 @@ def libraries_named(
     wheels: folders below site-packages, with patterns, beyond those that every search covers
     (nvidia/*/lib, *.libs, *.dylibs, torch/lib).
     """
-    wanted = frozenset(stems)
     everywhere = _everywhere(host)
     places = [
-        place for _, place in sorted(hit for stem in wanted for hit in everywhere.get(stem, ()))
+        place for _, place in sorted(hit for stem in {*stems} for hit in everywhere.get(stem, ()))
     ]
-    for folder in (
-        at
+    special = [
+        (at, "site-packages")
         for wheel in wheels
         for base in python_folders(host)
         for at in host.glob(f"{base}/{wheel}")
-    ):
-        places += _in_folder(host, folder, "site-packages", wanted)
+    ]
     for variable in homes:
         if home := host.env(variable).rstrip("/"):
             inside = [f"{home}/lib64", f"{home}/lib", f"{home}/bin"]
-            for folder in (*inside, *host.glob(f"{home}/targets/*/lib")):
-                places += _in_folder(host, folder, variable, wanted)
-    for customary in folders:
-        for folder in host.glob(customary):
-            places += _in_folder(host, folder, "well-known-folder", wanted)
+            inside += host.glob(f"{home}/targets/*/lib")
+            special += [(folder, variable) for folder in inside]
+    special += [(at, "well-known-folder") for customary in folders for at in host.glob(customary)]
+    for folder, step in special:
+        places += [place for place in _in_folder(host, folder, step) if place[0] in stems]
     return _mark_winners(host, _distinct(host, name, places))
 
 
@@ -128,45 +115,57 @@ def absent(host: Host, what: str, homes: Sequence[str] = (), folders: Sequence[s
 
 @once_per_host
 def _everywhere(host: Host) -> dict[str, list[tuple[int, Place]]]:
-    """Return every shared library in every general place by its stem, numbered in the steps' order.
-
-    Made once a host: fifty probes search, and a system has a thousand libraries and more.
-    """
+    """Return every library in every general place by its stem, numbered in the steps' order: once a host."""
     found: dict[str, list[tuple[int, Place]]] = {}
     for i, place in enumerate(_places(host)):
-        found.setdefault(stem_of(os.path.basename(place[0])), []).append((i, place))
+        found.setdefault(place[0], []).append((i, place))
     return found
 
 
 def _places(host: Host) -> Iterator[Place]:
     """Yield the libraries in every general place, in the order of the steps."""
-    if host.pid is not None:
-        for path in mapped_files(host):
-            yield path, "mapped"
-    for path in host.env("LD_PRELOAD").replace(":", " ").split():
-        if path.startswith("/"):
-            yield path, "LD_PRELOAD"
+    files = [(path, "mapped") for path in _mapped_files(host)]
+    preloaded = host.env("LD_PRELOAD").replace(":", " ").split()
+    files += [(path, "LD_PRELOAD") for path in preloaded if path.startswith("/")]
+    for path, step in files:
+        yield stem_of(os.path.basename(path)), path, step
     variable, listed = library_path(host)
     for folder in listed:
         # An empty or relative one depends on the current folder; a report must not.
         if _is_absolute(folder):
             yield from _in_folder(host, folder.rstrip("/"), variable)
-    for folder in _wheel_folders(host):
-        yield from _in_folder(host, folder, "site-packages")
+    for base in python_folders(host):
+        names = host.listdir(base)
+        inside = [name for name in names if name.endswith((".libs", ".dylibs"))]
+        if "nvidia" in names:
+            for part in host.listdir(f"{base}/nvidia"):
+                inside += [f"nvidia/{part}/{lib}" for lib in ("lib", "lib64", "bin")]
+        if "torch" in names:
+            inside.append("torch/lib")
+        for folder in inside:
+            yield from _in_folder(host, f"{base}/{folder}", "site-packages")
     conda = conda_prefix(host)
     if conda:
         yield from _in_folder(host, f"{conda}/lib", "conda")
     prefix = str(host.python.get("prefix", ""))
     if prefix and prefix not in ("/usr", conda):
         yield from _in_folder(host, f"{prefix}/lib", "python-prefix")
-    for path in cached_libraries(host):
-        yield path, "ld.so.cache"
-    for folder in _system_folders(host):
-        yield from _in_folder(host, folder, "system-folder")
+    cached = cached_libraries(host)
+    for path in cached:
+        yield stem_of(os.path.basename(path)), path, "ld.so.cache"
+    if not cached and host.platform != "win32":
+        listed = []
+        for path in host.glob("/etc/ld-musl-*.path"):
+            listed += host.read(path).replace(":", "\n").splitlines()
+        usual = ["/lib", "/usr/local/lib", "/usr/lib", "/lib64", "/usr/lib64", "/opt/homebrew/lib"]
+        for folder in listed or [*usual, *host.glob("/usr/lib/*-linux-gnu*")]:
+            yield from _in_folder(host, folder, "system-folder")
 
 
-def mapped_files(host: Host) -> list[str]:
-    """Return the files that the inspected process has mapped as code, each once."""
+def _mapped_files(host: Host) -> list[str]:
+    """Return the files that the process which is inspected has mapped as code, each once."""
+    if host.pid is None:
+        return []
     found: dict[str, None] = {}
     for line in host.read("/proc/self/maps", 32 << 20).splitlines():
         parts = line.split(None, 5)
@@ -191,84 +190,52 @@ def _is_absolute(folder: str) -> bool:
     return folder.startswith("/") or (len(folder) > 2 and folder[1] == ":")
 
 
-def _wheel_folders(host: Host) -> Iterator[str]:
-    for base in python_folders(host):
-        names = host.listdir(base)
-        inside = [name for name in names if name.endswith((".libs", ".dylibs"))]
-        if "nvidia" in names:
-            for part in host.listdir(f"{base}/nvidia"):
-                inside += [f"nvidia/{part}/{lib}" for lib in ("lib", "lib64", "bin")]
-        if "torch" in names:
-            inside.append("torch/lib")
-        yield from (f"{base}/{folder}" for folder in inside)
-
-
-def _system_folders(host: Host) -> list[str]:
-    """Return the loader's default folders where it has no cache."""
-    if cached_libraries(host) or host.platform == "win32":
-        return []
-    listed = []
-    for path in host.glob("/etc/ld-musl-*.path"):
-        listed += host.read(path).replace(":", "\n").splitlines()
-    usual = ["/lib", "/usr/local/lib", "/usr/lib", "/lib64", "/usr/lib64", "/opt/homebrew/lib"]
-    return listed or [*usual, *host.glob("/usr/lib/*-linux-gnu*")]
-
-
-def _in_folder(
-    host: Host, folder: str, step: str, wanted: frozenset[str] = frozenset()
-) -> list[Place]:
-    names = [
-        name for name in host.listdir(folder) if ".so" in name or ".dylib" in name or ".dll" in name
-    ]
-    return [
-        (f"{folder}/{name}", step)
-        for name in names
-        if (stem := stem_of(name)) and (not wanted or stem in wanted)
-    ]
+def _in_folder(host: Host, folder: str, step: str) -> Iterator[Place]:
+    for name in host.listdir(folder):
+        if (".so" in name or ".dylib" in name or ".dll" in name) and (stem := stem_of(name)):
+            yield stem, f"{folder}/{name}", step
 
 
 def _distinct(host: Host, name: str, places: list[Place]) -> list[Library]:
     """One record for each file, however many names lead to it, under the first name met."""
     found: dict[str, Library] = {}
-    mapped = set(mapped_files(host)) if host.pid is not None else None
-    for path, step in places:
+    mapped = set(_mapped_files(host))
+    for _, path, step in places:
         real = host.realpath(path)
-        if real in found:
-            continue
-        library = replace(_described(host, path, real, step), name=name, found_by=step)
-        if mapped is not None:
-            library = replace(library, used=path in mapped or real in mapped)
-        found[real] = library
+        if real not in found:
+            library = replace(_described(host, path, real, step), name=name, found_by=step)
+            if host.pid is not None:
+                library = replace(library, used=path in mapped or real in mapped)
+            found[real] = library
     return list(found.values())
 
 
 @once_per_host
 def _described(host: Host, path: str, real: str, step: str) -> Library:
-    """Return a file's record with what its ELF headers say, and the package that owns it.
-
-    Once a host: several probes ask for what is built into one library.
-    """
+    """Return a file's record, with what its ELF headers say and the package that owns it: once a host."""
     owner = owner_of(host, real) or owner_of(host, path)
     library = Library("", path, found_by=step, owner=owner, soname=os.path.basename(path))
+    code = message = ""
     if not host.exists(real):
-        return replace(library, reasons=(Reason("dangling-link", _gone(host, library, real)),))
-    if "/stubs/" in path:
-        message = f"{path} is for linking only; the driver brings the real one"
-        return replace(library, reasons=(Reason("stub-library", message),))
-    if host.platform != "linux":
-        return library
-    try:
-        elf = extract(host, real, read_elf)
-    except NotElf as error:
-        return replace(library, reasons=(Reason("not-a-library", f"{path}: {error}"),))
-    except OSError as error:
-        message = f"{path}: {error.strerror}"
-        return replace(library, reasons=(Reason("permission-denied", message),))
-    library = replace(library, soname=elf.soname or library.soname)
-    if host.machine and elf.machine != host.machine:
-        message = f"the file is for {elf.machine}; this machine is {host.machine}"
-        library = replace(library, reasons=(Reason("wrong-architecture", message),))
-    return library
+        code, message = "dangling-link", _gone(host, library, real)
+    elif "/stubs/" in path:
+        code, message = (
+            "stub-library",
+            f"{path} is for linking only; the driver brings the real one",
+        )
+    elif host.platform == "linux":
+        try:
+            elf = extract(host, real, read_elf)
+        except NotElf as error:
+            code, message = "not-a-library", f"{path}: {error}"
+        except OSError as error:
+            code, message = "permission-denied", f"{path}: {error.strerror}"
+        else:
+            library = replace(library, soname=elf.soname or library.soname)
+            if host.machine and elf.machine != host.machine:
+                code = "wrong-architecture"
+                message = f"the file is for {elf.machine}; this machine is {host.machine}"
+    return replace(library, reasons=(Reason(code, message),)) if code else library
 
 
 def _gone(host: Host, library: Library, real: str) -> str:
@@ -288,49 +255,35 @@ def _gone(host: Host, library: Library, real: str) -> str:
 
 def _mark_winners(host: Host, libraries: list[Library]) -> list[Library]:
     """Say of each soname which copy wins, and of the others what shadows them."""
+    whole = [library for library in libraries if not library.reasons]
     winners: dict[str, Library] = {}
-    for library in libraries:
-        if not library.reasons:
-            winners.setdefault(library.soname, library)
-    by_rpath = _found_by_rpath(host, libraries, winners)
-    winners |= by_rpath
+    for one in whole:
+        winners.setdefault(one.soname, one)
+    # A wheel's copy that is found by RPATH comes before one in LD_LIBRARY_PATH.
+    listed = {one.soname for one in libraries if one.found_by == "LD_LIBRARY_PATH"}
+    kept: set[str] = set()
+    for one in whole:
+        if one.soname in listed - kept and one.found_by == "site-packages":
+            before = winners[one.soname].found_by in ("LD_LIBRARY_PATH", "site-packages")
+            if before and is_found_by_rpath(host, one.path, one.soname, one.owner):
+                kept.add(one.soname)
+                winners[one.soname] = one
+    by_rpath = "by RPATH, which is searched before LD_LIBRARY_PATH"
     marked = []
     for library in libraries:
         winner = winners.get(library.soname)
-        kept = library.soname in by_rpath
+        package = (winner.owner if winner else "").partition(" ")[0] or "its package"
+        is_kept = library.soname in kept
         if winner is library:
             why = _WHY.get(library.found_by, f"{library.found_by} names its folder")
-            if kept:
-                why = f"what needs it in {_package_of(library)} finds it {_BY_RPATH}"
+            if is_kept:
+                why = f"what needs it in {package} finds it {by_rpath}"
             library = replace(library, wins=True, wins_because=why)
         elif winner is not None and not library.reasons:
-            how = f"{_package_of(winner)} finds it {_BY_RPATH}" if kept else winner.found_by
+            how = f"{package} finds it {by_rpath}" if is_kept else winner.found_by
             library = replace(library, wins_because=f"{winner.path} is found first: {how}")
         marked.append(library)
     return marked
-
-
-_BY_RPATH = "by RPATH, which is searched before LD_LIBRARY_PATH"
-
-
-def _found_by_rpath(
-    host: Host, libraries: list[Library], winners: dict[str, Library]
-) -> dict[str, Library]:
-    """Return the copies of wheels, by soname, that come before a copy in LD_LIBRARY_PATH."""
-    listed = {one.soname for one in libraries if one.found_by == "LD_LIBRARY_PATH"}
-    found: dict[str, Library] = {}
-    for one in libraries:
-        if one.soname not in listed or one.soname in found or one.reasons:
-            continue
-        before = winners[one.soname].found_by in ("LD_LIBRARY_PATH", "site-packages")
-        is_of_wheel = one.found_by == "site-packages"
-        if before and is_of_wheel and is_found_by_rpath(host, one.path, one.soname, one.owner):
-            found[one.soname] = one
-    return found
-
-
-def _package_of(library: Library) -> str:
-    return library.owner.partition(" ")[0] or "its package"
 
 
 def inside(host: Host, name: str, carrier: str, symbols: Sequence[str]) -> list[Library]:

@@ -12,7 +12,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from mlbackends.libraries.c_calls import CDLL, ctypes
+from mlbackends.libraries.c_calls import Calls, ctypes
 from mlbackends.model.reasons import NotUsable
 
 if TYPE_CHECKING:
@@ -39,35 +39,35 @@ def first_device(cuda_major: int = 0) -> CudaDevice:
         )
         message = f"it computes on a CUDA device only, and {why}"
         raise NotUsable("no-driver", message, "install NVIDIA's driver") from None
-    device = CudaDevice(driver)
-    device.reach(cuda_major)
-    return device
+    call = _Driver(driver)
+    if status := call.status("cuInit", ctypes.c_uint(0)):
+        raise _unreachable(f"cuInit returned {status} ({call.name_of(status)})", status)
+    (version,) = call.numbers("cuDriverGetVersion", 1)
+    if version // 1000 < cuda_major:
+        offered = f"{version // 1000}.{version % 1000 // 10}"
+        message = f"it is for CUDA {cuda_major}, and the driver offers CUDA {offered}"
+        raise NotUsable("driver-too-old", message, "install a newer driver")
+    if call.numbers("cuDeviceGetCount", 1)[0] < 1:
+        raise _unreachable("cuDeviceGetCount counted 0 devices", _NO_DEVICE)
+    device, context = ctypes.c_int(0), ctypes.c_void_p()
+    call("cuDeviceGet", ctypes.byref(device), ctypes.c_int(0))
+    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+    call("cuCtxSetCurrent", context)
+    return CudaDevice(call)
+
+
+class _Driver(Calls):
+    def name_of(self, status: int) -> str:
+        name = ctypes.c_char_p()
+        self.status("cuGetErrorName", ctypes.c_int(status), ctypes.byref(name))
+        return name.value.decode(errors="replace") if name.value else "an unnamed status"
 
 
 class CudaDevice:
     """Device 0. Its memory is not given back: the process ends soon."""
 
-    def __init__(self, driver: CDLL) -> None:
-        self._driver = driver
-
-    def reach(self, cuda_major: int) -> None:
-        """Initialise the driver and make the primary context of device 0 current."""
-        status = self._status("cuInit", ctypes.c_uint(0))
-        if status:
-            raise _unreachable(f"cuInit returned {status} ({self._name_of(status)})", status)
-        version, count = ctypes.c_int(0), ctypes.c_int(0)
-        self._call("cuDriverGetVersion", ctypes.byref(version))
-        if version.value // 1000 < cuda_major:
-            offered = f"{version.value // 1000}.{version.value % 1000 // 10}"
-            message = f"it is for CUDA {cuda_major}, and the driver offers CUDA {offered}"
-            raise NotUsable("driver-too-old", message, "install a newer driver")
-        self._call("cuDeviceGetCount", ctypes.byref(count))
-        if count.value < 1:
-            raise _unreachable("cuDeviceGetCount counted 0 devices", _NO_DEVICE)
-        device, context = ctypes.c_int(0), ctypes.c_void_p()
-        self._call("cuDeviceGet", ctypes.byref(device), ctypes.c_int(0))
-        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
-        self._call("cuCtxSetCurrent", context)
+    def __init__(self, call: Calls) -> None:
+        self._call = call
 
     def memory(self, size: int) -> ctypes.c_void_p:
         """Return new memory on the device, in bytes, filled with zeros."""
@@ -99,22 +99,6 @@ class CudaDevice:
         size = ctypes.c_size_t(ctypes.sizeof(array))
         self._call("cuMemcpyDtoH_v2", array, ctypes.c_uint64(pointer.value or 0), size)
         return list(array)
-
-    def _call(self, function: str, *arguments: object) -> None:
-        status = self._status(function, *arguments)
-        if status:
-            message = f"the driver's {function} returned {status} ({self._name_of(status)})"
-            raise NotUsable("call-failed", message)
-
-    def _status(self, function: str, *arguments: object) -> int:
-        entry = getattr(self._driver, function)
-        entry.restype = ctypes.c_int
-        return int(entry(*arguments))
-
-    def _name_of(self, status: int) -> str:
-        name = ctypes.c_char_p()
-        self._status("cuGetErrorName", ctypes.c_int(status), ctypes.byref(name))
-        return name.value.decode(errors="replace") if name.value else "an unnamed status"
 
 
 def expect(what: str, got: Sequence[float], wanted: Sequence[float]) -> None:
