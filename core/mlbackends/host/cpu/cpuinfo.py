@@ -80,26 +80,27 @@ def identity(architecture: str, blocks: list[Block]) -> Facts:
     return {name: value for name, value in facts.items() if value != ""}
 
 
-def _first(blocks: list[Block], *keys: str) -> str:
+def first(blocks: list[Block], *keys: str) -> str:
+    """Return the first value that a paragraph has for one of some keys, "" without."""
     return next((block[key] for key in keys for block in blocks if block.get(key)), "")
 
 
 def _other(blocks: list[Block]) -> Facts:
-    name = _first(blocks, "model name", "cpu model", "cpu")
-    return {"vendor_id": _first(blocks, "vendor_id"), "model_name": name}
+    name = first(blocks, "model name", "cpu model", "cpu")
+    return {"vendor_id": first(blocks, "vendor_id"), "model_name": name}
 
 
 def _x86(blocks: list[Block]) -> Facts:
-    vendor_id = _first(blocks, "vendor_id")
-    name = _first(blocks, "model name")
+    vendor_id = first(blocks, "vendor_id")
+    name = first(blocks, "model name")
     facts: Facts = {
         "vendor_id": vendor_id,
         "vendor": table("host/cpu/names")["x86_vendors"].get(vendor_id, vendor_id),
         "model_name": "" if name == "unknown" else " ".join(name.split()),
-        "microcode": _first(blocks, "microcode"),
+        "microcode": first(blocks, "microcode"),
     }
     for fact, key in (("family", "cpu family"), ("model", "model"), ("stepping", "stepping")):
-        number = whole_number(_first(blocks, key), highest=0xFFFF)
+        number = whole_number(first(blocks, key), highest=0xFFFF)
         if number is not None:
             facts[fact] = number
     return facts
@@ -107,9 +108,9 @@ def _x86(blocks: list[Block]) -> Facts:
 
 def _arm(blocks: list[Block]) -> Facts:
     cores = arm_cores(blocks)
-    kernel_name = _first(blocks, "model name")
+    kernel_name = first(blocks, "model name")
     if not cores:
-        return {"model_name": kernel_name or _first(blocks, "processor")}
+        return {"model_name": kernel_name or first(blocks, "processor")}
     implementer, part = cores[0]
     vendor = table("host/cpu/arm").get(f"{implementer:#04x}", {}).get("name", "")
     names = [core_name(*core) for core in dict.fromkeys(cores)]
@@ -118,8 +119,8 @@ def _arm(blocks: list[Block]) -> Facts:
         "vendor": vendor,
         "part": f"{part:#05x}",
     }
-    variant = whole_number(_first(blocks, "cpu variant"), highest=15)
-    revision = whole_number(_first(blocks, "cpu revision"), highest=15)
+    variant = whole_number(first(blocks, "cpu variant"), highest=15)
+    revision = whole_number(first(blocks, "cpu revision"), highest=15)
     if variant is not None and revision is not None:
         facts["revision"] = f"r{variant}p{revision}"
     if all(names):
@@ -148,11 +149,11 @@ def core_name(implementer: int, part: int) -> str:
 
 
 def _power(blocks: list[Block]) -> Facts:
-    cpu = _first(blocks, "cpu")
+    cpu = first(blocks, "cpu")
     facts: Facts = {
         "vendor": "IBM" if cpu.startswith(("POWER", "Power")) else "",
         "model_name": cpu.partition(",")[0].strip(),
-        "revision": _first(blocks, "revision"),
+        "revision": first(blocks, "revision"),
     }
     if generation := re.match(r"POWER(\d{1,2})\b", cpu, re.IGNORECASE):
         facts["power_generation"] = int(generation[1])
@@ -160,10 +161,10 @@ def _power(blocks: list[Block]) -> Facts:
 
 
 def _z(blocks: list[Block]) -> Facts:
-    machine = _first(blocks, "machine")
-    if not machine and (found := re.search(r"machine = (\w+)", _first(blocks, "processor 0"))):
+    machine = first(blocks, "machine")
+    if not machine and (found := re.search(r"machine = (\w+)", first(blocks, "processor 0"))):
         machine = found[1]
-    vendor_id = _first(blocks, "vendor_id")
+    vendor_id = first(blocks, "vendor_id")
     facts: Facts = {
         "vendor_id": vendor_id,
         "vendor": "IBM" if vendor_id.startswith("IBM") else "",
@@ -175,13 +176,13 @@ def _z(blocks: list[Block]) -> Facts:
 
 
 def _riscv(blocks: list[Block]) -> Facts:
-    vendor_id = _first(blocks, "mvendorid")
+    vendor_id = first(blocks, "mvendorid")
     number = whole_number(vendor_id) or 0
     return {
         "vendor_id": "" if whole_number(vendor_id) == 0 else vendor_id,
         "vendor": table("host/cpu/names")["riscv_vendors"].get(f"{number:#x}", ""),
-        "model_name": _first(blocks, "model name", "uarch"),
-        "isa": _first(blocks, "isa"),
+        "model_name": first(blocks, "model name", "uarch"),
+        "isa": first(blocks, "isa"),
     }
 
 

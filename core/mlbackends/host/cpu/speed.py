@@ -6,7 +6,7 @@ admin-guide/hw-vuln/ and sysfs-devices-system-cpu, vulnerabilities.
 
 import re
 
-from mlbackends.host.cpu.cpuinfo import Block
+from mlbackends.host.cpu.cpuinfo import Block, first
 from mlbackends.host.cpu.topology import CPU
 from mlbackends.host.host import Host
 from mlbackends.host.quantities import hertz, one_line, word
@@ -35,11 +35,11 @@ def frequency_facts(host: Host, cpu: int, blocks: list[Block]) -> dict[str, Fact
         if name.startswith("policy")
     ]
     # Intel's names end in the nominal frequency: "... @ 2.30GHz".
-    in_name = re.search(r"@ ([0-9]{1,2}\.[0-9]{1,2})GHz", _first(blocks, "model name"))
+    in_name = re.search(r"@ ([0-9]{1,2}\.[0-9]{1,2})GHz", first(blocks, "model name"))
     base = (
         hertz(host.read(f"{CPU}/cpu{cpu}/cpufreq/base_frequency"), _KILOHERTZ)
         or hertz(host.read(f"{CPU}/cpu{cpu}/acpi_cppc/nominal_freq"), _MEGAHERTZ)
-        or hertz(_first(blocks, "cpu mhz static"), _MEGAHERTZ)
+        or hertz(first(blocks, "cpu mhz static"), _MEGAHERTZ)
         or (hertz(in_name[1], _GIGAHERTZ) if in_name else None)
     )
     current = hertz(host.read(f"{policy}/scaling_cur_freq"), _KILOHERTZ) or next(
@@ -51,6 +51,14 @@ def frequency_facts(host: Host, cpu: int, blocks: list[Block]) -> dict[str, Fact
         ),
         None,
     )
+    boosts = (
+        (host.read(path, 16), on)
+        for path, on in (
+            (f"{CPU}/intel_pstate/no_turbo", "0"),
+            (f"{CPU}/cpufreq/boost", "1"),
+            (f"{policy}/boost", "1"),
+        )
+    )
     facts: dict[str, FactValue | None] = {
         "min_hertz": hertz(host.read(f"{policy}/cpuinfo_min_freq"), _KILOHERTZ),
         "max_hertz": max((limit for limit in limits if limit is not None), default=None),
@@ -61,25 +69,9 @@ def frequency_facts(host: Host, cpu: int, blocks: list[Block]) -> dict[str, Fact
         "scaling_driver": word(host.read(f"{policy}/scaling_driver", 64)),
         "energy_preference": word(host.read(f"{policy}/energy_performance_preference", 64)),
         "idle_driver": word(host.read(f"{CPU}/cpuidle/current_driver", 64)),
-        "boost": _boost(host, policy),
+        "boost": next((text == on for text, on in boosts if text in ("0", "1")), None),
     }
     return {name: value for name, value in facts.items() if value not in (None, "")}
-
-
-def _first(blocks: list[Block], key: str) -> str:
-    return next((block[key] for block in blocks if key in block), "")
-
-
-def _boost(host: Host, policy: str) -> bool | None:
-    for path, on in (
-        (f"{CPU}/intel_pstate/no_turbo", "0"),
-        (f"{CPU}/cpufreq/boost", "1"),
-        (f"{policy}/boost", "1"),
-    ):
-        text = host.read(path, 16)
-        if text in ("0", "1"):
-            return text == on
-    return None
 
 
 def governor_warning(facts: dict[str, FactValue]) -> Reason | None:

@@ -132,13 +132,9 @@ def kind_groups(host: Host, cpus: tuple[int, ...], blocks: list[Block]) -> Kinds
         listed = set(parse_cpu_list(host.read(f"/sys/devices/{folder}/cpus")))
         if group := tuple(cpu for cpu in cpus if cpu in listed):
             kinds.append((name, group, {}))
-    return kinds if len(kinds) > 1 else _arm_kinds(host, cpus, blocks)
-
-
-def _arm_kinds(host: Host, cpus: tuple[int, ...], blocks: list[Block]) -> Kinds:
     parts = arm_cores(blocks)
-    if not parts:
-        return []
+    if len(kinds) > 1 or not parts:
+        return kinds if len(kinds) > 1 else []
     numbers = parse_cpu_list(" ".join(block.get("processor", "") for block in blocks))
     part_of = dict(zip(numbers, parts, strict=False)) if len(numbers) == len(parts) else {}
     groups: dict[tuple[int, int, int], list[int]] = {}
@@ -209,9 +205,9 @@ def caches(
             done = covered.setdefault((cache["level"], cache["type"]), set())
             for cpu in group:
                 folder = f"{CPU}/cpu{cpu}/cache/{name}"
-                if cpu in done or not (text := _sharing(host, folder)):
+                if cpu in done or not host.exists(folder):
                     continue
-                shared = set(parse_cpu_list(text)) & online
+                shared = set(parse_cpu_list(host.read(f"{folder}/shared_cpu_list"))) & online
                 shared = shared if cpu in shared else {cpu}
                 done |= shared
                 size = None
@@ -219,28 +215,31 @@ def caches(
                     size = size_in_bytes(host.read(f"{folder}/size"))
                 same = {**cache, "size_bytes": size} if size and size <= _LARGEST_CACHE else cache
                 found.setdefault(tuple(same.items()), []).append(len(shared))
-    listed = [
+    listed: list[Cache] = [
         {**dict(cache), "instances": len(sharing), "shared_by_cpus": max(sharing)}
         for cache, sharing in found.items()
     ]
-    listed += _from_cpuinfo(blocks, {cache["level"] for cache in listed})
+    # Levels that only /proc/cpuinfo of s390x tells, without a count of instances.
+    levels = {cache["level"] for cache in listed}
+    for key, value in ((key, value) for block in blocks for key, value in block.items()):
+        if re.fullmatch(r"cache\d{1,2}", key):
+            words = dict(re.findall(r"(\w+)=(\S+)", value))
+            names = ("level", "type", "size", "line_size", "associativity")
+            cache_line = _cache(*(words.get(name, "") for name in names))
+            if cache_line and cache_line["level"] not in levels and cache_line not in listed:
+                listed.append(cache_line)
     return sorted(listed, key=lambda each: (each["level"], each["type"], -each["size_bytes"]))  # type: ignore[operator]
-
-
-def _sharing(host: Host, folder: str) -> str:
-    """Return the list of the CPUs that share a cache, a blank where it is missing, "" without cache."""
-    return host.read(f"{folder}/shared_cpu_list") or (" " if host.exists(folder) else "")
 
 
 def _indexes(host: Host, cpu: int) -> dict[str, Cache]:
     """Return one CPU's caches by the name of their folder, but those without level or size."""
     indexes = {}
+    files = ("level", "type", "size", "coherency_line_size", "ways_of_associativity")
     for name in host.listdir(f"{CPU}/cpu{cpu}/cache"):
-        if not re.fullmatch(r"index\d{1,2}", name):
-            continue
         folder = f"{CPU}/cpu{cpu}/cache/{name}"
-        files = ("level", "type", "size", "coherency_line_size", "ways_of_associativity")
-        cache = _cache(*(host.read(f"{folder}/{file}") for file in files))
+        cache = None
+        if re.fullmatch(r"index\d{1,2}", name):
+            cache = _cache(*(host.read(f"{folder}/{file}") for file in files))
         if cache:
             indexes[name] = cache
     return indexes
@@ -258,18 +257,3 @@ def _cache(level_text: str, type_text: str, size_text: str, line: str, ways: str
         if number is not None:
             cache[fact] = number
     return cache
-
-
-def _from_cpuinfo(blocks: list[Block], known: set[FactValue]) -> list[Cache]:
-    """Return the levels that only /proc/cpuinfo of s390x tells, without a count of instances."""
-    listed: list[Cache] = []
-    for block in blocks:
-        for key, value in block.items():
-            if not re.fullmatch(r"cache\d{1,2}", key):
-                continue
-            words = dict(re.findall(r"(\w+)=(\S+)", value))
-            names = ("level", "type", "size", "line_size", "associativity")
-            cache = _cache(*(words.get(name, "") for name in names))
-            if cache and cache["level"] not in known and cache not in listed:
-                listed.append(cache)
-    return listed

@@ -39,22 +39,21 @@ def total_memory(host: Host) -> int | None:
 
 def huge_pages(host: Host) -> tuple[Rows, Rows]:
     """Return each size of huge page with its pool, and with what of the pool is in use now."""
-    rows: list[tuple[int, dict[str, FactValue], dict[str, FactValue]]] = []
-    for name in host.listdir(f"{MM}/hugepages"):
-        size = size_in_bytes(name.removeprefix("hugepages-"))
-        if not size or not name.startswith("hugepages-"):
-            continue
-        counts = {
-            fact: whole_number(host.read(f"{MM}/hugepages/{name}/{file}", 64))
-            for fact, file in (_POOL | _USE).items()
-        }
-        pool, use = (
-            {fact: count for fact in facts if (count := counts[fact]) is not None}
-            for facts in (_POOL, _USE)
-        )
-        rows.append((size, {"page_bytes": size, **pool}, {"page_bytes": size, **use}))
-    rows.sort(key=lambda row: row[0])
-    return [pool for _, pool, _ in rows], [use for _, _, use in rows]
+    sizes = {
+        size: name
+        for name in host.listdir(f"{MM}/hugepages")
+        if name.startswith("hugepages-") and (size := size_in_bytes(name[10:]))
+    }
+    pools: Rows = []
+    uses: Rows = []
+    for size, name in sorted(sizes.items()):
+        for rows, files in ((pools, _POOL), (uses, _USE)):
+            row: dict[str, FactValue] = {"page_bytes": size}
+            for fact, file in files.items():
+                count = whole_number(host.read(f"{MM}/hugepages/{name}/{file}", 64))
+                row |= {} if count is None else {fact: count}
+            rows.append(row)
+    return pools, uses
 
 
 def chosen(text: str) -> str:

@@ -1,19 +1,7 @@
 """How many threads each runtime would start, by its documented rule; nothing is run or imported.
 
-    os.cpu_count          the CPUs that are online; PYTHON_CPU_COUNT goes first from Python 3.13 on
-    os.process_cpu_count  (Python 3.13 and newer) PYTHON_CPU_COUNT, else the affinity mask
-    nproc                 OMP_NUM_THREADS, else the affinity mask; OMP_THREAD_LIMIT caps both; a v2
-                          quota, which coreutils count from 9.8 on, is left out here
-    OpenMP                OMP_NUM_THREADS, else the affinity mask; OMP_THREAD_LIMIT caps both
-    OpenBLAS              OPENBLAS_NUM_THREADS, GOTO_NUM_THREADS, OMP_NUM_THREADS, else the affinity
-                          mask, which caps them all (the builds without OpenMP, as in wheels)
-    MKL                   MKL_NUM_THREADS, OMP_NUM_THREADS, else the cores in the affinity mask,
-                          which cap them all unless MKL_DYNAMIC is off
-    torch                 for x86-64 what MKL takes; elsewhere only the two variables are certain
-
-Where there is no affinity mask (macOS, Windows) the CPUs that are online stand for it, but for
-OpenBLAS on macOS, which counts the physical cores.
-
+Each function has the rule of its runtime beside it. Where there is no affinity mask (macOS, Windows) the CPUs
+that are online stand for it, but for OpenBLAS on macOS, which counts the physical cores.
 None of these rules looks at a CPU quota: that is why they are here.
 
 Source: Python documentation, os.cpu_count; coreutils, nproc(1) and NEWS 9.8; OpenMP 5.2, 21.2;
@@ -82,15 +70,17 @@ def thread_counts(text: str) -> tuple[int, ...]:
 def beliefs(host: Host, machine: Machine) -> list[Belief]:
     """Return what each runtime takes on this machine; one that is not known is left out."""
     allowed = machine.affinity, machine.allowed
+    # PYTHON_CPU_COUNT goes first from Python 3.13 on; there, too, os.process_cpu_count is new.
     is_new_python = machine.python >= (3, 13)
     by_python = _by_variable(host, "PYTHON_CPU_COUNT") if is_new_python else None
+    # A v2 quota, which coreutils count from 9.8 on, is left out.
     openmp = _by_variable(host, "OMP_NUM_THREADS") or allowed
     limit = _by_variable(host, "OMP_THREAD_LIMIT")
     if limit and limit[0] < openmp[0]:
         openmp = limit
-    mkl = _mkl(host, machine)
+    mkl = _mkl(host, machine) if machine.is_x86 else None
     torch = mkl and (mkl[0], f"it takes what MKL takes: {mkl[1]}")
-    if not machine.is_x86:
+    if not machine.is_x86:  # only the two variables are certain
         torch = next(filter(None, (_by_variable(host, name) for name in _MKL_VARIABLES)), None)
     rules = {
         "os.cpu_count": by_python or (machine.online, "the CPUs that are online"),
@@ -105,6 +95,7 @@ def beliefs(host: Host, machine: Machine) -> list[Belief]:
 
 
 def _openblas(host: Host, machine: Machine) -> Rule:
+    """Apply the rule of the builds without OpenMP, as in wheels: the affinity mask caps the variables."""
     most, allowed = machine.affinity, machine.allowed
     if machine.platform == "darwin":
         most, allowed = machine.cores, machine.allowed_cores
@@ -119,8 +110,7 @@ def _openblas(host: Host, machine: Machine) -> Rule:
 
 
 def _mkl(host: Host, machine: Machine) -> Rule | None:
-    if not machine.is_x86:
-        return None
+    """Apply the rule of MKL: the cores in the affinity mask cap the variables unless MKL_DYNAMIC is off."""
     name = next((name for name in _MKL_VARIABLES if host.env(name).strip()), "")
     rule = _by_variable(host, name)
     if name == "MKL_NUM_THREADS" and not rule:

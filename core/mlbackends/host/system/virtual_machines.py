@@ -66,7 +66,14 @@ def _hypervisor(host: Host, firmware: dict[str, str]) -> tuple[str, str]:
     """Return the hypervisor, and what names it."""
     if host.read("/sys/hypervisor/type", 64) == "xen":
         return "xen", "/sys/hypervisor/type"
-    has_flag = _hypervisor_flag(host)
+    # What an x86 processor says; others have no such flag. The first processor is enough, and reading all
+    # takes milliseconds on a large machine.
+    has_flag: bool | None = None
+    for line in host.read("/proc/cpuinfo", 8192).splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == "flags":
+            has_flag = "hypervisor" in value.split()
+            break
     if has_flag is False:
         return "none", "/proc/cpuinfo lists no hypervisor flag"
     product = (firmware["sys_vendor"], firmware["product_name"])
@@ -93,13 +100,3 @@ def _hypervisor(host: Host, firmware: dict[str, str]) -> tuple[str, str]:
         if name.startswith("VM") and name.endswith("Control Program"):
             return "kvm" if "KVM" in value else "zvm", "/proc/sysinfo"
     return ("unknown", "the flag in /proc/cpuinfo") if has_flag else ("", "")
-
-
-def _hypervisor_flag(host: Host) -> bool | None:
-    """Return what an x86 processor says; None on others, which have no such flag."""
-    # The first processor is enough, and reading all takes milliseconds on a large machine.
-    for line in host.read("/proc/cpuinfo", 8192).splitlines():
-        name, _, value = line.partition(":")
-        if name.strip() == "flags":
-            return "hypervisor" in value.split()
-    return None
