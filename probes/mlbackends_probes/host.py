@@ -125,7 +125,7 @@ def _unquoted(value: str) -> str:
 
 def _around(host: Host) -> dict[str, FactValue]:
     """Return what the system runs in (container, WSL, hypervisor, cloud) and what confines it."""
-    signs, seen = container_signs(host), virtual_machine(host)
+    signs = container_signs(host)
     state = host.read("/sys/fs/selinux/enforce", 16)
     has_apparmor = host.read("/sys/module/apparmor/parameters/enabled", 16) == "Y"
     profile = host.read("/proc/self/attr/apparmor/current", 256) if has_apparmor else ""
@@ -134,11 +134,7 @@ def _around(host: Host) -> dict[str, FactValue]:
             "container": signs[0][0] if signs else "none",
             "container_evidence": [f"{kind}: {sign}" for kind, sign in signs],
             "wsl_version": wsl_version(host),
-            "vendor": seen.vendor,
-            "product": seen.product,
-            "virtualisation": seen.hypervisor,
-            "virtualisation_evidence": seen.evidence,
-            "cloud": seen.cloud,
+            **virtual_machine(host),
             "selinux": {"0": "permissive", "1": "enforcing"}.get(state, ""),
             "apparmor_profile": profile,
         }

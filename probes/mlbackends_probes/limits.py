@@ -20,7 +20,7 @@ from mlbackends.host.system.cgroups import Limit
 from mlbackends.host.system.containers import granted
 from mlbackends.host.system.kernel import control_number, system_controls
 from mlbackends.host.system.memory import total_memory
-from mlbackends.host.system.thread_counts import Belief, Machine, beliefs
+from mlbackends.host.system.thread_counts import Machine, beliefs
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Finding, Presence, nonempty
 from mlbackends.model.registry import facts_of
@@ -113,7 +113,7 @@ def find(host: Host) -> Finding:
         )
         believed = beliefs(host, machine)
         facts["beliefs"] = [
-            {"runtime": one.runtime, "cpus": one.cpus, "because": one.because} for one in believed
+            {"runtime": runtime, "cpus": count, "because": why} for runtime, count, why in believed
         ]
         warnings += _too_many(believed, facts, machine)
     in_order = {name: facts[name] for name in facts_of("limits") if name in facts}
@@ -161,9 +161,9 @@ def _groups(host: Host) -> dict[str, Any]:
         "cgroup_version": cgroups.version(host),
         "cpu_quota": quota and quota.value,
         "cpu_quota_group": quota.folder if quota and quota.value < inf else "",
-        "cpu_periods": throttled and throttled.periods,
-        "cpu_throttled_periods": throttled and throttled.throttled_periods,
-        "cpu_throttled_seconds": throttled and throttled.throttled_seconds,
+        "cpu_periods": throttled and throttled[0],
+        "cpu_throttled_periods": throttled and throttled[1],
+        "cpu_throttled_seconds": throttled and throttled[2],
         **({f"cpu_{weight[0]}": weight[1]} if weight else {}),
         "cpuset": format_cpu_list(cpus),
         "cpuset_cpus": len(cpus) or None,
@@ -196,18 +196,20 @@ def _ulimits(host: Host) -> dict[str, float]:
     return limits
 
 
-def _too_many(believed: list[Belief], facts: dict[str, Any], machine: Machine) -> list[Reason]:
+def _too_many(
+    believed: list[tuple[str, int, str]], facts: dict[str, Any], machine: Machine
+) -> list[Reason]:
     """Return the warning for the runtimes that take more CPUs than there are for them."""
     cpus = facts["effective_cpus"]
-    over = [belief for belief in believed if belief.cpus > cpus]
+    over = {runtime: count for runtime, count, _ in believed if count > cpus}
     if not over:
         return []
-    names = ", ".join(f"{belief.runtime} ({belief.cpus})" for belief in over)
+    names = ", ".join(f"{runtime} ({count})" for runtime, count in over.items())
     takes = f"{names} {'takes' if len(over) == 1 else 'take'} more threads than the"
     settings = []
-    if any(belief.runtime not in _PYTHON_ROWS for belief in over):
+    if any(runtime not in _PYTHON_ROWS for runtime in over):
         settings.append(f"OMP_NUM_THREADS={cpus}")
-    if machine.python >= (3, 13) and any(belief.runtime in _PYTHON_ROWS for belief in over):
+    if machine.python >= (3, 13) and any(runtime in _PYTHON_ROWS for runtime in over):
         settings.append(f"PYTHON_CPU_COUNT={cpus}")
     hint = f"set {' and '.join(settings)}" if settings else ""
     if cpus >= machine.online > 0:

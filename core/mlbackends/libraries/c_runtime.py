@@ -66,11 +66,6 @@ def c_library(host: Host) -> tuple[str, str]:
     return "", ""
 
 
-def _glibc_banner(path: str) -> str:
-    banner = _BANNER.search(read_regular(path))
-    return banner[1].decode() if banner else ""
-
-
 def cxx_library(host: Host) -> tuple[str, str]:
     """Return libstdc++'s path and its highest symbol version, "3.4.30"; "" for what is not known."""
     if host.platform != "linux":

@@ -14,7 +14,7 @@ from mlbackends.libraries.elf_image import ElfImage, opened
 from mlbackends.libraries.elf_image import NotElf as NotElf  # noqa: PLC0414  part of what this module offers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from mlbackends.host.host import Host
 
@@ -119,7 +119,13 @@ def version_definitions(path: str) -> tuple[str, ...]:
     with opened(path) as image:
         if _DT_VERDEF not in image.tags:
             return ()
-        return tuple(map(image.string, _version_names(image)))
+        names = []
+        table, most = image.offset_of(image.tags[_DT_VERDEF]), image.tags.get(_DT_VERDEFNUM)
+        for at, (_, flags, _, name_count, _, first) in image.chain("HHHHIII", table, most):
+            if name_count and not flags & _VER_FLG_BASE:
+                # The names after the first are the versions that this one inherits from.
+                names.append(image.string(image.unpack("I", at + first)[0]))
+        return tuple(names)
 
 
 def version_needs(path: str) -> dict[str, tuple[str, ...]]:
@@ -131,9 +137,13 @@ def version_needs(path: str) -> dict[str, tuple[str, ...]]:
         if _DT_VERNEED not in image.tags:
             return {}
         needs: dict[str, tuple[str, ...]] = {}
-        for library, version in _needed_names(image):
-            name = image.string(library)
-            needs[name] = (*needs.get(name, ()), image.string(version))
+        left = _VERSIONS_LIMIT
+        table, most = image.offset_of(image.tags[_DT_VERNEED]), image.tags.get(_DT_VERNEEDNUM)
+        for at, (_, count, library, first) in image.chain("HHIII", table, most):
+            name = image.string(library) if min(count, left) else ""
+            for _, (_, _, _, version) in image.chain("IHHII", at + first, min(count, left)):
+                needs[name] = (*needs.get(name, ()), image.string(version))
+                left -= 1
         return needs
 
 
@@ -202,35 +212,3 @@ def _in_hash(image: ElfImage, table: int, name: bytes) -> bool:
     if index == 0:
         return False
     raise NotElf(_NO_END)
-
-
-def _version_names(image: ElfImage) -> Iterator[int]:
-    """Yield the string position of the name of each version definition."""
-    at = image.offset_of(image.tags[_DT_VERDEF])
-    for _ in range(min(image.tags.get(_DT_VERDEFNUM, _VERSIONS_LIMIT), _VERSIONS_LIMIT)):
-        _, flags, _, name_count, _, first_name, following = image.unpack("HHHHIII", at)
-        if name_count and not flags & _VER_FLG_BASE:
-            # The names after the first are the versions that this one inherits from.
-            yield image.unpack("I", at + first_name)[0]
-        if not following:
-            return
-        at += following
-
-
-def _needed_names(image: ElfImage) -> Iterator[tuple[int, int]]:
-    """Yield the string positions of each library's name and of each version needed of it."""
-    at = image.offset_of(image.tags[_DT_VERNEED])
-    left = _VERSIONS_LIMIT
-    for _ in range(min(image.tags.get(_DT_VERNEEDNUM, _VERSIONS_LIMIT), _VERSIONS_LIMIT)):
-        _, count, library, first, following = image.unpack("HHIII", at)
-        name_at = at + first
-        for _ in range(min(count, left)):
-            _, _, _, version, next_name = image.unpack("IHHII", name_at)
-            yield library, version
-            left -= 1
-            if not next_name:
-                break
-            name_at += next_name
-        if not following or not left:
-            return
-        at += following

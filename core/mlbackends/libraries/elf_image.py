@@ -81,6 +81,20 @@ class ElfImage:
         form = self._order + layout.replace("W", self._word)
         return struct.unpack(form, self._exactly(offset, struct.calcsize(form)))
 
+    def chain(
+        self, layout: str, at: int, count: int | None
+    ) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """Yield place and fields of each entry of a list; the last field leads to the next one.
+
+        count: how many there are, as far as the file says; more than any real one has are not read.
+        """
+        for _ in range(min(_ENTRIES_LIMIT if count is None else count, _ENTRIES_LIMIT)):
+            *fields, following = self.unpack(layout, at)
+            yield at, tuple(fields)
+            if not following:
+                return
+            at += following
+
     def offset_of(self, address: int) -> int:
         """Return where in the file the loader takes this virtual address from."""
         for kind, offset, start, size in self.segments:
@@ -179,6 +193,7 @@ _HEAD_BYTES = 4096
 _SEGMENTS_LIMIT = 1024
 _DYNAMIC_BYTES_LIMIT = 256 << 10
 _NEEDED_LIMIT = 1024
+_ENTRIES_LIMIT = 4096
 _TEXT_BYTES = (1 << 10, 16 << 10)
 _DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_SYMTAB, _DT_STRSZ = 0, 1, 5, 6, 10
 _SHN_UNDEF, _SHN_ABS = 0, 0xFFF1
@@ -186,30 +201,15 @@ _STT_TLS = 6
 _STB_SEEN_BY_OTHERS = (1, 2, 10)  # global, weak, unique
 _UNLOADABLE = {1: "an ELF object file that is not linked yet", 4: "an ELF core dump"}
 
-_SIGNATURES = (
-    ((b"MZ",), "a Windows DLL (PE)"),
-    (
-        (b"\xfe\xed\xfa\xce", b"\xfe\xed\xfa\xcf", b"\xce\xfa\xed\xfe", b"\xcf\xfa\xed\xfe"),
-        "a Mach-O file",
-    ),
-    ((b"\xca\xfe\xba\xbe",), "a Mach-O file"),
-    ((b"!<arch>\n",), "a static library (ar archive)"),
-    ((b"!<thin>\n",), "a static library (thin ar archive)"),
-    ((b"BC\xc0\xde",), "LLVM bitcode"),
-    ((b"PK\x03\x04",), "a zip archive"),
-    ((b"\x1f\x8b",), "a gzip archive"),
-    ((b"version https://git-lfs",), "a Git LFS pointer (the content was not downloaded)"),
-    ((b"#!",), "a script"),
-)
 _LINKER_SCRIPT_WORDS = (b"GNU ld script", b"OUTPUT_FORMAT", b"GROUP", b"INPUT")
 
 
 def _format_of(head: bytes) -> str:
     if not head:
         return "empty"
-    for signatures, name in _SIGNATURES:
-        if head.startswith(signatures):
-            return name
+    for signature, name in table("libraries/file_formats").items():
+        if head.startswith(bytes.fromhex(signature)):
+            return str(name)
     if not head.strip(b"\0"):
         return "blank at its beginning (zeros)"
     if head.isascii() and b"\0" not in head:

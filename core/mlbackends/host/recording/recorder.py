@@ -4,13 +4,10 @@
     survey((), recording, Presence.FOUND)
     recording.write("/tmp/machine")          # Host("/tmp/machine") now finds the same
 
-Nothing is kept that no probe read. Of the environment those variables are written that were read
-by name. What names the machine or its user is replaced where an `Anonymiser` is given. Of a library, and
-of the loader's cache, only what was extracted is kept, in extracts.json; of any other file what was read,
-whole: a probe that finds half of it would report something else. Only where all of that is more than
-TOTAL_LIMIT are the largest files left out, and `Recording.cut` names them. Links are relative and lead
-nowhere out of the folder. What only the live machine can tell is lost: which group a device node belongs
-to, and which files may not be read.
+Nothing is kept that no probe read. Of a library, and of the loader's cache, only what was extracted is kept,
+in extracts.json; of any other file what was read, whole: a probe that finds half of it would report something
+else. Links are relative and lead nowhere out of the folder. What only the live machine can tell is lost:
+which group a device node belongs to, and which files may not be read.
 """
 
 # ruff: noqa: D102 - the methods are those of Host, and their docstrings stand there.

@@ -50,14 +50,6 @@ class Limit(Struct, frozen=True):
     file: str = ""
 
 
-class Throttling(Struct, frozen=True):
-    """How often the CPU quota stopped a group, since the group was made."""
-
-    periods: int
-    throttled_periods: int
-    throttled_seconds: float
-
-
 # ---- groups ------------------------------------------------------------------------------------
 
 
@@ -210,8 +202,11 @@ def _allowed(host: Host, what: str) -> tuple[int, ...]:
     return tuple(sorted(set.intersection(*sets) or sets[0])) if sets else ()
 
 
-def throttling(host: Host, folder: str = "") -> Throttling | None:
-    """Return how often a group was throttled, its own group's by default; None where none tells."""
+def throttling(host: Host, folder: str = "") -> tuple[int, int, float] | None:
+    """Return a group's periods, in how many its CPU quota stopped it, and for how many seconds.
+
+    Its own group's by default, since it was made; None where none tells.
+    """
     folders = (folder,) if folder else home(host, "cpu")[1][:1]
     numbers = _statistics(host, folders[0], "cpu.stat") if folders else {}
     periods, throttled = numbers.get("nr_periods"), numbers.get("nr_throttled")
@@ -220,7 +215,7 @@ def throttling(host: Host, folder: str = "") -> Throttling | None:
     seconds = numbers.get("throttled_usec", 0) / 1e6
     if "throttled_time" in numbers:  # version 1, in nanoseconds
         seconds = numbers["throttled_time"] / 1e9
-    return Throttling(periods, throttled, seconds)
+    return periods, throttled, seconds
 
 
 def memory_usage(host: Host, folder: str = "") -> int | None:

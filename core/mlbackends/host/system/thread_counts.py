@@ -24,14 +24,6 @@ Rule = tuple[int, str]
 """A count of CPUs, and the rule that gives it."""
 
 
-class Belief(Struct, frozen=True):
-    """What a runtime takes, and the rule that made it so."""
-
-    runtime: str
-    cpus: int
-    because: str
-
-
 class Machine(Struct, frozen=True):
     """The counts that the rules start from; 0 is what is not known.
 
@@ -67,8 +59,8 @@ def thread_counts(text: str) -> tuple[int, ...]:
     return numbers if all(0 < number <= _MOST for number in numbers) else ()
 
 
-def beliefs(host: Host, machine: Machine) -> list[Belief]:
-    """Return what each runtime takes on this machine; one that is not known is left out."""
+def beliefs(host: Host, machine: Machine) -> list[tuple[str, int, str]]:
+    """Return each runtime, the CPUs it takes on this machine, and why; one not known is left out."""
     allowed = machine.affinity, machine.allowed
     # PYTHON_CPU_COUNT goes first from Python 3.13 on; there, too, os.process_cpu_count is new.
     is_new_python = machine.python >= (3, 13)
@@ -91,7 +83,7 @@ def beliefs(host: Host, machine: Machine) -> list[Belief]:
         "MKL": mkl,
         "torch": torch,
     }
-    return [Belief(name, *rule) for name, rule in rules.items() if rule and rule[0] > 0]
+    return [(name, *rule) for name, rule in rules.items() if rule and rule[0] > 0]
 
 
 def _openblas(host: Host, machine: Machine) -> Rule:

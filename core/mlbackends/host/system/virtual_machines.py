@@ -8,8 +8,6 @@ Source: Linux Documentation/ABI/testing/sysfs-firmware-dmi-entries and sysfs-hyp
 SMBIOS strings that hypervisors and clouds document, as systemd-detect-virt(1) uses them too.
 """
 
-from msgspec import Struct
-
 from mlbackends.host.host import Host
 from mlbackends.host.quantities import one_line
 from mlbackends.model.tables import table
@@ -19,22 +17,12 @@ _FIELDS = ("sys_vendor", "product_name", "bios_vendor", "bios_version", "chassis
 _CLOCK = "/sys/devices/system/clocksource/clocksource0/available_clocksource"
 
 
-class VirtualMachine(Struct, frozen=True):
-    """What was seen; "" for what is not known.
+def virtual_machine(host: Host) -> dict[str, str]:
+    """Return the facts of the firmware's names of this machine, its hypervisor and its cloud.
 
-    hypervisor: "none" where the processor says that there is none, "unknown" where it says that
-    there is one and nothing names it.
+    "" for what is not known. virtualisation: "none" where the processor says that there is none,
+    "unknown" where it says that there is one and nothing names it.
     """
-
-    vendor: str
-    product: str
-    hypervisor: str
-    evidence: str
-    cloud: str
-
-
-def virtual_machine(host: Host) -> VirtualMachine:
-    """Return the firmware's names of this machine, its hypervisor and its cloud."""
     has_table = host.is_dir(_DMI)
     firmware = dict.fromkeys(_FIELDS, "")
     product = host.read("/proc/device-tree/model", 256).strip("\0 \n") if not has_table else ""
@@ -47,13 +35,13 @@ def virtual_machine(host: Host) -> VirtualMachine:
         if value.startswith(mark) or (field == "bios_version" and mark in value):
             cloud = name
             break
-    return VirtualMachine(
-        vendor=firmware["sys_vendor"],
-        product=firmware["product_name"] or product,
-        hypervisor=hypervisor,
-        evidence=evidence,
-        cloud=cloud,
-    )
+    return {
+        "vendor": firmware["sys_vendor"],
+        "product": firmware["product_name"] or product,
+        "virtualisation": hypervisor,
+        "virtualisation_evidence": evidence,
+        "cloud": cloud,
+    }
 
 
 def asset_tags() -> tuple[str, ...]:

@@ -1,15 +1,10 @@
-"""NVIDIA's driver as files: its libraries, its kernel module, its device nodes.
+"""NVIDIA's driver as files: its libraries, kernel module and device nodes; and what CUDA's numbers mean.
 
-Source: NVIDIA driver README, chapters on /proc/driver/nvidia and device files; CUDA on WSL guide;
-MIG User Guide, "Device Nodes and Capabilities".
+A driver runs everything that was built for its own CUDA release or an older one. Since CUDA 11 it also runs
+what was built for a newer release of its own major version, except what uses features that came later.
 
-CUDA's numbers: what 13020 means, and which toolkits a driver serves.
-
-Two rules. A driver runs everything that was built for its own CUDA release or an older one. Since
-CUDA 11 it also runs what was built for a newer release of its own major version, except what uses
-features that came later ("minor version compatibility").
-
-Source: CUDA Toolkit release notes, tables 2 and 3 (Linux); CUDA Compatibility, tables 1 and 2.
+Source: NVIDIA driver README, chapters on /proc/driver/nvidia and device files; CUDA on WSL guide; MIG User
+Guide; CUDA Toolkit release notes, tables 2 and 3 (Linux); CUDA Compatibility, tables 1 and 2.
 """
 
 import os

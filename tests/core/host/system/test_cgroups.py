@@ -9,7 +9,7 @@ import pytest
 
 from mlbackends.host.host import Host
 from mlbackends.host.system import cgroups
-from mlbackends.host.system.cgroups import Limit, Throttling
+from mlbackends.host.system.cgroups import Limit
 from mlbackends.host.system.kernel import Mount, mounts
 
 if TYPE_CHECKING:
@@ -263,11 +263,11 @@ def test_the_largest_number_of_pages_is_no_limit(tmp_path: Path, largest: int) -
     [
         (
             "nr_periods 200\nnr_throttled 50\nthrottled_usec 1500000\n",
-            Throttling(200, 50, 1.5),
+            (200, 50, 1.5),
         ),
         (
             "nr_periods 200\nnr_throttled 50\nthrottled_time 2500000000\n",
-            Throttling(200, 50, 2.5),
+            (200, 50, 2.5),
         ),
         ("usage_usec 7\n", None),
         ("nr_periods 1\nnr_throttled 50\n", None),
@@ -275,7 +275,7 @@ def test_the_largest_number_of_pages_is_no_limit(tmp_path: Path, largest: int) -
     ],
 )
 def test_throttling_is_told_in_seconds_or_not_at_all(
-    tmp_path: Path, stat: str, expected: Throttling | None
+    tmp_path: Path, stat: str, expected: tuple[int, int, float] | None
 ) -> None:
     host = machine(
         tmp_path,
