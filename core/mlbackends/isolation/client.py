@@ -100,9 +100,15 @@ class Child:
             if (jobs := tuple(job for job in request.jobs if job.id not in answered))
         ]
         if len(requests) > 1:
-            yield from _beside_one_another(_ask_a_child, left)
+            yield from _beside_one_another(Child.ask_one, left)
         else:
             yield from _all_of(left, self._lost())
+
+    @staticmethod
+    def ask_one(request: Request) -> list[Reply]:
+        """Return the final replies to the jobs of one file, of a child of its own."""
+        with contextlib.closing(Child()) as child:
+            return list(child.ask([request]))
 
     def _answers(
         self, requests: list[Request], meanwhile: Callable[[], object] | None
@@ -215,14 +221,6 @@ def _beside_one_another(
     with ThreadPoolExecutor(2 * (os.cpu_count() or 1) + 2) as pool:
         for done in as_completed([pool.submit(ask, request) for request in requests]):
             yield from done.result()
-
-
-def _ask_a_child(request: Request) -> list[Reply]:
-    child = Child()
-    try:
-        return list(child.ask([request]))
-    finally:
-        child.close()
 
 
 class Spawner:

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import (
-    Distribution,
     conda_prefix,
     distributions,
     normalised,
@@ -49,14 +48,12 @@ def owner_of(host: Host, path: str) -> str:
 def _python_owner(host: Host, folder: str, relative: str) -> str:
     words = normalised(relative.partition(".libs/")[0])
     here = [
-        dist for all_of in distributions(host).values() for dist in all_of if dist.folder == folder
+        dist for dists in distributions(host).values() for dist in dists if dist.folder == folder
     ]
-
-    def likeness(dist: Distribution) -> int:
-        return sum(len(word) for word in dist.name.split("-") if word in words)
-
+    # Those first whose name is like the file's.
+    here.sort(key=lambda dist: -sum(len(part) for part in dist.name.split("-") if part in words))
     line = f"{relative},".encode()
-    for dist in sorted(here, key=likeness, reverse=True):
+    for dist in here:
         data = record_bytes(host, dist)
         if data.startswith(line) or b"\n" + line in data:
             return f"{dist.name} {dist.version}"

@@ -16,8 +16,6 @@ from mlbackends.model.tables import table
 VARIABLE = "ATEN_CPU_CAPABILITY"
 
 _LONGEST_NAME = 40
-_AVX512 = frozenset(("avx512vl", "avx512bw", "avx512dq", "fma"))
-_AVX2 = frozenset(("avx2", "fma"))
 _SVE256_BYTES = 32
 _CAPABILITIES = ("DEFAULT", "AVX2", "AVX512", "SVE256", "VSX", "Z VECTOR")
 
@@ -136,22 +134,15 @@ def hardware_capability(
     SVE256 needs vectors of exactly 32 bytes and BF16; other lengths run the NEON code. macOS builds
     have no SVE code.
     """
-    if architecture == "ppc64le":
-        return "VSX"
-    if not features:
+    needs: dict[str, list[str]] | None = _table("capability_needs").get(architecture)
+    if needs is None or (not features and architecture != "ppc64le"):
         return ""
-    if architecture in ("x86_64", "x86"):
-        if features >= _AVX512:
-            return "AVX512"
-        return "AVX2" if features >= _AVX2 else "DEFAULT"
-    if architecture == "aarch64" and platform == "linux" and "sve" in features:
-        if sve_vector_bytes is None:
-            return ""
-        has_bf16 = "bf16" in features
-        return "SVE256" if sve_vector_bytes == _SVE256_BYTES and has_bf16 else "DEFAULT"
-    if architecture == "s390x":
-        return "Z VECTOR" if "vxe" in features else "DEFAULT"
-    return "DEFAULT" if architecture in ("aarch64", "riscv64", "loongarch64", "arm") else ""
+    has_sve = architecture == "aarch64" and platform == "linux" and "sve" in features
+    if has_sve and sve_vector_bytes is None:
+        return ""
+    if has_sve and sve_vector_bytes == _SVE256_BYTES and "bf16" in features:
+        return "SVE256"
+    return next((name for name, needed in needs.items() if features.issuperset(needed)), "DEFAULT")
 
 
 def capability(

@@ -12,7 +12,7 @@ older names; PEP 427 for the file WHEEL.
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -60,17 +60,13 @@ def shared_files(host: Host, dists: Sequence[Distribution]) -> list[SharedFiles]
     so are two installations of one name, which is another trouble. A RECORD that is missing or makes
     no sense owns nothing.
     """
-    found = []
     by_folder: dict[str, list[Distribution]] = {}
     for dist in dists:
         by_folder.setdefault(dist.folder, []).append(dist)
-    for here in by_folder.values():
-        if len(here) > 1:
-            found += _shared_in_folder(host, here)
-    return found
+    return [shared for here in by_folder.values() for shared in _shared_in_folder(host, here)]
 
 
-def _shared_in_folder(host: Host, dists: list[Distribution]) -> list[SharedFiles]:
+def _shared_in_folder(host: Host, dists: list[Distribution]) -> Iterator[SharedFiles]:
     records = {dist: record_bytes(host, dist) for dist in dists}
     # Only distributions with a top-level name in common can share a file.
     by_top: dict[bytes, list[Distribution]] = {}
@@ -94,7 +90,6 @@ def _shared_in_folder(host: Host, dists: list[Distribution]) -> list[SharedFiles
                 for first in owning[:i]:
                     if first.name != second.name:
                         pairs.setdefault((first, second), []).append(path)
-    found = []
     for (first, second), paths in pairs.items():
         one, other = contents[first], contents[second]
         # Without a hash nothing is known, and a difference is likely.
@@ -105,8 +100,7 @@ def _shared_in_folder(host: Host, dists: list[Distribution]) -> list[SharedFiles
         ]
         if differing:
             example, owner = _example(host, differing, {first: one, second: other})
-            found.append(SharedFiles(first, second, len(paths), len(differing), example, owner))
-    return found
+            yield SharedFiles(first, second, len(paths), len(differing), example, owner)
 
 
 def _example(

@@ -56,19 +56,17 @@ def visibility_warnings(host: Host, count: int, uuids: tuple[str, ...] = ()) -> 
             message = f'{VARIABLE} is "{value}": CUDA programs see no GPU'
             warnings.append(Reason("hidden-by-variable", message, f"unset {VARIABLE}"))
         problems = [problem] if problem else []
-        beyond = [entry for entry in entries if entry.isdecimal() and int(entry) >= count > 0]
-        if beyond:
-            what = f"there is no GPU {beyond[0]}, only {count}"
-            problems.append(f"{what}; it and what follows it are ignored")
-        # A MIG instance has a UUID of its own, and the beginning of one is enough.
-        unknown = [
-            entry
-            for entry in entries
-            if uuids and entry.startswith("GPU-") and not any(u.startswith(entry) for u in uuids)
-        ]
-        if unknown:
-            what = f"no GPU here has the UUID {unknown[0]}"
-            problems.append(f"{what}; it and what follows it are ignored")
+        for entry in entries:
+            if entry.isdecimal() and int(entry) >= count > 0:
+                what = f"there is no GPU {entry}, only {count}"
+                problems.append(f"{what}; it and what follows it are ignored")
+                break
+        for entry in entries if uuids else ():
+            # A MIG instance has a UUID of its own, and the beginning of one is enough.
+            if entry.startswith("GPU-") and not any(u.startswith(entry) for u in uuids):
+                what = f"no GPU here has the UUID {entry}"
+                problems.append(f"{what}; it and what follows it are ignored")
+                break
         warnings += [
             Reason("override-invalid", f'{VARIABLE} is "{value}": {each}') for each in problems
         ]
