@@ -86,10 +86,16 @@ def of_process(pid: int, timeout: float = 10.0) -> dict[str, Any]:
     try:
         program = os.readlink(f"{folder}/exe")
     except OSError as error:
-        why = _without_program(pid)
-        if not why and isinstance(error, FileNotFoundError):
+        why = f"process {pid} cannot be looked at: {error.strerror}"
+        if isinstance(error, FileNotFoundError):
             why = f"there is no process {pid}"
-        raise BadInput(why or f"process {pid} cannot be looked at: {error.strerror}") from None
+        # The name in parentheses may hold anything, so what follows it is counted from its end.
+        fields = _read(f"{folder}/stat").rpartition(b")")[2].split()
+        if fields[:1] in ([b"Z"], [b"X"], [b"x"]):
+            why = f"process {pid} has ended; its parent has yet to take note"
+        elif len(fields) > 6 and fields[6].isdigit() and int(fields[6]) & _KERNEL_THREAD:
+            why = f"process {pid} is a thread of the kernel, which runs no program"
+        raise BadInput(why) from None
     if not _PYTHON.match(os.path.basename(program)) or owner != os.geteuid():
         return {}
     # In a container the name is another file's than ours; after an upgrade it is nobody's.
@@ -99,21 +105,6 @@ def of_process(pid: int, timeout: float = 10.0) -> dict[str, Any]:
         return ask(_started_by(pid, program), timeout)
     except BadInput:
         return {}
-
-
-def _without_program(pid: int) -> str:
-    """Say why a process has no program to look at: the kernel's own, or ended; "" if it is neither."""
-    # The name in parentheses may hold anything, so what follows it is counted from its end.
-    fields = _read(f"{_PROC}/{pid}/stat").rpartition(b")")[2].split()
-    try:
-        state, flags = fields[0], int(fields[6])
-    except (ValueError, IndexError):
-        return ""
-    if state in (b"Z", b"X", b"x"):
-        return f"process {pid} has ended; its parent has yet to take note"
-    if flags & _KERNEL_THREAD:
-        return f"process {pid} is a thread of the kernel, which runs no program"
-    return ""
 
 
 def _started_by(pid: int, program: str) -> str:

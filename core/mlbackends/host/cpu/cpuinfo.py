@@ -71,9 +71,15 @@ def architecture_of(machine: str, blocks: list[Block]) -> str:
 
 def identity(architecture: str, blocks: list[Block]) -> Facts:
     """Return the facts of who made it and what it is: vendor, model_name, family and so on."""
+    described: Facts = {
+        "vendor_id": first(blocks, "vendor_id"),
+        "model_name": first(blocks, "model name", "cpu model", "cpu"),
+    }
+    if architecture in _DESCRIBE:
+        described = _DESCRIBE[architecture](blocks)
     facts = {
         name: one_line(value) if isinstance(value, str) else value
-        for name, value in _DESCRIBE.get(architecture, _other)(blocks).items()
+        for name, value in described.items()
     }
     if facts.get("model_name"):
         facts.setdefault("model_name_source", "kernel")
@@ -83,11 +89,6 @@ def identity(architecture: str, blocks: list[Block]) -> Facts:
 def first(blocks: list[Block], *keys: str) -> str:
     """Return the first value that a paragraph has for one of some keys, "" without."""
     return next((block[key] for key in keys for block in blocks if block.get(key)), "")
-
-
-def _other(blocks: list[Block]) -> Facts:
-    name = first(blocks, "model name", "cpu model", "cpu")
-    return {"vendor_id": first(blocks, "vendor_id"), "model_name": name}
 
 
 def _x86(blocks: list[Block]) -> Facts:

@@ -49,36 +49,29 @@ def macos_facts(controls: dict[str, str]) -> Facts:
     threads, cores = facts.get("threads"), facts.get("cores")
     if isinstance(threads, int) and isinstance(cores, int):
         facts["threads_per_core"] = -(-threads // cores)
-    levels = _performance_levels(controls)
+    # The prefix of each perflevel's settings and its kind of core, the strongest first.
+    levels: dict[str, Facts] = {}
+    for number in range(whole_number(controls.get("hw.nperflevels", ""), 0, 8) or 0):
+        prefix = f"hw.perflevel{number}."
+        kind = controls.get(f"{prefix}name") or ("performance", "efficiency")[min(number, 1)]
+        threads = control_number(controls, f"{prefix}logicalcpu")
+        cores = control_number(controls, f"{prefix}physicalcpu")
+        if threads is not None and cores is not None:
+            levels[prefix] = {"name": kind.lower(), "threads": threads, "cores": cores}
     if len(levels) > 1:
-        facts["kinds"] = [kind for _, kind in levels]
-    if caches := _macos_caches(controls, levels):
+        facts["kinds"] = list(levels.values())
+    if caches := _macos_caches(controls, levels or {"hw.": {}}):
         facts["caches"] = list(caches)
     if controls.get("sysctl.proc_translated") == "1":
         facts["translated"] = True
     return {fact: value for fact, value in facts.items() if value != ""}
 
 
-def _performance_levels(controls: dict[str, str]) -> list[tuple[str, Facts]]:
-    """Return the prefix of each perflevel's settings and its kind of core, the strongest first."""
-    levels = []
-    for number in range(whole_number(controls.get("hw.nperflevels", ""), 0, 8) or 0):
-        prefix = f"hw.perflevel{number}."
-        threads = control_number(controls, f"{prefix}logicalcpu")
-        cores = control_number(controls, f"{prefix}physicalcpu")
-        if threads is None or cores is None:
-            continue
-        name = controls.get(f"{prefix}name") or ("performance", "efficiency")[min(number, 1)]
-        kind: Facts = {"name": name.lower(), "threads": threads, "cores": cores}
-        levels.append((prefix, kind))
-    return levels
-
-
-def _macos_caches(controls: dict[str, str], levels: list[tuple[str, Facts]]) -> list[Facts]:
+def _macos_caches(controls: dict[str, str], levels: dict[str, Facts]) -> list[Facts]:
     line = control_number(controls, "hw.cachelinesize")
     found = []
     for name, level, kind in _CACHES:
-        for prefix, core in levels or [("hw.", {})]:
+        for prefix, core in levels.items():
             size = size_in_bytes(controls.get(f"{prefix}{name}cachesize", ""))
             if not size:
                 continue

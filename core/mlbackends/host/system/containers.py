@@ -30,20 +30,13 @@ def container_signs(host: Host) -> list[tuple[str, str]]:
         if kind := signs["managers"].get(name.strip().lower()):
             found.append((kind, where))
     paths = host.read("/proc/self/cgroup", 65536)
-    found += [
-        (kind, f"/proc/self/cgroup, {part}")
-        for kind, part in signs["cgroup_paths"]
-        if part in paths
-    ]
+    in_paths = [sign for sign in signs["cgroup_paths"] if sign[1] in paths]
+    found += [(kind, f"/proc/self/cgroup, {part}") for kind, part in in_paths]
     root = mounted_at(host, "/")
-    if root is not None and root.kind == "overlay":
-        upper = next((option for option in root.options if option.startswith("upperdir=")), "")
-        found += [
-            (kind, "the overlay mounted at /")
-            for kind, part in signs["overlay_paths"]
-            if part in upper
-        ]
-    return found
+    options = root.options if root is not None and root.kind == "overlay" else ()
+    upper = next((option for option in options if option.startswith("upperdir=")), "")
+    in_upper = [kind for kind, part in signs["overlay_paths"] if part in upper]
+    return found + [(kind, "the overlay mounted at /") for kind in in_upper]
 
 
 def wsl_version(host: Host) -> int | None:
@@ -74,8 +67,7 @@ def granted(host: Host) -> dict[str, FactValue]:
         facts["scheduler_job"] = host.env(scheduler["signs"][0])[:200]
         for fact, variables in scheduler["numbers"].items():
             numbers = (whole_number(host.env(variable), lowest=1) for variable in variables)
-            number = next((number for number in numbers if number is not None), None)
-            if number is not None:
+            if number := next(filter(None, numbers), None):
                 facts[fact] = number
         for fact, variable in scheduler["megabytes"].items():
             size = whole_number(host.env(variable), lowest=1, highest=_MEGABYTES_LIMIT)

@@ -121,4 +121,4 @@ def system_controls(host: Host) -> dict[str, str]:
 def control_number(controls: dict[str, str], *names: str) -> int | None:
     """Return the first of these settings that is a positive whole number, None if none is."""
     numbers = (whole_number(controls.get(name, ""), lowest=1) for name in names)
-    return next((number for number in numbers if number is not None), None)
+    return next(filter(None, numbers), None)
