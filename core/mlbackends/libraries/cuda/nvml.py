@@ -85,7 +85,7 @@ def query(nvml: Any, function: str, *arguments: Any) -> Any:
 
 
 def query_system(nvml: Any, function: str, *arguments: Any) -> Any:
-    """Return what a function that needs no GPU returns, None where it cannot tell."""
+    """Return what a function returns, None where it cannot tell, also for a lost GPU."""
     try:
         return query(nvml, function, *arguments)
     except GpuGone:
@@ -312,11 +312,8 @@ def topology(nvml: Any, gpus: list[Gpu]) -> list[dict[str, FactValue]]:
     for place, (one, handle) in enumerate(gpus):
         for other, other_handle in gpus[place + 1 :]:
             pair: dict[str, FactValue] = {"gpus": [one, other]}
-            try:
-                level = query(nvml, "nvmlDeviceGetTopologyCommonAncestor", handle, other_handle)
-                pci = query(nvml, "nvmlDeviceGetPciInfo", other_handle)
-            except GpuGone:
-                continue
+            level = query_system(nvml, "nvmlDeviceGetTopologyCommonAncestor", handle, other_handle)
+            pci = query_system(nvml, "nvmlDeviceGetPciInfo", other_handle)
             if path := _words("paths").get(str(level)):
                 pair["path"] = path
             if pci is not None and (links := remote[one].count(_address(pci))):
@@ -329,13 +326,10 @@ def processes(nvml: Any, gpus: list[Gpu]) -> list[dict[str, FactValue]]:
     """Return who computes on the GPUs, as far as the driver and the container let us see."""
     found = []
     for index, handle in gpus:
-        try:
-            # The name without a version refuses to work with drivers older than 510.
-            running = query(nvml, "nvmlDeviceGetComputeRunningProcesses_v3", handle)
-            if running is None:
-                running = query(nvml, "nvmlDeviceGetComputeRunningProcesses_v2", handle)
-        except GpuGone:
-            continue
+        # The name without a version refuses to work with drivers older than 510.
+        running = query_system(nvml, "nvmlDeviceGetComputeRunningProcesses_v3", handle)
+        if running is None:
+            running = query_system(nvml, "nvmlDeviceGetComputeRunningProcesses_v2", handle)
         for process in running or ():
             one: dict[str, FactValue] = {"gpu": index, "pid": process.pid}
             if name := query_system(nvml, "nvmlSystemGetProcessName", process.pid):
