@@ -78,7 +78,7 @@ def problem_of(params: SDPAParams) -> AttentionProblem:
 def why_not_on_cuda(kind: SDPBackend, params: SDPAParams) -> tuple[Reason, ...]:
     """Return every reason why torch's kernel for CUDA does not take it; () if it does."""
     from mlbackends.sdpa.dispatch import switch_reasons
-    from mlbackends.sdpa.rules import cuda_rules
+    from mlbackends.sdpa.rules import rules
     from mlbackends.sdpa.rules.environment import environment_here
 
     switched = switch_reasons(kind)
@@ -86,7 +86,8 @@ def why_not_on_cuda(kind: SDPBackend, params: SDPAParams) -> tuple[Reason, ...]:
         problem = problem_of(params)
     except InvalidProblem as error:
         return (*switched, Reason("invalid-problem", str(error), error.hint))
-    return (*switched, *unmet(cuda_rules(kind, environment_here(problem)), problem))
+    constraints = rules(kind, "cuda", environment_here(problem)) or ()
+    return (*switched, *unmet(constraints, problem))
 
 
 def computes_on_cuda(kind: SDPBackend) -> bool:

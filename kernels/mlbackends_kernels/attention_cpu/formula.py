@@ -7,9 +7,10 @@ Gradients: with weights P, dropped and enlarged Z, scores S and a row's sum D of
     grad query = grad S @ key * scale            grad key = transposed(grad S) @ query * scale
 """
 
+from math import prod
 from typing import Any
 
-from mlbackends.model.problem import REDUCED, AttentionProblem, TensorSpec
+from mlbackends.model.problem import REDUCED, AttentionProblem
 from mlbackends.sdpa.backend import Gradients
 from mlbackends_kernels.tensors import dropout, interchange
 from mlbackends_kernels.tensors.arithmetic import numpy
@@ -37,47 +38,42 @@ def attend(
     return out, logsumexp
 
 
-def gradients(
-    problem: AttentionProblem,
-    grad_out: Any,
-    query: Any,
-    key: Any,
-    value: Any,
-    mask: Any,
-    out: Any,
-    logsumexp: Any,
-) -> Gradients:
+def gradients(problem: AttentionProblem, grad_out: Any, *tensors: Any) -> Gradients:
     """Return the gradients in the inner type, each of its tensor's shape.
 
-    Takes arrays as `interchange.as_array` gives them. out and logsumexp may be of more keys than are
+    tensors: query, key, value, mask, out and logsumexp; all are arrays as `interchange.as_array` gives them.
+    out and logsumexp may be of more keys than are
     given here, whose gradients are then the whole's; rows that they say nothing more of do without them.
     They may be None where the inner type is float64 and the problem's is narrower: they would be rounded.
     """
     np = numpy()
-    given = Rows(problem, query, key, value, mask)
-    inner, leading = given.inner, problem.leading_shape
+    *inputs, out, logsumexp = tensors
+    given = Rows(problem, *inputs)
+    inner, leading, of_mask = given.inner, problem.leading_shape, problem.mask
     rounded = inner == "float64" != problem.dtype
     grad_out = interchange.widened(grad_out, problem.dtype, inner)
     out = None if rounded else interchange.widened(out, problem.dtype, inner)
     for_query = np.zeros((*leading, problem.query_length, problem.head_dim), inner)
     for_key = np.zeros((*leading, problem.key_length, problem.head_dim), inner)
     for_value = np.zeros((*leading, problem.key_length, problem.value_dim), inner)
-    for_mask = _room(problem.mask, inner)
+    for_mask: Any = None
+    if of_mask is not None and of_mask.requires_grad and of_mask.dtype != "bool":
+        for_mask = np.zeros(of_mask.shape, inner)
     with np.errstate(all="ignore"):
         for rows in given.blocks():
             coming, scores = grad_out[..., rows, :], given.scores(rows)
             weights, own = softmax(scores)
             share = None if rounded else _share(scores, own, logsumexp[..., rows])
             weights = given.keep(weights if share is None else weights * share.astype(inner))
-            for_value += _transposed(given.dropped(weights, rows)) @ coming
-            for_weights = given.dropped(given.keep(coming @ _transposed(given.value)), rows)
+            for_value += given.dropped(weights, rows).swapaxes(-1, -2) @ coming
+            for_weights = given.dropped(given.keep(coming @ given.value.swapaxes(-1, -2)), rows)
             along = (for_weights * weights).sum(-1, keepdims=True)
             if share is not None:
                 whole = (coming * out[..., rows, :]).sum(-1, keepdims=True)
                 along = np.where(share == 1, along, whole)
             for_scores = given.keep(weights * (for_weights - along))
             for_query[..., rows, :] = for_scores @ given.key
-            for_key += _transposed(for_scores) @ given.query[..., rows, :]
+            for_key += for_scores.swapaxes(-1, -2) @ given.query[..., rows, :]
             if for_mask is not None:
                 part = for_mask if for_mask.shape[-2] == 1 else for_mask[..., rows, :]
                 part += summed(for_scores, part.shape)
@@ -119,17 +115,6 @@ def summed(array: Any, shape: tuple[int, ...]) -> Any:
     return array
 
 
-def _room(mask: TensorSpec | None, inner: str) -> Any:
-    """Return zeros for the gradient of a mask, None where it has none."""
-    if mask is None or not mask.requires_grad or mask.dtype == "bool":
-        return None
-    return numpy().zeros(mask.shape, inner)
-
-
-def _transposed(array: Any) -> Any:
-    return numpy().swapaxes(array, -1, -2)
-
-
 class Rows:
     """A problem with its arrays in the type of its arithmetic.
 
@@ -145,12 +130,12 @@ class Rows:
         np, dtype = numpy(), problem.dtype
         self.problem, self.mask = problem, mask
         self.inner = inner_type(problem)
-        half, sign = _scale(problem)
-        self.query_scale = np.asarray(half * sign, self.inner)
+        scale = (problem.head_dim or 1) ** -0.5 if problem.scale is None else problem.scale
+        half = abs(scale) ** 0.5
+        self.query_scale = np.asarray(-half if scale < 0 else half, self.inner)
         self.key_scale = np.asarray(half, self.inner)
-        query, key, value = (
-            interchange.widened(array, dtype, self.inner) for array in (query, key, value)
-        )
+        tensors = (query, key, value)
+        query, key, value = (interchange.widened(each, dtype, self.inner) for each in tensors)
         with np.errstate(all="ignore"):
             self.query = self.keep(query * self.query_scale)
             self.key = self.keep(_repeated(problem, key) * self.key_scale)
@@ -165,17 +150,14 @@ class Rows:
 
     def blocks(self) -> list[slice]:
         """Return rows of the query that are computed together."""
-        problem = self.problem
-        width = problem.key_length
-        for size in problem.leading_shape:
-            width *= size
+        width = prod((*self.problem.leading_shape, self.problem.key_length))
         step = max(1, SCORES_AT_ONCE // max(width, 1))
-        return [slice(start, start + step) for start in range(0, problem.query_length, step)]
+        return [slice(start, start + step) for start in range(0, self.problem.query_length, step)]
 
     def scores(self, rows: slice) -> Any:
         """Return the scores of some rows, -inf where a key is not seen, with the mask added."""
         np, problem = numpy(), self.problem
-        scores = self.keep(self.query[..., rows, :] @ np.swapaxes(self.key, -1, -2))
+        scores = self.keep(self.query[..., rows, :] @ self.key.swapaxes(-1, -2))
         if problem.is_causal:
             offset = problem.key_length - problem.query_length if problem.lower_right else 0
             row = np.arange(problem.query_length)[rows, None]
@@ -228,11 +210,3 @@ def _repeated(problem: AttentionProblem, array: Any) -> Any:
     if not problem.enable_gqa or array.shape[-3] == problem.heads:
         return array
     return array.repeat(problem.heads // array.shape[-3], axis=-3)
-
-
-def _scale(problem: AttentionProblem) -> tuple[float, float]:
-    """Return the square root of the scale's size, and its sign."""
-    scale = problem.scale
-    if scale is None:
-        return (problem.head_dim or 1) ** -0.25, 1.0
-    return abs(scale) ** 0.5, -1.0 if scale < 0 else 1.0

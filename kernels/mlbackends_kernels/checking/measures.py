@@ -113,4 +113,5 @@ def compiled(name: str, *arguments: Any) -> Any:
 
 def answering(name: str) -> serving.Answering:
     """Return what answers requests for "peak" or "bandwidth"."""
-    return serving.answering(lambda _: {"peak": peak, "bandwidth": bandwidth}[name]())
+    measure = {"peak": peak, "bandwidth": bandwidth}[name]
+    return serving.answering(lambda _: measure())

@@ -51,7 +51,10 @@ def like(original: Any, array: Any, dtype: str = "") -> Any:
         return memoryview(array)
     dtype = dtype or dtype_name(original.dtype)
     if is_torch(original):
-        return _to_torch(original, array, dtype)
+        torch: Any = sys.modules["torch"]
+        if dtype == "bfloat16":
+            return torch.from_dlpack(array.view("int16")).view(torch.bfloat16).to(original.device)
+        return torch.from_dlpack(array).to(original.device)
     if dtype == "bfloat16":
         array = array.view(np.dtype(original.dtype))
     if isinstance(original, np.ndarray):
@@ -105,10 +108,7 @@ def zeros_like(original: Any, shape: tuple[int, ...], dtype: str = "") -> Any:
 def _of_torch(tensor: Any) -> Any:
     np = numpy()
     torch = sys.modules["torch"]
-    tensor = tensor.detach()
-    if tensor.device.type != "cpu":
-        tensor = tensor.cpu()
-    tensor = tensor.resolve_conj().resolve_neg()
+    tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
     if tensor._is_zerotensor():  # noqa: SLF001  it has no other name
         tensor = tensor.clone()  # until then it has no memory
     if tensor.numel() and not tensor.untyped_storage().nbytes():
@@ -116,12 +116,3 @@ def _of_torch(tensor: Any) -> Any:
     if tensor.dtype == torch.bfloat16:
         return np.from_dlpack(tensor.view(torch.int16)).view(np.uint16)
     return np.from_dlpack(tensor)
-
-
-def _to_torch(original: Any, array: Any, dtype: str) -> Any:
-    torch = sys.modules["torch"]
-    if dtype == "bfloat16":
-        found = torch.from_dlpack(array.view("int16")).view(torch.bfloat16)
-    else:
-        found = torch.from_dlpack(array)
-    return found.to(original.device)

@@ -5,8 +5,7 @@ legacy default stream, which the rest of our device code uses.
 """
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 from mlbackends.sdpa.describe import is_torch
@@ -138,30 +137,23 @@ def product(
 
 def launch(kernel: Any, what: Launch) -> None:
     """Run a kernel on the device of its operands. Returns before it is done, as every launch."""
-    operands = [each for each in what.arguments.values() if isinstance(each, Operand)]
-    with _ready(operands[0]):
-        kernel[what.grid](**what.arguments, **what.constants, **what.options)
-
-
-@contextmanager
-def _ready(operand: Operand) -> Iterator[None]:
-    """Make current what Triton's launcher asks for: torch's device and stream, else the driver's."""
+    first = next(each for each in what.arguments.values() if isinstance(each, Operand))
     torch: Any = sys.modules.get("torch")
-    if torch is not None:
-        with torch.cuda.device(operand.device):
-            if is_torch(operand.owner):
-                yield
-            else:
-                with torch.cuda.stream(torch.cuda.default_stream(operand.device)):
-                    yield
-        return
-    from triton.runtime import driver  # type: ignore[import-not-found,unused-ignore]
+    with ExitStack() as scopes:
+        # Triton's launcher asks for torch's device and stream, else for the driver's.
+        if torch is not None:
+            scopes.enter_context(torch.cuda.device(first.device))
+            if not is_torch(first.owner):
+                stream = torch.cuda.default_stream(first.device)
+                scopes.enter_context(torch.cuda.stream(stream))
+        else:
+            from triton.runtime import driver  # type: ignore[import-not-found,unused-ignore]
 
-    from mlbackends_kernels.cuda import runtime
+            from mlbackends_kernels.cuda import runtime
 
-    with runtime.on_device(operand.device):
-        driver.active.set_current_device(operand.device)
-        yield
+            scopes.enter_context(runtime.on_device(first.device))
+            driver.active.set_current_device(first.device)
+        kernel[what.grid](**what.arguments, **what.constants, **what.options)
 
 
 def output_like(query: Any, shape: tuple[int, ...], dtype: str, device: int) -> Any:

@@ -1,4 +1,4 @@
-"""What torch's own attention kernels take, as data: one file for each kernel.
+"""What torch's own attention kernels take, as data.
 
 `can_use_*` evaluates them, and `sdpa explain` for a device that is not here.
 """
@@ -6,15 +6,15 @@
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.model.reasons import Reason
 from mlbackends.sdpa.constraints import Constraint, dtype_in, unmet
-from mlbackends.sdpa.rules import cpu, cuda_cudnn, cuda_efficient, cuda_flash, rocm
+from mlbackends.sdpa.rules import cpu, cuda, cuda_cudnn, rocm
 from mlbackends.sdpa.rules.environment import Environment
 from mlbackends.sdpa.sdp_backend import SDPBackend
 
 _FUSED = {
     "cpu": {SDPBackend.FLASH_ATTENTION: cpu.flash},
     "cuda": {
-        SDPBackend.FLASH_ATTENTION: cuda_flash.flash,
-        SDPBackend.EFFICIENT_ATTENTION: cuda_efficient.efficient,
+        SDPBackend.FLASH_ATTENTION: cuda.flash,
+        SDPBackend.EFFICIENT_ATTENTION: cuda.efficient,
         SDPBackend.CUDNN_ATTENTION: cuda_cudnn.cudnn,
     },
     "rocm": {
@@ -50,11 +50,6 @@ def unknown_device(problem: AttentionProblem) -> str:
     if problem.platform == "rocm" and problem.device.capability not in rocm.RECORDED:
         return problem.device.capability or "this GPU"
     return ""
-
-
-def cuda_rules(kind: SDPBackend, environment: Environment) -> tuple[Constraint, ...]:
-    """Return what torch's fused kernels for CUDA ask for, a CUDA device among it."""
-    return _FUSED["cuda"][kind](environment)
 
 
 def why_not(

@@ -14,15 +14,12 @@ class Environment(Struct, frozen=True):
     """What a torch would find where it runs.
 
     cudnn_version: as cudnnGetVersion returns it, 91500 for 9.15.0 and 8907 for 8.9.7; 0 without cuDNN.
-    flash_built: whether it was built with flash attention. flash_3: whether FA3 is active.
     deterministic: deterministic algorithms are demanded, not only warned about. nested_cudnn:
     whether TORCH_CUDNN_SDPA_NESTED_TENSOR_ENABLED is 1. composable_kernel: whether CK's kernels are
     preferred to AOTriton's on ROCm.
     """
 
     cudnn_version: int = 0
-    flash_built: bool = True
-    flash_3: bool = False
     deterministic: bool = False
     nested_cudnn: bool = False
     composable_kernel: bool = False

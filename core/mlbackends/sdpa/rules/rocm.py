@@ -11,7 +11,6 @@ from mlbackends.sdpa.rules.environment import Environment
 from mlbackends.sdpa.rules.shared import (
     NESTED_HEAD_DIM,
     NESTED_HEADS,
-    flash_built,
     row_alignment,
     training_limit,
     where_dense,
@@ -31,7 +30,6 @@ _LONGEST_ROW, _LONGEST_ROW_GFX11 = 512, 256
 def flash(environment: Environment) -> tuple[Constraint, ...]:
     """Return what flash attention asks for, in torch's order."""
     return (
-        flash_built(environment.flash_built),
         need.on_device("rocm"),
         need.rank_is(4),
         need.no_mask(),

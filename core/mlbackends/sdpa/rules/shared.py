@@ -18,12 +18,6 @@ def where_dense(constraint: Constraint) -> Constraint:
     return replace(constraint, test=test)
 
 
-def flash_built(is_built: bool) -> Constraint:
-    """Ask for a torch that was built with flash attention, whatever the problem."""
-    why_not = "" if is_built else "torch was built without flash attention"
-    return Constraint("not-built", "a torch that was built with it", lambda _: why_not)
-
-
 def _nested_head_dim(problem: AttentionProblem) -> str:
     if not problem.query.nested or problem.head_dim % 8 == 0:
         return ""

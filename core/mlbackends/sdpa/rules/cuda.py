@@ -1,17 +1,52 @@
-"""Which problems torch's memory-efficient attention takes on CUDA.
+"""Which problems torch's flash and memory-efficient attention take on CUDA.
 
-Source: torch 2.13.0 for CUDA 13.0, its binary. Grouped heads come with a later release.
+Source: torch 2.13.0 for CUDA 13.0, its binary.
 """
+
+from collections.abc import Callable
 
 from mlbackends.model.problem import ITEM_BYTES, REDUCED, AttentionProblem
 from mlbackends.sdpa import constraints as need
 from mlbackends.sdpa.constraints import Constraint
 from mlbackends.sdpa.rules.environment import Environment
-from mlbackends.sdpa.rules.shared import row_alignment, where_dense
+from mlbackends.sdpa.rules.shared import (
+    NESTED_HEAD_DIM,
+    NESTED_HEADS,
+    row_alignment,
+    training_limit,
+    where_dense,
+)
+
+_SMALL = ((8, 6), (8, 7), (8, 8), (8, 9), (12, 0), (12, 1))
+
+
+def flash(environment: Environment) -> tuple[Constraint, ...]:
+    """Return what flash attention asks for, in torch's order."""
+    del environment  # nothing of it matters here
+    return (
+        need.on_device("cuda"),
+        need.rank_is(4),
+        need.no_mask(),
+        need.same_head_dim(),
+        need.head_dim_at_most(256),
+        NESTED_HEAD_DIM,
+        need.capability_between((8, 0), (12, 1)),
+        training_limit(lambda problem: problem.capability in _SMALL, "sm86 to sm89 and sm120"),
+        where_dense(need.square_causal()),
+        _HALF,
+        NESTED_HEADS,
+        where_dense(need.equal_batch()),
+        where_dense(need.grouped_heads()),
+        where_dense(need.non_empty()),
+        where_dense(need.last_dim_contiguous(singleton_exempt=True)),
+    )
 
 
 def efficient(environment: Environment) -> tuple[Constraint, ...]:
-    """Return what memory-efficient attention asks for, in torch's order."""
+    """Return what memory-efficient attention asks for, in torch's order.
+
+    Grouped heads come with a later release.
+    """
     del environment  # nothing of it matters here
     return (
         need.on_device("cuda"),
@@ -24,9 +59,7 @@ def efficient(environment: Environment) -> tuple[Constraint, ...]:
         where_dense(need.last_dim_contiguous(mask_too=True)),
         where_dense(need.equal_batch()),
         where_dense(need.equal_heads()),
-        Constraint(
-            "wrong-dtype", "element type float16, float32, or bfloat16 from sm80", _element_type
-        ),
+        _SINGLE_OR_HALF,
     )
 
 
@@ -56,7 +89,21 @@ def _nested_inference(problem: AttentionProblem) -> str:
     return "nested tensors require a gradient; it gives none for those"
 
 
-def _element_type(problem: AttentionProblem) -> str:
-    taken = ("float16", "float32", "bfloat16")
-    has_bfloat16 = (problem.capability or (8, 0)) >= (8, 0)
-    return need.dtype_in(*taken[: 3 if has_bfloat16 else 2]).test(problem)
+def _one_of(*dtypes: str) -> Callable[[AttentionProblem], str]:
+    """Return what asks for one of some element types, without the last one, bfloat16, before sm80."""
+
+    def test(problem: AttentionProblem) -> str:
+        has_bfloat16 = (problem.capability or (8, 0)) >= (8, 0)
+        return need.dtype_in(*(dtypes if has_bfloat16 else dtypes[:-1])).test(problem)
+
+    return test
+
+
+_HALF = Constraint(
+    "wrong-dtype", "element type float16 or bfloat16", _one_of("float16", "bfloat16")
+)
+_SINGLE_OR_HALF = Constraint(
+    "wrong-dtype",
+    "element type float16, float32, or bfloat16 from sm80",
+    _one_of("float16", "float32", "bfloat16"),
+)
