@@ -4,6 +4,8 @@ It has been run by Triton's interpreter against float64, and compiled for sm80 t
 a GPU yet. Triton is not a dependency: without it, that is the reason why this cannot run here.
 """
 
+import os
+import sys
 from typing import Any
 
 from mlbackends.model.errors import NoBackend
@@ -19,6 +21,9 @@ from mlbackends.sdpa.constraints import (
     rank_is,
 )
 from mlbackends.sdpa.sdp_backend import SDPBackend
+
+_TORCH_FREE = (3, 9)
+"""From this version on Triton launches without torch."""
 
 
 class FlashTriton(AttentionBackend):
@@ -45,10 +50,24 @@ class FlashTriton(AttentionBackend):
     tolerance = {"float16": 2.0, "bfloat16": 2.0, "float32": 4.0}  # noqa: RUF012
 
     def missing_parts(self) -> tuple[Reason, ...]:
-        """Return what Triton lacks to launch here."""
-        from mlbackends_kernels.triton.presence import missing_parts
+        """Return why Triton cannot launch in this process, as far as files tell: it is not imported."""
+        from shutil import which
 
-        return missing_parts()
+        from mlbackends.python_native import dsls
+
+        torch, version = sys.modules.get("torch"), dsls.version("triton")
+        message = hint = ""
+        if missing := dsls.unavailable_reason("triton"):
+            message, hint = missing, "pip install triton" if "installed" in missing else ""
+        elif torch is None and version is not None and version.release < _TORCH_FREE:
+            message = f"triton {version} launches only beside torch"
+            hint = "install triton 3.9 or newer"
+        elif torch is not None and not torch.cuda.is_available():
+            message = "Triton asks the torch in this process for devices, and it has none"
+        elif not (os.environ.get("CC") or which("clang") or which("gcc")):
+            message = "Triton compiles its launcher with a C compiler, and there is none"
+            hint = "install gcc"
+        return (Reason("missing-part", message, hint),) if message else ()
 
     def run(
         self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None

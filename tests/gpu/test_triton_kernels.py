@@ -19,11 +19,11 @@ LIMITS = {"float16": 4e-3, "float32": 1e-5}
 def _device() -> None:
     pytest.importorskip("triton")
     from mlbackends_kernels.cuda import runtime
-    from mlbackends_kernels.triton.presence import missing_parts
+    from mlbackends_kernels.flash_triton import FlashTriton
 
     if not runtime.device_count():
         pytest.skip("no CUDA device")
-    if reasons := missing_parts():
+    if reasons := FlashTriton().missing_parts():
         pytest.skip(reasons[0].message)
 
 

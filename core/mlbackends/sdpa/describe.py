@@ -72,8 +72,8 @@ def describe(tensor: Any) -> TensorSpec:
         if dtype is None or view.format[:1] in foreign:
             message = f"elements of the format {view.format!r} are none that is computed with"
             raise TypeError(message)
-        strides = _in_elements(view.strides or (), view.itemsize)
-        return TensorSpec(view.shape or (), dtype, strides, device="cpu")
+        steps = _in_elements(view.strides or (), view.itemsize)
+        return TensorSpec(view.shape or (), dtype, steps, device="cpu")
     shape = tuple(map(int, tensor.shape))
     strides, item_bytes = getattr(tensor, "strides", None), getattr(tensor.dtype, "itemsize", 0)
     if isinstance(strides, tuple) and item_bytes:  # in bytes, as numpy and CuPy have them

@@ -10,6 +10,7 @@ from shutil import disk_usage
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from mlbackends.isolation.service import Lost
 from mlbackends.model.checked import CheckedProblem, Ended, Errors, Memory, Result, Timing
@@ -60,18 +61,14 @@ class ProblemCheck:
                 failure = lost.reason.message
         if not failure:
             peaks, peak_by = self._time()
+        results = self.results.values()
         return CheckedProblem(
             text=self.wording.text,
             problem=self.problem,
             chosen=self.explained.chosen,
             torch_chosen=self.explained.torch_chosen,
             flops=flops(self.problem),
-            results=()
-            if failure
-            else tuple(
-                msgspec.structs.replace(each, timing=self._timing(each, peaks))
-                for each in self.results.values()
-            ),
+            results=() if failure else tuple(self._timed(each, peaks) for each in results),
             reference_error=errors.pop("", None),
             gradient_errors=errors,
             peak_gflops=statistics.median(peaks) / 1e9 if peaks else None,
@@ -127,38 +124,34 @@ class ProblemCheck:
             message = f"the exact result could not be computed: {lost}"
             raise Lost(lost.ended, Reason(lost.reason.code, message)) from None
         for name in able:
-            self._compute(name, {"do": "prepare", "problem": problem, **made})
+            prepare = {"do": "prepare", "problem": problem, **made}
+            self.results[name] = self._compute(self.results[name], prepare)
         errors: dict[str, float] = made["errors"]
         return errors
 
-    def _compute(self, name: str, prepare: dict[str, Any]) -> None:
-        """Have one backend compute, and compare its result with the exact one."""
+    def _compute(self, result: Result, prepare: dict[str, Any]) -> Result:
+        """Have one backend compute, and return its result compared with the exact one."""
+        name, ask = result.backend, self.processes.ask
         path = os.path.join(self.processes.folder, "result.bin")
         for each in glob.glob(f"{glob.escape(path)}*"):  # of the backend before
             os.unlink(each)
-        result = self.results[name]
         try:
-            details = self.processes.ask(name, self.lowered, prepare)["details"]
-            answer = self.processes.ask(name, self.lowered, {"do": "compute", "into": path})
+            details = ask(name, self.lowered, prepare)["details"]
+            answer = ask(name, self.lowered, {"do": "compute", "into": path})
         except Lost as lost:
-            self._replace(name, ended=lost.ended, reasons=(lost.reason,))
-            return
-        memory = None
+            return replace(result, ended=lost.ended, reasons=(lost.reason,))
         if "extra_bytes" in answer:
-            memory = Memory(answer["extra_bytes"], answer["measured_by"])
-        self._replace(name, told=details, memory=memory)
+            result = replace(result, memory=Memory(answer["extra_bytes"], answer["measured_by"]))
+        result = replace(result, told=details)
         if 0 < self.problem.dropout < 1 and result.peer:
-            self._replace(name, incomparable="it draws for itself which weights it drops")
-            return
+            return replace(result, incomparable="it draws for itself which weights it drops")
         tolerance = USUAL_TOLERANCE if result.tolerance is None else result.tolerance
-        request = {"do": "judge", "path": path, "tolerance": tolerance}
         try:
-            answer = self.processes.ask(VALUES, "", request)
+            answer = ask(VALUES, "", {"do": "judge", "path": path, "tolerance": tolerance})
         except Lost as lost:
-            self._replace(name, ended=Ended.RAISED, reasons=(lost.reason,))
-            return
+            return replace(result, ended=Ended.RAISED, reasons=(lost.reason,))
         errors = msgspec.convert(answer, dict[str, Errors])
-        self._replace(name, errors=errors.pop(""), gradients=errors)
+        return replace(result, errors=errors.pop(""), gradients=errors)
 
     def _time(self) -> tuple[list[float], str]:
         """Time all that gave a result in turn, and the machine's peak beside them.
@@ -182,7 +175,9 @@ class ProblemCheck:
                     seconds = self.processes.ask(name, lowered, _SAMPLE)["seconds"]
                 except Lost as lost:
                     if name != PEAK:
-                        self._replace(name, ended=lost.ended, reasons=(lost.reason,))
+                        result = self.results[name]
+                        result = replace(result, ended=lost.ended, reasons=(lost.reason,))
+                        self.results[name] = result
                 if not seconds:
                     runners.remove(name)
                 elif turn:  # the first one warms up
@@ -192,10 +187,10 @@ class ProblemCheck:
         peaks = [int(peak["flops"]) / min(each) for each in self.rounds.pop(PEAK, ())]
         return peaks, peak.get("by", "") if peaks else ""
 
-    def _timing(self, result: Result, peaks: list[float]) -> Timing | None:
+    def _timed(self, result: Result, peaks: list[float]) -> Result:
         rounds = self.rounds.get(result.backend)
         if result.ended is not Ended.RAN or not rounds:
-            return None
+            return result
         seconds = [each for samples in rounds for each in samples]
         median = statistics.median(seconds)
         lower, upper = quarters(seconds)
@@ -203,7 +198,7 @@ class ProblemCheck:
         # Of each round with its own peak: the speed of a shared machine moves from one to the next.
         pairs = zip(rounds, peaks, strict=False)
         shares = [count / statistics.median(samples) / peak for samples, peak in pairs]
-        return Timing(
+        timing = Timing(
             calls=len(seconds),
             median_seconds=median,
             lower_seconds=lower,
@@ -211,9 +206,7 @@ class ProblemCheck:
             gflops=count / median / 1e9,
             share_of_peak=statistics.median(shares) if shares else None,
         )
-
-    def _replace(self, name: str, **changes: Any) -> None:
-        self.results[name] = msgspec.structs.replace(self.results[name], **changes)
+        return replace(result, timing=timing)
 
 
 def quarters(values: Sequence[float]) -> tuple[float, float]:
