@@ -12,13 +12,7 @@ from threading import RLock
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any, Protocol
-
-    class Plan(Protocol):
-        """What is kept: something that holds memory until it is destroyed."""
-
-        def destroy(self) -> None:
-            """Free the memory."""
+    from typing import Any
 
 
 _USUAL_MAXIMUM = 4096
@@ -26,10 +20,13 @@ _LARGEST_MAXIMUM = 2**63 - 1
 
 
 class Plans:
-    """The plans of one device, the one that was used last at the end."""
+    """The plans of one device, the one that was used last at the end.
+
+    A plan holds memory until its method `destroy()` is called.
+    """
 
     def __init__(self) -> None:
-        self._plans: OrderedDict[object, Plan] = OrderedDict()
+        self._plans: OrderedDict[object, Any] = OrderedDict()
         self._maximum = _USUAL_MAXIMUM
         self._lock = RLock()
 
@@ -54,7 +51,7 @@ class Plans:
             self._shrink(0)
 
     @contextmanager
-    def borrowed(self, key: object, make: "Callable[[], Plan]") -> "Iterator[Any]":
+    def borrowed(self, key: object, make: "Callable[[], Any]") -> "Iterator[Any]":
         """Give the plan of a key, made where there is none. No other thread evicts it meanwhile."""
         with self._lock:
             plan = self._plans.get(key)
@@ -108,14 +105,14 @@ class cuFFTPlanCacheAttrContextProp:  # noqa: N801  torch's name
         self.setter(obj.device_index, val)
 
 
-def _size(device: int) -> int:
-    _refuse_absent(device)
-    return len(plans_of(device))
-
-
-def _maximum(device: int) -> int:
-    _refuse_absent(device)
-    return plans_of(device).maximum
+def _existing(device: int) -> Plans:
+    """Return the plans of a device; raises RuntimeError where there is no such device."""
+    count = runtime().device_count()
+    if not 0 <= device < count:
+        raise RuntimeError(
+            f"cufft_plan_cache: expected 0 <= device index < {count}, but got device with index {device}"
+        )
+    return plans_of(device)
 
 
 def _set_maximum(device: int, value: object) -> None:
@@ -123,16 +120,7 @@ def _set_maximum(device: int, value: object) -> None:
         raise TypeError(f"max_size expects an int, but got {type(value).__name__}")
     if not 0 <= value <= _LARGEST_MAXIMUM:
         raise RuntimeError(f"max_size must be non-negative and below 2**63, but got {value}")
-    _refuse_absent(device)
-    plans_of(device).maximum = value
-
-
-def _refuse_absent(device: int) -> None:
-    count = runtime().device_count()
-    if not 0 <= device < count:
-        raise RuntimeError(
-            f"cufft_plan_cache: expected 0 <= device index < {count}, but got device with index {device}"
-        )
+    _existing(device).maximum = value
 
 
 def runtime() -> "Any":
@@ -150,16 +138,15 @@ class cuFFTPlanCache:  # noqa: N801  torch's name
         self.device_index = device_index
 
     size = cuFFTPlanCacheAttrContextProp(
-        _size,
+        lambda device: len(_existing(device)),
         ".size is a read-only property: how many plans are in the cache."
         " To change how many there may be, set .max_size",
     )
-    max_size = cuFFTPlanCacheAttrContextProp(_maximum, _set_maximum)
+    max_size = cuFFTPlanCacheAttrContextProp(lambda device: _existing(device).maximum, _set_maximum)
 
     def clear(self) -> None:
         """Destroy every plan of the device."""
-        _refuse_absent(self.device_index)
-        plans_of(self.device_index).clear()
+        _existing(self.device_index).clear()
 
 
 _ATTRIBUTES = ("size", "max_size", "clear")
@@ -186,7 +173,7 @@ class cuFFTPlanCacheManager:  # noqa: N801  torch's name
 
     def __getitem__(self, device: object) -> cuFFTPlanCache:
         index = _index_of(device)
-        _refuse_absent(index)
+        _existing(index)
         with _opening:
             if index >= len(self.caches):
                 last = max(index + 1, runtime().device_count())
@@ -238,13 +225,11 @@ def _index_of(device: object) -> int:
 def _unknown(manager: object, name: str) -> AttributeError:
     from mlbackends.model.errors import suggestion
 
-    if name == "clear":
-        return AttributeError("cufft_plan_cache.clear is a method", name=name, obj=manager)
-    if name == "caches":
-        return AttributeError("cufft_plan_cache.caches is read-only", name=name, obj=manager)
-    near = suggestion(name, _ATTRIBUTES)
+    what = suggestion(name, _ATTRIBUTES[:2])
+    if name in ("clear", "caches"):
+        what = "; that cannot be set"
     return AttributeError(
-        f"cufft_plan_cache has no attribute {name!r}{near}", name=name, obj=manager
+        f"cufft_plan_cache has no attribute {name!r}{what}", name=name, obj=manager
     )
 
 

@@ -16,6 +16,8 @@ from mlbackends.switches.table import OURS, SWITCHES, TORCH, Switch
 
 STEPS_VARIABLE = "MLBACKENDS_CARRIED"
 """The variable with the steps of the import hook, as JSON."""
+HOOK_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hook")
+"""The folder whose sitecustomize.py is the import hook."""
 _PATH = "PYTHONPATH"
 _SHELL = "/bin/sh"
 _PARTS = {"cuda": "CUDA", "cudnn": "cuDNN", "xpu": "XPU, for Intel GPUs"}
@@ -42,18 +44,16 @@ def environment_with(plan: Plan, environment: Mapping[str, str]) -> dict[str, st
             made[name] = text
     if not plan.steps:
         return made
-    folder = hook_folder()
-    if os.pathsep in folder or not os.path.isfile(os.path.join(folder, "sitecustomize.py")):
-        raise BadInput(f"{folder} cannot be put on {_PATH}", "install mlbackends in another folder")
+    if os.pathsep in HOOK_FOLDER or not os.path.isfile(
+        os.path.join(HOOK_FOLDER, "sitecustomize.py")
+    ):
+        raise BadInput(
+            f"{HOOK_FOLDER} cannot be put on {_PATH}", "install mlbackends in another folder"
+        )
     # An empty entry would stand for the current folder.
-    others = [each for each in made.get(_PATH, "").split(os.pathsep) if each != folder]
-    made[_PATH] = os.pathsep.join([folder, *others] if others != [""] else [folder])
+    others = [each for each in made.get(_PATH, "").split(os.pathsep) if each != HOOK_FOLDER]
+    made[_PATH] = os.pathsep.join([HOOK_FOLDER, *(others if others != [""] else [])])
     return made
-
-
-def hook_folder() -> str:
-    """Return the folder whose sitecustomize.py is the hook."""
-    return os.path.join(os.path.dirname(os.path.abspath(__file__)), "hook")
 
 
 # ---- what can be refused before the start; the rest, the import hook finds out ----
@@ -85,34 +85,32 @@ def refuse(values: Mapping[str, object], plan: Plan, target: Target | None) -> N
             f" import hook that sets {', '.join(by_hook)}",
             f"start the program without {target.hook_ignored_by}; -s and -P go with the hook",
         )
-    for switch, value in given:
-        if switch.of_torch:
-            _refuse_for_torch(switch, value, target)
-
-
-def _refuse_for_torch(switch: Switch, value: object, target: Target) -> None:
     torch = target.torch
-    if torch is None:
-        is_read = OURS in switch.obeyed_by and "mlbackends" in target.modules
-        if not _libraries(switch) and not is_read:
+    for switch, value in given:
+        if not switch.of_torch:
+            continue
+        if torch is None:
+            is_read = OURS in switch.obeyed_by and "mlbackends" in target.modules
+            if not _libraries(switch) and not is_read:
+                raise BadInput(
+                    f"{switch.name} is read by torch, and the environment of {target.executable} has no"
+                    " torch",
+                    "start the program by the python of the environment that has torch",
+                )
+            continue
+        shown = f"{switch.name}={switch.kind.written(value)}"
+        needed = switch.needs or _NEEDED_BY_VALUES.get((switch.name, str(value)), "")
+        if needed and torch.parts is not None and needed not in torch.parts:
             raise BadInput(
-                f"{switch.name} is read by torch, and the environment of {target.executable} has no torch",
-                "start the program by the python of the environment that has torch",
+                f"{shown} needs a torch that was built with"
+                f" {_PARTS[needed]}; {torch.location} is torch {torch.version}, which was not"
             )
-        return
-    shown = f"{switch.name}={switch.kind.written(value)}"
-    needed = switch.needs or _NEEDED_BY_VALUES.get((switch.name, str(value)), "")
-    if needed and torch.parts is not None and needed not in torch.parts:
-        raise BadInput(
-            f"{shown} needs a torch that was built with"
-            f" {_PARTS[needed]}; {torch.location} is torch {torch.version}, which was not"
-        )
-    is_wanted = value not in (None, False)
-    if switch.module == "opt_einsum" and is_wanted and "opt_einsum" not in target.modules:
-        raise BadInput(
-            f"{shown} needs opt_einsum, and the environment of {target.executable} has none",
-            "install opt-einsum there",
-        )
+        is_einsum = switch.module == "opt_einsum" and value is not False
+        if is_einsum and "opt_einsum" not in target.modules:
+            raise BadInput(
+                f"{shown} needs opt_einsum, and the environment of {target.executable} has none",
+                "install opt-einsum there",
+            )
 
 
 def _libraries(switch: Switch) -> set[str]:

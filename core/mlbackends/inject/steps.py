@@ -78,29 +78,24 @@ def plan(values: Mapping[str, object]) -> Plan:
     for switch, value in given:
         if value is None:
             continue
-        assigned = _variables_of(switch, value)
-        variables.update(assigned)
-        data = as_data(switch, value)
-        reads = reads_of(switch, value) if switch.of_torch else ()
-        if switch.of_torch and any(name.startswith(OUR_PREFIX) for name in assigned):
+        variable, text = variable_of(switch, value)
+        if switch.name == "cuda.matmul.allow_tf32" and value is False:
+            # 0 in torch's variable means "none", and the assignment means "ieee".
+            variable, text = SWITCHES["cuda.matmul.fp32_precision"].variable, "ieee"
+        if switch.name == "cuda.sdp_priority_order":
+            # Else torch moves cuDNN to the front at the first attention on some cards, whatever was set.
+            variables[SWITCHES["cuda.cudnn_sdp_deprioritized"].variable] = "1"
+        variables[variable] = text
+        if not switch.of_torch:
+            continue
+        data, reads = as_data(switch, value), reads_of(switch, value)
+        if variable.startswith(OUR_PREFIX):
             attribute, call, keyword = write_of(switch, value)
             argument = argument_of(switch, value)
             steps.append(Step(switch.name, data, argument, attribute, call, keyword, reads))
         elif reads:
             steps.append(Step(switch.name, data, reads=reads))
     return Plan(variables, tuple(steps))
-
-
-def _variables_of(switch: Switch, value: object) -> dict[str, str]:
-    """Return the variables that give a switch its value: torch's own where it can, else ours."""
-    if switch.name == "cuda.matmul.allow_tf32" and value is False:
-        # 0 in torch's variable means "none", and the assignment means "ieee".
-        return {SWITCHES["cuda.matmul.fp32_precision"].variable: "ieee"}
-    found = dict([variable_of(switch, value)])
-    if switch.name == "cuda.sdp_priority_order":
-        # Else torch moves cuDNN to the front at the first attention on some cards, whatever was set.
-        found = {SWITCHES["cuda.cudnn_sdp_deprioritized"].variable: "1", **found}
-    return found
 
 
 def write_of(switch: Switch, value: object) -> tuple[str, str, str]:

@@ -69,23 +69,28 @@ def target_of(command: Sequence[str], environment: Mapping[str, str]) -> Target 
     arguments = python_arguments(python[1:])
     folders = list(described["path"])
     if arguments.has_own_folder:
-        folders.insert(0, _own_folder(arguments.program))
+        try:
+            program = arguments.program
+            folders.insert(
+                0, os.path.dirname(os.path.realpath(program)) if program else os.getcwd()
+            )
+        except (OSError, ValueError):  # the current folder was deleted; a null byte
+            folders.insert(0, os.devnull)
     host = Host(python={**described, "path": folders}, environment=dict(environment))
+    found = package(host, _DISTRIBUTIONS, "torch", "version.py")
+    torch = None
+    if found is not None and found.location:
+        text = host.read(f"{found.location}/version.py", 1 << 16)
+        version = assigned_text(text, "__version__")
+        parts = {"xpu"} if assigned_text(text, "xpu") else set()
+        if assigned_text(text, "cuda") or assigned_text(text, "hip"):
+            parts |= {"cuda", "cudnn"}
+        torch = Torch(
+            found.location, version or found.version, frozenset(parts) if version else None
+        )
     modules = ("mlbackends", "opt_einsum")
-    return Target(
-        python[0],
-        arguments.hook_ignored_by,
-        _torch(host),
-        frozenset(name for name in modules if module_location(host, name)),
-    )
-
-
-def _own_folder(program: str) -> str:
-    """Return the folder that Python puts first on the import path: the script's, or the current one."""
-    try:
-        return os.path.dirname(os.path.realpath(program)) if program else os.getcwd()
-    except (OSError, ValueError):  # the current folder was deleted; a null byte
-        return os.devnull
+    importable = frozenset(name for name in modules if module_location(host, name))
+    return Target(python[0], arguments.hook_ignored_by, torch, importable)
 
 
 def python_command(command: Sequence[str], search_path: str) -> tuple[str, ...]:
@@ -112,19 +117,6 @@ def which(program: str, search_path: str) -> str:
 
 def _is_python(path: str) -> bool:
     return bool(_PYTHON.match(os.path.basename(path)))
-
-
-def _torch(host: Host) -> Torch | None:
-    found = package(host, _DISTRIBUTIONS, "torch", "version.py")
-    if found is None or not found.location:
-        return None
-    text = host.read(f"{found.location}/version.py", 1 << 16)
-    version = assigned_text(text, "__version__")
-    on_nvidia, on_amd = assigned_text(text, "cuda"), assigned_text(text, "hip")
-    parts = {"cuda", "cudnn"} if on_nvidia or on_amd else set()
-    if assigned_text(text, "xpu"):
-        parts.add("xpu")
-    return Torch(found.location, version or found.version, frozenset(parts) if version else None)
 
 
 class PythonArguments(Struct, frozen=True):
@@ -184,36 +176,24 @@ def interpreter_of(path: str) -> tuple[str, ...]:
     interpreter, _, argument = lines[0][2:].strip().partition(" ")
     argument = argument.strip()
     name = os.path.basename(interpreter)
-    if name == "env":
-        return _behind_env(argument)
-    if name in _SHELLS:
-        return _behind_shell(lines[1] if len(lines) > 1 else "")
-    return (interpreter, argument) if argument else (interpreter,) if interpreter else ()
-
-
-def _behind_env(argument: str) -> tuple[str, ...]:
-    """Return what env starts: its one word, or with -S several."""
-    words = [argument]
-    for beginning in ("-S", "--split-string=", "-vS"):
-        if argument.startswith(beginning):
-            words = _split(argument.removeprefix(beginning))
+    if name not in ("env", *_SHELLS):
+        return (interpreter, argument) if argument else (interpreter,) if interpreter else ()
+    try:
+        if name in _SHELLS:
+            # Shell and Python at once: '''exec' /python "$0" "$@".
+            line = lines[1] if len(lines) > 1 else ""
+            words = shlex.split(line) if line.startswith("'''exec'") else []
+            command = (
+                words[1 : words.index("$0")] if words[:1] == ["exec"] and "$0" in words else []
+            )
+            return () if any("$" in word for word in command) else tuple(command)
+        words = [argument]
+        for beginning in ("-S", "--split-string=", "-vS"):
+            if argument.startswith(beginning):
+                words = shlex.split(argument.removeprefix(beginning))
+    except ValueError:  # an open quote
+        return ()
     while words and "=" in words[0] and not words[0].startswith("-"):
         del words[0]
     # With options, such as -i, what it starts may not get our variables.
     return () if not words or not words[0] or words[0].startswith("-") else tuple(words)
-
-
-def _behind_shell(line: str) -> tuple[str, ...]:
-    """Return the interpreter where the script is shell and Python at once: '''exec' /python "$0" "$@"."""
-    words = _split(line) if line.startswith("'''exec'") else []
-    if words[:1] != ["exec"] or "$0" not in words:
-        return ()
-    command = words[1 : words.index("$0")]
-    return () if not command or any("$" in word for word in command) else tuple(command)
-
-
-def _split(text: str) -> list[str]:
-    try:
-        return shlex.split(text)
-    except ValueError:  # an open quote
-        return []

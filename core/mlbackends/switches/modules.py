@@ -9,6 +9,7 @@ reload work as ever.
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import ModuleType
 
 from mlbackends.switches import store
@@ -16,8 +17,6 @@ from mlbackends.switches.startup import warn
 from mlbackends.switches.table import NOT_IN_FLAGS, Switch, of_module
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 _INTERNAL = frozenset({"install", "TYPE_CHECKING", "annotations"})
 _warned: set[str] = set()
@@ -56,10 +55,10 @@ class PropModule(ModuleType):
 
     def __init__(self, m: ModuleType, name: str) -> None:
         super().__init__(name)
-        namespace(self)["m"] = m
+        vars(self)["m"] = m
 
     def __getattr__(self, attr: str) -> object:
-        names = namespace(self)
+        names = vars(self)
         wrapped = names.get("m")
         if wrapped is not None and wrapped is not self and hasattr(wrapped, attr):
             return getattr(wrapped, attr)
@@ -83,7 +82,7 @@ class PropModule(ModuleType):
         if not hasattr(type(self), attr) and not attr.startswith("__"):
             # A switch that is a function, such as cuda.preferred_blas_library, would be lost.
             how = "" if callable(value) else _how_to_set(self, attr)
-            if how or (attr not in namespace(self) and not isinstance(value, ModuleType)):
+            if how or (attr not in vars(self) and not isinstance(value, ModuleType)):
                 raise AttributeError(
                     f"module {self.__name__!r} has no switch {attr!r}{how or _nearest_name(self, attr)}",
                     name=attr,
@@ -92,19 +91,13 @@ class PropModule(ModuleType):
         super().__setattr__(attr, value)
 
     def __dir__(self) -> list[str]:
-        names = namespace(self)
-        rows = {
-            switch.attribute for switch in _rows(self.__name__) if switch.reached == "attribute"
-        }
+        names = vars(self)
+        here = of_module(self.__name__.partition(".")[2])
+        rows = {switch.attribute for switch in here if switch.reached == "attribute"}
         if "_PUBLIC" in names:
             own = {name for name in names if name.startswith("__")}
             return sorted({*names["_PUBLIC"], *rows, *own} - {"__warningregistry__"})
         return sorted(({*super().__dir__()} - _INTERNAL) | rows | {*names.get("_LAZY", ())})
-
-
-def namespace(module: ModuleType) -> "dict[str, Any]":
-    """Return the names of a module, to add one of ours: setattr() refuses new names, as for a user."""
-    return vars(module)
 
 
 class FP32Precision:
@@ -113,35 +106,29 @@ class FP32Precision:
     Has the one attribute fp32_precision: "none" (inherit), "ieee", "tf32", and for oneDNN "bf16".
     """
 
-    backend: str
-    op: str
-    fp32_precision: str
-
     def __init__(self, backend: str, op: str) -> None:
         self.backend = backend
         self.op = op
 
+    @property
+    def fp32_precision(self) -> str:
+        """What is allowed inside, after inheritance."""
+        return str(store.read(precision_name(self.backend, self.op)))
+
+    @fp32_precision.setter
+    def fp32_precision(self, value: object) -> None:
+        store.write(precision_name(self.backend, self.op), value)
+
     def __getattr__(self, name: str) -> object:
-        if name == "fp32_precision":
-            return store.read(precision_name(self.backend, self.op))
-        raise self._unknown(name)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if name == "fp32_precision":
-            store.write(precision_name(self.backend, self.op), value)
-        elif name in ("backend", "op"):
-            super().__setattr__(name, value)
-        else:
-            raise self._unknown(name)
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), "fp32_precision"})
-
-    def _unknown(self, name: str) -> AttributeError:
         from mlbackends.model.errors import suggestion
 
         near = suggestion(name, ("fp32_precision",))
-        return AttributeError(f"Unknown attribute {name}{near}", name=name, obj=self)
+        raise AttributeError(f"Unknown attribute {name}{near}", name=name, obj=self)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name not in ("backend", "op", "fp32_precision"):
+            self.__getattr__(name)
+        super().__setattr__(name, value)
 
 
 def precision_name(backend: str, op: str) -> str:
@@ -170,7 +157,7 @@ def install(name: str, class_name: str, **more: object) -> None:
     more: further descriptors of the class, for what is no switch.
     """
     module = sys.modules[name]
-    rows = _rows(name)
+    rows = of_module(name.partition(".")[2])
     body: dict[str, object] = {
         "__module__": name,
         "__doc__": f"The class of the module {name}: its switches.",
@@ -182,7 +169,7 @@ def install(name: str, class_name: str, **more: object) -> None:
         **more,
     }
     made = type(class_name, (PropModule,), body)
-    names = namespace(module)
+    names = vars(module)
     names[class_name] = made
     inside = [switch for switch in rows if switch.inside_flags is not NOT_IN_FLAGS]
     if inside:
@@ -192,25 +179,15 @@ def install(name: str, class_name: str, **more: object) -> None:
 
 
 def _descriptor(switch: Switch) -> ContextProp:
-    def getter() -> object:
-        return store.read(switch.name)
-
-    def setter(value: object) -> None:
-        store.write(switch.name, value)
-
-    made = (ContextProp if switch.freezable else UnfrozenProp)(getter, setter)
+    kind = ContextProp if switch.freezable else UnfrozenProp
+    made = kind(partial(store.read, switch.name), partial(store.write, switch.name))
     made.__doc__ = switch.doc
     return made
 
 
-def _rows(name: str) -> list[Switch]:
-    """Return the switches of a module, by its full name."""
-    return of_module(name.removeprefix("mlbackends").removeprefix("."))
-
-
 def _how_to_set(module: ModuleType, name: str) -> str:
     """Return how a switch is set that is no attribute, as the end of a sentence; "" for no such one."""
-    for switch in _rows(module.__name__):
+    for switch in of_module(module.__name__.partition(".")[2]):
         if switch.attribute == name and switch.reached != "attribute":
             from mlbackends.switches.listing import how_to_set
 

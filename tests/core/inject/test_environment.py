@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlbackends.inject.start import environment_with, hook_folder
+from mlbackends.inject.start import HOOK_FOLDER, environment_with
 from mlbackends.inject.steps import plan
 
 BENCHMARK = plan({"cudnn.benchmark": True})
@@ -27,7 +27,7 @@ def test_without_steps_the_import_path_stays_as_it_is() -> None:
     ],
 )
 def test_the_hook_stands_first_and_once_and_adds_no_current_folder(before: str, after: str) -> None:
-    folder = hook_folder()
+    folder = HOOK_FOLDER
     made = environment_with(BENCHMARK, {"PYTHONPATH": before.format(folder)})
     assert made["PYTHONPATH"] == after.format(folder)
 

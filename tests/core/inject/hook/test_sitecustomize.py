@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from mlbackends.inject.start import hook_folder
+from mlbackends.inject.start import HOOK_FOLDER
 
-HOOK = Path(hook_folder())
+HOOK = Path(HOOK_FOLDER)
 STEPS = [
     {
         "name": "cudnn.benchmark",
