@@ -53,7 +53,7 @@ def merged(values: Mapping[str, object], environment: Mapping[str, str]) -> dict
     made = _added(ours, dict(values))
     for below in (_of_steps(environment), _of_file(environment)):
         held = _added(below, theirs)
-        made = _added({name: value for name, value in held.items() if name in below}, made)
+        made = _added({name: held[name] for name in below if name in held}, made)
     return made
 
 

@@ -55,7 +55,17 @@ def refuse(switch: Switch, value: object) -> None:
         switch.kind.checked(name, value)
         warn("TF32 acceleration of oneDNN exists on Intel GPUs alone; the value is left at None")
     elif name == "quantized.engine":
-        _refuse_engine(switch, value)
+        words = getattr(switch.kind, "words", ())
+        if value in ("none", "", None):
+            raise RuntimeError("quantized engine NoQEngine is not supported")
+        if value not in words:
+            from mlbackends.model.errors import suggestion
+
+            what = f"{str(value)[:80]} is not a valid value for quantized engine"
+            raise RuntimeError(f"{what}{suggestion(str(value), words)}")
+        if value not in engines():
+            here = ", ".join(engines()) or "none"
+            raise RuntimeError(f"quantized engine {value} is not supported; here are: {here}")
     elif name.startswith("opt_einsum.") and value not in (None, False):
         from mlbackends.survey import availability
 
@@ -64,17 +74,3 @@ def refuse(switch: Switch, value: object) -> None:
                 f"opt_einsum is not available, so {name} cannot be {value!r};"
                 " products are taken from left to right. Install opt-einsum"
             )
-
-
-def _refuse_engine(switch: Switch, value: object) -> None:
-    if value in ("none", "", None):
-        raise RuntimeError("quantized engine NoQEngine is not supported")
-    if not isinstance(value, str) or value not in getattr(switch.kind, "words", ()):
-        from mlbackends.model.errors import suggestion
-
-        ending = suggestion(str(value), getattr(switch.kind, "words", ()))
-        short = str(value)[:80]
-        raise RuntimeError(f"{short} is not a valid value for quantized engine{ending}")
-    if value not in engines():
-        here = ", ".join(engines()) or "none"
-        raise RuntimeError(f"quantized engine {value} is not supported; here are: {here}")

@@ -19,8 +19,28 @@ def listing(names: "tuple[str, ...]" = ()) -> records.Switches:
 
     Raises UnknownName, with the nearest name.
     """
-    flags = [_switch(switch) for switch in (matching(names) if names else SWITCHES.values())]
-    return records.Switches(records.SCHEMA, f"backends {__version__}", tuple(flags))
+    listed = []
+    for switch in matching(names) if names else SWITCHES.values():
+        value, problem = None, ""
+        try:
+            value = store.read(switch.name)
+        except RuntimeError as error:
+            problem = str(error)
+        listed.append(
+            records.Switch(
+                name=switch.name,
+                value=as_data(switch, value),
+                default=as_data(switch, default(switch)),
+                origin=store.origin(switch.name),
+                obeyed_by=switch.obeyed_by,
+                variable=switch.variable,
+                accepts=accepts(switch),
+                reached=switch.reached,
+                doc=switch.doc,
+                problem=problem,
+            )
+        )
+    return records.Switches(records.SCHEMA, f"backends {__version__}", tuple(listed))
 
 
 def matching(names: "tuple[str, ...]") -> "list[Switch]":
@@ -30,26 +50,6 @@ def matching(names: "tuple[str, ...]") -> "list[Switch]":
             raise UnknownName("switch", name, (*SWITCHES, *groups()), "backends flags list")
     found = {each for name in names for each in (name, *members(name))}
     return [switch for switch in SWITCHES.values() if switch.name in found]
-
-
-def _switch(switch: Switch) -> records.Switch:
-    problem = ""
-    try:
-        value = store.read(switch.name)
-    except RuntimeError as error:
-        value, problem = None, str(error)
-    return records.Switch(
-        name=switch.name,
-        value=as_data(switch, value),
-        default=as_data(switch, default(switch)),
-        origin=store.origin(switch.name),
-        obeyed_by=switch.obeyed_by,
-        variable=switch.variable,
-        accepts=accepts(switch),
-        reached=switch.reached,
-        doc=switch.doc,
-        problem=problem,
-    )
 
 
 def default(switch: Switch) -> object:

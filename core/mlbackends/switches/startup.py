@@ -100,19 +100,13 @@ def as_error(problems: "list[str]") -> str:
 
 def _unknown_variables(environment: "Mapping[str, str]") -> "list[tuple[str, str]]":
     valid = {*_OTHERS, *(each for switch in SWITCHES.values() for each in switch.variables)}
-    unknown = [
-        name
-        for name in environment
-        if name.startswith(OUR_PREFIX) and name not in valid and not name.startswith(_OF_THE_TRACER)
-    ]
-    if not unknown:
-        return []
-    from mlbackends.model.errors import nearest, shown
-
-    ours = tuple(sorted(each for each in valid if each.startswith(OUR_PREFIX)))
     problems = []
-    for name in unknown:
-        near = nearest(name, ours)
+    for name in environment:
+        if name in valid or not name.startswith(OUR_PREFIX) or name.startswith(_OF_THE_TRACER):
+            continue
+        from mlbackends.model.errors import nearest, shown
+
+        near = nearest(name, tuple(sorted(each for each in valid if each.startswith(OUR_PREFIX))))
         ending = f"did you mean {near[0]}?" if near else "`backends flags list` has the switches."
         sentence = f"Ignoring the variable {shown(name)[1:-1]}: no switch has it; {ending}"
         problems.append((name, sentence))
@@ -157,8 +151,8 @@ def _parsed(switch: Switch, text: str, meanings: "dict[str, str]") -> object:
         if text not in meanings:
             raise ValueError("valid values are 0 or 1")
         text = meanings[text]
-    if meanings and not text:
-        return _NOTHING
+        if not text:
+            return _NOTHING
     value = switch.kind.parsed(text)
     if switch.name == "cpu.capability":
         machine = os.uname().machine if hasattr(os, "uname") else "x86_64"

@@ -13,7 +13,6 @@ import warnings
 
 TYPE_CHECKING = False  # as in the hook
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import ModuleType
     from typing import Any, NoReturn
 
@@ -29,42 +28,32 @@ def apply(torch: "ModuleType", text: str) -> None:
         with warnings.catch_warnings():
             # Who set the switch knows what it means; with -W error, torch would raise.
             warnings.simplefilter("ignore")
-            for step in steps:
-                _tried(torch, step, _write)
-            for step in steps:
-                _tried(torch, step, _compare)
-    except _Refused as refused:
-        _end(str(refused))
-    except Exception as error:  # noqa: BLE001  whatever torch raises
+            for action in (_write, _compare):
+                for step in steps:
+                    try:
+                        action(torch, step)
+                    except Exception as error:  # noqa: BLE001  whatever torch raises
+                        shown = "{}={}".format(step["name"], json.dumps(step["value"]))
+                        refused = isinstance(error, _Refused)
+                        why = str(error) if refused else "it raised " + _first_line(error)
+                        version = getattr(torch, "__version__", "of no version")
+                        _end(f"{shown} cannot be applied to torch {version}: {why}")
+    except Exception as error:  # noqa: BLE001  as above
         _end("the switches cannot be applied: " + _first_line(error))
 
 
-def _tried(
-    torch: "ModuleType",
-    step: "dict[str, Any]",
-    action: "Callable[[ModuleType, dict[str, Any]], None]",
-) -> None:
-    try:
-        action(torch, step)
-    except Exception as error:  # noqa: BLE001  as above
-        shown = f"{step['name']}={json.dumps(step['value'])}"
-        why = str(error) if isinstance(error, _Refused) else "it raised " + _first_line(error)
-        version = getattr(torch, "__version__", "of no version")
-        raise _Refused(f"{shown} cannot be applied to torch {version}: {why}") from None
-
-
 def _write(torch: "ModuleType", step: "dict[str, Any]") -> None:
+    path = step.get("attribute") or step.get("call")
+    if not path:
+        return
+    holder, name = _holder(torch, path)
+    found = _read(holder, name, path)  # torch takes an unknown name, and does nothing
     if step.get("attribute"):
-        holder, name = _holder(torch, step["attribute"])
-        _read(holder, name, step["attribute"])  # torch takes an unknown name, and does nothing
         setattr(holder, name, step["argument"])
-    elif step.get("call"):
-        holder, name = _holder(torch, step["call"])
-        call = _read(holder, name, step["call"])
-        if step.get("keyword"):
-            call(**{step["keyword"]: step["argument"]})
-        else:
-            call(step["argument"])
+    elif step.get("keyword"):
+        found(**{step["keyword"]: step["argument"]})
+    else:
+        found(step["argument"])
 
 
 def _compare(torch: "ModuleType", step: "dict[str, Any]") -> None:
