@@ -12,8 +12,9 @@ from mlbackends.switches import store
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
+    from typing import TypeVar
+
+    Member = TypeVar("Member", bound="_Backend")
 
 
 class _Backend(Enum):
@@ -39,7 +40,9 @@ class _BlasBackend(_Backend):
 
     Default = 0
     Cublas = 1
+    Hipblas = 1
     Cublaslt = 2
+    Hipblaslt = 2
     Ck = 3
 
 
@@ -50,17 +53,6 @@ class _ROCmFABackend(_Backend):
     AOTriton = 1
     Ck = 2
 
-
-_WORD_TO_LINALG = {each.name.lower(): each for each in _LinalgBackend}
-_WORD_TO_BLAS = {
-    "default": _BlasBackend.Default,
-    "cublas": _BlasBackend.Cublas,
-    "hipblas": _BlasBackend.Cublas,
-    "cublaslt": _BlasBackend.Cublaslt,
-    "hipblaslt": _BlasBackend.Cublaslt,
-    "ck": _BlasBackend.Ck,
-}
-_WORD_TO_ROCM_FA = {each.name.lower(): each for each in _ROCmFABackend}
 
 _USUAL_WORKSPACE = (4096 * 2 + 16 * 8) << 10
 """Bytes; what CUBLAS_WORKSPACE_CONFIG writes as :4096:2:16:8."""
@@ -79,14 +71,14 @@ def preferred_linalg_library(backend: "str | _LinalgBackend | None" = None) -> _
     else, and for a library that is not installed; then nothing has changed.
     """
     if backend is not None:
-        wanted: _LinalgBackend = _member(backend, _LinalgBackend, _WORD_TO_LINALG, RuntimeError)
+        wanted = _member(backend, _LinalgBackend, RuntimeError)
         if wanted is _LinalgBackend.Magma:
             _warn_once("MAGMA is no longer developed, and torch drops it: prefer cusolver", 3)
             _need(_installed("magma", "libmagma"), "MAGMA", "libmagma")
         elif wanted is _LinalgBackend.Cusolver:
             _need(_found_by_probe("cusolver", "cusolver"), "cuSOLVER", "libcusolver")
         store.write("cuda.preferred_linalg_library", wanted.name.lower())
-    return _WORD_TO_LINALG[str(store.read("cuda.preferred_linalg_library"))]
+    return _words(_LinalgBackend)[str(store.read("cuda.preferred_linalg_library"))]
 
 
 def preferred_blas_library(backend: "str | _BlasBackend | None" = None) -> _BlasBackend:
@@ -97,7 +89,7 @@ def preferred_blas_library(backend: "str | _BlasBackend | None" = None) -> _Blas
     then nothing has changed.
     """
     if backend is not None:
-        wanted: _BlasBackend = _member(backend, _BlasBackend, _WORD_TO_BLAS, RuntimeError)
+        wanted = _member(backend, _BlasBackend, RuntimeError)
         if wanted is _BlasBackend.Cublaslt:
             probes = {"cublas": "cublasLt", "hipblaslt": "hipblaslt"}
             is_here = any(_found_by_probe(*each) for each in probes.items())
@@ -105,7 +97,7 @@ def preferred_blas_library(backend: "str | _BlasBackend | None" = None) -> _Blas
         elif wanted is _BlasBackend.Ck:
             _warn_once("Composable Kernel as BLAS is experimental; our own matmul has none", 3)
         store.write("cuda.preferred_blas_library", wanted.name.lower())
-    return _WORD_TO_BLAS[str(store.read("cuda.preferred_blas_library"))]
+    return _words(_BlasBackend)[str(store.read("cuda.preferred_blas_library"))]
 
 
 def preferred_rocm_fa_library(backend: "str | _ROCmFABackend | None" = None) -> _ROCmFABackend:
@@ -115,9 +107,9 @@ def preferred_rocm_fa_library(backend: "str | _ROCmFABackend | None" = None) -> 
     and ValueError for another type.
     """
     if backend is not None:
-        wanted: _ROCmFABackend = _member(backend, _ROCmFABackend, _WORD_TO_ROCM_FA, ValueError)
+        wanted = _member(backend, _ROCmFABackend, ValueError)
         store.write("cuda.preferred_rocm_fa_library", wanted.name.lower())
-    return _WORD_TO_ROCM_FA[str(store.read("cuda.preferred_rocm_fa_library"))]
+    return _words(_ROCmFABackend)[str(store.read("cuda.preferred_rocm_fa_library"))]
 
 
 def cublas_workspace_size(size: int | None = None) -> int:
@@ -132,7 +124,13 @@ def cublas_workspace_size(size: int | None = None) -> int:
     chosen = store.read("cuda.cublas_workspace_size")
     if isinstance(chosen, int):
         return chosen
-    return _HOPPER_WORKSPACE if _current_capability() == _HOPPER else _USUAL_WORKSPACE
+    try:
+        device = runtime().current_device() if runtime().device_count() else None
+        if device is not None and runtime().capability(device) == _HOPPER:
+            return _HOPPER_WORKSPACE
+    except RuntimeError:  # CudaError or CudaUnavailable
+        pass
+    return _USUAL_WORKSPACE
 
 
 def cublaslt_workspace_size(size: int | None = None) -> int:
@@ -166,10 +164,10 @@ def blas_workspace_size(
     backend: as for `preferred_blas_library`, whose result stands for None. Raises RuntimeError for
     an unknown one and for ck, which has no workspace.
     """
-    wanted: _BlasBackend = (
+    wanted = (
         preferred_blas_library()
         if backend is None
-        else _member(backend, _BlasBackend, _WORD_TO_BLAS, RuntimeError, "backend string")
+        else _member(backend, _BlasBackend, RuntimeError, "backend string")
     )
     if wanted is _BlasBackend.Ck:
         raise RuntimeError("CK backend does not use a workspace.")
@@ -178,19 +176,23 @@ def blas_workspace_size(
     return cublas_workspace_size(size)
 
 
+def _words(kind: "type[Member]") -> "dict[str, Member]":
+    return {name.lower(): member for name, member in kind.__members__.items()}
+
+
 def _member(
     backend: object,
-    kind: type[_Backend],
-    words: "Mapping[str, _Backend]",
+    kind: "type[Member]",
     wrong_type: type[Exception],
     what: str = "input value",
-) -> "Any":
+) -> "Member":
     """Return the member that a word means, or the member itself. what: torch's term, for the message."""
     if isinstance(backend, kind):
         return backend
     if not isinstance(backend, str):
         needed = f"A str or a {kind.__name__} is needed, not {type(backend).__name__}"
         raise wrong_type(f"Unknown {what.removesuffix(' string')} type. {needed}")
+    words = _words(kind)
     if backend not in words:
         from mlbackends.model.errors import nearest
 
@@ -226,13 +228,3 @@ def _warn_once(message: str, level: int) -> None:
     if message not in _warned:
         _warned.add(message)
         warnings.warn(message, UserWarning, stacklevel=level)
-
-
-def _current_capability() -> tuple[int, int] | None:
-    """Return the capability of the current device, None where there is none or no runtime."""
-    if not runtime().device_count():
-        return None
-    try:
-        return runtime().capability(runtime().current_device())  # type: ignore[no-any-return]
-    except RuntimeError:  # CudaError or CudaUnavailable
-        return None

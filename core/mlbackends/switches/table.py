@@ -54,7 +54,8 @@ class Switch:
     obeyed_by: tuple[str, ...] = (TORCH,)
     """Who reads it; () where nothing does yet."""
     torch_set = torch_get = ""
-    """The functions that write and read it in torch, where it is no attribute of torch.backends."""
+    """The functions that write and read it in torch, where it is no attribute of torch.backends; one of the
+    switch's own name where it is reached by a function."""
     needs = ""
     """What a build of torch must have for it to be set: "cuda", "cudnn", "xpu"."""
     read_only = False
@@ -68,6 +69,8 @@ class Switch:
         #: The module or object that holds it: "cudnn", "cuda.matmul", "" for mlbackends itself.
         self.module, _, self.attribute = name.rpartition(".")
         vars(self).update(more)
+        if self.reached == "function" and not self.torch_set:
+            self.torch_set = self.torch_get = f"torch.backends.{name}"
         ours = f"MLBACKENDS_{name.replace('.', '_').upper()}"
         self.variable = self.variable or ours
         #: Every variable that gives its first value, and what a text in it stands for, {} for itself.
@@ -140,8 +143,7 @@ _ROWS = (
          also={
              "TORCH_LINALG_PREFER_CUSOLVER": {"1": "cusolver", "0": ""},
              "TORCH_LINALG_PREFER_HIPSOLVER": {"1": "cusolver", "0": ""},
-         },
-         torch_set=f"{_CUDA}preferred_linalg_library", torch_get=f"{_CUDA}preferred_linalg_library"),
+         }),
     Switch("cuda.preferred_blas_library",
          Choice("cublas", "cublaslt", "ck",
                aliases={"default": "cublas", "hipblas": "cublas", "hipblaslt": "cublaslt"}),
@@ -151,23 +153,19 @@ _ROWS = (
          also={
              "TORCH_BLAS_PREFER_CUBLASLT": {"1": "cublaslt", "0": "cublas"},
              "TORCH_BLAS_PREFER_HIPBLASLT": {"1": "cublaslt", "0": "cublas"},
-         },
-         torch_set=f"{_CUDA}preferred_blas_library", torch_get=f"{_CUDA}preferred_blas_library"),
+         }),
     Switch("cuda.preferred_rocm_fa_library", Choice("default", "aotriton", "ck", wrong_type=ValueError),
          "default", "Library for flash attention on ROCm.",
          reached="function", variable="TORCH_ROCM_FA_PREFER_CK",
-         also={"TORCH_ROCM_FA_PREFER_CK": {"1": "ck", "0": ""}},
-         torch_set=f"{_CUDA}preferred_rocm_fa_library", torch_get=f"{_CUDA}preferred_rocm_fa_library"),
+         also={"TORCH_ROCM_FA_PREFER_CK": {"1": "ck", "0": ""}}),
     Switch("cuda.cublas_workspace_size", Workspace(), None,
          "Bytes of cuBLAS's workspace; none leaves it to the kind of card. Results repeat bit for bit with"
          " :4096:8 or :16:8.",
          reached="function", variable="CUBLAS_WORKSPACE_CONFIG", obeyed_by=(OURS, CUBLAS, TORCH),
-         needs="cuda",
-         torch_set=f"{_CUDA}cublas_workspace_size", torch_get=f"{_CUDA}cublas_workspace_size"),
+         needs="cuda"),
     Switch("cuda.cublaslt_workspace_size", Kibibytes(), None,
          "Bytes of cuBLASLt's workspace, in the variable KiB; none leaves it to the kind of card.",
-         reached="function", variable="CUBLASLT_WORKSPACE_SIZE", obeyed_by=(OURS, TORCH), needs="cuda",
-         torch_set=f"{_CUDA}cublaslt_workspace_size", torch_get=f"{_CUDA}cublaslt_workspace_size"),
+         reached="function", variable="CUBLASLT_WORKSPACE_SIZE", obeyed_by=(OURS, TORCH), needs="cuda"),
     _sdp("flash", "flash attention"),
     _sdp("mem_efficient", "memory-efficient attention"),
     _sdp("math", "the plain formula"),
