@@ -106,8 +106,8 @@ def register_backend(name: str, backend: Factory) -> None:
     each load. Raises TypeError for anything else (an instance, a class that lacks a method) and
     RuntimeError where the name is no identifier or is registered already.
     """
-    is_class = isinstance(backend, type)
-    if not callable(backend) or (is_class and not issubclass(backend, BackendInterface)):
+    given: object = backend
+    if not callable(given) or (isinstance(given, type) and not issubclass(given, BackendInterface)):
         raise TypeError(
             "a backend is a subclass of BackendInterface or a function that makes an instance,"
             f" not {backend!r}"

@@ -10,6 +10,7 @@ import os
 import pickle
 from typing import Any, BinaryIO, NoReturn
 
+from mlbackends.host.files import whole_file
 from mlbackends.jit.backend import (
     BackendInterface,
     BackendNotAvailable,
@@ -192,16 +193,8 @@ def save(module: LoweredModule, file: str | os.PathLike[str] | BinaryIO) -> None
     if hasattr(file, "write"):
         file.write(content)
         return
-    path = os.path.realpath(os.fspath(file))
-    part = f"{path}.{os.getpid()}.{os.urandom(4).hex()}.part"
-    try:
-        with open(part, "xb") as opened:
-            opened.write(content)
-        os.replace(part, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(part)
-        raise
+    with whole_file(os.fspath(file)) as opened:
+        opened.write(content)
 
 
 def load(file: str | os.PathLike[str] | BinaryIO) -> LoweredModule:
@@ -213,7 +206,7 @@ def load(file: str | os.PathLike[str] | BinaryIO) -> LoweredModule:
     available."; OSError where the file cannot be read.
     """
     with contextlib.ExitStack() as stack:
-        opened = file if hasattr(file, "read") else stack.enter_context(open(file, "rb"))
+        opened: Any = file if hasattr(file, "read") else stack.enter_context(open(file, "rb"))
         name = str(getattr(opened, "name", "the file"))
         line = opened.readline(_LONGEST_LINE)
         words = line.split()

@@ -30,11 +30,12 @@ def to_backend(name: str, module: Any, method_compile_spec: dict[str, Any]) -> L
     not defined or cannot be lowered and an empty value of the spec, AttributeError for what is no
     module, TypeError for a name that is no str or a spec that is no dict. Nothing has run then.
     """
-    if not isinstance(name, str):
-        raise TypeError(f"the name of a backend is a str, not {type(name).__name__}")
-    if not isinstance(method_compile_spec, dict):
-        kind = type(method_compile_spec).__name__
-        raise TypeError(f"the method compile spec is a dict, not {kind}")
+    for what, given, kind in (
+        ("the name of a backend", name, str),
+        ("the method compile spec", method_compile_spec, dict),
+    ):
+        if not isinstance(given, kind):
+            raise TypeError(f"{what} is a {kind.__name__}, not {type(given).__name__}")
     preprocess = preprocess_of(name)
     backend_factory(name)
     if not is_module(module):
@@ -49,14 +50,14 @@ def to_backend(name: str, module: Any, method_compile_spec: dict[str, Any]) -> L
             raise JitError(f"Method {method!r} cannot be lowered: the wrapper has its own")
         methods[method] = describe(module, method)
     # Two copies: neither the caller nor the preprocess function changes what is compiled.
-    spec, given = (
+    spec, changeable = (
         {method: _copied(value, method) for method, value in method_compile_spec.items()}
         for _ in range(2)
     )
-    processed = preprocess(clone(module)[0], given, DebugHandles())
-    kind = type(module)
+    processed = preprocess(clone(module)[0], changeable, DebugHandles())
+    cls = type(module)
     original = (
-        module.qualified_name if is_lowered(module) else f"{kind.__module__}.{kind.__qualname__}"
+        module.qualified_name if is_lowered(module) else f"{cls.__module__}.{cls.__qualname__}"
     )
     compiled = Compiled(name, original, processed, spec, methods)
     if compiled.backend.is_available():

@@ -189,7 +189,7 @@ def register() -> None:
     problems = []
     with filters.lock:
         if _is_registered:  # by another thread
-            return
+            return  # type: ignore[unreachable]
         for entry, override in declared:
             dsl = override.dsl_name
             try:
