@@ -1,8 +1,9 @@
 """Charts of a trace: the operations that took longest, when each ran, and work against traffic."""
 
 import math
+from collections.abc import Iterator
 
-from mlbackends.model.trace_views import Lane, Roofline, Span, Summary, SummaryRow, Timeline
+from mlbackends.model.trace_views import Lane, Roofline, Summary, SummaryRow, Timeline
 from mlbackends.tracing.finder import percent, times, took
 from mlbackends_cli.charts.axes import MARGIN, TICKS_APART, Frame, short_number, steps
 from mlbackends_cli.charts.svg import OTHER, Colours, Drawing, width_of
@@ -30,15 +31,14 @@ def bars(summary: Summary, colours: Colours, width: int, name: str) -> str:
     longest = max(row.total_ns for row in shown)
     place = summary.by.index("operation") if "operation" in summary.by else -1
     # Beside the name where all have room, else below the bar.
-    beside = all(
-        width_of(label(row)) + width_of(_numbers(row), "small") + 16 < width or width > _WIDE
-        for row in shown
+    beside = width > _WIDE or all(
+        width_of(label(row)) + width_of(_numbers(row), "small") + 16 < width for row in shown
     )
     top = 2.0
     for row in shown:
-        numbers = _numbers(row)
+        title, numbers = label(row), _numbers(row)
         room = width_of(numbers, "small") + 12 if beside else 0
-        drawing.words(2, top + 12, label(row), width - room - 4)
+        drawing.words(2, top + 12, title, width - room - 4)
         if beside:
             drawing.words(width - 2, top + 12, numbers, room, "small", "end")
         else:
@@ -46,7 +46,7 @@ def bars(summary: Summary, colours: Colours, width: int, name: str) -> str:
         long = max(2.0, (width - 4) * row.total_ns / longest)
         kind = colours.of(row.values[place] if place >= 0 else "")
         drawing.box(2, top + 18, width - 4, _BAR, "track")
-        drawing.box(2, top + 18, long, _BAR, kind, f"{label(row)}: {numbers}")
+        drawing.box(2, top + 18, long, _BAR, kind, f"{title}: {numbers}")
         top += _ROW if beside else _TALL_ROW
     rest = summary.groups - len(shown)
     if rest > 0:
@@ -83,16 +83,24 @@ def lanes(timeline: Timeline, colours: Colours, width: int, name: str) -> str:
         return ""
     drawing = Drawing()
     top = colours.legend(drawing, 2, 2, width - 4) + 8
-    cells = sum(len(span.by_operation) for lane in shown for span in lane.spans)
     pixels = (width - 4) / end
+    # A page of a hundred thousand shapes opens slowly: then a lane is one shape a colour.
+    merged = sum(len(span.by_operation) for lane in shown for span in lane.spans) > _MOST_CELLS
     titles = []
     for lane in shown:
         busy = f"{took(lane.busy_ns)} ({percent(min(1.0, lane.busy_ns / end))})"
         titles.append(f"{lane.name} · {lane.count:,} calls · busy {busy}")
         drawing.words(2, top + 11, titles[-1], width - 4, "small")
         drawing.box(2, top + 16, width - 4, _LANE, "track")
-        foot = top + 16 + _LANE
-        _lane(drawing, lane, timeline, colours, pixels, foot, merged=cells > _MOST_CELLS)
+        paths: dict[str, list[str]] = {}
+        for kind, cell, hint in _cells(lane, timeline, pixels, top + 16 + _LANE):
+            kind = f"{colours.of(kind)} cell"
+            if merged:
+                paths.setdefault(kind, []).append(cell)
+            else:
+                drawing.path(cell, kind, hint)
+        for kind, parts in sorted(paths.items(), key=lambda item: item[0].startswith(OTHER)):
+            drawing.path("".join(parts), kind)
         top += _LANE + 24
     for time in steps(0, end, max(2, int(width / TICKS_APART))):
         x = 2 + time * pixels
@@ -111,50 +119,25 @@ def lanes(timeline: Timeline, colours: Colours, width: int, name: str) -> str:
     return drawing.document(name, width, top + 2, "When which operation ran", "; ".join(titles))
 
 
-def _lane(
-    drawing: Drawing,
-    lane: Lane,
-    timeline: Timeline,
-    colours: Colours,
-    pixels: float,
-    foot: float,
-    *,
-    merged: bool,
-) -> None:
-    """Draw each stretch of a lane as cells, or as one shape a colour.
-
-    merged: a page of a hundred thousand shapes opens slowly.
-    """
-    paths: dict[str, list[str]] = {}
+def _cells(
+    lane: Lane, timeline: Timeline, pixels: float, foot: float
+) -> Iterator[tuple[str, str, str]]:
+    """Yield each operation of each stretch of a lane: its name, its path and a hint; all fit the lane."""
     for span in lane.spans:
-        low = foot
-        for operation, busy, height in _heights(span, timeline):
-            low -= height
-            kind = f"{colours.of(operation)} cell"
-            cell = _cell(span, timeline, pixels, low, height)
-            if merged:
-                paths.setdefault(kind, []).append(cell)
-            else:
-                stretch = f"{took(timeline.width_ns)}, from {took(span.start_ns)} on"
-                drawing.path(cell, kind, f"{operation}: {took(busy)} of {stretch}")
-    for kind, parts in sorted(paths.items(), key=lambda item: item[0].startswith(OTHER)):
-        drawing.path("".join(parts), kind)
-
-
-def _heights(span: Span, timeline: Timeline) -> list[tuple[str, float, float]]:
-    """Return each operation of a stretch with its time and its height in pixels; all fit the lane."""
-    full = max(timeline.width_ns, span.busy_ns) or 1
-    rows = ((name, busy, _LANE * busy / full) for name, busy in span.by_operation)
-    return [row for row in rows if row[2] >= 0.3]
-
-
-def _cell(span: Span, timeline: Timeline, pixels: float, top: float, height: float) -> str:
-    left = 2 + span.start_ns * pixels
-    end = 2 + min(span.start_ns + timeline.width_ns, timeline.end_ns) * pixels
-    # A little over the edge: a page that is scaled down would show gaps between neighbours.
-    # No rounded corners: neighbours shall look like one.
-    width = max(0.6, end - left + 0.4)
-    return f"M{left:.1f} {top:.1f}h{width:.1f}v{height:.1f}h-{width:.1f}z"
+        full = max(timeline.width_ns, span.busy_ns) or 1
+        left = 2 + span.start_ns * pixels
+        end = 2 + min(span.start_ns + timeline.width_ns, timeline.end_ns) * pixels
+        # A little over the edge: a page that is scaled down would show gaps between neighbours.
+        # No rounded corners: neighbours shall look like one.
+        width = max(0.6, end - left + 0.4)
+        stretch = f"{took(timeline.width_ns)}, from {took(span.start_ns)} on"
+        top = foot
+        for operation, busy in span.by_operation:
+            height = _LANE * busy / full
+            if height >= 0.3:
+                top -= height
+                path = f"M{left:.1f} {top:.1f}h{width:.1f}v{height:.1f}h-{width:.1f}z"
+                yield operation, path, f"{operation}: {took(busy)} of {stretch}"
 
 
 # ---- what each call reached against how much it computes a byte ----------------------------

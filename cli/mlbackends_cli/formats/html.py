@@ -26,7 +26,7 @@ from mlbackends_cli.web.elements import (
 )
 
 if TYPE_CHECKING:
-    from mlbackends_cli.web.trace_page import TraceContents
+    from mlbackends_cli.web.trace_page import Contents
 
 _WIDE, _NARROW = 1100, 360
 _MOST = 200
@@ -36,7 +36,7 @@ _KINDS = {Severity.ERROR: "high", Severity.WARNING: "medium", Severity.NOTE: "no
 _BOX = '<input type="search" hidden="" placeholder="Filter" aria-label="Filter the details">\n'
 
 
-def trace(contents: "TraceContents", page: Page) -> str:
+def trace(contents: "Contents", page: Page) -> str:
     """Return the page of a trace."""
     from mlbackends_cli.web.trace_page import trace_page
 
