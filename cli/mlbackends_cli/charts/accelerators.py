@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from mlbackends.model.records import Device, Report
-from mlbackends_cli.charts.processors import Facts, index, number, numbers, rows, text
+from mlbackends_cli.charts.processors import index, number, numbers, rows, text
 from mlbackends_cli.text.plain import binary_size
 from mlbackends_cli.text.probes import MARKS, state_of
 
@@ -12,15 +12,11 @@ _NO_KIND_OF_THEIR_OWN = {"opencl", "vulkan", "mig"}
 """Interfaces that see devices of other kinds and the CPU; and parts of a device."""
 
 
-class Part(Struct, frozen=True):
-    """A MIG instance: its profile, and its memory."""
-
-    name: str
-    memory_bytes: int
-
-
 class Accelerator(Struct, frozen=True):
-    """One card. node: its NUMA node, None where it is not known. bus: how it is attached, in words."""
+    """One card. node: its NUMA node, None where it is not known. bus: how it is attached, in words.
+
+    parts: its MIG instances, as profile and bytes of memory.
+    """
 
     probe: str
     index: int
@@ -29,7 +25,7 @@ class Accelerator(Struct, frozen=True):
     about: str
     bus: str
     node: int | None
-    parts: tuple[Part, ...] = ()
+    parts: tuple[tuple[str, int], ...] = ()
     switch: bool = False
     links: int = 0
 
@@ -103,34 +99,33 @@ def _card(probe: str, device: Device, report: Report) -> Accelerator:
         about.append(f"driver {device.driver}")
     if state == "broken" and best.reasons:
         about.append(best.reasons[0].message)
+    # The most that its link can do: "PCIe 5 ×16".
+    width, generation = (
+        number(device.facts, f"max_pcie_{each}") for each in ("width", "generation")
+    )
+    speed = device.facts.get("max_pcie_gigatransfers_per_second")
+    bus = ["PCIe"] if width else []
+    if generation:
+        bus = [f"PCIe {generation}"]
+    elif isinstance(speed, int | float) and 0 < speed < 1000:
+        bus = [f"PCIe {speed:g} GT/s"]
+    bus += [f"×{width}"] if width else []
     return Accelerator(
         probe,
         device.index,
         f"{MARKS[state]} {device.kind} {device.index} {device.name or best.name}".rstrip(),
         state,
         " · ".join(about),
-        _bus(device.facts),
+        " ".join(bus),
         device.numa_node,
         tuple(
-            Part(text(one.facts, "profile") or f"instance {one.index}", one.memory_bytes or 0)
+            (text(one.facts, "profile") or f"instance {one.index}", one.memory_bytes or 0)
             for one in report.probes[probe].devices
             if one.kind == "mig" and one.facts.get("parent") == device.index
         ),
         switch,
         links,
     )
-
-
-def _bus(facts: Facts) -> str:
-    """Return a card's PCI Express link as the most that it can do: "PCIe 5 ×16"."""
-    width = number(facts, "max_pcie_width")
-    lanes = f" ×{width}" if width else ""
-    if generation := number(facts, "max_pcie_generation"):
-        return f"PCIe {generation}{lanes}"
-    speed = facts.get("max_pcie_gigatransfers_per_second")
-    if isinstance(speed, int | float) and 0 < speed < 1000:
-        return f"PCIe {speed:g} GT/s{lanes}"
-    return f"PCIe{lanes}" if lanes else ""
 
 
 def _links(report: Report, cards: tuple[Accelerator, ...]) -> list[Link]:

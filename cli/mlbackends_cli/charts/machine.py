@@ -1,9 +1,11 @@
 """The picture of a machine: processors on the left, accelerators on the right or below, links between."""
 
+from collections import Counter
+
 from mlbackends.model.errors import counted
 from mlbackends.model.records import Report
 from mlbackends_cli.charts.accelerators import Accelerator, Accelerators, Link, accelerators
-from mlbackends_cli.charts.processors import Cache, Cores, Node, Package, Processors, processors
+from mlbackends_cli.charts.processors import Cache, Cores, Node, Package, processors
 from mlbackends_cli.charts.svg import Drawing, folded, width_of
 from mlbackends_cli.text.plain import binary_size
 
@@ -34,18 +36,7 @@ def picture(report: Report, width: int, name: str) -> str:
     cards = accelerators(report)
     drawing = Drawing()
     drawing.words(2, 14, found.title, width - 4, "bold")
-    packages = found.packages[:_MOST_PACKAGES]
-    if cards.cards and width >= _SIDE_BY_SIDE:
-        height = _beside(drawing, packages, cards, 24.0, width)
-    else:
-        height = _below(drawing, packages, cards, 24.0, width)
-    for note in _notes(found, cards):
-        drawing.words(2, height + 14, note, width - 4, "small")
-        height += 16
-    return drawing.document(name, width, height + 6, "Picture of the machine", _about(found, cards))
-
-
-def _notes(found: Processors, cards: Accelerators) -> list[str]:
+    height = _draw(drawing, found.packages[:_MOST_PACKAGES], cards, 24.0, width)
     notes = [*found.notes]
     if len(found.packages) > _MOST_PACKAGES:
         notes.append(f"and {len(found.packages) - _MOST_PACKAGES} more sockets")
@@ -56,74 +47,58 @@ def _notes(found: Processors, cards: Accelerators) -> list[str]:
         names = [counted(n, kind) if n else kind for kind, n in sorted(kinds)]
         more = "; thicker is more" if len(names) > 1 else ""
         notes.append(f"each line between cards: {' or '.join(names)}{more}")
-    return notes
-
-
-def _about(found: Processors, cards: Accelerators) -> str:
-    """Return what the picture shows in words, for those who do not see it."""
+    for note in notes:
+        drawing.words(2, height + 14, note, width - 4, "small")
+        height += 16
+    # What the picture shows in words, for those who do not see it.
     nodes = [node for package in found.packages for node in package.nodes]
     cores = sum(c.count for node in nodes for c in node.cores)
-    sentences = [
-        f"{found.title}: {len(found.packages)} frames, {len(nodes)} nodes, {cores} cores or threads."
-    ]
+    about = f"{found.title}: {len(found.packages)} frames, {len(nodes)} nodes, {cores} cores or threads."
     for each in cards.cards:
         node = "not known" if each.node is None else each.node
-        bus = each.bus or "link not known"
-        sentences.append(f"{each.title}, {each.about}, {bus}, node {node}.")
-    return " ".join(sentences)
+        about += f" {each.title}, {each.about}, {each.bus or 'link not known'}, node {node}."
+    return drawing.document(name, width, height + 6, "Picture of the machine", about)
 
 
-# ---- the whole -----------------------------------------------------------------------------
-
-
-def _below(
+def _draw(
     drawing: Drawing, packages: list[Package], cards: Accelerators, y: float, width: float
 ) -> float:
-    """Draw the sockets in rows as wide as there is room for, the cards below; return where all ends."""
-    across = 2 if len(packages) > 1 and width >= _SIDE_BY_SIDE else 1
-    column = (width - _GAP * (across - 1)) / across
-    for start in range(0, len(packages), across):
-        row = enumerate(packages[start : start + across])
-        y += max(_package(drawing, one, i * (column + _GAP), y, column) for i, one in row) + _GAP
-    room = width - _margin(cards, list(range(len(cards.cards))))
-    middles = {}
-    for i, each in enumerate(cards.cards):
-        middles[i] = y + _CARD / 2
-        y += _card(drawing, each, 1, y, room - 1, below=_where(each, "NUMA node", bus=True)) + _GAP
-    if middles:
-        _wires(drawing, cards, middles, room, width)
-    return y
+    """Draw the sockets, each with the cards of its nodes at its right where there is room for that.
 
-
-def _beside(
-    drawing: Drawing, packages: list[Package], cards: Accelerators, y: float, width: float
-) -> float:
-    """Draw each socket with the cards of its nodes at its right; return where all ends."""
+    On a narrow page all cards stand below. Returns where the drawing ends.
+    """
+    beside = bool(cards.cards) and width >= _SIDE_BY_SIDE
     # With one node there is no other that a card's bus could lead to.
     lone = len(packages) == 1 and len(packages[0].nodes) == 1
     left_over = dict(enumerate(cards.cards))
     own: list[dict[int, Accelerator]] = []
-    for one in packages:
+    for one in packages if beside else []:
         nodes = {node.number for node in one.nodes} - {None}
         here = [i for i, card in left_over.items() if lone or card.node in nodes]
         own.append({i: left_over.pop(i) for i in here})
     room = width - _margin(cards, [i for mine in (*own, left_over) for i in mine])
-    right = room - _CARD_WIDTH
-    left = right - _WIRE
+    across = 2 if len(packages) > 1 and width >= _SIDE_BY_SIDE and not beside else 1
+    column = (width - _GAP * (across - 1)) / across
+    right, card_width = 1.0, room - 1
+    if beside:
+        right, card_width = room - _CARD_WIDTH, _CARD_WIDTH
+        column = right - _WIRE
     middles: dict[int, float] = {}
-    for one, mine in zip(packages, own, strict=True):
-        tall = _package(drawing, one, 0, y, left)
+    for start in range(0, len(packages), across):
+        row = enumerate(packages[start : start + across])
+        tall = max(_package(drawing, one, i * (column + _GAP), y, column) for i, one in row)
+        mine = own[start] if beside else {}
         need = sum(_card_height(each) + _GAP for each in mine.values()) - _GAP
         top = y + max(0, (tall - need) / 2)
         foot = y + tall
         for i, each in mine.items():
             middle = middles[i] = top + _CARD / 2
             where = "" if lone else _where(each, "node")
-            height = _card(drawing, each, right, top, _CARD_WIDTH, where)
+            height = _card(drawing, each, right, top, card_width, where)
             if each.node is not None or each.bus:
-                bend = left + 12
-                start = min(max(middle, y + 12), y + tall - 12)
-                steps = f"M{left:.0f} {start:.1f}H{bend:.0f}V{middle:.1f}H{right:.0f}"
+                bend = column + 12
+                begin = min(max(middle, y + 12), y + tall - 12)
+                steps = f"M{column:.0f} {begin:.1f}H{bend:.0f}V{middle:.1f}H{right:.0f}"
                 drawing.path(steps, "wire", each.bus)
                 x = (bend + right) / 2
                 drawing.words(x, middle - 5, each.bus, right - bend, "small", "middle")
@@ -133,7 +108,8 @@ def _beside(
     for i, each in left_over.items():
         middles[i] = y + _CARD / 2
         where = _where(each, "NUMA node", bus=True)
-        y += _card(drawing, each, right, y, _CARD_WIDTH, where) + _GAP
+        lines = (where, "") if beside else ("", where)
+        y += _card(drawing, each, right, y, card_width, *lines) + _GAP
     _wires(drawing, cards, middles, room, width)
     return y
 
@@ -213,10 +189,9 @@ def _node(drawing: Drawing, one: Node, x: float, y: float, width: float, height:
 
 def _counted(groups: list[Cores]) -> str:
     """Return "8 performance cores, 16 efficiency cores · 32 threads"."""
-    counts: dict[tuple[str, bool], int] = {}
+    counts: Counter[tuple[str, bool]] = Counter()
     for group in groups:
-        key = (group.kind, bool(group.threads))
-        counts[key] = counts.get(key, 0) + group.count
+        counts[group.kind, bool(group.threads)] += group.count
     parts = []
     for (kind, has_cores), count in counts.items():
         what = ("core" if count == 1 else "cores") if has_cores else "threads"
@@ -292,12 +267,12 @@ def _card(
     drawing.words(left, y + height - 11, below, room, "small")
     drawing.words(left, y + 18, one.title, room, "bold")
     drawing.words(left, y + 35, " · ".join(filter(None, (one.about, where))), room, "small")
-    for i, part in enumerate(one.parts):
+    for i, (profile, memory) in enumerate(one.parts):
         piece = (room - 3 * (len(one.parts) - 1)) / len(one.parts)
         at = left + i * (piece + 3)
-        size = f" · {binary_size(part.memory_bytes)}" if part.memory_bytes else ""
-        drawing.box(at, y + _CARD - 3, piece, 16, "part", f"MIG {part.name}{size}")
-        drawing.words(at + piece / 2, y + _CARD + 8.5, part.name, piece, "tiny", "middle")
+        size = f" · {binary_size(memory)}" if memory else ""
+        drawing.box(at, y + _CARD - 3, piece, 16, "part", f"MIG {profile}{size}")
+        drawing.words(at + piece / 2, y + _CARD + 8.5, profile, piece, "tiny", "middle")
     return height
 
 

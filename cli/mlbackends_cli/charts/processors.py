@@ -4,6 +4,7 @@ Nothing is made up: where the facts do not say which node a cache or which socke
 that is drawn around all of them, or written below.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
@@ -129,9 +130,9 @@ def _nodes(facts: Facts, memory: Facts) -> list[Node]:
     by_memory = {index(row, "node"): number(row, "total_bytes") for row in rows(memory, "nodes")}
     nodes = []
     for row in listed:
-        cpus = parse_cpu_list(text(row, "cpus"))
-        held = number(row, "memory_bytes") or by_memory.get(index(row, "node"), 0)
-        nodes.append(Node(index(row, "node"), len(cpus), _cores_of(facts, cpus), held))
+        cpus, at = parse_cpu_list(text(row, "cpus")), index(row, "node")
+        held = number(row, "memory_bytes") or by_memory.get(at, 0)
+        nodes.append(Node(at, len(cpus), _cores_of(facts, cpus), held))
     return nodes
 
 
@@ -237,12 +238,10 @@ def _place_caches(facts: Facts, packages: list[Package]) -> list[str]:
     notes: list[str] = []
     for name, caches in by_name.items():
         if not _given_to_cores(packages, caches) and not _shared_out(packages, caches):
-            sizes = (
-                f"{one.count} × {binary_size(one.size_bytes)}"
-                if one.count > 1
-                else binary_size(one.size_bytes)
+            sizes = [
+                f"{f'{one.count} × ' if one.count > 1 else ''}{binary_size(one.size_bytes)}"
                 for one in caches
-            )
+            ]
             notes.append(f"{name} {', '.join(sizes)}")
     return notes
 
@@ -250,9 +249,9 @@ def _place_caches(facts: Facts, packages: list[Package]) -> list[str]:
 def _given_to_cores(packages: list[Package], caches: list[Cache]) -> bool:
     """Give each kind of core the cache that each of its cores has of its own; False if none has."""
     cores = [each for package in packages for node in package.nodes for each in node.cores]
-    counts: dict[tuple[str, int], int] = {}
+    counts: Counter[tuple[str, int]] = Counter()
     for each in cores:
-        counts[each.kind, each.threads] = counts.get((each.kind, each.threads), 0) + each.count
+        counts[each.kind, each.threads] += each.count
     wanted = {(count, threads) for (_, threads), count in counts.items()}
     given = {(one.count, one.sharing): one for one in caches}
     kinds = {kind for kind, _ in counts}
@@ -262,8 +261,8 @@ def _given_to_cores(packages: list[Package], caches: list[Cache]) -> bool:
         return False
     for each in cores:
         one = given[counts[each.kind, each.threads], each.threads]
-        size = f"{one.name} {binary_size(one.size_bytes)}"
-        each.caches = f"{each.caches} · {size}" if each.caches else size
+        own = [each.caches, f"{one.name} {binary_size(one.size_bytes)}"]
+        each.caches = " · ".join(filter(None, own))
     return True
 
 
