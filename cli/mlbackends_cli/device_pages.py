@@ -4,19 +4,19 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from mlbackends.audit import device_limits
-from mlbackends.model.device_kinds import Concern, Here, KindPage, Need
+from mlbackends.model.device_kinds import Concern, Feature, Here, KindPage, Limit
 from mlbackends.model.errors import counted
 from mlbackends_cli.text.markdown import literal, table
 from mlbackends_cli.text.plain import amount, one_line, shortened
 from mlbackends_cli.text.prose import Passage
 
-CONCERNS = {
+_CONCERNS = {
     Concern.DTYPE: "Element types that it does not have, or does not compute in",
     Concern.OPERATION: "Operations that it does not have",
     Concern.MEMORY: "Memory",
     Concern.SYSTEM: "What it does not work with or without",
 }
-FEATURES = "What it may offer"
+_FEATURES = "What it may offer"
 _DEVICES_SHOWN = 4
 _MOST_CHARACTERS = 500
 
@@ -44,36 +44,39 @@ def overview() -> Passage:
 
 def _sections(page: KindPage) -> Iterator[tuple[str, str, list[_Line]]]:
     """Yield each section that has lines: its heading, the heading of its column of needs, its lines."""
-    for concern, heading in CONCERNS.items():
-        lines = []
-        for limit, here in ((each.limit, each.here) for each in page.limits):
-            if limit.concern is concern:
-                needs = _all_of(limit.lifted_by) or "nothing"
-                short = f"{applies(here)} {where(limit.lifted_by)} {limit.detail}"
-                lines.append(
-                    _Line(limit.what, applies(here), limit.detail, needs, limit.source, short)
-                )
-        if lines:
-            yield heading, "Ends with", lines
-    lines = []
-    for feature, here in ((each.feature, each.here) for each in page.features):
-        needs = _all_of(feature.needs)
-        short = f"{is_here(here)} {feature.detail}" + ("" if here else f" It needs {needs}.")
-        lines.append(
-            _Line(feature.what, is_here(here), feature.detail, needs, feature.source, short)
-        )
-    if lines:
-        yield FEATURES, "Needs", lines
+    for concern, heading in _CONCERNS.items():
+        limits = [each for each in page.limits if each.limit.concern is concern]
+        if limits:
+            yield heading, "Ends with", [_limit_line(each.limit, each.here) for each in limits]
+    if page.features:
+        yield _FEATURES, "Needs", [_feature_line(each.feature, each.here) for each in page.features]
+
+
+def _limit_line(limit: Limit, here: Here | None) -> _Line:
+    needs = " and ".join(map(str, limit.lifted_by)) or "nothing"
+    # Where the limit is, as the beginning of a sentence; nothing where it is everywhere.
+    places: dict[str, list[str]] = {"below": [], "without": []}
+    for need in limit.lifted_by:
+        places["below" if need.at_least else "without"].append(str(need))
+    where = " or ".join(f"{word} {' or '.join(each)}" for word, each in places.items() if each)
+    where = f"{where[:1].upper()}{where[1:]}:" if where else ""
+    short = f"{applies(here)} {where} {limit.detail}"
+    return _Line(limit.what, applies(here), limit.detail, needs, limit.source, short)
+
+
+def _feature_line(feature: Feature, here: Here | None) -> _Line:
+    needs = " and ".join(map(str, feature.needs))
+    is_here = _sentence(here, "Yes", "No", "here")
+    short = f"{is_here} {feature.detail}" + ("" if is_here else f" It needs {needs}.")
+    return _Line(feature.what, is_here, feature.detail, needs, feature.source, short)
 
 
 def passages(page: KindPage) -> list[Passage]:
     """Return the page of a kind; each limit and feature that was checked begins with its result."""
     found = [Passage(f"{page.kind}: {page.title}", tuple(_head(page)))]
     for heading, _, lines in _sections(page):
-        sentences = ((line.what, f"{line.short} [{line.source}]") for line in lines)
-        found.append(
-            Passage(heading, tuple((what, " ".join(text.split())) for what, text in sentences))
-        )
+        rows = ((line.what, f"{line.short} [{line.source}]".split()) for line in lines)
+        found.append(Passage(heading, tuple((what, " ".join(words)) for what, words in rows)))
     return found
 
 
@@ -95,11 +98,6 @@ def applies(here: Here | None) -> str:
     return _sentence(here, "Applies", "Does not apply", "applies")
 
 
-def is_here(here: Here | None) -> str:
-    """Return whether a feature is here, as a sentence; "" where no such device is here."""
-    return _sentence(here, "Yes", "No", "here")
-
-
 def _sentence(here: Here | None, yes: str, no: str, word: str) -> str:
     if here is None:
         return ""
@@ -110,16 +108,6 @@ def _sentence(here: Here | None, yes: str, no: str, word: str) -> str:
         on, not_on = (", ".join(map(str, devices)) for devices in (here.on, here.not_on))
         return f"{word.capitalize()} for device {on}, not for device {not_on}: {because}."
     return f"Could not tell: {because}."
-
-
-def where(needs: tuple[Need, ...]) -> str:
-    """Return where a limit is, as the beginning of a sentence; "" where it is everywhere."""
-    below = [str(need) for need in needs if need.at_least]
-    without = [str(need) for need in needs if not need.at_least]
-    parts = [f"below {' or '.join(below)}"] if below else []
-    parts += [f"without {' or '.join(without)}"] if without else []
-    text = " or ".join(parts)
-    return f"{text[:1].upper()}{text[1:]}:" if text else ""
 
 
 def _head(page: KindPage) -> Iterator[tuple[str, str]]:
@@ -136,10 +124,6 @@ def _head(page: KindPage) -> Iterator[tuple[str, str]]:
     for name, value in page.values.items():
         shown = shortened(one_line(amount(name.rpartition(".")[2], value)), _MOST_CHARACTERS)
         yield labels.get(name, name), f"{shown} ({name})"
-
-
-def _all_of(needs: tuple[Need, ...]) -> str:
-    return " and ".join(map(str, needs))
 
 
 def _count(number: int, word: str) -> str:

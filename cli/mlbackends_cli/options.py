@@ -2,17 +2,14 @@
 
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from mlbackends.model.errors import BadInput
-from mlbackends.model.records import Presence
+from mlbackends.model.records import Presence, Report
 from mlbackends_cli import formats
 from mlbackends_cli.terminal import ProgressLine
-
-if TYPE_CHECKING:
-    from mlbackends.model.records import Report
 
 Command = Callable[..., Any]
 Completion = Callable[[click.Context, click.Parameter, str], list[str]]
@@ -148,7 +145,7 @@ def read_report(
     timeout: float = 5.0,
     redact: bool = True,
     names: tuple[str, ...] = (),
-) -> "Report":
+) -> Report:
     """Return the report of a saved one, a recorded machine or, by "-", the live one.
 
     names: the probes that are needed, all by default. Raises BadInput.

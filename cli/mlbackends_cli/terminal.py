@@ -4,13 +4,9 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import Self
 
 from msgspec import Struct
-
-if TYPE_CHECKING:
-    from typing import Self
-
 
 _ASCII = str.maketrans({
     "·": "-", "…": "~", "×": "x", "→": "->", "—": "-", "–": "-", "✓": "+", "✗": "x", "•": "-",
@@ -151,7 +147,7 @@ class ProgressLine:
         if is_terminal(sys.stderr) and can_redraw(os.environ):
             self._thread.start()
 
-    def __enter__(self) -> "Self":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -12,20 +12,17 @@ Examples:
   backends audit --policy gpu.toml --exit-code nagios
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from mlbackends.model.audit import Severity, Status
+from mlbackends.model.audit import Outcome, Severity, Status
 from mlbackends.model.errors import BadInput, MlBackendsError
 from mlbackends_cli import exits
 from mlbackends_cli.judgement import finish, judging
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import read_report
 from mlbackends_cli.output import write
-
-if TYPE_CHECKING:
-    from mlbackends.model.audit import Outcome
 
 NAGIOS_UNKNOWN = 3
 
@@ -94,7 +91,7 @@ def command(
     return code if codes == "plain" else nagios(outcome)
 
 
-def nagios(outcome: "Outcome") -> int:
+def nagios(outcome: Outcome) -> int:
     """Return the exit code that Nagios, Icinga and node health checks read of an outcome."""
     if outcome.failed(Severity.ERROR):
         return 2

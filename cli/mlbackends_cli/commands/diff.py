@@ -12,22 +12,17 @@ Examples:
   backends diff old/ new/ --only 'cud*' --ignore '*.found_by'
 """
 
-from typing import TYPE_CHECKING
-
 import click
 
+from mlbackends.model.difference import Change, Difference
 from mlbackends_cli import exits, formats
 from mlbackends_cli.judgement import write_outcome
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import COLOR, OUTPUT, format_option
 from mlbackends_cli.output import write
 from mlbackends_cli.terminal import Page, ProgressLine, page
-from mlbackends_cli.text.listing import Group, Listing
 from mlbackends_cli.text.plain import amount, one_line, without_commands
-from mlbackends_cli.text.prose import wrapped
-
-if TYPE_CHECKING:
-    from mlbackends.model.difference import Change, Difference
+from mlbackends_cli.text.prose import Group, Listing, wrapped
 
 _MOST_CHARACTERS = 160
 _MARKS = {"added": ("+", "32"), "removed": ("-", "31"), "changed": ("~", "33")}
@@ -77,7 +72,7 @@ def command(
     return exits.NO if difference.changes else exits.YES
 
 
-def _printed(difference: "Difference", page: "Page") -> str:
+def _printed(difference: Difference, page: Page) -> str:
     """Return a paragraph for each change below the probe that it belongs to, and how many there are."""
     lines = []
     groups: dict[str, list[Change]] = {}
@@ -99,21 +94,21 @@ def _printed(difference: "Difference", page: "Page") -> str:
     return text if page.unicode else text.replace("→", "->").encode("ascii", "replace").decode()
 
 
-def _listing(difference: "Difference") -> "Listing":
+def _listing(difference: Difference) -> Listing:
     """Return the changes as rows, and below them how many there are."""
     rows = [(str(each.kind), one_line(each.name), *_cells(each)) for each in difference.changes]
     columns = ("", "name", "before", "after")
     return Listing(columns, (Group("", tuple(rows)),), notes=tuple(_notes(difference)))
 
 
-def _notes(difference: "Difference") -> list[str]:
+def _notes(difference: Difference) -> list[str]:
     kinds = [str(change.kind) for change in difference.changes]
     counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in _MARKS if kind in kinds)
     names = f"from {one_line(difference.before.name)} to {one_line(difference.after.name)}"
     return [f"{names}: {counts or 'they do not differ'}", *difference.notes]
 
 
-def _cells(change: "Change") -> tuple[str, str]:
+def _cells(change: Change) -> tuple[str, str]:
     """Return both values with their units; a long one is cut, since --format json has it whole."""
     name = change.name.rpartition(".")[2]
     values = (change.before, change.after)

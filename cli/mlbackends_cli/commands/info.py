@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from mlbackends.host.host import Host
 from mlbackends.model import registry
 from mlbackends.model.errors import BadInput, Incomplete, MlBackendsError
-from mlbackends.model.records import Presence
+from mlbackends.model.records import Presence, Report
 from mlbackends.model.registry import facts_of
 from mlbackends_cli import exits, formats
 from mlbackends_cli.lazy import documented
@@ -32,8 +33,6 @@ from mlbackends_cli.output import say, write
 from mlbackends_cli.terminal import ProgressLine, page
 
 if TYPE_CHECKING:
-    from mlbackends.host.host import Host
-    from mlbackends.model.records import Report
     from mlbackends.model.requirement import Requirement
 
 
@@ -163,9 +162,7 @@ def command(
     return exits.NO if missing else exits.YES
 
 
-def _host(root: str | None, python: str | None, pid: int | None, timeout: float) -> "Host":
-    from mlbackends.host.host import Host
-
+def _host(root: str | None, python: str | None, pid: int | None, timeout: float) -> Host:
     if python == "":
         raise BadInput("--python names no interpreter")
     if root and (pid or python):
@@ -179,7 +176,7 @@ def _host(root: str | None, python: str | None, pid: int | None, timeout: float)
     return Host(pid=pid, python=ask(python, timeout) if python else of_process(pid, timeout))
 
 
-def _bare(report: "Report", name: str) -> str:
+def _bare(report: Report, name: str) -> str:
     """Return one value as a script wants it: text as it is, true and false, everything else as JSON."""
     from mlbackends.model import dotted
 

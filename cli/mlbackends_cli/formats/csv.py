@@ -10,9 +10,8 @@ from mlbackends_cli.terminal import Page
 from mlbackends_cli.traces.rows import table_of
 
 
-def view(view: AnyView, page: Page) -> str:
+def view(view: AnyView, _page: Page) -> str:
     """Return one line a row of a view."""
-    del page
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     columns, rows = table_of(view)

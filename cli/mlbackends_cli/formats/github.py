@@ -19,9 +19,8 @@ SUMMARY_LIMIT = 1 << 20
 """So many bytes the summary of a step may have, whatever wrote them; with more, all of it is dropped."""
 
 
-def outcome(outcome: Outcome, page: Page) -> str:
+def outcome(outcome: Outcome, _page: Page) -> str:
     """Return the commands, the rest as groups of the log, and one line for people."""
-    del page
     lines: list[str] = []
     folded: list[Check] = []
     for severity in reversed(Severity):

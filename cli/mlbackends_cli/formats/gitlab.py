@@ -11,9 +11,8 @@ from mlbackends_cli.text import checks
 _SEVERITIES = {Severity.NOTE: "info", Severity.WARNING: "minor", Severity.ERROR: "critical"}
 
 
-def outcome(outcome: Outcome, page: Page) -> str:
+def outcome(outcome: Outcome, _page: Page) -> str:
     """Return the list, the worst first."""
-    del page
     findings = []
     for check, number in checks.numbered(outcome.failed()):
         path, line = checks.location(outcome, check)

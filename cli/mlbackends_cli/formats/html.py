@@ -1,6 +1,6 @@
 """HTML: one page that needs nothing but itself: a machine with its picture, an outcome, or a trace."""
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from mlbackends.model.audit import Check, Outcome, Severity, Status
 from mlbackends.model.reasons import Reason
@@ -25,9 +25,6 @@ from mlbackends_cli.web.elements import (
     words,
 )
 
-if TYPE_CHECKING:
-    from mlbackends_cli.web.trace_page import Contents
-
 _WIDE, _NARROW = 1100, 360
 _MOST = 200
 """So many rows, devices and copies of a library are shown."""
@@ -36,11 +33,10 @@ _KINDS = {Severity.ERROR: "high", Severity.WARNING: "medium", Severity.NOTE: "no
 _BOX = '<input type="search" hidden="" placeholder="Filter" aria-label="Filter the details">\n'
 
 
-def trace(contents: "Contents", page: Page) -> str:
-    """Return the page of a trace."""
+def trace(contents: Any, _page: Page) -> str:
+    """Return the page of a trace, from its `Contents`."""
     from mlbackends_cli.web.trace_page import trace_page
 
-    del page
     return trace_page(contents)
 
 

@@ -9,13 +9,11 @@ from mlbackends_cli.output import indented, json_data
 from mlbackends_cli.terminal import Page
 
 
-def record(record: Any, page: Page) -> str:
+def record(record: Any, _page: Page) -> str:
     """Return any record."""
-    del page
     return indented(record)
 
 
-def outcome(outcome: Outcome, page: Page) -> str:
+def outcome(outcome: Outcome, _page: Page) -> str:
     """Return an outcome; numbers that JSON lacks, which evidence may hold, become text."""
-    del page
     return indented(json_data(msgspec.to_builtins(outcome)))

@@ -24,9 +24,8 @@ def report(report: Report, page: Page) -> str:
     return rows(lines, page)
 
 
-def rows(records: Iterable[Any], page: Page) -> str:
+def rows(records: Iterable[Any], _page: Page) -> str:
     """Return one line a record."""
-    del page
     return "".join(f"{json_line(record)}\n" for record in records)
 
 

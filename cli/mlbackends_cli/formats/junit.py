@@ -13,9 +13,8 @@ from mlbackends_cli.terminal import Page
 from mlbackends_cli.text import checks
 
 
-def outcome(outcome: Outcome, page: Page) -> str:
+def outcome(outcome: Outcome, _page: Page) -> str:
     """Return the document."""
-    del page
     failures = outcome.failed(Severity.ERROR)
     passed = outcome.with_status(Status.PASSED)
     counts = {

@@ -7,18 +7,17 @@ from mlbackends.model.reasons import Reason
 from mlbackends.model.records import ProbeReport, Report
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text import checks, probes
-from mlbackends_cli.text.listing import Listing
 from mlbackends_cli.text.markdown import code, fenced, literal, table
 from mlbackends_cli.text.plain import amount
+from mlbackends_cli.text.prose import Listing
 
 _MOST_ROWS = 200
 _SEVERITIES = {Severity.ERROR: "❌", Severity.WARNING: "⚠️", Severity.NOTE: "ℹ️"}  # noqa: RUF001
 _STEPS = (1000, 300, 100, 30, 10, 3, 1, 0)
 
 
-def listing(listing: Listing, page: Page) -> str:
+def listing(listing: Listing, _page: Page) -> str:
     """Return one table; each row has the whole name of what it is of."""
-    del page
     rows = [
         tuple(literal(cell) for cell in (f"{group.path}{row[0]}", *row[1:]))
         for group in listing.groups

@@ -25,9 +25,8 @@ _MEANINGS = {
 }
 
 
-def outcome(outcome: Outcome, page: Page) -> str:
+def outcome(outcome: Outcome, _page: Page) -> str:
     """Return the families of one run."""
-    del page
     subject = "" if outcome.subject == name_of(LIVE) else outcome.subject
     labels = (("kind", outcome.kind), ("title", outcome.title), ("subject", subject))
     run = tuple((name, line) for name, value in labels if (line := checks.line(value)))

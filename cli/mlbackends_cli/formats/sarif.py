@@ -21,9 +21,8 @@ _LONGEST_NAME, _LONGEST_DESCRIPTION = 250, 900
 """Code scanning takes 255 and 1,024 characters."""
 
 
-def outcome(outcome: Outcome, page: Page) -> str:
+def outcome(outcome: Outcome, _page: Page) -> str:
     """Return the log of one run."""
-    del page
     rules: dict[str, Check] = {}
     for check in outcome.checks:
         if not rules.setdefault(_id(check), check).why:  # one that passed has no reason

@@ -15,8 +15,8 @@ from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device, Library, ProbeReport, Report
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text import checks, probes, prose
-from mlbackends_cli.text.listing import Listing
 from mlbackends_cli.text.plain import amount, without_commands
+from mlbackends_cli.text.prose import Listing
 
 _Line = tuple[list[str | Text], str | Text]
 """The short cells of a line, and the text behind them."""

@@ -6,9 +6,8 @@ from mlbackends_cli.terminal import Page
 from mlbackends_cli.text import checks
 
 
-def outcome(outcome: Outcome, page: Page) -> str:
+def outcome(outcome: Outcome, _page: Page) -> str:
     """Return the document."""
-    del page
     lines = ["TAP version 14", f"# {_escaped(checks.heading(outcome))}"]
     if outcome.checks:
         lines.append(f"1..{len(outcome.checks)}")

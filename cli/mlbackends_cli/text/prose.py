@@ -1,4 +1,4 @@
-"""Text for people: headings, paragraphs and terms with what they mean, as wide as the page."""
+"""What is shown to people: lists of rows, and passages of terms with what they mean, as wide as the page."""
 
 import textwrap
 from collections.abc import Iterable
@@ -17,6 +17,26 @@ class Passage(Struct, frozen=True):
 
     heading: str
     lines: tuple[tuple[str, str], ...]
+
+
+class Group(Struct, frozen=True):
+    """Rows below a title; `path` goes before the first cell where titles cannot be shown."""
+
+    title: str
+    rows: tuple[tuple[str, ...], ...]
+    path: str = ""
+
+
+class Listing(Struct, frozen=True):
+    """Groups of rows with the same columns, and notes below them.
+
+    marked: rows, by group and number, that differ from the usual.
+    """
+
+    columns: tuple[str, ...]
+    groups: tuple[Group, ...]
+    notes: tuple[str, ...] = ()
+    marked: frozenset[tuple[int, int]] = frozenset()
 
 
 def wrapped(text: str, width: int, first: str = "", others: str = "") -> list[str]:

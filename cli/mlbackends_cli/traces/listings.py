@@ -12,8 +12,8 @@ from mlbackends.tracing.finder import percent, times, took
 from mlbackends_cli import formats
 from mlbackends_cli.charts.axes import short_number
 from mlbackends_cli.terminal import Page
-from mlbackends_cli.text.listing import Group, Listing
 from mlbackends_cli.text.plain import one_line, shortened
+from mlbackends_cli.text.prose import Group, Listing
 from mlbackends_cli.traces.narrowing import narrowed
 
 _TITLES = {

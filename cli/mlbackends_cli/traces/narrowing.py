@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from mlbackends_cli.terminal import Page
-from mlbackends_cli.text.listing import Listing
+from mlbackends_cli.text.prose import Listing
 
 _FIRST_TO_GO = ("±", "cumulative", "GB/s", "tracer", "min", "max", "median", "mean", "GFLOP/s")
 _NUMBERS = frozenset(

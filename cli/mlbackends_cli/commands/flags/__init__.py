@@ -17,7 +17,7 @@ Examples:
   backends flags check run.toml
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import click
 
@@ -25,13 +25,10 @@ from mlbackends_cli.lazy import FolderGroup
 from mlbackends_cli.options import completing, together
 from mlbackends_cli.output import say
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 command = FolderGroup(__name__, name="flags")
 
 
-def _names() -> "Iterable[str]":
+def _names() -> Iterable[str]:
     from mlbackends.switches.table import SWITCHES
 
     return SWITCHES

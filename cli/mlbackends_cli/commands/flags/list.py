@@ -11,20 +11,16 @@ Examples:
   backends flags list --format json | jq '.flags[] | select(.origin != "default")'
 """
 
-from typing import TYPE_CHECKING
-
 import click
 
+from mlbackends.model.switches import Switch, Switches
 from mlbackends_cli import exits, formats
 from mlbackends_cli.commands.flags import complete, take, with_values
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import COLOR, OUTPUT, format_option
 from mlbackends_cli.output import write
 from mlbackends_cli.terminal import page
-from mlbackends_cli.text.listing import Group, Listing
-
-if TYPE_CHECKING:
-    from mlbackends.model.switches import Switch, Switches
+from mlbackends_cli.text.prose import Group, Listing
 
 _SPLIT_K = "_split_k"
 
@@ -64,7 +60,7 @@ def command(
     return exits.YES
 
 
-def _listing(switches: "Switches", names: tuple[str, ...]) -> "Listing":
+def _listing(switches: Switches, names: tuple[str, ...]) -> Listing:
     """Group the switches by module; whether split-K is allowed stands on the line of what sets it.
 
     Only a switch that was named in full has a line for it of its own: its name is too long for others.
@@ -93,7 +89,7 @@ def _listing(switches: "Switches", names: tuple[str, ...]) -> "Listing":
     return Listing(columns, tuple(groups), tuple(notes), frozenset(marked))
 
 
-def _row(switch: "Switch", allows_split_k: bool) -> tuple[str, ...]:
+def _row(switch: Switch, allows_split_k: bool) -> tuple[str, ...]:
     value = "?" if switch.problem else _text(switch.value)
     if switch.accepts.startswith("any order"):
         value = value.replace(", ", " → ")
