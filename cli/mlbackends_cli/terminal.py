@@ -4,7 +4,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from typing import Self
+from typing import Any, Self
 
 from msgspec import Struct
 
@@ -86,20 +86,22 @@ def columns(environment: Mapping[str, str]) -> int:
     given = environment.get("COLUMNS", "")
     if given.isdecimal() and int(given) > 0:
         return int(given)
-    try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns or 80
-    except (AttributeError, ValueError, OSError):  # closed, captured, or no terminal
-        return 80
+    return _size(sys.stdout)[0] or 80
 
 
 def error_terminal_size() -> tuple[int, int] | None:
     """Return the columns and rows of the terminal at standard error, None where there is none."""
     if not is_terminal(sys.stderr) or os.environ.get("TERM", "dumb") == "dumb":
         return None
+    return _size(sys.stderr)
+
+
+def _size(stream: Any) -> tuple[int, int]:
+    """Return the columns and rows of the terminal at a stream; 0 where it does not tell them."""
     try:
-        return tuple(os.get_terminal_size(sys.stderr.fileno()))  # type: ignore[return-value]
-    except OSError:
-        return None
+        return tuple(os.get_terminal_size(stream.fileno()))  # type: ignore[return-value]
+    except (AttributeError, ValueError, OSError):  # closed, captured, or no terminal
+        return 0, 0
 
 
 def is_terminal(stream: object) -> bool:
@@ -166,10 +168,7 @@ class ProgressLine:
         pause = self.DELAY_SECONDS
         while not self._done.wait(pause):
             pause = self.INTERVAL_SECONDS
-            try:  # a line that wraps cannot be erased
-                room = (os.get_terminal_size(sys.stderr.fileno()).columns or 80) - 1
-            except (AttributeError, ValueError, OSError):
-                room = 79
+            room = (_size(sys.stderr)[0] or 80) - 1  # a line that wraps cannot be erased
             line = self.line(max(1, room))
             if line != shown:
                 sys.stderr.write(f"\r\033[K{line}")

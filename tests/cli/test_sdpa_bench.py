@@ -19,8 +19,7 @@ from mlbackends.model.schema import SCHEMAS
 from mlbackends.sdpa.problem_text import parse
 from mlbackends.sdpa.verify.speed import compared
 from mlbackends_cli.attention import bench_table, check_table
-from mlbackends_cli.charts.attention import drawing, picture
-from mlbackends_cli.charts.png import why_not
+from mlbackends_cli.charts.attention import drawing, picture, why_no_png
 from mlbackends_cli.terminal import Page
 
 if TYPE_CHECKING:
@@ -241,7 +240,7 @@ def test_below_a_plot_stand_the_lengths_that_were_measured() -> None:
 
 
 def test_a_picture_in_png_has_two_pixels_for_each_of_the_drawing(tmp_path: Path) -> None:
-    if (reason := why_not()) is not None:
+    if (reason := why_no_png()) is not None:
         pytest.skip(f"{reason} here")
     path = tmp_path / "speed.PNG"
     data = drawing(str(path))(SAMPLE)

@@ -15,6 +15,19 @@ _LENGTHS_TALL, _ROOF_TALL = 190.0, 260.0
 _MARKS_APART = 44.0
 _MOST = 12
 """So many kinds of problems are drawn; more would be a wall of pictures."""
+_ZOOM = 2.0
+"""Pixels of a PNG for each of the drawing's: letters of 11 pixels are hard to read on a screen of today."""
+_FONTS = (
+    'svg,text{font-family:"Arial","Helvetica","Liberation Sans","DejaVu Sans","Noto Sans","Roboto",'
+    '"Segoe UI","Open Sans","Ubuntu","FreeSans",sans-serif}'
+)
+"""Families for those that only a desktop has: resvg takes no other for a family that is missing."""
+_WORD = (
+    '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20">'
+    '<style>{}</style><text x="2" y="14">{}</text></svg>'
+)
+_INSTALL = "pip install 'mlbackends[png]', or write FILE.svg"
+_NO_FONT = "install a font, such as Debian's fonts-dejavu-core, or write FILE.svg"
 _FOLDER = os.path.dirname(os.path.dirname(__file__))
 
 
@@ -22,11 +35,9 @@ def drawing(path: str) -> Callable[[Benched], str | bytes]:
     """Return what draws a run for a file of this name. Raises BadInput for a kind that nothing here draws."""
     ending = os.path.splitext(path)[1].lower()
     if ending == ".png":
-        from mlbackends_cli.charts.png import why_not
-
-        if (reason := why_not()) is not None:
+        if (reason := why_no_png()) is not None:
             raise reason
-        return photograph
+        return _photograph
     if ending != ".svg" and path != "-":
         raise BadInput(f"{shown(path)} names no kind of picture", "say FILE.svg or FILE.png")
     return picture
@@ -38,13 +49,34 @@ def picture(benched: Benched) -> str:
     return _document(benched, f"{light}@media (prefers-color-scheme:dark){{{dark}}}{_rules()}")
 
 
-def photograph(benched: Benched) -> bytes:
-    """Return the picture as PNG, light. Raises BadInput where this installation cannot make one."""
-    from mlbackends_cli.charts.png import rendered
+def why_no_png() -> BadInput | None:
+    """Return why no PNG can be made here, None if it can.
+
+    resvg makes it, which needs no browser and no library of the system, only a font.
+    """
+    try:
+        import resvg_py
+    except ImportError:
+        return BadInput("a picture in PNG needs resvg-py, and that is not installed", _INSTALL)
+    # Where no font is found, resvg leaves text out and says nothing.
+    words = (_WORD.format(_FONTS, text) for text in ("", "font"))
+    empty, word = (bytes(resvg_py.svg_to_bytes(svg_string=each)) for each in words)
+    return (
+        None
+        if empty != word
+        else BadInput("a picture in PNG needs a font, and none is installed", _NO_FONT)
+    )
+
+
+def _photograph(benched: Benched) -> bytes:
+    """Return the picture as PNG, light."""
+    import resvg_py
 
     light, _ = _colours()
     rules = re.sub(r"var\((--\w+)\)", lambda found: light[found[1]], _rules())
-    return rendered(_document(benched, rules), light["--paper"])
+    svg, paper = _document(benched, rules), light["--paper"]
+    data = resvg_py.svg_to_bytes(svg_string=svg, style_sheet=_FONTS, zoom=_ZOOM, background=paper)
+    return bytes(data)
 
 
 def _rules() -> str:

@@ -69,25 +69,11 @@ def _complete_settings(
     ]
 
 
-class _LauncherOption(click.Option):
-    """An option that run_cpu also spells with underscores, which its help need not show twice."""
-
-    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """Return the record of the spellings with dashes."""
-        every = self.opts
-        self.opts = [each for each in every if "_" not in each]
-        try:
-            return super().get_help_record(ctx)
-        finally:
-            self.opts = every
-
-
 _launch_options = together(
     *(
         click.option(
-            *option.flags,
+            *(flag for flag in option.flags if "_" not in flag),
             option.name,
-            cls=_LauncherOption,
             is_flag=option.kind is bool,
             type=None if option.kind is bool else option.kind,
             default=option.default,
@@ -100,8 +86,14 @@ _launch_options = together(
 """The options of the launcher, from their table."""
 
 
-# What follows COMMAND is its own, whatever it looks like.
-@documented(context_settings={"allow_interspersed_args": False})
+@documented(
+    context_settings={
+        # What follows COMMAND is its own, whatever it looks like.
+        "allow_interspersed_args": False,
+        # run_cpu spells its options with underscores too.
+        "token_normalize_func": lambda name: name.replace("_", "-"),
+    }
+)
 @click.option(
     "--set",
     "texts",

@@ -54,11 +54,9 @@ def table(
     rows = "".join(element("tr", *cells) for cells in body)
     if not rows:
         return ""
-    titles = "".join(element("th", escaped(title), scope="col") for title in head)
-    titles += "".join(
-        element("th", escaped(title), kind="number", scope="col") for title in numbers
-    )
-    top = element("thead", element("tr", titles)) if titles else ""
+    titles = [element("th", escaped(title), scope="col") for title in head]
+    titles += [element("th", escaped(title), kind="number", scope="col") for title in numbers]
+    top = element("thead", element("tr", *titles)) if titles else ""
     return element("table", top, element("tbody", rows), kind=kind)
 
 
@@ -94,15 +92,9 @@ def folded(
 def header(title: str, about: Iterable[str], numbers: Iterable[tuple[str, str]] = ()) -> str:
     """Return the head of a page: its title, a line about it, and numbers with what they are of."""
     boxes = [element("div", words("b", number), words("span", what)) for number, what in numbers]
-    return (
-        element(
-            "header",
-            words("h1", title),
-            words("p", " · ".join(each for each in about if each), "sub"),
-            element("div", *boxes, kind="key") if boxes else "",
-        )
-        + "\n"
-    )
+    key = element("div", *boxes, kind="key") if boxes else ""
+    line = words("p", " · ".join(filter(None, about)), "sub")
+    return element("header", words("h1", title), line, key) + "\n"
 
 
 def footer(values: dict[str, str], *inside: str) -> str:
@@ -116,13 +108,15 @@ def document(title: str, body: str, styles: Iterable[str], script: str = "") -> 
     style = "\n".join(_file(f"{name}.css") for name in styles)
     code = _file(f"{script}.js") if script else ""
     # The policy names what may run and how it looks: text that got through as a script would not run.
-    policy = ["default-src 'none'", f"style-src 'sha256-{_digest(style)}'"]
-    policy += [f"script-src 'sha256-{_digest(code)}'"] if code else []
-    policy += ["base-uri 'none'", "form-action 'none'"]
+    policy = {"style-src": style, "script-src": code}
+    allowed = [f"{kind} 'sha256-{_digest(text)}'" for kind, text in policy.items() if text]
+    policy_text = "; ".join(
+        ["default-src 'none'", *allowed, "base-uri 'none'", "form-action 'none'"]
+    )
     end = f"<script>{code}</script>\n" if code else ""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{escaped("; ".join(policy))}">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{escaped(policy_text)}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
         f"<title>{escaped(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
