@@ -61,11 +61,9 @@ def why_no_png() -> BadInput | None:
     # Where no font is found, resvg leaves text out and says nothing.
     words = (_WORD.format(_FONTS, text) for text in ("", "font"))
     empty, word = (bytes(resvg_py.svg_to_bytes(svg_string=each)) for each in words)
-    return (
-        None
-        if empty != word
-        else BadInput("a picture in PNG needs a font, and none is installed", _NO_FONT)
-    )
+    if empty == word:
+        return BadInput("a picture in PNG needs a font, and none is installed", _NO_FONT)
+    return None
 
 
 def _photograph(benched: Benched) -> bytes:
