@@ -16,11 +16,9 @@ def nvidia_gpus(report: ReportView) -> tuple[Device, ...]:
 
     Raises DoesNotApply where none is there, NotReported where no file tells which they are.
     """
-    gpus = tuple(device for device in report.devices("nvidia") if device.kind == "cuda")
-    nodes = report.fact("nvidia.device_nodes", [])
-    if gpus:
+    if gpus := tuple(device for device in report.devices("nvidia") if device.kind == "cuda"):
         return gpus
-    if report.fact("nvidia.wsl") or any(is_gpu_node(node) for node in nodes):
+    if report.fact("nvidia.wsl") or any(map(is_gpu_node, report.fact("nvidia.device_nodes", []))):
         raise NotReported(_NOT_ASKED)
     raise DoesNotApply("there is no NVIDIA GPU here")
 

@@ -97,17 +97,15 @@ def older_than_pinned(report: ReportView) -> tuple[Library, dict[str, str]] | No
     pin = next((one for one in pins if one.get("package", "").startswith(_CUDNN)), None)
     if pin is None:
         return None
-    major = pin["wanted"].split(".")[0]
-    for library in report.libraries("cudnn"):
-        if library.wins and library.soname == f"libcudnn.so.{major}":
-            from_wheel = any(one.found_by == "site-packages" for one in report.libraries("cudnn"))
-            if from_wheel and kept_by_torch(report, library.soname):
-                return None
-            if library.owner.startswith(f"{pin['package']} "):
-                return None
-            have, wanted = numbers(library.version), numbers(pin["wanted"])
-            return (library, pin) if have and have < wanted else None
-    return None
+    soname = f"libcudnn.so.{pin['wanted'].split('.')[0]}"
+    copies = report.libraries("cudnn")
+    library = next((one for one in copies if one.wins and one.soname == soname), None)
+    if library is None or library.owner.startswith(f"{pin['package']} "):
+        return None
+    if kept_by_torch(report, soname) and any(one.found_by == "site-packages" for one in copies):
+        return None
+    have, wanted = numbers(library.version), numbers(pin["wanted"])
+    return (library, pin) if have and have < wanted else None
 
 
 def numbers(version: str) -> tuple[int, ...]:
@@ -115,10 +113,8 @@ def numbers(version: str) -> tuple[int, ...]:
 
     A package's version may have a fourth one, of its build, that the library does not tell.
     """
-    parts = version.split("+", 1)[0].split(".")[:3]
-    if not all(part.isdecimal() for part in parts):
-        return ()
-    return (*map(int, parts), *(0 for _ in range(3 - len(parts))))
+    parts = [*version.split("+", 1)[0].split("."), "0", "0"][:3]
+    return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else ()
 
 
 def package_of(library: Library) -> tuple[str, str]:
@@ -156,14 +152,11 @@ def failed(report: ReportView) -> Iterator[Failed]:
         if library.presence.level > Presence.FOUND.level
     }
     for name, library in _taken(report):
-        is_found = library.presence is Presence.FOUND
-        codes = _NOT_OPENED if is_found else _NOT_USED
+        codes = _NOT_OPENED if library.presence is Presence.FOUND else _NOT_USED
         for reason in library.reasons:
-            if reason.code not in codes:
-                continue
             needed = _NEEDED.search(reason.message) if reason.code == "missing-dependency" else None
             # What a package has opened before is found by its soname, wherever it lies.
-            if needed is None or needed["name"] not in in_order:
+            if reason.code in codes and not (needed and needed["name"] in in_order):
                 driver = needed is not None and bool(_OF_A_DRIVER.match(needed["name"]))
                 yield Failed(name, library, reason, driver)
                 break
@@ -181,11 +174,13 @@ def not_opened(report: ReportView) -> str:
             f"the report was made with --depth {report.record.depth}: {many} found and not opened,"
             " and a file's head does not tell whether the rest of it is whole"
         )
-    for library in taken:
-        for reason in library.reasons:
-            if reason.code in UNCERTAIN:
-                return f"{library.path}: {reason.message}"
-    return ""
+    unsure = (
+        f"{library.path}: {reason.message}"
+        for library in taken
+        for reason in library.reasons
+        if reason.code in UNCERTAIN
+    )
+    return next(unsure, "")
 
 
 def is_opened(report: ReportView) -> bool:

@@ -71,11 +71,11 @@ def value(report: Report, name: str, declared: tuple[str, ...] = ()) -> Any:
             "value", name, tuple(f"{probe_name}.{each}" for each in (*declared, *FIELDS))
         )
     for step in path:
-        try:
-            is_list = isinstance(found, list | tuple)
-            if is_list and not step.isdecimal():
-                raise IndexError(step)  # noqa: TRY301  -1 would count from the end
-            found = found[int(step)] if is_list else found[step]
-        except (KeyError, IndexError, ValueError, TypeError):
-            raise NoValue(name, probe) from None
+        if isinstance(found, list | tuple):  # -1 would count from the end
+            is_index = step.isdecimal() and len(step) < 10
+            found = dict(enumerate(found)).get(int(step)) if is_index else None
+        else:
+            found = found.get(step) if isinstance(found, dict) else None
+        if found is None:
+            raise NoValue(name, probe)
     return found
