@@ -71,11 +71,15 @@ def value(report: Report, name: str, declared: tuple[str, ...] = ()) -> Any:
             "value", name, tuple(f"{probe_name}.{each}" for each in (*declared, *FIELDS))
         )
     for step in path:
-        if isinstance(found, list | tuple):  # -1 would count from the end
-            is_index = step.isdecimal() and len(step) < 10
-            found = dict(enumerate(found)).get(int(step)) if is_index else None
-        else:
-            found = found.get(step) if isinstance(found, dict) else None
-        if found is None:
+        if (found := below(found, step)) is None:
             raise NoValue(name, probe)
     return found
+
+
+def below(value: Any, step: str) -> Any:
+    """Return what stands under a key of a table or a number of a list, None where nothing does."""
+    if isinstance(value, dict):
+        return value.get(step)
+    # -1 would count from the end.
+    is_index = isinstance(value, list | tuple) and step.isdecimal() and len(step) < 10
+    return value[int(step)] if is_index and int(step) < len(value) else None

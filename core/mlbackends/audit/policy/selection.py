@@ -20,7 +20,7 @@ from mlbackends.audit.policy import assertions
 from mlbackends.model import registry
 from mlbackends.model.comparison import SIGNS
 from mlbackends.model.condition import Comparison, Language, parse
-from mlbackends.model.dotted import FIELDS
+from mlbackends.model.dotted import FIELDS, below
 from mlbackends.model.errors import BadInput, nearest, suggestion
 from mlbackends.model.patterns import pattern
 from mlbackends.model.records import Device, Library, Presence, Report
@@ -102,15 +102,15 @@ def read(text: str, added: tuple[str, ...] = ()) -> Selection:
         raise ValueError(
             f"{probe} is no list: write {probe}.devices[...] or {probe}.libraries[...]"
         )
-    below = tuple(steps[1:])
-    last = below[-1] if below else head
+    rest = tuple(steps[1:])
+    last = rest[-1] if rest else head
     is_presence = not head or last == "presence"
-    kind = str if is_presence or (last == "version" and not below) else None
-    if below and head not in _FIELDS_OF:
+    kind = str if is_presence or (last == "version" and not rest) else None
+    if rest and head not in _FIELDS_OF:
         kind = None
     is_identity = head == "devices" and last in ("uuid", "serial")
     order = PRESENCES if is_presence else ()
-    selection = Selection(text, probe, head, below, is_identity, kind, order)
+    selection = Selection(text, probe, head, rest, is_identity, kind, order)
     probes = registry.names("mlbackends_probes")
     if probe not in probes and probe in added:
         return selection
@@ -120,8 +120,8 @@ def read(text: str, added: tuple[str, ...] = ()) -> Selection:
     facts = registry.facts_of(probe)
     if head in facts:
         fact = facts[head]
-        kind, order = (None, ()) if below else (fact.kind, fact.order)
-        return Selection(text, probe, head, below, fact.role == "identity", kind, order)
+        kind, order = (None, ()) if rest else (fact.kind, fact.order)
+        return Selection(text, probe, head, rest, fact.role == "identity", kind, order)
     if head and head not in FIELDS:
         near_names = nearest(head, (*facts, *FIELDS))
         hint = f"; did you mean {probe}.{near_names[0]}?" if near_names else ""
@@ -219,12 +219,11 @@ class Values:
             return
         step, rest = steps[0], steps[1:]
         if isinstance(step, str):
-            below = _below(value, step)
             name = f"{label}.{step}"
-            if below is None:
+            if (inside := below(value, step)) is None:
                 found.absent[name] = value
             else:
-                self._walk(below, rest, name, found)
+                self._walk(inside, rest, name, found)
         elif isinstance(value, dict | list | tuple):
             self._visited += len(value)
             if self._visited > MOST_VALUES:
@@ -232,7 +231,7 @@ class Values:
             for key, element in value.items() if isinstance(value, dict) else enumerate(value):
                 # The value of each condition; None where it is not there.
                 tested = (
-                    (reduce(_below, steps, element), holds) for steps, holds in step.conditions
+                    (reduce(below, steps, element), holds) for steps, holds in step.conditions
                 )
                 if all(each is not None and holds(each) for each, holds in tested):
                     self._walk(element, rest, f"{label}.{key}", found)
@@ -246,11 +245,3 @@ def _plain(value: Any) -> Any:
         is_records = any(isinstance(each, Device | Library) for each in value)
         return [_plain(each) if is_records else msgspec.to_builtins(each) for each in value]
     return None if value in ("", msgspec.UNSET) else msgspec.to_builtins(value)
-
-
-def _below(value: Any, step: str) -> Any:
-    if isinstance(value, dict):
-        return value.get(step)
-    if isinstance(value, list | tuple) and step.isdecimal() and len(step) < 10:
-        return value[int(step)] if int(step) < len(value) else None
-    return None
