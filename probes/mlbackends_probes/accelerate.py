@@ -16,7 +16,6 @@ from mlbackends.libraries.c_calls import CDLL
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Answer, Fact, Finding, Library
 
-GROUP = "library"
 FACTS = (
     Fact("build", str, "The framework's build number, in Apple's words."),
     Fact("new_lapack", bool, "Whether it has the functions of LAPACK 3.9 and newer (macOS 13.3)."),

@@ -17,7 +17,6 @@ from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Answer, Fact, Finding, Library, nonempty
 
-GROUP = "library"
 FACTS = (
     Fact("interface_version", str, "The version of its C interface."),
     Fact("build", str, "The options that it was built with, in its own words."),

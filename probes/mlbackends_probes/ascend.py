@@ -48,7 +48,7 @@ def find(host: Host) -> Finding:
         for card in of_vendor(host, "19e5")
         if card.is_accelerator and card.device.startswith("d") and not card.is_virtual_function
     ]
-    nodes = device_nodes(host, r"davinci\d+")
+    nodes = device_nodes(host, "davinci")
     if not libraries and not cards and not nodes:
         return Finding(reasons=(absent(host, "Ascend NPU on PCI and no libascendcl.so", _HOMES),))
     machine = "aarch64" if host.machine in ("aarch64", "arm64") else "x86_64"
@@ -100,9 +100,6 @@ def find(host: Host) -> Finding:
 def _version_in(host: Host, path: str) -> str:
     match = _VERSION.search(host.read(path, 1 << 16))
     return match[1] if match else ""
-
-
-# ---- in the child ------------------------------------------------------------------------------
 
 
 def use(opened: CDLL, library: Library) -> Answer:

@@ -24,7 +24,6 @@ from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library, nonempty
 
-GROUP = "library"
 FACTS = (
     Fact("implementation", str, "openblas, mkl, blis, flexiblas, armpl, nvpl, atlas or netlib."),
     Fact("real_path", str, "The file that the name leads to through links."),

@@ -15,7 +15,6 @@ from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Fact, FactValue, Library
 
-GROUP = "library"
 FACTS = (
     Fact("architecture", str, "The processor whose kernels it uses, in its own words."),
     Fact("threading", str, "Where its threads come from: serial, pthreads or openmp."),

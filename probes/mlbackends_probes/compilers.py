@@ -45,13 +45,11 @@ def find(host: Host) -> Finding:
     """Look for each compiler's name in the folders of PATH."""
     packages: dict[str, str] = {}
     found: list[Any] = [one for name in _NAMES if (one := _compiler(host, name, packages))]
-    facts = nonempty(
-        {
-            "compilers": found,
-            "versions": {one["name"]: one["version"] for one in found if "version" in one},
-            **steering(host, "compilers"),
-        }
-    )
+    facts = {
+        "compilers": found,
+        "versions": {one["name"]: one["version"] for one in found if "version" in one},
+        **steering(host, "compilers"),
+    }
     warnings = []
     for name in _CHOICES:
         program = host.env(name).split(" ")[0]
@@ -63,8 +61,8 @@ def find(host: Host) -> Finding:
     if not found:
         folders = host.env("PATH") or "PATH, which is not set"
         missing = Reason("not-found", f"no compiler in {folders}")
-        return Finding(facts=facts, reasons=(missing,), warnings=tuple(warnings))
-    return Finding(presence=Presence.FOUND, facts=facts, warnings=tuple(warnings))
+        return Finding(facts=nonempty(facts), reasons=(missing,), warnings=tuple(warnings))
+    return Finding(presence=Presence.FOUND, facts=nonempty(facts), warnings=tuple(warnings))
 
 
 def _on_path(host: Host, name: str) -> str:
@@ -106,7 +104,8 @@ def _compiler(host: Host, name: str, packages: dict[str, str]) -> dict[str, Fact
     # The toolkit, the package, the file's name or its folder tells the version, in that order.
     file = target.rpartition("/")[2].removesuffix(".exe")
     version = nvcc_release(host, target.rpartition("/bin/")[0]) if file == "nvcc" else ""
-    match = _DEBIAN.match(packages[target].partition(" ")[2])
+    _, _, of_package = packages[target].partition(" ")
+    match = _DEBIAN.match(of_package) if of_package else None
     match = match or _NUMBERED.search(file) or _IN_FOLDER.search(target)
     row = {
         "name": name,

@@ -17,7 +17,6 @@ from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, agree, 
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Answer, Finding, Library
 
-GROUP = "library"
 FACTS = COPY_FACTS
 
 LIBRARY = CudaLibrary(

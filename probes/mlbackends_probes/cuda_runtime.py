@@ -16,7 +16,6 @@ from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Fact, Finding, Library, nonempty
 
-GROUP = "library"
 FACTS = (
     Fact(
         "driver_cuda_version", str, "The newest CUDA that the driver serves, as libcudart sees it."

@@ -19,7 +19,6 @@ from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, Finding, Presence, nonempty
 
-GROUP = "library"
 FACTS = (
     Fact(
         "toolkits",
@@ -68,27 +67,25 @@ def find(host: Host) -> Finding:
         if is_new and (toolkit := _described(host, root)):
             toolkits[real] = {"path": root, "found_by": step, **toolkit}
     everything = sorted(distributions(host).items())
-    facts = nonempty(
-        {
-            "nvcc": nvcc,
-            "wheels": {
-                name: dists[0].version for name, dists in everything if WHEELS.fullmatch(name)
-            },
-            **steering(host, "cuda_toolkit"),
-        }
-    )
+    facts = {
+        "nvcc": nvcc,
+        "wheels": {name: dists[0].version for name, dists in everything if WHEELS.fullmatch(name)},
+        **steering(host, "cuda_toolkit"),
+    }
     wrong = _wrong_names(host)
     if not toolkits:
         homes = [f"{name} ({host.env(name)})" for name in HOMES if host.env(name)]
         usual = [*homes, *(folder for folder in FOLDERS if "*" not in folder)]
         message = f"no nvcc on PATH, no toolkit in {', '.join(usual)}"
-        return Finding(facts=facts, reasons=(Reason("not-found", message),), warnings=tuple(wrong))
+        return Finding(
+            facts=nonempty(facts), reasons=(Reason("not-found", message),), warnings=tuple(wrong)
+        )
     every = list(toolkits.values())
     # The first that has a compiler, in the order of the steps.
     chosen = next((toolkit for toolkit in every if "nvcc" in toolkit), every[0])
     facts |= {"toolkits": [dict(toolkit) for toolkit in every], "chosen": chosen["path"]}
     return Finding(
-        facts=facts,
+        facts=nonempty(facts),
         version=chosen.get("version", ""),
         presence=Presence.FOUND,
         warnings=(*wrong, *_contradictions(host, toolkits, chosen, nvcc)),

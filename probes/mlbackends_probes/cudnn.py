@@ -29,7 +29,6 @@ from mlbackends.model.cudnn_version import decoded
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Fact, Finding, Library
 
-GROUP = "library"
 FACTS = (
     *COPY_FACTS,
     Fact("cuda_version", str, "The CUDA runtime that it was built with."),
@@ -164,12 +163,15 @@ def load(opened: CDLL, library: Library) -> Answer:
                 f"{library.path} needs {file}, which is not beside it, nor does the loader find it"
             )
             raise NotUsable("sub-library-missing", message, "reinstall cuDNN as a whole") from None
-    version, facts = decoded(call.number("cudnnGetVersion")), {}
-    if runtime := call.number("cudnnGetCudartVersion", 0):
-        facts["cuda_version"] = runtime_version(runtime)
-    if highest := call.number("cudnnGetMaxDeviceVersion", 0):
-        facts["max_compute_capability"] = f"{highest // 100}.{highest % 100 // 10}"
-    answer = answered(library, version, **facts)
+    runtime, highest = (
+        call.number(f"cudnnGet{name}", 0) for name in ("CudartVersion", "MaxDeviceVersion")
+    )
+    answer = answered(
+        library,
+        decoded(call.number("cudnnGetVersion")),
+        cuda_version=runtime_version(runtime),
+        max_compute_capability=f"{highest // 100}.{highest % 100 // 10}" if highest else "",
+    )
     present = _strings(library, "sub_libraries")
     warnings = []
     for name in CHECKED.get(major, ()):

@@ -13,7 +13,6 @@ from mlbackends.libraries.cuda.device import first_device
 from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, answered
 from mlbackends.model.records import Answer, Finding, Library
 
-GROUP = "library"
 FACTS = COPY_FACTS
 
 KERNELS = 3

@@ -32,6 +32,6 @@ def find(host: Host) -> Finding:
         facts["cuda_version"] = f"{match[1]}.{match[2]}"
         least = f"{match[1]}.{match[2] if match[2] != 'x' else 0}"
         warning = driver_warning(driver_release(host), least, f"{name} {cupy.version}")
-    elif match := _ROCM.fullmatch(name):
+    elif cupy and (match := _ROCM.fullmatch(name)):
         facts["rocm_version"] = f"{match[1]}.{match[2]}"
     return found(host, cupy, "cupy", facts, (warning,))

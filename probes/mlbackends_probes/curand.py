@@ -14,7 +14,6 @@ from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, version
 from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Fact, Library
 
-GROUP = "library"
 FACTS = (
     *COPY_FACTS,
     Fact("checked_on", str, "Where its numbers were seen to be right: host, or host and device."),

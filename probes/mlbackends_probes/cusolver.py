@@ -12,7 +12,6 @@ from mlbackends.libraries.cuda.device import expect, first_device
 from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, version_macros
 from mlbackends.model.records import Answer, Library
 
-GROUP = "library"
 FACTS = COPY_FACTS
 
 LIBRARY = CudaLibrary(

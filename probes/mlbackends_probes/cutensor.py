@@ -12,7 +12,6 @@ from mlbackends.libraries.cuda.device import first_device
 from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, answered, runtime_version
 from mlbackends.model.records import Answer, Fact, Library
 
-GROUP = "library"
 FACTS = (*COPY_FACTS, Fact("cuda_version", str, "The CUDA runtime that it was built with."))
 
 LIBRARY = CudaLibrary(

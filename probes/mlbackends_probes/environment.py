@@ -8,7 +8,6 @@ Caveats:  they are those of this process, or of the one that --pid names; what a
 Source:   the documentation of each library; ld.so(8) for LD_PRELOAD.
 """
 
-import re
 from collections.abc import Iterator
 
 from mlbackends.host.host import Host
@@ -55,7 +54,7 @@ _NAMES_OF_MACHINES = frozenset({
     "NCCL_COMM_ID", "JAX_COORDINATOR_ADDRESS", "NVSHMEM_BOOTSTRAP_UID_SESSION_ID",
 })  # fmt: skip
 """On the list by their beginning; what they hold is an address."""
-_SECRET = pattern(r"TOKEN|KEY|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|AUTH")
+_SECRETS = ("TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "AUTH")
 
 # The others are told by the probe of what they steer: openmp, mkl, openblas, blis, accelerate, and
 # cuda_toolkit for CUDA's folders.
@@ -68,7 +67,7 @@ def find(host: Host) -> Finding:
     variables = {
         name: _shown(host.environment[name])
         for name in sorted(host.environment)
-        if not _SECRET.search(name.upper()) and name not in _NAMES_OF_MACHINES
+        if not any(word in name.upper() for word in _SECRETS) and name not in _NAMES_OF_MACHINES
         if name in _NAMES or name.startswith(_BEGINNINGS) or _PYTHON.fullmatch(name)
     }
     is_known = host.environment or (host.is_live and host.pid is None)
@@ -91,7 +90,7 @@ def _warnings(host: Host) -> Iterator[Reason]:
         if value and not thread_counts(value):
             message = f'{name} is "{_shown(value)[:80]}", which is no number of threads'
             yield Reason("override-invalid", message)
-    for path in re.split(r"[:\s]+", host.env("LD_PRELOAD")):
+    for path in host.env("LD_PRELOAD").replace(":", " ").split():
         # A bare name is searched for, and $LIB and its like stand for folders of the loader's.
         if path.startswith("/") and "$" not in path and not host.exists(path):
             message = f"LD_PRELOAD names {_shown(path)}, which is not there; the loader ignores it"

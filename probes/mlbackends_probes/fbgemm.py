@@ -12,8 +12,6 @@ from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Library
 
-GROUP = "library"
-
 # C++ functions of the namespace fbgemm, as the Itanium ABI writes them.
 _SUPPORTED = "_ZN6fbgemm18fbgemmSupportedCPUEv"
 _CONVERT = "_ZN6fbgemm20FloatToBfloat16_simdEPKfPtm"

@@ -20,7 +20,6 @@ from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Fact, Library, nonempty
 
-GROUP = "library"
 FACTS = (
     Fact(
         "precision", str, "The type that it computes with: double, float, long double, quadruple."

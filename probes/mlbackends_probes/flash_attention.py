@@ -41,7 +41,7 @@ def find(host: Host) -> Finding:
         flashinfer,
     )
     local = flash.metadata_version.partition("+")[2] if flash else ""
-    built = _LOCAL.search(local)
+    built = _LOCAL.search(local) if local else None
     cuda, torch = (built[1], built[2]) if built else ("", "")
     folder = flash.location.rpartition("/")[0] if flash else ""
     names = host.listdir(folder) if folder else []

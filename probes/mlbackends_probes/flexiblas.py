@@ -16,7 +16,6 @@ from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library, nonempty
 
-GROUP = "library"
 FACTS = (
     Fact(
         "default_backend", str, "The backend that the configuration names; FLEXIBLAS overrides it."

@@ -13,7 +13,6 @@ from mlbackends.libraries.amd import library_finding, rocm_calls
 from mlbackends.libraries.c_calls import CDLL, ctypes, decimal_version
 from mlbackends.model.records import Answer, Fact, Finding, Library
 
-GROUP = "library"
 FACTS = (Fact("targets", list[str], "The instruction sets for which GPU code lies beside it."),)
 
 

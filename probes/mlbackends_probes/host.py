@@ -123,22 +123,20 @@ def _unquoted(value: str) -> str:
     return one_line(word, 200) if _END.fullmatch(value, end) else ""
 
 
-def _around(host: Host) -> dict[str, FactValue]:
+def _around(host: Host) -> dict[str, Any]:
     """Return what the system runs in (container, WSL, hypervisor, cloud) and what confines it."""
     signs = container_signs(host)
     state = host.read("/sys/fs/selinux/enforce", 16)
     has_apparmor = host.read("/sys/module/apparmor/parameters/enabled", 16) == "Y"
     profile = host.read("/proc/self/attr/apparmor/current", 256) if has_apparmor else ""
-    return nonempty(
-        {
-            "container": signs[0][0] if signs else "none",
-            "container_evidence": [f"{kind}: {sign}" for kind, sign in signs],
-            "wsl_version": wsl_version(host),
-            **virtual_machine(host),
-            "selinux": {"0": "permissive", "1": "enforcing"}.get(state, ""),
-            "apparmor_profile": profile,
-        }
-    )
+    return {
+        "container": signs[0][0] if signs else "none",
+        "container_evidence": [f"{kind}: {sign}" for kind, sign in signs] or None,
+        "wsl_version": wsl_version(host),
+        **virtual_machine(host),
+        "selinux": {"0": "permissive", "1": "enforcing"}.get(state, ""),
+        "apparmor_profile": profile,
+    }
 
 
 def _shared_memory(host: Host) -> dict[str, FactValue]:
@@ -158,17 +156,16 @@ def _accelerator(device: PciDevice) -> dict[str, FactValue]:
     computes = device.is_display or device.is_accelerator or device.class_code.startswith("0b40")
     if not computes and device.device not in _OTHER_ACCELERATORS.get(device.vendor, ()):
         return {}
-    return nonempty(
-        {
-            "address": device.address,
-            "vendor": device.vendor,
-            "vendor_name": table("host/pci_names")["vendors"].get(device.vendor, ""),
-            "device": device.device,
-            "class": device.class_code,
-            "driver": device.driver,
-            "numa_node": device.numa_node,
-        }
-    )
+    row = {
+        "address": device.address,
+        "vendor": device.vendor,
+        "vendor_name": table("host/pci_names")["vendors"].get(device.vendor, ""),
+        "device": device.device,
+        "class": device.class_code,
+        "driver": device.driver,
+        "numa_node": device.numa_node,
+    }
+    return nonempty(row)
 
 
 def _macos(host: Host) -> dict[str, Any]:

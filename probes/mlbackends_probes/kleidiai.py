@@ -13,8 +13,6 @@ from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Finding
 
-GROUP = "library"
-
 LIBRARY = SharedLibrary(
     "kleidiai",
     ("libkleidiai",),

@@ -6,11 +6,13 @@ Caveats:  this is the machine's memory; the limit of a container is with the hos
 Source:   Linux, proc(5) and Documentation/admin-guide/mm.
 """
 
+from typing import Any
+
 from mlbackends.host.host import Host
 from mlbackends.host.quantities import size_in_bytes
 from mlbackends.host.system import kernel, memory
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import FactValue, Finding, Presence, nonempty
+from mlbackends.model.records import Finding, Presence, nonempty
 
 GROUP = "machine"
 
@@ -37,39 +39,35 @@ _ENOUGH_FOR_RDMA = 1 << 30
 
 def find(host: Host) -> Finding:
     """Look at the memory; a fact that nothing tells is left out."""
-    facts: dict[str, FactValue] = {}
+    facts: dict[str, Any] = {}
     if host.platform == "darwin":
         controls = kernel.system_controls(host)
         # vm.swapusage: total = 2048.00M  used = 1024.00M  free = 1024.00M  (encrypted)
         words = controls.get("vm.swapusage", "").split()
         sizes = {name: size for name, _, size in zip(words, words[1:], words[2:], strict=False)}
-        facts = nonempty(
-            {
-                "total_bytes": kernel.control_number(controls, "hw.memsize", "hw.physmem"),
-                "page_bytes": kernel.control_number(controls, "hw.pagesize"),
-                "swap_total_bytes": size_in_bytes(sizes.get("total", "")),
-                "swap_free_bytes": size_in_bytes(sizes.get("free", "")),
-            }
-        )
+        facts = {
+            "total_bytes": kernel.control_number(controls, "hw.memsize", "hw.physmem"),
+            "page_bytes": kernel.control_number(controls, "hw.pagesize"),
+            "swap_total_bytes": size_in_bytes(sizes.get("total", "")),
+            "swap_free_bytes": size_in_bytes(sizes.get("free", "")),
+        }
     elif host.platform == "linux":
         numbers = memory.meminfo(host.read("/proc/meminfo", 65536))
         names = ("huge_pages", "huge_pages_in_use", "nodes", "nodes_free", "swaps")
         tables = (*memory.huge_pages(host), *memory.nodes(host), memory.swaps(host))
         limit, is_unlimited = memory.locked_memory_limit(host)
-        facts = nonempty(
-            {
-                **{
-                    fact: numbers[name]
-                    for fact, name in _MEMINFO.items()
-                    if name in numbers and (numbers[name] or fact not in _NEVER_ZERO)
-                },
-                **dict(zip(names, tables, strict=True)),
-                **memory.settings(host),
-                "locked_memory_limit_bytes": limit,
-                "locked_memory_unlimited": is_unlimited,
-            }
-        )
-    if host.is_live and "total_bytes" not in facts:
+        facts = {
+            **{
+                fact: numbers[name]
+                for fact, name in _MEMINFO.items()
+                if name in numbers and (numbers[name] or fact not in _NEVER_ZERO)
+            },
+            **dict(zip(names, tables, strict=True)),
+            **memory.settings(host),
+            "locked_memory_limit_bytes": limit,
+            "locked_memory_unlimited": is_unlimited,
+        }
+    if host.is_live and facts.get("total_bytes") is None:
         import psutil
 
         ram, swap = psutil.virtual_memory(), psutil.swap_memory()
@@ -98,4 +96,4 @@ def find(host: Host) -> Finding:
         message = f"the kernel has taken {corrupted} bytes of faulty memory out of use"
         hint = "look into the kernel's log for machine checks, and replace the module"
         warnings.append(Reason("degraded", message, hint))
-    return Finding(presence=Presence.FOUND, facts=facts, warnings=tuple(warnings))
+    return Finding(presence=Presence.FOUND, facts=nonempty(facts), warnings=tuple(warnings))

@@ -17,7 +17,6 @@ from mlbackends.libraries.amd import library_finding, rocm_calls
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.model.records import Answer, Fact, Finding, Library, nonempty
 
-GROUP = "library"
 FACTS = (Fact("databases", list[str], "The kernel and tuning databases beside the library."),)
 
 DATABASES_LIMIT = 100

@@ -26,7 +26,6 @@ from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library, nonempty
 
-GROUP = "library"
 FACTS = (
     Fact("version_text", str, "What MKL says of its version, with the build's date."),
     Fact("build", str, "The date of the build, as YYYYMMDD."),

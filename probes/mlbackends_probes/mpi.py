@@ -19,7 +19,6 @@ from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Answer, Fact, Finding, Library, nonempty
 
-GROUP = "library"
 FACTS = (
     Fact("implementation", str, "Whose it is: openmpi, mpich (and what descends from it), intel."),
     Fact("library_version", str, "What the library says of itself, its first line."),

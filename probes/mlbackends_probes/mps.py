@@ -127,9 +127,6 @@ def _of_torch(
     return needed, warnings
 
 
-# ---- in the child ------------------------------------------------------------------------------
-
-
 def load(opened: CDLL, library: Library) -> Answer:
     """See that Metal has its entry; nothing is asked yet."""
     opened["MTLCreateSystemDefaultDevice"]

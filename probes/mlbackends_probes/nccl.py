@@ -16,7 +16,6 @@ from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, answere
 from mlbackends.libraries.search import inside
 from mlbackends.model.records import Answer, Finding, Library
 
-GROUP = "library"
 FACTS = COPY_FACTS
 
 LIBRARY = CudaLibrary(

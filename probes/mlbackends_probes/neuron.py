@@ -36,7 +36,7 @@ def find(host: Host) -> Finding:
     cards = [card for card in of_vendor(host, "1d0f") if card.device in names]
     if not libraries and not cards:
         return Finding(reasons=(absent(host, "Neuron device on PCI and no libnrt.so"),))
-    nodes = device_nodes(host, r"neuron\d+")
+    nodes = device_nodes(host, "neuron")
     wheels = [dist for name in _WHEELS if (dist := distribution(host, name))]
     facts = {
         "device_count": len(cards),

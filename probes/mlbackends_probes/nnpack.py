@@ -13,8 +13,6 @@ from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Library
 
-GROUP = "library"
-
 LIBRARY = SharedLibrary(
     "nnpack",
     ("libnnpack",),

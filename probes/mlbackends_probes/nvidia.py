@@ -17,7 +17,7 @@ from mlbackends.libraries.c_calls import CDLL
 from mlbackends.libraries.cuda import driver
 from mlbackends.libraries.cuda.visible_devices import environment, visibility_warnings
 from mlbackends.model.reasons import NotUsable, Reason
-from mlbackends.model.records import Answer, Device, FactValue, Finding, Library, Presence, nonempty
+from mlbackends.model.records import Answer, Device, Finding, Library, Presence, nonempty
 from mlbackends.model.tables import table
 
 GROUP = "accelerator"
@@ -28,12 +28,10 @@ CODES = {
     "bound-elsewhere": "Another kernel driver holds the GPU, to give it to a virtual machine.",
 }
 
-VENDOR = "10de"
-
 
 def find(host: Host) -> Finding:
     """Look for GPUs, kernel module, nodes and library, and tell which of them is missing."""
-    on_bus = of_vendor(host, VENDOR)
+    on_bus = of_vendor(host, "10de")
     # Not the virtual functions that the driver makes of a GPU for virtual machines.
     gpus = [
         device
@@ -44,26 +42,20 @@ def find(host: Host) -> Finding:
     module = driver.kernel_module(host)
     nodes = driver.device_nodes(host)
     switches = sum(device.class_code.startswith("0680") for device in on_bus)
-    fabric_manager, persistence = (
-        "nvidia-fabricmanager/nv-fabricmanager.pid",
-        "nvidia-persistenced/socket",
-    )
+    fabric_manager = "/run/nvidia-fabricmanager/nv-fabricmanager.pid"
     is_jetson = "nvidia,tegra" in host.read("/proc/device-tree/compatible", 4096)
-    facts = nonempty(
-        {
-            **module,
-            "nvswitches": switches or None,
-            "fabric_manager": host.exists(f"/run/{fabric_manager}") if switches else None,
-            "persistence_daemon": host.exists(f"/run/{persistence}") if on_bus else None,
-            "wsl": driver.on_wsl(host) or None,
-            "environment": environment(host),
-            "device_nodes": nodes,
-            "mig_instances": driver.mig_instances(host),
-            "pci_gpu_count": len(gpus) or None,
-        }
-    )
-    if is_jetson:
-        facts["jetson_model"] = host.read("/proc/device-tree/model", 256)
+    facts = {
+        **module,
+        "nvswitches": switches or None,
+        "fabric_manager": host.exists(fabric_manager) if switches else None,
+        "persistence_daemon": host.exists("/run/nvidia-persistenced/socket") if on_bus else None,
+        "wsl": driver.on_wsl(host) or None,
+        "jetson_model": host.read("/proc/device-tree/model", 256) if is_jetson else "",
+        "environment": environment(host),
+        "device_nodes": nodes,
+        "mig_instances": driver.mig_instances(host),
+        "pci_gpu_count": len(gpus) or None,
+    }
     devices = tuple(_device(host, index, gpu) for index, gpu in enumerate(gpus))
     warnings = driver.library_warnings(host, libraries)
     if devices or libraries:
@@ -78,7 +70,7 @@ def find(host: Host) -> Finding:
     return Finding(
         libraries=tuple(libraries),
         devices=devices,
-        facts=facts,
+        facts=nonempty(facts),
         version=driver.driver_release(host),
         presence=Presence.FOUND if only_module else None,
         reasons=reasons,
@@ -88,57 +80,45 @@ def find(host: Host) -> Finding:
 
 def load(opened: CDLL, library: Library) -> Answer:
     """Ask for the library's own release, which needs no driver."""
-    from mlbackends.libraries.cuda.nvml import bound, query_system
+    from mlbackends.libraries.cuda import nvml
 
-    nvml = bound(opened)
-    release = query_system(nvml, "nvmlSystemGetNVMLVersion")
-    return Answer(library, facts={"nvml_version": release} if release else {})
+    release = nvml.query_system(nvml.bound(opened), "nvmlSystemGetNVMLVersion")
+    return Answer(library, facts=nonempty({"nvml_version": release}))
 
 
 def use(opened: CDLL, library: Library) -> Answer:
     """Ask for everything that NVML tells of the driver and of each GPU."""
-    from mlbackends.libraries.cuda.nvml import (
-        all_gpus,
-        bound,
-        described,
-        must,
-        processes,
-        query_system,
-        text_of,
-        topology,
-    )
+    from mlbackends.libraries.cuda import nvml
 
-    nvml = bound(opened)
-    must(nvml, "nvmlInit")
-    release = query_system(nvml, "nvmlSystemGetDriverVersion")
-    facts: dict[str, FactValue] = {}
-    if release:
-        library = replace(library, version=release)
-        facts["driver_release"] = release
-    cuda = query_system(nvml, "nvmlSystemGetCudaDriverVersion_v2")
-    if cuda and driver.decode(cuda):
-        facts["cuda_version"] = driver.decode(cuda)
-    branch = query_system(nvml, "nvmlSystemGetDriverBranch")
-    if branch is not None and (name := text_of(branch, "branch")):
-        facts["driver_branch"] = name
-    count = must(nvml, "nvmlDeviceGetCount")
-    facts["gpu_count"] = count
+    bound = nvml.bound(opened)
+    nvml.must(bound, "nvmlInit")
+    release = nvml.query_system(bound, "nvmlSystemGetDriverVersion")
+    cuda = nvml.query_system(bound, "nvmlSystemGetCudaDriverVersion_v2")
+    branch = nvml.query_system(bound, "nvmlSystemGetDriverBranch")
+    count = nvml.must(bound, "nvmlDeviceGetCount")
     devices: list[Device] = []
     warnings: list[Reason] = []
     answering: list[tuple[int, Any]] = []
-    for index, handle in all_gpus(nvml, count):
+    for index, handle in nvml.all_gpus(bound, count):
         if isinstance(handle, Reason):
             devices.append(Device("cuda", index, reasons=(handle,)))
             continue
-        parts, problems = described(nvml, index, handle)
+        parts, problems = nvml.described(bound, index, handle)
         devices += parts
         warnings += problems
         if parts[0].presence is Presence.LOADABLE:
             answering.append((index, handle))
-    if len(answering) > 1:
-        facts["topology"] = topology(nvml, answering)
+    facts = {
+        "driver_release": release,
+        "cuda_version": driver.decode(cuda) if cuda else "",
+        "driver_branch": "" if branch is None else nvml.text_of(branch, "branch"),
+        "gpu_count": count,
+        "topology": nvml.topology(bound, answering) if len(answering) > 1 else None,
+    }
+    facts = nonempty(facts)
     if answering:
-        facts["processes"] = processes(nvml, answering)
+        facts["processes"] = nvml.processes(bound, answering)
+    library = replace(library, version=release or library.version)
     learned = Answer(library, tuple(devices), facts, tuple(warnings))
     if not count:
         message = "nvmlDeviceGetCount says 0: no GPU was given to this system or container"

@@ -11,7 +11,6 @@ from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, answere
 from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Library
 
-GROUP = "library"
 FACTS = COPY_FACTS
 
 LIBRARY = CudaLibrary("nvjitlink", ("libnvJitLink", "nvJitLink_130_0", "nvJitLink_120_0"), parts=2)

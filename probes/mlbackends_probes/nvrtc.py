@@ -11,7 +11,6 @@ from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, answere
 from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Fact, Library
 
-GROUP = "library"
 FACTS = (
     *COPY_FACTS,
     Fact("compute_capabilities", list[str], "The compute capabilities it compiles for."),

@@ -11,7 +11,6 @@ from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, answered
 from mlbackends.model.records import Answer, Library
 
-GROUP = "library"
 FACTS = COPY_FACTS
 
 LIBRARY = CudaLibrary(

@@ -21,7 +21,6 @@ from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Fact, Library, nonempty
 
-GROUP = "library"
 FACTS = (
     Fact("commit", str, "The source's commit, as the library tells it."),
     Fact(

@@ -19,8 +19,6 @@ from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Library, nonempty
 
-GROUP = "library"
-
 LIBRARY = SharedLibrary(
     "openblas",
     (

@@ -81,9 +81,6 @@ def find(host: Host) -> Finding:
     return Finding(tuple(libraries), (), facts, "", presence, reasons, warnings)
 
 
-# ---- in the child ------------------------------------------------------------------------------
-
-
 def load(opened: CDLL, library: Library) -> Answer:
     """List the platforms."""
     call = Calls(opened, "opencl", unnamed="see cl.h")

@@ -27,8 +27,6 @@ from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Finding, Library, nonempty
 
-GROUP = "library"
-
 _OUTSIDE = ("LD_LIBRARY_PATH", "conda", "python-prefix", "ld.so.cache", "system-folder")
 _GCC = {
     "GOMP_1.0": "4.2",
@@ -83,7 +81,7 @@ def find(host: Host) -> Finding:
     facts, warnings = {**found.facts}, [*found.warnings]
     first = host.env("OMP_NUM_THREADS").split(",")[0].strip()
     allowed = host.affinity()
-    if allowed and not valid_instead(first, {"minimum": len(allowed) + 1}):
+    if first and allowed and not valid_instead(first, {"minimum": len(allowed) + 1}):
         message = (
             f"OMP_NUM_THREADS is {first}, and this process may run on {len(allowed)} processors"
         )

@@ -9,13 +9,8 @@ Source:   PyPA, "Recording installed projects"; NVIDIA's packages on PyPI, whose
 """
 
 from mlbackends.host.host import Host
+from mlbackends.host.python import wheel_files
 from mlbackends.host.python.packages import Distribution, distributions, python_folders
-from mlbackends.host.python.wheel_files import (
-    SharedFiles,
-    glibc_needed,
-    missing_files,
-    shared_files,
-)
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Finding, Presence, nonempty
@@ -51,7 +46,9 @@ def find(host: Host) -> Finding:
         )
         return Finding(reasons=(Reason("not-found", where),))
     twice = [all_of for all_of in everything.values() if len(all_of) > 1]
-    shared = shared_files(host, [dist for all_of in everything.values() for dist in all_of])
+    shared = wheel_files.shared_files(
+        host, [dist for all_of in everything.values() for dist in all_of]
+    )
     first = [all_of[0] for all_of in everything.values()]
     majors = _cuda_majors(first)
     facts = {
@@ -63,21 +60,19 @@ def find(host: Host) -> Finding:
             for dist in all_of
         ],
         "owned_twice": [
-            nonempty(
-                {
-                    "first": pair.first.name,
-                    "second": pair.second.name,
-                    "files": pair.shared,
-                    "differing": pair.differing,
-                    "example": pair.example,
-                    "on_disk": pair.on_disk,
-                }
-            )
+            {
+                "first": pair.first.name,
+                "second": pair.second.name,
+                "files": pair.shared,
+                "differing": pair.differing,
+                "example": pair.example,
+                **({"on_disk": pair.on_disk} if pair.on_disk else {}),
+            }
             for pair in shared
         ],
         "cuda_majors": majors,
-        "missing_files": missing_files(host, first),
-        "glibc_needed": glibc_needed(host, first),
+        "missing_files": wheel_files.missing_files(host, first),
+        "glibc_needed": wheel_files.glibc_needed(host, first),
         # What a broken uninstall left.
         "leftovers": [
             f"{folder}/{name}"
@@ -113,7 +108,7 @@ def find(host: Host) -> Finding:
     return Finding(presence=Presence.FOUND, facts=nonempty(facts), warnings=tuple(warnings))
 
 
-def _overwritten(pair: SharedFiles) -> Reason:
+def _overwritten(pair: wheel_files.SharedFiles) -> Reason:
     one, other = (f"{dist.name} {dist.version}".strip() for dist in (pair.first, pair.second))
     message = f"{one} and {other} both installed {pair.shared} of the same files"
     if pair.differing < pair.shared:

@@ -11,8 +11,6 @@ from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.records import Answer, Library
 
-GROUP = "library"
-
 LIBRARY = SharedLibrary(
     "qnnpack",
     ("libqnnpack", "libpytorch_qnnpack"),

@@ -13,8 +13,6 @@ from mlbackends.libraries.amd import library_finding, rocm_calls
 from mlbackends.libraries.c_calls import CDLL, decimal_version
 from mlbackends.model.records import Answer, Finding, Library
 
-GROUP = "library"
-
 
 def find(host: Host) -> Finding:
     """Look for every copy of RCCL."""

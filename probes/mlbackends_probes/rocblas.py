@@ -15,7 +15,6 @@ from mlbackends.libraries.blas_symbols import require_equal
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.model.records import Answer, Fact, Finding, Library
 
-GROUP = "library"
 FACTS = (Fact("targets", list[str], "The instruction sets for which GPU code lies beside it."),)
 
 NO_TRANSPOSE = 111

@@ -235,9 +235,6 @@ def _warnings(host: Host, cards: list[amd.AmdGpu]) -> tuple[Reason, ...]:
     return tuple(warnings)
 
 
-# ---- in the child ------------------------------------------------------------------------------
-
-
 def load(opened: CDLL, library: Library) -> Answer:
     """Ask for the runtime's version, which needs no GPU."""
     call, number = amd.rocm_calls(opened, "hipGetErrorName"), ctypes.c_int()

@@ -13,7 +13,6 @@ from mlbackends.libraries.shared_library import SharedLibrary, with_file_version
 from mlbackends.model.patterns import pattern
 from mlbackends.model.records import Fact, Finding, nonempty
 
-GROUP = "library"
 FACTS = (Fact("adapters", list[str], "The adapters beside it: level_zero, opencl, cuda, hip."),)
 
 LIBRARY = SharedLibrary(

@@ -12,7 +12,6 @@ from mlbackends.libraries.c_calls import CDLL, Calls
 from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.records import Answer, Fact, FactValue, Library
 
-GROUP = "library"
 FACTS = (
     Fact(
         "interface_version", int, "The number of the interface, such as 12110 for oneTBB 2021.11."

@@ -43,23 +43,21 @@ def find(host: Host) -> Finding:
         return item(name)[1:-1] if item(name)[:1] in ("'", '"') else ""
 
     keras = distribution(host, "keras") or distribution(host, "keras-nightly")
-    facts = nonempty(
-        {
-            **{name: {"True": True, "False": False}.get(item(name)) for name in _FLAGS},
-            "cuda_version": quoted("cuda_version"),
-            "cudnn_version": quoted("cudnn_version"),
-            "compiler": quoted("cpu_compiler"),
-            "compute_capabilities": re.findall(
-                r"""['"]([^'"]+)['"]""", item("cuda_compute_capabilities")
-            ),
-            "keras_version": keras and keras.version,
-        }
-    )
+    facts = {
+        **{name: {"True": True, "False": False}.get(item(name)) for name in _FLAGS},
+        "cuda_version": quoted("cuda_version"),
+        "cudnn_version": quoted("cudnn_version"),
+        "compiler": quoted("cpu_compiler"),
+        "compute_capabilities": re.findall(
+            r"""['"]([^'"]+)['"]""", item("cuda_compute_capabilities")
+        ),
+        "keras_version": keras and keras.version,
+    }
     what = f"{tensorflow.name} {tensorflow.version}"
     warning = None
     if facts.get("is_cuda_build"):
-        cuda = str(facts.get("cuda_version", ""))
+        cuda = quoted("cuda_version")
         warning = driver_warning(driver_release(host), cuda, f"{what}, built for CUDA {cuda},")
     elif facts.get("is_cuda_build") is False and not facts.get("is_rocm_build"):
         warning = gpu_unused(host, what, "install tensorflow[and-cuda]")
-    return found(host, tensorflow, "tensorflow", facts, (warning,))
+    return found(host, tensorflow, "tensorflow", nonempty(facts), (warning,))

@@ -99,9 +99,6 @@ def _drivers(host: Host, folders: list[str]) -> tuple[list[dict[str, str]], list
     return rows, warnings
 
 
-# ---- in the child ------------------------------------------------------------------------------
-
-
 def load(opened: CDLL, library: Library) -> Answer:
     """Ask the loader for the version of Vulkan that it speaks."""
     version, call = ctypes.c_uint32(), Calls(opened, "vulkan", unnamed="see VkResult")

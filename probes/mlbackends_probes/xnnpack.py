@@ -10,8 +10,6 @@ from mlbackends.libraries.c_calls import CDLL, Calls
 from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.records import Answer, Library
 
-GROUP = "library"
-
 LIBRARY = SharedLibrary(
     "xnnpack",
     ("libXNNPACK", "libxnnpack"),

@@ -109,9 +109,6 @@ def find(host: Host) -> Finding:
     )
 
 
-# ---- in the child ------------------------------------------------------------------------------
-
-
 def load(opened: CDLL, library: Library) -> Answer:
     """Ask the loader for its version, which needs neither driver nor device."""
     call, count = _calls(opened), ctypes.c_size_t()

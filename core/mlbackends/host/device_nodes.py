@@ -4,7 +4,6 @@ Source: Linux Documentation/gpu/drm-uapi (render nodes) and Documentation/accel.
 """
 
 import os
-import re
 import stat
 from collections.abc import Sequence
 
@@ -30,9 +29,13 @@ def accel_nodes(host: Host) -> dict[str, str]:
     return found
 
 
-def device_nodes(host: Host, pattern: str) -> list[str]:
-    """Return the paths directly below /dev whose whole name matches a regular expression."""
-    return [f"/dev/{name}" for name in host.listdir("/dev") if re.fullmatch(pattern, name)]
+def device_nodes(host: Host, prefix: str) -> list[str]:
+    """Return the paths directly below /dev of a prefix and a number: /dev/accel0."""
+    return [
+        f"/dev/{name}"
+        for name in host.listdir("/dev")
+        if name.startswith(prefix) and name.removeprefix(prefix).isdecimal()
+    ]
 
 
 def denied(host: Host, path: str) -> Reason | None:

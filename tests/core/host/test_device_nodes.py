@@ -130,5 +130,5 @@ def test_device_nodes_match_by_their_whole_name(tmp_path: Path) -> None:
     for name in ("davinci0", "davinci_manager", "davinci12"):
         (tmp_path / "dev" / name).touch()
 
-    found = device_nodes(Host(str(tmp_path)), r"davinci\d+")
+    found = device_nodes(Host(str(tmp_path)), "davinci")
     assert found == ["/dev/davinci0", "/dev/davinci12"]

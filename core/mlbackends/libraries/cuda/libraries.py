@@ -25,7 +25,7 @@ from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.search import absent, libraries_named, stem_of
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Answer, Fact, Finding, Library
+from mlbackends.model.records import Answer, Fact, Finding, Library, nonempty
 
 HOMES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")
 
@@ -245,8 +245,8 @@ def agree(one: str, other: str, source: str = "") -> bool:
 
 
 def runtime_version(number: int) -> str:
-    """Return the CUDA release that a library was built with: 12090 is 12.9."""
-    return f"{number // 1000}.{number % 1000 // 10}"
+    """Return the CUDA release that a library was built with: 12090 is 12.9; "" for 0."""
+    return f"{number // 1000}.{number % 1000 // 10}" if number else ""
 
 
 def answered(library: Library, version: str, **facts: object) -> Answer:
@@ -257,8 +257,8 @@ def answered(library: Library, version: str, **facts: object) -> Answer:
         message = f"{library.path} says that it is {version}; its {source} says {library.version}"
         warnings = (Reason("conflict", message, _CONFLICT_HINT),)
     own = {**library.facts, "version_source": "library"}
-    known = replace(library, version=version, facts=own)
-    return Answer(known, facts=facts, warnings=warnings)  # type: ignore[arg-type]
+    library = replace(library, version=version, facts=own)
+    return Answer(library, facts=nonempty(facts), warnings=warnings)
 
 
 _WHEEL = pattern(r"nvidia[-_]cuda[-_]nvcc(?:[-_]cu(\d+))?")
