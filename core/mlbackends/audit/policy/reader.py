@@ -1,10 +1,13 @@
 """Policy files: read by tomllib, every key checked. An error has FILE:LINE: KEY."""
 
 import datetime as dt
+import operator
 import os
 import re
+import tomllib
+from bisect import bisect_left
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, NoReturn
 
 from msgspec import Struct
@@ -29,10 +32,14 @@ _LONG_KEY = pattern(
     re.MULTILINE,
 )
 _BRACKETS = pattern(rf"(?:[\[{{]\s*+(?:[\w-]++\s*+=\s*+)?+){{{DEEPEST + 1}}}")
-_ID = pattern(r"""^[ \t]*id[ \t]*=[ \t]*(?:"([^"\\\n]*)"|'([^'\n]*)')""", re.MULTILINE)
-_HAZARDS = pattern(r"^[ \t]*\[?[ \t]*hazards\b.*", re.MULTILINE)
+_HEAD = pattern(r"[ \t]*\[\[[ \t]*([\w-]+)[ \t]*\]\]")
+_TOKEN = pattern(
+    r"""["]{3}(?:[^\\]|\\.)*?"{3,5}|'{3}.*?'{3,5}|"(?:[^"\\]|\\.)*"|'[^']*'|#[^\n]*|[][{}\n]""",
+    re.DOTALL,
+)
+"""What hides brackets and ends of lines: strings and comments; else brackets and ends of lines themselves."""
+_CLOSING = {"[": "]", "{": "}"}
 _PLAIN = pattern(r"(?=.*[0-9A-Za-z])[\w-]{1,80}", re.ASCII)
-_MARK = "marked by backends"
 
 
 class PolicyError(BadInput):
@@ -49,35 +56,31 @@ class Document(Struct, frozen=True, dict=True):
     tables: dict[str, Any]
 
     @cached_property
-    def _id_lines(self) -> list[int]:
-        """The line of each rule's id; [] where the ids are not written one a line, as nearly all are."""
-        found = list(_ID.finditer(self.text))
-        if [one[1] or one[2] or "" for one in found] != [
-            table.get("id") for table in self.tables.get("rule", ()) if isinstance(table, dict)
-        ]:
-            return []
-        lines, line, at = [], 1, 0
-        for one in found:
-            line += self.text.count("\n", at, one.start())
-            at = one.start()
-            lines.append(line)
-        return lines
+    def _heads(self) -> dict[str, list[int]]:
+        """Where each [[table]] begins, by its name."""
+        heads: dict[str, list[int]] = {}
+        for start, closing in _cuts(self.text):
+            if not closing and (head := _HEAD.match(self.text, start)):
+                heads.setdefault(head[1], []).append(start)
+        return heads
 
     def place(self, path: Path) -> Place:
-        """Return where a key stands."""
-        if len(path) == 3 and path[0] == "rule" and path[2] == "id" and self._id_lines:
-            return Place(self.file, self._id_lines[int(path[1])])
-        if path == ("hazards",) and len(found := _HAZARDS.findall(self.text)) == 1:
-            return Place(self.file, self.text.count("\n", 0, self.text.index(found[0])) + 1)
+        """Return where a key stands, or what it would stand in."""
         text, first = self.text, 1
+        while path and not _has(self.tables, path):
+            path = path[:-1]
         if len(path) > 1 and isinstance(path[1], int):
-            heads = list(re.finditer(rf"^[ \t]*\[\[[ \t]*{path[0]}[ \t]*\]\]", text, re.MULTILINE))
-            if len(heads) == len(self.tables[str(path[0])]):  # one [[table]] is enough, and quicker
-                starts = [*(one.start() for one in heads), len(text)]
-                start, end = starts[path[1] : path[1] + 2]
+            starts = self._heads.get(str(path[0]), [])
+            # One [[table]] is enough, and quicker.
+            if len(starts) == len(self.tables[str(path[0])]):
+                start, end = [*starts, len(text)][path[1] : path[1] + 2]
                 first += text.count("\n", 0, start)
                 text, path = text[start:end], (path[0], 0, *path[2:])
-        return Place(self.file, first + _line_of(text, path))
+        cuts = _cuts(text)
+        at = bisect_left(
+            cuts, True, key=lambda cut: _has(tomllib.loads(f"{text[: cut[0]]}\n{cut[1]}"), path)
+        )
+        return Place(self.file, first + text.count("\n", 0, cuts[max(at - 1, 0)][0]))
 
     def wrong(self, path: Path, message: str) -> NoReturn:
         """Raise PolicyError: the file, the line, the key and what is wrong with it."""
@@ -87,42 +90,28 @@ class Document(Struct, frozen=True, dict=True):
         raise PolicyError(f"{head}{key}: {message}" if key else f"{head}{message}")
 
 
-def _line_of(text: str, path: Path) -> int:
-    """Return the line of a key from 0, or of what it would stand in: the first that marking it changes."""
-    import tomlkit
-    from tomlkit.exceptions import TOMLKitError
-    from tomlkit.items import AoT, Table
+def _has(value: Any, path: Path) -> bool:
+    try:
+        reduce(operator.getitem, path, value)
+    except (LookupError, TypeError):
+        return False
+    return True
 
-    while path:
-        try:
-            document: Any = tomlkit.parse(text)
-            before = document.as_string()
-            parent: Any = document
-            for part in path[:-1]:
-                parent = parent[part]
-            key: Any = path[-1]
-            while isinstance(item := parent[key], Table | AoT):
-                if isinstance(item, Table):
-                    item.comment(_MARK)
-                    if document.as_string() != before:
-                        break
-                # It has no head of its own: the first thing in it stands for it.
-                parent, key = item, 0 if isinstance(item, AoT) else next(iter(item), None)
-            else:
-                parent[key] = _MARK
-            after = document.as_string()
-        except (TOMLKitError, LookupError, TypeError, ValueError, AttributeError, RecursionError):
-            before = after = ""
-        # tomlkit changes blanks, and gathers the parts of a [[list]] that other tables interrupt.
-        written = text.replace(" ", "").replace("\t", "").splitlines()
-        lines = zip(before.splitlines(), after.splitlines(), strict=False)
-        for number, (line, marked) in enumerate(lines):
-            if line != marked:
-                line = line.replace(" ", "").replace("\t", "")
-                is_moved = line in written and written[number : number + 1] != [line]
-                return written.index(line) if is_moved else number
-        path = path[:-1]
-    return 0
+
+def _cuts(text: str) -> list[tuple[int, str]]:
+    """Return where lines end outside of strings, each with what closes the brackets that are open there.
+
+    What stands before such a place, closed, is TOML: the first that has a key ends the key's line.
+    """
+    cuts, closing = [(0, "")], ""
+    for token in _TOKEN.finditer(f"{text}\n"):
+        if token[0] == "\n":
+            cuts.append((token.end(), closing))
+        elif token[0] in _CLOSING:
+            closing = _CLOSING[token[0]] + closing
+        elif token[0] in "]}":
+            closing = closing[1:]
+    return cuts
 
 
 # ---- reading -----------------------------------------------------------------------------------
