@@ -649,7 +649,10 @@ def test_the_deprecated_block_is_torchs() -> None:
     assert state()[0] == [True] * 5
 
 
-@pytest.mark.parametrize("name", [name for name in cuda_surface.__all__ if name != "SDPAParams"])
+SURFACE = [name for name in dir(cuda_surface) if name.endswith(("_sdp", "_enabled", "_attention"))]
+
+
+@pytest.mark.parametrize("name", [*SURFACE, "sdp_kernel", "is_flash_attention_available"])
 def test_a_function_has_torchs_arguments(name: str) -> None:
     def shown(function: Any) -> list[tuple[str, Any, Any]]:
         parameters = inspect.signature(function).parameters.values()

@@ -318,7 +318,10 @@ def test_without_a_seed_the_owner_of_the_tensors_draws_one() -> None:
     for seed in (1, 1, 2):
         np.random.seed(seed)  # noqa: NPY002  what users seed
         with mlbackends.sdpa_kernel(mlbackends.SDPBackend.FLASH_ATTENTION):
-            results.append(mlbackends.scaled_dot_product_attention(*arrays, dropout_p=0.5))
+            query, key, value = arrays
+            results.append(
+                mlbackends.scaled_dot_product_attention(query, key, value, dropout_p=0.5)
+            )
     assert np.array_equal(results[0], results[1])
     assert not np.array_equal(results[0], results[2])
 

@@ -307,8 +307,8 @@ def test_rows_may_lie_as_they_like() -> None:
         found = gradients.differentiate(asked, grad_out, query, key, value, None, out, sums)
         assert all(map(np.array_equal, found[:3], want[:3]))
     asked = told(swapped[:3], "float32")
-    found = differentiated(asked, swapped[3], swapped[:3], None, swapped[4], sums)
-    assert found[0].strides == swapped[0].strides
+    lying = differentiated(asked, swapped[3], swapped[:3], None, swapped[4], sums)
+    assert lying[0].strides == swapped[0].strides
 
 
 def test_a_gradient_that_is_one_number_for_all_is_read_as_one() -> None:

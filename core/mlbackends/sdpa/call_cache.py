@@ -69,7 +69,8 @@ def kind_of_call(
 
 def kind_of_backward(kind: Kind, grad_out: Any, out: Any, logsumexp: Any) -> Kind | None:
     """Return the kind of a call for the gradients of a call of a kind, None as `kind_of_call`."""
-    tensors, records = kind[1], kind[-1]
+    tensors: Any = kind[1]
+    records = kind[-1]
     if records or not (type(grad_out) is type(out) is type(logsumexp) is tensors):
         return None
     if _home(tensors) == "torch" and is_recorded(grad_out, out, logsumexp):

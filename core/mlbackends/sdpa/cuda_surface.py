@@ -14,33 +14,6 @@ if TYPE_CHECKING:
 
     from mlbackends.sdpa.params import SDPAParams
 
-__all__ = [
-    "SDPAParams",
-    "allow_fp16_bf16_reduction_math_sdp",
-    "can_use_cudnn_attention",
-    "can_use_efficient_attention",
-    "can_use_flash_attention",
-    "cudnn_sdp_enabled",
-    "enable_cudnn_sdp",
-    "enable_flash_sdp",
-    "enable_math_sdp",
-    "enable_mem_efficient_sdp",
-    "flash_sdp_enabled",
-    "fp16_bf16_reduction_math_sdp_allowed",
-    "is_flash_attention_available",
-    "math_sdp_enabled",
-    "mem_efficient_sdp_enabled",
-    "sdp_kernel",
-]
-
-
-def __getattr__(name: str) -> object:
-    if name != "SDPAParams":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from mlbackends.sdpa.params import SDPAParams
-
-    return SDPAParams
-
 
 def flash_sdp_enabled() -> bool:
     """Tell whether flash attention may be chosen."""

@@ -47,12 +47,12 @@ def gradients(problem: AttentionProblem, grad_out: Any, *tensors: Any) -> Gradie
     They may be None where the inner type is float64 and the problem's is narrower: they would be rounded.
     """
     np = numpy()
-    *inputs, out, logsumexp = tensors
-    given = Rows(problem, *inputs)
+    query, key, value, mask, out, logsumexp = tensors
+    given = Rows(problem, query, key, value, mask)
     inner, leading, of_mask = given.inner, problem.leading_shape, problem.mask
     rounded = inner == "float64" != problem.dtype
     grad_out = interchange.widened(grad_out, problem.dtype, inner)
-    out = None if rounded else interchange.widened(out, problem.dtype, inner)
+    result: Any = None if rounded else interchange.widened(out, problem.dtype, inner)
     for_query = np.zeros((*leading, problem.query_length, problem.head_dim), inner)
     for_key = np.zeros((*leading, problem.key_length, problem.head_dim), inner)
     for_value = np.zeros((*leading, problem.key_length, problem.value_dim), inner)
@@ -69,7 +69,7 @@ def gradients(problem: AttentionProblem, grad_out: Any, *tensors: Any) -> Gradie
             for_weights = given.dropped(given.keep(coming @ given.value.swapaxes(-1, -2)), rows)
             along = (for_weights * weights).sum(-1, keepdims=True)
             if share is not None:
-                whole = (coming * out[..., rows, :]).sum(-1, keepdims=True)
+                whole = (coming * result[..., rows, :]).sum(-1, keepdims=True)
                 along = np.where(share == 1, along, whole)
             for_scores = given.keep(weights * (for_weights - along))
             for_query[..., rows, :] = for_scores @ given.key

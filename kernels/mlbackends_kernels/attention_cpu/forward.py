@@ -51,9 +51,8 @@ def attend(
             given.workspace = workspace.ctypes.data
         if parts[-2].size:
             call_until_done(functions.mlbackends_attention_forward, given)
-    return interchange.like(query, out), sums if sums is None else interchange.like(
-        query, sums, wide
-    )
+    found = interchange.like(query, out)
+    return found, None if sums is None else interchange.like(query, sums, wide)
 
 
 def is_mask_narrow(problem: AttentionProblem) -> bool:

@@ -113,8 +113,8 @@ def attention(
     What our dispatcher finds no backend for goes to torch. So does misuse, for torch's exception; what our
     dispatcher refuses as misuse though torch would compute something raises our exception.
     """
-    options = {"is_causal": is_causal, "scale": scale, "enable_gqa": enable_gqa}
-    tensors = (query, key, value, attn_mask)
+    options: dict[str, Any] = {"is_causal": is_causal, "scale": scale, "enable_gqa": enable_gqa}
+    tensors: tuple[Any, ...] = (query, key, value, attn_mask)
     ours = all(each is None or _is_ours(each) for each in tensors)
     if dropout_p != 0 or not ours or _is_traced():
         return functional.scaled_dot_product_attention(*tensors, dropout_p, **options)
@@ -122,15 +122,14 @@ def attention(
     wanted = torch.is_grad_enabled() and any(
         each is not None and each.requires_grad for each in tensors
     )
-    plain = [None if each is None else each.detach() for each in tensors]
+    plain: list[Any] = [None if each is None else each.detach() for each in tensors]
     try:
-        result = attend.scaled_dot_product_attention(*plain, return_logsumexp=wanted, **options)
+        result = attend.scaled_dot_product_attention(*plain, **options, return_logsumexp=wanted)
     except NoBackend:
         return functional.scaled_dot_product_attention(*tensors, **options)
     except (RuntimeError, ValueError, TypeError, IndexError):  # NotImplementedError is the first
-        functional.scaled_dot_product_attention(
-            *plain, **options
-        )  # torch's exception, if it has one
+        # torch's exception, if it has one
+        functional.scaled_dot_product_attention(*plain, **options)
         raise
     if not wanted:
         return _laid_out(result, tensors, options)
