@@ -649,7 +649,11 @@ def test_the_deprecated_block_is_torchs() -> None:
     assert state()[0] == [True] * 5
 
 
-SURFACE = [name for name in dir(cuda_surface) if name.endswith(("_sdp", "_enabled", "_attention"))]
+SURFACE = [
+    name
+    for name in dir(cuda_surface)
+    if name.endswith(("_sdp", "_allowed", "_enabled", "_attention"))
+]
 
 
 @pytest.mark.parametrize("name", [*SURFACE, "sdp_kernel", "is_flash_attention_available"])

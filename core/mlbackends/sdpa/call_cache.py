@@ -71,9 +71,10 @@ def kind_of_backward(kind: Kind, grad_out: Any, out: Any, logsumexp: Any) -> Kin
     """Return the kind of a call for the gradients of a call of a kind, None as `kind_of_call`."""
     tensors: Any = kind[1]
     records = kind[-1]
+    is_torch = _home(tensors) == "torch"
     if records or not (type(grad_out) is type(out) is type(logsumexp) is tensors):
         return None
-    if _home(tensors) == "torch" and is_recorded(grad_out, out, logsumexp):
+    if is_torch and is_recorded(grad_out, out, logsumexp):
         return None
     return *kind, "backward"
 
