@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from mlbackends.host.host import Host
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.cuda import driver
+from mlbackends.libraries.cuda.libraries import HOMES
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Fact, Finding, Library, nonempty
@@ -24,7 +25,6 @@ FACTS = (
 )
 CODES = driver.CUDA_CODES
 
-HOMES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")
 FOLDERS = ("/usr/local/cuda*/lib64", "/opt/cuda/lib64", "/usr/lib/cuda/lib64")
 
 

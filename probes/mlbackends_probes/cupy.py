@@ -12,7 +12,6 @@ from mlbackends.model.patterns import pattern
 from mlbackends.model.records import Fact, Finding
 
 GROUP = "framework"
-SUMMARY = ("cupy {version}",)
 FACTS = (
     *PACKAGE_FACTS,
     Fact("cuda_version", str, 'The CUDA releases that the wheel is for: "12.x", "11.2".'),

@@ -16,38 +16,11 @@ from mlbackends.libraries.search import library_path
 from mlbackends.model.patterns import URL_LOGIN, pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, Finding, Presence
+from mlbackends.model.tables import table
 
 GROUP = "machine"
 FACTS = (Fact("variables", dict[str, str], "The variables that steer ML libraries and are set."),)
 
-_BEGINNINGS = (
-    # devices and drivers
-    "CUDA_", "NVIDIA_", "NVRTC_", "NVSHMEM_", "NVTE_", "HIP_", "ROCR_", "ROCM_", "HSA_", "AMD_LOG_",
-    "AMD_SERIALIZE_", "GPU_", "ZE_", "ZES_", "ONEAPI_", "SYCL_", "IGC_", "UR_", "MTIA_",
-    "TPU_CHIPS", "TPU_VISIBLE_", "HABANA_VISIBLE_", "HL_", "PT_HPU_", "ASCEND_RT_", "NEURON_RT_",
-    "MTL_", "METAL_", "OCL_ICD_", "POCL_", "VK_ICD_", "VK_DRIVER_", "CUBLAS_", "CUBLASLT_",
-    "CUDNN_", "CUSPARSELT_", "CUFFT_", "MIOPEN_", "ROCBLAS_", "HIPBLASLT_", "TENSILE_",
-    # processors and threads
-    "OMP_", "KMP_", "GOMP_", "LIBOMP_", "MKL_", "ONEDNN_", "DNNL_", "OPENBLAS_", "GOTO_", "BLIS_",
-    "FLEXIBLAS", "VECLIB_", "NUMEXPR_", "TBB_", "ATEN_", "ARM_COMPUTE_", "XNNPACK_", "NPY_",
-    # frameworks
-    "TORCH_", "TORCHINDUCTOR_", "TORCHDYNAMO_", "PYTORCH_", "TRITON_", "INDUCTOR_", "AOT_", "XLA_",
-    "PJRT_", "JAX_", "LIBTPU_", "TF_CPP_", "TF_ENABLE_", "TF_DISABLE_", "TF_XLA_", "TF_GPU_",
-    "TF_FORCE_", "TF_NUM_", "TF_CUDNN_", "TF_CUDA_", "TF_DETERMINISTIC_", "TF_ONEDNN_", "TF_USE_",
-    "ORT_", "CUPY_", "NUMBA_", "FLASH_ATTENTION_", "FLASHINFER_", "XFORMERS_", "BITSANDBYTES_",
-    # communication
-    "NCCL_", "RCCL_", "GLOO_", "UCX_", "UCC_", "FI_", "I_MPI_", "CCL_", "OMPI_MCA_",
-    # the allocator and the loader
-    "MALLOC_", "TCMALLOC_", "DYLD_", "LD_BIND_", "GLIBC_TUNABLES",
-)  # fmt: skip
-_NAMES = frozenset({
-    "LD_LIBRARY_PATH", "LD_PRELOAD", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "MKLROOT",
-    "TBBROOT", "CMPLR_ROOT", "CPATH", "LIBRARY_PATH", "NCCLROOT", "VLLM_ATTENTION_BACKEND",
-    "NEURON_CC_FLAGS", "JEMALLOC_CONF", "SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE",
-    "SLURM_GPUS_ON_NODE", "SLURM_CPU_BIND", "SLURM_GPU_BIND", "SLURM_MEM_BIND", "SLURM_NTASKS",
-    "PYTHON_CPU_COUNT", "PYTHON_GIL", "PYTHON_JIT", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
-    "THP_MEM_ALLOC_ENABLE",
-})  # fmt: skip
 _OF_CONTAINERS = ("/usr/local/nvidia/", "/usr/local/cuda/compat")
 _PYTHON = pattern(r"PYTHON[A-Z0-9]{2,30}")
 _NAMES_OF_MACHINES = frozenset({
@@ -64,11 +37,14 @@ _HOMES = ("CUDNN_PATH", "ROCM_PATH", "ROCM_HOME", "HIP_PATH", "ONEAPI_ROOT", "MK
 
 def find(host: Host) -> Finding:
     """Read the variables on the list, and warn of mistakes that no other probe looks for."""
+    listed = table("host/environment")
+    names = {*listed["names"]}
+    beginnings = tuple(start for group in listed["beginnings"].values() for start in group)
     variables = {
         name: _shown(host.environment[name])
         for name in sorted(host.environment)
         if not any(word in name.upper() for word in _SECRETS) and name not in _NAMES_OF_MACHINES
-        if name in _NAMES or name.startswith(_BEGINNINGS) or _PYTHON.fullmatch(name)
+        if name in names or name.startswith(beginnings) or _PYTHON.fullmatch(name)
     }
     is_known = host.environment or (host.is_live and host.pid is None)
     return Finding(

@@ -17,7 +17,6 @@ from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, Finding, nonempty
 
 GROUP = "framework"
-SUMMARY = ("jax {version}",)
 FACTS = (
     *frameworks.PACKAGE_FACTS,
     Fact("jaxlib_version", str, "The version of jaxlib, which holds the compiled part."),

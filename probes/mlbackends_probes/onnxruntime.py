@@ -17,7 +17,6 @@ from mlbackends.model.patterns import pattern
 from mlbackends.model.records import Fact, Finding, nonempty
 
 GROUP = "framework"
-SUMMARY = ("onnxruntime {version}",)
 FACTS = (
     *PACKAGE_FACTS,
     Fact("built_as", str, "The flavour whose files are there, by their own word."),

@@ -10,7 +10,6 @@ from mlbackends.host.python.frameworks import PACKAGE_FACTS, found, package
 from mlbackends.model.records import Finding
 
 GROUP = "framework"
-SUMMARY = ("opt_einsum {version}",)
 FACTS = PACKAGE_FACTS
 
 

@@ -81,7 +81,17 @@ def find(host: Host) -> Finding:
             if name.startswith("~")
         ],
     }
-    warnings = [_overwritten(pair) for pair in shared]
+    warnings = []
+    for pair in shared:
+        one, other = (f"{dist.name} {dist.version}".strip() for dist in (pair.first, pair.second))
+        message = f"{one} and {other} both installed {pair.shared} of the same files"
+        if pair.differing < pair.shared:
+            message += f", {pair.differing} of them with different contents"
+        message += f", such as {pair.example}"
+        if pair.on_disk:
+            message += f", which is {pair.on_disk}'s now"
+        hint = f"uninstall {pair.first.name} and {pair.second.name}, and install the one you want"
+        warnings.append(Reason("file-owned-twice", message, hint))
     for all_of in twice:
         # One name with two versions in one folder; across folders one only hides the other.
         versions: dict[str, list[str]] = {}
@@ -106,18 +116,6 @@ def find(host: Host) -> Finding:
         hint = "keep those that your framework was built for; see its pins"
         warnings.append(Reason("cuda-majors-mixed", message, hint))
     return Finding(presence=Presence.FOUND, facts=nonempty(facts), warnings=tuple(warnings))
-
-
-def _overwritten(pair: wheel_files.SharedFiles) -> Reason:
-    one, other = (f"{dist.name} {dist.version}".strip() for dist in (pair.first, pair.second))
-    message = f"{one} and {other} both installed {pair.shared} of the same files"
-    if pair.differing < pair.shared:
-        message += f", {pair.differing} of them with different contents"
-    message += f", such as {pair.example}"
-    if pair.on_disk:
-        message += f", which is {pair.on_disk}'s now"
-    hint = f"uninstall {pair.first.name} and {pair.second.name}, and install the one you want"
-    return Reason("file-owned-twice", message, hint)
 
 
 def _cuda_majors(dists: list[Distribution]) -> dict[str, list[str]]:

@@ -10,6 +10,7 @@ Source:   PEP 405 (pyvenv.cfg), PEP 668 (EXTERNALLY-MANAGED), PEP 703; Python do
 
 import re
 import sys
+from collections.abc import Iterator
 
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import distributions, is_user_site, python_folders
@@ -88,7 +89,7 @@ def find(host: Host) -> Finding:
         presence=Presence.FOUND,
         version=version,
         facts=nonempty(facts),
-        warnings=(*_other_environment(host, prefix, base), *_other_version(host, version)),
+        warnings=tuple(_warnings(host, prefix, base, version)),
     )
 
 
@@ -110,32 +111,24 @@ def _manager(host: Host, prefix: str, base: str, settings: dict[str, str]) -> tu
     return next((name for part, name in _BASES.items() if part in inside), usual), ""
 
 
-def _other_environment(host: Host, prefix: str, base: str) -> list[Reason]:
-    """Return a warning where the environment that is active is not the one that is looked at."""
-    # With --python the user has said which one is meant.
-    if host.is_live and host.python.get("executable") != sys.executable:
-        return []
+def _warnings(host: Host, prefix: str, base: str, version: str) -> Iterator[Reason]:
+    """Yield a warning where a variable leads to another environment or another Python version."""
+    # With --python the user has said which environment is meant.
+    is_chosen = host.is_live and host.python.get("executable") != sys.executable
     ours = {host.realpath(one) for one in (prefix, base)}
-    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
-        named = host.env(variable).rstrip("/")
-        if not named:
-            continue
-        if host.realpath(named) in ours:
-            return []
+    variables = () if is_chosen else ("VIRTUAL_ENV", "CONDA_PREFIX")
+    variable = next((name for name in variables if host.env(name).rstrip("/")), "")
+    named = host.env(variable).rstrip("/")
+    if named and host.realpath(named) not in ours:
         programs = (f"{named}/bin/python", f"{named}/python.exe", f"{named}/Scripts/python.exe")
         program = next((one for one in programs if host.exists(one)), "")
         message = f"{variable} names {named}; the environment that is looked at is {prefix}"
         hint = f"look at that one with --python {program}" if program else f"unset {variable}"
-        return [Reason("other-environment", message, hint)]
-    return []
-
-
-def _other_version(host: Host, version: str) -> list[Reason]:
-    """Return a warning for a PYTHONPATH that brings in packages of another Python version."""
-    ours = ".".join(version.split(".")[:2])
-    for folder in host.env("PYTHONPATH").split(":") if ours else ():
+        yield Reason("other-environment", message, hint)
+    numbers = ".".join(version.split(".")[:2])
+    for folder in host.env("PYTHONPATH").split(":") if numbers else ():
         match = _VERSIONED.search(folder)
-        if match and match[1] != ours and folder.endswith(("/site-packages", "/dist-packages")):
-            message = f"PYTHONPATH names {folder}, for Python {match[1]}; this is Python {ours}"
-            return [Reason("other-python", message, "unset PYTHONPATH, or start that Python")]
-    return []
+        if match and match[1] != numbers and folder.endswith(("/site-packages", "/dist-packages")):
+            message = f"PYTHONPATH names {folder}, for Python {match[1]}; this is Python {numbers}"
+            yield Reason("other-python", message, "unset PYTHONPATH, or start that Python")
+            break

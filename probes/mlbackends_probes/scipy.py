@@ -11,7 +11,6 @@ from mlbackends.host.python.numpy_config import CONFIG_FACTS, config_facts
 from mlbackends.model.records import Finding
 
 GROUP = "framework"
-SUMMARY = ("scipy {version}",)
 FACTS = (
     *PACKAGE_FACTS,
     *CONFIG_FACTS,

@@ -14,7 +14,6 @@ from mlbackends.libraries.cuda.driver import driver_release, driver_warning
 from mlbackends.model.records import Finding, nonempty
 
 GROUP = "framework"
-SUMMARY = ("tensorflow {version}",)
 FACTS = PACKAGE_FACTS
 
 _NAMES = (

@@ -11,7 +11,6 @@ from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, Finding, nonempty
 
 GROUP = "framework"
-SUMMARY = ("triton {version}",)
 FACTS = (
     *PACKAGE_FACTS,
     Fact("backends", list[str], "The back ends in triton/backends and those that are registered."),

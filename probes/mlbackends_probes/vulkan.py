@@ -108,24 +108,18 @@ def load(opened: CDLL, library: Library) -> Answer:
 
 def use(opened: CDLL, library: Library) -> Answer:
     """List the devices through an instance; there the check ends."""
-    call, listing = Calls(opened, "vulkan", unnamed="see VkResult"), "vkEnumeratePhysicalDevices"
+    call = Calls(opened, "vulkan", unnamed="see VkResult")
     # VkInstanceCreateInfo with its type and nothing else: the rest of the 64 bytes is zero.
     wanted = ctypes.create_string_buffer(struct.pack("I", _INSTANCE_CREATE_INFO), 64)
-    instance, count = ctypes.c_void_p(), ctypes.c_uint32()
+    instance = ctypes.c_void_p()
     status = call.status("vkCreateInstance", wanted, None, ctypes.byref(instance))
     if status == _INCOMPATIBLE_DRIVER:
         raise call.failed("vkCreateInstance", status, "no-driver", "no driver loads")
     if status or not instance.value:
         raise call.failed("vkCreateInstance", status)
-    call(listing, instance, ctypes.byref(count), None)
-    if not count.value:
+    listed = call.handles("vkEnumeratePhysicalDevices", instance, incomplete=_INCOMPLETE)
+    if not listed:
         raise NotUsable("no-device", "Vulkan's drivers load, and none has a device")
-    count.value = min(count.value, _LIMIT)
-    handles = (ctypes.c_void_p * count.value)()
-    status = call.status(listing, instance, ctypes.byref(count), handles)
-    if status not in (0, _INCOMPLETE):
-        raise call.failed(listing, status)
-    listed = [handle for handle in handles[: count.value] if handle]
     devices = tuple(_described(opened, handle, index) for index, handle in enumerate(listed))
     opened.vkDestroyInstance(instance, None)
     message = (

@@ -16,7 +16,6 @@ from mlbackends.libraries.cuda.driver import decode
 from mlbackends.model.records import Fact, Finding, nonempty
 
 GROUP = "framework"
-SUMMARY = ("xformers {version}",)
 FACTS = (
     *PACKAGE_FACTS,
     Fact("built_for_torch", str, "The torch that its operators were built for."),

@@ -135,12 +135,12 @@ def use(opened: CDLL, library: Library) -> Answer:
         raise call.failed("zeInit", status, code)
     devices: list[Device] = []
     first: tuple[int, int] | None = None
-    for driver in _handles(call, "zeDriverGet"):
+    for driver in call.handles("zeDriverGet"):
         version = ""
         if raw := _read(call, "zeDriverGetProperties", driver, _DRIVER_TYPE, _DRIVER_BYTES):
             (number,) = struct.unpack_from("I", raw, _DRIVER_VERSION_AT)
             version = f"{number >> 24}.{number >> 16 & 0xFF}.{number & 0xFFFF}"
-        for handle in _handles(call, "zeDeviceGet", driver):
+        for handle in call.handles("zeDeviceGet", ctypes.c_void_p(driver)):
             if device := _described(call, handle, len(devices), version):
                 first = first or (driver, handle)
                 devices.append(device)
@@ -154,16 +154,6 @@ def use(opened: CDLL, library: Library) -> Answer:
 
 def _calls(opened: CDLL) -> Calls:
     return Calls(opened, "level_zero", unnamed="see ze_result_t", hexadecimal=True)
-
-
-def _handles(call: Calls, function: str, *of: int) -> list[int]:
-    owners, count = [ctypes.c_void_p(handle) for handle in of], ctypes.c_uint32()
-    call(function, *owners, ctypes.byref(count), None)
-    count.value = min(count.value, _LIMIT)
-    handles = (ctypes.c_void_p * (count.value + 1))()
-    if count.value:
-        call(function, *owners, ctypes.byref(count), handles)
-    return [handle for handle in handles[: count.value] if handle]
 
 
 def _structure(kind: int, size: int, count: int = 1) -> "ctypes.Array[ctypes.c_char]":

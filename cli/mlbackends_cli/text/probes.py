@@ -65,7 +65,7 @@ def glance(name: str, probe: ProbeReport) -> str:
     """Return the facts that the probe's SUMMARY names, as one line; "" where it names none.
 
     An item is a fact's name, or a template such as "{sockets} sockets". It is left out where a fact is
-    missing, or has the value that the probe's USUAL gives.
+    missing, or has the value that the probe's USUAL gives. Without a SUMMARY a framework shows its version.
     """
     module = _probe(name)
     usual = getattr(module, "USUAL", {})
@@ -74,7 +74,8 @@ def glance(name: str, probe: ProbeReport) -> str:
         if fact not in usual or usual[fact] != value:
             values[fact] = amount(fact, value)
     shown = []
-    for item in getattr(module, "SUMMARY", ()):
+    default = (f"{name} {{version}}",) if group(name) == "framework" else ()
+    for item in getattr(module, "SUMMARY", default):
         template = item if "{" in item else f"{{{item}}}"
         try:
             text = " ".join(template.format(**values).split())

@@ -91,6 +91,21 @@ class Calls:
         self(function, ctypes.byref(handle), *arguments)
         return handle
 
+    def handles(self, function: str, *owners: object, incomplete: int = 0) -> list[int]:
+        """Return at most 64 handles that a function lists: asked for their number, then for them.
+
+        incomplete: its status where there are more.
+        """
+        count = ctypes.c_uint32()
+        self(function, *owners, ctypes.byref(count), None)
+        count.value = min(count.value, 64)
+        handles = (ctypes.c_void_p * (count.value + 1))()
+        if count.value:
+            status = self.status(function, *owners, ctypes.byref(count), handles)
+            if status not in (0, incomplete):
+                raise self.failed(function, status)
+        return [handle for handle in handles[: count.value] if handle]
+
     def failed(
         self, function: str, status: int, code: str = "call-failed", about: str = "", hint: str = ""
     ) -> NotUsable:

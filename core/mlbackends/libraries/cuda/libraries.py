@@ -38,13 +38,10 @@ _HPC_SDK_PARTS = ("cuda/*/lib64", "math_libs/*/lib64", "comm_libs/*/lib")
 _VERSIONED = ("libcusparseLt", "libcutensor", "nvshmem")
 """Below the system's library folder: those that have a folder for each CUDA version."""
 
-PACKAGE_VERSION = Fact(
-    "package_version", str, "The version of the package that installed this copy, in full."
+COPY_FACTS = (
+    Fact("package_version", str, "The version of the package that installed this copy, in full."),
+    Fact("version_source", str, "What told the version: file name, header, package or library."),
 )
-VERSION_SOURCE = Fact(
-    "version_source", str, "What told the version: file name, header, package or library."
-)
-COPY_FACTS = (PACKAGE_VERSION, VERSION_SOURCE)
 """The facts of every copy; each probe of a library has them."""
 
 _HEADER_READ = 1 << 16
