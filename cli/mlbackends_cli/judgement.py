@@ -27,8 +27,7 @@ judging = together(
     REDACT,
     format_option(
         "outcome",
-        about="How to write the outcome. junit, sarif, github, gitlab and tap are for CI,"
-        " prometheus for node_exporter's textfile collector.",
+        about="How to write the outcome: for people, for programs, or for what CI and monitoring read.",
     ),
     click.option(
         "--fail-on",

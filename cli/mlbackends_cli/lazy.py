@@ -17,7 +17,7 @@ def documented(**options: Any) -> Callable[[Callable[..., Any]], click.Command]:
     return lambda function: click.command(**_help(function.__module__), **options)(function)
 
 
-def _help(module: str) -> dict[str, str]:
+def _help(module: str) -> dict[str, Any]:
     """Return a docstring as a command's help and, from "Examples:" on, as its epilog."""
     text = importlib.import_module(module).__doc__ or ""
     text = re.sub(r"(?m)^(?=\S.*:\n  )", "\b\n", text)  # click keeps the lines of such a paragraph

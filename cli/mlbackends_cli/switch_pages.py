@@ -34,6 +34,11 @@ def overview() -> list[Passage]:
     ]
 
 
+def deviations() -> list[Passage]:
+    """Return every difference from torch."""
+    return [deviation(each) for each in DEVIATIONS]
+
+
 def deviation(each: Deviation) -> Passage:
     """Return one difference from torch."""
     where = ", ".join(each.names) if "*" not in each.names else "every module"

@@ -178,7 +178,7 @@ def test_threads_are_those_that_attention_uses() -> None:
 
 def test_others_are_compared_with_the_first_peer() -> None:
     base = bench_table.baseline(SAMPLE)
-    text = bench_table.printed(SAMPLE, base, Page(width=200))
+    text = bench_table.printed(SAMPLE, Page(width=200), base)
 
     assert base == "torch_flash"
     assert text.count("× torch_flash") == 3  # two heads, and what they mean
@@ -195,7 +195,7 @@ def test_what_is_faster_than_the_peak_is_explained(seconds: float, share: str) -
     timed = problem("--shape 1,1,64,16", math=seconds)
     checked = Checked("", "", "", "", 2, (timed.checked,))
     for text in (
-        bench_table.printed(run(timed), "math", Page(width=200)),
+        bench_table.printed(run(timed), Page(width=200), "math"),
         check_table.printed(checked, Page(width=200)),
     ):
         assert f" {share}" in text
@@ -204,7 +204,7 @@ def test_what_is_faster_than_the_peak_is_explained(seconds: float, share: str) -
 
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
 def test_a_narrow_page_shows_fewer_columns(width: int) -> None:
-    lines = bench_table.printed(SAMPLE, "math", Page(width=width)).splitlines()
+    lines = bench_table.printed(SAMPLE, Page(width=width), "math").splitlines()
     table = [line for line in lines if line.startswith("    ") or "math" in line]
 
     assert all(len(line) <= max(width, 56) for line in table if not line.startswith("×"))
@@ -284,5 +284,5 @@ def test_a_run_without_a_result_is_drawn_and_printed() -> None:
     empty = run(problem("--shape 1,1,64,16"))
 
     assert ET.fromstring(picture(empty)).tag.endswith("svg")
-    assert "--shape 1,1,64,16" in bench_table.printed(empty, "", Page())
-    assert "--shape" not in bench_table.markdown(empty, "").replace("problem", "")
+    assert "--shape 1,1,64,16" in bench_table.printed(empty, Page(), "")
+    assert "--shape" not in bench_table.markdown(empty, Page(), "").replace("problem", "")

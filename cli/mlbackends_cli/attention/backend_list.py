@@ -34,7 +34,7 @@ def _kind(entry: BackendEntry) -> str:
     return f"{entry.answers_to}, a peer" if entry.peer else entry.answers_to
 
 
-def markdown(listed: BackendList) -> str:
+def markdown(listed: BackendList, _page: Page) -> str:
     """Return a table of the backends."""
     from mlbackends_cli.text.markdown import literal, table
 

@@ -30,12 +30,12 @@ def _is_compared(benched: Benched) -> bool:
 
 def columns(benched: Benched, base: str) -> tuple[str, ...]:
     """Return the heads of the columns."""
-    heads = ("backend", "median", "spread", "GFLOP/s", "of peak", "of memory")
-    heads = (*heads, f"× {base}", "quarters")
-    return (*heads, "× saved", "by peak") if _is_compared(benched) else heads
+    measured = ("backend", "median", "spread", "GFLOP/s", "of peak", "of memory")
+    changes = ("× saved", "by peak") if _is_compared(benched) else ()
+    return (*measured, f"× {base}", "quarters", *changes)
 
 
-def printed(benched: Benched, base: str, page: Page) -> str:
+def printed(benched: Benched, page: Page, base: str) -> str:
     """Return a table for each problem. base: the backend that others are compared with."""
     sections = []
     for problem in benched.problems:
@@ -99,7 +99,7 @@ def _notes(benched: Benched, base: str) -> list[str]:
     return notes
 
 
-def markdown(benched: Benched, base: str) -> str:
+def markdown(benched: Benched, _page: Page, base: str) -> str:
     """Return one table of all problems."""
     rows = [
         (code(problem.checked.text), *map(literal, cells(problem, each, benched, base)))

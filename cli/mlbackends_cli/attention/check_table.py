@@ -99,7 +99,7 @@ def _notes(checked: Checked) -> list[str]:
     return notes + [f"memory: beyond inputs and result, by {each}" for each in sorted(measured)]
 
 
-def markdown(checked: Checked) -> str:
+def markdown(checked: Checked, _page: Page) -> str:
     """Return a table of all problems, and below it why a backend gave no result or a wrong one."""
     from mlbackends.sdpa.verify.outcome import summary
 

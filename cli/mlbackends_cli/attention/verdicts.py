@@ -73,7 +73,7 @@ def _choices(explained: Explained) -> tuple[str, str, str]:
     return explained.text, explained.chosen or "none", torch
 
 
-def markdown(explanation: Explanation) -> str:
+def markdown(explanation: Explanation, _page: Page) -> str:
     """Return the verdicts as Markdown: a table for each problem."""
     from mlbackends_cli.text.markdown import code, literal, table
 

@@ -119,7 +119,7 @@ def explained(topic: str) -> list[Passage]:
     if topic == _DEVICE:
         return [device_pages.overview()]
     if topic == _DEVIATIONS:
-        return [switch_pages.deviation(each) for each in switch_pages.DEVIATIONS]
+        return switch_pages.deviations()
     from mlbackends.survey import all_codes
 
     reasons = all_codes()

@@ -173,7 +173,9 @@ def _host(root: str | None, python: str | None, pid: int | None, timeout: float)
         return Host(root or "/")
     from mlbackends.host.interpreter import ask, of_process
 
-    return Host(pid=pid, python=ask(python, timeout) if python else of_process(pid, timeout))
+    if pid and not python:
+        return Host(pid=pid, python=of_process(pid, timeout))
+    return Host(pid=pid, python=ask(python or "", timeout))
 
 
 def _bare(report: Report, name: str) -> str:

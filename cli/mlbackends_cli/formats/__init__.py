@@ -43,9 +43,9 @@ def text(form: str, kind: str, value: Any, page: Any) -> str:
     return printed
 
 
-def text_of(form: str, record: Any, page: Any, **own: Callable[[], str]) -> str:
+def text_of(form: str, record: Any, page: Any, **own: Callable[[Any, Any], str]) -> str:
     """Return a record as text, by what a command has for this format, else by the format itself."""
-    return own[form]() if form in own else text(form, "record", record, page)
+    return own[form](record, page) if form in own else text(form, "record", record, page)
 
 
 @cache

@@ -12,6 +12,7 @@ Examples:
   backends sdpa bench --problems tests/problems/issue.txt --compare then.json --fail-below 0.9
 """
 
+from functools import partial
 from typing import Any
 
 import click
@@ -109,8 +110,8 @@ def command(
     base = against or bench_table.baseline(run)
     style = page(color, output)
     own = {
-        "table": lambda: bench_table.printed(run, base, style),
-        "markdown": lambda: bench_table.markdown(run, base),
+        "table": partial(bench_table.printed, base=base),
+        "markdown": partial(bench_table.markdown, base=base),
     }
     write(formats.text_of(form, run, style, **own), output)
     for path, draw in drawings.items():

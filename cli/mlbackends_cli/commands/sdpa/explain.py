@@ -52,10 +52,7 @@ def command(
     explaining.chosen_backends(required)
     explanation = explaining.explain(wordings, (*names, *required) if names else ())
     style = page(color, output, details=details)
-    own = {
-        "table": lambda: verdicts.printed(explanation, style),
-        "markdown": lambda: verdicts.markdown(explanation),
-    }
+    own = {"table": verdicts.printed, "markdown": verdicts.markdown}
     write(formats.text_of(form, explanation, style, **own), output)
     for each in explanation.problems:
         able = {verdict.backend for verdict in each.verdicts if verdict.usable}

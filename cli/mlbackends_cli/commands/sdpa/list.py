@@ -37,10 +37,6 @@ def command(devices: bool, python: str, form: str, output: str, color: str) -> i
         return exits.YES
     from mlbackends.sdpa.listing import listing
 
-    listed = listing(python)
-    own = {
-        "table": lambda: backend_list.printed(listed, style),
-        "markdown": lambda: backend_list.markdown(listed),
-    }
-    write(formats.text_of(form, listed, style, **own), output)
+    own = {"table": backend_list.printed, "markdown": backend_list.markdown}
+    write(formats.text_of(form, listing(python), style, **own), output)
     return exits.YES
