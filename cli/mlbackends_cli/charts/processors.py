@@ -70,16 +70,15 @@ class Processors(Struct):
 # ---- facts that may be missing or of another type: a saved report can hold anything ---------
 
 
-def number(facts: Facts, name: str) -> int:
-    """Return a whole number above 0, or 0 where there is none."""
-    value = facts.get(name)
-    return value if type(value) is int and 0 < value < _LARGEST else 0
-
-
 def index(facts: Facts, name: str) -> int | None:
     """Return a whole number from 0 on, or None where there is none."""
     value = facts.get(name)
     return value if type(value) is int and 0 <= value < _LARGEST else None
+
+
+def number(facts: Facts, name: str) -> int:
+    """Return a whole number above 0, or 0 where there is none."""
+    return index(facts, name) or 0
 
 
 def text(facts: Facts, name: str) -> str:
@@ -97,10 +96,8 @@ def rows(facts: Facts, name: str) -> list[Facts]:
 def numbers(facts: Facts, name: str) -> list[int]:
     """Return a list of whole numbers from 0 on; [] where it holds anything else."""
     value = facts.get(name)
-    if not isinstance(value, list):
-        return []
-    whole = [one for one in value if type(one) is int and 0 <= one < _LARGEST]
-    return whole if len(whole) == len(value) else []
+    found = [index({name: one}, name) for one in value] if isinstance(value, list) else []
+    return [] if None in found else [one for one in found if one is not None]
 
 
 # ---- nodes and their cores -----------------------------------------------------------------
@@ -154,15 +151,13 @@ def _all_cores(facts: Facts) -> list[Cores]:
 
 def _cores_of(facts: Facts, cpus: Sequence[int]) -> list[Cores]:
     """Return the cores of a node by its CPUs; the CPUs themselves where the split is not even."""
-    if not cpus:
-        return []
     split = []
     for row in rows(facts, "kinds"):
         kind, own = _kind(row), set(parse_cpu_list(text(row, "cpus"))) & set(cpus)
         if own and kind and len(own) % kind.threads == 0:
             split.append(Cores(kind.kind, len(own) // kind.threads, kind.threads))
     if sum(cores.count * cores.threads for cores in split) == len(cpus):
-        return split
+        return split  # [] for a node of memory alone
     cores, threads = number(facts, "cores"), number(facts, "threads")
     each = threads // cores if cores and threads % cores == 0 else 0
     if each and len(cpus) % each == 0:

@@ -16,11 +16,8 @@ _MOST_CELLS = 4000
 _LANE = 46
 
 
-# ---- the operations that took longest, a bar each ------------------------------------------
-
-
 def bars(summary: Summary, colours: Colours, width: int, name: str) -> str:
-    """Return the first fifteen rows as one SVG element; "" where there are none with a time.
+    """Return a bar for each of the first fifteen rows, as SVG; "" where there are none with a time.
 
     name: its class, which must be its own on the page.
     """
@@ -72,11 +69,8 @@ def _numbers(row: SummaryRow) -> str:
     return " · ".join(parts)
 
 
-# ---- when which operation ran: a lane for each thread, filled as high as it was busy -------
-
-
 def lanes(timeline: Timeline, colours: Colours, width: int, name: str) -> str:
-    """Return the timeline as one SVG element; "" where nothing has a time."""
+    """Return a lane for each thread, filled as high as it was busy, as SVG; "" where nothing has a time."""
     shown = timeline.lanes[:_MOST_LANES]
     end = timeline.end_ns
     if not shown or not end:
@@ -140,11 +134,8 @@ def _cells(
                 yield operation, path, f"{operation}: {took(busy)} of {stretch}"
 
 
-# ---- what each call reached against how much it computes a byte ----------------------------
-
-
 def points(roofline: Roofline, colours: Colours, width: int, name: str) -> str:
-    """Return the roofline as one SVG element; "" where no call has known sizes and time."""
+    """Return what each call reached against its operations a byte, as SVG; "" where none is known."""
     shown = [each for each in roofline.points if each.intensity > 0 and each.gflops > 0]
     if not shown:
         return ""

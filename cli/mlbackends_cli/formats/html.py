@@ -40,9 +40,6 @@ def trace(contents: Any, _page: Page) -> str:
     return trace_page(contents)
 
 
-# ---- a report ------------------------------------------------------------------------------
-
-
 def report(report: Report, page: Page) -> str:
     """Return the page; the details are open where the page asks for them."""
     host = report.probes.get("host")
@@ -199,9 +196,6 @@ def _copy(thing: Device | Library, title: str) -> str:
     body = [row(key, words("td", amount(key, value))) for key, value in values.items()]
     reasons = items("reasons", *map(_reason, thing.reasons))
     return element("div", head, reasons, table((), body, "facts"), kind="copy")
-
-
-# ---- an outcome ----------------------------------------------------------------------------
 
 
 def outcome(outcome: Outcome, page: Page) -> str:

@@ -26,9 +26,6 @@ def listing(listing: Listing, _page: Page) -> str:
     return "\n\n".join([table(listing.columns, rows), *map(literal, listing.notes)]) + "\n"
 
 
-# ---- a report ------------------------------------------------------------------------------
-
-
 def report(report: Report, page: Page) -> str:
     """Return the overview; where the page asks for details, every probe in full."""
     if page.details:
@@ -140,9 +137,6 @@ def _records(rows: probes.Table) -> str:
     ]
     more = _more(len(rows) - _MOST_ROWS, "")
     return "\n\n".join(filter(None, (table(list(map(literal, names)), body), more)))
-
-
-# ---- an outcome ----------------------------------------------------------------------------
 
 
 def outcome(outcome: Outcome, page: Page) -> str:

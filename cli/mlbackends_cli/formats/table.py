@@ -70,9 +70,6 @@ def _indented(content: RenderableType, columns: int = 2) -> RenderableType:
     return Padding(content, (0, 0, 0, columns))
 
 
-# ---- lists ---------------------------------------------------------------------------------
-
-
 def listing(listing: Listing, page: Page) -> str:
     """Return groups of rows below their titles; rows that differ from the usual stand out."""
     widths = _widths(listing, page)
@@ -127,9 +124,6 @@ def _widths(listing: Listing, page: Page) -> list[int]:
         at = max(range(len(widths)), key=lambda each: (widths[each] > least[each], widths[each]))
         widths[at] -= 1
     return widths
-
-
-# ---- a report ------------------------------------------------------------------------------
 
 
 def report(report: Report, page: Page) -> str:
@@ -346,9 +340,6 @@ def _mark(thing: ProbeReport | Device | Library, page: Page) -> Text:
 
 def _time(probe: ProbeReport, page: Page) -> str:
     return f"  {probe.duration_seconds * 1000:.1f} ms" if page.timing else ""
-
-
-# ---- an outcome ----------------------------------------------------------------------------
 
 
 def outcome(outcome: Outcome, page: Page) -> str:

@@ -30,9 +30,6 @@ def line(text: str) -> str:
     return one_line(shortened(text, _MOST_CHARACTERS))
 
 
-# ---- a check -------------------------------------------------------------------------------
-
-
 def sentence(check: Check) -> str:
     """Return what was seen; the check's title where it has no message."""
     return line(check.message or check.title)
@@ -101,9 +98,6 @@ def identity(check: Check, number: int) -> tuple[object, ...]:
 def fingerprint(*parts: object) -> str:
     """Return 32 hexadecimal digits that stay the same as long as the parts do."""
     return hashlib.sha256(ascii(parts).encode()).hexdigest()[:32]
-
-
-# ---- an outcome ----------------------------------------------------------------------------
 
 
 def heading(outcome: Outcome) -> str:

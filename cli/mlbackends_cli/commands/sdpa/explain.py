@@ -45,14 +45,14 @@ def command(
     **words: Any,
 ) -> int:
     from mlbackends.sdpa import explaining
-    from mlbackends_cli.attention import verdicts
+    from mlbackends_cli.attention import backends
     from mlbackends_cli.output import write
 
     wordings = wordings_of(words)
     explaining.chosen_backends(required)
     explanation = explaining.explain(wordings, (*names, *required) if names else ())
     style = page(color, output, details=details)
-    own = {"table": verdicts.printed, "markdown": verdicts.markdown}
+    own = {"table": backends.printed, "markdown": backends.markdown}
     write(formats.text_of(form, explanation, style, **own), output)
     for each in explanation.problems:
         able = {verdict.backend for verdict in each.verdicts if verdict.usable}

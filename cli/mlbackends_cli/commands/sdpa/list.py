@@ -26,17 +26,17 @@ from mlbackends_cli.terminal import page
 @OUTPUT
 @COLOR
 def command(devices: bool, python: str, form: str, output: str, color: str) -> int:
-    from mlbackends_cli.attention import backend_list
+    from mlbackends_cli.attention import backends
     from mlbackends_cli.output import write
 
     style = page(color, output)
     if devices:
         if form != "table":
             raise BadInput(f"--devices has no format {form}; it is a table")
-        write(backend_list.devices(style), output)
+        write(backends.devices(style), output)
         return exits.YES
     from mlbackends.sdpa.listing import listing
 
-    own = {"table": backend_list.printed, "markdown": backend_list.markdown}
+    own = {"table": backends.printed_list, "markdown": backends.markdown_list}
     write(formats.text_of(form, listing(python), style, **own), output)
     return exits.YES
