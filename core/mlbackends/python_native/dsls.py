@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from mlbackends.python_native import filters
+from mlbackends.switches import store
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def unavailable_reason(dsl_name: str, host: Host | None = None) -> str:
     for module in modules:
         if not module_location(host, module):
             return f"{dist.name} is installed, and there is no module {module} to import"
-    if not filters.is_one(filters.SKIP_VERSION_CHECK) and not any(
+    if not store.read("python_native.skip_version_check") and not any(
         satisfies(dist.version, clauses) for clauses in versions
     ):
         return f"{dist.name} is {dist.version}; needed is {' or '.join(versions)}"

@@ -1,4 +1,4 @@
-"""What is switched off: DSLs, operations and dispatch keys; and the variables that torch reads for the same.
+"""What is switched off: DSLs, operations and dispatch keys.
 
 An override takes part in dispatch if its DSL, its operation and its dispatch key are all on, so
 switching an operation on does not bring back a DSL that is off. The state is the process's: every
@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 from _thread import RLock, get_ident
 from contextlib import contextmanager
-from functools import cache
+
+from mlbackends.switches import store
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
 
 DSL, OPERATION, DISPATCH_KEY = "DSL", "operation", "dispatch key"
 """The three kinds of thing that can be switched off."""
-
-DISABLE_JIT = "TORCH_DISABLE_NATIVE_JIT"
-SKIP_VERSION_CHECK = "TORCH_NATIVE_SKIP_VERSION_CHECK"
 
 _JIT_DSLS = frozenset({"cutedsl", "triton"})
 """The DSLs that compile at run time, which TORCH_DISABLE_NATIVE_JIT switches off."""
@@ -61,20 +59,6 @@ _off: dict[tuple[str, str], frozenset[object]] = {}
 def key_of_platform(platform: str) -> str:
     """Return the dispatch key of plain tensors on a kind of device; PrivateUse1 for one unknown to torch."""
     return _KEY_OF_PLATFORM.get(platform, "PrivateUse1")
-
-
-@cache
-def is_one(variable: str) -> bool:
-    """Tell whether a variable is "1", read once a process; another value than 0 and 1 gives a warning."""
-    value = os.environ.get(variable, "")
-    if value not in ("", "0", "1"):
-        import warnings
-
-        warnings.warn(
-            f"Ignoring invalid value for boolean flag {variable}: {value!r}; valid values are 0 or 1.",
-            stacklevel=2,
-        )
-    return value == "1"
 
 
 def disable(kind: str, names: Iterable[str], holder: object = None) -> None:
@@ -146,8 +130,8 @@ def why_disabled(dsl: str, op_symbol: str, dispatch_key: str) -> str:
         reasons.append(f"the operation {op_symbol} is switched off by python_native")
     if (DISPATCH_KEY, dispatch_key) in off:
         reasons.append(f"the dispatch key {dispatch_key} is switched off by python_native")
-    if dsl in _JIT_DSLS and is_one(DISABLE_JIT):
-        reasons.append(f"the DSL {dsl} is switched off by {DISABLE_JIT}=1")
+    if dsl in _JIT_DSLS and store.read("python_native.disabled"):
+        reasons.append(f"the DSL {dsl} is switched off by TORCH_DISABLE_NATIVE_JIT=1")
     return "; ".join(reasons)
 
 

@@ -26,6 +26,7 @@ from msgspec import Struct, field
 from mlbackends.model import registry
 from mlbackends.model.errors import UnknownName
 from mlbackends.python_native import dsls, filters
+from mlbackends.switches import store
 
 ORDER_FUNCTION = "TORCH_PYTHON_NATIVE_USER_GRAPH_ORDER_FN"
 ATTENTION = "scaled_dot_product_attention"
@@ -195,7 +196,7 @@ def register() -> None:
             try:
                 if dsl not in (dsls.NATIVE, *dsls.DSLS):
                     raise LookupError(f"there is no DSL named {dsl!r}")  # noqa: TRY301
-                is_on = not filters.is_one(filters.DISABLE_JIT)
+                is_on = not store.read("python_native.disabled")
                 if dsl == dsls.NATIVE or (is_on and dsls.is_available(dsl)):
                     add(override)
             except (ValueError, TypeError, LookupError) as error:

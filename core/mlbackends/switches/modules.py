@@ -80,9 +80,11 @@ class PropModule(ModuleType):
 
     def __setattr__(self, attr: str, value: object) -> None:
         if not hasattr(type(self), attr) and not attr.startswith("__"):
-            # A switch that is a function, such as cuda.preferred_blas_library, would be lost.
             how = "" if callable(value) else _how_to_set(self, attr)
-            if how or (attr not in vars(self) and not isinstance(value, ModuleType)):
+            is_new = attr not in vars(self) and not isinstance(value, ModuleType)
+            # A switch that is a function, such as cuda.preferred_blas_library, would be lost.
+            is_lost = callable(vars(self).get(attr)) and not callable(value)
+            if how or is_new or is_lost:
                 raise AttributeError(
                     f"module {self.__name__!r} has no switch {attr!r}{how or _nearest_name(self, attr)}",
                     name=attr,

@@ -9,12 +9,12 @@ import pytest
 from mlbackends.model import registry
 from mlbackends.python_native import dsls, filters, overrides
 from mlbackends.sdpa import dispatch
+from mlbackends.switches import store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CACHES = (
-    filters.is_one,
     dsls.is_available,
     overrides.declared_overrides,
     dispatch.backends,
@@ -27,8 +27,8 @@ CACHES = (
 @pytest.fixture(autouse=True)
 def untouched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for variable in (
-        filters.DISABLE_JIT,
-        filters.SKIP_VERSION_CHECK,
+        "TORCH_DISABLE_NATIVE_JIT",
+        "TORCH_NATIVE_SKIP_VERSION_CHECK",
         overrides.ORDER_FUNCTION,
     ):
         monkeypatch.delenv(variable, raising=False)
@@ -37,6 +37,8 @@ def untouched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(overrides, "_is_registered", False)
     for cache in CACHES:
         cache.cache_clear()
+    store.forget()
     yield
     for cache in CACHES:
         cache.cache_clear()
+    store.forget()

@@ -85,7 +85,7 @@ def test_the_override_of_a_dsl_that_cannot_run_is_left_out_and_its_operation_is_
     added: Added, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dsls, "is_available", lambda _name: True)
-    monkeypatch.setenv(filters.DISABLE_JIT, "1")
+    monkeypatch.setenv("TORCH_DISABLE_NATIVE_JIT", "1")
     added("kernels.operations", "frob", FROB.format(dsl="triton"))
 
     assert "frobnicate" not in overrides.get_dsl_operations("triton")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mlbackends.host.host import Host
-from mlbackends.python_native import dsls, filters
+from mlbackends.python_native import dsls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,7 +74,7 @@ def test_another_version_of_triton_does_not_serve(machine: Machine, version: str
 def test_the_version_is_not_looked_at_if_the_user_says_so(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, value: str
 ) -> None:
-    monkeypatch.setenv(filters.SKIP_VERSION_CHECK, value)
+    monkeypatch.setenv("TORCH_NATIVE_SKIP_VERSION_CHECK", value)
     host = machine(*triton("2.0.0"), DRIVER)
 
     assert (dsls.unavailable_reason("triton", host) == "") is (value == "1")

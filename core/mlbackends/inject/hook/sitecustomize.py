@@ -36,47 +36,29 @@ class _Finder:
             spec: ModuleSpec | None = find(name, path, target) if find is not None else None
             if spec is not None:
                 if spec.loader is not None:  # else a folder of that name, which is no torch
-                    _watch(spec)
+                    spec.loader = _Watched(spec)  # type: ignore[assignment]
                 return spec
         return None
 
 
-class _Execution:
-    """A loader's exec_module, and after it the switches. The import's lock is held all the while."""
-
-    def __init__(self, finder: "_Finder", loader: "Any") -> None:
-        self._finder = finder
-        self._loader = loader
-        self._execute = loader.exec_module
-
-    def __call__(self, module: "ModuleType") -> None:
-        self._execute(module)
-        if module.__name__ != "torch":  # a loader of several modules
-            return
-        # Once a process: what the program sets later, a reload must not undo.
-        if self._finder in sys.meta_path:
-            sys.meta_path.remove(self._finder)
-        vars(self._loader).pop("exec_module", None)
-        _apply(sys.modules.get("torch", module))
-
-
 class _Watched:
-    """A loader that takes no attribute, with another exec_module."""
+    """Torch's loader, which applies the switches behind it. The import's lock is held all the while."""
 
-    def __init__(self, loader: "Any") -> None:
-        self._loader = loader
-        self.exec_module = loader.exec_module
+    def __init__(self, spec: "ModuleSpec") -> None:
+        self._spec = spec
+        self._loader: Any = spec.loader
 
     def __getattr__(self, name: str) -> "Any":
         return getattr(self._loader, name)
 
-
-def _watch(spec: "Any") -> None:
-    # The loader stays the one that was found: torch.__loader__ gives sources and data.
-    if isinstance(spec.loader, type) or not hasattr(spec.loader, "__dict__"):
-        spec.loader = _Watched(spec.loader)
-    if not isinstance(spec.loader.exec_module, _Execution):
-        spec.loader.exec_module = _Execution(_FINDER, spec.loader)
+    def exec_module(self, module: "ModuleType") -> None:
+        # What torch sees is the loader that was found: it gives sources and data.
+        self._spec.loader = module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        # Once a process: what the program sets later, a reload must not undo.
+        if _FINDER in sys.meta_path:
+            sys.meta_path.remove(_FINDER)
+            _apply(sys.modules.get("torch", module))
 
 
 def _apply(torch: "ModuleType") -> None:
