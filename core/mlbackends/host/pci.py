@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import Device, FactValue
+from mlbackends.model.records import Device, FactValue, nonempty
 
 FOLDER = "/sys/bus/pci/devices"
 
@@ -128,20 +128,21 @@ def pci_record(
     )
 
 
-def link_facts(device: PciDevice) -> dict[str, int | float]:
+def link_facts(device: PciDevice) -> dict[str, FactValue]:
     """Return what is known of a device's link, as facts for a `Device` record.
 
     Only the most that the card and its slot can: what is now wobbles with the load.
     """
-    facts = {
-        "max_pcie_gigatransfers_per_second": device.max_link_gigatransfers_per_second,
-        "max_pcie_width": device.max_link_width,
-        "max_pcie_slot_width": device.max_slot_width,
-    }
-    return {name: value for name, value in facts.items() if value is not None}
+    return nonempty(
+        {
+            "max_pcie_gigatransfers_per_second": device.max_link_gigatransfers_per_second,
+            "max_pcie_width": device.max_link_width,
+            "max_pcie_slot_width": device.max_slot_width,
+        }
+    )
 
 
-def link_now(device: PciDevice) -> dict[str, int]:
+def link_now(device: PciDevice) -> dict[str, FactValue]:
     """Return how wide the link is now, for the `volatile` of a `Device` record."""
     return {} if device.link_width is None else {"pcie_width": device.link_width}
 

@@ -4,12 +4,13 @@ Source: sysctl(3) of macOS, hw.* and machdep.cpu.*.
 """
 
 import re
+from typing import Any
 
 from mlbackends.host.cpu.features import canonical
 from mlbackends.host.host import Host
 from mlbackends.host.quantities import hertz, size_in_bytes, whole_number
 from mlbackends.host.system.kernel import control_number
-from mlbackends.model.records import FactValue
+from mlbackends.model.records import FactValue, nonempty
 
 Facts = dict[str, FactValue]
 
@@ -34,21 +35,20 @@ _CACHES = (
 def macos_facts(controls: dict[str, str]) -> Facts:
     """Return identity, counts, kinds of core, caches and frequency as `sysctl -a` has them."""
     name = controls.get("machdep.cpu.brand_string") or controls.get("hw.model", "")
-    facts: Facts = {"model_name": name, "model_name_source": "kernel"} if name else {}
     vendor = controls.get("machdep.cpu.vendor", "")
-    facts["vendor_id"] = vendor
-    facts["vendor"] = {"GenuineIntel": "Intel"}.get(vendor, "Apple" if "Apple" in name else "")
+    facts: dict[str, Any] = {
+        "model_name": name,
+        "model_name_source": "kernel" if name else "",
+        "vendor_id": vendor,
+        "vendor": {"GenuineIntel": "Intel"}.get(vendor, "Apple" if "Apple" in name else ""),
+    }
     for fact in ("family", "model", "stepping"):
-        number = whole_number(controls.get(f"machdep.cpu.{fact}", ""), highest=0xFFFF)
-        if number is not None:
-            facts[fact] = number
-    for fact, names in _NUMBERS.items():
-        number = control_number(controls, *names)
-        if number is not None:
-            facts[fact] = hex(number) if fact == "microcode" else number
-    threads, cores = facts.get("threads"), facts.get("cores")
-    if isinstance(threads, int) and isinstance(cores, int):
-        facts["threads_per_core"] = -(-threads // cores)
+        facts[fact] = whole_number(controls.get(f"machdep.cpu.{fact}", ""), highest=0xFFFF)
+    facts |= {fact: control_number(controls, *names) for fact, names in _NUMBERS.items()}
+    if facts["microcode"]:
+        facts["microcode"] = hex(facts["microcode"])
+    if facts["threads"] and facts["cores"]:
+        facts["threads_per_core"] = -(-facts["threads"] // facts["cores"])
     # The prefix of each perflevel's settings and its kind of core, the strongest first.
     levels: dict[str, Facts] = {}
     for number in range(whole_number(controls.get("hw.nperflevels", ""), 0, 8) or 0):
@@ -58,13 +58,10 @@ def macos_facts(controls: dict[str, str]) -> Facts:
         cores = control_number(controls, f"{prefix}physicalcpu")
         if threads is not None and cores is not None:
             levels[prefix] = {"name": kind.lower(), "threads": threads, "cores": cores}
-    if len(levels) > 1:
-        facts["kinds"] = list(levels.values())
-    if caches := _macos_caches(controls, levels or {"hw.": {}}):
-        facts["caches"] = list(caches)
-    if controls.get("sysctl.proc_translated") == "1":
-        facts["translated"] = True
-    return {fact: value for fact, value in facts.items() if value != ""}
+    facts["kinds"] = list(levels.values()) if len(levels) > 1 else None
+    facts["caches"] = _macos_caches(controls, levels or {"hw.": {}})
+    facts["translated"] = True if controls.get("sysctl.proc_translated") == "1" else None
+    return nonempty(facts)
 
 
 def _macos_caches(controls: dict[str, str], levels: dict[str, Facts]) -> list[Facts]:
@@ -101,14 +98,14 @@ def other_facts(host: Host) -> tuple[Facts, frozenset[str]]:
     name = str(info.get("brand_raw", ""))
     vendor = str(info.get("vendor_id_raw", ""))
     in_name = re.search(r"@ ([0-9]{1,2}\.[0-9]{1,2})GHz", name)
-    facts: Facts = {
+    facts = {
         "vendor_id": vendor,
         "vendor": {"GenuineIntel": "Intel", "AuthenticAMD": "AMD"}.get(vendor, vendor),
         "model_name": name,
         "model_name_source": "kernel" if name else "",
-        "threads": psutil.cpu_count() or "",
-        "cores": psutil.cpu_count(logical=False) or "",
-        "base_hertz": (hertz(in_name[1], 1_000_000_000) if in_name else None) or "",
+        "threads": psutil.cpu_count(),
+        "cores": psutil.cpu_count(logical=False),
+        "base_hertz": hertz(in_name[1], 1_000_000_000) if in_name else None,
     }
     facts |= {
         fact: info[fact]
@@ -116,4 +113,4 @@ def other_facts(host: Host) -> tuple[Facts, frozenset[str]]:
         if isinstance(info.get(fact), int)
     }
     flags = canonical([str(flag) for flag in info.get("flags", [])])
-    return {fact: value for fact, value in facts.items() if value != ""}, flags
+    return nonempty(facts), flags

@@ -11,7 +11,7 @@ from mlbackends.host.cpu.topology import CPU
 from mlbackends.host.host import Host
 from mlbackends.host.quantities import hertz, one_line, word
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import FactValue
+from mlbackends.model.records import FactValue, nonempty
 from mlbackends.model.tables import table
 
 _KILOHERTZ, _MEGAHERTZ, _GIGAHERTZ = 1_000, 1_000_000, 1_000_000_000
@@ -59,7 +59,7 @@ def frequency_facts(host: Host, cpu: int, blocks: list[Block]) -> dict[str, Fact
             (f"{policy}/boost", "1"),
         )
     )
-    facts: dict[str, FactValue | None] = {
+    facts = {
         "min_hertz": hertz(host.read(f"{policy}/cpuinfo_min_freq"), _KILOHERTZ),
         "max_hertz": max((limit for limit in limits if limit is not None), default=None),
         "base_hertz": base,
@@ -71,7 +71,7 @@ def frequency_facts(host: Host, cpu: int, blocks: list[Block]) -> dict[str, Fact
         "idle_driver": word(host.read(f"{CPU}/cpuidle/current_driver", 64)),
         "boost": next((text == on for text, on in boosts if text in ("0", "1")), None),
     }
-    return {name: value for name, value in facts.items() if value not in (None, "")}
+    return nonempty(facts)
 
 
 def governor_warning(facts: dict[str, FactValue]) -> Reason | None:

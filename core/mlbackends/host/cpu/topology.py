@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from mlbackends.host.cpu.cpuinfo import Block, arm_cores, core_name
 from mlbackends.host.host import Host
 from mlbackends.host.quantities import format_cpu_list, parse_cpu_list, size_in_bytes, whole_number
-from mlbackends.model.records import FactValue
+from mlbackends.model.records import FactValue, nonempty
 
 CPU = "/sys/devices/system/cpu"
 NODE = "/sys/devices/system/node"
@@ -95,30 +95,31 @@ def topology_facts(
     """Return how many sockets, cores and threads there are, and which CPUs are on or off."""
     if not cpus:
         return {}
-    facts: dict[str, FactValue] = {"threads": len(cpus), "online_cpus": format_cpu_list(cpus)}
     cores = core_groups(host, cpus, blocks)
-    if cores:
-        facts["cores"] = len(cores)
-        facts["threads_per_core"] = max(len(core) for core in cores)
-    if sockets := socket_groups(host, cpus, blocks):
-        facts["sockets"] = len(sockets)
-    if dies := sibling_groups(host, cpus, "die_cpus_list"):
-        facts["dies"] = len(dies)
-    if present := parse_cpu_list(host.read(f"{CPU}/present")):
-        facts["offline_cpus"] = format_cpu_list(set(present) - set(cpus))
-    for fact, name in (("isolated_cpus", "isolated"), ("nohz_full_cpus", "nohz_full")):
-        if listed := parse_cpu_list(host.read(f"{CPU}/{name}")):
-            facts[fact] = format_cpu_list(listed)
-    described: list[dict[str, FactValue]] = []
-    for name, group, more in kinds:
-        kind: dict[str, FactValue] = {"name": name, "threads": len(group)}
-        kind |= {"cpus": format_cpu_list(group), **more}
-        if cores:
-            kind["cores"] = sum(1 for core in cores if core[0] in group)
-        described.append(kind)
-    if described:
-        facts["kinds"] = list(described)
-    return facts
+    described = [
+        {
+            "name": name,
+            "threads": len(group),
+            "cpus": format_cpu_list(group),
+            **more,
+            **({"cores": sum(1 for core in cores if core[0] in group)} if cores else {}),
+        }
+        for name, group, more in kinds
+    ]
+    facts = {
+        "threads": len(cpus),
+        "online_cpus": format_cpu_list(cpus),
+        "cores": len(cores) or None,
+        "threads_per_core": max(map(len, cores), default=None),
+        "sockets": len(socket_groups(host, cpus, blocks)) or None,
+        "dies": len(sibling_groups(host, cpus, "die_cpus_list")) or None,
+        "isolated_cpus": format_cpu_list(parse_cpu_list(host.read(f"{CPU}/isolated"))),
+        "nohz_full_cpus": format_cpu_list(parse_cpu_list(host.read(f"{CPU}/nohz_full"))),
+        "kinds": described,
+    }
+    present = parse_cpu_list(host.read(f"{CPU}/present"))
+    offline = {"offline_cpus": format_cpu_list(set(present) - set(cpus))} if present else {}
+    return nonempty(facts) | offline
 
 
 def kind_groups(host: Host, cpus: tuple[int, ...], blocks: list[Block]) -> Kinds:

@@ -9,7 +9,7 @@ from typing import Any
 from mlbackends.host.cpu.topology import NODE, node_numbers
 from mlbackends.host.host import Host
 from mlbackends.host.quantities import one_line, size_in_bytes, whole_number, word
-from mlbackends.model.records import FactValue
+from mlbackends.model.records import FactValue, nonempty
 
 MM = "/sys/kernel/mm"
 
@@ -83,7 +83,7 @@ def settings(host: Host) -> dict[str, FactValue]:
         facts["overcommit_ratio"] = whole_number(ratio, 0, 100_000)
     if facts["zswap"]:
         facts["zswap_compressor"] = word(host.read(f"{zswap}/compressor", 64))
-    return {name: value for name, value in facts.items() if value not in (None, "")}
+    return nonempty(facts)
 
 
 def _switch(text: str) -> bool | None:

@@ -17,7 +17,7 @@ from mlbackends.libraries.cuda.visible_devices import VARIABLE, hides_everything
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import NotUsable, Reason
-from mlbackends.model.records import Answer, FactValue, Library
+from mlbackends.model.records import Answer, FactValue, Library, nonempty
 from mlbackends.model.tables import table
 
 WSL_FOLDER = "/usr/lib/wsl/lib"
@@ -71,18 +71,21 @@ def kernel_module(host: Host) -> dict[str, FactValue]:
     release = driver_release(host)
     if not release:
         return {}
-    facts: dict[str, FactValue] = {"driver_release": release}
     version = host.read("/proc/driver/nvidia/version", 4096).partition("\n")[0]
-    if version.startswith("NVRM version:"):
-        facts["kernel_module"] = "open" if "Open Kernel Module" in version else "proprietary"
-    parameters = {}
-    for line in host.read("/proc/driver/nvidia/params", 16 << 10).splitlines():
-        name, _, value = line.partition(": ")
-        if name in table("libraries/cuda/driver")["module_parameters"] and value.strip():
-            parameters[name] = value.strip()
-    if parameters:
-        facts["module_parameters"] = parameters
-    return facts
+    kind = "open" if "Open Kernel Module" in version else "proprietary"
+    lines = host.read("/proc/driver/nvidia/params", 16 << 10).splitlines()
+    listed = table("libraries/cuda/driver")["module_parameters"]
+    return nonempty(
+        {
+            "driver_release": release,
+            "kernel_module": kind if version.startswith("NVRM version:") else "",
+            "module_parameters": {
+                name: value.strip()
+                for name, _, value in (line.partition(": ") for line in lines)
+                if name in listed and value.strip()
+            },
+        }
+    )
 
 
 def mig_instances(host: Host) -> list[dict[str, FactValue]]:
