@@ -15,10 +15,9 @@ from typing import Any
 from mlbackends.host.host import Host
 from mlbackends.host.pci import PciDevice, pci_devices
 from mlbackends.host.quantities import one_line
-from mlbackends.host.system.containers import container_signs, wsl_version
 from mlbackends.host.system.kernel import kernel_parameters, mounted_at, mounts, system_controls
 from mlbackends.host.system.memory import total_memory
-from mlbackends.host.system.virtual_machines import virtual_machine
+from mlbackends.host.system.surroundings import container_signs, virtual_machine, wsl_version
 from mlbackends.libraries.c_runtime import c_library, cxx_library
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason

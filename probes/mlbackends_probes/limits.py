@@ -17,9 +17,9 @@ from mlbackends.host.host import Host
 from mlbackends.host.quantities import HIGHEST, format_cpu_list, parse_cpu_list, whole_number
 from mlbackends.host.system import cgroups
 from mlbackends.host.system.cgroups import Limit
-from mlbackends.host.system.containers import granted
 from mlbackends.host.system.kernel import control_number, system_controls
 from mlbackends.host.system.memory import total_memory
+from mlbackends.host.system.surroundings import granted
 from mlbackends.host.system.thread_counts import Machine, beliefs
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Finding, Presence, nonempty

@@ -20,8 +20,8 @@ from msgspec.structs import replace
 from mlbackends.host.host import Host
 from mlbackends.host.variables import valid_instead
 from mlbackends.libraries.c_calls import CDLL, ctypes
-from mlbackends.libraries.dependents import needed_of_the_system
 from mlbackends.libraries.elf import NotElf, extract, extract_symbols, read_elf, version_definitions
+from mlbackends.libraries.owners import needed_of_the_system
 from mlbackends.libraries.search import stem_of
 from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.reasons import NotUsable, Reason

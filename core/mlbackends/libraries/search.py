@@ -14,10 +14,9 @@ from msgspec.structs import replace
 
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import conda_prefix, python_folders
-from mlbackends.libraries.dependents import is_found_by_rpath
 from mlbackends.libraries.elf import NotElf, extract, extract_symbols, read_elf
 from mlbackends.libraries.loader_cache import cached_libraries
-from mlbackends.libraries.owners import owner_of
+from mlbackends.libraries.owners import is_found_by_rpath, owner_of
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Library

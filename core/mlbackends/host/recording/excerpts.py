@@ -12,8 +12,8 @@ import msgspec
 
 from mlbackends.host.pci import extended_capabilities
 from mlbackends.host.system.kernel import kept_parameters
-from mlbackends.host.system.virtual_machines import asset_tags
 from mlbackends.model.patterns import bytes_pattern, pattern
+from mlbackends.model.tables import table
 
 Hide = Callable[[str], str]
 """Replaces the servers and addresses in a text."""
@@ -125,6 +125,13 @@ def _direct_url(data: bytes, hide: Hide) -> bytes:
     return msgspec.json.encode(origin)
 
 
+def _asset_tag(data: bytes) -> bytes:
+    """Keep a tag that names a cloud; any other one names a machine."""
+    clouds = table("host/system/virtual_machines")["clouds"]
+    tags = tuple(mark.encode() for field, mark, _ in clouds if field == "chassis_asset_tag")
+    return data if data.startswith(tags) else b""
+
+
 def _groups(data: bytes) -> bytes:
     """Keep the groups' names and numbers, and none of their members."""
     rows = (line.split(b":") for line in data.splitlines())
@@ -164,7 +171,7 @@ _FILES: tuple[tuple[re.Pattern[str], Callable[[bytes], bytes]], ...] = (
     ),
     (
         pattern(r"/sys/class/dmi/id/chassis_asset_tag"),
-        lambda data: data if data.decode(errors="replace").startswith(asset_tags()) else b"",
+        _asset_tag,
     ),
     (pattern(r"/sys/.*/config"), _configuration),
     (

@@ -116,7 +116,7 @@ def device_nodes(host: Host) -> list[str]:
 def node_problems(host: Host, nodes: list[str]) -> tuple[Reason, ...]:
     """Return what keeps a program from the GPUs although the kernel module is loaded."""
     from mlbackends.host.device_nodes import denied
-    from mlbackends.host.system.containers import container_signs
+    from mlbackends.host.system.surroundings import container_signs
 
     if not any(name.removeprefix("/dev/nvidia").isdecimal() for name in nodes):
         return (
