@@ -296,9 +296,9 @@ def test_a_command_that_prints_for_ever_is_stopped() -> None:
     from mlbackends.host import command
 
     before = psutil.Process().children()
-    assert command.output_of(("yes",), 20.0, os.environ) == ""
-    assert command.output_of(("sh", "-c", "echo one; exit 3"), 20.0, os.environ) == ""
-    assert command.output_of(("sh", "-c", "echo one"), 20.0, os.environ) == "one\n"
+    assert command.outcome_of(("yes",), 20.0, os.environ) == (None, "", False)
+    assert command.outcome_of(("sh", "-c", "echo one; exit 3"), 20.0, os.environ).status == 3
+    assert command.outcome_of(("sh", "-c", "echo one"), 20.0, os.environ) == (0, "one\n", False)
     assert psutil.Process().children() == before
 
 

@@ -25,12 +25,6 @@ class Outcome(NamedTuple):
     timed_out: bool = False
 
 
-def output_of(command: Sequence[str], timeout: float, environment: Mapping[str, str]) -> str:
-    """Return a command's standard output; "" where it is missing, fails or takes too long."""
-    outcome = outcome_of(command, timeout, environment)
-    return outcome.output if outcome.status == 0 else ""
-
-
 def outcome_of(command: Sequence[str], timeout: float, environment: Mapping[str, str]) -> Outcome:
     """Run a command to its end or for `timeout` seconds, whichever comes first."""
     try:

@@ -103,7 +103,8 @@ class Host:
         self._commands = recorded.inside(folder, "commands")
         inner = recorded.inside(folder, "root")
         top = inner if os.path.isdir(inner) else folder
-        if not (has_environment or has_description or recorded.is_root(top)):
+        is_root = any(os.path.lexists(os.path.join(top, name)) for name in recorded.TOP_FOLDERS)
+        if not (has_environment or has_description or is_root):
             raise BadInput(
                 f"{folder} holds neither proc/ nor sys/ nor a host.json: that is no recorded machine",
                 recorded.hint_near(folder),
@@ -341,9 +342,10 @@ class Host:
                 return read_regular(path, READ_LIMIT).decode(errors="replace")
             except OSError:
                 return ""
-        from mlbackends.host.command import output_of
+        from mlbackends.host.command import outcome_of
 
-        return output_of(command, timeout, self.environment)
+        outcome = outcome_of(command, timeout, self.environment)
+        return outcome.output if outcome.status == 0 else ""
 
 
 def resolved(path: str, target_of: Callable[[str], str]) -> str:

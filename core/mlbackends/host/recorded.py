@@ -14,7 +14,7 @@ from mlbackends.host.files import read_regular
 from mlbackends.model.errors import BadInput
 
 _SIZE_LIMIT = 64 << 20
-_TOP_FOLDERS = ("proc", "sys", "etc", "usr", "lib", "opt", "dev", "var")
+TOP_FOLDERS = ("proc", "sys", "etc", "usr", "lib", "opt", "dev", "var")
 """A folder with none of them is no machine's root; half a machine is one."""
 
 _Bytes = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
@@ -96,11 +96,6 @@ def inside(folder: str, name: str) -> str:
             "look at the machine there by naming the folder itself",
         )
     return path
-
-
-def is_root(folder: str) -> bool:
-    """Tell whether a folder holds one of the folders that "/" has."""
-    return any(os.path.lexists(os.path.join(folder, name)) for name in _TOP_FOLDERS)
 
 
 def hint_near(folder: str) -> str:

@@ -55,7 +55,7 @@ def c_library(host: Host) -> tuple[str, str]:
             versions = () if banner else extract(host, path, version_definitions)
         except (NotElf, OSError):
             return "glibc", ""
-        return "glibc", banner or _highest(versions, _GLIBC_SYMBOL)
+        return "glibc", banner or highest(versions, _GLIBC_SYMBOL)
     if host.glob(_MUSL):
         # musl itself tells its version only when it runs; Alpine's list of packages has it.
         for paragraph in host.read(_ALPINE).split("\n\n"):
@@ -79,12 +79,8 @@ def cxx_library(host: Host) -> tuple[str, str]:
     return "", ""
 
 
-def highest(versions: tuple[str, ...]) -> str:
+def highest(versions: tuple[str, ...], form: re.Pattern[str] = _GLIBCXX) -> str:
     """Return the highest of GLIBCXX_3.4.11 and its like, without the name; "" where none is one."""
-    return _highest(versions, _GLIBCXX)
-
-
-def _highest(versions: tuple[str, ...], form: re.Pattern[str]) -> str:
     found = [match[1] for name in versions if (match := form.fullmatch(name))]
     return max(found, key=lambda text: [int(part) for part in text.split(".")], default="")
 

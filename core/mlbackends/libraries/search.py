@@ -1,8 +1,8 @@
 """Where libraries are: every copy, by every way that a program could come to it.
 
 Finding never opens a library. The steps are in the order in which a process that is started from this
-environment would meet the copies; the first copy of a soname wins. `_WHY` has the steps and what makes each
-of them win; last come variables such as CUDA_HOME, by their own names.
+environment would meet the copies; the first copy of a soname wins. search_steps.json has the steps and what
+makes each of them win; last come variables such as CUDA_HOME, by their own names.
 
 Source: ld.so(8), the order of RPATH, LD_LIBRARY_PATH, RUNPATH, cache and default folders.
 """
@@ -20,26 +20,13 @@ from mlbackends.libraries.owners import is_found_by_rpath, owner_of
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Library
+from mlbackends.model.tables import table
 
 _NAME = pattern(
     r"(?P<stem>.+?)"
     r"(?:-[0-9a-f]{6,40}(?:\.[\w.]*?)?)?"  # auditwheel's hash, which may stand before a version
     r"(?:\.so(?:\.[0-9]\w*)*|(?:\.[0-9][0-9.]*)?\.dylib|\.dll)$"
 )
-
-_WHY = {
-    "mapped": "the process has it mapped",
-    "LD_PRELOAD": "LD_PRELOAD names it, which comes before every search",
-    "LD_LIBRARY_PATH": "LD_LIBRARY_PATH is searched before RUNPATH and the loader's cache",
-    "DYLD_LIBRARY_PATH": "DYLD_LIBRARY_PATH is searched before everything else",
-    "PATH": "PATH is where Windows looks for it",
-    "site-packages": "the packages of this Python environment open it by path",
-    "conda": "the conda environment's programs name its lib folder first",
-    "python-prefix": "it lies in the lib folder of the interpreter's prefix",
-    "ld.so.cache": "the loader's cache names it",
-    "system-folder": "it lies in a default folder of the loader",
-    "well-known-folder": "no other copy is there; only what is told of this folder finds it",
-}
 
 Place = tuple[str, str, str]
 """A library file's stem, its path, and the step that found it."""
@@ -274,7 +261,9 @@ def _mark_winners(host: Host, libraries: list[Library]) -> list[Library]:
         package = (winner.owner if winner else "").partition(" ")[0] or "its package"
         is_kept = library.soname in kept
         if winner is library:
-            why = _WHY.get(library.found_by, f"{library.found_by} names its folder")
+            why = table("libraries/search_steps").get(
+                library.found_by, f"{library.found_by} names its folder"
+            )
             if is_kept:
                 why = f"what needs it in {package} finds it {by_rpath}"
             library = replace(library, wins=True, wins_because=why)

@@ -1,4 +1,4 @@
-"""What this process runs in: a container, Windows Subsystem for Linux, a batch job, a virtual machine, a cloud.
+"""What this process runs in: a container, Windows's subsystem, a batch job, a virtual machine, a cloud.
 
 Of containers these are signs, not proof: an image may have been copied into a virtual machine with its
 marker files, and a container may hide all of them. So each sign is reported with what it points to. No

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from mlbackends.host.host import Host
 from mlbackends.libraries.c_calls import Calls, ctypes
-from mlbackends.libraries.cuda.visible_devices import VARIABLE, hides_everything, lacks_capability
+from mlbackends.libraries.cuda.visible_devices import VARIABLE, lacks_capability, visible
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import NotUsable, Reason
@@ -252,7 +252,7 @@ def refused(function: str, code: int, name: str = "", learned: Answer | None = N
     meanings = table("libraries/cuda/errors")["meanings"]
     reason, meaning, hint = meanings.get(str(code), ("call-failed", "", ""))
     value = os.environ.get(VARIABLE)
-    if code == NO_DEVICE and value is not None and hides_everything(value):
+    if code == NO_DEVICE and value is not None and not visible(value)[0]:
         value = value.encode(errors="replace").decode()  # a report holds text only
         hint = f'{VARIABLE} is "{value}", which hides every GPU: unset it'
     message = f"{function} returned {code}" + (f" ({name})" if name else "")

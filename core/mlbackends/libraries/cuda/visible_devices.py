@@ -32,11 +32,6 @@ def visible(value: str) -> tuple[tuple[str, ...], str]:
     return tuple(seen), ""
 
 
-def hides_everything(value: str) -> bool:
-    """Tell whether a value of CUDA_VISIBLE_DEVICES leaves no GPU."""
-    return not visible(value)[0]
-
-
 def environment(host: Host) -> dict[str, str]:
     """Return the variables that decide which GPUs a program sees, those that are set."""
     names = table("host/variables")["cuda"]
