@@ -14,6 +14,7 @@ which group a device node belongs to, and which files may not be read.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
@@ -211,7 +212,7 @@ class Recording(Host):
             if len(name.encode()) <= _NAME_LIMIT:
                 os.makedirs(os.path.join(folder, "commands"), exist_ok=True)
                 kept = anonymiser.output(command, output).encode()
-                _put(os.path.join(folder, "commands", name), kept)
+                Path(folder, "commands", name).write_bytes(kept)
 
     def variables(self) -> dict[str, str]:
         """Return the variables that were read by name and are set."""
@@ -271,7 +272,7 @@ class _Writer:
                 os.makedirs(at, exist_ok=True)
                 # git keeps no empty folder.
                 if spot not in self.listed and not os.listdir(at):
-                    _put(f"{at}/{_KEPT}", b"")
+                    Path(at, _KEPT).touch()
             elif spot and self.source.exists(spot) and not os.path.lexists(self._target(spot)):
                 self._write_file(spot, b"")
         for path in listings:
@@ -298,32 +299,20 @@ class _Writer:
         at = self._target(spot)
         os.makedirs(os.path.dirname(at), exist_ok=True)
         if not os.path.isfile(at) or os.path.getsize(at) <= len(data):
-            _put(at, data)
+            Path(at).write_bytes(data)
 
     def _link(self, at: str, target: str) -> None:
         """Write a link, anonymised, which does not leave the folder."""
-        folder, renamed = os.path.dirname(at), self.anonymiser.text(at)
+        path = self.root + self.anonymiser.text(at)
+        if os.path.lexists(path) or not target:
+            return
         # The folder of the link has no links in it, so that ".." leads up in it.
-        whole = os.path.normpath(os.path.join(folder, target))
+        whole = os.path.normpath(os.path.join(os.path.dirname(at), target))
         # Part of a path alone may not show that it names somebody.
         name = self.anonymiser.text(whole)
-        if os.path.lexists(self.root + renamed) or not target:
-            return
-        # Absolute links, and those that climb above "/", would leave the folder.
-        depth, climbs = folder.count("/") - (folder == "/"), target.startswith("/")
-        for part in target.split("/"):
-            depth += {"..": -1, ".": 0, "": 0}.get(part, 1)
-            climbs = climbs or depth < 0
-        if climbs or name != whole or renamed != at:
-            target = os.path.relpath(name, os.path.dirname(renamed))
-        os.makedirs(os.path.dirname(self.root + renamed), exist_ok=True)
-        os.symlink(target, self.root + renamed)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        os.symlink(os.path.relpath(self.root + name, os.path.dirname(path)), path)
 
 
 def _put_json(path: str, value: Any) -> None:
-    _put(path, msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n")
-
-
-def _put(path: str, data: bytes) -> None:
-    with open(path, "wb") as file:
-        file.write(data)
+    Path(path).write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n")
