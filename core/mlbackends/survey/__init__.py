@@ -21,7 +21,6 @@ from mlbackends.model.records import (
     Device,
     Failure,
     Finding,
-    Library,
     Presence,
     ProbeReport,
     Report,
@@ -175,9 +174,16 @@ def _merged(
     name: str, finding: Finding, replies: dict[str, "Reply"], depth: Presence
 ) -> ProbeReport:
     """Merge what was found with the child's replies, which are by the library's path."""
-    libraries = [
-        _with_reply(library, replies.get(library.path), depth) for library in finding.libraries
-    ]
+    libraries = list(finding.libraries)
+    for i, library in enumerate(libraries):
+        if reply := replies.get(library.path):
+            against = reply.reason
+            if not against and reply.presence is Presence.LOADABLE and depth is Presence.USABLE:
+                message = f"it opens and answers; no check here computes with {library.name}"
+                against = Reason("no-use-check", message)
+            answered = reply.answer.library if reply.answer else library
+            held = (against,) if against else ()
+            libraries[i] = replace(answered, presence=reply.presence, reasons=held)
     # Some probes report what goes with their library too, under its own name: cublasLt, cudnn_ops.
     own = [library for library in libraries if library.name == name] or libraries
     # One that wins before others, then the highest level; before all, one that the process has mapped.
@@ -225,17 +231,6 @@ def _merged(
         warnings=finding.warnings + (answer.warnings if answer else ()),
         failure=failure,
     )
-
-
-def _with_reply(library: Library, reply: "Reply | None", depth: Presence) -> Library:
-    if reply is None:
-        return library
-    reasons = (reply.reason,) if reply.reason else ()
-    if not reasons and reply.presence is Presence.LOADABLE and depth is Presence.USABLE:
-        message = f"it opens and answers; no check here computes with {library.name}"
-        reasons = (Reason("no-use-check", message),)
-    answered = reply.answer.library if reply.answer else library
-    return replace(answered, presence=reply.presence, reasons=reasons)
 
 
 def _merged_devices(found: tuple[Device, ...], answered: tuple[Device, ...]) -> tuple[Device, ...]:

@@ -37,7 +37,13 @@ def config_facts(host: Host, location: str, module: str) -> dict[str, FactValue]
     location: the module's folder.
     """
     text = host.read(f"{location}/__config__.py", 1 << 18)
-    blas, lapack, compiler = (_section(text, name) for name in ("blas", "lapack", "c"))
+    found = (
+        re.search(_SECTION.format(name=name), text, re.DOTALL) for name in ("blas", "lapack", "c")
+    )
+    blas, lapack, compiler = (
+        {key: value for key, _, value in _ITEM.findall(section[1])} if section else {}
+        for section in found
+    )
     old = (_OLD_LIBRARIES.search(section) for section in _OLD.findall(text))
     values = {
         "blas": blas.get("name") or next((match[1] for match in old if match), ""),
@@ -58,8 +64,3 @@ def config_facts(host: Host, location: str, module: str) -> dict[str, FactValue]
     if bundled := [name for name in names if any(each in name for each in _EXTENSIONS)]:
         facts["bundled_libraries"] = list[object](bundled)
     return facts
-
-
-def _section(text: str, name: str) -> dict[str, str]:
-    match = re.search(_SECTION.format(name=re.escape(name)), text, re.DOTALL)
-    return {key: value for key, _, value in _ITEM.findall(match[1])} if match else {}

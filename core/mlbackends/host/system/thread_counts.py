@@ -39,16 +39,6 @@ class Machine(Struct, frozen=True):
     platform: str = "linux"
     has_mask: bool = True
 
-    @property
-    def allowed(self) -> str:
-        """What `affinity` counts."""
-        return "the affinity mask" if self.has_mask else "the CPUs that are online"
-
-    @property
-    def allowed_cores(self) -> str:
-        """What `cores` counts."""
-        return "the cores in the affinity mask" if self.has_mask else "the physical cores"
-
 
 def thread_counts(text: str) -> tuple[int, ...]:
     """Return the numbers of a list such as "4" or "4,2"; () if one of them is no thread count."""
@@ -61,7 +51,9 @@ def thread_counts(text: str) -> tuple[int, ...]:
 
 def beliefs(host: Host, machine: Machine) -> list[tuple[str, int, str]]:
     """Return each runtime, the CPUs it takes on this machine, and why; one not known is left out."""
-    allowed = machine.affinity, machine.allowed
+    has_mask = machine.has_mask
+    allowed = machine.affinity, "the affinity mask" if has_mask else "the CPUs that are online"
+    cores = machine.cores, "the cores in the affinity mask" if has_mask else "the physical cores"
     # PYTHON_CPU_COUNT goes first from Python 3.13 on; there, too, os.process_cpu_count is new.
     is_new_python = machine.python >= (3, 13)
     by_python = _by_variable(host, "PYTHON_CPU_COUNT") if is_new_python else None
@@ -70,7 +62,7 @@ def beliefs(host: Host, machine: Machine) -> list[tuple[str, int, str]]:
     limit = _by_variable(host, "OMP_THREAD_LIMIT")
     if limit and limit[0] < openmp[0]:
         openmp = limit
-    mkl = _mkl(host, machine) if machine.is_x86 else None
+    mkl = _mkl(host, *cores) if machine.is_x86 else None
     torch = mkl and (mkl[0], f"it takes what MKL takes: {mkl[1]}")
     if not machine.is_x86:  # only the two variables are certain
         torch = next(filter(None, (_by_variable(host, name) for name in _MKL_VARIABLES)), None)
@@ -79,18 +71,15 @@ def beliefs(host: Host, machine: Machine) -> list[tuple[str, int, str]]:
         "os.process_cpu_count": (by_python or allowed) if is_new_python else None,
         "nproc": openmp,
         "OpenMP": openmp,
-        "OpenBLAS": _openblas(host, machine),
+        "OpenBLAS": _openblas(host, *(cores if machine.platform == "darwin" else allowed)),
         "MKL": mkl,
         "torch": torch,
     }
     return [(name, *rule) for name, rule in rules.items() if rule and rule[0] > 0]
 
 
-def _openblas(host: Host, machine: Machine) -> Rule:
-    """Apply the rule of the builds without OpenMP, as in wheels: the affinity mask caps the variables."""
-    most, allowed = machine.affinity, machine.allowed
-    if machine.platform == "darwin":
-        most, allowed = machine.cores, machine.allowed_cores
+def _openblas(host: Host, most: int, allowed: str) -> Rule:
+    """Apply the rule of the builds without OpenMP, as in wheels: what is allowed caps the variables."""
     for name in ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS"):
         # It reads with atoi, which takes "4x" for 4 and goes on to the next name at 0.
         match = _LEADING.match(host.env(name))
@@ -101,17 +90,17 @@ def _openblas(host: Host, machine: Machine) -> Rule:
     return most, allowed
 
 
-def _mkl(host: Host, machine: Machine) -> Rule | None:
+def _mkl(host: Host, cores: int, allowed: str) -> Rule | None:
     """Apply the rule of MKL: the cores in the affinity mask cap the variables unless MKL_DYNAMIC is off."""
     name = next((name for name in _MKL_VARIABLES if host.env(name).strip()), "")
     rule = _by_variable(host, name)
     if name == "MKL_NUM_THREADS" and not rule:
         return None  # what MKL makes of a value that is no number is written nowhere
     if not rule:
-        return machine.cores, machine.allowed_cores
-    if host.env("MKL_DYNAMIC").strip().lower() in _OFF or not 0 < machine.cores < rule[0]:
+        return cores, allowed
+    if host.env("MKL_DYNAMIC").strip().lower() in _OFF or not 0 < cores < rule[0]:
         return rule
-    return machine.cores, f"{rule[1]}, and MKL_DYNAMIC keeps it to {machine.allowed_cores}"
+    return cores, f"{rule[1]}, and MKL_DYNAMIC keeps it to {allowed}"
 
 
 def _by_variable(host: Host, name: str) -> Rule | None:
