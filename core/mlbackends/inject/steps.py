@@ -68,7 +68,7 @@ def plan(values: Mapping[str, object]) -> Plan:
     Raises BadInput where two of them contradict each other.
     """
     given = [(switch, values[name]) for name, switch in SWITCHES.items() if name in values]
-    refuse_contradictions({switch.name: value for switch, value in given if value is not None})
+    refuse_contradictions({switch.name: value for switch, value in given})
     variables: dict[str, str | None] = {}
     for switch, _ in given:
         for cell in cells_of(switch.name):

@@ -61,10 +61,9 @@ def without_contradicting(
     values: Mapping[str, object], environment: Mapping[str, str]
 ) -> dict[str, str]:
     """Return an environment without the variables of switches that contradict the values."""
-    given = {name: value for name, value in values.items() if value is not None}
     left = dict(environment)
     for name, (_, value) in switches_of_variables(environment)[0].items():
-        if name not in values and value is not None and lost({name: value, **given}):
+        if name not in values and value is not None and lost({name: value, **values}):
             for variable in SWITCHES[name].variables:
                 left.pop(variable, None)
     return left
@@ -74,8 +73,7 @@ def _added(below: Mapping[str, object], above: Mapping[str, object]) -> dict[str
     """Return the values above, and those below that do not contradict them."""
     made = dict(above)
     for name, value in below.items():
-        given = {each: other for each, other in made.items() if other is not None}
-        if name not in made and (value is None or not lost({name: value, **given})):
+        if name not in made and (value is None or not lost({name: value, **made})):
             made[name] = value
     return made
 

@@ -147,12 +147,11 @@ def contradiction(values: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
 
     None is no value. Only one is named where it takes more than one other to undo it.
     """
-    given = {name: value for name, value in values.items() if value is not None}
-    found = lost(given)
+    found = lost(values)
     if not found:
         return "", ()
-    pairs = combinations(given, 2)
-    names = next((pair for pair in pairs if lost({each: given[each] for each in pair})), (found,))
+    pairs = combinations(values, 2)
+    names = next((pair for pair in pairs if lost({each: values[each] for each in pair})), (found,))
     shown = " and ".join(f"{name}={SWITCHES[name].kind.written(values[name])}" for name in names)
     if len(names) == 1:
         return f"{shown} does not hold beside the other switches that are set", names
@@ -160,15 +159,15 @@ def contradiction(values: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
 
 
 def lost(values: Mapping[str, object]) -> str:
-    """Return the first switch that does not read as it was set where all of them are; "" if none."""
-    if values.get("opt_einsum.enabled") is False and "opt_einsum.strategy" in values:
+    """Return the first switch that does not read as set where all are, "" if none; None is no value."""
+    if values.get("opt_einsum.enabled") is False and values.get("opt_einsum.strategy") is not None:
         return "opt_einsum.strategy"
     cells = untouched()
     # Our own store has no cell for mkldnn.allow_tf32.
     ordered = [
         switch
         for name, switch in SWITCHES.items()
-        if name in values and name != "mkldnn.allow_tf32"
+        if values.get(name) is not None and name != "mkldnn.allow_tf32"
     ]
     for switch in ordered:
         put(cells, switch, values[switch.name], "set")
