@@ -131,8 +131,6 @@ def parsed(data: bytes, path: str, folder: str) -> Document:
     from mlbackends.switches import files
 
     file = one_line(path)
-    if len(data) > LIMIT:
-        raise BadInput(f"{file} is larger than {LIMIT >> 20} MiB: that is no policy")
     # Before tomllib sees it: a dotted key of a thousand parts costs it hours, brackets its stack.
     whole = data.decode("utf-8", "replace")
     if found := _LONG_KEY.search(whole) or _BRACKETS.search(whole):
