@@ -56,11 +56,8 @@ def find(host: Host) -> Finding:
         return Finding(facts=facts, reasons=(driver.no_library(host, "libcuda.so.1", "compute"),))
     winner = next((library for library in libraries if library.wins), libraries[0])
     reasons: tuple[Reason, ...] = ()
-    if (
-        not driver.on_wsl(host)
-        and not driver.driver_release(host)
-        and not host.exists("/dev/nvidiactl")
-    ):
+    has_module = driver.driver_release(host) or host.exists("/dev/nvidiactl")
+    if not has_module and not driver.on_wsl(host):
         message = "libcuda.so.1 is here, and no nvidia kernel module is loaded"
         reasons = (Reason("no-driver", message),)
     return Finding(

@@ -38,23 +38,23 @@ def find(host: Host) -> Finding:
     nodes = {address: f"/dev/accel/{name}" for name, address in accel_nodes(host).items()}
     devices = []
     for i, card in enumerate(cards):
-        number = f"{card.vendor}:{card.device}"
+        number, node = f"{card.vendor}:{card.device}", nodes.get(card.address, "")
         firmware = host.read(f"{FOLDER}/{card.address}/fw_version", 256).split("\n")[0].strip()
+        facts = {
+            "pci_id": number,
+            "firmware_version": firmware if firmware.isprintable() else "",
+        }
         device = Device(
             kind="npu",
             index=i,
             name=names.get(number, "NPU"),
             driver=card.driver,
             pci_address=card.address,
-            facts={"pci_id": number},
-            reasons=unusable(
-                host, "NPU", card, (_DRIVERS[card.vendor],), nodes.get(card.address, "")
-            ),
+            facts=nonempty(facts),
+            reasons=unusable(host, "NPU", card, (_DRIVERS[card.vendor],), node),
         )
-        if firmware and firmware.isprintable():
-            device.facts["firmware_version"] = firmware
         devices.append(device)
     drivers = " ".join(sorted({card.driver for card in cards} - {""}))
     reasons = devices[0].reasons if all(device.reasons for device in devices) else ()
-    facts = nonempty({"driver": drivers})
-    return Finding(tuple(libraries), tuple(devices), facts, reasons=reasons)
+    summary = nonempty({"driver": drivers})
+    return Finding(tuple(libraries), tuple(devices), summary, reasons=reasons)

@@ -39,13 +39,12 @@ def find(host: Host) -> Finding:
     version, environment = (
         part if isinstance(part, dict) else {} for part in (build.get("version"), build.get("env"))
     )
+    # 1208 here is 12.8; the CUDA runtime would write 12080.
     cuda, own = version.get("cuda"), version.get("use_torch_flash")
+    cuda = cuda if isinstance(cuda, int) else 0
     texts = {
         "built_for_torch": version.get("torch"),
-        # 1208 here is 12.8; the CUDA runtime would write 12080.
-        "built_for_cuda": decode(cuda // 100 * 1000 + cuda % 100 * 10)
-        if isinstance(cuda, int)
-        else "",
+        "built_for_cuda": decode(cuda // 100 * 1000 + cuda % 100 * 10),
         "built_for_python": version.get("python"),
         "built_for_architectures": environment.get("TORCH_CUDA_ARCH_LIST"),
         "flash_attention_version": version.get("flash"),

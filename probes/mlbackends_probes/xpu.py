@@ -189,15 +189,12 @@ def _described(call: Calls, handle: int, index: int, version: str) -> Device | N
         features += [word for flag, word in _DEVICE_FLAGS.items() if flags & flag]
         features += [word for flag, word in _MODULE_FLAGS.items() if module & flag]
         features += [word for word, access in zip(_ACCESS, reached, strict=True) if access]
-    function, device, count = (
-        "zeDeviceGetMemoryProperties",
-        ctypes.c_void_p(handle),
-        ctypes.c_uint32(),
-    )
-    call.status(function, device, ctypes.byref(count), None)
+    function, count = "zeDeviceGetMemoryProperties", ctypes.c_uint32()
+    of_device = (ctypes.c_void_p(handle), ctypes.byref(count))
+    call.status(function, *of_device, None)
     count.value = min(count.value, _LIMIT)
     memories = _structure(_MEMORY_TYPE, _MEMORY_BYTES, count.value)
-    has_memories = count.value and not call.status(function, device, ctypes.byref(count), memories)
+    has_memories = count.value and not call.status(function, *of_device, memories)
     places = range(_TOTAL_AT, count.value * _MEMORY_BYTES if has_memories else 0, _MEMORY_BYTES)
     facts = {
         "is_integrated": bool(flags & _INTEGRATED),

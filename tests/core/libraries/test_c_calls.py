@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 SOURCE = """
 int fails(int status) { return status; }
 int version(int *major, int *minor) { *major = 12; *minor = 9; return 0; }
+int make(void **handle, int number) { *handle = (void *)(long)number; return number == 9; }
+int list(int count, unsigned *room, void **handles)
+{
+    for (unsigned i = 0; handles && i < *room; i++) handles[i] = (void *)(long)(i != 1 ? i + 1 : 0);
+    if (!handles) *room = count;
+    return handles && count == 100 ? 5 : 0;
+}
 const char *name_of(int status) { return status == 5 ? "FIVE" : 0; }
 """
 
@@ -74,6 +81,33 @@ def test_a_function_that_is_missing_is_an_error_unless_something_stands_for_it(
     assert call.number("is_not_there", 0) == 0
     with pytest.raises(AttributeError, match="is_not_there"):
         call.number("is_not_there")
+
+
+def test_a_handle_is_what_the_first_argument_becomes(opened: ctypes.CDLL) -> None:
+    assert Calls(opened).create("make", 7).value == 7
+    with pytest.raises(NotUsable, match="make returned 1"):
+        Calls(opened).create("make", 9)
+
+
+def test_handles_are_listed_without_those_that_are_none(opened: ctypes.CDLL) -> None:
+    call = Calls(opened)
+
+    assert call.handles("list", 0) == []
+    assert call.handles("list", 3) == [1, 3]
+    assert len(call.handles("list", 100, incomplete=5)) == 63
+    with pytest.raises(NotUsable, match="list returned 5"):
+        call.handles("list", 100)
+
+
+def test_memory_must_hold_the_pattern_throughout(opened: ctypes.CDLL) -> None:
+    call = Calls(opened)
+
+    call.require_filled("the GPU", b"ababab", b"ab")
+    with pytest.raises(NotUsable) as stop:
+        call.require_filled("the GPU", b"abxbab", b"ab")
+
+    message = "the GPU filled 6 bytes with 0x6162, and other bytes came back"
+    assert (stop.value.reason.code, stop.value.reason.message) == ("wrong-result", message)
 
 
 @pytest.mark.parametrize(

@@ -52,3 +52,19 @@ def test_each_group_is_of_a_registry(package: str) -> None:
     registry.names(package)
 
     assert package in sys.modules
+
+
+def test_facts_stand_in_the_probe_or_in_the_file_beside_it() -> None:
+    assert registry.facts_of("flexiblas")["backend"].kind is str
+    assert registry.facts_of("rocm")["targets"].kind == list[str]
+    assert registry.facts_of("host")["boot_id"].role == "identity"
+    assert {"distribution", "built_for"} <= registry.facts_of("torch").keys()
+
+
+def test_variables_that_steer_a_probe_are_one_of_its_facts() -> None:
+    assert registry.facts_of("mkl")["environment"].kind == dict[str, str]
+    assert "environment" not in registry.facts_of("fbgemm")
+
+
+def test_what_is_no_probe_has_no_facts() -> None:
+    assert registry.facts_of("no-such-probe") == {}
