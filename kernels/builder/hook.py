@@ -46,7 +46,7 @@ else:
 ROOT = Path(__file__).resolve().parents[2]
 #: The package that holds the compiled libraries, in a folder that git ignores, and its place in the tree.
 PACKAGE = "mlbackends_kernels/lib"
-TREE = ROOT / "kernels" / PACKAGE
+TREE, NATIVE = ROOT / "kernels" / PACKAGE, ROOT / "kernels" / "native"
 SHIM = "trace_shim.so"
 ATTENTION, ATTENTION_HEADER = "attention.so", "attention.h"
 PREPARED_CALLS = "prepared_calls.abi3.so"
@@ -57,56 +57,16 @@ COMPLETIONS = {
 }
 
 
-def shared_data(root: Path = ROOT) -> dict[str, str]:
-    """Map each man page and completion in the tree to its place under the prefix."""
-    pages = {
-        str(page): f"share/man/man{page.suffix[1:]}/{page.name}"
-        for page in sorted((root / "man").glob("*.[1-9]"))
-    }
-    completions = {
-        str(root / "man" / "completions" / name): place for name, place in COMPLETIONS.items()
-    }
-    return pages | {file: place for file, place in completions.items() if Path(file).is_file()}
-
-
-def pack_recorded_hosts(sdist: Path, root: Path = ROOT) -> None:
-    """Add tests/hosts to an sdist, links as links.
-
-    hatchling follows links, and recorded machines hold the loops that /sys has.
-    """
-    hosts = root / "tests" / "hosts"
-    if not hosts.is_dir():
-        return
-    packed = sdist.read_bytes()
-    content = io.BytesIO(gzip.decompress(packed))
-    with tarfile.open(fileobj=content) as archive:
-        first = next(iter(archive))
-    top = first.name.split("/", maxsplit=1)[0]
-
-    def like_the_rest(member: tarfile.TarInfo) -> tarfile.TarInfo:
-        member.uid = member.gid = 0
-        member.uname = member.gname = ""
-        member.mtime = first.mtime
-        return member
-
-    content.seek(0)
-    with tarfile.open(fileobj=content, mode="a") as archive:
-        archive.add(hosts, f"{top}/tests/hosts", filter=like_the_rest)
-    stamp = int.from_bytes(packed[4:8], "little")  # the time in the gzip header
-    sdist.write_bytes(gzip.compress(content.getvalue(), mtime=stamp))
-
-
 class NotCompiled(Exception):
     """There is no compiler, or one whose work does not run here."""
 
 
-def compile_shim(output: Path, root: Path = ROOT) -> None:
+def compile_shim(output: Path) -> None:
     """Compile the shim of `backends trace`, and see that a program runs under it.
 
     Raises NotCompiled. A process that has the old file loaded keeps it.
     """
-    _require_platform("the shim")
-    sources = sorted(map(str, (root / "kernels" / "native" / "trace_shim").glob("*.c")))
+    sources = sorted(map(str, (NATIVE / "trace_shim").glob("*.c")))
     with _made_beside(output) as part, tempfile.TemporaryDirectory() as folder:
         _run([*_compiler(), *FLAGS, "-o", str(part), *sources])
         link = Path(folder, "shim")  # a name with blanks or colons would be two to the loader
@@ -128,19 +88,18 @@ def compile_attention(
     extra: more flags, as a sanitizer's. machine: another processor, for which CC compiles; the library
     is then not tried. Raises NotCompiled.
     """
-    _require_platform("the library of attention")
     folder = root / "kernels" / "native" / "attention"
     compiler = [*_compiler(), "-pthread"]
     levels = LEVELS.get(machine or platform.machine(), PORTABLE)
     kernels = {"kernel": folder / "kernel.cpp", "gradients": folder / "gradients_kernel.cpp"}
     units = {
-        f"{stem}_{name}": (file, flags)
+        f"{stem}_{name}": (file, shlex.split(flags))
         for stem, file in kernels.items()
         for name, flags in levels.items()
-        if stem == "kernel" or not any(_REST in flag for flag in flags)
+        if stem == "kernel" or _REST not in flags
     }
     rest = sorted(file for file in folder.glob("*.cpp") if file not in kernels.values())
-    units |= {file.stem: (file, ()) for file in rest}
+    units |= {file.stem: (file, []) for file in rest}
     kept = os.environ.get("MLBACKENDS_OBJECTS", "")
     with _made_beside(output) as part, tempfile.TemporaryDirectory() as objects:
 
@@ -171,41 +130,44 @@ def compile_attention(
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             made = [file for file in pool.map(compiled, units) if file]
-        defined = () if extra else ("-Wl,-z,defs,-s",)  # a sanitizer's symbols are the program's
-        _run(
-            [*compiler, *extra, "-shared", "-Wl,-z,now,-z,relro", *defined, "-o", str(part), *made]
-        )
+        linked = ["-shared", "-Wl,-z,now,-z,relro"]
+        if not extra:  # a sanitizer's symbols are the program's
+            linked.append("-Wl,-z,defs,-s")
+        _run([*compiler, *extra, *linked, "-o", str(part), *made])
         # A sanitizer's library loads only into a process that has the sanitizer.
         if not extra and not machine:
-            _run([sys.executable, "-c", ASKED, str(part)])
+            opened = "ctypes.CDLL(sys.argv[1]).mlbackends_attention_abi()"
+            _run([sys.executable, "-c", f"import ctypes, sys; {opened}", str(part)])
 
 
-def copy_attention_header(output: Path, root: Path = ROOT) -> None:
+def copy_attention_header(output: Path) -> None:
     """Copy the header of the library of attention, from which Python reads its structures."""
-    _require_platform("the library of attention")
+    _require_attention(output)
     with _made_beside(output) as part:
-        shutil.copyfile(root / "kernels" / "native" / "attention" / "problem.h", part)
+        shutil.copyfile(NATIVE / "attention" / "problem.h", part)
 
 
-def compile_prepared_calls(output: Path, root: Path = ROOT) -> None:
+def compile_prepared_calls(output: Path) -> None:
     """Compile the module of prepared calls, which calls the library of attention beside it.
 
     It is of the stable ABI, for every CPython from 3.11 on that has a GIL. Raises NotCompiled.
     """
-    _require_platform("the module of prepared calls")
+    _require_attention(output)
     include = Path(sysconfig.get_paths()["include"])
     if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
         raise NotCompiled("the module of prepared calls is for a CPython that has a GIL")
     if not (include / "Python.h").is_file():
         raise NotCompiled(f"there is no Python.h in {include}")
-    if not output.with_name(ATTENTION).is_file():
-        raise NotCompiled("the library of attention was not compiled")
-    folder = root / "kernels" / "native"
-    source = folder / "python" / "prepared_calls.cpp"
-    flags = [f"-I{include}", f"-I{folder / 'attention'}", "-shared", "-Wl,-z,now,-z,relro,-s"]
+    source = NATIVE / "python" / "prepared_calls.cpp"
+    flags = [f"-I{include}", f"-I{NATIVE / 'attention'}", "-shared", "-Wl,-z,now,-z,relro,-s"]
     linked = ["-x", "none", f"-L{output.parent}", f"-l:{ATTENTION}", "-Wl,-rpath,$ORIGIN"]
     with _made_beside(output) as part:
         _run([*_compiler(), *CPP_FLAGS, *flags, "-o", str(part), str(source), *linked])
+
+
+def _require_attention(output: Path) -> None:
+    if not output.with_name(ATTENTION).is_file():
+        raise NotCompiled("the library of attention was not compiled")
 
 
 # Written as C++, linked as C: nothing of the C++ library is used, so one file serves every system.
@@ -214,39 +176,29 @@ CPP_FLAGS = shlex.split(
     " -Wno-maybe-uninitialized -fno-exceptions -fno-rtti -fno-threadsafe-statics -fvisibility=hidden"
     " -ffp-contract=fast -fno-math-errno"
 )
-_AVX2 = "-DMLBACKENDS_LEVEL=avx2 -mavx2 -mfma -mf16c"
 _AVX512 = "-mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c -mprefer-vector-width=512"
 _PAIRS = "-DMLBACKENDS_BFLOAT16_PAIRS"
 _REST = "-DMLBACKENDS_REST"  # from whom a level has all but its products of bfloat16
-PORTABLE = {"baseline": ("-DMLBACKENDS_LEVEL=baseline",)}
-#: The instruction sets of each processor; what runs where stands in levels.cpp.
-LEVELS: dict[str, dict[str, Sequence[str]]] = {
-    "x86_64": PORTABLE
-    | {
-        "avx2": shlex.split(_AVX2),
-        "avx512": shlex.split(f"-DMLBACKENDS_LEVEL=avx512 {_AVX512}"),
-        "avx512_bf16": shlex.split(
-            f"-DMLBACKENDS_LEVEL=avx512_bf16 {_PAIRS} {_REST}=avx512 {_AVX512} -mavx512bf16"
-        ),
-        "amx_bf16": shlex.split(
+PORTABLE = {"baseline": "-DMLBACKENDS_LEVEL=baseline"}
+#: The flags of each processor's instruction sets; what runs where stands in levels.cpp.
+LEVELS = {
+    "x86_64": {
+        **PORTABLE,
+        "avx2": "-DMLBACKENDS_LEVEL=avx2 -mavx2 -mfma -mf16c",
+        "avx512": f"-DMLBACKENDS_LEVEL=avx512 {_AVX512}",
+        "avx512_bf16": f"-DMLBACKENDS_LEVEL=avx512_bf16 {_PAIRS} {_REST}=avx512 {_AVX512} -mavx512bf16",
+        "amx_bf16": (
             f"-DMLBACKENDS_LEVEL=amx_bf16 -DMLBACKENDS_TILES {_PAIRS} {_REST}=avx512 {_AVX512}"
             " -mavx512bf16 -mamx-tile -mamx-bf16"
         ),
     },
     "aarch64": {
-        "neon": ("-DMLBACKENDS_LEVEL=neon",),
-        "neon_bf16": shlex.split(
-            f"-DMLBACKENDS_LEVEL=neon_bf16 {_PAIRS} {_REST}=neon -march=armv8.2-a+bf16"
-        ),
-        "sve256": shlex.split(
-            f"-DMLBACKENDS_LEVEL=sve256 {_PAIRS} -march=armv8.2-a+sve+bf16 -msve-vector-bits=256"
-        ),
-        "sve512": shlex.split(
-            "-DMLBACKENDS_LEVEL=sve512 -march=armv8.2-a+sve -msve-vector-bits=512"
-        ),
+        "neon": "-DMLBACKENDS_LEVEL=neon",
+        "neon_bf16": f"-DMLBACKENDS_LEVEL=neon_bf16 {_PAIRS} {_REST}=neon -march=armv8.2-a+bf16",
+        "sve256": f"-DMLBACKENDS_LEVEL=sve256 {_PAIRS} -march=armv8.2-a+sve+bf16 -msve-vector-bits=256",
+        "sve512": "-DMLBACKENDS_LEVEL=sve512 -march=armv8.2-a+sve -msve-vector-bits=512",
     },
 }
-ASKED = "import ctypes, sys; ctypes.CDLL(sys.argv[1]).mlbackends_attention_abi()"
 
 # No start files: the shim loads into programs of every C library that has its symbols.
 FLAGS = shlex.split(
@@ -256,6 +208,8 @@ FLAGS = shlex.split(
 
 
 def _compiler() -> list[str]:
+    if sys.platform != "linux" or sys.maxsize < 1 << 32:
+        raise NotCompiled(f"it is for 64-bit processors under Linux, this is {sys.platform}")
     if asked := os.environ.get("CC"):
         return shlex.split(asked)
     for name in ("cc", "gcc", "clang"):
@@ -282,13 +236,6 @@ def _run(command: list[str], **variables: str) -> str:
     if done.returncode:
         raise NotCompiled(f"{command[0]} ended with {done.returncode}: {done.stderr.strip()}")
     return done.stderr.strip()
-
-
-def _require_platform(what: str) -> None:
-    if sys.platform != "linux":
-        raise NotCompiled(f"{what} is for Linux, this is {sys.platform}")
-    if sys.maxsize < 1 << 32:
-        raise NotCompiled(f"{what} is for 64-bit processors")
 
 
 @contextlib.contextmanager
@@ -343,16 +290,43 @@ class LayoutHook(Base):
     """What hatchling calls, for the wheel and for the sdist."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile the native libraries, and add the files that belong under share/."""
-        if self.target_name == "wheel":
-            build_data["shared_data"].update(shared_data())
-            add_compiled(version, build_data)
+        """Compile the native libraries, and add man pages and completions to what belongs under share/."""
+        if self.target_name != "wheel":
+            return
+        for page in sorted((ROOT / "man").glob("*.[1-9]")):
+            build_data["shared_data"][str(page)] = f"share/man/man{page.suffix[1:]}/{page.name}"
+        for name, place in COMPLETIONS.items():
+            file = ROOT / "man" / "completions" / name
+            if file.is_file():
+                build_data["shared_data"][str(file)] = place
+        add_compiled(version, build_data)
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Add to an sdist what hatchling cannot pack."""
+        """Add tests/hosts to an sdist, links as links.
+
+        hatchling follows links, and recorded machines hold the loops that /sys has.
+        """
         del version, build_data
-        if self.target_name == "sdist":
-            pack_recorded_hosts(Path(artifact_path))
+        hosts, sdist = ROOT / "tests" / "hosts", Path(artifact_path)
+        if self.target_name != "sdist" or not hosts.is_dir():
+            return
+        packed = sdist.read_bytes()
+        content = io.BytesIO(gzip.decompress(packed))
+        with tarfile.open(fileobj=content) as archive:
+            first = next(iter(archive))
+        top = first.name.split("/", maxsplit=1)[0]
+
+        def like_the_rest(member: tarfile.TarInfo) -> tarfile.TarInfo:
+            member.uid = member.gid = 0
+            member.uname = member.gname = ""
+            member.mtime = first.mtime
+            return member
+
+        content.seek(0)
+        with tarfile.open(fileobj=content, mode="a") as archive:
+            archive.add(hosts, f"{top}/tests/hosts", filter=like_the_rest)
+        stamp = int.from_bytes(packed[4:8], "little")  # the time in the gzip header
+        sdist.write_bytes(gzip.compress(content.getvalue(), mtime=stamp))
 
 
 def main() -> None:

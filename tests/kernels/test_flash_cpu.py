@@ -811,7 +811,7 @@ def test_pairs_and_tiles_of_bfloat16_are_right_where_they_are_emulated(
         del levels[name]
     if not os.environ.get("MLBACKENDS_OBJECTS"):  # else they may be there already
         for name in ("avx512", "amx_bf16"):  # hardly called: they need not be fast
-            levels[name] = (*levels[name], "-O0")
+            levels[name] += " -O0"
     hook.compile_attention(file, extra=("-DMLBACKENDS_EMULATED_PAIRS", f"-I{TOLERANCES.parent}"))
     monkeypatch.setattr(library, "path", lambda _=library.FILE: str(file))
     library.library.cache_clear()

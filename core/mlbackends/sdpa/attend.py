@@ -12,7 +12,7 @@ from mlbackends.sdpa.backend import Gradients, Prepared
 from mlbackends.sdpa.bias import CausalBias
 from mlbackends.sdpa.describe import is_tensor, without_gradients
 from mlbackends.sdpa.readable import refuse_unreadable
-from mlbackends.sdpa.request import Operation, Options, Request, requested
+from mlbackends.sdpa.request import Operation, Request, requested
 from mlbackends.switches.dynamo import untraced
 
 _FORWARD = Operation(
@@ -69,10 +69,10 @@ def scaled_dot_product_attention(
             found = call(query, key, value, mask, seed)
             if found is not None:
                 return found
-    options = Options(dropout_p, is_causal, scale, enable_gqa, seed)
+    options = dropout_p, is_causal, scale, enable_gqa, seed
     if not isinstance(return_logsumexp, bool):
         raise _FORWARD.wrong("return_logsumexp", "bool", return_logsumexp)
-    request = requested(_FORWARD, query, key, value, attn_mask, options)
+    request = requested(_FORWARD, query, key, value, attn_mask, *options)
     problem = request.problem
     tensors = query, key, value, request.mask
     if problem is None:
@@ -157,8 +157,8 @@ def scaled_dot_product_attention_backward(
             raise _BACKWARD.wrong(name, "Tensor", tensor)
     if not isinstance(attn_mask_gradient, bool):
         raise _BACKWARD.wrong("attn_mask_gradient", "bool", attn_mask_gradient)
-    options = Options(dropout_p, is_causal, scale, enable_gqa, seed)
-    request = requested(_BACKWARD, query, key, value, attn_mask, options)
+    options = dropout_p, is_causal, scale, enable_gqa, seed
+    request = requested(_BACKWARD, query, key, value, attn_mask, *options)
     refuse_unreadable(results, f"{_BACKWARD.name}(): ", meta=True)
     _refuse_results(request, results, _BACKWARD.described("query", query).device)
     named = {"query": query, "key": key, "value": value, "attn_mask": request.mask}

@@ -36,16 +36,6 @@ class Operation(NamedTuple):
             raise TypeError(f"{self.name}(): {argument}: {error}") from None
 
 
-class Options(NamedTuple):
-    """The arguments of a call beside its tensors, as they were given."""
-
-    dropout_p: Any = 0.0
-    is_causal: Any = False
-    scale: Any = None
-    enable_gqa: Any = False
-    seed: Any = None
-
-
 class Request(NamedTuple):
     """A checked call.
 
@@ -73,13 +63,13 @@ class Request(NamedTuple):
 
 
 def requested(
-    operation: Operation, query: Any, key: Any, value: Any, attn_mask: Any, options: Options
+    operation: Operation, query: Any, key: Any, value: Any, attn_mask: Any, *options: Any
 ) -> Request:
-    """Check a call.
+    """Check a call. options: dropout_p, is_causal, scale, enable_gqa and seed, as they were given.
 
     Raises RuntimeError, TypeError, ValueError, IndexError and NotImplementedError where torch does.
     """
-    dropout_p, is_causal, scale, enable_gqa, _ = options
+    dropout_p, is_causal, scale, enable_gqa, seed = options
     bias = as_bias(attn_mask)
     mask_fits = attn_mask is None or bias is not None or is_tensor(attn_mask)
     for name, argument, fits, wanted in (
@@ -94,7 +84,13 @@ def requested(
     ):
         if not fits:
             raise operation.wrong(name, wanted, argument)
-    seed = _seed(operation, options.seed)
+    if seed is not None:
+        if isinstance(seed, bool):
+            raise operation.wrong("seed", "int", seed)
+        try:
+            seed = index(seed) & _SEED_BITS
+        except TypeError:
+            raise operation.wrong("seed", "int", seed) from None
     named = {"query": query, "key": key, "value": value}
     masked = named if bias else {**named, "attn_mask": attn_mask}
     refuse_unreadable(masked, f"{operation.name}(): ", meta=True)
@@ -145,18 +141,6 @@ def requested(
         reason = Reason("invalid-problem", str(error), error.hint)
         raise NoBackend(str(error), (reason,), error.hint) from None
     return Request(problem, attn_mask, dtype)
-
-
-def _seed(operation: Operation, seed: Any) -> int | None:
-    """Return the lower 64 bits of a seed. Raises TypeError for what is no whole number."""
-    if seed is None:
-        return None
-    try:
-        if not isinstance(seed, bool):
-            return index(seed) & _SEED_BITS
-    except TypeError:
-        pass
-    raise operation.wrong("seed", "int", seed) from None
 
 
 def _refuse_tensors(specs: list[TensorSpec], mask: TensorSpec | None) -> None:

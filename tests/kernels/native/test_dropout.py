@@ -33,7 +33,7 @@ def compiled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     assert spec and spec.loader
     hook = module_from_spec(spec)
     spec.loader.exec_module(hook)
-    flags = hook.LEVELS.get(platform.machine(), hook.PORTABLE)[request.param]
+    flags = hook.LEVELS.get(platform.machine(), hook.PORTABLE)[request.param].split()
     made = tmp_path_factory.mktemp("dropout") / "dropout.so"
     include = f"-I{ROOT / 'kernels' / 'native' / 'attention'}"
     source = str(HERE / "dropout_factors.cpp")
