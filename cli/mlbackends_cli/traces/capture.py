@@ -225,14 +225,11 @@ class LiveTable:
         self._aggregate = Aggregate()
         self._start = self._drawn = time.monotonic()
         self._size = (0, 0)
-        self._body: list[str] = []
-        self._is_stale = True
 
     def take(self, lines: list[bytes]) -> None:
         """Take in lines without their ends, if there are any, and draw if it is time."""
         if lines:
             self._aggregate.add([b"\n".join(lines) + b"\n"])
-            self._is_stale = True
         if time.monotonic() - self._drawn >= _LIVE_SECONDS:
             self._draw()
 
@@ -245,38 +242,30 @@ class LiveTable:
 
     def _draw(self) -> None:
         from mlbackends.tracing.finder import took
+        from mlbackends.tracing.viewing import from_aggregates
+        from mlbackends_cli.traces.listings import printed
 
         size = error_terminal_size()
         if size is None or size[1] < _LEAST_ROWS:
             return
         width, height = size[0] - 1, _height(size[1])
-        parts = []
+        text = ""
         if size != self._size:
-            self._is_stale = True
             # Move what stands there up, then let the terminal scroll only what is above.
             up = "\n" * height + f"\033[{height}A" if self._size == (0, 0) else ""
-            parts.append(f"{up}\0337\033[1;{size[1] - height}r\0338")
+            text = f"{up}\0337\033[1;{size[1] - height}r\0338"
             self._size = size
-        if self._is_stale:  # else only the time has gone on
-            self._body = [*self._table(width, height), *[""] * height][: height - 1]
-            self._is_stale = False
-        seconds = time.monotonic() - self._start
-        head = f"-- {took(seconds * 1e9)}, {self._aggregate.lines:,} lines ".ljust(width, "-")
-        parts.append("\0337")
-        for number, line in enumerate([head, *self._body]):
-            parts.append(f"\033[{size[1] - height + 1 + number};1H\033[K{line}")
-        parts.append("\0338")
-        _write("".join(parts))
-        self._drawn = time.monotonic()
-
-    def _table(self, width: int, height: int) -> list[str]:
-        from mlbackends.tracing.viewing import from_aggregates
-        from mlbackends_cli.traces.listings import printed
-
+        seconds = took((time.monotonic() - self._start) * 1e9)
+        head = f"-- {seconds}, {self._aggregate.lines:,} lines ".ljust(width, "-")
         views = from_aggregates([self._aggregate], {"summary": {"top": height - 4}})
         page = Page(width=width, color=False, unicode=self._page.unicode)
-        # What does not fit on one row would push the others off.
-        return [line[:width] for line in printed(views, "table", page).splitlines()]
+        rows = [head, *printed(views, "table", page).splitlines(), *[""] * height]
+        text += "\0337"
+        for number, row in enumerate(rows[:height], size[1] - height + 1):
+            # What does not fit on one row would push the others off.
+            text += f"\033[{number};1H\033[K{row[:width]}"
+        _write(f"{text}\0338")
+        self._drawn = time.monotonic()
 
 
 def _height(rows: int) -> int:

@@ -1,6 +1,6 @@
 """Tables of a trace on a page that is narrower than they are: fewer columns, then shorter words in them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -12,6 +12,7 @@ _NUMBERS = frozenset(
     {*_FIRST_TO_GO, "calls", "time", "share", "before", "after", "ratio", "FLOP/byte"} - {"tracer"}
 )
 _GAP = 2
+Row = tuple[str, ...]
 _LEAST = 10
 _LEAST_OF = {"dtype": 8, "shape": 12, "implementation": 14, "call": 13}
 """So many columns a word keeps at least, where the page lets it."""
@@ -29,39 +30,41 @@ def narrowed(listing: Listing, page: Page) -> Listing:
     width = page.width if page.unicode else page.width - 1
     # Below titles the first column is moved in, and its name counts too.
     indent = 2 if any(group.title for group in listing.groups) else 0
-    made, gone = _without_columns(listing, width, indent)
-    widths = _widths(made, indent)
-    room = width - _GAP * (len(widths) - 1)
-    shrunk = _shrunk(made.columns, widths, room, indent)
-    notes = list(gone)
-    if sum(shrunk) <= room:
-        made = _fitted(made, [shrunk[0] - indent, *shrunk[1:]])
-        notes += ["whole names"] if shrunk != widths else []
-    if not notes:
-        return made
-    return replace(made, notes=(*made.notes, f"a wider page has also: {', '.join(notes)}"))
-
-
-def _without_columns(listing: Listing, width: int, indent: int) -> tuple[Listing, list[str]]:
-    wide = _widths(listing, indent)
-    columns = list(range(len(listing.columns)))
+    widths = dict(enumerate(_widths(listing, indent)))
     gone = []
     for name in _FIRST_TO_GO:
-        if sum(wide[place] + _GAP for place in columns) - _GAP <= width:
+        if sum(widths.values()) + _GAP * (len(widths) - 1) <= width:
             break
-        if name in listing.columns and len(columns) > 1:
-            columns.remove(listing.columns.index(name))
+        if name in listing.columns and len(widths) > 1:
+            del widths[listing.columns.index(name)]
             gone.append(name)
+    first, *others = widths
+    # A row of what is left over says so in its first cell.
+    made = _mapped(listing, lambda row: (row[first] or row[0], *(row[each] for each in others)))
+    names = made.columns
+    wide = _widths(made, indent)
+    room = width - _GAP * (len(wide) - 1)
+    shrunk = _shrunk(names, wide, room, indent)
+    if sum(shrunk) <= room:
+        gone += ["whole names"] if shrunk != wide else []
+        shrunk[0] -= indent
+
+        def fitted(row: Row) -> Row:
+            return tuple(
+                cell.rjust(width) if name in _NUMBERS else middle_left_out(cell, width)
+                for cell, width, name in zip(row, shrunk, names, strict=True)
+            )
+
+        made = _mapped(made, fitted)
     if not gone:
-        return listing, []
-    first, *others = columns
-    groups = []
-    for group in listing.groups:
-        # A row of what is left over says so in its first cell.
-        rows = ((row[first] or row[0], *(row[place] for place in others)) for row in group.rows)
-        groups.append(replace(group, rows=tuple(rows)))
-    names = tuple(listing.columns[place] for place in columns)
-    return replace(listing, columns=names, groups=tuple(groups)), gone
+        return made
+    return replace(made, notes=(*made.notes, f"a wider page has also: {', '.join(gone)}"))
+
+
+def _mapped(listing: Listing, change: Callable[[Row], Row]) -> Listing:
+    """Return a listing with the names of the columns and each row changed."""
+    groups = (replace(group, rows=tuple(map(change, group.rows))) for group in listing.groups)
+    return replace(listing, columns=change(listing.columns), groups=tuple(groups))
 
 
 def _widths(listing: Listing, indent: int) -> list[int]:
@@ -83,19 +86,6 @@ def _shrunk(names: Sequence[str], widths: Sequence[int], room: int, indent: int)
         at = max(range(len(found)), key=lambda each: found[each] - least[each])
         found[at] -= 1
     return found
-
-
-def _fitted(listing: Listing, widths: Sequence[int]) -> Listing:
-    names = listing.columns
-
-    def fitted(row: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(
-            cell.rjust(width) if name in _NUMBERS else middle_left_out(cell, width)
-            for cell, width, name in zip(row, widths, names, strict=True)
-        )
-
-    groups = (replace(group, rows=tuple(map(fitted, group.rows))) for group in listing.groups)
-    return replace(listing, columns=fitted(names), groups=tuple(groups))
 
 
 def middle_left_out(text: str, width: int) -> str:

@@ -122,7 +122,7 @@ class _Relayed(Separation):
         super().__init__(notices)
         self.name = name
         self._trace = trace
-        self._lines = self._lost = self._reason = 0
+        self._lost = self._reason = 0
         self._is_torn = False
         self._demultiplexer = Demultiplexer([word for each in markers.values() for word in each])
         self._size: os.terminal_size | None = None
@@ -184,7 +184,7 @@ class _Relayed(Separation):
 
     def counted(self) -> Counted:
         """Return what came; the processes that printed it are not known."""
-        return Counted(self._lines, self._lost, self._reason)
+        return Counted(lost=self._lost, lost_reason=self._reason)
 
     def _run(self) -> None:
         apart = self._demultiplexer
@@ -223,7 +223,6 @@ class _Relayed(Separation):
                 while rest:
                     rest = rest[os.write(self._trace, rest) :]
                     self._is_torn = bool(rest)
-                self._lines += 1
             except OSError as error:
                 self._lost += 1
                 self._reason = self._reason or error.errno or errno.EIO
