@@ -18,7 +18,7 @@ from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.trace import MklCall, Primitive
 from mlbackends.tracing.capture.preload import shim_path
 from mlbackends.tracing.session import listener
-from mlbackends.tracing.session.session import NotCaptured
+from mlbackends.tracing.session.listener import NotCaptured
 from mlbackends.tracing.verbose import VerboseUnreachable
 
 if TYPE_CHECKING:

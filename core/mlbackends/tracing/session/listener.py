@@ -18,10 +18,11 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from mlbackends.model import registry
+from mlbackends.model.errors import MlBackendsError
 from mlbackends.tracing.capture.demultiplexer import Demultiplexer, Separated
 from mlbackends.tracing.capture.preload import shim_path
 from mlbackends.tracing.reader import record_length
-from mlbackends.tracing.session.streams import OutputFiles, Redirected, Sink, write_all
+from mlbackends.tracing.session.streams import VARIABLE, OutputFiles, Redirected, Sink, write_all
 from mlbackends.tracing.verbose.copies import loaded_files
 
 _END = b"\x01"
@@ -46,6 +47,10 @@ def _shim() -> ctypes.CDLL | None:
             library.mlbackends_listen.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p]
             _library = library
     return _library if path else None
+
+
+class NotCaptured(MlBackendsError, RuntimeError):
+    """The lines of this process go where a session cannot read them, which would look like no calls."""
 
 
 class Stamps:
@@ -119,14 +124,22 @@ class _Listening:
         """Whether no other process can have printed a line."""
 
     def add(self, listener: Listener) -> None:
-        """Begin to hand on lines. Raises OSError where standard output cannot be redirected."""
+        """Begin to hand on lines. Raises NotCaptured, and OSError where output cannot be redirected."""
         wanted = listener.tracers.union(*(each.tracers for each in self.listeners))
         if "mkl" in wanted and self._files is None:
-            self._files = OutputFiles()
+            files = OutputFiles()
+            file = os.environ.get(VARIABLE, "")
+            if file and files.any_switch and not files.all_have_one:
+                files.close()
+                raise NotCaptured(
+                    f"this MKL prints to {file}, and has no function by which that could be changed",
+                    f"start the process without {VARIABLE}",
+                )
+            self._files = files
             if self._stamps.are_there:
-                self._files.set_standard_output()
+                files.set_standard_output()
             else:
-                self._files.set(self._sink.path)
+                files.set(self._sink.path)
         is_file_enough = wanted == {"mkl"} and self._files and self._files.all_have_one
         if self._stream is None and not is_file_enough:
             self._stream = Redirected(1, self._sink.open())
@@ -230,8 +243,14 @@ _inherited: _Listening | None = None
 
 
 def begin(listener: Listener) -> None:
-    """Have a listener get the lines that are printed from now on. Raises OSError."""
+    """Have a listener get the lines that are printed from now on. Raises NotCaptured, OSError."""
     global _listening  # noqa: PLW0603  there is one process
+    file = os.environ.get("MLBACKENDS_TRACE_FILE", "")
+    if file and is_preloaded():
+        raise NotCaptured(
+            f"this process is traced already: its lines go to {file}",
+            "run it without `backends trace`",
+        )
     with _lock:
         is_first = _listening is None
         if _listening is None:

@@ -21,16 +21,14 @@ Limits: a program that is started inside a session must end inside, or what it p
 oneDNN prints time stamps and refusals only where variables requested them before its first use.
 """
 
-import os
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from mlbackends.model import registry
-from mlbackends.model.errors import BadInput, MlBackendsError, UnknownName
+from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.tracing import exporting, viewing
 from mlbackends.tracing.reader import line_records
 from mlbackends.tracing.session import listener
-from mlbackends.tracing.session.streams import VARIABLE, OutputFiles
 from mlbackends.tracing.verbose import MklVerbose, OnednnVerbose, VerboseUnreachable
 
 if TYPE_CHECKING:
@@ -42,10 +40,6 @@ if TYPE_CHECKING:
 
 _LEVELS = {"exec": 1, "create": 2}
 _NOT_FROM_WITHIN = ("dispatch", "all")
-
-
-class NotCaptured(MlBackendsError, RuntimeError):
-    """The lines of this process go where a session cannot read them."""
 
 
 class Session:
@@ -71,7 +65,6 @@ class Session:
         if self._scopes is not None:
             raise RuntimeError("this session is running; make another one")
         names = self._requested or registry.names("mlbackends.tracing.formats")
-        _refuse_other_captures(names)
         with ExitStack() as scopes:
             self.tracers = frozenset(names)
             listener.begin(self)
@@ -194,25 +187,3 @@ def trace(*tracers: str, level: str = "create") -> Session:
     if level not in _LEVELS:
         raise UnknownName("level", level, (*_LEVELS, *_NOT_FROM_WITHIN))
     return Session(tuple(dict.fromkeys(tracers)), level)
-
-
-def _refuse_other_captures(names: tuple[str, ...]) -> None:
-    """Raise NotCaptured where lines would never come here, which would look like no calls at all."""
-    file = os.environ.get("MLBACKENDS_TRACE_FILE", "")
-    if file and listener.is_preloaded():
-        raise NotCaptured(
-            f"this process is traced already: its lines go to {file}",
-            "run it without `backends trace`",
-        )
-    file = os.environ.get(VARIABLE, "")
-    if not file or "mkl" not in names:
-        return
-    files = OutputFiles()
-    try:
-        if not files.all_have_one and files.any_switch:
-            raise NotCaptured(
-                f"this MKL prints to {file}, and has no function by which that could be changed",
-                f"start the process without {VARIABLE}",
-            )
-    finally:
-        files.close()
