@@ -1,5 +1,7 @@
 """First calls took far longer than the same calls later: they set the library up."""
 
+from math import inf
+
 from mlbackends.model.trace import Record
 from mlbackends.tracing import finder
 from mlbackends.tracing.finder import Found, Sum, percent, times, took
@@ -7,7 +9,6 @@ from mlbackends.tracing.finder import Found, Sum, percent, times, took
 _TIMES_SLOWER = 5
 _LEAST_NS = 1_000_000
 _LEAST_SHARE = 0.05
-_MOST_THREADS = 4096
 
 
 class Calls:
@@ -19,28 +20,22 @@ class Calls:
 
     __slots__ = ("_end_ns", "_threads", "count", "first_count", "first_ns", "longest", "rest_ns")
 
-    longest: Record | None
-    _threads: tuple[int | None, ...] | set[int | None]
-
     def __init__(self, record: Record) -> None:
         start = record.start_ns
-        self._end_ns = None if start is None else start + (record.duration_ns or 0.0)
-        self._threads = ()
+        self._end_ns = -inf if start is None else start + (record.duration_ns or 0.0)
+        self._threads: set[int | None] = set()
         self.count = self.first_count = 0
         self.rest_ns = self.first_ns = 0.0
-        self.longest = None
+        self.longest: Record | None = None
 
     def add(self, record: Record, duration: float) -> None:
         """Take in a call."""
-        start = record.start_ns
-        is_early = self._end_ns is not None and start is not None and start < self._end_ns
-        if record.thread not in self._threads and len(self._threads) < _MOST_THREADS:
-            # One thread is the rule: a tuple takes a third of a set's memory.
-            self._threads = {*self._threads, record.thread} if self._threads else (record.thread,)
-        elif not is_early:
+        is_early = record.start_ns is not None and record.start_ns < self._end_ns
+        if record.thread in self._threads and not is_early:
             self.count += 1
             self.rest_ns += duration
             return
+        self._threads.add(record.thread)
         self.first_count += 1
         self.first_ns += duration
         if duration >= max(_LEAST_NS, self.longest_ns):

@@ -1,7 +1,5 @@
 """New shapes kept coming after warm-up, and oneDNN made a primitive for each."""
 
-import sys
-from array import array
 from collections import Counter, deque
 from collections.abc import Callable
 
@@ -22,9 +20,7 @@ class Finder(finder.Finder):
 
     def begin(self) -> None:
         self._executions = 0
-        self._at = array("Q")
-        self._took = array("d")
-        self._operations: list[str] = []
+        self._made: list[tuple[int, float, str]] = []
         self._seen: set[int] = set()
         self._latest: deque[Primitive] = deque(maxlen=3)
 
@@ -37,9 +33,8 @@ class Finder(finder.Finder):
         which = hash((record.source, record.process, record.key))
         if record.cache == "cache_miss" and which not in self._seen:
             self._seen.add(which)
-            self._at.append(self._executions)
-            self._took.append(record.duration_ns or 0.0)
-            self._operations.append(sys.intern(record.operation))
+            duration = record.duration_ns or 0.0
+            self._made.append((self._executions, duration, record.operation))
             self._latest.append(record)
 
     def follow(self, record: Record) -> Callable[[float], None] | None:
@@ -50,11 +45,11 @@ class Finder(finder.Finder):
         return count if is_execution else None
 
     def result(self) -> Found:
-        late = [index for index, at in enumerate(self._at) if at > self._executions // 2]
+        late = [each for each in self._made if each[0] > self._executions // 2]
         if len(late) < _LEAST or self._executions < _LEAST_EXECUTIONS:
             return
-        counts = Counter(self._operations[index] for index in late)
-        total = sum(self._took[index] for index in late)
+        counts = Counter(operation for _, _, operation in late)
+        total = sum(duration for _, duration, _ in late)
         share = self.share(total)
         latest = Sum(3)
         for record in self._latest:

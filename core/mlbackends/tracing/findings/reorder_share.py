@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
 
 from mlbackends.model.trace import Primitive, Record
 from mlbackends.tracing import finder
@@ -16,7 +16,7 @@ _INPUTS = ("src", "wei", "bia", "data", "diff_dst", "in")
 
 
 class _Stream:
-    """What came last on a lane: the reorders that nobody has claimed yet, and the primitive before them."""
+    """What came last on a lane: reorders that nobody has claimed yet, and the primitive before them."""
 
     def __init__(self) -> None:
         self.waiting: list[tuple[Primitive, float]] = []
@@ -32,6 +32,7 @@ class Finder(finder.Finder):
         self._streams: dict[tuple[str, int | None, int | None], _Stream] = {}
         self._needed: defaultdict[str, Sum] = defaultdict(lambda: Sum(0))
         self._reorders = Sum(3)
+        self._roles: dict[tuple[str, str, bool], str] = {}
 
     def add(self, record: Record) -> None:
         super().add(record)
@@ -46,51 +47,46 @@ class Finder(finder.Finder):
         if not isinstance(record, Primitive):
             return None
         lane = (record.source, record.process, record.thread)
-        if lane not in self._streams and len(self._streams) >= _MOST_LANES:
-            return None
-        stream = self._streams.setdefault(lane, _Stream())
+        stream = self._streams.get(lane)
+        if stream is None:
+            if len(self._streams) >= _MOST_LANES:
+                return None
+            stream = self._streams[lane] = _Stream()
         is_reorder = record.signature.primitive == "reorder"
         return partial(self._wait if is_reorder else self._compute, stream, record)
 
     def _wait(self, stream: _Stream, reorder: Primitive, duration: float) -> None:
         stream.waiting.append((reorder, duration))
         if len(stream.waiting) > _MOST_WAITING:
-            self._claim(*stream.waiting.pop(0), stream.last, None)
+            self._claim(stream, None, 1)
 
-    def _compute(self, stream: _Stream, record: Primitive, duration: float) -> None:
-        del duration
+    def _compute(self, stream: _Stream, record: Primitive, _: float) -> None:
         if stream.waiting:
-            for reorder, took_ns in stream.waiting:
-                self._claim(reorder, took_ns, stream.last, record)
-            stream.waiting.clear()
+            self._claim(stream, record)
         stream.last = record
 
-    def _claim(
-        self,
-        reorder: Primitive,
-        duration: float,
-        before: Primitive | None,
-        after: Primitive | None,
-    ) -> None:
-        """Add a reorder to those of the primitive that needed it, as far as layouts tell."""
-        who = f"no primitive beside it; {reorder.dtype} {reorder.shape}"
-        layouts = reorder.signature.memory_descriptors
-        for other, is_after in ((after, True), (before, False)):
-            if other is None:
-                continue
-            if role := _role(layouts, other.signature.memory_descriptors, is_after=is_after):
-                who = f"{role} of {other.operation} ({other.implementation})"
-                break
-        self._needed[who].add(reorder, 1, duration)
+    def _claim(self, stream: _Stream, after: Primitive | None, most: int = _MOST_WAITING) -> None:
+        """Add a lane's first reorders to those of the primitive that needed them, by their layouts."""
+        for reorder, duration in stream.waiting[:most]:
+            who = ""
+            for other, is_after in ((after, True), (stream.last, False)):
+                if other is not None and not who:
+                    pair = (reorder.signature.key, other.signature.key, is_after)
+                    if pair not in self._roles:
+                        self._roles[pair] = _role(reorder, other, is_after=is_after)
+                    who = self._roles[pair]
+            who = who or f"no primitive beside it; {reorder.dtype} {reorder.shape}"
+            needed = self._needed[who]
+            needed.count += 1
+            needed.total_ns += duration
+        del stream.waiting[:most]
 
     def result(self) -> Found:
         share = self.share(self._reorders.total_ns)
         if share < _LEAST_SHARE:
             return
         for stream in self._streams.values():
-            for reorder, duration in stream.waiting:
-                self._claim(reorder, duration, stream.last, None)
-            stream.waiting.clear()
+            self._claim(stream, None)
         causes = sorted(self._needed.items(), key=lambda item: -item[1].total_ns)
         weights = sum(each.total_ns for who, each in causes if who.startswith("weights"))
         hint = (
@@ -113,16 +109,23 @@ class Finder(finder.Finder):
         )
 
 
-@lru_cache(8192)
-def _role(reorder: str, other: str, *, is_after: bool) -> str:
+def _role(reorder: Primitive, other: Primitive, *, is_after: bool) -> str:
     """Return what a reorder's tensor is to the primitive after or before it, "" if its layouts differ."""
     wanted = "dst" if is_after else "src"
-    moved = next((each for each in descriptors(reorder) if each.name.startswith(wanted)), None)
-    for each in descriptors(other) if moved and moved.layout else ():
-        if moved is None or (each.layout, each.dtype) != (moved.layout, moved.dtype):
+    tensors = descriptors(reorder.signature.memory_descriptors)
+    moved = next((each for each in tensors if each.name.startswith(wanted)), None)
+    role = ""
+    for each in descriptors(other.signature.memory_descriptors):
+        if (
+            not moved
+            or not moved.layout
+            or (each.layout, each.dtype) != (moved.layout, moved.dtype)
+        ):
             continue
         if is_after and each.name.startswith(_INPUTS):
-            return "weights" if each.name.startswith("wei") else "input"
+            role = "weights" if each.name.startswith("wei") else "input"
+            break
         if not is_after and not each.name.startswith(("src", "wei", "bia")):
-            return "result"
-    return ""
+            role = "result"
+            break
+    return f"{role} of {other.operation} ({other.implementation})" if role else ""
