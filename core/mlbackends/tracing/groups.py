@@ -1,7 +1,6 @@
 """Calls put together by what is equal in them, each group with its times and its work."""
 
 from collections.abc import Callable, Sequence
-from math import isfinite
 
 from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.trace import Call, GraphPartition, Record
@@ -33,15 +32,15 @@ class Group:
     def add_many(self, record: Record, count: int, durations: Sequence[float]) -> None:
         """Add `count` calls that are equal to one; those with a time are the durations."""
         self.tally.add_many(count, durations)
-        timed = [duration for duration in durations if duration]
-        if not timed or not record.executed:
+        total_ns = sum(durations)
+        if not total_ns or not record.executed:
             return
-        derived, total_ns = record.derived, sum(timed)
+        derived, timed = record.derived, len([1 for duration in durations if duration])
         if derived.flops is not None:
-            self.flops += derived.flops * len(timed)
+            self.flops += derived.flops * timed
             self.flops_ns += total_ns
         if derived.bytes is not None:
-            self.traffic += derived.bytes * len(timed)
+            self.traffic += derived.bytes * timed
             self.traffic_ns += total_ns
 
     def row(self, values: tuple[str, ...], whole_ns: float) -> SummaryRow:
@@ -54,8 +53,8 @@ class Group:
             share=tally.total / whole_ns if whole_ns else 0.0,
             mean_ns=tally.mean,
             median_ns=tally.median,
-            min_ns=tally.least if isfinite(tally.least) else None,
-            max_ns=tally.most if isfinite(tally.most) else None,
+            min_ns=tally.least,
+            max_ns=tally.most,
             deviation=tally.deviation,
             gflops=self.flops / self.flops_ns if self.flops else None,
             gigabytes_per_second=self.traffic / self.traffic_ns if self.traffic else None,

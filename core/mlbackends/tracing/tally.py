@@ -10,32 +10,30 @@ _MARGIN = 40
 
 
 class Tally:
-    """Collects times in nanoseconds; None is a call without a time.
+    """Collects times in nanoseconds. count: the calls. times: those that are known. total: of them."""
 
-    count: the calls. times: those that are known; total, least, most: of them.
-    """
-
-    __slots__ = ("count", "least", "most", "times", "total")
+    __slots__ = ("count", "times", "total")
 
     def __init__(self) -> None:
         self.count = 0
         self.times = array("d")
         self.total = 0.0
-        self.least = math.inf
-        self.most = -math.inf
-
-    def add(self, duration: float | None) -> None:
-        """Add one call."""
-        self.add_many(1, () if duration is None else (duration,))
 
     def add_many(self, count: int, durations: Sequence[float]) -> None:
         """Add `count` calls at once; the durations are the known times."""
         self.count += count
-        if durations:
-            self.times.extend(durations)
-            self.total += math.fsum(durations)
-            self.least = min(self.least, min(durations))  # noqa: PLW3301  a million arguments
-            self.most = max(self.most, max(durations))  # noqa: PLW3301
+        self.times.extend(durations)
+        self.total += math.fsum(durations)
+
+    @property
+    def least(self) -> float | None:
+        """The shortest time, None without a time."""
+        return min(self.times, default=None)
+
+    @property
+    def most(self) -> float | None:
+        """The longest time, None without a time."""
+        return max(self.times, default=None)
 
     @property
     def timed(self) -> int:

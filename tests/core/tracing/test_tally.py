@@ -21,7 +21,7 @@ DURATIONS = st.lists(st.floats(min_value=0, max_value=1e15), min_size=1, max_siz
 def test_sums_are_those_of_the_statistics_module(durations: list[float]) -> None:
     tally = Tally()
     for each in durations:
-        tally.add(each)
+        tally.add_many(1, [each])
     assert tally.count == tally.timed == len(durations)
     assert tally.mean == pytest.approx(statistics.fmean(durations))
     assert tally.median == pytest.approx(statistics.median(durations))
@@ -32,7 +32,7 @@ def test_sums_are_those_of_the_statistics_module(durations: list[float]) -> None
 def test_adding_many_at_once_is_adding_each(durations: list[float], cut: int) -> None:
     one, many = Tally(), Tally()
     for each in durations:
-        one.add(each)
+        one.add_many(1, [each])
     for part in (durations[:cut], durations[cut:]):
         many.add_many(len(part), part)
     assert many.count == one.count
@@ -43,16 +43,15 @@ def test_adding_many_at_once_is_adding_each(durations: list[float], cut: int) ->
 
 def test_the_deviation_is_that_over_the_mean() -> None:
     tally = Tally()
-    for each in (1e9, 1e9 + 3, 1e9 + 6):
-        tally.add(each)
+    tally.add_many(3, (1e9, 1e9 + 3, 1e9 + 6))
     assert tally.deviation == pytest.approx(3 / (1e9 + 3))
 
 
 def test_a_call_without_a_time_counts_and_adds_nothing() -> None:
     tally = Tally()
-    tally.add(None)
+    tally.add_many(1, ())
     assert (tally.count, tally.timed, tally.total) == (1, 0, 0.0)
-    assert tally.mean is tally.median is tally.deviation is None
+    assert tally.mean is tally.median is tally.deviation is tally.least is tally.most is None
 
 
 @pytest.mark.parametrize("count", [4000, 4001, 4002, 30_001])

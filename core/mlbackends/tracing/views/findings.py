@@ -27,6 +27,7 @@ class Collector:
             kind: [watch for watch in self._watches.values() if kind in watch.WANTS]
             for kind in KINDS
         }
+        self._adders = {kind: [each.add for each in found] for kind, found in self._by_kind.items()}
         self._count = 0
         self._total_ns = 0.0
 
@@ -35,8 +36,8 @@ class Collector:
         if record.counted:
             self._count += 1
             self._total_ns += record.duration_ns or 0.0
-        for watch in self._by_kind[_kind(record)]:
-            watch.add(record)
+        for add in self._adders[_kind(record)]:
+            add(record)
 
     def add_more(self, record: Record, count: int, durations: Sequence[float]) -> None:
         """Take in calls that are equal to one that was added."""

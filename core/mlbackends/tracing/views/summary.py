@@ -43,6 +43,9 @@ class Collector(Groups):
             return None
         total = sum(group.tally.total for group in left)
         timed = sum(group.tally.timed for group in left)
+        extremes = [
+            (min(group.tally.times), max(group.tally.times)) for group in left if group.tally.times
+        ]
         flops_ns = sum(group.flops_ns for group in left)
         traffic_ns = sum(group.traffic_ns for group in left)
         return SummaryRow(
@@ -52,8 +55,8 @@ class Collector(Groups):
             share=total / self.total_ns if self.total_ns else 0.0,
             cumulative_share=1.0,
             mean_ns=total / timed if timed else None,
-            min_ns=min((group.tally.least for group in left if group.tally.timed), default=None),
-            max_ns=max((group.tally.most for group in left if group.tally.timed), default=None),
+            min_ns=min((least for least, _ in extremes), default=None),
+            max_ns=max((most for _, most in extremes), default=None),
             gflops=sum(group.flops for group in left) / flops_ns if flops_ns else None,
             gigabytes_per_second=(
                 sum(group.traffic for group in left) / traffic_ns if traffic_ns else None
