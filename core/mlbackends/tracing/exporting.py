@@ -43,7 +43,7 @@ _NAMES = (
     *("gflops", "gigabytes_per_second", "slow_path", "executed", "nested", "counted"),
     *("workspace_query", "component", "level", "who", "reason", "place", "text", "version", "raw"),
 )
-COLUMNS = {name: fields.kind_of(name) for name in _NAMES}
+COLUMNS = {name: fields.KINDS[name] for name in _NAMES}
 """The names and types. What is not known is None, of texts ""; bytes that are no UTF-8 stay as they are."""
 
 

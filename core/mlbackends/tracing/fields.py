@@ -20,15 +20,20 @@ TEXTS = (
     *("partition", "partition_kind", "data_formats", "logical_tensors", "fpmath_mode"),
     *("scratchpad", "backend", "who", "reason", "place", "level", "text", "topic", "version"),
 )
-WHOLE_NUMBERS = ("line_number", "process", "thread", "start_ns")
-NUMBERS = (
-    *(*WHOLE_NUMBERS, "duration_ns"),
-    *("flops", "bytes", "gflops", "gigabytes_per_second"),
-)
+_WHOLE_NUMBERS = ("line_number", "process", "thread", "start_ns")
+_REAL_NUMBERS = ("duration_ns", "flops", "bytes", "gflops", "gigabytes_per_second")
+NUMBERS = (*_WHOLE_NUMBERS, *_REAL_NUMBERS)
 TRUTHS = ("executed", "nested", "counted", "workspace_query")
 TABLES = ("arguments", "state", "facts", "values")
 NAMES = (*TEXTS, *NUMBERS, *TRUTHS)
 
+KINDS: dict[str, type[str | float | bool]] = {
+    **dict.fromkeys(TEXTS, str),
+    **dict.fromkeys(_WHOLE_NUMBERS, int),
+    **dict.fromkeys(_REAL_NUMBERS, float),
+    **dict.fromkeys(TRUTHS, bool),
+}
+"""The types of values that are known."""
 CHANGING = frozenset({"source", "prefix", "clock", "raw", *NUMBERS} - {"flops", "bytes"})
 """What may differ from one equal call to the next."""
 
@@ -68,15 +73,6 @@ _SOME = (
 )
 
 
-def kind_of(name: str) -> type[str | float | bool]:
-    """Return the type of a field's values that are known."""
-    if name in TRUTHS:
-        return bool
-    if name in NUMBERS:
-        return int if name in WHOLE_NUMBERS else float
-    return str
-
-
 def read(name: str) -> Reader:
     """Return what reads a field of a record; texts that are not known are "", all else is None."""
     name = field_name(name)
@@ -86,7 +82,7 @@ def read(name: str) -> Reader:
         return parameters
     table, dot, entry = name.partition(".")
     if dot:
-        return lambda record: _table(record, table).get(entry)
+        return lambda record: _entry(record, table, entry)
     if name in TEXTS:
         return lambda record: _look(record, name) or ""
     return lambda record: _look(record, name)
@@ -116,9 +112,9 @@ def _look(record: Record, name: str) -> Any:
     return value if not isinstance(value, dict | tuple) else None
 
 
-def _table(record: Record, name: str) -> dict[str, str]:
+def _entry(record: Record, table: str, entry: str) -> str | None:
     for holder in (record, getattr(record, "signature", None), record.derived):
-        value = getattr(holder, name, None)
+        value = getattr(holder, table, None)
         if isinstance(value, dict):
-            return value
-    return {}
+            return value.get(entry)
+    return None

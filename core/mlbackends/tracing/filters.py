@@ -75,11 +75,6 @@ class Where(Struct, frozen=True):
         """Tell whether it holds for a record."""
         return self.test(record)
 
-    @property
-    def constant(self) -> bool:
-        """Whether equal calls have equal answers, so that one answer is enough."""
-        return not self.fields & fields.CHANGING
-
 
 def where(*texts: str) -> Where:
     """Understand expressions that must all hold; none holds for every record.

@@ -7,8 +7,8 @@ A duration is a number of nanoseconds that is not negative and not beyond all se
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import combinations
-from math import isfinite
 
 _WHOLE = re.compile(r"(?:.*[: +])?[-+]?\d+")
 _FRACTION = re.compile(r"\d+(?:e[-+]\d+)?(?:[: +].*)?")
@@ -18,18 +18,6 @@ LONGEST = 1e27
 """Nanoseconds, twice the age of the universe: a longer time is damage, and would swallow all sums."""
 
 
-def number(text: str) -> float | None:
-    """Return a number as C prints it in any locale, None if the text is none or not finite."""
-    try:
-        value = float(text)
-    except ValueError:
-        try:
-            value = float(text.replace(",", ".", 1))
-        except ValueError:
-            return None
-    return value if isfinite(value) else None
-
-
 def is_time(value: float) -> bool:
     """Tell whether so many nanoseconds can be a call's time; "nan" is none."""
     return 0 <= value <= LONGEST
@@ -37,10 +25,11 @@ def is_time(value: float) -> bool:
 
 def nanoseconds(text: str, unit: float) -> float | None:
     """Return the time that a line tells, in any locale, None if it is none. unit: in nanoseconds."""
-    found = number(text)
-    if found is None or not is_time(found * unit):
-        return None
-    return found * unit
+    for each in (text, text.replace(",", ".", 1)):
+        with suppress(ValueError):
+            value = float(each) * unit
+            return value if is_time(value) else None
+    return None
 
 
 def rejoined(

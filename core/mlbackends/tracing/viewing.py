@@ -74,7 +74,7 @@ def from_aggregates(
 ) -> dict[str, AnyView]:
     """Return several views of calls that were added up already: twenty times as fast.
 
-    keep: which calls, such as a `filters.Where` that is `constant`. Raises BadInput for a view that
+    keep: which calls; equal calls must have equal answers. Raises BadInput for a view that
     needs the order of the calls.
     """
     for name in wanted:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlbackends.tracing.numbers import number, rejoined
+from mlbackends.tracing.numbers import nanoseconds, rejoined
 
 
 @pytest.mark.parametrize(
@@ -19,12 +19,12 @@ from mlbackends.tracing.numbers import number, rejoined
     ],
 )
 def test_a_number_in_any_locale(text: str, value: float) -> None:
-    assert number(text) == value
+    assert nanoseconds(text, 1.0) == value
 
 
 @pytest.mark.parametrize("text", ["", "x", "nan", "inf", "1,2,3", "0x10", "1.5ms"])
 def test_what_is_no_number(text: str) -> None:
-    assert number(text) is None
+    assert nanoseconds(text, 1.0) is None
 
 
 def test_fields_that_are_right_stay() -> None:

@@ -30,11 +30,13 @@ _ANY = (MARKER, "MKL ERROR: ", "MKL FATAL ERROR: ", "_verbose,")
 """What begins a line of MKL or oneDNN: one that stands within a line tore it."""
 
 _HEADER = re.compile(
-    r"(Intel\(R\) MKL|Intel\(R\) oneAPI Math Kernel Library|oneMKL)(?: Version)? "
-    r"(\d+)(?:\.(\d+))?(?:\.\d+)?(?: Update (\d+))?(?: (.*?))?, "
-    r"(\w+) (\d+[.,]\d+)GHz(?: (lp64|ilp64|cdecl))? (\w+)"
+    r"(?P<library>Intel\(R\) MKL|Intel\(R\) oneAPI Math Kernel Library|oneMKL)(?: Version)? "
+    r"(?P<major>\d+)(?:\.(?P<minor>\d+))?(?:\.\d+)?(?: Update (?P<update>\d+))?(?: (?P<product>.*?))?, "
+    r"(?P<system>\w+) (?P<frequency>\d+[.,]\d+)GHz(?: (?P<interface>lp64|ilp64|cdecl))? (?P<threading>\w+)"
 )
-_PRODUCT = re.compile(r"(\w+) build (\d+) for (.*? architecture) (.*)")
+_PRODUCT = re.compile(
+    r"(?P<product>\w+) build (?P<build>\d+) for (?P<architecture>.*? architecture) (?P<processor>.*)"
+)
 _CALL = re.compile(
     r"([A-Za-z_][\w:<>]*)\((.*)\) (?:([-+\s]*[\d.][\d.,_]*(?:[eE][-+]?[\d_]+)?\s*)(ns|us|ms|s) ?)?(.*)"
 )
@@ -148,18 +150,10 @@ def _header(line: str, text: str) -> Header | None:
     found = _HEADER.fullmatch(text)
     if found is None:
         return None
-    library, major, minor, update, product, system, frequency, interface, threading = found.groups()
-    facts = {
-        "library": library,
-        "product": product or "",
-        "system": system,
-        "frequency": frequency.replace(",", "."),
-        "interface": interface or "",
-        "threading": threading,
-    }
-    parts = _PRODUCT.fullmatch(product or "")
-    if parts:
-        names = ("product", "build", "architecture", "processor")
-        facts |= dict(zip(names, parts.groups(), strict=True))
+    facts = found.groupdict("")
+    major, minor, update = facts.pop("major"), facts.pop("minor"), facts.pop("update")
+    facts["frequency"] = facts["frequency"].replace(",", ".")
+    if product := _PRODUCT.fullmatch(facts["product"]):
+        facts |= product.groupdict()
     version = f"{major}.{update or minor or 0}"
     return Header(tracer="mkl", raw=line, version=version, facts=facts)
