@@ -137,10 +137,13 @@ def test_files_together_have_one_bar(
         source.close()
 
 
-def test_what_has_no_size_has_no_bar(progress: Callable[..., ReadingProgress]) -> None:
+def test_what_has_no_size_has_no_bar(
+    progress: Callable[..., ReadingProgress], monkeypatch: pytest.MonkeyPatch
+) -> None:
     reads, writes = os.pipe()
-    with os.fdopen(writes, "wb"), os.fdopen(reads, "rb") as pipe:
-        source = Source("-", file=pipe)
+    with os.fdopen(writes, "wb"), os.fdopen(reads) as pipe:
+        monkeypatch.setattr(sys, "stdin", pipe)
+        source = Source("-")
         shown = progress(f"/proc/self/fd/{reads}")
         shown.begin(source)
         source.position = 3_000_000

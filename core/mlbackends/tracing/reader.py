@@ -19,7 +19,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from copy import copy
 from functools import cache
 from types import ModuleType
-from typing import Any, BinaryIO
+from typing import Any
 
 from msgspec import structs
 
@@ -61,13 +61,13 @@ def _marker_search() -> "tuple[re.Pattern[bytes], tuple[bytes, ...]]":
     return re.compile(b"|".join(map(re.escape, marks))), tuple({mark[-8:] for mark in marks})
 
 
-def read(name: str, file: BinaryIO | None = None) -> Iterator[AnyRecord]:
+def read(name: str) -> Iterator[AnyRecord]:
     """Yield the records of a log; "-" is standard input. Raises BadInput where it cannot be opened.
 
     Damage, as of a compressed file that was cut off, ends the records; a caller that reports damage
     makes the Source itself.
     """
-    return records(Source(name, file=file).chunks())
+    return records(Source(name).chunks())
 
 
 def records(chunks: Iterable[bytes], *, log: str = "") -> Iterator[AnyRecord]:

@@ -40,20 +40,18 @@ class Source:
         *,
         follow: bool = False,
         is_over: Callable[[], bool] = lambda: False,
-        file: BinaryIO | None = None,
     ) -> None:
         """Open a log; raises BadInput where it cannot be.
 
         follow: wait for more at the end, and start anew if the file does, until `is_over`. Standard
             input is waited for by the system, and its end is the end.
-        file: an open one, instead of the one that `name` names.
         """
         self.name = name
         self.position = 0
         self.damage = ""
         self._follow = follow and name != "-"
         self._is_over = is_over
-        self._file = file or _opened(name)
+        self._file = _opened(name)
         self.size: int | None = None
         with suppress(OSError, ValueError):
             status = os.fstat(self._file.fileno())

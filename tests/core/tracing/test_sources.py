@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -94,5 +95,6 @@ def test_the_end_of_standard_input_ends_following(
     reader, writer = os.pipe()
     os.write(writer, b"one\n")
     os.close(writer)
-    with os.fdopen(reader, "rb") as file:
-        assert b"".join(Source("-", follow=True, file=file).chunks()) == b"one\n"
+    with os.fdopen(reader) as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        assert b"".join(Source("-", follow=True).chunks()) == b"one\n"

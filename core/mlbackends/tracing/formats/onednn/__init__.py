@@ -15,7 +15,7 @@ from mlbackends.model.signature import (
 )
 from mlbackends.tracing.formats.onednn import grammar, keys
 from mlbackends.tracing.formats.onednn.descriptors import MemoryDescriptor, descriptors
-from mlbackends.tracing.formats.onednn.work import work
+from mlbackends.tracing.formats.onednn.work import role_of, work
 
 MARKERS = tuple(f"{marker},".encode() for marker in grammar.MARKERS)
 parse, split = grammar.parse, grammar.split
@@ -102,17 +102,12 @@ def slow_path(primitive: str, implementation: str) -> str:
     return ""
 
 
-_ROLES = {"src": "src", "wei": "wei", "dst": "dst", "data": "src", "in": "src", "out": "dst"}
-
-
 def dtype(tensors: tuple[MemoryDescriptor, ...]) -> str:
     """Return the element types of source, weights and destination: one if all have the same."""
     roles: dict[str, str] = {}
     for each in tensors:
-        name = each.name.removeprefix("diff_")
-        role = next((role for start, role in _ROLES.items() if name.startswith(start)), "")
-        if role and each.present and each.dtype:
-            roles.setdefault(role, each.dtype)
+        if each.present and each.dtype:
+            roles.setdefault(role_of(each.name.removeprefix("diff_")), each.dtype)
     found = [roles[role] for role in ("src", "wei", "dst") if role in roles]
     if not found:
         found = [each.dtype for each in tensors if each.present and each.dtype]

@@ -12,6 +12,7 @@ destination and kernel, l layers, t steps, slc sic dhc channels of layer, iterat
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from math import prod
 
@@ -62,18 +63,15 @@ def work(call: PrimitiveSignature) -> tuple[float | None, float | None]:
     if call.primitive in _PRODUCTS:
         flops, amounts = _product(named, listed)
     elif named is not None and call.primitive in _COUNTED:
-        needed, count = _COUNTED[call.primitive]
-        if needed <= named.keys():
-            flops, amounts = count(named, call)
+        with suppress(KeyError):  # a size that is not there
+            flops, amounts = _COUNTED[call.primitive](named, call)
     elif named is not None:
         amounts = _spatial(named)
     elif listed is not None:
         amounts = _lists(call, [prod(dims) for dims in listed], tensors)
     else:
         return None, None
-    if call.primitive in {"transform", "pack_B"}:
-        flops = None
-    return flops, _bytes(tensors, {name: float(amount) for name, amount in amounts.items()})
+    return flops, _bytes(tensors, amounts)
 
 
 def _product(
@@ -145,13 +143,11 @@ def _recurrent(sizes: dict[str, int], call: PrimitiveSignature) -> tuple[float |
 
 
 _PRODUCTS = frozenset({"matmul", "gemm_api", "brgemm", "gemm"})
-#: Primitives whose operations are counted: the sizes that this needs, and the count.
-_COUNTED: dict[str, tuple[set[str], Callable[..., tuple[float | None, Elements]]]] = {
-    "convolution": ({"mb", "ic", "oc"}, _convolution),
-    "deconvolution": ({"mb", "ic", "oc"}, _convolution),
-    "inner_product": ({"mb", "ic", "oc"}, _convolution),
-    "rnn": ({"l", "t", "mb", "slc", "sic", "dhc"}, _recurrent),
+_COUNTED: dict[str, Callable[..., tuple[float | None, Elements]]] = {
+    **dict.fromkeys(("convolution", "deconvolution", "inner_product"), _convolution),
+    "rnn": _recurrent,
 }
+"""How the operations of other primitives are counted."""
 
 
 def _spatial(sizes: dict[str, int]) -> Elements:
@@ -194,14 +190,14 @@ def _bytes(tensors: list[MemoryDescriptor], amounts: Elements) -> float | None:
         size = ELEMENT_BYTES.get(each.dtype)
         if name.startswith("src") and f"src{sources}" in amounts:
             name, sources = f"src{sources}", sources + 1
-        amount = amounts.get(name, amounts.get(_role(name)))
+        amount = amounts.get(name, amounts.get(role_of(name)))
         if size is None or (amount is None and name not in _SMALL):
             return None
         total += size * (amount or 0) * (2 if each.name == twice else 1)
     return total or None
 
 
-def _role(name: str) -> str:
+def role_of(name: str) -> str:
     """Return the plain name of a tensor: src for src_a, wei for weights."""
     if name.startswith(("src", "data", "diff", "in")):
         return "src"
