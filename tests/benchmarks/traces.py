@@ -34,7 +34,7 @@ OURS = """
 import sys
 from mlbackends.tracing.aggregate import Aggregate
 from mlbackends.tracing.sources import Source
-from mlbackends.tracing.tally import Tally
+from mlbackends.tracing.groups import Tally
 for group in Aggregate().add(Source(sys.argv[1]).chunks()).groups:
     tally = Tally()
     tally.add_many(group.count, group.durations)

@@ -80,15 +80,6 @@ class Group:
         else:
             self.durations.append(duration)
 
-    def drop_senseless(self) -> int:
-        """Take out what is no time, such as "nan" or "-1", and return how many there were."""
-        if is_time(sum(self.durations)) and min(self.durations, default=0) >= 0:
-            return 0
-        kept = array("d", filter(is_time, self.durations))
-        dropped = len(self.durations) - len(kept)
-        self.durations[:] = kept
-        return dropped
-
 
 class Aggregate:
     """Adds up logs, one after the other.
@@ -140,7 +131,12 @@ class Aggregate:
         if rest:
             self._add_in_full(rest)
         for group in self.groups:
-            self.malformed_count += group.drop_senseless()
+            times = group.durations
+            # What is no time, such as "nan" or "-1", came in by the fast way.
+            if not is_time(sum(times)) or min(times, default=0) < 0:
+                self.malformed_count += len(times)
+                times[:] = array("d", filter(is_time, times))
+                self.malformed_count -= len(times)
         return self
 
     def _add_block(self, block: bytes) -> None:

@@ -1,13 +1,17 @@
 """Calls put together by what is equal in them, each group with its times and its work."""
 
+import math
+from array import array
 from collections.abc import Callable, Sequence
 
 from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.trace import Call, GraphPartition, Record
 from mlbackends.model.trace_views import SummaryRow, Uncounted
 from mlbackends.tracing import fields
-from mlbackends.tracing.tally import Tally
 
+_FEW = 4000
+_SAMPLE = 1001
+_MARGIN = 40
 OF: dict[str, Callable[[Record], bool]] = {
     "work": lambda record: record.counted,
     "creations": lambda record: (
@@ -17,6 +21,68 @@ OF: dict[str, Callable[[Record], bool]] = {
     "all": lambda record: isinstance(record, Call),
 }
 """Which calls go into a summary: work that is counted once, what was created, parts of graphs, or all."""
+
+
+class Tally:
+    """Collects times in nanoseconds. count: the calls. times: those that are known. total: of them."""
+
+    __slots__ = ("count", "times", "total")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.times = array("d")
+        self.total = 0.0
+
+    def add_many(self, count: int, durations: Sequence[float]) -> None:
+        """Add `count` calls at once; the durations are the known times."""
+        self.count += count
+        self.times.extend(durations)
+        self.total += math.fsum(durations)
+
+    @property
+    def least(self) -> float | None:
+        """The shortest time, None without a time."""
+        return min(self.times, default=None)
+
+    @property
+    def most(self) -> float | None:
+        """The longest time, None without a time."""
+        return max(self.times, default=None)
+
+    @property
+    def timed(self) -> int:
+        """How many calls have a time."""
+        return len(self.times)
+
+    @property
+    def mean(self) -> float | None:
+        """The mean, None without a time."""
+        return self.total / self.timed if self.times else None
+
+    @property
+    def deviation(self) -> float | None:
+        """The standard deviation over the mean; None for fewer than two times, or a mean of 0."""
+        if self.timed < 2 or not self.total:
+            return None
+        mean = self.total / self.timed
+        offs = [each - mean for each in self.times]
+        return math.sqrt(sum([off * off for off in offs]) / (self.timed - 1)) / mean
+
+    @property
+    def median(self) -> float | None:
+        """The median, the mean of the two in the middle; None without a time."""
+        times, upper = self.times, len(self.times) // 2
+        lower = upper if len(times) % 2 else upper - 1
+        if len(times) > _FEW:
+            # A sample tells between which values the middle lies; only those are sorted.
+            sample = sorted(times[:: len(times) // _SAMPLE])
+            low, high = (sample[len(sample) // 2 + margin] for margin in (-_MARGIN, _MARGIN))
+            below = len([0 for each in times if each < low])
+            between = sorted([each for each in times if low <= each <= high])
+            if below <= lower and upper < below + len(between):
+                return (between[lower - below] + between[upper - below]) / 2
+        ordered = sorted(times)
+        return (ordered[lower] + ordered[upper]) / 2 if ordered else None
 
 
 class Group:

@@ -90,8 +90,8 @@ def _driver(
     """Return the counts of a factorization of a square and what solves by it, one after the other."""
 
     def total(*, n: int, nrhs: int, **_: Any) -> tuple[float, float]:
-        parts = factor(m=n, n=n), solve(n=n, nrhs=nrhs)
-        return parts[0][0] + parts[1][0], parts[0][1] + parts[1][1]
+        factored, solved = factor(m=n, n=n), solve(n=n, nrhs=nrhs)
+        return factored[0] + solved[0], factored[1] + solved[1]
 
     return total
 

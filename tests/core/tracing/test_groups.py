@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlbackends.tracing.tally import Tally
+from mlbackends.tracing.groups import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable
