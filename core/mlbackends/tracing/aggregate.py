@@ -181,11 +181,11 @@ class Aggregate:
             key = str(cut[0], "utf-8", "surrogateescape")  # type: ignore[call-overload]
             group = self._group(Primitive, key, _NOWHERE, number, line, cut[0])
         else:
-            found_here = list(line_records(line + b"\n", number))
-            if cut is None or len(found_here) != 1 or not is_cut_right(found_here[0], cut):
-                self._keep(found_here, line)
+            records = list(line_records(line + b"\n", number))
+            if cut is None or len(records) != 1 or not is_cut_right(records[0], cut):
+                self._keep(records, line)
                 return
-            group = self._group_of(found_here[0], line, cut[0])
+            group = self._group_of(records[0], line, cut[0])
         group.add(cut[1])
         taker = group.add if cut[1] is None else group.durations.append
         if at and prefix(line[:at]) is None:

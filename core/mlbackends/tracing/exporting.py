@@ -27,20 +27,10 @@ _MOST_KEYS = 50_000
 _BATCH = 16_384
 
 _NAMES = (
-    *(
-        "line_number",
-        "kind",
-        "tracer",
-        "source",
-        "prefix",
-        "process",
-        "thread",
-        "start_ns",
-        "clock",
-    ),
-    *("duration_ns", "event", "cache", "operation", "shape", "dtype", "implementation", "isa"),
-    *("engine", "propagation", "memory_descriptors", "attributes", "auxiliary", "flops", "bytes"),
-    *("gflops", "gigabytes_per_second", "slow_path", "executed", "nested", "counted"),
+    *("line_number", "kind", "tracer", "source", "prefix", "process", "thread", "start_ns"),
+    *("clock", "duration_ns", "event", "cache", "operation", "shape", "dtype", "implementation"),
+    *("isa", "engine", "propagation", "memory_descriptors", "attributes", "auxiliary", "flops"),
+    *("bytes", "gflops", "gigabytes_per_second", "slow_path", "executed", "nested", "counted"),
     *("workspace_query", "component", "level", "who", "reason", "place", "text", "version", "raw"),
 )
 COLUMNS = {name: fields.KINDS[name] for name in _NAMES}

@@ -56,7 +56,7 @@ def timed(line: bytes, time: bytes) -> bytes:
 def same(whole: Aggregate, found: list[AnyRecord]) -> bool:
     """Tell whether an aggregate and records say the same."""
     assert whole.kinds == dict(Counter(each.kind for each in found))
-    assert all(group.record in found for group in whole.groups)
+    assert all(group.record in found for group in (*whole.groups, *whole.notes))
     ours, theirs = aggregated(whole), summed(found)
     assert ours.keys() == theirs.keys()
     for key, (count, times) in theirs.items():
