@@ -25,16 +25,8 @@ from typing import NamedTuple
 
 from mlbackends.model.signature import PrimitiveSignature
 from mlbackends.tracing.formats.onednn.work import named_sizes
-from mlbackends.tracing.repro.tensors import Tensors, has_extra, own_tag, tag_of
+from mlbackends.tracing.repro.call import Call, has_extra, own_tag, tag_of
 
-_DIRECTIONS = {
-    "forward_training": "FWD_D",
-    "forward_inference": "FWD_I",
-    "forward": "FWD_D",
-    "backward_data": "BWD_D",
-    "backward_weights": "BWD_W",
-    "backward": "BWD_DW",
-}
 # These say that there is a bias of f32, in all versions; what --bia-dt says came later.
 _WITH_BIAS = {"FWD_D": "FWD_B", "BWD_W": "BWD_WB"}
 _FLAGS = ("flags", "axis", "alpha", "beta", "group", "eps", "p")
@@ -64,11 +56,11 @@ class Command(NamedTuple):
 
 def command(call: PrimitiveSignature) -> Command:
     """Return the command that runs a primitive again."""
-    row = _DRIVERS.get(call.primitive.removesuffix("_v2"))
+    made = Call(call)
+    row = _DRIVERS.get(made.primitive)
     if row is None:
         return Command("", (f"benchdnn has no driver for {call.primitive} that is known here",))
-    made = _Call(call)
-    if not made.all or not all(each.dtype for each in made.all):
+    if not made.tensors or not all(each.dtype for each in made.tensors):
         return Command("", ("the line does not tell element types: it is older than oneDNN 1.0",))
     if "*" in call.problem or "-" in call.problem:
         return Command("", ("sizes are told only when it runs, and do not stand in the line",))
@@ -84,13 +76,13 @@ def command(call: PrimitiveSignature) -> Command:
         dimensions = sizes.partition(":")[0].count("x") + 1
     attributes, notes = _attribute_options(call.attributes, dimensions)
     has_strides = any(option.startswith("--strides") for option in options)
-    if any(each.strides for each in made.all) and not has_strides:
+    if any(each.strides for each in made.tensors) and not has_strides:
         notes.append("strides are not the layout's own; benchdnn is asked for the layout")
-    if any(each.kind == "sparse" for each in made.all):
+    if any(each.kind == "sparse" for each in made.tensors):
         notes.append(
             "how sparse a tensor is does not stand in the line: benchdnn's own share is taken"
         )
-    if driver != "--reorder" and any(has_extra(each) for each in made.all):
+    if driver != "--reorder" and any(has_extra(each) for each in made.tensors):
         notes.append("a tensor carries compensation or the like: its layout is left to oneDNN")
     if call.primitive == "gemm_api":
         notes.append("a product that oneDNN calls inside; benchdnn runs it as a matmul")
@@ -156,41 +148,29 @@ def _scale(text: str, stand_in: str, dimensions: int) -> str:
     return ":".join(["src" if argument == "src0" else argument, policy, *value, *rest])
 
 
-class _Call(Tensors):
-    """A primitive, its tensors, and its auxiliary words by name."""
-
-    def __init__(self, signature: PrimitiveSignature) -> None:
-        super().__init__(signature.memory_descriptors)
-        self.primitive = signature.primitive.removesuffix("_v2")
-        self.problem = signature.problem
-        named = (word.partition(":") for word in signature.auxiliary.split())
-        self.words = {name: value for name, _, value in named}
-        self.direction = _DIRECTIONS.get(signature.propagation, "")
-
-
-_Options = Callable[[_Call], list[str]]
+_Options = Callable[[Call], list[str]]
 
 
 def _option(name: str, value: str) -> list[str]:
     return [f"--{name}={value}"] if value else []
 
 
-def _direction(call: _Call) -> list[str]:
+def _direction(call: Call) -> list[str]:
     return _option("dir", call.direction)
 
 
-def _direction_and_bias(call: _Call) -> list[str]:
+def _direction_and_bias(call: Call) -> list[str]:
     bias = call.dtype("bia")
     if bias == "f32" and call.direction in _WITH_BIAS:
         return [f"--dir={_WITH_BIAS[call.direction]}"]
     return [*_direction(call), *_option("bia-dt", bias)]
 
 
-def _flags(call: _Call) -> list[str]:
+def _flags(call: Call) -> list[str]:
     return [option for name in _FLAGS for option in _option(name, call.words.get(name, ""))]
 
 
-def _algorithm(call: _Call) -> list[str]:
+def _algorithm(call: Call) -> list[str]:
     name = call.words.get("alg", "").removeprefix(f"{call.primitive}_")
     if call.primitive in {"softmax", "logsoftmax"}:
         name = "LOGSOFTMAX" if "log" in name or call.primitive == "logsoftmax" else "SOFTMAX"
@@ -199,13 +179,13 @@ def _algorithm(call: _Call) -> list[str]:
     return _option("alg", name.replace("winograd", "wino"))
 
 
-def _three(call: _Call) -> list[str]:
+def _three(call: Call) -> list[str]:
     """Types and layouts of source, weights and destination."""
     types = ":".join(call.dtype(role) for role in ("src", "wei", "dst"))
     return [f"--dt={types}", *call.layouts(stag="src", wtag="wei", dtag="dst")]
 
 
-def _matmul(call: _Call) -> list[str]:
+def _matmul(call: Call) -> list[str]:
     found = []
     if bias := call.named("bia"):
         mask = next((flag[4:] for flag in bias[0].flags.split("_") if flag.startswith("mask")), "")
@@ -214,16 +194,16 @@ def _matmul(call: _Call) -> list[str]:
     return found + _option("runtime_dims_masks", call.words.get("runtime_dims_masks", ""))
 
 
-def _two_types(call: _Call) -> list[str]:
+def _two_types(call: Call) -> list[str]:
     source = call.dtype("src", "data")
     return [f"--sdt={source}", f"--ddt={call.dtype('dst') or source}"]
 
 
-def _two_layouts(call: _Call) -> list[str]:
+def _two_layouts(call: Call) -> list[str]:
     return [f"--stag={call.tag('src', 'data')}", f"--dtag={call.tag('dst', 'data')}"]
 
 
-def _reorder(call: _Call) -> list[str]:
+def _reorder(call: Call) -> list[str]:
     extras = [
         f"{_COMPENSATIONS[flag[:3]]}:{flag[3:]}"
         for each in call.named("dst")
@@ -237,17 +217,16 @@ def _reorder(call: _Call) -> list[str]:
     ]
 
 
-def _one(call: _Call) -> list[str]:
+def _one(call: Call) -> list[str]:
     """Drivers that take one layout; types may differ between source and destination."""
     types = [call.dtype("src", "data"), call.dtype("dst")]
-    first = call.named("src", "data", "dst")
     return [
         f"--dt={':'.join(each for each in dict.fromkeys(types) if each)}",
-        f"--tag={own_tag(first[0]) if first else 'any'}",
+        f"--tag={own_tag(call.first('src', 'data', 'dst'))}",
     ]
 
 
-def _several(call: _Call) -> list[str]:
+def _several(call: Call) -> list[str]:
     """Drivers that take any number of sources; joined ones have one type."""
     sources = call.named("src")
     kinds = [each.dtype for each in sources]
@@ -260,17 +239,17 @@ def _several(call: _Call) -> list[str]:
     ]
 
 
-def _resampling(call: _Call) -> list[str]:
+def _resampling(call: Call) -> list[str]:
     return [*_two_types(call), f"--tag={call.tag('src')}"]
 
 
-def _prelu(call: _Call) -> list[str]:
+def _prelu(call: Call) -> list[str]:
     roles = (("src", "data"), ("wei",))
     types = ":".join(call.dtype(*each) for each in roles)
     return [f"--sdt={types}", f"--stag={':'.join(call.tag(*each) for each in roles)}"]
 
 
-def _normalization(call: _Call) -> list[str]:
+def _normalization(call: Call) -> list[str]:
     both = [each[0] for each in (call.named("src", "data"), call.named("dst")) if each]
     found = [
         f"--dt={':'.join(dict.fromkeys(each.dtype for each in both))}",
@@ -283,7 +262,7 @@ def _normalization(call: _Call) -> list[str]:
     return found + _option("ss_dt", "" if scale == "f32" else scale)
 
 
-def _recurrent(call: _Call) -> list[str]:
+def _recurrent(call: Call) -> list[str]:
     words = call.words
     layer, bias = call.dtype("src_layer"), call.dtype("bia")
     configuration = f"{layer}{bias}" if layer == "bf16" and bias == "f32" else layer

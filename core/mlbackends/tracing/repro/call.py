@@ -1,4 +1,4 @@
-"""The tensors of a call by role, and their layouts in the words of benchdnn's options.
+"""A call of oneDNN as its benchdnn sees it: tensors by role, and layouts in the words of its options.
 
 Source: oneDNN, tests/benchdnn/doc/knobs_tag.md, knob_strides.md, knobs_encoding.md.
 """
@@ -7,38 +7,57 @@ import re
 
 from msgspec.structs import replace
 
+from mlbackends.model.signature import PrimitiveSignature
 from mlbackends.tracing.formats.onednn.descriptors import MemoryDescriptor, descriptors
 
+_DIRECTIONS = {
+    "forward_training": "FWD_D",
+    "forward_inference": "FWD_I",
+    "forward": "FWD_D",
+    "backward_data": "BWD_D",
+    "backward_weights": "BWD_W",
+    "backward": "BWD_DW",
+}
 _STRIDES = re.compile(r"\d+(x\d+)*")
 _NO_EXTRA = re.compile(r":?(f0)?(_mask\d+)?:?")
 
 
-class Tensors:
-    """The tensors of a call by role; gradients stand for what they are the gradient of."""
+class Call:
+    """A primitive, its tensors by role, and its auxiliary words by name.
 
-    def __init__(self, text: str) -> None:
+    Gradients stand for what they are the gradient of.
+    """
+
+    def __init__(self, signature: PrimitiveSignature) -> None:
+        self.primitive = signature.primitive.removesuffix("_v2")
+        self.problem = signature.problem
+        self.direction = _DIRECTIONS.get(signature.propagation, "")
+        words = (word.partition(":") for word in signature.auxiliary.split())
+        self.words = {name: value for name, _, value in words}
         # Reorders of 0.x call their tensors in and out.
         names = {"in": "src", "out": "dst"}
-        self.all = [
+        self.tensors = [
             replace(each, name=names.get(each.name, each.name))
-            for each in descriptors(text)
+            for each in descriptors(signature.memory_descriptors)
             if each.present
         ]
 
     def named(self, *roles: str) -> list[MemoryDescriptor]:
         """Return those whose name begins with one of the roles, those that are no gradients first."""
-        found = [each for each in self.all if each.name.removeprefix("diff_").startswith(roles)]
+        found = [each for each in self.tensors if each.name.removeprefix("diff_").startswith(roles)]
         return sorted(found, key=lambda each: each.name.startswith("diff_"))
+
+    def first(self, *roles: str) -> MemoryDescriptor:
+        """Return the first of these; one without type and layout if there is none."""
+        return next(iter(self.named(*roles)), MemoryDescriptor(""))
 
     def dtype(self, *roles: str) -> str:
         """Return the element type of the first, "" if there is none."""
-        found = self.named(*roles)
-        return found[0].dtype if found else ""
+        return self.first(*roles).dtype
 
     def tag(self, *roles: str) -> str:
         """Return the layout of the first, "any" if there is none that a tag can name."""
-        found = self.named(*roles)
-        return tag_of(found[0]) if found else "any"
+        return tag_of(self.first(*roles))
 
     def layouts(self, **roles: str) -> list[str]:
         """Return the options that lay out the first tensor of each role: tags, strides, encodings.
@@ -47,7 +66,7 @@ class Tensors:
         """
         tags, strides, encodings = [], [], []
         for option, role in roles.items():
-            first, *_ = self.named(role) or [MemoryDescriptor("")]
+            first = self.first(role)
             # Strides stand for the tag of a plain layout that was requested.
             tag = tag_of(first)
             is_plain = tag != "any" and tag.islower()
