@@ -64,10 +64,7 @@ class Placing:
 
 def lane_name(lane: Lane) -> str:
     """Return the name of a lane for people."""
-    source, process, thread = lane
-    parts = [
-        source,
-        "" if process is None else f"process {process}",
-        "" if thread is None else f"thread {thread}",
-    ]
-    return " ".join(part for part in parts if part) or "all calls"
+    parts = zip(("", "process ", "thread "), lane, strict=True)
+    return (
+        " ".join(f"{what}{each}" for what, each in parts if each not in {None, ""}) or "all calls"
+    )

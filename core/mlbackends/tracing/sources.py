@@ -59,19 +59,14 @@ class Source:
 
     def chunks(self) -> Iterator[bytes]:
         """Yield the text as UTF-8, unpacked, in pieces of any length."""
-        pieces = self._pieces()
-        start = b""
-        for piece in pieces:
-            start += piece
-            if len(start) >= MAGIC_LENGTH:
-                break
+        start, rest = _start_and_rest(self._pieces(), MAGIC_LENGTH)
         kind = compression(start)
         if kind and self._follow:
             self.close()
             raise BadInput(
                 f"{self.name} is compressed by {kind} and cannot be followed", "leave --follow out"
             )
-        whole = chain([start], pieces)
+        whole = chain([start], rest)
         try:
             yield from as_utf8(decompressed(kind, whole) if kind else whole)
         except Damaged as error:
@@ -141,14 +136,20 @@ def joined_source(log: str, source: str) -> str:
     return f"{log}/{source}" if log and source else log or source
 
 
-def as_utf8(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the same text as UTF-8; bytes that are no UTF-16, nor meant to be, pass as they are."""
+def _start_and_rest(chunks: Iterable[bytes], size: int) -> tuple[bytes, Iterator[bytes]]:
+    """Return at least so many bytes, if there are, and what follows."""
     stream = iter(chunks)
     start = b""
     for chunk in stream:
         start += chunk
-        if len(start) >= _SAMPLE:
+        if len(start) >= size:
             break
+    return start, stream
+
+
+def as_utf8(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the same text as UTF-8; bytes that are no UTF-16, nor meant to be, pass as they are."""
+    start, rest = _start_and_rest(chunks, _SAMPLE)
     mark = next(filter(start.startswith, _MARKS), b"")
     encoding = _MARKS.get(mark, "")
     sample = start[:_SAMPLE]
@@ -158,7 +159,7 @@ def as_utf8(chunks: Iterable[bytes]) -> Iterator[bytes]:
             encoding = "utf-16-le"
         elif high > 0.8 * (len(sample) // 2) and low == 0:
             encoding = "utf-16-be"
-    whole = chain([start[len(mark) :]], stream)
+    whole = chain([start[len(mark) :]], rest)
     if not encoding:
         yield from whole
         return

@@ -10,7 +10,6 @@ from itertools import chain
 from typing import Any, Protocol
 
 from mlbackends.model import registry
-from mlbackends.model.errors import BadInput
 from mlbackends.model.trace import Record
 from mlbackends.model.trace_views import AnyView, Difference
 from mlbackends.tracing.aggregate import Aggregate
@@ -74,12 +73,8 @@ def from_aggregates(
 ) -> dict[str, AnyView]:
     """Return several views of calls that were added up already: twenty times as fast.
 
-    keep: which calls; equal calls must have equal answers. Raises BadInput for a view that
-    needs the order of the calls.
+    wanted: views that take aggregates. keep: which calls; equal calls must have equal answers.
     """
-    for name in wanted:
-        if not takes_aggregates(name):
-            raise BadInput(f"the view {name} needs every line, not their sums")
     collectors: dict[str, Any] = {name: begin(name, **options) for name, options in wanted.items()}
     for aggregate in aggregates:
         _add_sums(aggregate, [each.add_many for each in collectors.values()], keep)
