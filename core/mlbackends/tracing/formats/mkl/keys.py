@@ -122,19 +122,7 @@ class Sorter:
             duration = float(time[:-1]) * _UNITS[time[-1]]
             if taker is None:
                 taker = self._takers[masked.__wrapped__(call), state]
-                # Remember the call by what stands between its addresses.
-                if self._learned >= _LIMIT:
-                    self._columns.clear()
-                    self._formats.clear()
-                    self._learned = 0
-                columns = _between(call, len(head))
-                alike = self._columns.setdefault(state, {}).setdefault(head, {})
-                found = alike.get(len(call))
-                if found is None or found[2] != columns:
-                    unpack = self._formats.setdefault(columns, Struct(columns).unpack)
-                    found = alike[len(call)] = (unpack, {}, columns)
-                found[1][found[0](call)] = taker
-                self._learned += 1
+                self._learn(call, state, head, taker)
         except (KeyError, ValueError, IndexError):
             left.append(index)
             return
@@ -142,6 +130,21 @@ class Sorter:
             self._whole.clear()
         self._whole.setdefault(call, {})[state] = taker
         taker(duration)
+
+    def _learn(self, call: bytes, state: bytes, head: bytes, taker: Taker) -> None:
+        """Remember a call by what stands between its addresses."""
+        if self._learned >= _LIMIT:
+            self._columns.clear()
+            self._formats.clear()
+            self._learned = 0
+        columns = _between(call, len(head))
+        alike = self._columns.setdefault(state, {}).setdefault(head, {})
+        found = alike.get(len(call))
+        if found is None or found[2] != columns:
+            unpack = self._formats.setdefault(columns, Struct(columns).unpack)
+            found = alike[len(call)] = (unpack, {}, columns)
+        found[1][found[0](call)] = taker
+        self._learned += 1
 
 
 def _between(call: bytes, start: int) -> str:
