@@ -15,6 +15,8 @@ from msgspec import Struct
 from mlbackends.model.errors import shown, suggestion
 from mlbackends.model.patterns import pattern
 
+ALONE = ("present", "absent")
+LISTS = ("in", "not in")
 _DEEPEST = 50
 _OPERATOR = pattern(r"[<>=!~]+|not\s+in\b|[A-Za-z_]+\b")
 _JOIN = pattern(r"(?:and|or|not)(?=[\s(]|$)", re.IGNORECASE)
@@ -24,21 +26,18 @@ _QUOTED = pattern(r"""\s*(?:"([^"\n]*)"|'([^'\n]*)')\s*""")
 class Language(Struct, frozen=True):
     """Which conditions are taken.
 
-    name: what a name looks like. word: one unquoted operand. operators: signs and words; those in
-    `alone` take no operand, those in `lists` a list. named: what a name is called in messages. joins:
-    whether and, or, not and parentheses are there, and an operand ends where a parenthesis closes. clauses:
-    whether commas join several comparisons of one name. bare: whether a name alone is a condition.
+    name: what a name looks like. word: one unquoted operand. operators: signs and words; those of ALONE
+    take no operand, those of LISTS a list. named: what a name is called in messages. joins: whether and, or,
+    not and parentheses are there, and an operand ends where a parenthesis closes. clauses: whether commas
+    join several comparisons of one name. With joins or clauses a name alone is a condition too.
     """
 
     name: re.Pattern[str]
     word: re.Pattern[str]
     operators: tuple[str, ...]
-    alone: tuple[str, ...] = ()
-    lists: tuple[str, ...] = ()
     named: str = "a name"
     joins: bool = False
     clauses: bool = False
-    bare: bool = False
 
 
 class Comparison(Struct, frozen=True):
@@ -151,7 +150,7 @@ class _Parser:
         is_end = not rest or (
             language.joins and (rest[0] == ")" or operator.lower() in ("and", "or"))
         )
-        if language.bare and is_first and is_end:
+        if (language.joins or language.clauses) and is_first and is_end:
             return Comparison(name)
         if not found:
             raise self.unreadable(f"an operator ({', '.join(language.operators)})")
@@ -163,9 +162,9 @@ class _Parser:
                 "an operator", f"{shown(operator)} is no operator{near or f': {operators}'}"
             )
         self.at += found.end()
-        if operator in language.alone:
+        if operator in ALONE:
             return Comparison(name, operator)
-        if operator in language.lists:
+        if operator in LISTS:
             return Comparison(name, operator, self.listed())
         return Comparison(name, operator, self.operand())
 

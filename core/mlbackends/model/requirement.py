@@ -17,7 +17,6 @@ _LANGUAGE = Language(
     word=pattern(r"[^,<>=!~]*[^,<>=!~\s]"),
     operators=SIGNS,
     clauses=True,
-    bare=True,
 )
 
 

@@ -32,7 +32,6 @@ _LANGUAGE = Language(
     operators=("=", "==", "!=", "<", "<=", ">", ">=", "~", "!~"),
     named="a field",
     joins=True,
-    bare=True,
 )
 _NUMBER = re.compile(r"([-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?) ?([a-zA-Zµμ]*)")
 _TIMES = {"": 1.0, "ns": 1.0, "us": 1e3, "µs": 1e3, "μs": 1e3, "ms": 1e6, "s": 1e9, "min": 6e10}

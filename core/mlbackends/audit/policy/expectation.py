@@ -11,7 +11,7 @@ from mlbackends.audit.policy import assertions, selection
 from mlbackends.audit.policy.assertions import Assertion
 from mlbackends.audit.policy.selection import PRESENCES, WORD, Selection
 from mlbackends.model.comparison import SIGNS
-from mlbackends.model.condition import Comparison, Language, Unreadable, parse
+from mlbackends.model.condition import ALONE, LISTS, Comparison, Language, Unreadable, parse
 from mlbackends.model.errors import shown
 from mlbackends.model.patterns import pattern
 
@@ -19,16 +19,11 @@ LONGEST = 2000
 SHORT = Language(
     name=selection.NAME,
     word=WORD,
-    operators=(
-        *SIGNS,
-        *("in", "not in", "matches", "contains", "at_least", "count", "present", "absent"),
-    ),
-    alone=("present", "absent"),
-    lists=("in", "not in"),
+    operators=(*SIGNS, *LISTS, "matches", "contains", "at_least", "count", *ALONE),
     named="a name such as cpu.capability or nvidia.devices[kind == cuda].name",
 )
 _QUANTIFIER = pattern(r"\s*(each|any|none)\s+(?=[A-Za-z_])")
-_OF_ONE = (*SIGNS, "in", "not in", "version", "min", "max", "at_least", "matches")
+_OF_ONE = (*SIGNS, *LISTS, "version", "min", "max", "at_least", "matches")
 """What is asserted of one value, never of a list or table."""
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
@@ -74,8 +69,8 @@ def read(text: str, added: tuple[str, ...] = ()) -> Expectation:
         ) from None
     assert isinstance(read_form, Comparison)
     operand: Any = read_form.operand
-    if read_form.operator in (*SHORT.alone, *SHORT.lists):
-        operand = read_form.operator in SHORT.alone or list(operand)
+    if read_form.operator in (*ALONE, *LISTS):
+        operand = read_form.operator in ALONE or list(operand)
     return expected(selection.read(read_form.name, added), read_form.operator, operand, quantifier)
 
 
@@ -92,7 +87,7 @@ def expected(
     selected: Selection, operator: str, operand: Any, quantifier: str = "each"
 ) -> Expectation:
     """Return the expectation that an operator or a rule's key makes. Raises ValueError."""
-    if operator in ("present", "absent"):
+    if operator in ALONE:
         if quantifier == "none":
             raise ValueError("write absent instead of none ... present")
         kind = operator if operand is not False else "absent"
@@ -133,7 +128,7 @@ def _of_value(
         return assertions.compared(operator, operand, order, kind)
     if operator == "at_least":
         return assertions.at_least(operand, order)
-    if operator in ("in", "not in"):
+    if operator in LISTS:
         each = [assertions.compared("==", word, order, kind).holds for word in operand]
         is_in = operator == "in"
         needed = f"{'one' if is_in else 'none'} of {', '.join(operand)}"

@@ -36,7 +36,6 @@ _IN_BRACKETS = Language(
     name=pattern(r"[A-Za-z0-9_+~-]+(?:\.[A-Za-z0-9_+~-]+)*"),
     word=WORD,
     operators=(*SIGNS, "matches", "contains", "present"),
-    alone=("present",),
     named="a condition such as kind == cuda",
 )
 _PROBE = pattern(r"[A-Za-z_]\w*")
