@@ -5,6 +5,7 @@ from mlbackends.switches.deviations import DEVIATIONS, Deviation
 from mlbackends.switches.files import as_data, groups, members
 from mlbackends.switches.listing import read_by, set_by
 from mlbackends.switches.table import NOT_IN_FLAGS, PROBED, SWITCHES, Switch
+from mlbackends_cli.text.plain import setting
 from mlbackends_cli.text.prose import Passage
 
 
@@ -76,8 +77,4 @@ def switch(switch: Switch) -> Passage:
 
 
 def _value(switch: Switch, value: object) -> str:
-    data = as_data(switch, value)
-    if data is None:
-        return "unset: the library chooses"
-    parts = data if isinstance(data, list) else [data]
-    return ", ".join(str(part).lower() if isinstance(part, bool) else str(part) for part in parts)
+    return setting(as_data(switch, value), "unset: the library chooses")

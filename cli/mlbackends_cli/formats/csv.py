@@ -16,10 +16,9 @@ def view(view: AnyView, _page: Page) -> str:
     writer = csv.writer(text, lineterminator="\n")
     columns, rows = table_of(view)
     writer.writerow(columns)
-    writer.writerows(map(_cell, row) for row in rows)
+    for row in rows:
+        writer.writerow(
+            " ".join(map(str, cell)) if isinstance(cell, tuple) else csv_cell(cell) for cell in row
+        )
     whole: str = json_data(text.getvalue())
     return whole
-
-
-def _cell(value: object) -> object:
-    return " ".join(map(str, value)) if isinstance(value, tuple) else csv_cell(value)

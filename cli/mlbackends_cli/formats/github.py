@@ -33,9 +33,13 @@ def outcome(outcome: Outcome, _page: Page) -> str:
             text = f"{codes}\nThey stand in the log and in the summary."
             lines.append(_command(_COMMANDS[severity], {"title": title}, text))
             folded += rest
-    lines += _group("more findings", map(_row, folded))
+    rows = []
+    for check in folded:
+        advice = (f" {word}: {text}" for word, text in checks.advice(check) if word != "why")
+        rows.append(f"{check.severity} {check.code}: {checks.sentence(check)}{''.join(advice)}")
+    lines += _group("more findings", rows)
     for status, title in ((Status.WAIVED, "accepted until a day"), (Status.UNKNOWN, "not checked")):
-        rows = (f"{each.code}: {checks.reason(each)}" for each in outcome.with_status(status))
+        rows = [f"{each.code}: {checks.reason(each)}" for each in outcome.with_status(status)]
         lines += _group(title, rows)
     return "\n".join([*lines, _log_line(f"backends: {checks.summary(outcome)}"), ""])
 
@@ -88,11 +92,6 @@ def _command(name: str, properties: dict[str, str], text: str) -> str:
 def _group(title: str, rows: Iterable[str]) -> list[str]:
     lines = [_log_line(f"- {row}") for row in rows]
     return [f"::group::{len(lines)} {title}", *lines, "::endgroup::"] if lines else []
-
-
-def _row(check: Check) -> str:
-    advice = "".join(f" {word}: {text}" for word, text in checks.advice(check) if word != "why")
-    return f"{check.severity} {check.code}: {checks.sentence(check)}{advice}"
 
 
 def _escaped(text: str) -> str:

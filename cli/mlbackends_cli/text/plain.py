@@ -52,6 +52,14 @@ def amount(name: str, value: Any) -> str:
     return str(value)
 
 
+def setting(value: Any, unset: str = "unset") -> str:
+    """Return a switch's value as it is written, lists joined. unset: what stands for none."""
+    if isinstance(value, list):
+        return ", ".join(map(setting, value))
+    text = unset if value is None else str(value)
+    return text.lower() if isinstance(value, bool) else text
+
+
 def quantity(name: str, value: float) -> str:
     """Return a number with the unit that its fact's name ends in."""
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:

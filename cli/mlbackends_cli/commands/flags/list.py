@@ -20,6 +20,7 @@ from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import COLOR, OUTPUT, format_option
 from mlbackends_cli.output import write
 from mlbackends_cli.terminal import page
+from mlbackends_cli.text.plain import setting
 from mlbackends_cli.text.prose import Group, Listing
 
 _SPLIT_K = "_split_k"
@@ -90,18 +91,12 @@ def _listing(switches: Switches, names: tuple[str, ...]) -> Listing:
 
 
 def _row(switch: Switch, allows_split_k: bool) -> tuple[str, ...]:
-    value = "?" if switch.problem else _text(switch.value)
+    value = "?" if switch.problem else setting(switch.value)
     if switch.accepts.startswith("any order"):
         value = value.replace(", ", " → ")
     value += "" if allows_split_k else ", no split-K"
     is_default = switch.origin == "default"
-    value += " (default)" if is_default else f" ({switch.origin}; default {_text(switch.default)})"
+    value += (
+        " (default)" if is_default else f" ({switch.origin}; default {setting(switch.default)})"
+    )
     return (switch.name.rpartition(".")[2], value, ", ".join(switch.obeyed_by) or "nobody yet")
-
-
-def _text(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list):
-        return ", ".join(map(_text, value))
-    return "unset" if value is None else str(value)
