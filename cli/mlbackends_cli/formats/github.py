@@ -28,7 +28,7 @@ def outcome(outcome: Outcome, _page: Page) -> str:
         shown = found if len(found) <= _MOST_SHOWN else found[: _MOST_SHOWN - 1]
         lines += [_annotation(outcome, check) for check in shown]
         if rest := found[len(shown) :]:
-            codes = ", ".join(dict.fromkeys(checks.line(check.code) for check in rest))
+            codes = ", ".join(dict.fromkeys(checks.code(check) for check in rest))
             title = f"backends {outcome.kind}: {len(rest)} more {severity}s"
             text = f"{codes}\nThey stand in the log and in the summary."
             lines.append(_command(_COMMANDS[severity], {"title": title}, text))

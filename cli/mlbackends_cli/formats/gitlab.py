@@ -20,13 +20,11 @@ def outcome(outcome: Outcome, _page: Page) -> str:
         sentences += [
             f"{word.title()}: {text}" for word, text in checks.advice(check) if word != "why"
         ]
-        identity = checks.identity(check, number)
         finding = {
             "type": "issue",
-            "check_name": f"backends/{checks.line(check.code)}",
+            "check_name": f"backends/{checks.code(check)}",
             "description": ". ".join(text.removesuffix(".") for text in sentences),
-            # Of the check, not of its message: a changed number is no new finding.
-            "fingerprint": checks.fingerprint(outcome.kind, path, *identity),
+            "fingerprint": checks.fingerprint(check, number, outcome.kind, path),
             "severity": _SEVERITIES[check.severity],
             "location": {"path": path, "lines": {"begin": line}},
         }

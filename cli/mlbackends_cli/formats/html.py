@@ -210,7 +210,7 @@ def outcome(outcome: Outcome, page: Page) -> str:
         section("found", "Found", findings if failed else words("p", "Nothing was found.", "fine")),
     ]
     for title, status, found in checks.others(outcome, details=True):
-        rows = (row(checks.line(one.code), words("td", checks.cause(one))) for one in found)
+        rows = (row(checks.code(one), words("td", checks.cause(one))) for one in found)
         head = (words("strong", title), words("span", f"{len(found):,}", "dim"))
         is_open = page.details or status in (Status.WAIVED, Status.UNKNOWN)
         body.append(folded(head, table((), rows, "facts"), is_open=is_open, id=str(status)))
@@ -231,7 +231,7 @@ def _finding(check: Check) -> str:
         str(check.severity),
         kind,
         checks.sentence(check),
-        checks.line(check.code),
+        checks.code(check),
         words("p", f"declared in {declared}", "dim") if declared else "",
         element("dl", *advice, kind="advice") if advice else "",
         element("details", words("summary", "what shows it"), table((), rows, "facts"))

@@ -35,7 +35,7 @@ def outcome(outcome: Outcome, _page: Page) -> str:
     info = (("tool", checks.line(outcome.tool)), ("schema", checks.line(outcome.schema)))
     families: dict[str, dict[_Labels, float]] = {
         "backends_check_failed": _failed(outcome),
-        "backends_check_unknown": {(_code(each),): 1 for each in unknown},
+        "backends_check_unknown": {(("code", checks.code(each)),): 1 for each in unknown},
         "backends_checks": {
             (("status", str(each)),): len(outcome.with_status(each)) for each in Status
         },
@@ -61,7 +61,7 @@ def _failed(outcome: Outcome) -> dict[_Labels, float]:
     codes: dict[tuple[str, str], list[Check]] = {}
     for check in outcome.checks:
         if check.status in (Status.PASSED, Status.FAILED, Status.WAIVED):
-            codes.setdefault(_code(check), []).append(check)
+            codes.setdefault(("code", checks.code(check)), []).append(check)
     series: dict[_Labels, float] = {}
     for code, found in codes.items():
         failed = [each for each in found if each.status is Status.FAILED]
@@ -71,10 +71,6 @@ def _failed(outcome: Outcome) -> dict[_Labels, float]:
         labels = (code, ("severity", str(worst.severity)), ("waived", is_waived))
         series[labels] = bool(failed or waived)
     return series
-
-
-def _code(check: Check) -> tuple[str, str]:
-    return "code", checks.line(check.code)
 
 
 def _time(created: str) -> dict[_Labels, float]:

@@ -25,8 +25,8 @@ def outcome(outcome: Outcome, _page: Page) -> str:
     """Return the log of one run."""
     rules: dict[str, Check] = {}
     for check in outcome.checks:
-        if not rules.setdefault(_id(check), check).why:  # one that passed has no reason
-            rules[_id(check)] = check
+        if not rules.setdefault(checks.code(check), check).why:  # one that passed has no reason
+            rules[checks.code(check)] = check
     order = {code: index for index, code in enumerate(rules)}
     driver = {
         "name": "backends",
@@ -36,8 +36,8 @@ def outcome(outcome: Outcome, _page: Page) -> str:
     notifications = [
         {
             "level": "note",
-            "message": {"text": _unlinked(f"{_id(check)}: {checks.reason(check)}")},
-            "associatedRule": {"id": _id(check), "index": order[_id(check)]},
+            "message": {"text": _unlinked(f"{checks.code(check)}: {checks.reason(check)}")},
+            "associatedRule": {"id": checks.code(check), "index": order[checks.code(check)]},
         }
         for check in outcome.with_status(Status.UNKNOWN)
     ]
@@ -46,7 +46,7 @@ def outcome(outcome: Outcome, _page: Page) -> str:
         "automationDetails": {"id": f"backends/{checks.line(outcome.kind)}/"},
         "invocations": [{"executionSuccessful": True, "toolExecutionNotifications": notifications}],
         "results": [
-            _result(outcome, check, number, order[_id(check)])
+            _result(outcome, check, number, order[checks.code(check)])
             for check, number in checks.numbered(outcome.checks)
             if check.status in (Status.FAILED, Status.WAIVED)
         ],
@@ -60,12 +60,8 @@ def outcome(outcome: Outcome, _page: Page) -> str:
     return indented({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]})
 
 
-def _id(check: Check) -> str:
-    return checks.line(check.code)
-
-
 def _rule(check: Check, outcome: Outcome) -> dict[str, Any]:
-    code, why = _id(check), checks.line(check.why)
+    code, why = checks.code(check), checks.line(check.why)
     title = checks.line(check.title) or code
     name = "".join(part[:1].upper() + part[1:] for part in re.split(r"[\W_]+", code))
     full = f"{title}. {why}" if why else title
@@ -103,16 +99,16 @@ def _result(outcome: Outcome, check: Check, number: int, index: int) -> dict[str
             "region": {"startLine": line},
         },
         "logicalLocations": [
-            {"fullyQualifiedName": name, "kind": "fact"} for name in evidence or (_id(check),)
+            {"fullyQualifiedName": name, "kind": "fact"}
+            for name in evidence or (checks.code(check),)
         ],
     }
-    # Of the check, not of its message, so that an alert stays the same alert.
-    fingerprint = checks.fingerprint(outcome.kind, *checks.identity(check, number))
+    fingerprint = checks.fingerprint(check, number, outcome.kind)
     result: dict[str, Any] = {
-        "ruleId": _id(check),
+        "ruleId": checks.code(check),
         "ruleIndex": index,
         "level": str(check.severity),
-        "message": {"text": _unlinked(checks.sentence(check)) or _id(check)},
+        "message": {"text": _unlinked(checks.sentence(check)) or checks.code(check)},
         "locations": [place],
         "partialFingerprints": {"backendsCheck/v1": fingerprint},
         "properties": {"evidence": evidence},

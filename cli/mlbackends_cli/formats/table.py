@@ -365,7 +365,7 @@ def _by_cause(ended: Iterable[Check]) -> tuple[tuple[str, str], ...]:
     """Return the codes as rows with their cause; those that share one stand together below it."""
     causes: dict[str, list[str]] = {}
     for check in ended:
-        causes.setdefault(checks.cause(check), []).append(checks.line(check.code))
+        causes.setdefault(checks.cause(check), []).append(checks.code(check))
     alone = [(codes[0], cause) for cause, codes in causes.items() if len(codes) == 1]
     together = [
         ("", f"{cause}: {', '.join(codes)}") for cause, codes in causes.items() if len(codes) > 1
@@ -388,7 +388,7 @@ def _failed(group: list[Check], page: Page) -> str:
     if page.details:
         seen = dict.fromkeys(row for each in group for row in checks.evidence(each, units=True))
         lines += [("seen", f"{name} = {value}") for name, value in seen]
-    heading = f"{head} {checks.line(check.code)}{place}{times}"
+    heading = f"{head} {checks.code(check)}{place}{times}"
     text = prose.printed((prose.Passage(heading, tuple(lines)),), page)
     # On lines of their own and never broken: they are there to be copied.
     commands = dict.fromkeys(checks.line(each.command) for each in group if each.command)

@@ -15,7 +15,7 @@ def outcome(outcome: Outcome, _page: Page) -> str:
         lines.append("1..0 # SKIP there is nothing to check")
     for number, check in enumerate(outcome.checks, 1):
         is_ok = check.status not in (Status.FAILED, Status.WAIVED)
-        name = _escaped(f"{checks.line(check.code)}: {checks.line(check.title)}")
+        name = _escaped(f"{checks.code(check)}: {checks.line(check.title)}")
         lines.append(f"{'ok' if is_ok else 'not ok'} {number} - {name}{_directive(check)}")
         if check.status is not Status.PASSED:
             lines += _diagnostics(check)
@@ -35,7 +35,7 @@ def _directive(check: Check) -> str:
 def _diagnostics(check: Check) -> list[str]:
     """Return a YAML document whose scalars are JSON texts: no text can be anything else."""
     rows = [
-        ("code", checks.line(check.code)),
+        ("code", checks.code(check)),
         ("title", checks.line(check.title)),
         ("status", str(check.status)),
         ("severity", str(check.severity)),

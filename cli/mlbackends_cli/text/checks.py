@@ -30,6 +30,11 @@ def line(text: str) -> str:
     return one_line(shortened(text, _MOST_CHARACTERS))
 
 
+def code(check: Check) -> str:
+    """Return a check's code as one line."""
+    return line(check.code)
+
+
 def sentence(check: Check) -> str:
     """Return what was seen; the check's title where it has no message."""
     return line(check.message or check.title)
@@ -90,13 +95,12 @@ def numbered(checks: Iterable[Check]) -> Iterator[tuple[Check, int]]:
         yield check, seen[name]
 
 
-def identity(check: Check, number: int) -> tuple[object, ...]:
-    """Return what distinguishes a check from all others of its outcome, in this run and in the next."""
-    return (check.code, *([check.instance] if check.instance else []), number)
+def fingerprint(check: Check, number: int, *where: str) -> str:
+    """Return 32 hexadecimal digits that are of this check alone, in this run and in the next.
 
-
-def fingerprint(*parts: object) -> str:
-    """Return 32 hexadecimal digits that stay the same as long as the parts do."""
+    They are of the check, not of its message: a changed number is no new finding.
+    """
+    parts = (*where, check.code, *([check.instance] if check.instance else []), number)
     return hashlib.sha256(ascii(parts).encode()).hexdigest()[:32]
 
 
