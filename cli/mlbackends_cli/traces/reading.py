@@ -199,8 +199,6 @@ class ReadingProgress(ProgressLine):
         """Return the line as it is now, at most so many columns wide."""
         if self._source is None:
             return ""
-        from rich.cells import cell_len, set_cell_size
-
         position = self._before + self._source.position
         now = time.monotonic()
         then, start = self._seen[0]
@@ -222,10 +220,13 @@ class ReadingProgress(ProgressLine):
             whole = f"{self._total / 1e6:,.0f}"
             amount = f"{position / 1e6:{len(whole)},.0f} of {whole} MB"
             numbers = f"{share:4.0%}  {amount}  {speed}  {wait}"
-            room = width - cell_len(head) - len(numbers) - 4
+            room = width - _columns(head) - len(numbers) - 4
             if room >= _NARROWEST:
                 head += f"  {bar(share, min(_WIDEST, room), unicode=has_unicode(sys.stderr))}"
-        return set_cell_size(f"{head}  {numbers}", width).rstrip()
+        line = f"{head}  {numbers}"
+        while _columns(line) > width:
+            line = line[:-1]
+        return line
 
 
 def regular_size(file: object) -> int | None:
@@ -243,6 +244,13 @@ def bar(share: float, width: int, *, unicode: bool = True) -> str:
         return ("#" * round(share * width)).ljust(width, "-")
     full, part = divmod(int(share * width * 8), 8)
     return ("█" * full + (_EIGHTHS[part] if part else "")).ljust(width)
+
+
+def _columns(text: str) -> int:
+    """Return how many columns a text takes: a wide character takes two."""
+    from unicodedata import east_asian_width
+
+    return sum(2 if east_asian_width(each) in "WF" else 1 for each in text)
 
 
 def _clock(seconds: float) -> str:
