@@ -35,11 +35,13 @@ def prepare_forward(problem: AttentionProblem, *tensors: Any) -> Callable[..., A
     compute in place, that do not go together, or that carry more than numbers. Raises NotBuilt.
     """
     query, _, _, _, out, logsumexp = tensors
-    make_sums = None
-    if logsumexp is not None:
-        empty, dtype = _empty(logsumexp), logsumexp.dtype
-        make_sums = lambda query: empty(query.shape[:-1], dtype=dtype)  # noqa: E731
-    call = _prepare("prepare_forward", problem, tensors, *_make_output(query, out), make_sums)
+    empty = _empty(out)
+
+    def make_sums(query: Any) -> Any:
+        return empty(query.shape[:-1], dtype=logsumexp.dtype)
+
+    make_results = *_make_output(query, out), None if logsumexp is None else make_sums
+    call = _prepare("prepare_forward", problem, tensors, *make_results)
     if call is None:
         return None
     kind: Any = type(query)

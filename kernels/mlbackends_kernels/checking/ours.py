@@ -23,8 +23,8 @@ class Ours(serving.Prepared):
         problem = msgspec.convert(request["problem"], AttentionProblem)
         files = request["files"]
         self.backend, self.problem, self.details = backend, problem, backend.details()
-        inputs = [_read(files[name], getattr(problem, name)) for name in _INPUTS]
-        self.tensors = *inputs, _read(files["mask"], problem.mask) if problem.mask else None
+        self.tensors = [_read(files[name], getattr(problem, name)) for name in _INPUTS]
+        self.tensors.append(_read(files["mask"], problem.mask) if problem.mask else None)
         self.output_bytes = prod(problem.output_shape) * ITEM_BYTES[problem.dtype]
         self.grad_out: Any = None
         self.results: tuple[Any, Any] = (None, None)

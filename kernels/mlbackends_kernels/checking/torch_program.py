@@ -44,11 +44,11 @@ class Torch(serving.Prepared):  # type: ignore[misc]
         self.options = {name: problem[name] for name in ("is_causal", "scale", "enable_gqa")}
         self.options["dropout_p"] = problem["dropout"]
         self.details = {"version": torch.__version__, "threads": str(torch.get_num_threads())}
-        # Whatever the mask requires, a backward pass gives the gradients of the inputs.
-        required = [name for name in named if problem[name]["requires_grad"]]
-        self.wanted = {
-            name: named[name] for name in named if required and name in (*_INPUTS, *required)
-        }
+        self.wanted: dict[str, Any] = {}
+        required = {name for name in named if problem[name]["requires_grad"]}
+        if required:  # the gradients of all inputs, whichever requires one
+            names = required.union(_INPUTS)
+            self.wanted = {name: each for name, each in named.items() if name in names}
         self.grad_out: Any = None
         self.result: Any = None
         if self.wanted:
