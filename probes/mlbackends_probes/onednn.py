@@ -20,6 +20,7 @@ from mlbackends.libraries.c_runtime import returned_string
 from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Fact, Library, nonempty
+from mlbackends.model.tables import table
 
 FACTS = (
     Fact("commit", str, "The source's commit, as the library tells it."),
@@ -33,31 +34,6 @@ FACTS = (
 )
 
 _IN_TORCH = "_ZN2at18get_mkldnn_version"
-_RUNTIMES = {
-    0: "none",
-    1: "sequential",
-    2: "openmp",
-    4: "tbb",
-    8: "threadpool",
-    0x100: "opencl",
-    0x200: "sycl",
-}
-_ISA_BITS = {
-    "SSE41": 0x1,
-    "AVX": 0x3,
-    "AVX2": 0x7,
-    "AVX2_VNNI": 0xF,
-    "AVX2_VNNI_2": 0x1F,
-    "AVX512_CORE": 0x27,
-    "AVX512_CORE_VNNI": 0x67,
-    "AVX512_CORE_BF16": 0xE7,
-    "AVX512_CORE_FP16": 0x1EF,
-    "AVX10_1_512": 0x1EF,
-    "AVX512_CORE_AMX": 0xFEF,
-    "AVX10_1_512_AMX": 0xFEF,
-    "AVX512_CORE_AMX_FP16": 0x1FEF,
-    "AVX10_1_512_AMX_FP16": 0x1FEF,
-}
 
 
 LIBRARY = SharedLibrary(
@@ -108,11 +84,13 @@ def _described(opened: CDLL, library: Library, prefix: str) -> Answer:
     if version.hash and re.fullmatch(rb"[0-9a-f]{7,40}", version.hash):
         facts["commit"] = version.hash.decode()
     for name in ("cpu_runtime", "gpu_runtime") if version.major > 1 else ():
-        facts[name] = _RUNTIMES.get(getattr(version, name), "")  # version 1 ended with the hash
+        # Version 1 ended with the hash.
+        facts[name] = table("libraries/onednn")["runtimes"].get(hex(getattr(version, name)), "")
     warnings: tuple[Reason, ...] = ()
     if hasattr(opened, f"{prefix}_get_effective_cpu_isa"):
         bits = int(getattr(opened, f"{prefix}_get_effective_cpu_isa")())
-        name = next((word.lower() for word, level in _ISA_BITS.items() if level == bits), "")
+        levels: dict[str, str] = table("libraries/onednn")["instruction_sets"]
+        name = next((word.lower() for word, level in levels.items() if int(level, 16) == bits), "")
         if hasattr(opened, f"{prefix}_cpu_isa2str"):
             own = Calls(opened).text(f"{prefix}_cpu_isa2str", bits).removeprefix("cpu_isa_")
             name = "" if own.startswith("unknown") else own
@@ -126,9 +104,10 @@ def _other_isa(effective: int, name: str) -> tuple[Reason, ...]:
     names = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
     variable = next((one for one in names if os.environ.get(one)), "")
     value = os.environ.get(variable, "")
-    wanted = _ISA_BITS.get(value.upper())
-    if wanted is None:
+    level = table("libraries/onednn")["instruction_sets"].get(value.upper())
+    if level is None:
         return ()
+    wanted = int(level, 16)
     if effective & ~wanted:
         message = f"{variable} is {value}, and oneDNN uses {name} all the same"
         return (Reason("override-invalid", message, "this build or version does not heed it"),)

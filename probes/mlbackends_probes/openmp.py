@@ -26,20 +26,9 @@ from mlbackends.libraries.search import stem_of
 from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Finding, Library, nonempty
+from mlbackends.model.tables import table
 
 _OUTSIDE = ("LD_LIBRARY_PATH", "conda", "python-prefix", "ld.so.cache", "system-folder")
-_GCC = {
-    "GOMP_1.0": "4.2",
-    "GOMP_2.0": "4.4",
-    "GOMP_3.0": "4.7",
-    "GOMP_4.0": "4.9",
-    "GOMP_4.0.1": "5",
-    "GOMP_4.5": "6",
-    "GOMP_5.0": "9",
-    "GOMP_5.0.1": "11",
-    "GOMP_5.1": "12",
-    "GOMP_5.1.1": "13",
-}
 _MAKERS = {"vcomp": "microsoft", "libiomp5": "intel", "libomp": "llvm"}
 """Beginning of a file's name -> whose runtime it is."""
 
@@ -60,7 +49,7 @@ def _described(host: Host, library: Library) -> Library:
                 numbered = {tuple(map(int, name[5:].split("."))): name for name in versions}
                 highest = numbered[max(numbered)] if numbered else ""
                 facts["symbol_version"] = highest
-                facts["gcc_interface"] = _GCC.get(highest, "")
+                facts["gcc_interface"] = table("libraries/openmp")["gcc"].get(highest, "")
     return replace(library, facts=nonempty(facts))
 
 

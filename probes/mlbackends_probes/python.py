@@ -18,6 +18,7 @@ from mlbackends.host.variables import steering
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Finding, Presence, nonempty
+from mlbackends.model.tables import table
 
 GROUP = "machine"
 SUMMARY = ("{implementation} {version}", "{manager}", "{executable}")
@@ -26,24 +27,6 @@ CODES = {
     "other-python": "A variable brings in packages of another Python version.",
 }
 
-_PLACES = {
-    "/pipx/venvs/": "pipx",
-    "/pypoetry/virtualenvs/": "poetry",
-    "/hatch/env/": "hatch",
-    "/uv/tools/": "uv",
-}
-"""Parts of the path that only one tool gives its environments."""
-_BASES = {
-    "/.pyenv/versions/": "pyenv",
-    "/uv/python/": "uv",
-    "/mise/installs/python/": "mise",
-    "/.asdf/installs/python/": "asdf",
-    "/Cellar/python": "homebrew",
-    "/opt/homebrew/": "homebrew",
-    "/Python.framework/Versions/": "framework",
-    "/nix/store/": "nix",
-    "/spack/": "spack",
-}
 _VERSIONED = pattern(r"/python(\d\.\d{1,2})(t?)(?:/|$)")
 _VERSION = pattern(r"\d{1,3}(?:\.\d{1,4}){1,2}\w{0,12}")
 _FREE_THREADING = (3, 13)
@@ -96,7 +79,9 @@ def find(host: Host) -> Finding:
 def _manager(host: Host, prefix: str, base: str, settings: dict[str, str]) -> tuple[str, str]:
     """Return who made the environment and the version of that; "" for what cannot be told."""
     inside = f"{prefix}/"
-    place = next((name for part, name in _PLACES.items() if part in inside), "")
+    # Parts of the path that only one tool gives its environments, or its interpreters.
+    managers: dict[str, dict[str, str]] = table("host/python/managers")
+    place = next((name for part, name in managers["environments"].items() if part in inside), "")
     for name in ("uv", "virtualenv"):
         if settings.get(name):
             version = settings[name] if _VERSION.fullmatch(settings[name]) else ""
@@ -108,7 +93,8 @@ def _manager(host: Host, prefix: str, base: str, settings: dict[str, str]) -> tu
     if prefix != base:
         return ("venv", "") if settings else ("", "")
     usual = "system" if prefix == "/usr" else ""
-    return next((name for part, name in _BASES.items() if part in inside), usual), ""
+    made = (name for part, name in managers["interpreters"].items() if part in inside)
+    return next(made, usual), ""
 
 
 def _warnings(host: Host, prefix: str, base: str, version: str) -> Iterator[Reason]:
