@@ -78,7 +78,7 @@ def load(opened: CDLL, library: Library) -> Answer:
 
 def use(opened: CDLL, library: Library) -> Answer:
     """Initialise the driver, describe each device, and compute on it."""
-    call = driver.CudaCalls(opened, namer="cuGetErrorName")
+    call = driver.CudaCalls(opened, namer="cuGetErrorName", unnamed="")
     call("cuInit", 0)
     (count,) = call.numbers("cuDeviceGetCount", 1)
     if count < 1:

@@ -121,11 +121,17 @@ class Calls:
 
     def name_of(self, status: int) -> str:
         """Return the name of a status, `unnamed` where nothing tells."""
-        if self._namer and hasattr(self._opened, self._namer):
+        text: bytes | None = None
+        if self._namer == "cuGetErrorName":  # it writes the name's address to its second argument
+            name = ctypes.c_char_p()
+            self.status(self._namer, status, ctypes.byref(name))
+            text = name.value
+        elif self._namer and hasattr(self._opened, self._namer):
             namer = getattr(self._opened, self._namer)
             namer.restype = ctypes.c_char_p
-            if name := namer(ctypes.c_int(status)):
-                return str(name.decode(errors="replace"))
+            text = namer(ctypes.c_int(status))
+        if text:
+            return text.decode(errors="replace")
         return status_names(self._library).get(status, self._unnamed)
 
     def number(self, function: str, missing: int | None = None) -> int:

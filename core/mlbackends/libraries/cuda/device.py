@@ -39,7 +39,7 @@ def first_device(cuda_major: int = 0) -> CudaDevice:
         )
         message = f"it computes on a CUDA device only, and {why}"
         raise NotUsable("no-driver", message, "install NVIDIA's driver") from None
-    call = _Driver(driver)
+    call = Calls(driver, namer="cuGetErrorName")
     if status := call.status("cuInit", ctypes.c_uint(0)):
         raise _unreachable(f"cuInit returned {status} ({call.name_of(status)})", status)
     (version,) = call.numbers("cuDriverGetVersion", 1)
@@ -54,13 +54,6 @@ def first_device(cuda_major: int = 0) -> CudaDevice:
     call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
     call("cuCtxSetCurrent", context)
     return CudaDevice(call)
-
-
-class _Driver(Calls):
-    def name_of(self, status: int) -> str:
-        name = ctypes.c_char_p()
-        self.status("cuGetErrorName", ctypes.c_int(status), ctypes.byref(name))
-        return name.value.decode(errors="replace") if name.value else "an unnamed status"
 
 
 class CudaDevice:

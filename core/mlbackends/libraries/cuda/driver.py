@@ -12,7 +12,7 @@ import os
 from msgspec.structs import replace
 
 from mlbackends.host.host import Host
-from mlbackends.libraries.c_calls import Calls, ctypes
+from mlbackends.libraries.c_calls import Calls
 from mlbackends.libraries.cuda.visible_devices import VARIABLE, lacks_capability, visible
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.patterns import pattern
@@ -268,11 +268,3 @@ class CudaCalls(Calls):
         """Return what to raise where a function returned something else than 0."""
         del code, about, hint
         return refused(function, status, self.name_of(status), self.learned)
-
-    def name_of(self, status: int) -> str:
-        """Return the name of a status, "" where nothing tells; the driver writes it to an address."""
-        if self._namer != "cuGetErrorName":
-            return super().name_of(status)
-        name = ctypes.c_char_p()
-        self.status(self._namer, status, ctypes.byref(name))
-        return (name.value or b"").decode(errors="replace")
