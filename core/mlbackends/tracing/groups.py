@@ -50,23 +50,19 @@ class Tally:
         return max(self.times, default=None)
 
     @property
-    def timed(self) -> int:
-        """How many calls have a time."""
-        return len(self.times)
-
-    @property
     def mean(self) -> float | None:
         """The mean, None without a time."""
-        return self.total / self.timed if self.times else None
+        return self.total / len(self.times) if self.times else None
 
     @property
     def deviation(self) -> float | None:
         """The standard deviation over the mean; None for fewer than two times, or a mean of 0."""
-        if self.timed < 2 or not self.total:
+        count = len(self.times)
+        if count < 2 or not self.total:
             return None
-        mean = self.total / self.timed
+        mean = self.total / count
         offs = [each - mean for each in self.times]
-        return math.sqrt(sum([off * off for off in offs]) / (self.timed - 1)) / mean
+        return math.sqrt(sum([off * off for off in offs]) / (count - 1)) / mean
 
     @property
     def median(self) -> float | None:

@@ -42,7 +42,7 @@ class Collector(Groups):
         if not left:
             return None
         total = sum(group.tally.total for group in left)
-        timed = sum(group.tally.timed for group in left)
+        timed = sum(len(group.tally.times) for group in left)
         extremes = [
             (min(group.tally.times), max(group.tally.times)) for group in left if group.tally.times
         ]
