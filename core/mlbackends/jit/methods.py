@@ -2,8 +2,8 @@
 
 Taken from the signature and the return annotation of the original method, and saved with the module
 without the classes that the annotation names: an output's class is compared by name. An int passes for
-a float. What Python cannot check (a TypeVar, a protocol, the items of a list) accepts anything, and so
-does an annotation that names what exists for type checkers alone.
+a float. Nothing is checked of what Python cannot check (a TypeVar, a protocol), of the items of a list
+or a named tuple, and of an annotation that names what exists for type checkers alone.
 """
 
 from __future__ import annotations
@@ -149,11 +149,7 @@ def returns_of(annotation: Any) -> Returns | None:
     if isinstance(cls, type) and issubclass(cls, tuple):
         fields = getattr(cls, "_fields", None)
         if fields is not None:
-            try:
-                hints = typing.get_type_hints(cls)
-            except (NameError, AttributeError, TypeError):  # names that do not exist here
-                hints = {}
-            outputs = tuple(_output(hints.get(field, Any)) for field in fields)
+            outputs = tuple(Output(field, ()) for field in fields)
             return Returns(text, outputs, *_names(cls))
         is_fixed = arguments[-1:] != (...,)
         return Returns(text, tuple(map(_output, arguments)) if is_fixed else (), "tuple")

@@ -124,12 +124,11 @@ def why_disabled(dsl: str, op_symbol: str, dispatch_key: str) -> str:
     if not dsl:
         return ""
     off, reasons = _off, []
-    if (DSL, dsl) in off:
-        reasons.append(f"the DSL {dsl} is switched off by python_native.{dsl}")
-    if (OPERATION, op_symbol) in off:
-        reasons.append(f"the operation {op_symbol} is switched off by python_native")
-    if (DISPATCH_KEY, dispatch_key) in off:
-        reasons.append(f"the dispatch key {dispatch_key} is switched off by python_native")
+    names = {DSL: dsl, OPERATION: op_symbol, DISPATCH_KEY: dispatch_key}
+    for kind, name in names.items():
+        if (kind, name) in off:
+            where = f"python_native.{dsl}" if kind == DSL else "python_native"
+            reasons.append(f"the {kind} {name} is switched off by {where}")
     if dsl in _JIT_DSLS and store.read("python_native.disabled"):
         reasons.append(f"the DSL {dsl} is switched off by TORCH_DISABLE_NATIVE_JIT=1")
     return "; ".join(reasons)

@@ -74,7 +74,7 @@ def test_one_output_is_what_the_annotation_says(
         (tuple[int, str], [[1, "a"]], [[1, 2], [1], [1, "a", 2]]),
         (tuple[int, ...], [[], [1, 2]], []),
         (tuple, [[], [1, "a"]], []),
-        (Point, [[1, 2.0]], [["x", 1], [Point(1, 2.0)]]),
+        (Point, [[1, 2.0], ["x", None]], [[Point(1, 2.0)]]),
     ],
 )
 def test_several_outputs_are_the_items_of_a_tuple(
