@@ -12,6 +12,7 @@ import msgspec
 from mlbackends.inject.steps import Plan
 from mlbackends.inject.target import Target, which
 from mlbackends.model.errors import BadInput
+from mlbackends.switches.startup import refuse_capability
 from mlbackends.switches.table import OURS, SWITCHES, TORCH, Switch
 
 STEPS_VARIABLE = "MLBACKENDS_CARRIED"
@@ -23,14 +24,6 @@ _SHELL = "/bin/sh"
 _PARTS = {"cuda": "CUDA", "cudnn": "cuDNN", "xpu": "XPU, for Intel GPUs"}
 #: Values that need a part of torch which the switch itself does not need.
 _NEEDED_BY_VALUES = {("cuda.preferred_linalg_library", "magma"): "cuda"}
-#: The machines of each instruction set; elsewhere torch ignores the variable with a warning.
-_MACHINES = {
-    "avx2": ("x86_64", "amd64"),
-    "avx512": ("x86_64", "amd64"),
-    "vsx": ("ppc64le", "ppc64"),
-    "zvector": ("s390x",),
-    "sve256": ("aarch64", "arm64"),
-}
 
 
 def environment_with(plan: Plan, environment: Mapping[str, str]) -> dict[str, str]:
@@ -71,11 +64,12 @@ def refuse(values: Mapping[str, object], plan: Plan, target: Target | None) -> N
     target: None where that program is unknown; then only what holds for this machine is refused.
     """
     given = [(SWITCHES[name], value) for name, value in values.items() if value is not None]
-    here = os.uname().machine.lower()
     for switch, value in given:
-        machines = _MACHINES.get(str(value)) if switch.name == "cpu.capability" else None
-        if machines and here not in machines:
-            raise BadInput(f"{switch.name}={value} is for {machines[0]}; this machine is {here}")
+        if switch.name == "cpu.capability":
+            try:
+                refuse_capability(str(value))
+            except ValueError as error:
+                raise BadInput(f"{switch.name} cannot be {value}: {error}") from None
     if target is None:
         return
     by_hook = [step.name for step in plan.steps if step.writes]

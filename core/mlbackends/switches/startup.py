@@ -144,6 +144,14 @@ def variable_of(switch: Switch, value: object) -> tuple[str, str]:
     raise AssertionError(switch.name)
 
 
+def refuse_capability(word: str) -> None:
+    """Raise ValueError for an instruction set that processors of this kind never have; torch warns of it."""
+    machine = os.uname().machine if hasattr(os, "uname") else "x86_64"
+    words = ("default", *_INSTRUCTION_SETS.get(machine, ("avx2", "avx512")))
+    if word not in words:
+        raise ValueError(f"on {machine} choose from: {', '.join(words)}")
+
+
 def _parsed(switch: Switch, text: str, meanings: "dict[str, str]") -> object:
     if switch.read_only:
         raise ValueError(f"{switch.name} is an answer, not a setting")
@@ -155,10 +163,7 @@ def _parsed(switch: Switch, text: str, meanings: "dict[str, str]") -> object:
             return _NOTHING
     value = switch.kind.parsed(text)
     if switch.name == "cpu.capability":
-        machine = os.uname().machine if hasattr(os, "uname") else "x86_64"
-        words = ("default", *_INSTRUCTION_SETS.get(machine, ("avx2", "avx512")))
-        if value not in words:  # processors of this kind never have it
-            raise ValueError(f"on {machine} choose from: {', '.join(words)}")
+        refuse_capability(str(value))
     # torch starts at "none" then, not at the "ieee" that the assignment would mean.
     return _NOTHING if switch.name == "cuda.matmul.allow_tf32" and value is False else value
 
