@@ -9,7 +9,7 @@ Source:   Linux, proc(5) and Documentation/admin-guide/mm.
 from typing import Any
 
 from mlbackends.host.host import Host
-from mlbackends.host.quantities import size_in_bytes
+from mlbackends.host.quantities import meminfo, size_in_bytes
 from mlbackends.host.system import kernel, memory
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Finding, Presence, nonempty
@@ -52,7 +52,7 @@ def find(host: Host) -> Finding:
             "swap_free_bytes": size_in_bytes(sizes.get("free", "")),
         }
     elif host.platform == "linux":
-        numbers = memory.meminfo(host.read("/proc/meminfo", 65536))
+        numbers = meminfo(host.read("/proc/meminfo", 65536))
         names = ("huge_pages", "huge_pages_in_use", "nodes", "nodes_free", "swaps")
         tables = (*memory.huge_pages(host), *memory.nodes(host), memory.swaps(host))
         limit, is_unlimited = memory.locked_memory_limit(host)

@@ -9,9 +9,9 @@ Source: Linux Documentation/ABI/testing/sysfs-bus-pci; the PCI Code and ID Assig
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.model.patterns import pattern
@@ -193,38 +193,35 @@ def _read(host: Host, address: str) -> PciDevice | None:
         return None
     class_code = _digits(event.get("PCI_CLASS", "") or host.read(f"{folder}/class", 64), 6)
     driver = event.get("DRIVER", "") or host.readlink(f"{folder}/driver").rsplit("/", 1)[-1]
-    found = PciDevice(
-        address=address.lower(),
-        vendor=vendor,
-        device=device,
-        class_code=class_code,
-        driver=driver,
-        subsystem=event.get("PCI_SUBSYS_ID", "").lower(),
-    )
-    if not class_code.startswith(_DETAILED) and (
-        vendor not in _ACCELERATOR_VENDORS or class_code.startswith(("01", "06"))
-    ):
-        return found
+    fields: dict[str, Any] = {
+        "address": address.lower(),
+        "vendor": vendor,
+        "device": device,
+        "class_code": class_code,
+        "driver": driver,
+        "subsystem": event.get("PCI_SUBSYS_ID", "").lower(),
+    }
+    is_other = vendor not in _ACCELERATOR_VENDORS or class_code.startswith(("01", "06"))
+    if is_other and not class_code.startswith(_DETAILED):
+        return PciDevice(**fields)
     node = host.read_int(f"{folder}/numa_node")
     domain = host.read(f"{folder}/iommu_group/type", 64)
-    found = replace(
-        found,
-        numa_node=node if node is not None and 0 <= node < 1 << 16 else None,
-        iommu_domain=domain if _DOMAIN.fullmatch(domain) else "",
-        is_asleep=host.read(f"{folder}/power/runtime_status", 64) == "suspended",
-        is_virtual_function=host.is_link(f"{folder}/physfn"),
-    )
-    if found.is_asleep:
-        return found
-    at, slot = _end_of_card(host, folder, vendor)
-    return replace(
-        found,
-        link_gigatransfers_per_second=_speed(host, f"{at}/current_link_speed"),
-        link_width=_width(host, f"{at}/current_link_width"),
-        max_link_gigatransfers_per_second=_speed(host, f"{at}/max_link_speed"),
-        max_link_width=_width(host, f"{at}/max_link_width"),
-        max_slot_width=_width(host, f"{slot}/max_link_width") if slot else None,
-    )
+    fields |= {
+        "numa_node": node if node is not None and 0 <= node < 1 << 16 else None,
+        "iommu_domain": domain if _DOMAIN.fullmatch(domain) else "",
+        "is_asleep": host.read(f"{folder}/power/runtime_status", 64) == "suspended",
+        "is_virtual_function": host.is_link(f"{folder}/physfn"),
+    }
+    if not fields["is_asleep"]:
+        at, slot = _end_of_card(host, folder, vendor)
+        fields |= {
+            "link_gigatransfers_per_second": _speed(host, f"{at}/current_link_speed"),
+            "link_width": _width(host, f"{at}/current_link_width"),
+            "max_link_gigatransfers_per_second": _speed(host, f"{at}/max_link_speed"),
+            "max_link_width": _width(host, f"{at}/max_link_width"),
+            "max_slot_width": _width(host, f"{slot}/max_link_width") if slot else None,
+        }
+    return PciDevice(**fields)
 
 
 def _end_of_card(host: Host, folder: str, vendor: str) -> tuple[str, str]:

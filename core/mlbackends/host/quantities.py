@@ -58,6 +58,17 @@ def word(text: str) -> str:
     return name if re.fullmatch(r"[A-Za-z0-9][\w.+-]{0,62}", name) and name != "none" else ""
 
 
+def meminfo(text: str) -> dict[str, int]:
+    """Return the numbers of a meminfo file by name: sizes in bytes, counts as they are."""
+    numbers = {}
+    for line in text.splitlines():
+        name, separator, value = line.partition(":")
+        number = size_in_bytes(value)
+        if separator and number is not None:
+            numbers[name.strip()] = number
+    return numbers
+
+
 HIGHEST = 16384
 """No kernel numbers this many CPUs; a list that names a higher one is garbage there."""
 

@@ -8,8 +8,14 @@ import re
 from collections.abc import Sequence
 
 from mlbackends.host.cpu.cpuinfo import Block, arm_cores, core_name
-from mlbackends.host.host import Host
-from mlbackends.host.quantities import format_cpu_list, parse_cpu_list, size_in_bytes, whole_number
+from mlbackends.host.host import Host, once_per_host
+from mlbackends.host.quantities import (
+    format_cpu_list,
+    meminfo,
+    parse_cpu_list,
+    size_in_bytes,
+    whole_number,
+)
 from mlbackends.model.records import FactValue, nonempty
 
 CPU = "/sys/devices/system/cpu"
@@ -161,29 +167,29 @@ def numa_nodes(host: Host) -> list[dict[str, FactValue]]:
 
     A node without CPUs is memory of its own: HBM, a GPU's, CXL.
     """
-    nodes: list[dict[str, FactValue]] = []
-    for number in node_numbers(host):
+    nodes = []
+    for number, memory in node_memory(host).items():
         folder = f"{NODE}/node{number}"
-        node: dict[str, FactValue] = {
-            "node": int(number),
-            "cpus": format_cpu_list(parse_cpu_list(host.read(f"{folder}/cpulist"))),
+        words = host.read(f"{folder}/distance", 65536).split()
+        distances = [whole_number(word, highest=255) for word in words]
+        facts = {
+            "memory_bytes": memory.get("MemTotal"),
+            "distances": distances if None not in distances else None,
         }
-        total = re.search(r"MemTotal:\s*(\d+ kB)", host.read(f"{folder}/meminfo", 4096))
-        memory = size_in_bytes(total[1]) if total else None
-        if memory is not None:
-            node["memory_bytes"] = memory
-        distances = host.read(f"{folder}/distance", 65536).split()
-        numbers = [whole_number(one, highest=255) for one in distances]
-        if numbers and None not in numbers:
-            node["distances"] = numbers
-        nodes.append(node)
+        cpus = format_cpu_list(parse_cpu_list(host.read(f"{folder}/cpulist")))
+        nodes.append({"node": number, "cpus": cpus, **nonempty(facts)})
     return nodes
 
 
-def node_numbers(host: Host) -> list[str]:
-    """Return the numbers of the NUMA nodes as they are written, in their order."""
+@once_per_host
+def node_memory(host: Host) -> dict[int, dict[str, int]]:
+    """Return the numbers of each NUMA node's meminfo by the node's number, in their order."""
     names = (re.fullmatch(r"node(\d{1,5})", name) for name in host.listdir(NODE))
-    return sorted((match[1] for match in names if match), key=int)
+    found = {}
+    for number in sorted(int(match[1]) for match in names if match):
+        text = host.read(f"{NODE}/node{number}/meminfo", 16384)
+        found[number] = meminfo(re.sub(r"(?m)^Node \d+ ", "", text))
+    return found
 
 
 # ---- caches ------------------------------------------------------------------------------------

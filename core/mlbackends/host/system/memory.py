@@ -4,11 +4,10 @@ Source: Linux, Documentation/admin-guide/mm/hugetlbpage.rst, transhuge.rst, sysc
 """
 
 import re
-from typing import Any
 
-from mlbackends.host.cpu.topology import NODE, node_numbers
+from mlbackends.host.cpu.topology import node_memory
 from mlbackends.host.host import Host
-from mlbackends.host.quantities import one_line, size_in_bytes, whole_number, word
+from mlbackends.host.quantities import meminfo, one_line, size_in_bytes, whole_number, word
 from mlbackends.model.records import FactValue, nonempty
 
 MM = "/sys/kernel/mm"
@@ -18,17 +17,6 @@ Rows = list[dict[str, FactValue]]
 _OVERCOMMIT = {0: "heuristic", 1: "always", 2: "never"}
 _POOL = {"count": "nr_hugepages", "overcommit": "nr_overcommit_hugepages"}
 _USE = {"free": "free_hugepages", "reserved": "resv_hugepages", "surplus": "surplus_hugepages"}
-
-
-def meminfo(text: str) -> dict[str, int]:
-    """Return the numbers of a meminfo file by name: sizes in bytes, counts as they are."""
-    numbers = {}
-    for line in text.splitlines():
-        name, separator, value = line.partition(":")
-        number = size_in_bytes(value)
-        if separator and number is not None:
-            numbers[name.strip()] = number
-    return numbers
 
 
 def total_memory(host: Host) -> int | None:
@@ -123,13 +111,15 @@ def locked_memory_limit(host: Host) -> tuple[int | None, bool | None]:
 
 def nodes(host: Host) -> tuple[Rows, Rows]:
     """Return each NUMA node's memory, and how much of it is free now."""
-    totals: list[Any] = []
-    free: list[Any] = []
-    for number in node_numbers(host):
-        text = host.read(f"{NODE}/node{number}/meminfo", 16384)
-        numbers = meminfo(re.sub(r"(?m)^Node \d+ ", "", text))
-        if "MemTotal" in numbers:
-            totals.append({"node": int(number), "total_bytes": numbers["MemTotal"]})
-        if "MemFree" in numbers:
-            free.append({"node": int(number), "free_bytes": numbers["MemFree"]})
+    memory = node_memory(host).items()
+    totals: Rows = [
+        {"node": node, "total_bytes": numbers["MemTotal"]}
+        for node, numbers in memory
+        if "MemTotal" in numbers
+    ]
+    free: Rows = [
+        {"node": node, "free_bytes": numbers["MemFree"]}
+        for node, numbers in memory
+        if "MemFree" in numbers
+    ]
     return totals, free
