@@ -108,11 +108,8 @@ def of_process(pid: int, timeout: float = 10.0) -> dict[str, Any]:
 
 
 def _started_by(pid: int, program: str) -> str:
-    """Return the path by which a process's interpreter was started; a virtual environment's is a link.
-
-    Only a path that leads to the very program that runs is taken: what a process says of itself in
-    its arguments and its environment can be anything.
-    """
+    """Return the path by which a process's interpreter was started; a virtual environment's is a link."""
+    # What a process says of itself can be anything: only a path to the very program that runs is taken.
     items = os.fsdecode(_read(f"{_PROC}/{pid}/environ")).split("\0")
     variables = dict(item.split("=", 1) for item in items if "=" in item)
     first = os.fsdecode(_read(f"{_PROC}/{pid}/cmdline").split(b"\0")[0])

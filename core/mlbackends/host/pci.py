@@ -1,10 +1,9 @@
 """The PCI devices of a Linux machine, scanned once a host.
 
-One small file a device tells vendor, class and driver (`uevent`); what costs more reads (NUMA node,
-link) is read only for what may be an accelerator or a network card. The link of
-a device that sleeps is not read: that would wake it, which takes a GPU up to a second.
-
-Source: Linux Documentation/ABI/testing/sysfs-bus-pci; the PCI Code and ID Assignment for classes.
+One small file a device tells vendor, class and driver; what costs more reads is read only for what may be
+an accelerator or a network card. The link of a device that sleeps is not read: that would wake it, which
+takes a GPU up to a second. Source: Linux Documentation/ABI/testing/sysfs-bus-pci; the PCI Code and ID
+Assignment.
 """
 
 import re

@@ -1,11 +1,10 @@
 """The child process in which foreign libraries are opened and used.
 
-It reads one JSON line a request and forks a process of its own for each file, so that no library
-meets another one, and writes one JSON line a reply on a duplicate of its stdout: what libraries
-print goes elsewhere, and its tail is kept for the message if they die. Where a process dies or
-outlasts its time limit, its reply names the library, and the jobs behind it go on in a new one.
-
-This process itself opens nothing, and imports nothing but the standard library, msgspec and probes.
+It forks a process of its own for each file, so that no library meets another one. Replies go to a duplicate
+of its stdout; what libraries print goes elsewhere, and its tail is kept for the message if they die. Where
+a process dies or outlasts its time limit, its reply names the library, and the jobs behind it go on in a
+new one. This process itself opens nothing, and imports nothing but the standard library, msgspec and
+probes.
 """
 
 import contextlib

@@ -1,10 +1,8 @@
 """What is installed in the Python environment that is inspected, from metadata alone.
 
-Reads the names of `*.dist-info` and `*.egg-info` folders: 0.1 ms where `importlib.metadata` takes
-40. Nothing is imported, and pip or uv are not run: they may be those of another interpreter.
-
-Source: PyPA, "Recording the Direct URL Origin of installed distributions"; setuptools, "Development
-mode" (the finder of an editable install).
+Reads the names of `*.dist-info` and `*.egg-info` folders: 0.1 ms where `importlib.metadata` takes 40.
+Nothing is imported, and pip or uv are not run: they may be those of another interpreter. Source: PyPA,
+"Recording the Direct URL Origin of installed distributions"; setuptools, "Development mode".
 """
 
 import os

@@ -1,10 +1,8 @@
 """What a distribution requires of others, and whether what is installed fits.
 
-Lines for extras are left out: metadata does not tell which extras were wanted. So is a line
-whose marker cannot be evaluated for this machine.
-
-Source: PyPA, "Core metadata specifications", Requires-Dist; "Dependency specifiers" (PEP 508); "Version
-specifiers" (PEP 440), by `packaging` where versions are more than numbers and dots.
+Lines for extras are left out: metadata does not tell which were wanted. So is a line whose marker cannot be
+evaluated for this machine. Source: PyPA, "Core metadata specifications", "Dependency specifiers" and
+"Version specifiers", by `packaging` where versions are more than numbers and dots.
 """
 
 import ast

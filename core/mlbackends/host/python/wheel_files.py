@@ -1,13 +1,9 @@
 """Files of wheels: owned by two distributions, missing, or built for a newer C library.
 
-Package managers do not look: what each distribution owns stands in its RECORD, and nobody compares
-them. An environment of 200 distributions has 55,000 lines of RECORD, so they are searched as bytes.
-Two packages that own the same files leave missing ones behind: when one of them is uninstalled, the files
-of the other go with it. The tags of a wheel are compared when it is installed, and by nobody after the
-environment was copied into an older container.
-
-Source: PyPA, "Recording installed projects", RECORD; PEP 600 (manylinux_X_Y), PEP 513, 571, 599 for the
-older names; PEP 427 for the file WHEEL.
+What each distribution owns stands in its RECORD, and no package manager compares them: when one of two that
+own the same files is uninstalled, those of the other go with it. An environment of 200 distributions has
+55,000 lines of RECORD, so they are searched as bytes. Source: PyPA, "Recording installed projects"; PEP
+427, 513, 571, 599, 600.
 """
 
 import os

@@ -1,10 +1,9 @@
 """Replace what names a machine and its user in the files of a recorded machine.
 
-Unlike a word of `mlbackends.model.redaction`, a replacement has the form of what it replaces: a probe
-reads the recorded file as it read the real one. The same value gets the same replacement everywhere, so
-that what was equal stays equal. What no probe reads of a file that names people is left out (`excerpts`).
-Servers and network addresses are replaced in values of variables and in addresses of packages, never in
-whole files: elsewhere 10.2.0.1 is a version and `node7` a word.
+Unlike a word of `mlbackends.model.redaction`, a replacement has the form of what it replaces: a probe reads
+the recorded file as it read the real one, and what was equal stays equal. Servers and network addresses are
+replaced in values of variables and in addresses of packages, never in whole files: elsewhere 10.2.0.1 is a
+version.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""CUDA device 0 through the driver alone: what a probe's `use` computes on.
+"""CUDA device 0 through the driver alone: what a probe's `use` computes on, in the child.
 
-The driver's own interface gives memory that every CUDA library takes, so no copy of libcudart is
-needed, whichever CUDA the library is for. Only for the child; see `mlbackends.isolation.worker`.
-
-Source: the CUDA driver API, sections on initialisation, primary contexts and memory.
+The driver's own interface gives memory that every CUDA library takes, so no copy of libcudart is needed,
+whichever CUDA the library is for. Source: the CUDA driver API, on initialisation, primary contexts and
+memory.
 """
 
 from __future__ import annotations

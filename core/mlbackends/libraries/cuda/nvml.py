@@ -1,11 +1,9 @@
 """What NVML tells of GPUs, as records. Calls are made on the very file that was opened.
 
-nvidia-ml-py knows every structure and constant; by itself it would load whatever libnvidia-ml.so.1
-the loader finds, so `bound` points it at ours. A function that is missing, not supported or not
-permitted leaves its fact out; a GPU that does not answer any more stays a device, with the reason.
-nvml.json has the words for NVML's numbers, and the functions that return one number each.
-
-Source: NVML API reference; nvmlReturn_t.
+nvidia-ml-py would load whatever libnvidia-ml.so.1 the loader finds, so `bound` points it at ours. A
+function that is missing, not supported or not permitted leaves its fact out; a GPU that does not answer any
+more stays a device, with the reason. nvml.json has the words for NVML's numbers, and the functions that
+return one number each. Source: NVML API reference.
 """
 
 import sys
