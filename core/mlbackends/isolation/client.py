@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 _SERVE = "from mlbackends.isolation.worker import main; main()"
 _ONE = "from mlbackends.isolation.client import answer_one; answer_one()"
 
+FORKS = sys.platform == "linux"
+"""Whether one child forks for each file."""
+
 GRACE = 1.0
 """Seconds beyond the time limit after which the child itself is held to hang, and is killed."""
 
@@ -60,13 +63,18 @@ def _start(what: str, **streams: int) -> "subprocess.Popen[bytes]":
 
 
 class Child:
-    """A child that answers requests; started at once, so that it comes up while we still look."""
+    """A child that answers requests; started at once, so that it comes up while we still look.
+
+    Where FORKS is false, each file gets a child of its own when it is asked for.
+    """
 
     def __init__(self) -> None:
         import subprocess
 
         self._process: subprocess.Popen[bytes] | None = None
         self._why_not = ""
+        if not FORKS:
+            return
         try:
             # Nobody reads its standard error; there need not be a /dev/null for that.
             noise = subprocess.DEVNULL if os.path.exists(os.devnull) else subprocess.PIPE
@@ -86,6 +94,9 @@ class Child:
         Where a library that it opened has killed the child, each file that is left gets a child of its
         own: then the one that kills its child is known.
         """
+        if not FORKS:  # threads ask: what `meanwhile` imports would be at the mercy of theirs
+            yield from _beside_one_another(_ask_alone, requests)
+            return
         if self._process is None:
             message = f"no process could be started to open it in: {self._why_not}"
             yield from _all_of(requests, Reason("not-asked", message))
@@ -223,20 +234,6 @@ def _beside_one_another(
             yield from done.result()
 
 
-class Spawner:
-    """The same questions with one child for each file, for systems where forking is not safe."""
-
-    def ask(
-        self, requests: list[Request], meanwhile: Callable[[], object] | None = None
-    ) -> Iterator[Reply]:
-        """Ask everything, a few files at once, and yield the final replies as they come."""
-        del meanwhile  # threads ask: what it imports would be at the mercy of theirs
-        yield from _beside_one_another(_ask_alone, requests)
-
-    def close(self) -> None:
-        """Nothing is left to end: `ask` waits for each child, or kills it."""
-
-
 def _ask_alone(request: Request) -> list[Reply]:
     """Open one file in a child of its own; go on in a new one behind a library that ended it."""
     import subprocess
@@ -281,7 +278,7 @@ def _ask_alone(request: Request) -> list[Reply]:
 
 
 def answer_one() -> None:
-    """Be the child of a Spawner: read one request from stdin, answer on a duplicate of stdout."""
+    """Be the child of one file: read one request from stdin, answer on a duplicate of stdout."""
     from mlbackends.isolation.opening import work
 
     output = os.dup(1)
@@ -291,8 +288,3 @@ def answer_one() -> None:
     except OSError:
         os._exit(1)
     os._exit(0)
-
-
-def isolation() -> Callable[[], Child | Spawner]:
-    """Return the way of asking that is safe on this system."""
-    return Child if sys.platform == "linux" else Spawner

@@ -71,10 +71,10 @@ def survey(
         depth = min(depth, Presence.FOUND, key=lambda presence: presence.level)
     opens = depth.level > Presence.FOUND.level
     if opens:
-        from mlbackends.isolation.client import isolation
+        from mlbackends.isolation.client import Child
         from mlbackends.isolation.protocol import Job, Request
     # Where every probe runs there will be something to open: let the child come up meanwhile.
-    child = isolation()() if opens and not names else None
+    child = Child() if opens and not names else None
     jobs: list[Job] = []
     reports: dict[str, ProbeReport] = {}
     findings: dict[str, Finding] = {}
@@ -104,7 +104,7 @@ def survey(
                 if not library.reasons:
                     jobs.append(Job(len(jobs), name, library))
             if jobs and child is None:
-                child = isolation()()
+                child = Child()
             seconds[name] = time.perf_counter() - before
         if child is not None and jobs:
             if progress is not None:

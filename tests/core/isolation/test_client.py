@@ -146,8 +146,7 @@ def fake_probe(tmp_path: Path, compiled: Callable[[str], Path]) -> Iterator[Call
 @pytest.fixture(params=["forking child", "one child a file"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways of asking: the one of Linux, and the one of systems where forking is not safe."""
-    kind = client.Child if request.param == "forking child" else client.Spawner
-    monkeypatch.setattr(client, "isolation", lambda: kind)
+    monkeypatch.setattr(client, "FORKS", request.param == "forking child")
     return str(request.param)
 
 
