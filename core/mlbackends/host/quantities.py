@@ -58,6 +58,13 @@ def word(text: str) -> str:
     return name if re.fullmatch(r"[A-Za-z0-9][\w.+-]{0,62}", name) and name != "none" else ""
 
 
+def numbers_by_name(text: str) -> dict[str, int]:
+    """Return the numbers of lines such as "nr_periods 12", but those of more than 64 bits."""
+    pairs = (line.partition(" ") for line in text.splitlines())
+    numbers = {name: whole_number(value, highest=(1 << 64) - 1) for name, _, value in pairs}
+    return {name: number for name, number in numbers.items() if number is not None}
+
+
 def meminfo(text: str) -> dict[str, int]:
     """Return the numbers of a meminfo file by name: sizes in bytes, counts as they are."""
     numbers = {}

@@ -6,9 +6,10 @@ Documentation/gpu/amdgpu/driver-misc (memory, product and partition files).
 
 from msgspec import Struct
 
-from mlbackends.host.host import Host, once_per_host, to_int
+from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.pci import FOLDER, PciDevice, of_vendor
 from mlbackends.host.python.packages import distributions
+from mlbackends.host.quantities import numbers_by_name
 from mlbackends.host.variables import steering
 from mlbackends.libraries.c_calls import CDLL, Calls
 from mlbackends.libraries.search import absent, libraries_named
@@ -93,7 +94,7 @@ def gpus(host: Host) -> tuple[AmdGpu, ...]:
     }
     found = []
     for node in _nodes(host):
-        properties = _numbers(host.read(f"{TOPOLOGY}/{node}/properties", 65536))
+        properties = numbers_by_name(host.read(f"{TOPOLOGY}/{node}/properties", 65536))
         if properties.get("simd_count", 0) <= 0:
             continue
         location = properties.get("location_id", 0)
@@ -165,21 +166,10 @@ def _nodes(host: Host) -> list[int]:
     return sorted(int(name[:9]) for name in names)[:_NODES_LIMIT]
 
 
-def _numbers(text: str) -> dict[str, int]:
-    """Read lines of "name number"."""
-    numbers = {}
-    for line in text.splitlines():
-        name, _, value = line.partition(" ")
-        number = to_int(value)
-        if number is not None and 0 <= number < 1 << 64:
-            numbers[name] = number
-    return numbers
-
-
 def _properties(host: Host, folder: str) -> list[dict[str, int]]:
     """Return the numbers of each thing in a folder of a node."""
     names = host.listdir(folder)[:_LINKS_LIMIT]
-    return [_numbers(host.read(f"{folder}/{name}/properties", 4096)) for name in names]
+    return [numbers_by_name(host.read(f"{folder}/{name}/properties", 4096)) for name in names]
 
 
 def _video_memory(host: Host, address: str) -> int | None:

@@ -14,7 +14,7 @@ from math import inf
 from msgspec import Struct
 
 from mlbackends.host.host import Host, once_per_host
-from mlbackends.host.quantities import parse_cpu_list, whole_number
+from mlbackends.host.quantities import numbers_by_name, parse_cpu_list, whole_number
 from mlbackends.host.system.kernel import Mount, mounts
 
 _CONTROLLERS = ("cpu", "cpuset", "memory", "pids")
@@ -151,7 +151,8 @@ def memory_limit(host: Host) -> Limit | None:
     if kind != "v1":
         return limit
     # Ancestors that a container does not see are in this line too.
-    whole = _statistics(host, folders[0], "memory.stat").get("hierarchical_memory_limit", 0)
+    statistics = numbers_by_name(host.read(f"{folders[0]}/memory.stat", 65536))
+    whole = statistics.get("hierarchical_memory_limit", 0)
     hierarchical = _number(str(whole), lowest=1)
     return _tightest(
         [limit, None if hierarchical is None else Limit(hierarchical, folders[0], "memory.stat")]
@@ -208,7 +209,7 @@ def throttling(host: Host, folder: str = "") -> tuple[int, int, float] | None:
     Its own group's by default, since it was made; None where none tells.
     """
     folders = (folder,) if folder else home(host, "cpu")[1][:1]
-    numbers = _statistics(host, folders[0], "cpu.stat") if folders else {}
+    numbers = numbers_by_name(host.read(f"{folders[0]}/cpu.stat", 65536)) if folders else {}
     periods, throttled = numbers.get("nr_periods"), numbers.get("nr_throttled")
     if periods is None or throttled is None or throttled > periods:
         return None
@@ -265,13 +266,3 @@ def _tightest(limits: Iterable[Limit | None]) -> Limit | None:
     """Return the lowest; of equal ones the nearest to the process."""
     lowest = min((each for each in limits if each), key=lambda limit: limit.value, default=None)
     return Limit(inf) if lowest and lowest.value == inf else lowest
-
-
-def _statistics(host: Host, folder: str, name: str) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for line in host.read(f"{folder}/{name}", 65536).splitlines():
-        key, _, value = line.partition(" ")
-        number = whole_number(value, highest=(1 << 64) - 1)
-        if number is not None:
-            found[key] = number
-    return found

@@ -10,6 +10,7 @@ execution"; PBS, qsub(1B); Grid Engine, submit(1); Linux Documentation/ABI/testi
 and sysfs-hypervisor-xen; the SMBIOS strings of hypervisors and clouds, as in systemd-detect-virt(1).
 """
 
+from mlbackends.host.cpu.cpuinfo import first, parse_blocks
 from mlbackends.host.host import Host
 from mlbackends.host.quantities import one_line, whole_number
 from mlbackends.host.system.kernel import mounted_at
@@ -117,12 +118,8 @@ def _hypervisor(host: Host, firmware: dict[str, str]) -> tuple[str, str]:
         return "xen", "/sys/hypervisor/type"
     # What an x86 processor says; others have no such flag. The first processor is enough, and reading all
     # takes milliseconds on a large machine.
-    has_flag: bool | None = None
-    for line in host.read("/proc/cpuinfo", 8192).splitlines():
-        name, _, value = line.partition(":")
-        if name.strip() == "flags":
-            has_flag = "hypervisor" in value.split()
-            break
+    flags = first(parse_blocks(host.read("/proc/cpuinfo", 8192)), "flags")
+    has_flag = "hypervisor" in flags.split() if flags else None
     if has_flag is False:
         return "none", "/proc/cpuinfo lists no hypervisor flag"
     product = (firmware["sys_vendor"], firmware["product_name"])
