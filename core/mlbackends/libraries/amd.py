@@ -103,8 +103,8 @@ def gpus(host: Host) -> tuple[AmdGpu, ...]:
         if "location_id" not in properties:
             address = ""
         version = properties.get("gfx_target_version", 0)
-        if version > _HIGHEST_TARGET:
-            version = 0
+        is_known = 0 < version <= _HIGHEST_TARGET
+        target = f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
         banks = _properties(host, f"{TOPOLOGY}/{node}/mem_banks")
         memory = sum(
             bank.get("size_in_bytes", 0) for bank in banks if bank.get("heap_type") in _FRAME_BUFFER
@@ -113,9 +113,7 @@ def gpus(host: Host) -> tuple[AmdGpu, ...]:
             AmdGpu(
                 node,
                 address,
-                f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
-                if version
-                else "",
+                target if is_known else "",
                 memory if 0 < memory < 1 << 60 else _video_memory(host, address),
                 properties,
                 cards.get(address),

@@ -78,9 +78,7 @@ def distribution(host: Host, name: str) -> Distribution | None:
 
 def python_folders(host: Host) -> list[str]:
     """Return the folders that the interpreter imports from, in order, each once."""
-    path = host.python.get("path")
-    folders = path if isinstance(path, list) else []
-    return list(dict.fromkeys(folder for folder in folders if isinstance(folder, str)))
+    return list(dict.fromkeys(host.python.get("path", ())))
 
 
 @once_per_host
