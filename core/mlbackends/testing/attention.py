@@ -1,6 +1,6 @@
 """The attention backends that a test can run with, and on which device."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from mlbackends.model import registry
@@ -11,7 +11,7 @@ from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.dispatch import backends, choose
 from mlbackends.sdpa.params import SDPAParams, problem_of
 from mlbackends.sdpa.sdp_backend import SDPBackend
-from mlbackends.testing.devices import device_of, why_unusable
+from mlbackends.testing.devices import Choice, device_of, why_unusable
 from mlbackends.testing.machine import Machine
 
 _SHAPE = (1, 2, 16, 64)
@@ -70,16 +70,21 @@ def check_name(name: str) -> None:
 
 
 def choices(
-    machine: Machine, devices: Iterable[str], requested: Sequence[str], marked: Sequence[str] | None
+    machine: Machine,
+    devices: Sequence[Choice],
+    requested: Sequence[str],
+    marked: Sequence[str] | None,
 ) -> list[AttentionChoice]:
-    """Return the backends for a test on some usable devices.
+    """Return the backends for a test on some devices; for one that is not usable, why.
 
     requested: on the command line, () for all. marked: by the test itself, None for all. A backend that
     was named and can compute on none of the devices stands there once, with all the reasons.
     """
+    first = (marked or requested or ("none",))[0]
+    unusable = [AttentionChoice(first, *device) for device in devices if device.why]
     wanted = [name for name in requested or names() if marked is None or name in marked]
     named = bool(requested) or marked is not None
-    reasons = {device: verdicts(machine, device) for device in devices}
+    reasons = {device.name: verdicts(machine, device.name) for device in devices if not device.why}
     found: list[AttentionChoice] = []
     for name in dict.fromkeys(wanted):
         here = [AttentionChoice(name, device, reasons[device].get(name, "")) for device in reasons]
@@ -88,13 +93,11 @@ def choices(
             why = "; ".join(dict.fromkeys(choice.why for choice in here))
             found.append(AttentionChoice(name, here[0].device, why))
         found += usable
-    if found:
-        return found
-    where = " and ".join(reasons) or "no device"
-    why = f"no attention backend that this test may use can compute on {where}"
-    return [
-        AttentionChoice((marked or requested or ("none",))[0], next(iter(reasons), "none"), why)
-    ]
+    if reasons and not found:
+        where = " and ".join(reasons)
+        why = f"no attention backend that this test may use can compute on {where}"
+        found = [AttentionChoice(first, next(iter(reasons)), why)]
+    return found + unusable
 
 
 def verdicts(machine: Machine, name: str) -> dict[str, str]:

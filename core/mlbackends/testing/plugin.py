@@ -98,8 +98,7 @@ def attention_backend(request: pytest.FixtureRequest) -> UsableAttention:
     if not isinstance(given, attention.AttentionChoice):
         limit = (given,) if isinstance(given, str) else None
         found = devices.choices(settings.machine, settings.devices, None)
-        usable = [choice.name for choice in found if not choice.why]
-        given = attention.choices(settings.machine, usable, settings.attention, limit)[0]
+        given = attention.choices(settings.machine, found, settings.attention, limit)[0]
     _stop_if_unusable(request, given.why)
     return attention.usable(given)
 
@@ -158,11 +157,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         from mlbackends.testing import attention
 
         limit = _limit(metafunc, _ATTENTION, attention.names())
-        usable = [choice.name for choice in found if not choice.why]
-        chosen = settings.attention
-        pairs = attention.choices(settings.machine, usable, chosen, limit) if usable else []
-        name = (limit or chosen or ("none",))[0]
-        pairs += [attention.AttentionChoice(name, *each) for each in found if each.why]
+        pairs = attention.choices(settings.machine, found, settings.attention, limit)
         names, values = _ATTENTION, list(pairs)
         ids = [f"{pair.name}-{pair.device}" for pair in pairs]
         if has_device:

@@ -13,6 +13,7 @@ from mlbackends.model.errors import NoBackend, UnknownName
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device, Presence, ProbeReport
 from mlbackends.testing.attention import AttentionChoice, check_name, choices, usable, verdicts
+from mlbackends.testing.devices import Choice
 from mlbackends.testing.machine import Machine
 
 HOSTS = Path(__file__).resolve().parents[2] / "hosts"
@@ -52,20 +53,20 @@ def test_a_device_that_is_not_usable_has_no_verdicts() -> None:
 
 
 def test_what_is_not_named_and_cannot_is_left_out() -> None:
-    found = {choice.name for choice in choices(MAC, ["cpu"], (), None)}
+    found = {choice.name for choice in choices(MAC, [Choice("cpu")], (), None)}
 
     assert "math" in found and "flash_triton" not in found
 
 
 def test_what_is_named_and_cannot_stands_there_once() -> None:
-    (choice,) = choices(MAC, ["cpu", "mps"], ("flash_triton",), None)
+    (choice,) = choices(MAC, [Choice("cpu"), Choice("mps")], ("flash_triton",), None)
 
     assert choice.device == "cpu"
     assert "on cpu" in choice.why and "on mps" in choice.why
 
 
 def test_what_is_asked_for_and_not_marked_is_told() -> None:
-    (choice,) = choices(MAC, ["cpu"], ("math",), ("flash_triton",))
+    (choice,) = choices(MAC, [Choice("cpu")], ("math",), ("flash_triton",))
 
     assert choice.name == "flash_triton" and choice.why
 
