@@ -103,10 +103,7 @@ def csv_cell(value: object) -> object:
 
 
 def _write_csv(records: Iterable[Record], file: BinaryIO) -> int:
-    """Write names and one row a record, as in RFC 4180, but that lines end in a line feed alone.
-
-    What is not known is empty; no byte is changed but NUL.
-    """
+    """Write one row a record, as in RFC 4180, but with line feeds alone; what is not known is empty."""
     text = io.TextIOWrapper(file, encoding="utf-8", errors="surrogateescape", newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -140,10 +137,7 @@ def _write_jsonl(records: Iterable[Record], file: BinaryIO) -> int:
 
 
 def _write_parquet(records: Iterable[Record], file: BinaryIO) -> int:
-    """Write groups of rows in typed columns. Bytes that are no UTF-8 become "?".
-
-    Raises BadInput where pyarrow (the extra `parquet`) is not installed.
-    """
+    """Write groups of rows in typed columns; bytes that are no UTF-8 become "?"."""
     try:
         import pyarrow as pa
         from pyarrow import parquet

@@ -258,10 +258,8 @@ def _line_records(line: bytes, number: int) -> Iterator[AnyRecord]:
 def _record(
     body: bytes, place: re.Match[bytes], following: re.Match[bytes] | None
 ) -> tuple[AnyRecord | None, int]:
-    """Return the record that begins at a marker, and where it ends; the program's text may go on there.
-
-    No record holds another marker, as the grammars see to; a line right behind another tore that one.
-    """
+    """Return the record that begins at a marker, and where it ends; the program's text may go on there."""
+    # No record holds another marker, as the grammars see to; a line right behind another tore that one.
     leaf = tracers()[place[0][:MARK_LENGTH]][1]
     if following is None and (record := parsed(leaf, body[place.start() :])) is not None:
         return record, len(body)

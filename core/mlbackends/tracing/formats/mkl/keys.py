@@ -148,10 +148,8 @@ class Sorter:
 
 
 def _between(call: bytes, start: int) -> str:
-    """Return the columns from `start` on that do not lie between neighbouring addresses, or in them.
-
-    They are a format of `struct`: "6s" for six bytes to compare, "12x" for twelve to pass over.
-    """
+    """Return the columns from `start` on that do not lie between neighbouring addresses, or in them."""
+    # A format of `struct`: "6s" for six bytes to compare, "12x" for twelve to pass over.
     parts = [f"{start}x"]
     for found in _ADDRESS.finditer(call):
         begin, end = found.span(1)

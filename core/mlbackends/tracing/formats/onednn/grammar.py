@@ -123,12 +123,10 @@ def split(line: str) -> tuple[AnyRecord, str] | None:
 
 
 def _stamp(fields: list[str]) -> tuple[int | None, list[str]]:
-    """Return the stamp in nanoseconds and the fields behind it; milliseconds have six decimals.
-
-    A stamp that is damaged is None: the call is there all the same.
-    """
+    """Return the stamp in nanoseconds, None if it is damaged, and the fields behind it."""
     whole, dot, fraction = fields[0].partition(".")
     rest = fields[1:]
+    # Milliseconds have six decimals, behind a point or a comma.
     if not dot and rest and len(rest[0]) == 6 and rest[0].isdecimal():
         fraction, rest = rest[0], rest[1:]
     if not whole.isdecimal() or (fraction and not fraction.isdecimal()) or len(whole) > 18:

@@ -43,10 +43,7 @@ def cut(line: bytes) -> tuple[bytes, float | None, int | None] | None:
 
 
 def _stamp(line: bytes) -> int:
-    """Return where the stamp begins, 0 if there is none.
-
-    No word that can stand behind the marker has a digit at this column, but for a stamp.
-    """
+    """Return where the stamp begins, 0 if there is none: nothing else has a digit at this column."""
     if not line[_AFTER_FORMAT : _AFTER_FORMAT + 1].isdigit():
         return 0
     start = line.find(b",") + 1

@@ -101,14 +101,11 @@ def _extent(sizes: dict[str, int], letter: str) -> int:
 
 
 def _convolution(sizes: dict[str, int], call: PrimitiveSignature) -> tuple[float, Elements]:
-    """Count a convolution; a deconvolution has source and destination swapped.
-
-    An inner product is a convolution whose kernel covers the source.
-    """
+    """Count a convolution; a deconvolution has source and destination swapped."""
     batch, inputs, outputs = sizes["mb"], sizes["ic"], sizes["oc"]
     source, target = _extent(sizes, "i"), _extent(sizes, "o")
     weights = inputs * outputs * _extent(sizes, "k") / (sizes.get("g", 1) or 1)
-    if call.primitive == "inner_product":
+    if call.primitive == "inner_product":  # the kernel covers the source
         weights, target = inputs * outputs * source, 1
     return 2.0 * batch * weights * (source if call.primitive == "deconvolution" else target), {
         "src": batch * inputs * source,
