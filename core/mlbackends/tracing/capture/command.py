@@ -15,6 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
+from functools import partial
 
 from msgspec import Struct
 
@@ -222,7 +223,8 @@ def _run(
         look()
 
     with processes.signals() as signals:
-        process = separated.start(program, environment, signals.mask)
+        start = partial(processes.start, program, environment, signals.mask)
+        process = separated.start(start)
         beat = _LIVE_BEAT_SECONDS if live else _BEAT_SECONDS
         code = processes.wait(process, signals, beat, on_beat)
         complaints += separated.finish()

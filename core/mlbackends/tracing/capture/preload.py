@@ -7,6 +7,7 @@ into the buffer letter by letter (coreutils' printf), and those of programs that
 prints so; a pipe or terminal takes such lines as well.
 """
 
+import contextlib
 import os
 import stat
 from collections.abc import Mapping
@@ -39,7 +40,10 @@ def why_not(path: str, shim: str, environment: Mapping[str, str]) -> str:
         return "this installation has no shim: it was built without a C compiler"
     path = _behind_scripts(path, environment)
     try:
-        if os.stat(path).st_mode & (stat.S_ISUID | stat.S_ISGID) or _has_capabilities(path):
+        has_rights = bool(os.stat(path).st_mode & (stat.S_ISUID | stat.S_ISGID))
+        with contextlib.suppress(OSError, AttributeError):
+            has_rights = has_rights or bool(os.getxattr(path, "security.capability"))
+        if has_rights:
             return f"{path} runs with more rights than ours, so nothing is preloaded into it"
         with opened(path) as program, opened(shim) as ours:
             if program.machine != ours.machine:
@@ -68,13 +72,6 @@ def _behind_scripts(path: str, environment: Mapping[str, str]) -> str:
         name = words[0] if words else ""
         path = shutil.which(name, path=environment.get("PATH", os.defpath)) or name
     return path
-
-
-def _has_capabilities(path: str) -> bool:
-    try:
-        return bool(os.getxattr(path, "security.capability"))
-    except (OSError, AttributeError):
-        return False
 
 
 def preload_value(shim: str, folder: str, environment: Mapping[str, str]) -> str:

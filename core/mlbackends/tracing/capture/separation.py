@@ -8,15 +8,16 @@ import signal
 import struct
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from mlbackends.launch.notices import Notice, information, warning
 from mlbackends.model.errors import BadInput
 from mlbackends.tracing.capture.demultiplexer import Demultiplexer, Separated
 from mlbackends.tracing.capture.preload import preload_value, shim_path, why_not
-from mlbackends.tracing.capture.process import start
 
+Launch = Callable[[int | None], int]
+"""Starts the command, with a descriptor for its output, and returns its process id."""
 Markers = Mapping[str, Sequence[bytes]]
 _PIECE_BYTES = 1 << 16
 _PAGE_BYTES = 4096
@@ -49,14 +50,9 @@ class Separation:
         self.notices = list(notices)
         self.variables: dict[str, str] = {}
 
-    def start(
-        self,
-        program: Sequence[str],
-        environment: Mapping[str, str],
-        mask: "set[signal.Signals | int]",
-    ) -> int:
+    def start(self, launch: Launch) -> int:
         """Start the command, while signals are blocked; return its process id. Raises NotStarted."""
-        return start(program, environment, mask)
+        return launch(None)
 
     def resize(self, process: int) -> None:
         """Take over a new size of our terminal."""
@@ -104,11 +100,9 @@ class _Preloaded(Separation):
         }
 
     def counted(self) -> Counted:
-        """Return what all processes counted so far."""
         return Counted(*struct.unpack_from("=5Q", self._page))
 
     def close(self) -> None:
-        """Let go of the page of counters."""
         self._page.close()
 
 
@@ -133,15 +127,9 @@ class _Relayed(Separation):
         self._child_end: int | None = child_end
         self._thread = threading.Thread(target=self._run, name="trace relay", daemon=True)
 
-    def start(
-        self,
-        program: Sequence[str],
-        environment: Mapping[str, str],
-        mask: "set[signal.Signals | int]",
-    ) -> int:
-        """Start to read, in a thread that takes no signals, and then the command."""
+    def start(self, launch: Launch) -> int:
         self._thread.start()
-        process = start(program, environment, mask, self._child_end)
+        process = launch(self._child_end)
         self.close()
         return process
 
@@ -152,7 +140,6 @@ class _Relayed(Separation):
             self._child_end = None
 
     def resize(self, process: int) -> None:
-        """Give the command's terminal the size of ours, and tell the command if it changed."""
         try:
             size = os.get_terminal_size(1) if self.name == "terminal" else self._size
         except OSError:  # it is gone
@@ -183,7 +170,6 @@ class _Relayed(Separation):
         return []
 
     def counted(self) -> Counted:
-        """Return what came; the processes that printed it are not known."""
         return Counted(lost=self._lost, lost_reason=self._reason)
 
     def _run(self) -> None:

@@ -16,7 +16,6 @@ from mlbackends.model.errors import BadInput
 from mlbackends.tracing.capture.environment import ranks_files
 
 _PIECE_BYTES = 1 << 20
-_LONGEST_LINE = 1 << 20
 
 
 class TraceFile:
@@ -165,7 +164,6 @@ class Follower:
     def __init__(self, parts: Callable[[], Iterable[tuple[str, int]]]) -> None:
         self._parts = parts
         self._places: dict[str, int] = {}
-        self._rests: dict[str, bytes] = {}
 
     def new_lines(self) -> list[bytes]:
         """Return the whole lines that were added, without their ends; at most a MiB a file."""
@@ -177,11 +175,9 @@ class Follower:
                     piece = os.pread(file.fileno(), _PIECE_BYTES, place)
             except OSError:  # removed by somebody
                 continue
-            self._places[path] = place + len(piece)
-            *whole, rest = (self._rests.get(path, b"") + piece).split(b"\n")
-            if len(rest) > _LONGEST_LINE:
-                whole.append(rest)
-                rest = b""
-            self._rests[path] = rest
+            *whole, rest = piece.split(b"\n")
+            if len(rest) == _PIECE_BYTES:  # a line that is longer is given in pieces
+                whole, rest = [rest], b""
+            self._places[path] = place + len(piece) - len(rest)
             lines += whole
         return lines
