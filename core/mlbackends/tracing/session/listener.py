@@ -136,10 +136,7 @@ class _Listening:
                     f"start the process without {VARIABLE}",
                 )
             self._files = files
-            if self._stamps.are_there:
-                files.set_standard_output()
-            else:
-                files.set(self._sink.path)
+            files.set("" if self._stamps.are_there else self._sink.path)
         is_file_enough = wanted == {"mkl"} and self._files and self._files.all_have_one
         if self._stream is None and not is_file_enough:
             self._stream = Redirected(1, self._sink.open())
@@ -193,7 +190,6 @@ class _Listening:
     def _give_back_files(self) -> None:
         if self._files is not None:
             self._files.give_back()
-            self._files.close()
             self._files = None
 
     def _begin_anew(self) -> None:

@@ -146,21 +146,15 @@ class OutputFiles:
         self.all_have_one = bool(switches) and all(switches.values())
 
     def set(self, path: str) -> None:
-        """Have every copy append to a file; one that cannot prints to standard output on."""
-        for function in self._functions.values():
-            if function(os.fsencode(path)):
-                self.all_have_one = False
+        """Have every copy append to a file; one that cannot prints to standard output on.
 
-    def give_back(self) -> None:
-        """Have every copy print to where it did: the user's file, or standard output."""
-        path = os.environ.get(VARIABLE, "")
+        "" is C's `stdout`: MKL's word for that is a name that it complains about, which is not shown.
+        """
         if path:
-            self.set(path)
-        else:
-            self.set_standard_output()
-
-    def set_standard_output(self) -> None:
-        """Have every copy print to C's `stdout`: its word for that is a name that it complains about."""
+            for function in self._functions.values():
+                if function(os.fsencode(path)):
+                    self.all_have_one = False
+            return
         if not self._functions:
             return
         sink = Sink()
@@ -179,6 +173,11 @@ class OutputFiles:
                 stream.close()
         finally:
             sink.close()
+
+    def give_back(self) -> None:
+        """Have every copy print to where it did, the user's file or standard output; let go of them."""
+        self.set(os.environ.get(VARIABLE, ""))
+        self.close()
 
     def close(self) -> None:
         """Let go of the copies."""
