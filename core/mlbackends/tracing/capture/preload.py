@@ -84,8 +84,7 @@ def preload_value(shim: str, folder: str, environment: Mapping[str, str]) -> str
         link = os.path.join(folder, "trace_shim.so")
         if set(_SPECIAL) & set(link):
             raise OSError(0, f"the loader cannot read the names {shim} and {link}")
-        if not os.path.lexists(link):
-            os.symlink(shim, link)
+        os.symlink(shim, link)
         shim = link
     before = environment.get("LD_PRELOAD", "")
     if shim in before.replace(":", " ").split():

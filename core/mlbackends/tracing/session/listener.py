@@ -42,11 +42,10 @@ def _shim() -> ctypes.CDLL | None:
     global _library  # noqa: PLW0603
     path = shim_path()
     if _library is None and path and not is_preloaded():
-        with contextlib.suppress(OSError, AttributeError):
-            library = ctypes.CDLL(path)
-            library.mlbackends_listen.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p]
-            _library = library
-    return _library if path else None
+        with contextlib.suppress(OSError):
+            _library = ctypes.CDLL(path)
+    # With another C library than glibc it has no such function.
+    return _library if path and hasattr(_library, "mlbackends_listen") else None
 
 
 class NotCaptured(MlBackendsError, RuntimeError):

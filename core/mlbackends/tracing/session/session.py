@@ -33,7 +33,6 @@ from mlbackends.tracing.verbose import MklVerbose, OnednnVerbose, VerboseUnreach
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import TracebackType
 
     from mlbackends.model.trace import AnyRecord
     from mlbackends.model.trace_views import AnyView, Findings, Summary
@@ -83,12 +82,7 @@ class Session:
             self._scopes = scopes.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: "TracebackType | None",
-    ) -> Literal[False]:
+    def __exit__(self, kind: object, error: object, trace: object) -> Literal[False]:
         scopes, self._scopes = self._scopes, None
         if scopes is not None:
             try:
