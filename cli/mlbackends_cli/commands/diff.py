@@ -79,19 +79,16 @@ def _printed(difference: Difference, page: Page) -> str:
     for change in difference.changes:
         groups.setdefault(change.name.partition(".")[0], []).append(change)
     for probe, changes in groups.items():
-        lines.append(f"\033[1m{probe}\033[0m" if page.color else probe)
+        lines.append(page.styled(probe, "1"))
         for change in changes:
             name = one_line(change.name.partition(".")[2])
             text = " → ".join(filter(None, _cells(change)))
             first, *others = wrapped(f"{name}: {text}", page.width, " " * 4, " " * 6)
-            mark, color = _MARKS[change.kind]
-            mark = f"\033[{color}m{mark}\033[0m" if page.color else mark
-            lines += [f"  {mark} {first.lstrip()}", *others]
+            lines += [f"  {page.styled(*_MARKS[change.kind])} {first.lstrip()}", *others]
         lines.append("")
     for note in _notes(difference):
         lines += wrapped(one_line(note), page.width, "", "  ")
-    text = without_commands("\n".join(lines) + "\n", "·" if page.unicode else ".")
-    return text if page.unicode else text.replace("→", "->").encode("ascii", "replace").decode()
+    return page.fitted(without_commands("\n".join(lines) + "\n", page.sign("·", ".")))
 
 
 def _listing(difference: Difference) -> Listing:
@@ -111,10 +108,12 @@ def _notes(difference: Difference) -> list[str]:
 def _cells(change: Change) -> tuple[str, str]:
     """Return both values with their units; a long one is cut, since --format json has it whole."""
     name = change.name.rpartition(".")[2]
-    values = (change.before, change.after)
-    texts = ["" if value is None else one_line(amount(name, value)) for value in values]
     before, after = (
-        text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…"
-        for text in texts
+        "" if value is None else one_line(amount(name, value))
+        for value in (change.before, change.after)
     )
-    return before, after
+    return _cut(before), _cut(after)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…"

@@ -56,7 +56,7 @@ def printed(passages: Iterable[Passage], page: Page) -> str:
     width = min(page.width, _WIDEST)
     parts = []
     for passage in passages:
-        lines = [f"\033[1m{passage.heading}\033[0m" if page.color else passage.heading]
+        lines = [page.styled(passage.heading, "1")]
         room = max((len(term) for term, _ in passage.lines), default=0) + 4
         for term, text in passage.lines:
             indent = " " * (room if term and room < width // 2 else 4 if term else 2)
@@ -66,7 +66,7 @@ def printed(passages: Iterable[Passage], page: Page) -> str:
                 first = indent
             lines += wrapped(text, width, first, indent) or [first.rstrip()]
         parts.append("\n".join(lines) + "\n")
-    return without_commands("\n".join(parts), "·" if page.unicode else ".")
+    return without_commands("\n".join(parts), page.sign("·", "."))
 
 
 def markdown(passages: Iterable[Passage], level: int = 2) -> str:

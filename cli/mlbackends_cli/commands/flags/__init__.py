@@ -57,19 +57,24 @@ with_values = together(
 """The options for the values of switches; `take` applies them."""
 
 
-def take(files: tuple[str, ...], settings: tuple[str, ...]) -> None:
-    """Set the switches as files and options say; print a line for each variable that is wrong."""
+def problems_here() -> list[str]:
+    """Return what is wrong with the variables of this environment, a sentence each."""
     import warnings
 
     from mlbackends.switches import store
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        problems = store.problems()
-    for problem in problems:
+        return store.problems()
+
+
+def take(files: tuple[str, ...], settings: tuple[str, ...]) -> None:
+    """Set the switches as files and options say; print a line for each variable that is wrong."""
+    for problem in problems_here():
         say(problem)
     if files or settings:
         from mlbackends.inject import requested
+        from mlbackends.switches import store
         from mlbackends.switches.cells import refuse_contradictions
         from mlbackends.switches.files import settings as settings_of
 

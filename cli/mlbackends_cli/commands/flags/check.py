@@ -15,6 +15,7 @@ import click
 
 from mlbackends.model.errors import BadInput
 from mlbackends_cli import exits
+from mlbackends_cli.commands.flags import problems_here
 from mlbackends_cli.lazy import documented
 
 _MOST = (1 << 20) + 1
@@ -24,8 +25,6 @@ _MOST = (1 << 20) + 1
 @documented()
 @click.argument("files", metavar="[FILE.toml]...", nargs=-1)
 def command(files: tuple[str, ...]) -> int:
-    import warnings
-
     from mlbackends.switches import files as flag_files
     from mlbackends.switches import store
     from mlbackends.switches.startup import as_error
@@ -38,10 +37,7 @@ def command(files: tuple[str, ...]) -> int:
         else:
             _print(path, len(flag_files.read(path)))
     if not files:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            problems = store.problems()
-        if problems:
+        if problems := problems_here():
             raise BadInput(as_error(problems))
         _print("this environment", len(store.environment()))
     return exits.YES
