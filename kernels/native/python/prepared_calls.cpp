@@ -159,9 +159,11 @@ int64_t common(int64_t a, int64_t b, int64_t c) {
   return (a == size || a == 1) && (b == size || b == 1) && (c == size || c == 1) ? size : 0;
 }
 
-/* Where a dimension is broadcast, or there is but one, it has no stride. */
-void write_strides(const View &view, int64_t *strides, int64_t count) {
-  for (int64_t i = 0; i < count; i++) strides[i] = view.size[i] == 1 ? 0 : view.stride[i];
+/* Write address and strides. Where a dimension is broadcast, or there is but one, it has no stride. */
+template <class Pointer, int count>
+void write_place(const View &view, Pointer *data, int64_t (&strides)[count]) {
+  *data = view.data;
+  for (int i = 0; i < count; i++) strides[i] = view.size[i] == 1 ? 0 : view.stride[i];
 }
 
 bool has_sizes(const View &view, int64_t rank, const int64_t (&sizes)[most_dimensions]) {
@@ -269,21 +271,16 @@ struct Kind {
     if (!has_result_sizes(seen.output, seen.rank, *p)) return false;
     if (mask.bytes) {
       if (!is_mask(seen.mask, seen.rank, *p)) return false;
-      p->mask = seen.mask.data;
-      write_strides(seen.mask, p->mask_strides, 4);
+      write_place(seen.mask, &p->mask, p->mask_strides);
     }
     if (logsumexp.bytes) {
       if (!is_logsumexp(seen.logsumexp, seen.rank, *p)) return false;
       p->logsumexp = seen.logsumexp.data;
     }
-    p->query = seen.query.data;
-    p->key = seen.key.data;
-    p->value = seen.value.data;
-    p->output = seen.output.data;
-    write_strides(seen.query, p->query_strides, 3);
-    write_strides(seen.key, p->key_strides, 3);
-    write_strides(seen.value, p->value_strides, 3);
-    write_strides(seen.output, p->output_strides, 3);
+    write_place(seen.query, &p->query, p->query_strides);
+    write_place(seen.key, &p->key, p->key_strides);
+    write_place(seen.value, &p->value, p->value_strides);
+    write_place(seen.output, &p->output, p->output_strides);
     return true;
   }
 };
@@ -296,8 +293,8 @@ struct Work {
   double operations, moved;
 
   Work(const Kind &kind, const Views &seen, const Problem &p) {
-    const double rows = (double)p.batch * (double)p.heads * (double)p.query_length,
-                 keys = (double)p.key_length;
+    const double rows = (double)p.batch * (double)p.heads * (double)p.query_length;
+    const double keys = (double)p.key_length;
     const double of_key = (double)seen.key.size[0] * (double)seen.key.size[1] * (double)p.head_dim;
     const double of_value = (double)seen.value.size[0] * (double)seen.value.size[1] * (double)p.value_dim;
     operations = 2 * rows * keys * (double)(p.head_dim + p.value_dim);
@@ -400,14 +397,10 @@ State differentiate(const Kind &kind, const Tensors &tensors, PyObject *of_outpu
   }
   if (state != FITS) return state;
   if (!has_result_sizes(coming, seen.rank, p) || seen.query.size[1] != p.heads) return DIFFERS;
-  gradients.of_output = coming.data;
-  gradients.query = found[0].data;
-  gradients.key = found[1].data;
-  gradients.value = found[2].data;
-  write_strides(coming, gradients.of_output_strides, 3);
-  write_strides(found[0], gradients.query_strides, 3);
-  write_strides(found[1], gradients.key_strides, 3);
-  write_strides(found[2], gradients.value_strides, 3);
+  write_place(coming, &gradients.of_output, gradients.of_output_strides);
+  write_place(found[0], &gradients.query, gradients.query_strides);
+  write_place(found[1], &gradients.key, gradients.key_strides);
+  write_place(found[2], &gradients.value, gradients.value_strides);
   p.level = level;
   const Work work(kind, seen, p);
   if (!count_threads(kind, 2 * work.operations, 2 * work.moved, &p) || !read_seed(seed, &p.seed))
@@ -457,16 +450,15 @@ PyObject *call_forward(PyObject *self, PyObject *const *given, Py_ssize_t count)
   if (count != 5) return PyErr_Format(PyExc_TypeError, "query, key, value, mask and seed are wanted");
   const Kind &kind = kind_of(self);
   if (Py_TYPE(given[0]) != kind.reader.type) Py_RETURN_NONE;
-  PyObject *output = make_output(kind, given[0]);
-  if (!output) return returned(FAILED, nullptr);
-  if (kind.make_sums == Py_None)
-    return returned(attend(kind, {given[0], given[1], given[2], given[3], output, nullptr}, given[4]),
-                    output);
-  PyObject *sums = PyObject_CallFunctionObjArgs(kind.make_sums, given[0], nullptr);
-  const State state =
-      sums ? attend(kind, {given[0], given[1], given[2], given[3], output, sums}, given[4]) : FAILED;
+  const bool has_sums = kind.make_sums != Py_None;
+  PyObject *output = make_output(kind, given[0]), *sums = nullptr;
+  if (output && has_sums) sums = PyObject_CallFunctionObjArgs(kind.make_sums, given[0], nullptr);
+  State state = FAILED;
+  if (output && (sums || !has_sums))
+    state = attend(kind, {given[0], given[1], given[2], given[3], output, sums}, given[4]);
+  if (!has_sums) return returned(state, output);
   PyObject *both = state == FITS ? PyTuple_Pack(2, output, sums) : nullptr;
-  Py_DECREF(output);
+  Py_XDECREF(output);
   Py_XDECREF(sums);
   return state == FITS && !both ? nullptr : returned(state, both);
 }
