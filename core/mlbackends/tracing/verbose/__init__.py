@@ -172,7 +172,7 @@ def _level_of(switch: "Switch", family: "Family") -> int:
         return level
     if active := _active.get(switch.address):
         return active[-1].level
-    if switch.symbol.name.startswith("_ZN5torch"):
+    if switch.symbol.startswith("_ZN5torch"):
         from mlbackends.tracing.verbose.levels import level_of_torch
 
         if (level := level_of_torch()) is not None:

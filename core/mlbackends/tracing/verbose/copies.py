@@ -11,19 +11,15 @@ from typing import NamedTuple
 from mlbackends.tracing.verbose.levels import mkl_start, onednn_start
 
 
-class Symbol(NamedTuple):
-    """A function `int set(int level)`, and what it returns where it succeeded: None is the level."""
-
-    name: str
-    success: int | None
-
-
 class Family(NamedTuple):
     """The facts about a library, in any of the forms in which it is shipped."""
 
     name: str
-    symbols: tuple[Symbol, ...]
-    """In this order: the first that a file has is taken."""
+    symbols: dict[str, int | None]
+    """Functions `int set(int level)`, and what each returns where it succeeded: None is the level.
+
+    The first that a file has is taken.
+    """
     level_readers: tuple[str, ...]
     """Functions that give the address of the present level; none where no version has one."""
     version_readers: tuple[str, ...]
@@ -39,7 +35,7 @@ class Family(NamedTuple):
 MKL = Family(
     name="MKL",
     # They return the mode that is on now, -1 for one that they do not have.
-    symbols=(Symbol("MKL_Verbose", None), Symbol("mkl_verbose", None)),
+    symbols={"MKL_Verbose": None, "mkl_verbose": None},
     level_readers=("mkl_serv_iface_verbose_mode", "mkl_serv_verbose_mode"),
     version_readers=(),
     file_names=("libmkl", "mkl_"),
@@ -48,12 +44,12 @@ MKL = Family(
 )
 ONEDNN = Family(
     name="MKLDNN",
-    symbols=(
-        Symbol("dnnl_set_verbose", 0),
-        Symbol("mkldnn_set_verbose", 0),
+    symbols={
+        "dnnl_set_verbose": 0,
+        "mkldnn_set_verbose": 0,
         # torch::verbose::_mkldnn_set_verbose(int): the copy inside libtorch_cpu.so.
-        Symbol("_ZN5torch7verbose19_mkldnn_set_verboseEi", 1),
-    ),
+        "_ZN5torch7verbose19_mkldnn_set_verboseEi": 1,
+    },
     level_readers=(),
     version_readers=("dnnl_version", "mkldnn_version"),
     file_names=("dnnl",),
@@ -125,8 +121,9 @@ class Switch:
 
     found = level = 0
 
-    def __init__(self, held: Held, symbol: Symbol, address: int, family: Family) -> None:
+    def __init__(self, held: Held, symbol: str, address: int, family: Family) -> None:
         self.held, self.symbol, self.address = held, symbol, address
+        self._success = family.symbols[symbol]
         # dladdr(3) tells the file that an address lies in, which may be one that the library needs.
         place = (ctypes.c_char_p * 4)()
         found = ctypes.PyDLL(None).dladdr(ctypes.c_void_p(address), place)
@@ -145,7 +142,7 @@ class Switch:
     def set(self, level: int) -> bool:
         """Set the level, and tell whether the library did so."""
         answer: int = self._call(level)
-        return answer == (level if self.symbol.success is None else self.symbol.success)
+        return answer == (level if self._success is None else self._success)
 
     def read(self) -> int | None:
         """Return the level that the library is at; None if it cannot tell.
@@ -177,10 +174,10 @@ def find_switches(family: Family) -> tuple[list[Switch], list[str]]:
             held = Held(path)
         except OSError:  # a mapped file that is no library
             continue
-        symbol = next((each for each in family.symbols if held.address(each.name)), None)
+        symbol = next(filter(held.address, family.symbols), "")
         # A handle also finds what its library needs, so several files may lead to one function.
-        address = held.address(symbol.name) if symbol else 0
-        if symbol is None or address in switches:
+        address = held.address(symbol) if symbol else 0
+        if not symbol or address in switches:
             held.release()
         else:
             switches[address] = Switch(held, symbol, address, family)
