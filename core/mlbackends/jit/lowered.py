@@ -8,6 +8,7 @@ code that its author chose**: load files that you trust, and no others.
 import contextlib
 import os
 import pickle
+from dataclasses import dataclass, fields
 from typing import Any, BinaryIO, NoReturn
 
 from mlbackends.host.files import whole_file
@@ -24,39 +25,33 @@ from mlbackends.jit.methods import Method
 _MAGIC = b"mlbackends-lowered"
 _VERSION = b"3"
 _LONGEST_LINE = 4096
-_SAVED = ("backend_name", "original_name", "processed", "method_compile_spec", "methods")
 
 
+@dataclass(eq=False)
 class Compiled:
     """What a backend was given and what it made of it.
 
     Pickled and deeply copied without backend and handles: a new instance is made and compiles anew.
     """
 
-    def __init__(
-        self,
-        backend_name: str,
-        original_name: str,
-        processed: Any,
-        method_compile_spec: dict[str, Any],
-        methods: dict[str, Method],
-    ) -> None:
-        self.backend_name = backend_name
-        self.original_name = original_name
-        self.processed = processed
-        self.method_compile_spec = method_compile_spec
-        self.methods = methods
-        self.backend = backend_factory(backend_name)()
+    backend_name: str
+    original_name: str
+    processed: Any
+    method_compile_spec: dict[str, Any]
+    methods: dict[str, Method]
+
+    def __post_init__(self) -> None:
+        self.backend = backend_factory(self.backend_name)()
         if not isinstance(self.backend, BackendInterface):
             raise TypeError(
-                f"the factory of backend {backend_name} returned {type(self.backend).__name__},"
+                f"the factory of backend {self.backend_name} returned {type(self.backend).__name__},"
                 " no BackendInterface"
             )
         self.handles: dict[str, Any] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is saved."""
-        return {name: getattr(self, name) for name in _SAVED}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Make the backend and compile; raises BackendNotAvailable where it cannot run here."""
@@ -226,7 +221,8 @@ def load(file: str | os.PathLike[str] | BinaryIO) -> LoweredModule:
             state = pickle.load(opened)  # noqa: S301  documented above
         except (ImportError, AttributeError, EOFError, pickle.UnpicklingError) as error:
             raise NotLoadable(f"{name} cannot be unpickled here: {error}") from error
-    if not isinstance(state, dict) or set(state) != set(_SAVED) or state["backend_name"] != backend:
+    saved = {field.name for field in fields(Compiled)}
+    if not isinstance(state, dict) or set(state) != saved or state["backend_name"] != backend:
         raise NotLoadable(f"{name} holds no lowered module of backend {backend}")
     compiled = Compiled(**state)
     compiled.compile()

@@ -47,7 +47,13 @@ def _write(torch: "ModuleType", step: "dict[str, Any]") -> None:
     if not path:
         return
     holder, name = _holder(torch, path)
-    found = _read(holder, name, path)  # torch takes an unknown name, and does nothing
+    found: Any = None
+    try:
+        found = getattr(holder, name)
+    except AttributeError:  # torch takes an unknown name, and does nothing
+        raise _Refused("it has no " + path) from None
+    except Exception:  # noqa: BLE001, S110  as above
+        pass  # older precision switches cannot be read beside newer ones; they can be set
     if step.get("attribute"):
         setattr(holder, name, step["argument"])
     elif step.get("keyword"):
@@ -88,17 +94,6 @@ def _holder(torch: "ModuleType", path: str) -> "tuple[Any, str]":
                 raise _Refused("it has no " + path) from None
         holder = getattr(holder, names[at])
     return holder, names[-1]
-
-
-def _read(holder: "Any", name: str, path: str) -> "Any":
-    """Return an attribute, or None where it is there and cannot be read now."""
-    try:
-        return getattr(holder, name)
-    except AttributeError:
-        raise _Refused("it has no " + path) from None
-    except Exception:  # noqa: BLE001  as above
-        # Older precision switches cannot be read beside newer ones; they can be set.
-        return None
 
 
 def _plain(value: "Any") -> "Any":
