@@ -70,21 +70,22 @@ def reading(cells: Cells, switch: Switch) -> object:
     value = cells[cells_of(name)[0]][0]
     if name in PARENTS:
         return _resolved(cells, name)
-    mixed: list[str] = []
+    if name not in _CELLS:
+        if isinstance(value, tuple) and "reduction" in name:
+            return value[name.endswith(_SPLIT_K)]
+        return value
     if name == "cuda.matmul.allow_tf32":
         value = _resolved(cells, CUDA_MATMUL) == "tf32"
         mixed = [CUDA_MATMUL] if value != (cells[OLDER][0] != "highest") else []
     elif name == "cudnn.allow_tf32":
         mixed = [cell for cell in (_CONV, _RNN) if (_resolved(cells, cell) == "tf32") != value]
-    elif name == OLDER:
-        if _resolved(cells, CUDA_MATMUL) == "tf32" and value == "highest":
-            mixed = [CUDA_MATMUL]
-        elif {"bf16": "medium", "tf32": "high"}.get(
-            _resolved(cells, MKLDNN_MATMUL), value
-        ) != value:
-            mixed = [MKLDNN_MATMUL]
-    elif isinstance(value, tuple) and "reduction" in name:
-        return value[1] if name.endswith(_SPLIT_K) else value[0]
+    elif (
+        value == "highest" and _resolved(cells, CUDA_MATMUL) == "tf32"
+    ):  # the older one of products
+        mixed = [CUDA_MATMUL]
+    else:
+        word = {"bf16": "medium", "tf32": "high"}.get(_resolved(cells, MKLDNN_MATMUL), value)
+        mixed = [MKLDNN_MATMUL] if word != value else []
     if mixed:
         newer = mixed[0]
         raise RuntimeError(
