@@ -1,5 +1,6 @@
 """The Python environment of another interpreter (`--python`) or process (`--pid`)."""
 
+import contextlib
 import os
 import shutil
 from typing import Any
@@ -79,11 +80,6 @@ def of_process(pid: int, timeout: float = 10.0) -> dict[str, Any]:
     folder = f"{_PROC}/{pid}"
     try:
         owner = os.stat(folder).st_uid
-    except FileNotFoundError:
-        raise BadInput(f"there is no process {pid}") from None
-    except OSError as error:
-        raise BadInput(f"process {pid} cannot be looked at: {error.strerror}") from None
-    try:
         program = os.readlink(f"{folder}/exe")
     except OSError as error:
         why = f"process {pid} cannot be looked at: {error.strerror}"
@@ -96,15 +92,12 @@ def of_process(pid: int, timeout: float = 10.0) -> dict[str, Any]:
         elif len(fields) > 6 and fields[6].isdigit() and int(fields[6]) & _KERNEL_THREAD:
             why = f"process {pid} is a thread of the kernel, which runs no program"
         raise BadInput(why) from None
-    if not _PYTHON.match(os.path.basename(program)) or owner != os.geteuid():
-        return {}
+    is_ours = owner == os.geteuid() and _PYTHON.match(os.path.basename(program))
     # In a container the name is another file's than ours; after an upgrade it is nobody's.
-    if not _is_same_file(program, f"{folder}/exe"):
-        return {}
-    try:
-        return ask(_started_by(pid, program), timeout)
-    except BadInput:
-        return {}
+    if is_ours and _is_same_file(program, f"{folder}/exe"):
+        with contextlib.suppress(BadInput):
+            return ask(_started_by(pid, program), timeout)
+    return {}
 
 
 def _started_by(pid: int, program: str) -> str:

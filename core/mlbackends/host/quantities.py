@@ -47,9 +47,8 @@ def hertz(text: str, unit: int) -> int | None:
 def one_line(text: str, longest: int = 400) -> str:
     """Return a text's first line without what cannot be printed, cut at `longest` characters."""
     line = text[: 4 * longest].strip().partition("\n")[0]
-    return "".join(sign for sign in line if sign.isprintable() and sign != "\ufffd")[
-        :longest
-    ].strip()
+    shown = [sign for sign in line if sign.isprintable() and sign != "\ufffd"]
+    return "".join(shown[:longest]).strip()
 
 
 def word(text: str) -> str:
