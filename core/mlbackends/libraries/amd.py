@@ -103,7 +103,7 @@ def gpus(host: Host) -> tuple[AmdGpu, ...]:
         if "location_id" not in properties:
             address = ""
         version = properties.get("gfx_target_version", 0)
-        is_known = 0 < version <= _HIGHEST_TARGET
+        has_target = 0 < version <= _HIGHEST_TARGET
         target = f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
         banks = _properties(host, f"{TOPOLOGY}/{node}/mem_banks")
         memory = sum(
@@ -113,7 +113,7 @@ def gpus(host: Host) -> tuple[AmdGpu, ...]:
             AmdGpu(
                 node,
                 address,
-                target if is_known else "",
+                target if has_target else "",
                 memory if 0 < memory < 1 << 60 else _video_memory(host, address),
                 properties,
                 cards.get(address),

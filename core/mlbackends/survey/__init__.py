@@ -177,13 +177,14 @@ def _merged(
     libraries = list(finding.libraries)
     for i, library in enumerate(libraries):
         if reply := replies.get(library.path):
-            against = reply.reason
-            if not against and reply.presence is Presence.LOADABLE and depth is Presence.USABLE:
+            reason = reply.reason
+            if not reason and reply.presence is Presence.LOADABLE and depth is Presence.USABLE:
                 message = f"it opens and answers; no check here computes with {library.name}"
-                against = Reason("no-use-check", message)
+                reason = Reason("no-use-check", message)
             answered = reply.answer.library if reply.answer else library
-            held = (against,) if against else ()
-            libraries[i] = replace(answered, presence=reply.presence, reasons=held)
+            libraries[i] = replace(
+                answered, presence=reply.presence, reasons=(reason,) if reason else ()
+            )
     # Some probes report what goes with their library too, under its own name: cublasLt, cudnn_ops.
     own = [library for library in libraries if library.name == name] or libraries
     # One that wins before others, then the highest level; before all, one that the process has mapped.

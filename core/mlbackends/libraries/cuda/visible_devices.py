@@ -52,14 +52,13 @@ def visibility_warnings(host: Host, count: int, uuids: tuple[str, ...] = ()) -> 
             warnings.append(Reason("hidden-by-variable", message, f"unset {VARIABLE}"))
         problems = [problem] if problem else []
         for entry in entries:
+            what = ""
             if entry.isdecimal() and int(entry) >= count > 0:
                 what = f"there is no GPU {entry}, only {count}"
-                problems.append(f"{what}; it and what follows it are ignored")
-                break
-        for entry in entries if uuids else ():
             # A MIG instance has a UUID of its own, and the beginning of one is enough.
-            if entry.startswith("GPU-") and not any(u.startswith(entry) for u in uuids):
+            elif entry.startswith("GPU-") and uuids and not any(u.startswith(entry) for u in uuids):
                 what = f"no GPU here has the UUID {entry}"
+            if what:
                 problems.append(f"{what}; it and what follows it are ignored")
                 break
         warnings += [
