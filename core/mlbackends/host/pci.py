@@ -155,8 +155,8 @@ def is_redirected(host: Host, device: PciDevice) -> bool | None:
     """
     bridges = _bridges(host, f"{FOLDER}/{device.address}")[1:]
     controls = [_redirects(host, f"{FOLDER}/{bridge}/config") for bridge in bridges]
-    known = [control for control in controls if control is not None]
-    return any(known) if known else None
+    readable = [control for control in controls if control is not None]
+    return any(readable) if readable else None
 
 
 @once_per_host
