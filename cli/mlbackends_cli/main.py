@@ -33,7 +33,7 @@ def guarded_main(arguments: list[str]) -> int:
     except SystemExit as stop:
         # click swallows a closed pipe, and leaves this wrapper behind.
         if type(sys.stdout).__name__.endswith("PacifyFlushWrapper"):
-            return _close_quietly()
+            return _end_without_output(exits.CLOSED_PIPE)
         return stop.code if isinstance(stop.code, int) else exits.YES
     except click.exceptions.Exit as stop:
         return stop.exit_code
@@ -43,16 +43,15 @@ def guarded_main(arguments: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         say("interrupted")
         return exits.INTERRUPTED
-    except BrokenPipeError:
-        return _close_quietly()
+    except BrokenPipeError:  # end as a program that SIGPIPE killed does
+        return _end_without_output(exits.CLOSED_PIPE)
     except MlBackendsError as error:
         say(str(error), error.hint)
         return error.exit_code
     except Exception as error:  # noqa: BLE001  a bug: one line, and the traceback in a file
         if isinstance(error, OSError) and error.errno in _NO_ROOM:
             say(f"standard output cannot be written: {error.strerror}")
-            _give_up_output()
-            return exits.USAGE
+            return _end_without_output(exits.USAGE)
         return _report_bug(error)
     return code if isinstance(code, int) else exits.YES
 
@@ -70,18 +69,13 @@ def _keep_interrupt(unraisable: "sys.UnraisableHookArgs") -> None:
         signal.setitimer(signal.ITIMER_REAL, 0.01)
 
 
-def _close_quietly() -> int:
-    """End as a program that SIGPIPE killed does: the reader of our output has gone."""
-    _give_up_output()
-    return exits.CLOSED_PIPE
-
-
-def _give_up_output() -> None:
-    """Let the interpreter find nothing to flush at its end, which would change the exit code."""
+def _end_without_output(code: int) -> int:
+    """Return the exit code; the interpreter finds nothing to flush at its end, which would change it."""
     with contextlib.suppress(OSError):
         nothing = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nothing, 1)
         os.close(nothing)
+    return code
 
 
 def _report_bug(error: Exception) -> int:

@@ -11,12 +11,7 @@ from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device, Library, Presence, ProbeReport, Report
 from mlbackends_cli.text.plain import amount, binary_size
 
-GROUPS = {
-    "machine": "Machine",
-    "accelerator": "Accelerators",
-    "library": "Libraries",
-    "framework": "Packages",
-}
+GROUPS = ("machine", "accelerator", "library", "framework")
 MARKS = {"usable": "✓", "loadable": "◐", "found": "·", "broken": "✗", "unknown": "?", "absent": "–"}
 MEANINGS = {
     "usable": "computed something right",
@@ -125,11 +120,9 @@ def overview(report: Report) -> dict[str, list[Row]]:
             is_card = kind == "accelerator"
             lines = device_lines(probe) or lines if is_card else [lines[0] or where(probe)]
             rows[kind].append(Row(name, probe, [line for line in lines if line], problem))
-
-    return {
-        kind: each if kind == "machine" else sorted(each, key=best_first)
-        for kind, each in rows.items()
-    }
+    for kind in GROUPS[1:]:  # a machine's parts keep their order
+        rows[kind].sort(key=best_first)
+    return rows
 
 
 def best_first(row: Row) -> tuple[int, str]:
