@@ -55,9 +55,8 @@ class _Asleep(type(sys)):
     """The class of this module until one of its names is touched; then `switches.modules` takes over."""
 
     def __getattr__(self, name: str) -> object:
-        if (
-            name.startswith("__") and name not in _LAZY
-        ):  # the import system looks for __path__ and others
+        # The import system looks for __path__ and others.
+        if name.startswith("__") and name not in _LAZY:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         if name in _MODULES:
             import importlib

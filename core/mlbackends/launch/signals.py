@@ -10,7 +10,6 @@ import os
 import signal
 import threading
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Self
 
 SENT_ON = (
@@ -40,16 +39,10 @@ class WaitedSignals:
         self.mask = set(signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
-            while signal.sigtimedwait(
-                _BLOCKED, 0
-            ):  # what came as the last program ended was meant for the programs
+            # What came as the last program ended was meant for the programs.
+            while signal.sigtimedwait(_BLOCKED, 0):
                 pass
         signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
         if self._ignores_children:

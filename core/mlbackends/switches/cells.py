@@ -79,9 +79,8 @@ def reading(cells: Cells, switch: Switch) -> object:
         mixed = [CUDA_MATMUL] if value != (cells[OLDER][0] != "highest") else []
     elif name == "cudnn.allow_tf32":
         mixed = [cell for cell in (_CONV, _RNN) if (_resolved(cells, cell) == "tf32") != value]
-    elif (
-        value == "highest" and _resolved(cells, CUDA_MATMUL) == "tf32"
-    ):  # the older one of products
+    # Else it is the older switch of float32 products.
+    elif value == "highest" and _resolved(cells, CUDA_MATMUL) == "tf32":
         mixed = [CUDA_MATMUL]
     else:
         word = {"bf16": "medium", "tf32": "high"}.get(_resolved(cells, MKLDNN_MATMUL), value)
