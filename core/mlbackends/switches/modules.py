@@ -118,7 +118,7 @@ class FP32Precision:
         return str(store.read(precision_name(self.backend, self.op)))
 
     @fp32_precision.setter
-    def fp32_precision(self, value: object) -> None:
+    def fp32_precision(self, value: str) -> None:
         store.write(precision_name(self.backend, self.op), value)
 
     def __getattr__(self, name: str) -> object:
