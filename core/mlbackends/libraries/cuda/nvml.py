@@ -305,7 +305,12 @@ def _problems(name: str, gpu: _Gpu) -> list[Reason]:
 
 def topology(nvml: Any, gpus: list[Gpu]) -> list[dict[str, FactValue]]:
     """Return how each pair of GPUs is joined: the PCI path, and the NVLinks that are up between."""
-    remote = {index: _remote_addresses(nvml, handle) for index, handle in gpus}
+    remote: dict[int, list[str]] = {}
+    for index, handle in gpus:
+        active = [link for link, up in enumerate(_nvlinks(nvml, handle)) if up]
+        function = "nvmlDeviceGetNvLinkRemotePciInfo"
+        infos = [query_system(nvml, function, handle, link) for link in active]
+        remote[index] = [_address(info) for info in infos if info is not None]
     pairs = []
     for place, (one, handle) in enumerate(gpus):
         for other, other_handle in gpus[place + 1 :]:
@@ -342,20 +347,11 @@ def _nvlinks(nvml: Any, handle: Any) -> list[bool]:
     """Return for each NVLink whether it is up; the first that is refused is beyond the last."""
     states = []
     for link in range(getattr(nvml, "NVML_NVLINK_MAX_LINKS", 18)):
-        state = query(nvml, "nvmlDeviceGetNvLinkState", handle, link)
+        state = query_system(nvml, "nvmlDeviceGetNvLinkState", handle, link)
         if state is None:
             break
         states.append(state == 1)
     return states
-
-
-def _remote_addresses(nvml: Any, handle: Any) -> list[str]:
-    try:
-        active = [link for link, up in enumerate(_nvlinks(nvml, handle)) if up]
-        infos = [query(nvml, "nvmlDeviceGetNvLinkRemotePciInfo", handle, link) for link in active]
-    except GpuGone:
-        return []
-    return [_address(info) for info in infos if info is not None]
 
 
 def _address(pci: Any) -> str:
