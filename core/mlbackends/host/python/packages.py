@@ -89,13 +89,6 @@ def _entries(host: Host, folder: str) -> frozenset[str]:
 # ---- metadata of one ------------------------------------------------------------------------------
 
 
-def requirements(host: Host, dist: Distribution) -> list[str]:
-    """Return the `Requires-Dist` lines of a distribution's metadata, as they are written."""
-    name = "METADATA" if dist.info.endswith(".dist-info") else "PKG-INFO"
-    headers = host.read(f"{dist.info}/{name}").split("\n\n", 1)[0].splitlines()
-    return [line[15:].strip() for line in headers if line.startswith("Requires-Dist: ")]
-
-
 @once_per_host
 def record_bytes(host: Host, dist: Distribution) -> bytes:
     """Return a distribution's RECORD as it is, b"" without one."""

@@ -11,7 +11,7 @@ import re
 from msgspec import Struct
 
 from mlbackends.host.host import Host
-from mlbackends.host.python.packages import Distribution, distribution, normalised, requirements
+from mlbackends.host.python.packages import Distribution, distribution, normalised
 from mlbackends.model.patterns import pattern
 
 _LINE = pattern(
@@ -56,8 +56,10 @@ def required(host: Host, dist: Distribution) -> list[Requirement]:
     """Return what a distribution requires on this machine, without its extras."""
     found = []
     environment: dict[str, str] = {}
-    for line in requirements(host, dist):
-        match = _LINE.fullmatch(line.strip())
+    name = "METADATA" if dist.info.endswith(".dist-info") else "PKG-INFO"
+    headers = host.read(f"{dist.info}/{name}").split("\n\n", 1)[0].splitlines()
+    for line in (line for line in headers if line.startswith("Requires-Dist: ")):
+        match = _LINE.fullmatch(line[15:].strip())
         if match is None:
             continue
         if match["marker"]:
