@@ -2,14 +2,14 @@
 
 import math
 import os
-import re
 import sys
 from typing import Any
 
 from mlbackends.host.files import standard_output, whole_file
 from mlbackends.model.errors import BadInput
+from mlbackends.model.patterns import pattern
 
-_HALVES = re.compile("[\ud800-\udfff]")
+_HALVES = pattern("[\ud800-\udfff]")
 
 
 def write(text: str | bytes, path: str = "") -> None:

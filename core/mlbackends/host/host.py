@@ -199,6 +199,7 @@ class Host:
         except (OSError, ValueError):
             return 0
 
+    @once_per_host
     def listdir(self, path: str) -> list[str]:
         """Return the names in a folder, sorted; [] where it cannot be read.
 
@@ -236,6 +237,7 @@ class Host:
         except (OSError, ValueError):
             return ""
 
+    @once_per_host
     def realpath(self, path: str) -> str:
         """Return the path with every link resolved, as this machine names it."""
         if self.is_live:

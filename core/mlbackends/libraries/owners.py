@@ -102,6 +102,7 @@ def _dpkg_lists(host: Host, file_name: str) -> Iterator[str]:
             yield name
 
 
+@once_per_host
 def _dpkg_version(host: Host, package: str) -> str:
     name, _, architecture = package.partition(":")
     status = _dpkg_status(host)

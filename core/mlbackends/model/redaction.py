@@ -73,10 +73,11 @@ def redacted(report: Report, names: Names) -> Report:
     hide = _Replacer(names)
     tree = msgspec.to_builtins(report)
     for name, probe in tree["probes"].items():
-        declared = facts_of(name)
-        for fact, value in probe.get("facts", {}).items():
+        facts = probe.get("facts", {})
+        declared = facts_of(name) if facts else {}
+        for fact, value in facts.items():
             if fact in declared and declared[fact].role == "identity":
-                probe["facts"][fact] = hide.whole(value)
+                facts[fact] = hide.whole(value)
         for device in probe.get("devices", ()):
             for field in _DEVICE_IDENTITY:
                 if device.get(field):
