@@ -100,19 +100,16 @@ def parts_of_four(arrays: Sequence[Any], leading: tuple[int, ...]) -> Iterator[t
     two dimensions.
     """
 
-    def part(array: Any, index: int) -> Any:
-        if array is None or array.ndim < len(leading) + 2:
+    def part(array: Any, index: tuple[int, ...]) -> Any:
+        if array is None or array.ndim <= 4:
             return array
-        return array[index if array.shape[0] > 1 else 0]
+        own = array.shape[:-4]
+        places = zip(index[-len(own) :], own, strict=True)
+        return array[tuple(place if size > 1 else 0 for place, size in places)]
 
-    if len(leading) <= 2:
-        yield 0, tuple(arrays)
-        return
-    each = prod(leading[1:-1])
-    for index in range(leading[0]):
-        inner = [part(array, index) for array in arrays]
-        for before, found in parts_of_four(inner, leading[1:]):
-            yield index * each + before, found
+    batches = prod(leading[-2:-1])
+    for number, index in enumerate(numpy().ndindex(*leading[:-2])):
+        yield number * batches, tuple(part(array, index) for array in arrays)
 
 
 def call_until_done(function: Any, given: Any) -> None:
