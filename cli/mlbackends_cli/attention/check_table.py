@@ -1,6 +1,6 @@
 """A check of attention backends for people: on a terminal, and in Markdown."""
 
-from mlbackends.model.checked import Checked, CheckedProblem, Ended, Result
+from mlbackends.model.checked import Checked, Ended, Result
 from mlbackends.model.errors import counted
 from mlbackends_cli.attention import tables
 from mlbackends_cli.attention.tables import Section, ran
@@ -38,22 +38,19 @@ _GRADIENT_ERRORS = (
 
 def printed(checked: Checked, page: Page) -> str:
     """Return a table for each problem, as wide as the page allows."""
-    sections = [_section(each, page) for each in checked.problems]
+    sections = []
+    for problem in checked.problems:
+        ours, torch = problem.chosen or "no backend", problem.torch_chosen or "none"
+        before, after = [f"mlbackends takes {ours}, torch would take {torch}"], []
+        if problem.failure:
+            sign = page.styled(page.sign("✗", "x"), "31")
+            before += wrapped(f"  {sign} {one_line(problem.failure)}", page.width, "", " " * 4)
+        if problem.peak_gflops:
+            peak = f"  peak: {problem.peak_gflops:.0f} GFLOP/s, {problem.peak_by}"
+            after.append(page.styled(peak, "2"))
+        rows = [(each, cells(each)) for each in ran(problem)]
+        sections.append(Section(problem.text, before, rows, list(problem.results), after))
     return tables.printed(sections, COLUMNS, _SPARED, _notes(checked), page)
-
-
-def _section(problem: CheckedProblem, page: Page) -> Section:
-    ours, torch = problem.chosen or "no backend", problem.torch_chosen or "none"
-    before = [f"mlbackends takes {ours}, torch would take {torch}"]
-    if problem.failure:
-        sign = page.styled(page.sign("✗", "x"), "31")
-        before += wrapped(f"  {sign} {one_line(problem.failure)}", page.width, "", " " * 4)
-    after = []
-    if problem.peak_gflops:
-        peak = f"  peak: {problem.peak_gflops:.0f} GFLOP/s, {problem.peak_by}"
-        after.append(page.styled(peak, "2"))
-    rows = [(each, cells(each)) for each in ran(problem)]
-    return Section(problem.text, before, rows, list(problem.results), after)
 
 
 def cells(result: Result) -> tuple[str, ...]:

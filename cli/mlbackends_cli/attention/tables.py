@@ -1,6 +1,6 @@
 """Tables of results that fit the page, and what is written below them."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from mlbackends.model.checked import CheckedProblem, Result, Timing
@@ -52,48 +52,32 @@ def printed(
     is_cut = False
     for section in sections:
         lines += [page.styled(section.title, "1"), *section.before]
-        widths = _widths(columns, [cells for _, cells in section.rows])
+        # The width of each column that is not empty, by its place.
+        used = [at for at in range(len(columns)) if any(cells[at] for _, cells in section.rows)]
+        table = [columns, *(cells for _, cells in section.rows)]
+        widths = {at: max(len(cells[at]) for cells in table) for at in used}
         for names in spared:
-            if _width(widths) <= page.width:
+            if sum(widths.values()) + 2 * len(widths) + 2 <= page.width:
                 break
             is_cut = True
             for name in names:
                 widths.pop(columns.index(name), None)
-        lines += _table_lines(columns, section.rows, widths, page)
+        head, *texts = (
+            "  ".join(
+                cells[at].rjust(width) if at else cells[at].ljust(width)
+                for at, width in widths.items()
+            )
+            for cells in table
+        )
+        lines += [page.styled(f"    {head}", "2")] if widths else []
+        for (result, _), text in zip(section.rows, texts, strict=True):
+            lines.append(f"  {_mark(result, page)} {text}".rstrip())
         lines += [line for each in section.explained for line in _why_lines(each, page)]
         lines += [*section.after, ""]
     lines.append(notes[0])
     for note in (*notes[1:], *([_WIDER] if is_cut else [])):
         lines += [page.styled(line, "2") for line in wrapped(note, page.width, "", "  ")]
     return page.fitted("\n".join(lines).rstrip("\n") + "\n")
-
-
-def _widths(columns: Sequence[str], rows: Sequence[tuple[str, ...]]) -> dict[int, int]:
-    """Return the width of each column that is not empty, by its place."""
-    used = [at for at in range(len(columns)) if any(row[at] for row in rows)]
-    return {at: max(len(columns[at]), *(len(row[at]) for row in rows)) for at in used}
-
-
-def _width(widths: dict[int, int]) -> int:
-    return sum(widths.values()) + 2 * len(widths) + 2
-
-
-def _table_lines(
-    columns: Sequence[str],
-    rows: Iterable[tuple[Result, tuple[str, ...]]],
-    widths: dict[int, int],
-    page: Page,
-) -> Iterator[str]:
-    def line(cells: Sequence[str]) -> str:
-        aligned = (
-            cells[at].rjust(width) if at else cells[at].ljust(width) for at, width in widths.items()
-        )
-        return "  ".join(aligned)
-
-    if widths:
-        yield page.styled(f"    {line(columns)}", "2")
-    for result, cells in rows:
-        yield f"  {_mark(result, page)} {line(cells)}".rstrip()
 
 
 def duration(seconds: float) -> str:

@@ -66,7 +66,10 @@ def command(
     elif formats.has(form, "record"):
         write(formats.text(form, "record", difference, style), output)
     elif formats.has(form, "listing"):
-        write(formats.text(form, "listing", _listing(difference), style), output)
+        rows = [(str(each.kind), one_line(each.name), *_cells(each)) for each in difference.changes]
+        columns = ("", "name", "before", "after")
+        listing = Listing(columns, (Group("", tuple(rows)),), notes=tuple(_notes(difference)))
+        write(formats.text(form, "listing", listing, style), output)
     else:
         write_outcome(outcome_of(difference), form, output, style)
     return exits.NO if difference.changes else exits.YES
@@ -89,13 +92,6 @@ def _printed(difference: Difference, page: Page) -> str:
     for note in _notes(difference):
         lines += wrapped(one_line(note), page.width, "", "  ")
     return page.fitted(without_commands("\n".join(lines) + "\n", page.sign("·", ".")))
-
-
-def _listing(difference: Difference) -> Listing:
-    """Return the changes as rows, and below them how many there are."""
-    rows = [(str(each.kind), one_line(each.name), *_cells(each)) for each in difference.changes]
-    columns = ("", "name", "before", "after")
-    return Listing(columns, (Group("", tuple(rows)),), notes=tuple(_notes(difference)))
 
 
 def _notes(difference: Difference) -> list[str]:
