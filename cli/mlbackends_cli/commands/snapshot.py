@@ -16,7 +16,6 @@ Examples:
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import click
 
@@ -37,6 +36,7 @@ _LEFT_OUT = (
     "left out: of the kernel's command line, the mounts, and the metadata of packages all that no probe"
     " reads"
 )
+_REPLACED = "host name, user, home folder, serial numbers and UUIDs: replaced by words that say so"
 _NOTHING_REPLACED = "nothing was replaced: it names this machine and its user"
 
 
@@ -80,34 +80,26 @@ def command(
         raise BadInput(
             f"a recorded machine is what reading tells: --depth {depth} is for FILE.json"
         )
-    if target.endswith(ENDING):
-        lines = _write_report(
-            target,
-            keep_identity,
-            subject=root or "-",
+    if not target.endswith(ENDING):
+        lines = _write_machine(target, keep_identity, root, python, timeout)
+    else:
+        report = read_report(
+            root or "-",
             python=python,
             depth=depth or Presence.USABLE.value,
             timeout=timeout,
+            redact=not keep_identity,
         )
-    else:
-        lines = _write_machine(target, keep_identity, root, python, timeout)
+        data = indented(report).encode() + b"\n"
+        write(data, target)
+        about = f"what {len(report.probes)} probes tell at depth {report.depth}"
+        variables = report.probes["environment"].facts.get("variables", {})
+        lines = [
+            f"{target}: {binary_size(len(data))}, {about}",
+            _listed("variables", tuple(variables) if isinstance(variables, dict) else ()),
+            _NOTHING_REPLACED if keep_identity else _REPLACED,
+        ]
     click.echo("\n  ".join(lines))
-
-
-def _write_report(target: str, keep_identity: bool, **look: Any) -> list[str]:
-    """Write a report; return lines about it."""
-    report = read_report(redact=not keep_identity, **look)
-    data = indented(report).encode() + b"\n"
-    write(data, target)
-    variables = report.probes["environment"].facts.get("variables", {})
-    about = f"what {len(report.probes)} probes tell at depth {report.depth}"
-    replaced = "replaced by words that say so"
-    replaced = f"host name, user, home folder, serial numbers and UUIDs: {replaced}"
-    return [
-        f"{target}: {binary_size(len(data))}, {about}",
-        _listed("variables", tuple(variables) if isinstance(variables, dict) else ()),
-        _NOTHING_REPLACED if keep_identity else replaced,
-    ]
 
 
 def _write_machine(

@@ -254,7 +254,13 @@ def _details(report: Report, page: Page) -> list[RenderableType]:
     parts: list[RenderableType] = []
     for name, probe in report.probes.items():
         parts += [Text("")] if parts else []
-        parts.append(_headline(name, probe, page))
+        headline = Text.assemble(_mark(probe, page), " ", (probes.label(name), "bold"))
+        headline.append(f" {probe.version}" if probe.version else "")
+        undetermined = probe.failure is None and probes.state_of(probe) == "unknown"
+        state = probes.MEANINGS["unknown"] if undetermined else probe.presence
+        headline.append(f"  {state or probes.why(probe)}")
+        headline.append(f"{_time(probe, page)}  {probes.meaning(name)}", style="dim")
+        parts.append(headline)
         facts, tables = probes.split(probe.facts)
         reasons = probes.own_reasons(probe) if not probe.libraries else []
         rows = _values(facts) + _reasons("because", reasons) + _reasons("look at", probe.warnings)
@@ -268,17 +274,6 @@ def _details(report: Report, page: Page) -> list[RenderableType]:
             values = {"presence": str(library.presence), **probes.values_of(library)}
             parts.append(_thing(library, library.path, values, page))
     return parts
-
-
-def _headline(name: str, probe: ProbeReport, page: Page) -> Text:
-    title = Text.assemble(_mark(probe, page), " ", (probes.label(name), "bold"))
-    if probe.version:
-        title.append(f" {probe.version}")
-    undetermined = probe.failure is None and probes.state_of(probe) == "unknown"
-    ending = probes.MEANINGS["unknown"] if undetermined else probe.presence or probes.why(probe)
-    title.append(f"  {ending}")
-    title.append(f"{_time(probe, page)}  {probes.meaning(name)}", style="dim")
-    return title
 
 
 def _records(fact: str, rows: probes.Table, page: Page) -> RenderableType:
