@@ -32,12 +32,14 @@ _LONG_KEY = pattern(
     re.MULTILINE,
 )
 _BRACKETS = pattern(rf"(?:[\[{{]\s*+(?:[\w-]++\s*+=\s*+)?+){{{DEEPEST + 1}}}")
-_HEAD = pattern(r"[ \t]*\[\[[ \t]*([\w-]+)[ \t]*\]\]")
+_HEAD = pattern(r"^[ \t]*\[\[[ \t]*([\w-]+)[ \t]*\]\]", re.MULTILINE)
 _TOKEN = pattern(
     r"""["]{3}(?:[^\\]|\\.)*?"{3,5}|'{3}.*?'{3,5}|"(?:[^"\\]|\\.)*"|'[^']*'|#[^\n]*|[][{}\n]""",
     re.DOTALL,
 )
 """What hides brackets and ends of lines: strings and comments; else brackets and ends of lines themselves."""
+_HIDING = pattern(r"""["]{3}|'{3}|\n[ \t]*\[""")
+"""What a line that looks like a key may stand in: a text of several lines, a table of its own."""
 _CLOSING = {"[": "]", "{": "}"}
 _PLAIN = pattern(r"(?=.*[0-9A-Za-z])[\w-]{1,80}", re.ASCII)
 
@@ -56,12 +58,14 @@ class Document(Struct, frozen=True, dict=True):
     tables: dict[str, Any]
 
     @cached_property
-    def _heads(self) -> dict[str, list[int]]:
-        """Where each [[table]] begins, by its name."""
-        heads: dict[str, list[int]] = {}
-        for start, closing in _cuts(self.text):
-            if not closing and (head := _HEAD.match(self.text, start)):
-                heads.setdefault(head[1], []).append(start)
+    def _heads(self) -> dict[str, list[tuple[int, int]]]:
+        """Where each [[table]] begins, by its name, and on which line."""
+        heads: dict[str, list[tuple[int, int]]] = {}
+        line, last = 1, 0
+        for head in _HEAD.finditer(self.text):
+            line += self.text.count("\n", last, head.start())
+            last = head.start()
+            heads.setdefault(head[1], []).append((last, line))
         return heads
 
     def place(self, path: Path) -> Place:
@@ -71,11 +75,15 @@ class Document(Struct, frozen=True, dict=True):
             path = path[:-1]
         if len(path) > 1 and isinstance(path[1], int):
             starts = self._heads.get(str(path[0]), [])
-            # One [[table]] is enough, and quicker.
+            # One [[table]] is enough, and quicker; a text of several lines may hold what looks like one.
             if len(starts) == len(self.tables[str(path[0])]):
-                start, end = [*starts, len(text)][path[1] : path[1] + 2]
-                first += text.count("\n", 0, start)
+                (start, first), (end, _) = [*starts, (len(text), 0)][path[1] : path[1] + 2]
                 text, path = text[start:end], (path[0], 0, *path[2:])
+                lines = text.splitlines()
+                found = [i for i, line in enumerate(lines) if line.startswith(f"{path[-1]} =")]
+                # As nearly all keys are written: parsing would take twice as long as judging the rule.
+                if len(path) == 3 and len(found) == 1 and not _HIDING.search(text):
+                    return Place(self.file, first + found[0])
         cuts = _cuts(text)
         at = bisect_left(
             cuts, True, key=lambda cut: _has(tomllib.loads(f"{text[: cut[0]]}\n{cut[1]}"), path)
@@ -227,13 +235,13 @@ def checked(document: Document, path: Path, values: dict[str, Any], kind: str) -
     return table
 
 
-_JSON_TYPES: dict[str, Any] = {
-    "string": str,
-    "integer": int,
-    "number": int | float,
-    "array": list,
-    "object": dict,
-    "boolean": bool,
+_JSON_TYPES = {
+    str: {"string"},
+    int: {"integer", "number"},
+    float: {"number"},
+    bool: {"boolean"},
+    list: {"array"},
+    dict: {"object"},
 }
 
 
@@ -243,10 +251,10 @@ def _fits(value: Any, schema: dict[str, Any]) -> bool:
         return schema.get("format") == "date" and type(value) is dt.date
     if "anyOf" in schema:
         return any(_fits(value, each) for each in schema["anyOf"])
-    types = schema.get("type", [*_JSON_TYPES])
-    names = [types] if isinstance(types, str) else types
-    of = [name for name, type_ in _JSON_TYPES.items() if isinstance(value, type_)]
-    if not set(names) & set(of[-1:] if isinstance(value, bool) else of):  # true is no number
+    types = schema.get("type", ())
+    if types and _JSON_TYPES.get(type(value), set()).isdisjoint(
+        [types] if isinstance(types, str) else types
+    ):
         return False
     inner = schema.get("items" if isinstance(value, list) else "additionalProperties")
     if inner is not None and isinstance(value, list | dict):
