@@ -154,7 +154,9 @@ def _cores(host: Host, cpus: tuple[int, ...]) -> int:
 
 def _groups(host: Host) -> dict[str, Any]:
     """Return what the control groups limit: infinity for nothing, None for what none of them tells."""
-    quota, memory = cgroups.cpu_quota(host), cgroups.memory_limit(host)
+    quota = cgroups.cpu_quota(host)
+    limits = {name: cgroups.limit(host, name) for name in cgroups.LIMITS}
+    memory = limits["memory_limit_bytes"]
     throttled = cgroups.throttling(host, quota.folder if quota else "")
     weight, cpus = cgroups.cpu_weight(host), cgroups.allowed_cpus(host)
     return {
@@ -168,12 +170,8 @@ def _groups(host: Host) -> dict[str, Any]:
         "cpuset": format_cpu_list(cpus),
         "cpuset_cpus": len(cpus) or None,
         "cpuset_memory_nodes": format_cpu_list(cgroups.allowed_memory_nodes(host)),
-        "process_limit": _whole(cgroups.process_limit(host)),
-        "memory_limit_bytes": _whole(memory),
+        **{name: _whole(limit) for name, limit in limits.items()},
         "memory_limit_group": memory and memory.folder,
-        "memory_high_bytes": _whole(cgroups.memory_high(host)),
-        "swap_limit_bytes": _whole(cgroups.swap_limit(host)),
-        "memory_and_swap_limit_bytes": _whole(cgroups.memory_and_swap_limit(host)),
         "memory_usage_bytes": cgroups.memory_usage(host, memory.folder if memory else ""),
     }
 

@@ -144,39 +144,35 @@ def cpu_quota(host: Host) -> Limit | None:
     return _tightest(limits)
 
 
-def memory_limit(host: Host) -> Limit | None:
-    """Return how many bytes of memory there are before something is killed; None: none tells."""
-    limit = _limit(host, "memory", v1="memory.limit_in_bytes", v2="memory.max")
-    kind, folders = home(host, "memory")
-    if kind != "v1":
-        return limit
-    # Ancestors that a container does not see are in this line too.
-    statistics = numbers_by_name(host.read(f"{folders[0]}/memory.stat", 65536))
-    whole = statistics.get("hierarchical_memory_limit", 0)
-    hierarchical = _number(str(whole), lowest=1)
-    return _tightest(
-        [limit, None if hierarchical is None else Limit(hierarchical, folders[0], "memory.stat")]
-    )
+LIMITS = {
+    "process_limit": ("pids", "pids.max", "pids.max"),
+    "memory_limit_bytes": ("memory", "memory.limit_in_bytes", "memory.max"),
+    "memory_high_bytes": ("memory", "", "memory.high"),
+    "swap_limit_bytes": ("memory", "", "memory.swap.max"),
+    "memory_and_swap_limit_bytes": ("memory", "memory.memsw.limit_in_bytes", ""),
+}
+"""Of each limit its controller, and the file that has it in version 1 and 2; "" where none has."""
 
 
-def memory_high(host: Host) -> Limit | None:
-    """Return the bytes of memory above which version 2 slows the process and reclaims."""
-    return _limit(host, "memory", v2="memory.high")
-
-
-def swap_limit(host: Host) -> Limit | None:
-    """Return how many bytes of swap the process may use in version 2."""
-    return _limit(host, "memory", v2="memory.swap.max", lowest=0)
-
-
-def memory_and_swap_limit(host: Host) -> Limit | None:
-    """Return how many bytes of memory and swap together the process may use in version 1."""
-    return _limit(host, "memory", v1="memory.memsw.limit_in_bytes")
-
-
-def process_limit(host: Host) -> Limit | None:
-    """Return how many processes and threads there may be."""
-    return _limit(host, "pids", v1="pids.max", v2="pids.max")
+def limit(host: Host, name: str) -> Limit | None:
+    """Return the tightest of the limits of that name; None where none tells."""
+    controller, *files = LIMITS[name]
+    kind, folders = home(host, controller)
+    file = files[0] if kind == "v1" else files[1]
+    limits = []
+    for i, folder in enumerate(folders if file else ()):
+        # Before Linux 5.11 a group with memory.use_hierarchy 0 did not count what its descendants use.
+        if kind == "v1" and i and host.read(f"{folder}/memory.use_hierarchy", 16) == "0":
+            break
+        # No swap at all is a limit; no memory at all is nonsense.
+        value = _number(host.read(f"{folder}/{file}", 4096), int(name != "swap_limit_bytes"))
+        limits.append(None if value is None else Limit(value, folder, file))
+    if kind == "v1" and name == "memory_limit_bytes":
+        # Ancestors that a container does not see are in this line too.
+        statistics = numbers_by_name(host.read(f"{folders[0]}/memory.stat", 65536))
+        value = _number(str(statistics.get("hierarchical_memory_limit", 0)), lowest=1)
+        limits.append(None if value is None else Limit(value, folders[0], "memory.stat"))
+    return _tightest(limits)
 
 
 def allowed_cpus(host: Host) -> tuple[int, ...]:
@@ -236,22 +232,6 @@ def cpu_weight(host: Host) -> tuple[str, int] | None:
     name = "shares" if kind == "v1" else "weight"
     weight = whole_number(host.read(f"{folders[0]}/cpu.{name}"), lowest=1) if folders else None
     return None if weight is None else (name, weight)
-
-
-def _limit(
-    host: Host, controller: str, *, v1: str = "", v2: str = "", lowest: int = 1
-) -> Limit | None:
-    """Return the tightest limit that a controller's files of either version name."""
-    kind, folders = home(host, controller)
-    name = v1 if kind == "v1" else v2
-    limits = []
-    for i, folder in enumerate(folders if name else ()):
-        # Before Linux 5.11 a group with memory.use_hierarchy 0 did not count what its descendants use.
-        if kind == "v1" and i and host.read(f"{folder}/memory.use_hierarchy", 16) == "0":
-            break
-        value = _number(host.read(f"{folder}/{name}", 4096), lowest)
-        limits.append(None if value is None else Limit(value, folder, name))
-    return _tightest(limits)
 
 
 def _number(text: str, lowest: int) -> float | None:

@@ -94,7 +94,7 @@ def free_bytes(host: "Host | None" = None) -> int:
     import psutil
 
     from mlbackends.host.host import Host
-    from mlbackends.host.system.cgroups import memory_limit
+    from mlbackends.host.system.cgroups import limit
 
-    limit = memory_limit(host or Host("/"))
-    return int(min(psutil.virtual_memory().available, limit.value if limit else inf))
+    lowest = limit(host or Host("/"), "memory_limit_bytes")
+    return int(min(psutil.virtual_memory().available, lowest.value if lowest else inf))

@@ -52,10 +52,12 @@ def test_a_v1_container_with_its_own_mounts_is_read_at_the_mount_point(tmp_path:
     cpu, memory = "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/memory"
     assert cgroups.version(host) == "v1"
     assert cgroups.cpu_quota(host) == Limit(1.5, cpu, "cpu.cfs_quota_us")
-    assert cgroups.memory_limit(host) == Limit(4 * GIB, memory, "memory.limit_in_bytes")
-    both = cgroups.memory_and_swap_limit(host)
+    assert cgroups.limit(host, "memory_limit_bytes") == Limit(
+        4 * GIB, memory, "memory.limit_in_bytes"
+    )
+    both = cgroups.limit(host, "memory_and_swap_limit_bytes")
     assert both == Limit(6 * GIB, memory, "memory.memsw.limit_in_bytes")
-    assert cgroups.swap_limit(host) is None
+    assert cgroups.limit(host, "swap_limit_bytes") is None
 
 
 def test_a_v1_path_that_the_mount_does_not_show_falls_back_to_what_it_shows(tmp_path: Path) -> None:
@@ -68,7 +70,7 @@ def test_a_v1_path_that_the_mount_does_not_show_falls_back_to_what_it_shows(tmp_
             "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{2 * GIB}\n",
         },
     )
-    limit = cgroups.memory_limit(host)
+    limit = cgroups.limit(host, "memory_limit_bytes")
     assert limit is not None and (limit.value, limit.folder) == (2 * GIB, "/sys/fs/cgroup/memory")
 
 
@@ -96,7 +98,7 @@ def test_a_hidden_ancestor_of_v1_still_counts_through_the_hierarchical_limit(
             "sys/fs/cgroup/memory/memory.stat": f"cache 1\nhierarchical_memory_limit {3 * GIB}\n",
         },
     )
-    limit = cgroups.memory_limit(host)
+    limit = cgroups.limit(host, "memory_limit_bytes")
     assert limit == Limit(3 * GIB, "/sys/fs/cgroup/memory", "memory.stat")
 
 
@@ -126,10 +128,14 @@ def test_an_ancestor_that_is_tighter_than_the_leaf_sets_the_limits_of_v2(tmp_pat
     )
     assert cgroups.version(host) == "v2"
     assert cgroups.cpu_quota(host) == Limit(2.0, f"/{top}", "cpu.max")
-    assert cgroups.memory_limit(host) == Limit(8 * GIB, f"/{top}", "memory.max")
-    assert cgroups.memory_high(host) == Limit(6 * GIB, f"/{top}/b.scope", "memory.high")
-    assert cgroups.swap_limit(host) == Limit(0, f"/{top}/b.scope/leaf", "memory.swap.max")
-    assert cgroups.process_limit(host) == Limit(512, f"/{top}/b.scope", "pids.max")
+    assert cgroups.limit(host, "memory_limit_bytes") == Limit(8 * GIB, f"/{top}", "memory.max")
+    assert cgroups.limit(host, "memory_high_bytes") == Limit(
+        6 * GIB, f"/{top}/b.scope", "memory.high"
+    )
+    assert cgroups.limit(host, "swap_limit_bytes") == Limit(
+        0, f"/{top}/b.scope/leaf", "memory.swap.max"
+    )
+    assert cgroups.limit(host, "process_limit") == Limit(512, f"/{top}/b.scope", "pids.max")
     assert cgroups.allowed_cpus(host) == (0, 1, 2, 3)
     assert cgroups.memory_usage(host) == 123456
     assert cgroups.cpu_weight(host) == ("weight", 50)
@@ -195,9 +201,9 @@ def test_a_hybrid_machine_has_its_controllers_in_v1_and_an_empty_v2(tmp_path: Pa
     )
     assert cgroups.version(host) == "hybrid"
     assert cgroups.cpu_quota(host) == Limit(inf)
-    assert cgroups.memory_limit(host) == Limit(inf)
+    assert cgroups.limit(host, "memory_limit_bytes") == Limit(inf)
     assert cgroups.cpu_weight(host) == ("shares", 2048)
-    assert cgroups.process_limit(host) is None
+    assert cgroups.limit(host, "process_limit") is None
 
 
 def test_a_named_v1_hierarchy_beside_v2_does_not_make_it_hybrid(tmp_path: Path) -> None:
@@ -239,7 +245,7 @@ def test_ancestors_of_v1_without_use_hierarchy_do_not_bind(tmp_path: Path) -> No
             "sys/fs/cgroup/memory/outer/inner/memory.limit_in_bytes": f"{5 * GIB}\n",
         },
     )
-    limit = cgroups.memory_limit(host)
+    limit = cgroups.limit(host, "memory_limit_bytes")
     assert limit is not None and limit.value == 5 * GIB
 
 
@@ -255,7 +261,7 @@ def test_the_largest_number_of_pages_is_no_limit(tmp_path: Path, largest: int) -
             "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{largest}\n",
         },
     )
-    assert cgroups.memory_limit(host) == Limit(inf)
+    assert cgroups.limit(host, "memory_limit_bytes") == Limit(inf)
 
 
 @pytest.mark.parametrize(
@@ -301,8 +307,8 @@ def test_garbage_in_every_file_tells_nothing(tmp_path: Path, text: str) -> None:
         | {f"sys/fs/cgroup/{name}": text for name in names},
     )
     assert cgroups.cpu_quota(host) is None
-    assert cgroups.memory_limit(host) is None
-    assert cgroups.process_limit(host) is None
+    assert cgroups.limit(host, "memory_limit_bytes") is None
+    assert cgroups.limit(host, "process_limit") is None
     assert cgroups.throttling(host) is None
     assert all(cpu < 65536 for cpu in cgroups.allowed_cpus(host))
 
@@ -321,7 +327,7 @@ def test_an_empty_machine_tells_nothing(tmp_path: Path) -> None:
     host = Host(str(tmp_path))
     assert cgroups.groups(host) == ()
     assert cgroups.version(host) == "none"
-    assert cgroups.memory_limit(host) is None
+    assert cgroups.limit(host, "memory_limit_bytes") is None
     assert cgroups.allowed_cpus(host) == ()
 
 
