@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from mlbackends.host.recording import excerpts
 from mlbackends.model.patterns import HARDWARE_ADDRESS, URL_LOGIN, UUID
 from mlbackends.model.redaction import COMMON_WORDS, Names, in_paths
+from mlbackends.model.tables import table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -45,12 +46,6 @@ _NAME = re.compile(r"(?<![\w:.-])[A-Za-z](?:[\w.-]*\w)?")
 _SERVER_VARIABLE = re.compile(
     r"(?:_ADDRESS|_ADDR|_HOST|_HOSTS|_HOSTNAMES?|_COMM_ID|_NODELIST|_SERVERS?)$"
 )
-_PUBLIC = (
-    "pypi.org", "pythonhosted.org", "github.com", "gitlab.com", "bitbucket.org", "anaconda.org",
-    "anaconda.com", "conda.io", "pytorch.org", "nvidia.com", "huggingface.co", "googleapis.com",
-    "intel.com", "amd.com", "apache.org", "python.org", "debian.org", "ubuntu.com",
-)  # fmt: skip
-"""Everybody's servers, which say something of a package and nothing of who uses it."""
 
 
 class Anonymiser:
@@ -200,7 +195,9 @@ class Anonymiser:
 
     def _server(self, name: str) -> str:
         lower = name.lower()
-        is_public = any(lower == each or lower.endswith(f".{each}") for each in _PUBLIC)
+        # Everybody's servers say something of a package and nothing of who uses it.
+        public = table("host/recording/public_servers")
+        is_public = any(lower == each or lower.endswith(f".{each}") for each in public)
         if is_public or lower == "localhost" or _IPV4.fullmatch(name):
             return name
         return f"server-{self._number('server', lower)}.example"

@@ -144,16 +144,8 @@ def node_problems(host: Host, nodes: list[str]) -> tuple[Reason, ...]:
 
 
 def _folders(host: Host) -> tuple[str, ...]:
-    return (
-        WSL_FOLDER,
-        "/usr/local/nvidia/lib64",
-        "/usr/local/nvidia/lib",
-        f"/usr/lib/{host.machine}-linux-gnu/nvidia/current",
-        "/run/opengl-driver/lib",
-        "/usr/local/cuda/compat",
-        "/usr/local/cuda/compat/lib.real",
-        "/usr/lib/aarch64-linux-gnu/tegra",
-    )
+    folders = table("libraries/cuda/driver")["folders"]
+    return tuple(folder.format(machine=host.machine) for folder in folders)
 
 
 _MAJOR_LIMIT = 100
