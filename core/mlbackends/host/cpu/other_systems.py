@@ -11,25 +11,9 @@ from mlbackends.host.host import Host
 from mlbackends.host.quantities import hertz, size_in_bytes, whole_number
 from mlbackends.host.system.kernel import control_number
 from mlbackends.model.records import FactValue, nonempty
+from mlbackends.model.tables import table
 
 Facts = dict[str, FactValue]
-
-_NUMBERS = {
-    "threads": ("hw.logicalcpu", "hw.ncpu"),
-    "cores": ("hw.physicalcpu",),
-    "sockets": ("hw.packages",),
-    "max_hertz": ("hw.cpufrequency_max",),
-    "min_hertz": ("hw.cpufrequency_min",),
-    "base_hertz": ("hw.cpufrequency",),
-    "sme_vector_bytes": ("hw.optional.arm.sme_max_svl_b",),
-    "microcode": ("machdep.cpu.microcode_version",),
-}
-_CACHES = (
-    ("l1d", 1, "data"),
-    ("l1i", 1, "instruction"),
-    ("l2", 2, "unified"),
-    ("l3", 3, "unified"),
-)
 
 
 def macos_facts(controls: dict[str, str]) -> Facts:
@@ -44,7 +28,10 @@ def macos_facts(controls: dict[str, str]) -> Facts:
     }
     for fact in ("family", "model", "stepping"):
         facts[fact] = whole_number(controls.get(f"machdep.cpu.{fact}", ""), highest=0xFFFF)
-    facts |= {fact: control_number(controls, *names) for fact, names in _NUMBERS.items()}
+    facts |= {
+        fact: control_number(controls, *names)
+        for fact, names in table("host/cpu/macos")["numbers"].items()
+    }
     if facts["microcode"]:
         facts["microcode"] = hex(facts["microcode"])
     if facts["threads"] and facts["cores"]:
@@ -67,7 +54,7 @@ def macos_facts(controls: dict[str, str]) -> Facts:
 def _macos_caches(controls: dict[str, str], levels: dict[str, Facts]) -> list[Facts]:
     line = control_number(controls, "hw.cachelinesize")
     found = []
-    for name, level, kind in _CACHES:
+    for name, level, kind in table("host/cpu/macos")["caches"]:
         for prefix, core in levels.items():
             size = size_in_bytes(controls.get(f"{prefix}{name}cachesize", ""))
             if not size:
