@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 import sys
+from functools import cache
 from os import fsdecode
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -85,6 +86,7 @@ def _string(data: bytes, at: int) -> str:
     return fsdecode(data[at:end]) if end >= 0 else ""
 
 
+@cache
 def architecture_of(flags: int, little_endian: bool = sys.byteorder == "little") -> str:
     """Return the machine that an entry is for, in the words of `elf.Elf.machine`.
 

@@ -22,11 +22,9 @@ from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Library
 from mlbackends.model.tables import table
 
-_NAME = pattern(
-    r"(?P<stem>.+?)"
-    r"(?:-[0-9a-f]{6,40}(?:\.[\w.]*?)?)?"  # auditwheel's hash, which may stand before a version
-    r"(?:\.so(?:\.[0-9]\w*)*|(?:\.[0-9][0-9.]*)?\.dylib|\.dll)$"
-)
+_ENDING = pattern(r"\.(?:so(?:\.[0-9]\w*)*|(?:[0-9][0-9.]*\.)?dylib|dll)$")
+_HASH = pattern(r"-[0-9a-f]{6,40}(?:\.[\w.]*)?$")
+"""What auditwheel adds to a name, which may stand before a version."""
 
 Place = tuple[str, str, str]
 """A library file's stem, its path, and the step that found it."""
@@ -37,8 +35,12 @@ def stem_of(file_name: str) -> str:
 
     libcudnn.so.9 -> libcudnn; libgomp-24e2ab19.so.1.0.0 -> libgomp; libomp.5.dylib -> libomp.
     """
-    match = _NAME.match(file_name)
-    return match["stem"] if match else ""
+    ending = _ENDING.search(file_name, 1)
+    if not ending:
+        return ""
+    stem = file_name[: ending.start()]
+    mark = _HASH.search(stem, 1) if "-" in stem else None
+    return stem[: mark.start()] if mark else stem
 
 
 def libraries_named(

@@ -30,7 +30,7 @@ _IDENTIFYING = pattern(
     r"(?i)(?:^|[_\W])(?:serial|uuid|guid|host_?name|host|node_name|user|user_?name|login|owner|e?mail"
     r"|mac|address|boot_id|machine_id|job|job_name|token|secret|password)(?:$|[_\W])"
 )
-_PATH = re.compile(r"(?:^|(?<=[\s:;,\"'=<>()\[\]{}\0@|]))(?:-[IL])?/[^\s:;,\"'=<>()\[\]{}\0@|]*")
+_PATH = pattern(r"(?:^|(?<=[\s:;,\"'=<>()\[\]{}\0@|]))(?:-[IL])?/[^\s:;,\"'=<>()\[\]{}\0@|]*")
 """A path, after what may stand before one; a compiler's -I and -L are part of it."""
 _OF_THE_SYSTEM = pattern(
     r"(?:-[IL])?/+(?:usr/(?!local/)|(?:proc|sys|dev|etc|boot|lib\w*)(?![\w.-]))"
@@ -115,17 +115,17 @@ class _Replacer:
 
     def __init__(self, names: Names) -> None:
         self._numbers: dict[str, str] = {}
-        self._texts: list[tuple[re.Pattern[str], str]] = []
+        self._texts: list[tuple[str, re.Pattern[str], str]] = []
         home = names.home.rstrip("/")
         if len(home) > 2:
-            self._texts.append((re.compile(re.escape(home) + r"(?![\w.-])"), "~"))
+            self._texts.append((home, pattern(re.escape(home) + r"(?![\w.-])"), "~"))
         # "node7.cluster.example" stands as "node7" in other places.
         hosts = [(name, "HOST") for name in dict.fromkeys((names.node, names.node.split(".")[0]))]
         for name, stand_in in (*hosts, (names.user, "USER")):
             # Very short names would be found in words that mean something else.
             if len(name) > 2 and name.lower() not in COMMON_WORDS:
-                pattern = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
-                self._texts.append((pattern, stand_in))
+                whole = pattern(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
+                self._texts.append((name, whole, stand_in))
         self._user = ""
         if names.user and names.user.lower() not in COMMON_WORDS:
             self._user = names.user
@@ -142,8 +142,9 @@ class _Replacer:
     def inside(self, value: Any) -> Any:
         """Replace names, UUIDs, hardware addresses and credentials inside every text below."""
         if isinstance(value, str):
-            for pattern, stand_in in self._texts:
-                value = pattern.sub(stand_in, value)
+            for name, whole, stand_in in self._texts:
+                if name in value:
+                    value = whole.sub(stand_in, value)
             if self._user and f"/{self._user}" in value:
                 value = self._paths.sub(self._replace_user, value)
             if "/home/" in value or "Users" in value:  # another user's

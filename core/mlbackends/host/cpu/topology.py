@@ -229,7 +229,7 @@ def caches(
     # Levels that only /proc/cpuinfo of s390x tells, without a count of instances.
     levels = {cache["level"] for cache in listed}
     for key, value in ((key, value) for block in blocks for key, value in block.items()):
-        if re.fullmatch(r"cache\d{1,2}", key):
+        if key.startswith("cache") and key[5:].isdecimal():
             words = dict(re.findall(r"(\w+)=(\S+)", value))
             names = ("level", "type", "size", "line_size", "associativity")
             cache_line = _cache(*(words.get(name, "") for name in names))

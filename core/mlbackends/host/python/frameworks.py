@@ -58,7 +58,7 @@ SET_FACTS = (
 )
 """The facts that `found_set` reports of several packages."""
 
-_ASSIGNED = r"^[ \t]*{name}[ \t]*(?::[^=\n]*)?=[ \t]*([^\n#]*)"
+_ASSIGNED = pattern(r"^[ \t]*(\w+)[ \t]*(?::[^=\n]*)?=[ \t]*([^\n#]*)", re.MULTILINE)
 _TEXT = pattern(r"""[rbu]?(['"])(.*?)\1""")
 
 
@@ -303,8 +303,7 @@ def assigned_flag(text: str, name: str) -> bool | None:
 
 
 def _assigned(text: str, name: str) -> str:
-    match = re.search(_ASSIGNED.format(name=re.escape(name)), text, re.MULTILINE)
-    return match[1] if match else ""
+    return next((value for each, value in _ASSIGNED.findall(text) if each == name), "")
 
 
 def entry_points(host: Host, group: str) -> dict[str, str]:

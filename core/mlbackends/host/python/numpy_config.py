@@ -24,7 +24,7 @@ CONFIG_FACTS = (
 )
 """The facts that `config_facts` reports."""
 
-_SECTION = r"""['"]{name}['"]\s*:\s*\{{(.*?)\}}"""
+_SECTION = pattern(r"""['"](blas|lapack|c)['"]\s*:\s*\{(.*?)\}""", re.DOTALL)
 _ITEM = pattern(r"""['"]([\w +]+)['"]\s*:\s*r?(['"])(.*?)\2""")
 _OLD = pattern(r"^(?:blas_opt_info|blas_ilp64_opt_info)\s*=\s*\{(.*?)\}\s*$", re.MULTILINE)
 _OLD_LIBRARIES = pattern(r"""['"]libraries['"]\s*:\s*\[\s*['"]([^'"]+)['"]""")
@@ -37,12 +37,10 @@ def config_facts(host: Host, location: str, module: str) -> dict[str, FactValue]
     location: the module's folder.
     """
     text = host.read(f"{location}/__config__.py", 1 << 18)
-    found = (
-        re.search(_SECTION.format(name=name), text, re.DOTALL) for name in ("blas", "lapack", "c")
-    )
+    sections = dict(reversed(_SECTION.findall(text)))
     blas, lapack, compiler = (
-        {key: value for key, _, value in _ITEM.findall(section[1])} if section else {}
-        for section in found
+        {key: value for key, _, value in _ITEM.findall(sections.get(name, ""))}
+        for name in ("blas", "lapack", "c")
     )
     old = (_OLD_LIBRARIES.search(section) for section in _OLD.findall(text))
     values = {
