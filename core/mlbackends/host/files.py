@@ -1,11 +1,12 @@
 """Reading regular files, and writing files and standard output as a whole."""
 
+import io
 import os
 import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 READ_LIMIT = 4 << 20
 """No file that a probe reads is larger than this, in bytes; more is cut off."""
@@ -63,10 +64,11 @@ def whole_file(path: str) -> Iterator[BinaryIO]:
 
 @contextmanager
 def standard_output() -> Iterator[BinaryIO]:
-    """Open standard output for bytes, all of which are written when the block ends. Raises OSError.
+    """Open standard output for bytes, all of which are written when the block ends.
 
     Under PYTHONUNBUFFERED Python's own stream writes what the system takes at once, and drops the rest; a
-    pipe that its other end made non-blocking does the same to it.
+    pipe that its other end made non-blocking does the same to it. Raises OSError; nothing is left to be
+    tried again at the interpreter's end.
     """
     sys.stdout.flush()
     try:
@@ -75,12 +77,39 @@ def standard_output() -> Iterator[BinaryIO]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    was_blocking = os.get_blocking(number) if os.name != "nt" else True
-    if not was_blocking:
-        os.set_blocking(number, True)
+    descriptor = _Descriptor(number)
+    stream = io.BufferedWriter(descriptor, 1 << 16)
     try:
-        with open(number, "wb", closefd=False) as stream:
-            yield stream
+        yield stream
+        stream.flush()
     finally:
-        if not was_blocking:
-            os.set_blocking(number, False)
+        descriptor.is_closed = True
+        stream.detach()
+
+
+class _Descriptor(io.RawIOBase):
+    """A file descriptor to which every byte is written, however long the reader takes."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.is_closed = False
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self.number
+
+    def write(self, data: Any, /) -> int:
+        left = memoryview(data).cast("B")
+        size = len(left)
+        while left and not self.is_closed:
+            try:
+                left = left[os.write(self.number, left) :]
+            except BlockingIOError:
+                import select
+
+                poller = select.poll()
+                poller.register(self.number, select.POLLOUT)
+                poller.poll()
+        return size
