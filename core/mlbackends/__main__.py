@@ -1,6 +1,6 @@
 """`python -m mlbackends` is the `backends` command."""
 
-from mlbackends_cli import run
+from mlbackends_cli import program
 
 if __name__ == "__main__":
-    run()
+    program()

@@ -10,7 +10,9 @@ import struct
 import sys
 from functools import cache
 from os import fsdecode
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from mlbackends.host.files import read_regular
 from mlbackends.host.host import once_per_host
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from mlbackends.host.host import Host
 
 
-class CacheEntry(NamedTuple):
+class CacheEntry(Struct, frozen=True, array_like=True):
     """One library as ldconfig found it.
 
     `hwcap_subdirectory` is the glibc-hwcaps subdirectory ("x86-64-v3") that it lies in, else "":
