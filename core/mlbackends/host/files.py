@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 
 READ_LIMIT = 4 << 20
 """No file that a probe reads is larger than this, in bytes; more is cut off."""
+_LEAST_READ = 1 << 16
 
 
 def read_regular(path: str, limit: int = READ_LIMIT) -> bytes:
@@ -19,12 +20,13 @@ def read_regular(path: str, limit: int = READ_LIMIT) -> bytes:
     handle = os.open(path, flags)
     try:
         # A device may give for ever, and a FIFO takes what others wait for.
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
             return b""
-        pieces = []
-        while limit > 0 and (piece := os.read(handle, min(limit, 65536))):
+        pieces, size = [], max(status.st_size, _LEAST_READ)  # the kernel's own files have no size
+        while limit > 0 and (piece := os.read(handle, min(limit, size))):
             pieces.append(piece)
-            limit -= len(piece)
+            limit, size = limit - len(piece), _LEAST_READ
         return b"".join(pieces)
     finally:
         os.close(handle)

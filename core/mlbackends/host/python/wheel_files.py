@@ -25,8 +25,8 @@ _LINE = bytes_pattern(rb'^("[^"\n]*"|[^,\n]+),([^\n]*)', re.MULTILINE)
 _RUN = bytes_pattern(rb'^"?([^/,\n]+[/,])(?:[^\n]*+\n\1)*+', re.MULTILINE)
 _IGNORED_TOPS = {b"./", b"../", b"__pycache__/"}
 _LIBRARY = bytes_pattern(rb'"?([^",\n]+\.(?:so(?:\.[0-9][0-9.]*)?|pyd|dylib|dll))"?,')
-#: How the names of libraries end on each system; each ending is searched for in all lines.
-_ENDINGS = {"linux": (b".so",), "darwin": (b".so", b".dylib"), "win32": (b".pyd", b".dll")}
+#: How the names of libraries end on each system, to the end of the line.
+_ENDINGS = {"darwin": rb"\.(?:so|dylib)[^\n]*", "win32": rb"\.(?:pyd|dll)[^\n]*"}
 _TAG = pattern(r"manylinux(?:_(\d{1,3})_(\d{1,3})|1|2010|2014)_\w+")
 _OLDEST = (2, 17)
 _WHEEL_LIMIT = 1 << 16
@@ -124,18 +124,15 @@ def missing_files(host: Host, dists: Sequence[Distribution]) -> list[dict[str, A
     A distribution without a RECORD owns nothing.
     """
     found: list[dict[str, Any]] = []
-    endings = _ENDINGS.get(host.platform, (b".so",))
+    ending = re.compile(_ENDINGS.get(host.platform, rb"\.so[^\n]*"))
     for dist in dists:
         record, gone = record_bytes(host, dist), []
         # Most lines name texts: searching for the ending takes a tenth of matching each line.
-        for ending in endings:
-            at = record.find(ending)
-            while at >= 0:
-                start, end = record.rfind(b"\n", 0, at) + 1, record.find(b"\n", at)
-                if match := _LIBRARY.match(record, start, end if end >= 0 else len(record)):
-                    path = os.path.normpath(f"{dist.folder}/{match[1].decode(errors='replace')}")
-                    gone += [path] if not host.exists(path) else []
-                at = record.find(ending, end) if end >= 0 else -1
+        for rest in ending.finditer(record):
+            start = record.rfind(b"\n", 0, rest.start()) + 1
+            if match := _LIBRARY.match(record, start, rest.end()):
+                path = os.path.normpath(f"{dist.folder}/{match[1].decode(errors='replace')}")
+                gone += [path] if not host.exists(path) else []
         if gone:
             counted = {"files": len(gone), "example": gone[0]}
             found.append({"name": dist.name, "version": dist.version, **counted})
