@@ -212,6 +212,7 @@ class Host:
             self._note(path, error)
         return []
 
+    @once_per_host
     def glob(self, pattern: str) -> list[str]:
         """Return the paths that match a pattern with `*`, `?` or `[...]` in any part, sorted."""
         found = [""]
@@ -269,6 +270,7 @@ class Host:
         """The operating system as `sys.platform` spells it: linux, darwin, win32."""
         return self._recorded.platform if self._recorded else sys.platform
 
+    @once_per_host
     def uname(self) -> dict[str, str]:
         """Return sysname, nodename, release, version and machine; {} where they are not recorded."""
         if self._recorded:

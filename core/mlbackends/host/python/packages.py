@@ -168,6 +168,7 @@ def is_user_site(host: Host, folder: str) -> bool:
     return folder.startswith((f"{home}/.local/lib/", f"{home}/Library/Python/"))
 
 
+@once_per_host
 def conda_prefix(host: Host) -> str:
     """Return the prefix of the conda environment that is active or that Python runs in; "" without."""
     for prefix in (host.env("CONDA_PREFIX"), str(host.python.get("prefix", ""))):
