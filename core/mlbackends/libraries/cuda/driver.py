@@ -11,7 +11,7 @@ import os
 
 from msgspec.structs import replace
 
-from mlbackends.host.host import Host
+from mlbackends.host.host import Host, once_per_host
 from mlbackends.libraries.c_calls import Calls
 from mlbackends.libraries.cuda.visible_devices import VARIABLE, lacks_capability, visible
 from mlbackends.libraries.search import absent, libraries_named
@@ -165,10 +165,11 @@ def decode(number: int) -> str:
 
 def release_in(text: str) -> str:
     """Return the driver release that stands in a line or a file name ("580.65.06"), "" without."""
-    match = _RELEASE.search(text)
+    match = _RELEASE.search(text) if text else None
     return match[0] if match else ""
 
 
+@once_per_host
 def driver_release(host: Host) -> str:
     """Return the release of the kernel module that is loaded, "" where none is.
 
