@@ -270,7 +270,8 @@ def _value_verdict(
         (good if holds else bad)[name] = value
     # A presence is needed that the report did not try, and all that it tried holds.
     is_presence = expectation.field == "presence" and expectation.selection.order == PRESENCES
-    is_beyond = is_presence and depth is not Presence.USABLE and {*bad.values()} == {depth}
+    is_tried = bool(bad) and all(value == depth for value in bad.values())
+    is_beyond = is_presence and depth is not Presence.USABLE and is_tried
     if is_beyond and (quantifier == "each" or (quantifier == "any" and not good and not unknown)):
         message = f"not checked: the report was made with --depth {depth}"
         return Verdict(Status.UNKNOWN, message)

@@ -32,7 +32,7 @@ _LONG_KEY = pattern(
     re.MULTILINE,
 )
 _BRACKETS = pattern(rf"(?:[\[{{]\s*+(?:[\w-]++\s*+=\s*+)?+){{{DEEPEST + 1}}}")
-_HEAD = pattern(r"^[ \t]*\[\[[ \t]*([\w-]+)[ \t]*\]\]", re.MULTILINE)
+_HEAD = pattern(r"""[ \t]*\[\[[ \t]*["']?([\w-]+)["']?[ \t]*\]\]""")
 _TOKEN = pattern(
     r"""["]{3}(?:[^\\]|\\.)*?"{3,5}|'{3}.*?'{3,5}|"(?:[^"\\]|\\.)*"|'[^']*'|#[^\n]*|[][{}\n]""",
     re.DOTALL,
@@ -62,10 +62,11 @@ class Document(Struct, frozen=True, dict=True):
         """Where each [[table]] begins, by its name, and on which line."""
         heads: dict[str, list[tuple[int, int]]] = {}
         line, last = 1, 0
-        for head in _HEAD.finditer(self.text):
-            line += self.text.count("\n", last, head.start())
-            last = head.start()
-            heads.setdefault(head[1], []).append((last, line))
+        for at, _ in _cuts(self.text):  # a text of several lines may hold what looks like one
+            if head := _HEAD.match(self.text, at):
+                line += self.text.count("\n", last, at)
+                last = at
+                heads.setdefault(head[1], []).append((at, line))
         return heads
 
     def place(self, path: Path) -> Place:
@@ -75,11 +76,12 @@ class Document(Struct, frozen=True, dict=True):
             path = path[:-1]
         if len(path) > 1 and isinstance(path[1], int):
             starts = self._heads.get(str(path[0]), [])
-            # One [[table]] is enough, and quicker; a text of several lines may hold what looks like one.
-            if len(starts) == len(self.tables[str(path[0])]):
+            if len(starts) == len(
+                self.tables[str(path[0])]
+            ):  # one [[table]] is enough, and quicker
                 (start, first), (end, _) = [*starts, (len(text), 0)][path[1] : path[1] + 2]
                 text, path = text[start:end], (path[0], 0, *path[2:])
-                lines = text.splitlines()
+                lines = text.split("\n")  # TOML knows no other ends of lines
                 found = [i for i, line in enumerate(lines) if line.startswith(f"{path[-1]} =")]
                 # As nearly all keys are written: parsing would take twice as long as judging the rule.
                 if len(path) == 3 and len(found) == 1 and not _HIDING.search(text):

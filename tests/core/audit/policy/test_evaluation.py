@@ -260,6 +260,14 @@ def test_what_could_not_be_compared_is_not_the_same(tmp_path: Path, machine: Rep
     assert audited(tmp_path, GOLDEN, machine).checks[0].status is Status.UNKNOWN
 
 
+def test_a_presence_that_a_foreign_report_has_as_a_list_is_none(tmp_path: Path) -> None:
+    machine = report(Presence.FOUND, cudnn=ProbeReport(Presence.FOUND, facts={"presence": [1]}))
+
+    (check,) = audited(tmp_path, rule("a", "cudnn == usable"), machine).checks
+
+    assert check.status is Status.FAILED and "cudnn.presence is [1]" in check.message
+
+
 def test_several_policies_are_one_outcome(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / f"{name}.toml").write_text(

@@ -134,6 +134,8 @@ def test_the_lines_of_rules_and_of_what_is_in_them() -> None:
         "schema = 1\n[[rule]]\nmin = 1\nid = \"a\"\n[[rule]]\n  id='b'\n",
         'schema = 1\n[[rule]]\nwhy = """\nid = "x"\n"""\nid = "a"\n[[rule]]\nid = "b"\n',
         'schema = 1\n[[rule]]\n"id" = "a"\n[[rule]]\nid = "b"\n',
+        'schema = 1\n[["rule"]]\n"id" = "a"\nwhy = """\n[[rule]]\n"""\n[[rule]]\nid = "b"\n',
+        'schema = 1\n[[rule]]\nwhy = "\x85 \u2028"\nid = "a"\n[[rule]]\nid = "b"\n',
         'rule = [{ id = "a" },\n { id = "b" }]\n',
         '[[rule]]\r\nid = "a"\r\n\r\n[[rule]]\r\nid = "b"\r\n',
     ],
@@ -143,6 +145,17 @@ def test_the_id_of_a_rule_has_its_line_however_it_is_written(text: str) -> None:
     for number, name in enumerate(("a", "b")):
         found = written[line(text, ("rule", number, "id")) - 1]
         assert "id" in found and name in found
+
+
+def test_an_example_in_a_text_costs_no_time() -> None:
+    rules = "".join(f'[[rule]]\nid = "r{number}"\n' for number in range(300))
+    document = parsed(f'{rules}why = """\n[[rule]]\n"""\n'.encode(), "policy.toml", "")
+
+    start = time.process_time()
+    lines = [document.place(("rule", number, "id")).line for number in range(300)]
+
+    assert lines == list(range(2, 602, 2))
+    assert time.process_time() - start < 1
 
 
 @settings(deadline=None)
