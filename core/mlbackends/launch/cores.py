@@ -19,7 +19,8 @@ from mlbackends.model.patterns import pattern
 
 _LONGEST = 1 << 22
 #: CPU, core, socket and node, of which all but the first may be missing. Further columns do not count.
-_LSCPU_LINE = pattern(r"\s*([0-9]{1,6})\s*" + r",\s*([0-9]{1,6}|-?)\s*" * 3 + r"(?:,|$)")
+#: What is taken of blanks is kept (*+): else a line of many takes the fourth power of their number.
+_LSCPU_LINE = pattern(r"\s*([0-9]{1,6})\s*" + r",\s*+([0-9]{1,6}|-?)\s*+" * 3 + r"(?:,|$)")
 
 
 class Core(Struct, frozen=True, order=True):

@@ -28,7 +28,6 @@ _SIGNALS = {each.value: each.name for each in signal.Signals}
 _PIECE = 1 << 16
 _LONGEST_LINE = 1 << 20
 _PAUSE_SECONDS = 0.01
-_runs = count()
 
 
 class Child(Struct, frozen=True):
@@ -63,9 +62,9 @@ def run(
     with ExitStack() as stack:
         logs: list[Log] = []
         if log_path:
-            stamp = f"run_{time.strftime('%Y%m%d-%H%M%S')}_{os.getpid()}_{next(_runs)}"
+            run_folder = new_run_folder(log_path)
             for index in range(len(children)):
-                folder = os.path.join(log_path, stamp, "attempt_0", str(index))
+                folder = os.path.join(run_folder, "attempt_0", str(index))
                 for stream in (1, 2):
                     logs.append(Log(folder, stream, f"[{log_file_prefix}{index}]:"))
                     stack.callback(logs[-1].close)
@@ -169,6 +168,26 @@ class _Running:
         while self.processes:
             self.reap()
             time.sleep(_PAUSE_SECONDS if self.processes else 0)
+
+
+def new_run_folder(log_path: str) -> str:
+    """Make and return the folder of this run, <log_path>/run_<time>_<process>.
+
+    Another container may have a process of that number in that second: then a number follows.
+    Raises BadInput where it cannot be made.
+    """
+    name = f"run_{time.strftime('%Y%m%d-%H%M%S')}_{os.getpid()}"
+    folder, numbers = os.path.join(log_path, name), count(1)
+    while True:
+        try:
+            os.makedirs(folder)
+        except FileExistsError:
+            folder = os.path.join(log_path, f"{name}_{next(numbers)}")
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise BadInput(f"logs cannot be written below {log_path}: {reason}") from None
+        else:
+            return folder
 
 
 class Log:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -12,24 +13,34 @@ if sys.platform != "linux":
     pytest.skip("launches are Linux's", allow_module_level=True)
 
 
-from mlbackends.launch.processes import Child, Log, run
+from mlbackends.launch.processes import Log, new_run_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_each_run_has_a_folder_of_its_own(tmp_path: Path) -> None:
-    child = Child(("true",), dict(os.environ))
-    for _ in range(2):
-        run([child], print, log_path=str(tmp_path / "logs"))
+AS_IN_A_CONTAINER = """
+import os, sys, time
+os.getpid, time.strftime = lambda: 1, lambda _: "now"
+from mlbackends.launch.processes import Child, run
+for _ in range(2):
+    run([Child(("true",), dict(os.environ))], print, log_path=sys.argv[1])
+"""
 
-    assert len(list((tmp_path / "logs").glob("run_*/attempt_0/0/stdout.log"))) == 2
+
+def test_each_run_has_a_folder_of_its_own_also_in_containers_that_share_one(tmp_path: Path) -> None:
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", AS_IN_A_CONTAINER, tmp_path / "logs"], check=True)
+
+    assert len(list((tmp_path / "logs").glob("run_*/attempt_0/0/stdout.log"))) == 4
 
 
 def test_logs_below_a_file_are_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match="logs cannot be written in"):
         Log(str(tmp_path / "file"), 1, "[run0]:")
+    with pytest.raises(ValueError, match="logs cannot be written below"):
+        new_run_folder(str(tmp_path / "file"))
 
 
 def test_lines_are_raw_in_the_file_and_tagged_on_the_console(

@@ -42,6 +42,7 @@ def test_columns_of_caches_do_not_count() -> None:
         "9999999,0,0,0",
         "0,,,",
         "\u0661,0,0,0",
+        pytest.param("0" + f",{' ' * 2000}" * 3 + "x", id="many blanks"),
     ],
 )
 def test_what_lscpu_does_not_print_is_refused(text: str) -> None:
