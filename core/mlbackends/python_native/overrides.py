@@ -12,9 +12,9 @@ A graph is what torch calls the list of overrides that an operation has at one d
 goes to the first of them that is switched on and whose condition holds, else to the native kernel.
 """
 
+import importlib
 import logging
 import os
-import pkgutil
 import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -216,8 +216,10 @@ def order_function() -> Callable[..., Any] | None:
     path = os.environ.get(ORDER_FUNCTION, "")
     if not path:
         return None
+    module, _, name = path.rpartition(".")
     try:
-        function = pkgutil.resolve_name(path)
+        # Not pkgutil's resolve_name: it prefers a module of that name, and hides why one was not imported.
+        function = getattr(importlib.import_module(module), name)
         if not callable(function):
             raise TypeError(f"it is a {type(function).__name__}, not a function")  # noqa: TRY301
     except Exception as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -133,6 +134,31 @@ def test_the_variable_names_the_function_that_orders(
     override("second")
 
     assert called() == "second"
+
+
+def test_a_function_may_have_the_name_of_its_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "orders"
+    package.mkdir()
+    (package / "__init__.py").write_text("from orders.backwards import backwards\n")
+    (package / "backwards.py").write_text("def backwards(op, key, graph): return graph[::-1]\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv(overrides.ORDER_FUNCTION, "orders.backwards")
+
+    assert overrides.order_function() is importlib.import_module("orders").backwards
+
+
+def test_why_the_module_of_an_order_is_not_imported_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_orders").mkdir()
+    (tmp_path / "broken_orders" / "inner.py").write_text("import no_such_dependency\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv(overrides.ORDER_FUNCTION, "broken_orders.inner.f")
+
+    with pytest.raises(ValueError, match="No module named 'no_such_dependency'"):
+        overrides.order_function()
 
 
 @pytest.mark.parametrize(
