@@ -83,8 +83,9 @@ class PropModule(ModuleType):
             how = "" if callable(value) else _how_to_set(self, attr)
             is_new = attr not in vars(self) and not isinstance(value, ModuleType)
             # A switch that is a function, such as cuda.preferred_blas_library, would be lost.
-            is_lost = callable(vars(self).get(attr)) and not callable(value)
-            if how or is_new or is_lost:
+            if callable(vars(self).get(attr)) and not callable(value):
+                how = how or "; it is a function"
+            if how or is_new:
                 raise AttributeError(
                     f"module {self.__name__!r} has no switch {attr!r}{how or _nearest_name(self, attr)}",
                     name=attr,
@@ -94,7 +95,7 @@ class PropModule(ModuleType):
 
     def __dir__(self) -> list[str]:
         names = vars(self)
-        here = of_module(self.__name__.partition(".")[2])
+        here = _rows(self.__name__)
         rows = {switch.attribute for switch in here if switch.reached == "attribute"}
         if "_PUBLIC" in names:
             own = {name for name in names if name.startswith("__")}
@@ -159,7 +160,7 @@ def install(name: str, class_name: str, **more: object) -> None:
     more: further descriptors of the class, for what is no switch.
     """
     module = sys.modules[name]
-    rows = of_module(name.partition(".")[2])
+    rows = _rows(name)
     body: dict[str, object] = {
         "__module__": name,
         "__doc__": f"The class of the module {name}: its switches.",
@@ -187,9 +188,14 @@ def _descriptor(switch: Switch) -> ContextProp:
     return made
 
 
+def _rows(name: str) -> "list[Switch]":
+    """Return the switches of a module, by its full name; a module of another package has none."""
+    return of_module(name.removeprefix("mlbackends").removeprefix("."))
+
+
 def _how_to_set(module: ModuleType, name: str) -> str:
     """Return how a switch is set that is no attribute, as the end of a sentence; "" for no such one."""
-    for switch in of_module(module.__name__.partition(".")[2]):
+    for switch in _rows(module.__name__):
         if switch.attribute == name and switch.reached != "attribute":
             from mlbackends.switches.listing import how_to_set
 

@@ -31,9 +31,12 @@ _OTHERS = (
 _OF_THE_TRACER = "MLBACKENDS_TRACE_"
 ENVIRONMENT, FILE = "environment", "file"
 
-#: The values of ATEN_CPU_CAPABILITY beside "default", where they are not avx2 and avx512.
+#: The values of ATEN_CPU_CAPABILITY beside "default", by machine.
 _INSTRUCTION_SETS = {
+    "x86_64": ("avx2", "avx512"),
+    "amd64": ("avx2", "avx512"),
     "ppc64le": ("vsx",),
+    "ppc64": ("vsx",),
     "s390x": ("zvector",),
     "aarch64": ("sve256",),
     "arm64": ("sve256",),
@@ -147,7 +150,7 @@ def variable_of(switch: Switch, value: object) -> tuple[str, str]:
 def refuse_capability(word: str) -> None:
     """Raise ValueError for an instruction set that processors of this kind never have; torch warns of it."""
     machine = os.uname().machine if hasattr(os, "uname") else "x86_64"
-    words = ("default", *_INSTRUCTION_SETS.get(machine, ("avx2", "avx512")))
+    words = ("default", *_INSTRUCTION_SETS.get(machine.lower(), ()))
     if word not in words:
         raise ValueError(f"on {machine} choose from: {', '.join(words)}")
 

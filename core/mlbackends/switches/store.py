@@ -95,7 +95,7 @@ def take(values: "Mapping[str, object]", origin: str = SET) -> None:
 
 def restored(*names: str) -> "AbstractContextManager[None]":
     """Put the named switches back, on leaving the block, exactly as they were found."""
-    return _scope(map(_switch, names), {})
+    return _scope([_switch(name) for name in names], {})
 
 
 def applied(values: "Mapping[str, object]") -> "AbstractContextManager[None]":

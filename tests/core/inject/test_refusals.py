@@ -86,16 +86,21 @@ def test_opt_einsum_must_be_there_to_be_switched_on() -> None:
     assert refused({"opt_einsum.strategy": "greedy"}, target(modules=("opt_einsum",))) == ""
 
 
+@pytest.mark.parametrize(
+    ("machine", "word"),
+    [("aarch64", "sve256"), ("ppc64", "vsx"), ("amd64", "avx512"), ("riscv64", "default")],
+)
 def test_an_instruction_set_of_another_architecture_is_refused_anywhere(
-    monkeypatch: pytest.MonkeyPatch,
+    machine: str, word: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import os
 
-    made = os.uname_result(("Linux", "n", "6", "#1", "aarch64"))
+    made = os.uname_result(("Linux", "n", "6", "#1", machine))
     monkeypatch.setattr(os, "uname", lambda: made)
-    assert "on aarch64 choose from" in refused({"cpu.capability": "avx2"}, None)
+    for other in {"avx512", "vsx", "sve256"} - {word}:
+        assert f"on {machine} choose from" in refused({"cpu.capability": other}, None)
     assert refused({"cpu.capability": "default"}, None) == ""
-    assert refused({"cpu.capability": "sve256"}, None) == ""
+    assert refused({"cpu.capability": word}, None) == ""
 
 
 def test_none_asks_for_nothing() -> None:

@@ -51,3 +51,5 @@ def test_a_function_is_not_lost_to_a_value() -> None:
         mlbackends.cuda.preferred_blas_library = "cublaslt"  # type: ignore[assignment]
 
     assert callable(mlbackends.cuda.preferred_blas_library)
+    with pytest.raises(AttributeError, match=r"'is_available'; it is a function$"):
+        mlbackends.cudnn.is_available = False  # type: ignore[assignment]

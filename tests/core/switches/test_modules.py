@@ -419,3 +419,11 @@ def test_dir_of_the_package_has_nothing_of_its_inside() -> None:
     assert not {"sys", "flag_cells", "flag_kinds", "model", "caller", "answers", "install"} & shown
     assert {"cudnn", "fp32_precision", "set_flags", "SDPBackend", "load_flags"} <= shown
     assert set(vars(mlbackends)["__all__"]) <= shown
+
+
+def test_a_module_of_another_package_has_none_of_our_switches() -> None:
+    made = modules.PropModule(types.ModuleType("theirs.cuda"), "theirs.cuda")
+
+    with pytest.raises(AttributeError, match=r"has no switch 'flash_sdp'$"):
+        made.flash_sdp = True
+    assert "fp32_precision" not in dir(modules.PropModule(types.ModuleType("theirs"), "theirs"))

@@ -254,6 +254,16 @@ def test_an_unknown_name_among_several_leaves_the_others() -> None:
         pass
 
 
+def test_a_function_restores_at_each_call() -> None:
+    @store.restored("cudnn.benchmark")  # type: ignore[operator]
+    def changed() -> None:
+        store.write("cudnn.benchmark", True)
+
+    for _ in range(2):
+        changed()
+        assert store.read("cudnn.benchmark") is False
+
+
 def test_what_is_restored_is_also_where_it_came_from() -> None:
     with store.applied({"cudnn.benchmark": True, "cudnn.allow_tf32": False}):
         assert store.origin("cudnn.benchmark") == "set"
