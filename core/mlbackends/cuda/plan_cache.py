@@ -225,12 +225,10 @@ def _index_of(device: object) -> int:
 def _unknown(manager: object, name: str) -> AttributeError:
     from mlbackends.model.errors import suggestion
 
-    what = suggestion(name, _ATTRIBUTES[:2])
+    what = f"cufft_plan_cache has no attribute {name!r}{suggestion(name, _ATTRIBUTES[:2])}"
     if name in ("clear", "caches"):
-        what = "; that cannot be set"
-    return AttributeError(
-        f"cufft_plan_cache has no attribute {name!r}{what}", name=name, obj=manager
-    )
+        what = f"cufft_plan_cache.{name} cannot be set"
+    return AttributeError(what, name=name, obj=manager)
 
 
 cufft_plan_cache = cuFFTPlanCacheManager()

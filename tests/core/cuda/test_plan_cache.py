@@ -254,7 +254,7 @@ def test_a_typo_is_refused_with_the_name_that_is_meant(monkeypatch: pytest.Monke
         cufft_plan_cache.maxsize = 3
     with pytest.raises(AttributeError, match="did you mean 'max_size'"):
         cufft_plan_cache.max_siz  # noqa: B018
-    with pytest.raises(AttributeError, match="cannot be set"):
+    with pytest.raises(AttributeError, match=r"^cufft_plan_cache.clear cannot be set$"):
         cufft_plan_cache.clear = None
     assert not hasattr(cufft_plan_cache, "__len__")
     assert {"size", "max_size", "clear"} <= set(dir(cufft_plan_cache))
@@ -269,7 +269,7 @@ def test_the_caches_of_all_devices_are_made_when_one_is_asked_for(
     second = manager[1]
     assert [cache.device_index for cache in manager.caches] == [0, 1, 2]
     assert manager["cuda:1"] is second is manager.caches[1]
-    with pytest.raises(AttributeError, match="'caches'; that cannot be set"):
+    with pytest.raises(AttributeError, match="caches cannot be set"):
         manager.caches = []
     assert "caches" in dir(manager)
 
