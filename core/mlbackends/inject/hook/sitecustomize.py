@@ -49,6 +49,8 @@ class _Watched:
         self._loader: Any = spec.loader
 
     def __getattr__(self, name: str) -> "Any":
+        if name == "_loader":  # while a copy is put together
+            raise AttributeError(name)
         return getattr(self._loader, name)
 
     def exec_module(self, module: "ModuleType") -> None:

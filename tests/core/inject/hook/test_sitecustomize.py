@@ -407,3 +407,9 @@ def test_on_amd_the_blas_library_is_not_asked_for_since_that_starts_the_gpus(fol
     assert answer(
         python(folder, "import torch; print(torch.backends.cuda.asked)", steps=steps)
     ) == ["['ck']"]
+
+
+def test_what_was_found_of_torch_before_its_import_can_be_copied(folder: Path) -> None:
+    copied = "import copy, importlib.util as u; print(copy.deepcopy(u.find_spec('torch')).origin)"
+    done = python(folder, f"{copied}\n{SHOW}")
+    assert done.stdout.split() == [str(folder / "torch" / "__init__.py"), "True"], done.stderr
