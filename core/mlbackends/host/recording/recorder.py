@@ -307,11 +307,17 @@ class _Writer:
         if os.path.lexists(path) or not target:
             return
         # The folder of the link has no links in it, so that ".." leads up in it.
-        whole = os.path.normpath(os.path.join(os.path.dirname(at), target))
+        joined = os.path.join(os.path.dirname(at), target)
+        whole = os.path.normpath(joined)
         # Part of a path alone may not show that it names somebody.
         name = self.anonymiser.text(whole)
+        climbs = os.path.normpath(joined.lstrip("/")).startswith("..")
+        is_renamed = name != whole or path != self.root + at
+        # Others stay as they are: a probe takes the last part, ".." may follow a link.
+        if target.startswith("/") or climbs or is_renamed:
+            target = os.path.relpath(self.root + name, os.path.dirname(path))
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        os.symlink(os.path.relpath(self.root + name, os.path.dirname(path)), path)
+        os.symlink(target, path)
 
 
 def _put_json(path: str, value: Any) -> None:

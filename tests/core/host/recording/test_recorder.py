@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from mlbackends.host.device_nodes import accel_nodes
 from mlbackends.host.host import Host
 from mlbackends.host.recording import recorder as recording_module
 from mlbackends.host.recording.anonymise import Anonymiser
@@ -178,6 +179,29 @@ def test_links_are_written_relative_and_lead_to_the_same_file(tmp_path: Path) ->
         target = os.readlink(link)
         assert not os.path.isabs(target)
         assert (link.parent / target).resolve().is_relative_to(root.resolve())
+
+
+def test_a_relative_link_that_stays_inside_is_written_as_it_is(tmp_path: Path) -> None:
+    device = "/sys/devices/pci0000:00/0000:3d:00.0"
+    host = machine(
+        tmp_path / "first",
+        {
+            f"{device}/accel/accel0/device": "->../../../0000:3d:00.0",
+            "/sys/class/accel/accel0": f"->../..{device.removeprefix('/sys')}/accel/accel0",
+            "/opt/new/lib/version": "2\n",
+            "/opt/new/bin/tool": "",
+            "/usr/bin": "->../opt/new/bin",
+            "/usr/lib": "->bin/../lib",
+        },
+    )
+    recording = Recording(host)
+    assert accel_nodes(recording) == {"accel0": "0000:3d:00.0"}
+    assert recording.read("/usr/lib/version") == "2"
+
+    again = written(recording, tmp_path / "second")
+
+    assert accel_nodes(again) == {"accel0": "0000:3d:00.0"}
+    assert again.read("/usr/lib/version") == "2"
 
 
 def test_dangling_links_and_loops_stay_what_they_are(tmp_path: Path) -> None:
