@@ -62,9 +62,9 @@ def find(host: Host) -> Finding:
         places.append(("/usr", "system-folder"))
     toolkits: dict[str, Toolkit] = {}
     for root, step in places:
-        real = host.realpath(root)
-        is_new = root.startswith("/") and real not in toolkits
-        if is_new and (toolkit := _described(host, root)):
+        # An empty or relative one depends on the current folder, which need not be there.
+        real = host.realpath(root) if root.startswith("/") else ""
+        if real and real not in toolkits and (toolkit := _described(host, root)):
             toolkits[real] = {"path": root, "found_by": step, **toolkit}
     everything = sorted(distributions(host).items())
     facts = {

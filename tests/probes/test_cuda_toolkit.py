@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -49,6 +51,20 @@ def toolkit(root: str, number: int, version: str = "") -> dict[str, str]:
         }
         files[f"{root}/version.json"] = json.dumps(told)
     return files
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a folder in use cannot be removed there")
+def test_a_current_folder_that_is_gone_does_no_harm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    try:
+        cuda_toolkit.find(Host(environment={"CUDA_HOME": "cuda"}))
+    finally:
+        os.chdir(tmp_path)
 
 
 def test_an_empty_machine_says_where_it_looked(tmp_path: Path) -> None:
