@@ -64,4 +64,4 @@ def find(host: Host) -> Finding:
         message = f"transformer-engine is for CUDA {majors[0]}, and torch is built for CUDA {cuda}"
         hint = f"install transformer-engine[core-cu{of_torch}]"
         warnings.append(Reason("conflict", message, hint))
-    return found(host, engine, "transformer-engine", nonempty(facts), warnings)
+    return found(host, engine, "transformer_engine", nonempty(facts), warnings)

@@ -253,7 +253,8 @@ def engine(*parts: str) -> dict[str, str | bytes]:
 def test_the_parts_of_transformer_engine_are_told(tmp_path: Path) -> None:
     files = engine("transformer_engine_cu13-2.20.2", "transformer_engine_torch-2.20.2")
 
-    finding = transformer_engine.find(machine(tmp_path, files | torch("2.13.0+cu132", "13.2")))
+    host = machine(tmp_path, files | torch("2.13.0+cu132", "13.2"), NVTE_FLASH_ATTN="0")
+    finding = transformer_engine.find(host)
 
     assert finding.version == "2.20.2"
     assert finding.facts == {
@@ -261,6 +262,7 @@ def test_the_parts_of_transformer_engine_are_told(tmp_path: Path) -> None:
         "location": "/site/transformer_engine",
         "parts": {"transformer-engine-cu13": "2.20.2", "transformer-engine-torch": "2.20.2"},
         "cuda_major": "13",
+        "environment": {"NVTE_FLASH_ATTN": "0"},
     }
     assert finding.warnings == ()
 
