@@ -78,7 +78,8 @@ def distribution(host: Host, name: str) -> Distribution | None:
 
 def python_folders(host: Host) -> list[str]:
     """Return the folders that the interpreter imports from, in order, each once."""
-    return list(dict.fromkeys(host.python.get("path", ())))
+    folders = host.python.get("path", ())  # what another interpreter answers may hold anything
+    return list(dict.fromkeys(folder for folder in folders if isinstance(folder, str)))
 
 
 @once_per_host

@@ -17,7 +17,13 @@ from mlbackends.host.python.frameworks import (
     package,
     range_warnings,
 )
-from mlbackends.host.python.packages import distribution, distributions, module_location, origin_of
+from mlbackends.host.python.packages import (
+    distribution,
+    distributions,
+    module_location,
+    origin_of,
+    python_folders,
+)
 from mlbackends.model.records import Presence
 
 if TYPE_CHECKING:
@@ -106,6 +112,13 @@ def test_a_machine_without_python_says_so(tmp_path: Path) -> None:
     (reason,) = about(Host(str(tmp_path))).reasons
 
     assert reason.message == "no thing: there is no Python to look in"
+
+
+def test_what_is_no_folder_in_an_answer_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    python = {"version": "3.12.4", "path": [["/usr"], 1, "/site", "/site"]}
+
+    assert python_folders(Host(str(tmp_path), python=python)) == ["/site"]
 
 
 def test_metadata_without_files_is_a_reason(tmp_path: Path) -> None:
