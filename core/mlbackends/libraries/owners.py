@@ -173,6 +173,7 @@ def needed_of_the_system(host: Host, sonames: frozenset[str]) -> dict[str, list[
 def _libraries(host: Host, dist: Distribution) -> dict[str, Elf]:
     """Return the ELF headers of a package's shared libraries, extension modules among them, by path."""
     found: dict[str, Elf] = {}
+    left = MOST_FILES
     for line in record_bytes(host, dist).splitlines():
         name = (
             line.rsplit(b",", 2)[0].strip(b'"').decode(errors="replace") if b".so" in line else ""
@@ -181,8 +182,9 @@ def _libraries(host: Host, dist: Distribution) -> dict[str, Elf]:
             path = os.path.normpath(f"{dist.folder}/{name}")
             with suppress(NotElf, OSError):
                 found[path] = extract(host, path, read_elf)
-        if len(found) == MOST_FILES:
-            break
+            left -= 1  # for those too that are not there
+            if not left:
+                break
     return found
 
 
