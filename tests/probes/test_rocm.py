@@ -144,6 +144,7 @@ def test_a_card_without_driver_is_told_from_one_that_is_given_away(tmp_path: Pat
     reasons = [device.reasons[0] for device in found.devices]
     assert [reason.code for reason in reasons] == ["no-driver", "no-driver", "unsupported-hardware"]
     assert "vfio-pci" in reasons[1].message
+    assert [reason.hint for reason in reasons[:2]] == ["load it: sudo modprobe amdgpu", ""]
     assert "KFD" in reasons[2].message
     assert found.reasons[0].code == "no-driver"
 

@@ -68,7 +68,9 @@ def unusable(
     if card.driver not in drivers:
         bound = f"is bound to {card.driver}" if card.driver else "has no kernel driver"
         message = f"the {what} at {card.address} {bound}; computing needs {' or '.join(drivers)}"
-        return (Reason("no-driver", message, f"load it: sudo modprobe {drivers[0]}"),)
+        # Loading one does not take the card from another.
+        hint = "" if card.driver else f"load it: sudo modprobe {drivers[0]}"
+        return (Reason("no-driver", message, hint),)
     return all_denied(host, [node] if node else [])
 
 
