@@ -25,6 +25,11 @@ from mlbackends.jit.methods import Method
 _MAGIC = b"mlbackends-lowered"
 _VERSION = b"3"
 _LONGEST_LINE = 4096
+#: What pickle raises for a class that is not here, and for bytes that mean something else.
+_DAMAGED = (
+    ImportError, AttributeError, EOFError, LookupError, MemoryError, OverflowError, TypeError, ValueError,
+    pickle.UnpicklingError,
+)  # fmt: skip
 
 
 @dataclass(eq=False)
@@ -196,9 +201,9 @@ def load(file: str | os.PathLike[str] | BinaryIO) -> LoweredModule:
     """Read a lowered module from a path or a binary file, and let its backend compile it.
 
     This unpickles: a file that you do not trust can run any code. Raises NotLoadable (a RuntimeError
-    and ValueError) for a file that is not ours, truncated, of another version or in need of a class
-    that is not here; RuntimeError where the backend is not registered or "Backend is not
-    available."; OSError where the file cannot be read.
+    and ValueError) for a file that is not ours, truncated, of another version, of which the pickle
+    cannot be read, or in need of a class that is not here; RuntimeError where the backend is not
+    registered or "Backend is not available."; OSError where the file cannot be read.
     """
     with contextlib.ExitStack() as stack:
         opened: Any = file if hasattr(file, "read") else stack.enter_context(open(file, "rb"))
@@ -219,7 +224,7 @@ def load(file: str | os.PathLike[str] | BinaryIO) -> LoweredModule:
         backend_factory(backend)  # must be registered before any code of the file runs
         try:
             state = pickle.load(opened)  # noqa: S301  documented above
-        except (ImportError, AttributeError, EOFError, pickle.UnpicklingError) as error:
+        except _DAMAGED as error:
             raise NotLoadable(f"{name} cannot be unpickled here: {error}") from error
     saved = {field.name for field in fields(Compiled)}
     if not isinstance(state, dict) or set(state) != saved or state["backend_name"] != backend:

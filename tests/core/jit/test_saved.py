@@ -184,6 +184,17 @@ def test_a_class_that_is_not_here_is_named() -> None:
         jit.load(io.BytesIO(content))
 
 
+@pytest.mark.parametrize(
+    "damaged", ["I9x\n.", "V\\ud8\n.", "]\x85]\x85s.", "\x8c\x01\xff."], ids=repr
+)
+def test_a_damaged_pickle_is_refused_as_one(damaged: str) -> None:
+    name, _ = lowered_to(chip())
+    content = f"mlbackends-lowered 3 {name}\n{damaged}".encode("latin-1")
+
+    with pytest.raises(jit.NotLoadable, match="cannot be unpickled here"):
+        jit.load(io.BytesIO(content))
+
+
 _KEPT: list[bytes] = []
 
 
