@@ -1,5 +1,6 @@
 """The command line: it parses, asks the engine, and hands records to a renderer."""
 
+import os
 import sys
 
 __all__ = ["program", "run"]
@@ -44,7 +45,6 @@ def program() -> None:
     except SystemExit as stop:
         import atexit
         import contextlib
-        import os
         import threading
 
         threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001
