@@ -404,6 +404,11 @@ def test_what_is_returned_and_errno_are_as_printf_has_them(bench: Bench) -> None
     assert done.stderr == f"{len(LINE) + 1} 77 1"
 
 
+def test_a_program_starts_with_errno_0_though_the_capture_is_over(bench: Bench) -> None:
+    body = 'int main(void) { fprintf(stderr, "%d", errno); }'
+    assert bench.run(body, MLBACKENDS_TRACE_COUNTS="/no/such").stderr == "0"
+
+
 def test_a_stamp_has_process_thread_and_time(bench: Bench) -> None:
     before = time.time_ns()
     done = bench.run(

@@ -7,6 +7,7 @@
  * MLBACKENDS_TRACE_RANKS    names of variables, separated by ','; the first that is set names this
  *                           process's rank, and its trace is FILE with ".rankN" before the extension
  */
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,7 +69,9 @@ __attribute__((constructor)) static void read_settings(void) {
     if (!length) return;
     if (shim_markers[length - 1] != '\n') memcpy(shim_markers + length, "\n", 2);
     const char *counts = getenv("MLBACKENDS_TRACE_COUNTS");
+    int before = errno; /* 0, which a program may count on */
     if (counts) shim_map_counts(counts);
+    errno = before;
     copy_variable(shim_trace_path, PATH_MAX, "MLBACKENDS_TRACE_FILE");
     memcpy(shim_mkl_path, shim_trace_path, PATH_MAX);
     const char *names = getenv("MLBACKENDS_TRACE_RANKS");
