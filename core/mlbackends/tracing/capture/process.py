@@ -43,9 +43,10 @@ def executable(command: Sequence[str], environment: Mapping[str, str]) -> list[s
     if not paths:
         place = "" if "/" in name else " on PATH"
         raise NotStarted(f"there is no program {name!r}{place}", NOT_FOUND)
-    path = next((path for path in paths if os.access(path, os.X_OK)), "")
+    files = [path for path in paths if os.path.isfile(path)]  # a FIFO has no end, nor a start
+    path = next((path for path in files if os.access(path, os.X_OK)), "")
     if not path:
-        hint = "start it by its interpreter"
+        hint = "start it by its interpreter" if files else ""
         raise NotStarted(f"{paths[0]} is not executable", NOT_EXECUTABLE, hint)
     try:
         with open(path, "rb") as file:

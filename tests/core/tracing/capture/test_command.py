@@ -241,6 +241,12 @@ def test_a_file_that_is_not_executable_is_126(captures: Captures) -> None:
     assert captures.run(str(script)).stdout == b"hello\n"  # without a first line it is sh's
 
 
+def test_a_fifo_is_no_program_whatever_its_mode(captures: Captures) -> None:
+    fifo = captures.folder / "fifo"
+    os.mkfifo(fifo, 0o777)
+    assert captures.run(str(fifo)).returncode == 126
+
+
 def test_a_script_whose_interpreter_is_gone_is_126(captures: Captures) -> None:
     script = captures.folder / "script"
     script.write_text("#!/no/interpreter\n")
