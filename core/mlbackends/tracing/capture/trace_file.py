@@ -10,6 +10,7 @@ import io
 import os
 import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Self
 
 from mlbackends.model.errors import BadInput
@@ -144,13 +145,16 @@ def copied(source: str, target: io.FileIO) -> tuple[int, OSError | None]:
     """
     written = 0
     with open(source, "rb+", buffering=0) as file:
-        text = memoryview(file.read())
         try:
-            while written < len(text):
-                written += target.write(text[written : written + _PIECE_BYTES])
+            while piece := file.read(_PIECE_BYTES):
+                while piece:
+                    count = target.write(piece)
+                    written += count
+                    piece = piece[count:]
         except OSError as error:
+            file.seek(written)
+            lost = sum(rest.count(b"\n") for rest in iter(partial(file.read, _PIECE_BYTES), b""))
             file.truncate(written)
-            lost = bytes(text[written:]).count(b"\n")
             return lost, None if isinstance(error, BrokenPipeError) else error
     return 0, None
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import sys
+import tracemalloc
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +15,13 @@ if sys.platform == "win32":
     pytest.skip("captures are for POSIX", allow_module_level=True)
 
 from mlbackends.tracing.capture.environment import rank_of, ranks_files, with_rank
-from mlbackends.tracing.capture.trace_file import Follower, TraceFile, counted, special_file
+from mlbackends.tracing.capture.trace_file import (
+    Follower,
+    TraceFile,
+    copied,
+    counted,
+    special_file,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,6 +77,27 @@ def test_special_files_are_told(path: str, is_one: bool) -> None:
     assert (file is not None) == is_one
     if file:
         file.close()
+
+
+def test_a_long_trace_is_copied_piece_by_piece(tmp_path: Path) -> None:
+    source = tmp_path / "trace.log"
+    with source.open("wb") as file:
+        file.truncate(1 << 26)
+    with io.FileIO(os.devnull, "w") as target:
+        tracemalloc.start()
+        assert copied(str(source), target) == (0, None)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < 1 << 23
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+def test_what_a_full_target_did_not_take_is_lost(tmp_path: Path) -> None:
+    source = tmp_path / "trace.log"
+    source.write_bytes(b"a\nb\n")
+    with io.FileIO("/dev/full", "w") as target:
+        lost, why = copied(str(source), target)
+    assert (lost, why and why.errno, source.read_bytes()) == (2, errno.ENOSPC, b"")
 
 
 @pytest.mark.parametrize(
