@@ -58,7 +58,7 @@ class Collector:
         for number in range(start // self._width, end // self._width + 1):
             # Since the call began: of a stamp as a fraction, nanoseconds would be lost.
             ahead = number * self._width - start
-            inside = min(duration, ahead + self._width) - max(0, ahead)
+            inside = float(min(duration, ahead + self._width) - max(0, ahead))
             if inside > 0 or start == end:
                 spans.setdefault(number, Counter())[operation] += inside  # type: ignore[assignment]
 

@@ -55,6 +55,11 @@ def test_each_stretch_holds_what_ran_in_it() -> None:
     assert not found.partly
 
 
+def test_busy_times_are_fractions_where_a_call_fills_a_stretch() -> None:
+    spans = timeline([call(5000, 4096)]).lanes[0].spans
+    assert {type(span.busy_ns) for span in spans} == {float}
+
+
 def test_stretches_grow_so_that_there_are_never_too_many() -> None:
     records = [call(number * 1_000_000, 500_000) for number in range(1000)]
     found = timeline(records, spans=50)
