@@ -76,8 +76,15 @@ def export(records: Iterable[Record], path: str, format_name: str = "") -> int:
 def rows(records: Iterable[Record]) -> Iterable[list[Any]]:
     """Yield the values of all columns, in their order; what equal calls have in common is read once."""
     readers = [fields.read(name) for name in COLUMNS]
-    changing = [name for name in COLUMNS if name in fields.CHANGING]
-    places = [list(COLUMNS).index(name) for name in changing]
+    names = list(COLUMNS)
+    # What a record holds; its rates are computed here, as reading one derives all of a call's work.
+    changing = [each for each in names if each in fields.CHANGING & {*Record.__struct_fields__}]
+    places = [names.index(name) for name in changing]
+    rates = [
+        (names.index(amount), names.index(rate))
+        for amount, rate in (("flops", "gflops"), ("bytes", "gigabytes_per_second"))
+    ]
+    executed, query = names.index("executed"), names.index("workspace_query")
     values_of = attrgetter(*changing)
     first_rows: dict[tuple[type, str], list[Any]] = {}
     for record in records:
@@ -86,6 +93,10 @@ def rows(records: Iterable[Record]) -> Iterable[list[Any]]:
             row = list(first)
             for place, value in zip(places, values_of(record), strict=True):
                 row[place] = value
+            timed = record.duration_ns and row[executed] and not row[query]
+            for amount, rate in rates:
+                is_known = timed and row[amount] is not None
+                row[rate] = row[amount] / record.duration_ns if is_known else None
         else:
             row = [reader(record) for reader in readers]
             if record.key:
