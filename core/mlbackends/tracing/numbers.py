@@ -7,7 +7,6 @@ A duration is a number of nanoseconds that is not negative and not beyond all se
 
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from itertools import combinations
 
 _WHOLE = re.compile(r"(?:.*[: +])?[-+]?\d+")
@@ -25,11 +24,14 @@ def is_time(value: float) -> bool:
 
 def nanoseconds(text: str, unit: float) -> float | None:
     """Return the time that a line tells, in any locale, None if it is none. unit: in nanoseconds."""
-    for each in (text, text.replace(",", ".", 1)):
-        with suppress(ValueError):
-            value = float(each) * unit
-            return value if is_time(value) else None
-    return None
+    try:
+        value = float(text) * unit
+    except ValueError:
+        try:
+            value = float(text.replace(",", ".", 1)) * unit
+        except ValueError:
+            return None
+    return value if is_time(value) else None
 
 
 def rejoined(
