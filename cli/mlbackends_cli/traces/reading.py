@@ -70,10 +70,14 @@ class Logs:
                     self.unreadable += isinstance(record, Malformed)
                 yield name, record
 
-    def aggregates(self) -> Iterator[Aggregate]:
-        """Yield the calls of each file, added up. Raises BadInput where one cannot be opened."""
+    def aggregates(self, *, by_file: bool = False) -> Iterator[Aggregate]:
+        """Yield the calls of all files, added up, or those of each file. Raises BadInput as it opens them."""
+        made: list[Aggregate] = []
         for _, label, chunks in self._chunks():
-            found = Aggregate(label).add(chunks)
+            if by_file or not made:
+                made.append(Aggregate(label if by_file else ""))
+            made[-1].add(chunks)
+        for found in made:
             self.unreadable += found.kinds.get("malformed", 0)
             self.lines += sum(count for kind, count in found.kinds.items() if kind != "text")
             yield found
@@ -138,7 +142,8 @@ def views(
     """Return views of files. by: what they group by."""
     with closing(logs):
         if takes_sums(wanted, where, skip_first, by):
-            return viewing.from_aggregates(logs.aggregates(), wanted, where)
+            by_file = "source" in where.fields or "source" in map(fields.field_name, by)
+            return viewing.from_aggregates(logs.aggregates(by_file=by_file), wanted, where)
         if takes_sums({}, where, skip_first, by) and all(map(viewing.takes_repeats, wanted)):
             collectors = {name: viewing.begin(name, **each) for name, each in wanted.items()}
             logs.walk(Walk(tuple(collectors.values()), where))
