@@ -225,11 +225,13 @@ class LiveTable:
         self._aggregate = Aggregate()
         self._start = self._drawn = time.monotonic()
         self._size = (0, 0)
+        self._rows: list[str] = []
 
     def take(self, lines: list[bytes]) -> None:
         """Take in lines without their ends, if there are any, and draw if it is time."""
         if lines:
             self._aggregate.add([b"\n".join(lines) + b"\n"])
+            self._rows = []
         if time.monotonic() - self._drawn >= _LIVE_SECONDS:
             self._draw()
 
@@ -254,14 +256,15 @@ class LiveTable:
             # Move what stands there up, then let the terminal scroll only what is above.
             up = "\n" * height + f"\033[{height}A" if self._size == (0, 0) else ""
             text = f"{up}\0337\033[1;{size[1] - height}r\0338"
-            self._size = size
+            self._size, self._rows = size, []
         seconds = took((time.monotonic() - self._start) * 1e9)
         head = f"-- {seconds}, {self._aggregate.lines:,} lines ".ljust(width, "-")
-        views = from_aggregates([self._aggregate], {"summary": {"top": height - 4}})
-        page = Page(width=width, color=False, unicode=self._page.unicode)
-        rows = [head, *printed(views, "table", page).splitlines(), *[""] * height]
+        if not self._rows:  # else only the time has gone on
+            views = from_aggregates([self._aggregate], {"summary": {"top": height - 4}})
+            page = Page(width=width, color=False, unicode=self._page.unicode)
+            self._rows = [*printed(views, "table", page).splitlines(), *[""] * height]
         text += "\0337"
-        for number, row in enumerate(rows[:height], size[1] - height + 1):
+        for number, row in enumerate([head, *self._rows][:height], size[1] - height + 1):
             # What does not fit on one row would push the others off.
             text += f"\033[{number};1H\033[K{row[:width]}"
         _write(f"{text}\0338")
