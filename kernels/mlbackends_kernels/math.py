@@ -51,6 +51,7 @@ class Math(AttentionBackend):
         if problem.platform == "meta":
             zeros, shape = interchange.zeros_like, problem.output_shape
             return zeros(query, shape), zeros(query, shape[:-1], wide)
+        problem = interchange.seeded(problem, query)
         out, logsumexp = attend(problem, *map(_array, (query, key, value, mask)))
         narrowed, like = interchange.narrowed, interchange.like
         return (

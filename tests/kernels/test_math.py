@@ -321,3 +321,9 @@ def test_a_seed_of_the_problem_comes_first_and_draws_nothing() -> None:
     results = [backend.run(seeded, x, x, x) for _ in range(2)]
     assert np.array_equal(*results)
     assert np.array_equal(np.random.get_state(legacy=False)["state"]["key"], before)  # noqa: NPY002
+
+
+def test_a_problem_without_a_seed_draws_one_each_time() -> None:
+    x = np.ones((1, 8, 8), "f4")
+    first, second = (run(x, x, x, dropout=0.5) for _ in range(2))
+    assert not np.array_equal(first, second)

@@ -90,8 +90,6 @@ def scaled_dot_product_attention(
     from mlbackends.sdpa.dispatch import chosen_backend
 
     backend = chosen_backend(problem)
-    if 0 < problem.dropout < 1 and problem.seed is None:
-        problem = replace(problem, seed=_interchange().drawn_seed(query))
     if problem.wants_gradient:
         # A backend that takes "gradient" returns the logarithms too: the backward pass needs them.
         out, logsumexp = _torch_graph().attended(backend, problem, *tensors)

@@ -37,7 +37,7 @@ def attend(
     Takes tensors of any kind; the results are of the query's kind, the second of float64 for float64, else
     float32, 0 for a row that sees no key; None without `logsumexp`. Raises NotBuilt and MemoryError.
     """
-    np = numpy()
+    np, problem = numpy(), interchange.seeded(problem, query)
     arrays = read_inputs(problem, query, key, value, mask)
     out = room(arrays[0], problem.output_shape)
     wide = "float64" if problem.dtype == "float64" else "float32"

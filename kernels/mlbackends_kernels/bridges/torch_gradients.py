@@ -8,7 +8,7 @@ import torch
 from msgspec.structs import replace
 
 from mlbackends.sdpa.describe import describe
-from mlbackends_kernels.tensors.interchange import as_array, drawn_seed, like
+from mlbackends_kernels.tensors.interchange import as_array, drawn_seed, like, seeded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +26,7 @@ def attended(
     then the result is none either. A backward pass drops the weights that were dropped here.
     """
     tensors = _as_torch(tensors)
+    problem = seeded(problem, tensors[0])
 
     def differentiate(grad_out: Any, *saved: Any) -> tuple[Any, ...]:
         return backend.run_backward(problem, grad_out, *saved)

@@ -8,6 +8,9 @@ import sys
 from functools import lru_cache
 from typing import Any
 
+from msgspec.structs import replace
+
+from mlbackends.model.problem import AttentionProblem
 from mlbackends.sdpa.describe import describe, dtype_name, is_torch
 from mlbackends_kernels.tensors import bfloat16
 from mlbackends_kernels.tensors.arithmetic import numpy
@@ -90,6 +93,13 @@ def drawn_seed(tensor: Any) -> int:
         torch: Any = sys.modules["torch"]
         return int(torch.randint(0, 2**63 - 1, (), device="cpu"))
     return int(numpy().random.randint(0, 2**63 - 1, dtype="int64"))  # what numpy.random.seed seeds
+
+
+def seeded(problem: AttentionProblem, tensor: Any) -> AttentionProblem:
+    """Return a problem with a seed, drawn for a tensor where dropout needs one and there is none."""
+    if 0 < problem.dropout < 1 and problem.seed is None:
+        return replace(problem, seed=drawn_seed(tensor))
+    return problem
 
 
 def zeros_like(original: Any, shape: tuple[int, ...], dtype: str = "") -> Any:
