@@ -173,14 +173,11 @@ def scaled_dot_product_attention_backward(
             for name, each in named.items()
             if each is not None
         }
-        zeros = {
-            name: _interchange().zeros_like(named[name], spec.shape) for name, spec in specs.items()
-        }
-        for_mask = zeros.pop("attn_mask", None)
-        has_gradient = (
-            attn_mask_gradient and for_mask is not None and specs["attn_mask"].dtype != "bool"
-        )
-        return Gradients(**zeros, mask=for_mask if has_gradient else None)
+        mask = specs.pop("attn_mask", None)
+        if attn_mask_gradient and mask is not None and mask.dtype != "bool":
+            specs["attn_mask"] = mask
+        zeros_like = _interchange().zeros_like
+        return Gradients(*(zeros_like(named[name], spec.shape) for name, spec in specs.items()))
     problem = _requiring(request.problem, True, mask=attn_mask_gradient)
     if 0 < problem.dropout < 1 and problem.seed is None:
         raise ValueError("dropout needs the seed of the forward call: it says what was dropped")

@@ -208,6 +208,13 @@ def test_what_is_empty_gives_zeros_with_everything_off() -> None:
     )
 
 
+def test_what_is_empty_makes_no_room_for_a_gradient_that_is_not_wanted() -> None:
+    key, value = K[:, :, :0], V[:, :, :0]
+    out, sums = attend(Q, key, value, return_logsumexp=True)
+    endless = np.broadcast_to(np.float32(0), (1 << 30, 1 << 30))
+    assert backward(out, Q, key, value, out, sums, attn_mask=endless).mask is None
+
+
 @pytest.mark.parametrize(
     ("changed", "error", "said"),
     [
