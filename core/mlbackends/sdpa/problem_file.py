@@ -21,13 +21,14 @@ def read_file(path: str, usual: Given | None = None) -> tuple[Wording, ...]:
         else:
             with open(path, "rb") as file:
                 data = file.read(_MOST_TEXT + 1)
-        text = data.decode("utf-8-sig")  # editors on Windows begin a file with a mark
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{path} is no text: {error.reason} at byte {error.start}") from None
     except (OSError, ValueError) as error:
         raise BadInput(f"{path} cannot be read: {error}") from None
     if len(data) > _MOST_TEXT:
         raise BadInput(f"{path} is larger than {_MOST_TEXT} bytes, which no list of problems is")
+    try:
+        text = data.decode("utf-8-sig")  # editors on Windows begin a file with a mark
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path} is no text: {error.reason} at byte {error.start}") from None
     path = "standard input" if path == "-" else path
     found: list[Wording] = []
     for number, line in enumerate(text.splitlines(), 1):

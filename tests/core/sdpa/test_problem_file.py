@@ -70,6 +70,16 @@ def test_a_file_that_is_no_list_is_refused(tmp_path: Path, data: bytes) -> None:
         read_file(str(path))
 
 
+def test_a_file_that_is_too_large_is_not_blamed_for_where_its_reading_stopped(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "list.txt"
+    path.write_text("# " + "é" * (1 << 20), "utf-8")
+
+    with pytest.raises(BadInput, match=r"list\.txt is larger than 1048576 bytes"):
+        read_file(str(path))
+
+
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"none\.txt cannot be read: there is no such file$"):
         read_file(str(tmp_path / "none.txt"))
