@@ -297,6 +297,15 @@ def test_what_is_empty_is_zeros_in_the_graph(shape: Any) -> None:
     assert query.grad.shape == shape and not query.grad.any()
 
 
+def test_what_is_empty_is_in_the_graph_of_a_type_that_cannot_be_added() -> None:
+    query = torch.empty(1, 2, 0, 8, dtype=torch.float8_e4m3fn, requires_grad=True)
+    out = ours(query, query.detach(), query.detach())
+
+    (found,) = torch.autograd.grad(out, query, torch.empty_like(out))
+
+    assert (found.shape, found.dtype) == (query.shape, query.dtype)
+
+
 def test_a_subclass_and_a_parameter_get_theirs(kind: Any) -> None:
     query = torch.nn.Parameter(torch.randn(1, 2, 3, 4))
     named = (

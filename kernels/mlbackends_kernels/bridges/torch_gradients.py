@@ -74,8 +74,7 @@ def prepared(
 
 def connected(zeros: torch.Tensor, *tensors: Any) -> torch.Tensor:
     """Return the result of an empty problem as one of its tensors, to which it gives zeros."""
-    nothing = [each[..., :0].sum() for each in _as_torch(tensors)]
-    return zeros + sum(nothing)
+    return _Empty.apply([zeros], *_as_torch(tensors))  # type: ignore[no-any-return,no-untyped-call,unused-ignore]
 
 
 def _as_torch(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -146,3 +145,15 @@ class _Last(torch.autograd.Function):  # type: ignore[misc,unused-ignore]
             "scaled_dot_product_attention() was differentiated once already, and its gradients have"
             " no gradients of their own: leave create_graph away, or let torch compute it"
         )
+
+
+class _Empty(torch.autograd.Function):  # type: ignore[misc,unused-ignore]
+    @staticmethod
+    def forward(ctx: Any, found: list[Any], *tensors: Any) -> Any:
+        ctx.save_for_backward(*tensors)
+        return found.pop()
+
+    @staticmethod
+    def backward(ctx: Any, _: Any) -> tuple[Any, ...]:
+        wanted = zip(ctx.saved_tensors, ctx.needs_input_grad[1:], strict=True)
+        return None, *(torch.zeros_like(each) if needed else None for each, needed in wanted)
