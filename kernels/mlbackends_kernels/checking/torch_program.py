@@ -93,9 +93,10 @@ class Torch(serving.Prepared):  # type: ignore[misc]
 
     def save(self, result: Any, path: str) -> None:
         """Write the elements of the result row by row, and those of each gradient."""
-        files = {path: self.result if self.wanted else result}
-        for name, gradient in zip(self.wanted, result):  # noqa: B905  Python 3.8
-            files[f"{path}.{name}"] = gradient
+        files = {path: result}
+        if self.wanted:
+            files = {f"{path}.{name}": each for name, each in zip(self.wanted, result)}  # noqa: B905  Python 3.8
+            files[path] = self.result
         for name, tensor in files.items():
             flat = tensor.detach().contiguous().reshape(-1)
             with open(name, "wb") as file:
