@@ -20,6 +20,7 @@ def run() -> None:
         else:
             return
     import gc
+    import gettext
     import warnings
 
     # A warning of the library is a line as all messages are, without the place in our code.
@@ -28,8 +29,11 @@ def run() -> None:
     # The process lives for a fraction of a second: looking for cycles in what the imports made, then
     # and once more at its end, takes a sixth of that.
     gc.disable()
+    # click looks for a translation of each of its texts, and brings none.
+    translated, gettext.gettext = gettext.gettext, str  # type: ignore[assignment]
     from mlbackends_cli.main import guarded_main
 
+    gettext.gettext = translated
     code = guarded_main(sys.argv[1:])
     gc.freeze()
     sys.exit(code)

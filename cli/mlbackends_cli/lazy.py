@@ -3,6 +3,7 @@
 import importlib
 import os
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -48,6 +49,11 @@ class FolderGroup(click.Group):
         name = cmd_name.replace("-", "_")
         if name not in registry.names(self.folder):
             return None
+        # All that msgspec takes of typing_extensions is in typing too, and without it msgspec is here sooner.
+        sys.modules.setdefault("typing_extensions", None)  # type: ignore[arg-type]
+        importlib.import_module("msgspec")
+        if sys.modules["typing_extensions"] is None:
+            del sys.modules["typing_extensions"]
         entry = registry.load(self.folder, name)
         if error := registry.import_error(entry):
             raise BadInput(

@@ -19,6 +19,8 @@ from mlbackends.model.records import Device, Report
 from mlbackends.model.registry import facts_of
 
 _CONTAINER_LETTERS = 32
+_UUID_LETTERS = len("01234567-0123-0123-0123-0123456789ab")
+_ADDRESS_LETTERS = len("01:23:45:67:89:ab")
 _DEVICE_IDENTITY = ("uuid", "serial")
 _CONTAINER = pattern(
     r"(?:(?<![0-9A-Za-z])|(?<=pod))(?=\d*[a-f])(?:[0-9a-f]{64}|[0-9a-f]{32})(?![0-9A-Za-z])"
@@ -151,12 +153,14 @@ class _Replacer:
                 value = _HOMES.sub(r"\1USER", value)
             if len(value) >= _CONTAINER_LETTERS:
                 value = _CONTAINER.sub(lambda found: self.whole(found[0]), value)
-            if len(value) > 8 and ("-" in value or ":" in value or "_" in value):
+            if len(value) >= _UUID_LETTERS:
                 value = UUID.sub(lambda found: self.whole(found[0]), value)
+            if len(value) >= _ADDRESS_LETTERS:
                 value = HARDWARE_ADDRESS.sub(lambda found: self.whole(found[0]), value)
+            if "://" in value:
                 value = URL_LOGIN.sub("://redacted@", value)
             return value
-        if isinstance(value, list | tuple):
+        if isinstance(value, (list, tuple)):
             return [self.inside(each) for each in value]
         if isinstance(value, dict):
             # Names of fields stay, whatever the user is called; keys that are paths do not.
