@@ -1,11 +1,13 @@
 """Lowered modules: compiled by their backend, called like the original, copied, saved and loaded.
 
-A file is one line of text, `mlbackends-lowered 3 NAME`, and a pickle with the processed artefact, the
-compile spec and the signatures; the backend compiles again when it is loaded. **Loading a pickle runs
-code that its author chose**: load files that you trust, and no others.
+A file is one line of text, `mlbackends-lowered 3 NAME SHA256`, and a pickle with the processed artefact,
+the compile spec and the signatures; the backend compiles again when it is loaded. **Loading a pickle runs
+code that its author chose**: load files that you trust, and no others. The digest finds truncated and
+damaged files, not hostile ones.
 """
 
 import contextlib
+import hashlib
 import os
 import pickle
 from dataclasses import dataclass, fields
@@ -25,11 +27,6 @@ from mlbackends.jit.methods import Method
 _MAGIC = b"mlbackends-lowered"
 _VERSION = b"3"
 _LONGEST_LINE = 4096
-#: What pickle raises for a class that is not here, and for bytes that mean something else.
-_DAMAGED = (
-    ImportError, AttributeError, EOFError, LookupError, MemoryError, OverflowError, TypeError, ValueError,
-    pickle.UnpicklingError,
-)  # fmt: skip
 
 
 @dataclass(eq=False)
@@ -189,7 +186,8 @@ def save(module: LoweredModule, file: str | os.PathLike[str] | BinaryIO) -> None
             f"what backend {compiled.backend_name} made of {compiled.original_name} cannot be "
             f"pickled: {error}"
         ) from error
-    content = b" ".join([_MAGIC, _VERSION, compiled.backend_name.encode()]) + b"\n" + body
+    words = (_MAGIC, _VERSION, compiled.backend_name.encode(), _digest(body))
+    content = b" ".join(words) + b"\n" + body
     if hasattr(file, "write"):
         file.write(content)
         return
@@ -201,34 +199,41 @@ def load(file: str | os.PathLike[str] | BinaryIO) -> LoweredModule:
     """Read a lowered module from a path or a binary file, and let its backend compile it.
 
     This unpickles: a file that you do not trust can run any code. Raises NotLoadable (a RuntimeError
-    and ValueError) for a file that is not ours, truncated, of another version, of which the pickle
-    cannot be read, or in need of a class that is not here; RuntimeError where the backend is not
-    registered or "Backend is not available."; OSError where the file cannot be read.
+    and ValueError) for a file that is not ours, truncated, damaged, of another version, or in need of a
+    class that is not here; RuntimeError where the backend is not registered or "Backend is not
+    available."; OSError where the file cannot be read.
     """
     with contextlib.ExitStack() as stack:
         opened: Any = file if hasattr(file, "read") else stack.enter_context(open(file, "rb"))
         name = str(getattr(opened, "name", "the file"))
         line = opened.readline(_LONGEST_LINE)
-        words = line.split()
-        if words[:1] != [_MAGIC]:
-            raise NotLoadable(
-                f"{name} is no lowered module: it does not begin with {_MAGIC.decode()}"
-            )
-        if len(words) != 3 or words[1] != _VERSION or not line.endswith(b"\n"):
-            version = b" ".join(words[1:2]).decode(errors="replace")
-            raise NotLoadable(
-                f"{name} is of version {version!r} or truncated; this mlbackends reads version"
-                f" {_VERSION.decode()}"
-            )
-        backend = words[2].decode(errors="replace")
-        backend_factory(backend)  # must be registered before any code of the file runs
-        try:
-            state = pickle.load(opened)  # noqa: S301  documented above
-        except _DAMAGED as error:
-            raise NotLoadable(f"{name} cannot be unpickled here: {error}") from error
+        body = opened.read() if line.startswith(_MAGIC) else b""
+    words = line.split()
+    if words[:1] != [_MAGIC]:
+        raise NotLoadable(f"{name} is no lowered module: it does not begin with {_MAGIC.decode()}")
+    if len(words) != 4 or words[1] != _VERSION or not line.endswith(b"\n"):
+        version = b" ".join(words[1:2]).decode(errors="replace")
+        raise NotLoadable(
+            f"{name} is of version {version!r} or truncated; this mlbackends reads version"
+            f" {_VERSION.decode()}"
+        )
+    backend = words[2].decode(errors="replace")
+    backend_factory(backend)  # must be registered before any code of the file runs
+    if words[3] != _digest(body):
+        raise NotLoadable(
+            f"{name} is truncated or damaged: its digest is not that of its first line"
+        )
+    try:
+        state = pickle.loads(body)  # noqa: S301  documented above
+    except (ImportError, AttributeError, pickle.UnpicklingError) as error:
+        raise NotLoadable(f"{name} cannot be unpickled here: {error}") from error
     saved = {field.name for field in fields(Compiled)}
     if not isinstance(state, dict) or set(state) != saved or state["backend_name"] != backend:
         raise NotLoadable(f"{name} holds no lowered module of backend {backend}")
     compiled = Compiled(**state)
     compiled.compile()
     return LoweredModule(compiled)
+
+
+def _digest(body: bytes) -> bytes:
+    return hashlib.sha256(body).hexdigest().encode()
