@@ -50,10 +50,11 @@ class FolderGroup(click.Group):
         if name not in registry.names(self.folder):
             return None
         # All that msgspec takes of typing_extensions is in typing too, and without it msgspec is here sooner.
-        sys.modules.setdefault("typing_extensions", None)  # type: ignore[arg-type]
+        modules: dict[str, Any] = sys.modules
+        modules.setdefault("typing_extensions", None)
         importlib.import_module("msgspec")
-        if sys.modules["typing_extensions"] is None:
-            del sys.modules["typing_extensions"]
+        if modules["typing_extensions"] is None:
+            del modules["typing_extensions"]
         entry = registry.load(self.folder, name)
         if error := registry.import_error(entry):
             raise BadInput(
