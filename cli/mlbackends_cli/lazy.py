@@ -3,7 +3,6 @@
 import importlib
 import os
 import re
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -49,12 +48,6 @@ class FolderGroup(click.Group):
         name = cmd_name.replace("-", "_")
         if name not in registry.names(self.folder):
             return None
-        # All that msgspec takes of typing_extensions is in typing too, and without it msgspec is here sooner.
-        modules: dict[str, Any] = sys.modules
-        modules.setdefault("typing_extensions", None)
-        importlib.import_module("msgspec")
-        if modules["typing_extensions"] is None:
-            del modules["typing_extensions"]
         entry = registry.load(self.folder, name)
         if error := registry.import_error(entry):
             raise BadInput(
