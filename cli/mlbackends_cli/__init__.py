@@ -26,17 +26,14 @@ def run() -> None:
     # A warning of the library is a line as all messages are, without the place in our code.
     warnings.formatwarning = lambda message, *_, **__: f"backends: {message}\n"
 
-    # The process lives for a fraction of a second: looking for cycles in what the imports made, then
-    # and once more at its end, takes a sixth of that.
+    # The process lives for a fraction of a second, a tenth of which would go to looking for cycles.
     gc.disable()
     # click looks for a translation of each of its texts, and brings none.
     translated, gettext.gettext = gettext.gettext, str  # type: ignore[assignment]
     from mlbackends_cli.main import guarded_main
 
     gettext.gettext = translated
-    code = guarded_main(sys.argv[1:])
-    gc.freeze()
-    sys.exit(code)
+    sys.exit(guarded_main(sys.argv[1:]))
 
 
 def program() -> None:

@@ -99,15 +99,16 @@ def error_terminal_size() -> tuple[int, int] | None:
 def _size(stream: Any) -> tuple[int, int]:
     """Return the columns and rows of the terminal at a stream; 0 where it does not tell them."""
     try:
-        return tuple(os.get_terminal_size(stream.fileno()))  # type: ignore[return-value]
+        width, height = os.get_terminal_size(stream.fileno())
     except (AttributeError, ValueError, OSError):  # closed, captured, or no terminal
         return 0, 0
+    return width, height
 
 
-def is_terminal(stream: object) -> bool:
+def is_terminal(stream: Any) -> bool:
     """Tell whether a stream is a terminal; a closed or missing one is not."""
     try:
-        return bool(stream.isatty())  # type: ignore[attr-defined]
+        return bool(stream.isatty())
     except (AttributeError, ValueError):
         return False
 

@@ -234,10 +234,10 @@ class ReadingProgress(ProgressLine):
         return line
 
 
-def regular_size(file: object) -> int | None:
+def regular_size(file: Any) -> int | None:
     """Return the bytes of a regular file, a name or a stream; None of others, and where none is there."""
     try:
-        status = os.stat(file) if isinstance(file, str) else os.fstat(file.fileno())  # type: ignore[attr-defined]
+        status = os.stat(file) if isinstance(file, str) else os.fstat(file.fileno())
     except (AttributeError, OSError, ValueError):
         return None
     return status.st_size if stat.S_ISREG(status.st_mode) else None

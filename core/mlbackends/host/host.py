@@ -35,7 +35,10 @@ Result = TypeVar("Result")
 
 
 def once_per_host(read: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Decorate a function of a host, its first argument, so that it runs once a host and arguments."""
+    """Decorate a function of a host, its first argument, so that it runs once a host and arguments.
+
+    Its callers share the result and must not change it.
+    """
 
     @wraps(read)
     def cached(*arguments: Parameters.args, **options: Parameters.kwargs) -> Result:

@@ -148,7 +148,7 @@ def bounded(sign: str, wanted: float | str) -> Assertion:
         comparison.fits(0, sign, "0" if text is None else text)
     except BadInput:
         raise ValueError(f"{shown(wanted)} is no number, and no quantity such as '16GiB'") from None
-    if text is None and isnan(wanted):  # type: ignore[arg-type]
+    if isinstance(wanted, float) and isnan(wanted):
         raise ValueError("nan is no number to compare with")
 
     def holds(value: Any) -> bool:

@@ -76,9 +76,8 @@ class Document(Struct, frozen=True, dict=True):
             path = path[:-1]
         if len(path) > 1 and isinstance(path[1], int):
             starts = self._heads.get(str(path[0]), [])
-            if len(starts) == len(
-                self.tables[str(path[0])]
-            ):  # one [[table]] is enough, and quicker
+            # One [[table]] is enough, and quicker.
+            if len(starts) == len(self.tables[str(path[0])]):
                 (start, first), (end, _) = [*starts, (len(text), 0)][path[1] : path[1] + 2]
                 text, path = text[start:end], (path[0], 0, *path[2:])
                 lines = text.split("\n")  # TOML knows no other ends of lines
