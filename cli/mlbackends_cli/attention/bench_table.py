@@ -85,6 +85,7 @@ def _notes(benched: Benched, base: str) -> list[str]:
         by = next(each.peak_by for each in problems if each.peak_by)
         ends = dict.fromkeys(speed(pick(peaks)) for pick in (min, max))
         notes.append(f"peak: {' to '.join(ends)} GFLOP/s, {by}")
+    notes += tables.unstable_notes(problems)
     if any(map(tables.is_beyond_peak, problems)):
         notes.append(tables.BEYOND_PEAK)
     if any(each.problem.wants_gradient for each in problems):

@@ -23,8 +23,8 @@ _SPARED = (
 )
 """The columns that a narrow page leaves out, in this order."""
 _ERRORS = (
-    "max error, relative: against float64; error ratio: max error by that of the plain formula in the same"
-    " type"
+    "max error: against float64; relative: by the largest number of its row; error ratio: max error by that"
+    " of the plain formula in the same type"
 )
 _ALLOWED = (
     "allowed: the backend's tolerance times the plain formula's error, and beside it 4 units in the last"
@@ -92,6 +92,7 @@ def _notes(checked: Checked) -> list[str]:
         notes += [_GRADIENT_ERRORS, tables.BACKWARD]
     if any(map(tables.is_beyond_peak, checked.problems)):
         notes.append(tables.BEYOND_PEAK)
+    notes += tables.unstable_notes(checked.problems)
     measured = {each.memory.measured_by for each in results if each.memory}
     return notes + [f"memory: beyond inputs and result, by {each}" for each in sorted(measured)]
 

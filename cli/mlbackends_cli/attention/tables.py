@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from mlbackends.model.checked import CheckedProblem, Result, Timing
+from mlbackends.model.errors import some
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.plain import one_line
 from mlbackends_cli.text.prose import wrapped
@@ -97,7 +98,8 @@ def timing_cells(timing: Timing) -> tuple[str, str, str, str]:
     """Return the cells of median, spread, GFLOP/s and share of the peak."""
     spread = f"{duration(timing.lower_seconds)}-{duration(timing.upper_seconds)}"
     share = "" if timing.share_of_peak is None else f"{timing.share_of_peak:.0%}"
-    return duration(timing.median_seconds), spread, speed(timing.gflops), share
+    median = f"{'~' * bool(timing.unstable)}{duration(timing.median_seconds)}"
+    return median, spread, speed(timing.gflops), share
 
 
 def ran(problem: CheckedProblem) -> list[Result]:
@@ -121,6 +123,16 @@ def name_of(result: Result) -> str:
     words = ["peer"] if result.peer else []
     words += [result.told[name] for name in ("instruction set", "version") if name in result.told]
     return f"{result.backend} ({', '.join(words)})" if words else result.backend
+
+
+def unstable_notes(problems: Sequence[CheckedProblem]) -> list[str]:
+    """Return why times are marked with ~, if any are."""
+    found: dict[str, list[str]] = {}
+    for result in (each for problem in problems for each in problem.results):
+        if result.timing is not None and result.timing.unstable:
+            found.setdefault(result.timing.unstable, []).append(result.backend)
+    whys = [f"{some(tuple(dict.fromkeys(names)))}: {why}" for why, names in found.items()]
+    return [f"~: unstable, and compared with nothing; {'; '.join(whys)}"] if whys else []
 
 
 def is_beyond_peak(problem: CheckedProblem) -> bool:

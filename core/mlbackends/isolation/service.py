@@ -5,7 +5,9 @@ output {"error": why} where a request failed, {"cannot": why} where it is refuse
 """
 
 import contextlib
+import os
 import queue
+import signal
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
@@ -57,6 +59,10 @@ class Service:
         """Whether it takes requests."""
         return self._process is not None and self._process.poll() is None
 
+    def pause(self) -> None:
+        """Stop its threads, and all that it started, where the system can; the next request wakes them."""
+        self._signal("SIGSTOP")
+
     def ask(self, request: Mapping[str, Any], timeout: float) -> dict[str, Any]:
         """Return the answer. Raises Lost without a good one; the process is ended if it died or was late."""
         process = self._process
@@ -64,6 +70,7 @@ class Service:
             message = f"no process could be started to compute in: {self._start_error}"
             raise Lost(Ended.CRASHED, Reason("not-asked", message))
         assert process.stdin is not None
+        self._signal("SIGCONT")
         with contextlib.suppress(OSError, ValueError):  # it has ended; the answer below says how
             process.stdin.write(msgspec.json.encode(request) + b"\n")
             process.stdin.flush()
@@ -94,6 +101,12 @@ class Service:
             with contextlib.suppress(OSError):
                 if stream is not None:
                     stream.close()
+
+    def _signal(self, name: str) -> None:
+        if self.alive and hasattr(signal, name):  # Windows has neither
+            assert self._process is not None
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, getattr(signal, name))
 
     def _listen(self, process: "subprocess.Popen[bytes]") -> None:
         """Queue each line; an empty one marks the end."""

@@ -29,9 +29,9 @@ class Ended(StrEnum):
 class Errors(Struct, frozen=True):
     """How far a result is from the one that is computed in float64 from the same inputs.
 
-    largest_absolute: max |result - exact|. largest_relative: max |result - exact| / |exact|, where exact
-    is not 0. largest_allowed: what the tolerance comes to. in_reference_errors: largest_absolute
-    divided by that of the plain computation in the same element type; None where that made no error.
+    largest_absolute: max |result - exact|. largest_relative: the same, each row divided by its largest
+    |exact|. largest_allowed: what the tolerance comes to. in_reference_errors: largest_absolute divided
+    by that of the plain computation in the same element type; None where that made no error.
     misplaced: elements that are NaN or infinite and should not be, or the other way round.
     worst: the index of the largest error.
     """
@@ -61,9 +61,9 @@ class Timing(Struct, frozen=True):
 
     Of the backward pass alone where gradients are required. calls: how many were timed. lower_seconds and
     upper_seconds: a quarter of the calls took less, or more. gflops: of `CheckedProblem.flops`, by the
-    median.
-    share_of_peak: of the peak that was measured beside it, the median over
-    the rounds; None where there was none.
+    median. share_of_peak: of the peak that was measured beside it, the median over the rounds; None where
+    there was none, or the times are unstable. unstable: why they are not to be compared, "" if they are:
+    rounds in which something else had the CPUs are repeated, and left out unless that is most of them.
     """
 
     calls: int
@@ -72,6 +72,7 @@ class Timing(Struct, frozen=True):
     upper_seconds: float
     gflops: float
     share_of_peak: float | None = None
+    unstable: str = ""
 
 
 class Memory(Struct, frozen=True):

@@ -133,7 +133,8 @@ class Exact:
             misplaced = (np.isfinite(found) != finite) | (~finite & ~same)
             error = np.where(finite & np.isfinite(found), error, 0.0)
             scale = np.abs(np.where(finite, self.exact, 0.0))
-            relative = np.where(scale > 0, error / scale, 0.0)
+            rows = scale.max(axis=-1, keepdims=True, initial=0.0)
+            relative = np.where(rows > 0, error / rows, 0.0)
         largest = min(float(error.max(initial=0.0)), sys.float_info.max)  # JSON has no infinity
         height = max(float(scale.max(initial=0.0)), self.largest_term)
         units = self.allowed * height

@@ -4,9 +4,11 @@ It imports the standard library alone, since other interpreters run it too, from
 
     {"do": "prepare", "problem": {...}, "files": {"query": PATH, ...}, "grad_out": {...}}   {"details": {...}}
     {"do": "compute", "into": PATH}                 {"seconds": 0.1, "extra_bytes": 0, "measured_by": "..."}
-    {"do": "time", "seconds": 0.05, "calls": 100}                        {"seconds": [0.1, ...]}
+    {"do": "time", "seconds": 0.05, "calls": 100}                    {"seconds": [0.1, ...], "waited": 0.0}
 
-The last one computes as often as fits into a time, up to so many times, once at least.
+The last one computes as often as fits into a time, up to so many times, once at least; calls that begin in
+the first fifth of it are left out if others remain: caches and pools of threads warm up. waited: how long
+threads of the process stood ready and had no CPU, for a second of it; only where Linux tells.
 
 grad_out is the record of the gradient of the result, for tensors that require gradients; then what is
 measured and timed is the backward pass alone.
@@ -77,16 +79,7 @@ def answering(prepare: Callable[[dict[str, Any]], Prepared]) -> Answering:
             return {"details": ready.details}
         if request["do"] == "compute":
             return _compute(ready, request["into"])
-        seconds: list[float] = []
-        clock = time.perf_counter
-        end = clock() + request["seconds"]
-        stop = 0.0
-        while stop < end and len(seconds) < request["calls"]:
-            start = clock()
-            ready.call()
-            stop = clock()
-            seconds.append(stop - start)
-        return {"seconds": seconds}
+        return _time(ready.call, request["seconds"], request["calls"])
 
     return answer
 
@@ -134,6 +127,38 @@ def _compute(ready: Prepared, path: str) -> dict[str, Any]:
         answer["measured_by"] = _MEASURED_BY
     ready.save(result, path)
     return answer
+
+
+def _time(call: Callable[[], Any], duration: float, most: int) -> dict[str, Any]:
+    clock = time.perf_counter
+    early: list[float] = []
+    seconds: list[float] = []
+    waited = _waited()
+    stop = begin = clock()
+    while stop < begin + duration and len(seconds) < most:
+        start = clock()
+        call()
+        stop = clock()
+        (early if start < begin + duration / 5 else seconds).append(stop - start)
+    answer: dict[str, Any] = {"seconds": seconds or early}
+    if waited is not None:
+        answer["waited"] = max(0.0, (_waited() or 0.0) - waited) / (stop - begin)
+    return answer
+
+
+def _waited() -> float | None:
+    """Return how long the threads of this process stood ready and had no CPU, in seconds.
+
+    Source: the second number of /proc/PID/schedstat (the kernel's scheduler/sched-stats.rst), nanoseconds.
+    """
+    try:
+        total = 0
+        for thread in os.listdir("/proc/self/task"):
+            with open(f"/proc/self/task/{thread}/schedstat") as file:
+                total += int(file.read().split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return total / 1e9
 
 
 def _status(name: str) -> int:

@@ -2,8 +2,11 @@
 
 The table has medians with the middle half of the calls, the share of the machine's peak and bandwidth
 that were measured beside them, and how many times as fast each is as another, round by round. On a
-machine whose speed changes, only these ratios count. Each result is compared with float64, too. Exit 1
-where one is wrong, a backend crashed, or --fail-below says so.
+machine whose speed changes, only these ratios count. While one is timed, the processes of the others are
+stopped; a round in which its threads waited for a CPU is repeated, and times that stay so are marked with ~
+and compared with nothing. Each result is compared with float64, too. Exit 1
+where one is wrong, a backend crashed, or --fail-below says so; exit 3 where it cannot say, since times are
+unstable.
 
 Examples:
   backends sdpa bench --shape 1,8,512,64 --shape 1,8,1024,64 --shape 1,8,2048,64 --peers --plot speed.svg
@@ -119,4 +122,8 @@ def command(
     changes = [each for problem in run.problems for each in problem.changes]
     good = all(each.checked.good for each in run.problems)
     slower = any((each.by_share or each.by_time) < fail_below for each in changes)
-    return exits.YES if good and not slower else exits.NO
+    if slower or not good:
+        return exits.NO
+    timings = [each.timing for problem in run.problems for each in problem.checked.results]
+    unstable = any(each.unstable for each in timings if each is not None)
+    return exits.UNKNOWN if fail_below and unstable else exits.YES

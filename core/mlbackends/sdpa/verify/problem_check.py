@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from mlbackends.isolation.service import Lost
 from mlbackends.model.checked import CheckedProblem, Ended, Errors, Memory, Result, Timing
+from mlbackends.model.errors import counted
 from mlbackends.model.explanation import Explained
 from mlbackends.model.reasons import Reason
 from mlbackends.sdpa.backend import AttentionBackend
@@ -29,12 +30,20 @@ USUAL_TOLERANCE = 2.0
 LOWERED = {"cpu:baseline": "default", "cpu:avx2": "avx2", "cpu:avx512": "avx512"}
 """ATEN_CPU_CAPABILITY, in the processes that compute, for a processor of less than this one."""
 
-Rounds = dict[str, list[list[float]]]
-"""By backend, the seconds of the calls of each round."""
+Rounds = dict[str, dict[int, list[float]]]
+"""By backend and round, the seconds of the calls; without the rounds that were disturbed."""
 
-_SAMPLE = {"do": "time", "seconds": 0.05, "calls": 200}
-_REST_SECONDS = 0.005
-"""Between two backends: the threads of the one that has just computed may still spin."""
+_SAMPLE = {"do": "time", "seconds": 0.05, "calls": 10_000}
+_LARGEST_WAIT = 0.1
+"""How long the threads of a backend, all together, may wait for a CPU, for a second that it computes.
+
+Undisturbed it is 0.03 and less. A pool whose last thread waits for a CPU makes all others wait: medians
+of a call of 0.3 ms were 8 ms where this was 1.
+"""
+_PATIENCE_SECONDS = 0.25
+"""How long a round is repeated that was disturbed."""
+_LARGEST_RATIO = 1.25
+"""Of the third to the first quartile of the rounds' medians: beyond it, they are of no use."""
 
 
 class ProblemCheck:
@@ -46,13 +55,14 @@ class ProblemCheck:
         self.lowered = LOWERED.get(explained.device, "")
         self.results: dict[str, Result] = {}
         self.rounds: Rounds = {}
+        self.disturbed: Rounds = {}
 
     def run(self, ours: Sequence[AttentionBackend], others: Sequence[Peer]) -> CheckedProblem:
         """Return the results of these of our backends and these peers."""
         self._add_results(ours, others)
         able = [name for name, each in self.results.items() if each.ended is Ended.RAN]
         failure, errors = "", {}
-        peaks: list[float] = []
+        peaks: dict[int, float] = {}
         peak_by = ""
         if able:
             try:
@@ -71,7 +81,7 @@ class ProblemCheck:
             results=() if failure else tuple(self._timed(each, peaks) for each in results),
             reference_error=errors.pop("", None),
             gradient_errors=errors,
-            peak_gflops=statistics.median(peaks) / 1e9 if peaks else None,
+            peak_gflops=statistics.median(peaks.values()) / 1e9 if peaks else None,
             peak_by=peak_by,
             failure=failure,
         )
@@ -153,14 +163,14 @@ class ProblemCheck:
         errors = msgspec.convert(answer, dict[str, Errors])
         return replace(result, errors=errors.pop(""), gradients=errors)
 
-    def _time(self) -> tuple[list[float], str]:
+    def _time(self) -> tuple[dict[int, float], str]:
         """Time all that gave a result in turn, and the machine's peak beside them.
 
-        Returns the peak of each round in operations a second, and what it is measured by; [] without one.
+        Returns the peak of each round in operations a second, and what it is measured by; {} without one.
         """
         runners = [name for name, each in self.results.items() if each.ended is Ended.RAN]
         if not self.plan.rounds or not runners:
-            return [], ""
+            return {}, ""
         peak: dict[str, str] = {}
         try:
             peak = self.processes.ask(PEAK, "", {"do": "prepare"})["details"]
@@ -169,42 +179,67 @@ class ProblemCheck:
             pass
         for turn in range(self.plan.rounds + 1):
             for name in list(runners):
-                seconds: list[float] = []
                 try:
-                    lowered = "" if name == PEAK else self.lowered
-                    seconds = self.processes.ask(name, lowered, _SAMPLE)["seconds"]
+                    self._time_round(name, turn)
                 except Lost as lost:
+                    runners.remove(name)
                     if name != PEAK:
                         result = self.results[name]
                         result = replace(result, ended=lost.ended, reasons=(lost.reason,))
                         self.results[name] = result
-                if not seconds:
-                    runners.remove(name)
-                elif turn:  # the first one warms up
-                    self.rounds.setdefault(name, []).append(seconds)
-                time.sleep(_REST_SECONDS)
         # The best of a round: a peak is what can be reached.
-        peaks = [int(peak["flops"]) / min(each) for each in self.rounds.pop(PEAK, ())]
+        rounds = self.rounds.pop(PEAK, {})
+        peaks = {turn: int(peak["flops"]) / min(each) for turn, each in rounds.items()}
         return peaks, peak.get("by", "") if peaks else ""
 
-    def _timed(self, result: Result, peaks: list[float]) -> Result:
-        rounds = self.rounds.get(result.backend)
+    def _time_round(self, name: str, turn: int) -> None:
+        """Time one backend while the others are stopped, again where it was disturbed; round 0 warms up."""
+        lowered = "" if name == PEAK else self.lowered
+        end = time.monotonic() + (_PATIENCE_SECONDS if turn else 0.0)
+        while True:
+            answer = self.processes.ask_alone(name, lowered, _SAMPLE)
+            is_disturbed = answer.get("waited", 0.0) > _LARGEST_WAIT
+            if not is_disturbed or time.monotonic() > end:
+                break
+        if turn:
+            rounds = self.disturbed if is_disturbed else self.rounds
+            rounds.setdefault(name, {})[turn] = answer["seconds"]
+
+    def _timed(self, result: Result, peaks: dict[int, float]) -> Result:
+        steady = self.rounds.get(result.backend, {})
+        disturbed = self.disturbed.get(result.backend, {})
+        rounds = steady if len(steady) > len(disturbed) else disturbed | steady
         if result.ended is not Ended.RAN or not rounds:
             return result
-        seconds = [each for samples in rounds for each in samples]
+        unstable = ""
+        if rounds is not steady:
+            count = f"{len(disturbed)} of {counted(len(rounds), 'round')}"
+            unstable = f"its threads waited for a CPU in {count}"
+        medians = {turn: statistics.median(samples) for turn, samples in rounds.items()}
+        first, third = quarters(list(medians.values()))
+        if third > first * _LARGEST_RATIO:
+            unstable = (
+                unstable
+                or f"a quarter of its rounds took {third / first:.2g} times as long as another"
+            )
+        if unstable:
+            self.rounds.pop(result.backend, None)
+        seconds = [each for samples in rounds.values() for each in samples]
         median = statistics.median(seconds)
         lower, upper = quarters(seconds)
-        count = flops(self.problem)
+        operations = flops(self.problem)
         # Of each round with its own peak: the speed of a shared machine moves from one to the next.
-        pairs = zip(rounds, peaks, strict=False)
-        shares = [count / statistics.median(samples) / peak for samples, peak in pairs]
+        shares = [
+            operations / medians[turn] / peak for turn, peak in peaks.items() if turn in medians
+        ]
         timing = Timing(
             calls=len(seconds),
             median_seconds=median,
             lower_seconds=lower,
             upper_seconds=upper,
-            gflops=count / median / 1e9,
-            share_of_peak=statistics.median(shares) if shares else None,
+            gflops=operations / median / 1e9,
+            share_of_peak=statistics.median(shares) if shares and not unstable else None,
+            unstable=unstable,
         )
         return replace(result, timing=timing)
 

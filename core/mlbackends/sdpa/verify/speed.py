@@ -20,11 +20,16 @@ def of_problem(wording: Wording, checked: CheckedProblem, rounds: Rounds) -> Ben
     """Return the record of a problem. rounds: by backend, the seconds of each round's calls."""
     *leading, _, width = wording.shape
     kind = " ".join(replace(wording, shape=(*leading, 0, width), kv_len=None).words)
-    medians = {name: [statistics.median(each) for each in taken] for name, taken in rounds.items()}
+    medians = {
+        name: {turn: statistics.median(each) for turn, each in taken.items()}
+        for name, taken in rounds.items()
+    }
     ratios = []
     for name, own in medians.items():
         for other, theirs in medians.items():
-            found = [b / a for a, b in zip(own, theirs, strict=False) if a > 0]
+            found = [
+                theirs[turn] / each for turn, each in own.items() if turn in theirs and each > 0
+            ]
             if name != other and found:
                 ratios.append(Ratio(name, other, statistics.median(found), *quarters(found)))
     return BenchedProblem(
@@ -72,7 +77,7 @@ def compared(now: Benched, before: Benched) -> Benched:
         timings = saved.get(problem.checked.text, {})
         for result in problem.checked.results:
             new, old = result.timing, timings.get(result.backend)
-            if old is None or not old.median_seconds:
+            if old is None or not old.median_seconds or old.unstable or (new and new.unstable):
                 continue
             if new is None:
                 changes.append(Change(result.backend, 0.0, 0.0))
