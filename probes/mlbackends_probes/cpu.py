@@ -11,6 +11,7 @@ from mlbackends.host.cpu.cpuinfo import architecture_of, identity, read_blocks
 from mlbackends.host.host import Host
 from mlbackends.host.quantities import whole_number
 from mlbackends.host.system.kernel import auxiliary_vector, system_controls
+from mlbackends.host.system.numa import numa_nodes
 from mlbackends.model.records import FactValue, Finding, Presence
 from mlbackends.model.registry import facts_of
 
@@ -53,7 +54,7 @@ def find(host: Host) -> Finding:
             **identity(architecture, blocks),
             **topology.topology_facts(host, blocks, cpus, kinds),
             "caches": topology.caches(host, cpus, [group for _, group, _ in kinds], blocks) or "",
-            "numa_nodes": topology.numa_nodes(host) or "",
+            "numa_nodes": numa_nodes(host) or "",
             **speed.frequency_facts(host, cpus[0] if cpus else 0, blocks),
             "smt": smt if smt in _SMT else "",
         }

@@ -2,7 +2,8 @@
 
 Finds:    /proc/meminfo, /sys/kernel/mm, /proc/swaps, /proc/self/limits; macOS: `sysctl -a`;
           other systems: psutil.
-Caveats:  this is the machine's memory; the limit of a container is with the host.
+Caveats:  this is the machine's memory; the limit of a container is with the host. Where a GPU's memory is a
+          NUMA node (Grace Hopper, POWER9), the kernel adds it to the machine's; here it is taken off.
 Source:   Linux, proc(5) and Documentation/admin-guide/mm.
 """
 
@@ -11,6 +12,7 @@ from typing import Any
 from mlbackends.host.host import Host
 from mlbackends.host.quantities import meminfo, size_in_bytes
 from mlbackends.host.system import kernel, memory
+from mlbackends.host.system.numa import gpu_memory
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Finding, Presence, nonempty
 
@@ -55,8 +57,14 @@ def find(host: Host) -> Finding:
         numbers = meminfo(host.read("/proc/meminfo", 65536))
         names = ("huge_pages", "huge_pages_in_use", "nodes", "nodes_free", "swaps")
         tables = (*memory.huge_pages(host), *memory.nodes(host), memory.swaps(host))
+        if gpu_bytes := gpu_memory(host, "MemTotal"):
+            free = gpu_memory(host, "MemFree")
+            off = {"MemTotal": gpu_bytes, "MemAvailable": free, "MemFree": free}
+            for name in off.keys() & numbers.keys():
+                numbers[name] = max(0, numbers[name] - off[name])
+            facts["gpu_bytes"] = gpu_bytes
         limit, is_unlimited = memory.locked_memory_limit(host)
-        facts = {
+        facts |= {
             **{
                 fact: numbers[name]
                 for fact, name in _MEMINFO.items()

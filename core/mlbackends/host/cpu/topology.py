@@ -8,10 +8,9 @@ import re
 from collections.abc import Sequence
 
 from mlbackends.host.cpu.cpuinfo import Block, arm_cores, core_name
-from mlbackends.host.host import Host, once_per_host
+from mlbackends.host.host import Host
 from mlbackends.host.quantities import (
     format_cpu_list,
-    meminfo,
     parse_cpu_list,
     size_in_bytes,
     whole_number,
@@ -19,7 +18,6 @@ from mlbackends.host.quantities import (
 from mlbackends.model.records import FactValue, nonempty
 
 CPU = "/sys/devices/system/cpu"
-NODE = "/sys/devices/system/node"
 
 Groups = list[tuple[int, ...]]
 """CPUs that share something: the threads of a core, the CPUs of a socket."""
@@ -160,36 +158,6 @@ def kind_groups(host: Host, cpus: tuple[int, ...], blocks: list[Block]) -> Kinds
         )
         for (strength, implementer, part), group in sorted(groups.items(), reverse=True)
     ]
-
-
-def numa_nodes(host: Host) -> list[dict[str, FactValue]]:
-    """Return each node's CPUs, memory and distances to the nodes in order; [] where there are none.
-
-    A node without CPUs is memory of its own: HBM, a GPU's, CXL.
-    """
-    nodes = []
-    for number, memory in node_memory(host).items():
-        folder = f"{NODE}/node{number}"
-        words = host.read(f"{folder}/distance", 65536).split()
-        distances = [whole_number(word, highest=255) for word in words]
-        facts = {
-            "memory_bytes": memory.get("MemTotal"),
-            "distances": distances if None not in distances else None,
-        }
-        cpus = format_cpu_list(parse_cpu_list(host.read(f"{folder}/cpulist")))
-        nodes.append({"node": number, "cpus": cpus, **nonempty(facts)})
-    return nodes
-
-
-@once_per_host
-def node_memory(host: Host) -> dict[int, dict[str, int]]:
-    """Return the numbers of each NUMA node's meminfo by the node's number, in their order."""
-    names = (re.fullmatch(r"node(\d{1,5})", name) for name in host.listdir(NODE))
-    found = {}
-    for number in sorted(int(match[1]) for match in names if match):
-        text = host.read(f"{NODE}/node{number}/meminfo", 16384)
-        found[number] = meminfo(re.sub(r"(?m)^Node \d+ ", "", text))
-    return found
 
 
 # ---- caches ------------------------------------------------------------------------------------

@@ -5,9 +5,9 @@ Source: Linux, Documentation/admin-guide/mm/hugetlbpage.rst, transhuge.rst, sysc
 
 import re
 
-from mlbackends.host.cpu.topology import node_memory
 from mlbackends.host.host import Host
 from mlbackends.host.quantities import meminfo, one_line, size_in_bytes, whole_number, word
+from mlbackends.host.system.numa import gpu_memory, node_memory, numa_nodes
 from mlbackends.model.records import FactValue, nonempty
 
 MM = "/sys/kernel/mm"
@@ -20,9 +20,10 @@ _USE = {"free": "free_hugepages", "reserved": "resv_hugepages", "surplus": "surp
 
 
 def total_memory(host: Host) -> int | None:
-    """Return how much memory Linux has, in bytes; None where it does not tell."""
+    """Return how much memory Linux has, in bytes, without that of GPUs; None where it does not tell."""
     # It is in the first line; what follows need not be read for it.
-    return meminfo(host.read("/proc/meminfo", 1024)).get("MemTotal") or None
+    total = meminfo(host.read("/proc/meminfo", 1024)).get("MemTotal", 0)
+    return max(0, total - gpu_memory(host, "MemTotal")) or None
 
 
 def huge_pages(host: Host) -> tuple[Rows, Rows]:
@@ -110,12 +111,16 @@ def locked_memory_limit(host: Host) -> tuple[int | None, bool | None]:
 
 
 def nodes(host: Host) -> tuple[Rows, Rows]:
-    """Return each NUMA node's memory, and how much of it is free now."""
+    """Return each NUMA node's memory and its kind where that is known, and how much of it is free now."""
     memory = node_memory(host).items()
     totals: Rows = [
-        {"node": node, "total_bytes": numbers["MemTotal"]}
-        for node, numbers in memory
-        if "MemTotal" in numbers
+        {
+            "node": each["node"],
+            "total_bytes": each["memory_bytes"],
+            **({"kind": each["kind"]} if "kind" in each else {}),
+        }
+        for each in numa_nodes(host)
+        if "memory_bytes" in each
     ]
     free: Rows = [
         {"node": node, "free_bytes": numbers["MemFree"]}

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlbackends.host.cpu.topology import kind_groups, numa_nodes, online_cpus, topology_facts
+from mlbackends.host.cpu.topology import kind_groups, online_cpus, topology_facts
 from mlbackends.host.host import Host
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 CPU = "sys/devices/system/cpu"
-NODE = "sys/devices/system/node"
 
 
 def machine(root: Path, files: dict[str, str]) -> Host:
@@ -141,40 +140,3 @@ def test_equal_cores_are_of_no_kind(tmp_path: Path) -> None:
         {"processor": str(cpu), "cpu implementer": "0x41", "cpu part": "0xd40"} for cpu in range(4)
     ]
     assert kind_groups(machine(tmp_path, {}), (0, 1, 2, 3), blocks) == []
-
-
-def test_eight_nodes_have_cpus_memory_and_distances(tmp_path: Path) -> None:
-    files = {}
-    for node in range(8):
-        folder = f"{NODE}/node{node}"
-        files[f"{folder}/cpulist"] = f"{node * 16}-{node * 16 + 15}"
-        files[f"{folder}/meminfo"] = (
-            f"Node {node} MemTotal:       1048576 kB\nNode {node} MemFree: 1 kB"
-        )
-        files[f"{folder}/distance"] = " ".join(
-            "10" if other == node else "12" for other in range(8)
-        )
-    nodes = numa_nodes(machine(tmp_path, files))
-    assert [node["node"] for node in nodes] == list(range(8))
-    assert nodes[1] == {
-        "node": 1,
-        "cpus": "16-31",
-        "memory_bytes": 1 << 30,
-        "distances": [12, 10, 12, 12, 12, 12, 12, 12],
-    }
-
-
-def test_a_node_without_cpus_is_memory_of_its_own(tmp_path: Path) -> None:
-    files = {f"{NODE}/node1/cpulist": "", f"{NODE}/node1/meminfo": "Node 1 MemTotal: 4 kB"}
-    assert numa_nodes(machine(tmp_path, files)) == [{"node": 1, "cpus": "", "memory_bytes": 4096}]
-
-
-def test_garbage_in_a_node_is_left_out(tmp_path: Path) -> None:
-    files = {
-        f"{NODE}/node0/cpulist": "\0\x01",
-        f"{NODE}/node0/distance": "10 0x1f z",
-        f"{NODE}/node0/meminfo": "Node 0 MemTotal: lots",
-        f"{NODE}/nodes": "",
-        f"{NODE}/node9999999/cpulist": "0",
-    }
-    assert numa_nodes(machine(tmp_path, files)) == [{"node": 0, "cpus": ""}]

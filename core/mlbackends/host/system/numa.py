@@ -1,0 +1,143 @@
+"""NUMA nodes: their CPUs and memory, and what memory it is that lies on a node without CPUs.
+
+Source: Linux, Documentation/ABI/stable/sysfs-devices-node, admin-guide/mm/numaperf.rst and
+ABI/testing/sysfs-kernel-mm-memory-tiers; for memory of GPUs, NVIDIA's /proc/driver/nvidia/gpus/*/numa_status,
+as hwloc reads it.
+"""
+
+import re
+
+from mlbackends.host.host import Host, once_per_host
+from mlbackends.host.quantities import format_cpu_list, meminfo, parse_cpu_list, whole_number
+from mlbackends.model.records import FactValue, nonempty
+
+NODE = "/sys/devices/system/node"
+_GPUS = "/proc/driver/nvidia/gpus"
+_DAX = "/sys/bus/dax/devices"
+_TIERS = "/sys/devices/virtual/memory_tiering"
+
+_DAX_KINDS = {"/ndbus": "persistent", "/hmem": "special-purpose", "/dax_region": "cxl"}
+"""What kind of memory a device of direct access is, by a part of its path.
+
+special-purpose: firmware keeps it from ordinary use, as HBM and CXL memory (EFI_MEMORY_SP).
+"""
+_HBM_RATIO = 2
+"""How many times the bandwidth of the CPUs' own memory HBM has at least; hwloc draws the line there."""
+
+Nodes = list[dict[str, FactValue]]
+
+
+@once_per_host
+def numa_nodes(host: Host) -> Nodes:
+    """Return each node's CPUs, memory and distances to the nodes in order; [] where there are none.
+
+    kind: "gpu", "hbm", "cxl", "persistent" or "special-purpose", where a node without CPUs is known to be
+    that; near_cpus: the CPUs nearest to it. tier: the kernel's memory tier, the lower the faster.
+    memory_side_cache_bytes: of the cache before its memory. read_bandwidth_bytes_per_second: what the
+    firmware says that the nearest CPUs reach.
+    """
+    memory = node_memory(host)
+    cpus = {each: parse_cpu_list(host.read(f"{NODE}/node{each}/cpulist")) for each in memory}
+    devices, tiers, bandwidths = {}, {}, {}
+    if len(memory) > 1:  # of the one node of most machines there is nothing to tell
+        devices, tiers = _devices(host), _tiers(host)
+        bandwidths = {number: _bandwidth(host, number) for number in memory}
+    slowest = min((rate for number, rate in bandwidths.items() if rate and cpus[number]), default=0)
+    nodes: Nodes = []
+    for number, sizes in memory.items():
+        words = host.read(f"{NODE}/node{number}/distance", 65536).split()
+        distances = [whole_number(word, highest=255) for word in words]
+        kind, near = devices.get(number, ("", ""))
+        rate = bandwidths.get(number)
+        if not cpus[number]:
+            near = near or _near_cpus(
+                host, number, dict(zip(memory, distances, strict=False)), cpus
+            )
+            if rate and slowest and rate >= _HBM_RATIO * slowest:
+                kind = kind or "hbm"
+        facts: dict[str, FactValue | None] = {
+            "memory_bytes": sizes.get("MemTotal"),
+            "distances": distances if None not in distances else None,
+            "kind": kind,
+            "near_cpus": near,
+            "tier": tiers.get(number),
+            "memory_side_cache_bytes": _side_cache(host, number),
+            "read_bandwidth_bytes_per_second": rate,
+        }
+        nodes.append({"node": number, "cpus": format_cpu_list(cpus[number]), **nonempty(facts)})
+    return nodes
+
+
+@once_per_host
+def node_memory(host: Host) -> dict[int, dict[str, int]]:
+    """Return the numbers of each NUMA node's meminfo by the node's number, in their order."""
+    names = (re.fullmatch(r"node(\d{1,5})", name) for name in host.listdir(NODE))
+    found = {}
+    for number in sorted(int(match[1]) for match in names if match):
+        text = host.read(f"{NODE}/node{number}/meminfo", 16384)
+        found[number] = meminfo(re.sub(r"(?m)^Node \d+ ", "", text))
+    return found
+
+
+def gpu_memory(host: Host, name: str) -> int:
+    """Return the sum of a number of meminfo over the nodes that are GPUs' memory; 0 without any."""
+    memory = node_memory(host)
+    gpus = (each["node"] for each in numa_nodes(host) if each.get("kind") == "gpu")
+    return sum(memory[number].get(name, 0) for number in gpus if isinstance(number, int))
+
+
+def _devices(host: Host) -> dict[int, tuple[str, str]]:
+    """Return the kind of the nodes that are a device's memory, and the CPUs near that device."""
+    found: dict[int, tuple[str, str]] = {}
+    for name in host.listdir(_DAX):
+        node = host.read_int(f"{_DAX}/{name}/target_node")
+        path = host.realpath(f"{_DAX}/{name}")
+        kind = next((kind for part, kind in _DAX_KINDS.items() if part in path), "")
+        if node is not None and kind:
+            found[node] = kind, ""
+    for address in host.listdir(_GPUS):
+        match = re.search(
+            r"\bNode:\s*(\d{1,5})\b", host.read(f"{_GPUS}/{address}/numa_status", 4096)
+        )
+        if match:
+            near = parse_cpu_list(host.read(f"/sys/bus/pci/devices/{address}/local_cpulist"))
+            found[int(match[1])] = "gpu", format_cpu_list(near)
+    return found
+
+
+def _tiers(host: Host) -> dict[int, int]:
+    names = (re.fullmatch(r"memory_tier(\d{1,6})", name) for name in host.listdir(_TIERS))
+    return {
+        node: int(match[1])
+        for match in names
+        if match
+        for node in parse_cpu_list(host.read(f"{_TIERS}/{match[0]}/nodelist"))
+    }
+
+
+def _near_cpus(
+    host: Host, number: int, distances: dict[int, int | None], cpus: dict[int, tuple[int, ...]]
+) -> str:
+    """Return the CPUs that reach a node best by the kernel's list, else by the firmware's distances."""
+    # access1 is of CPUs alone (Linux 5.11); access0 may name a device.
+    for access in ("access1", "access0"):
+        names = host.listdir(f"{NODE}/node{number}/{access}/initiators")
+        found = {cpu for node, group in cpus.items() if f"node{node}" in names for cpu in group}
+        if found:
+            return format_cpu_list(found)
+    with_cpus = {node: far for node, far in distances.items() if cpus[node] and far}
+    nearest = min(with_cpus.values(), default=0)
+    return format_cpu_list(
+        {cpu for node, far in with_cpus.items() if far == nearest for cpu in cpus[node]}
+    )
+
+
+def _bandwidth(host: Host, number: int) -> int | None:
+    megabytes = host.read_int(f"{NODE}/node{number}/access0/initiators/read_bandwidth")
+    return megabytes * 10**6 if megabytes and 0 < megabytes < 1 << 32 else None
+
+
+def _side_cache(host: Host, number: int) -> int | None:
+    folder = f"{NODE}/node{number}/memory_side_cache"
+    sizes = [host.read_int(f"{folder}/{name}/size") for name in host.listdir(folder)]
+    return max((size for size in sizes if size and 0 < size < 1 << 50), default=None)
