@@ -255,7 +255,7 @@ def deviations_page() -> str:
 
 
 DEVIATIONS_HEAD = (
-    "Names, signatures, defaults and exceptions of mlbackends are those of torch.backends in torch 2.13,"
+    "Names, signatures, defaults and exceptions of mlbackends are those of torch.backends in torch 2.15,"
     " but for what stands here. A test compares both and fails for a difference that is not listed, and"
     " for one that is listed and no longer there."
 )

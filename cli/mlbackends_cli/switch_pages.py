@@ -45,7 +45,7 @@ def deviation(each: Deviation) -> Passage:
     where = ", ".join(each.names) if "*" not in each.names else "every module"
     lines = (
         ("where", where),
-        ("torch 2.13", each.torch),
+        ("torch", each.torch),
         ("mlbackends", each.ours),
         ("why", each.why),
     )
@@ -60,6 +60,9 @@ def switch(switch: Switch) -> Passage:
         ("takes", listing.accepts(switch) or "nothing: it is an answer, not a setting"),
         ("default", default),
     ]
+    newer = {"": switch.since, **getattr(switch.kind, "since", {})}
+    if since := [f"torch {at}{word and f' for {word}'}" for word, at in newer.items() if at]:
+        lines.append(("since", ", ".join(since)))
     if switch.inside_flags not in (NOT_IN_FLAGS, None):
         lines.append(("in flags()", f"{_value(switch, switch.inside_flags)} unless given"))
     if not switch.read_only:

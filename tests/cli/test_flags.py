@@ -163,6 +163,32 @@ def test_check_takes_a_right_file(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, f"{file}: 2 switches, all right\n")
 
 
+def test_list_and_check_tell_what_an_older_torch_lacks(tmp_path: Path) -> None:
+    info = tmp_path / "torch-2.13.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.13.0\n")
+    file = tmp_path / "run.toml"
+    file.write_text("[cuda.matmul]\nfp32_precision = 'bfx9'\nallow_fp16_accumulation = true\n")
+    here = {"PYTHONPATH": str(tmp_path)}
+
+    listed = backends("flags", "list", "cuda.matmul", "--flags", str(file), environment=here)
+    records = backends("flags", "list", "--format", "json", environment=here)
+    done = backends("flags", "check", str(file), environment=here)
+
+    note = " ".join(listed.stdout.split())
+    assert "torch 2.13.0 is installed here, and these need a newer one:" in note
+    assert (
+        "cuda.matmul.fp32_precision (2.15), cuda.matmul.prefer_cublaslt_grouped_gemm (2.14)" in note
+    )
+    lacked = {each["name"] for each in json.loads(records.stdout)["flags"] if each["lacking"]}
+    assert lacked == {name for name, switch in SWITCHES.items() if switch.since}
+    assert done.returncode == 0
+    assert (
+        "cuda.matmul.fp32_precision=bfx9 needs torch 2.15; installed here is torch 2.13.0"
+        in done.stderr
+    )
+
+
 def test_check_reads_standard_input() -> None:
     right = backends("flags", "check", "-", data="cudnn.benchmark = true\n")
     wrong = backends("flags", "check", "-", data="\ncudnn.benchmrak = true\n")

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 import msgspec
 
+from mlbackends.host.python.requirements import satisfies
 from mlbackends.inject.steps import Plan
 from mlbackends.inject.target import Target, which
 from mlbackends.model.errors import BadInput
@@ -93,6 +94,12 @@ def refuse(values: Mapping[str, object], plan: Plan, target: Target | None) -> N
                 )
             continue
         shown = f"{switch.name}={switch.kind.written(value)}"
+        since = switch.needed_torch(value)
+        if since and torch.version and satisfies(torch.version, f"<{since}.dev0"):
+            raise BadInput(
+                f"{shown} needs torch {since} or newer; {torch.location} is torch {torch.version}",
+                "start the program where that is installed",
+            )
         needed = switch.needs or _NEEDED_BY_VALUES.get((switch.name, str(value)), "")
         if needed and torch.parts is not None and needed not in torch.parts:
             raise BadInput(

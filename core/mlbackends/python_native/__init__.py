@@ -5,7 +5,8 @@
     with python_native.operations_disabled("bmm"): ...
 
 What is switched off is so for the whole process, and the native kernels do the work. There is a
-controller for each DSL: `python_native.triton`, `python_native.cutedsl`.
+controller for each DSL: `python_native.triton`, `python_native.cutedsl`, ... A name that no kernel has is
+taken, to no effect, as in torch; a warning tells where another is near.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     all_dsls: list[str]
     available_dsls: list[str]
     cutedsl: DSLController
+    flydsl: DSLController
+    helion: DSLController
     triton: DSLController
 
 __all__ = [
@@ -35,22 +38,19 @@ __all__ = [
 ]  # fmt: skip
 
 
-def get_dsl_operations(dsl_name: str) -> list[str]:
-    """Return the operations that a DSL has kernels for on this machine, sorted.
+def get_dsl_operations(dsl_name: str, lib_symbol: str = "aten") -> list[str]:
+    """Return the operations of a namespace that a DSL has kernels for on this machine, sorted.
 
-    What is switched off is among them. Raises UnknownName (a LookupError) for a DSL that
-    there is not.
+    What is switched off is among them. All kernels of ours are for operations of aten.
     """
     from mlbackends.python_native import overrides
 
-    return overrides.get_dsl_operations(*_checked(filters.DSL, dsl_name))
+    found = overrides.get_dsl_operations(*_checked(filters.DSL, dsl_name))
+    return found if lib_symbol == "aten" else []
 
 
 def disable_operations(*op_symbols: str) -> None:
-    """Switch off every DSL's kernels for some operations.
-
-    Raises UnknownName (a LookupError) for an operation without an override, and switches nothing.
-    """
+    """Switch off every DSL's kernels for some operations."""
     filters.disable(filters.OPERATION, _checked(filters.OPERATION, *op_symbols))
 
 
@@ -135,6 +135,13 @@ class DSLController:
     def version(self) -> Any:
         """The version that is installed, None without one."""
         return dsls.version(self._dsl_name)
+
+    @property
+    def backend(self) -> str:
+        """What the DSL compiles through; helion alone has a choice, others raise AttributeError."""
+        if self._dsl_name != "helion":
+            raise AttributeError(f"{self._dsl_name} DSL has no configurable backend")
+        return dsls.helion_backend()
 
     @property
     def enabled(self) -> bool:

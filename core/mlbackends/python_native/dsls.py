@@ -1,11 +1,12 @@
-"""The DSLs for kernels, CuTe DSL and Triton, and whether they can be used on this machine.
+"""The DSLs for kernels that torch names, and whether they can be used on this machine.
 
 That is read from the files that are installed: importing Triton takes seconds, and touches the driver.
-Source: torch 2.13, torch/_native, for the versions.
+Source: torch 2.15, torch/_native, for the names and versions.
 """
 
 from __future__ import annotations
 
+import os
 from functools import cache
 
 from mlbackends.switches import store
@@ -23,8 +24,10 @@ DSLS = {
     "cutedsl": (
         ("nvidia-cutlass-dsl",),
         ("cutlass", "tvm_ffi"),
-        ("==4.4.1", "==4.4.2", "==4.5.2"),
+        ("==4.6.2", "==4.7.1", "==4.8.0"),
     ),
+    "flydsl": (("flydsl",), ("flydsl",), (">=0.3,<0.4",)),
+    "helion": (("helion",), ("helion", "triton"), (">=1.2.0",)),
     "triton": (
         ("triton", "pytorch-triton", "triton-nightly", "triton-windows"),
         ("triton",),
@@ -32,7 +35,8 @@ DSLS = {
     ),
 }
 """Of each DSL: the distributions that may contain it, in order of preference; the modules that must be
-there to be imported; clauses of versions, of which one must hold. Kernels of all run on NVIDIA's devices.
+there to be imported; clauses of versions, of which one must hold. Kernels run on NVIDIA's devices, those of
+FlyDSL on AMD's. torch has helion since 2.14 and flydsl since 2.15.
 """
 
 
@@ -60,11 +64,25 @@ def unavailable_reason(dsl_name: str, host: Host | None = None) -> str:
         satisfies(dist.version, clauses) for clauses in versions
     ):
         return f"{dist.name} is {dist.version}; needed is {' or '.join(versions)}"
+    if dsl_name == "helion" and helion_backend() != "triton":
+        return f"HELION_BACKEND is {helion_backend()}; torch takes triton alone"
+    if dsl_name == "flydsl":
+        from mlbackends.libraries import amd
+        from mlbackends.libraries.search import libraries_named
+
+        places = {"homes": amd.HOMES, "folders": amd.FOLDERS, "wheels": amd.wheels(host)}
+        hip = libraries_named(host, "HIP", "libamdhip64", **places)
+        return "" if hip else "there is no HIP runtime (libamdhip64.so)"
     from mlbackends.libraries.cuda.driver import driver_libraries
 
     if not any(library.wins for library in driver_libraries(host, "cuda_driver", "libcuda")):
         return "there is no CUDA driver library (libcuda.so.1)"
     return ""
+
+
+def helion_backend() -> str:
+    """Return what Helion compiles through, as HELION_BACKEND says."""
+    return os.environ.get("HELION_BACKEND", "triton")
 
 
 def version(dsl_name: str) -> Version | None:

@@ -3,7 +3,7 @@
 An override takes part in dispatch if its DSL, its operation and its dispatch key are all on, so
 switching an operation on does not bring back a DSL that is off. The state is the process's: every
 thread sees the same, and reads need no lock. Names are not checked here: see `overrides.checked`.
-Source: torch 2.13, torch/_native.
+Source: torch 2.15, torch/_native.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 from _thread import RLock, get_ident
 from contextlib import contextmanager
 
+from mlbackends.python_native.dsls import DSLS
 from mlbackends.switches import store
 
 TYPE_CHECKING = False
@@ -21,10 +22,7 @@ if TYPE_CHECKING:
 DSL, OPERATION, DISPATCH_KEY = "DSL", "operation", "dispatch key"
 """The three kinds of thing that can be switched off."""
 
-_JIT_DSLS = frozenset({"cutedsl", "triton"})
-"""The DSLs that compile at run time, which TORCH_DISABLE_NATIVE_JIT switches off."""
-
-# Dispatch keys: the members of torch._C.DispatchKey in torch 2.13 that do not mark a range.
+# Dispatch keys: the members of torch._C.DispatchKey in torch 2.15 that do not mark a range.
 _LAYOUTS = ("", "Quantized", "Sparse", "SparseCsr", "NestedTensor", "Autograd")
 _DEVICES = (
     "CPU", "CUDA", "HIP", "XLA", "MPS", "IPU", "XPU", "HPU", "VE", "Lazy", "MTIA", "MAIA",
@@ -129,7 +127,7 @@ def why_disabled(dsl: str, op_symbol: str, dispatch_key: str) -> str:
         if (kind, name) in off:
             where = f"python_native.{dsl}" if kind == DSL else "python_native"
             reasons.append(f"the {kind} {name} is switched off by {where}")
-    if dsl in _JIT_DSLS and store.read("python_native.disabled"):
+    if dsl in DSLS and store.read("python_native.disabled"):
         reasons.append(f"the DSL {dsl} is switched off by TORCH_DISABLE_NATIVE_JIT=1")
     return "; ".join(reasons)
 

@@ -24,7 +24,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from mlbackends.model import registry
-from mlbackends.model.errors import UnknownName
+from mlbackends.model.errors import UnknownName, suggestion
 from mlbackends.python_native import dsls, filters
 from mlbackends.switches import store
 
@@ -32,14 +32,16 @@ ORDER_FUNCTION = "TORCH_PYTHON_NATIVE_USER_GRAPH_ORDER_FN"
 ATTENTION = "scaled_dot_product_attention"
 """The operation of every attention backend."""
 _OPERATIONS_OF_TORCH = (
-    "_foreach_mm", "_fused_rms_norm", "_fused_rms_norm_backward", "bmm", "scatter_add", "scatter_add.out",
-    "scatter_add_", "topk", "topk.values",
+    "_foreach_mm", "_fused_rms_norm", "_fused_rms_norm_backward", "_linear_cross_entropy_batch_chunked",
+    "_linear_cross_entropy_batch_chunked_no_reduction", "bmm", "linalg_polar", "linalg_polar.out",
+    "prod.dim_int", "prod.int_out", "scatter_add", "scatter_add.out", "scatter_add_", "sum.IntList_out",
+    "sum.dim_IntList", "topk", "topk.values",
     # These two are the examples in the documentation of torch.backends.python_native.
     "flash_attention", "scaled_mm",
 )  # fmt: skip
 """What a program written for torch may name, whether or not there is a kernel of ours.
 
-Source: torch 2.13, torch/_native/ops and the documentation of torch.backends.python_native.
+Source: torch 2.15, torch/_native/ops and the documentation of torch.backends.python_native.
 """
 _graphs: "dict[tuple[str, str], tuple[Override, ...]]" = {}
 _numbers = count()
@@ -139,7 +141,8 @@ def add(override: Override) -> None:
             f"nothing can be overridden at the dispatch key {key!r}, where an override "
             "would call itself; it must be one of a device, such as 'CPU' or 'CUDA'"
         )
-    checked(filters.DISPATCH_KEY, [key])
+    if key not in filters.DISPATCH_KEYS:
+        raise UnknownName(filters.DISPATCH_KEY, key, filters.DISPATCH_KEYS)
     with filters.lock:
         place = override.op_symbol, key
         _graphs[place] = (*nodes(*place), override)
@@ -257,10 +260,9 @@ def attention_dsls() -> frozenset[str]:
 
 
 def valid_names(kind: str, *, with_kernels: bool = True) -> tuple[str, ...]:
-    """Return the names of one kind that can be switched on and off, sorted.
+    """Return the names of one kind that have an effect when they are switched off, sorted.
 
-    torch accepts any name, and a typo then switches nothing off. Here a name is valid if a kernel is
-    declared with it, or if torch itself overrides an operation of that name.
+    These are the names that a kernel is declared with, and of the operations that torch itself overrides.
     with_kernels: also those of the files in kernels/, which have to be imported for it.
     """
     if kind == filters.DISPATCH_KEY:
@@ -278,17 +280,16 @@ def valid_names(kind: str, *, with_kernels: bool = True) -> tuple[str, ...]:
 
 
 def checked(kind: str, names: Sequence[object]) -> tuple[str, ...]:
-    """Return names of one kind as they are.
+    """Return names of one kind as they are; warn of one that is not valid, and is near to one that is.
 
-    Raises TypeError for what is no str, and UnknownName, a LookupError with the nearest name as its
-    hint, for a name that is not valid.
+    Raises TypeError for what is no str.
     """
     valid = valid_names(kind, with_kernels=False)
     for name in names:
         if not isinstance(name, str):
             raise TypeError(f"{kind} names must be str, got {type(name).__name__}")
-        if name not in valid and name not in (valid := valid_names(kind)):
-            error = UnknownName(kind, name, valid)
-            error.add_note(error.hint)  # a traceback shows notes, and no hints
-            raise error
+        if name and name not in valid and name not in (valid := valid_names(kind)):
+            near = suggestion(name, valid)
+            if near:
+                warnings.warn(f"there is no {kind} named {name!r}{near}", stacklevel=4)
     return tuple(map(str, names))

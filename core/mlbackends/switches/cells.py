@@ -2,7 +2,7 @@
 
 Most switches are one cell. Those of float32 precision are entries of a tree (operation, backend,
 generic), and the older switches are bridges to several of its entries. Pure functions.
-Source: torch 2.13, observed; tests/compat/test_precision_agrees.py walks both side by side.
+Source: torch 2.15, observed; tests/compat/test_precision_agrees.py walks both side by side.
 """
 
 from collections.abc import Mapping
@@ -80,7 +80,7 @@ def reading(cells: Cells, switch: Switch) -> object:
     elif name == "cudnn.allow_tf32":
         mixed = [cell for cell in (_CONV, _RNN) if (_resolved(cells, cell) == "tf32") != value]
     # Else it is the older switch of float32 products.
-    elif value == "highest" and _resolved(cells, CUDA_MATMUL) == "tf32":
+    elif _resolved(cells, CUDA_MATMUL) == ("tf32" if value == "highest" else "bfx9"):
         mixed = [CUDA_MATMUL]
     else:
         word = {"bf16": "medium", "tf32": "high"}.get(_resolved(cells, MKLDNN_MATMUL), value)

@@ -1,7 +1,7 @@
 """The kinds of values that switches take: what is accepted, and how it is written in text.
 
 Each kind has three methods: `checked` returns the value to keep of what Python code assigns, and refuses
-with the type of exception that torch 2.13 raises there; `parsed` reads the text of an environment variable,
+with the type of exception that torch raises there; `parsed` reads the text of an environment variable,
 a file or `--set`, and raises ValueError with what is accepted; `written` is its inverse.
 """
 
@@ -90,7 +90,8 @@ class Choice(Kind):
     """One of a few words, spelled exactly so.
 
     unknown, wrong_type: the exceptions for another word and for what is no text. aliases: words that
-    mean one of the others. optional: None is taken too, where the library is not installed.
+    mean one of the others. since: the first torch that takes a word, where that is newer than the switch.
+    optional: None is taken too, where the library is not installed.
     """
 
     name = "word"
@@ -101,12 +102,14 @@ class Choice(Kind):
         unknown: type[Exception] = RuntimeError,
         wrong_type: type[Exception] = RuntimeError,
         aliases: "dict[str, str] | None" = None,
+        since: "dict[str, str] | None" = None,
         optional: bool = False,
     ) -> None:
         self.words = words
         self.unknown = unknown
         self.wrong_type = wrong_type
         self.aliases = aliases or {}
+        self.since = since or {}
         self.optional = optional
         self.annotation = "str | None" if optional else "str"
 

@@ -1,5 +1,7 @@
 """The switches as records: what each one is now, where that came from, who reads it, and how it is set."""
 
+import sys
+
 from mlbackends import __version__
 from mlbackends.model import switches as records
 from mlbackends.model.errors import UnknownName
@@ -20,6 +22,7 @@ def listing(names: "tuple[str, ...]" = ()) -> records.Switches:
     Raises UnknownName, with the nearest name.
     """
     listed = []
+    torch = installed_torch()
     for switch in matching(names) if names else SWITCHES.values():
         value, problem = None, ""
         try:
@@ -38,6 +41,8 @@ def listing(names: "tuple[str, ...]" = ()) -> records.Switches:
                 reached=switch.reached,
                 doc=switch.doc,
                 problem=problem,
+                since=switch.needed_torch(value),
+                lacking=lacking(switch, value, torch),
             )
         )
     return records.Switches(records.SCHEMA, f"backends {__version__}", tuple(listed))
@@ -59,6 +64,24 @@ def default(switch: Switch) -> object:
     if isinstance(switch.default, tuple) and switch.kind.annotation.startswith("bool"):
         return switch.default[0]
     return switch.default
+
+
+def installed_torch() -> str:
+    """Return the version of torch here, the imported one's first; "" where there is none."""
+    from mlbackends.host.host import Host
+    from mlbackends.host.python.packages import distribution
+
+    imported = getattr(sys.modules.get("torch"), "__version__", "")
+    dist = None if imported else distribution(Host(), "torch")
+    return str(imported) or (dist.version if dist else "")
+
+
+def lacking(switch: Switch, value: object, torch: str) -> str:
+    """Return "torch X" where that version is older than a switch, or than its value; "" otherwise."""
+    from mlbackends.host.python.requirements import satisfies
+
+    needed = switch.needed_torch(value)
+    return f"torch {torch}" if torch and needed and satisfies(torch, f"<{needed}.dev0") else ""
 
 
 def accepts(switch: Switch) -> str:

@@ -4,7 +4,7 @@ A row makes the attribute or function of that name, its part in `flags()` and `s
 environment variable, its line of `backends flags`, its entry in the man page backends-flags(7), its line in
 the type stub, what `backends run --set` accepts, and a test against the installed torch.
 
-Source of names, defaults and accepted values: torch 2.13, torch/backends.
+Source of names, defaults and accepted values: torch 2.15, torch/backends; `since` was read off 2.13 to 2.15.
 """
 
 from mlbackends.switches.kinds import (
@@ -60,6 +60,8 @@ class Switch:
     """What a build of torch must have for it to be set: "cuda", "cudnn", "xpu"."""
     read_only = False
     """Whether it describes what is installed, and cannot be set."""
+    since = ""
+    """The first torch that has it, such as "2.14"; "" for 2.13 or older."""
 
     def __init__(self, name: str, kind: Kind, default: object, doc: str, **more: object) -> None:
         self.name = name
@@ -81,12 +83,22 @@ class Switch:
         #: Whether torch has this switch, or reads its variable.
         self.of_torch = TORCH in self.obeyed_by
 
+    def needed_torch(self, value: object = None) -> str:
+        """Return the first torch that has the switch, and takes this value of it; "" for 2.13 or older."""
+        since: dict[object, str] = getattr(self.kind, "since", {})
+        return since.get(value, self.since)
+
 
 _BOOL = Boolean()
 _REDUCTION = Reduction()
 #: (generic) and oneDNN know all four; CUDA has no bfloat16 for float32 data.
 _PRECISION = Choice("none", "ieee", "tf32", "bf16", wrong_type=TypeError)
 _CUDA_PRECISION = Choice("none", "ieee", "tf32", wrong_type=TypeError)
+#: Products alone have bfx9: nine products of bfloat16, as exact as float32, which torch lets cuBLAS make on
+#: sm100 and sm103. Our own take it for ieee.
+_MATMUL_PRECISION = Choice(
+    "none", "ieee", "tf32", "bfx9", wrong_type=TypeError, since={"bfx9": "2.15"}
+)
 _C = "torch._C."
 _CUDA = "torch.backends.cuda."
 
@@ -119,7 +131,7 @@ _ROWS = (
     Switch("cuda.matmul.allow_tf32", _BOOL, False,
          "Let cuBLAS use TF32 for float32 products: 10 bits of mantissa, several times as fast.",
          variable="TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", obeyed_by=(OURS, TORCH)),
-    Switch("cuda.matmul.fp32_precision", _CUDA_PRECISION, "none",
+    Switch("cuda.matmul.fp32_precision", _MATMUL_PRECISION, "none",
          "Precision inside float32 products on CUDA; none inherits from cudnn.fp32_precision.",
          obeyed_by=(OURS, TORCH)),
     Switch("cuda.matmul.allow_fp16_reduced_precision_reduction", _REDUCTION, (True, True),
@@ -137,6 +149,8 @@ _ROWS = (
     Switch("cuda.matmul.allow_fp16_accumulation", _BOOL, False,
          "Let cuBLAS accumulate float16 products in float16 all the way: faster on some cards, less exact.",
          obeyed_by=(OURS, TORCH)),
+    Switch("cuda.matmul.prefer_cublaslt_grouped_gemm", _BOOL, False,
+         "Let torch's grouped products use cuBLASLt where it supports them.", since="2.14"),
     Switch("cuda.preferred_linalg_library", Choice("default", "cusolver", "magma"), "default",
          "Library for linear algebra on CUDA.",
          reached="function", variable="TORCH_LINALG_PREFER_CUSOLVER",
@@ -166,6 +180,9 @@ _ROWS = (
     Switch("cuda.cublaslt_workspace_size", Kibibytes(), None,
          "Bytes of cuBLASLt's workspace, in the variable KiB; none leaves it to the kind of card.",
          reached="function", variable="CUBLASLT_WORKSPACE_SIZE", obeyed_by=(OURS, TORCH), needs="cuda"),
+    Switch("cuda.cublas_workspace_cache", _BOOL, False,
+         "Keep the workspaces of cuBLAS and cuBLASLt between calls, as every torch before 2.15 does.",
+         reached="variable", variable="TORCH_CUBLAS_WORKSPACE_CACHE", since="2.15"),
     _sdp("flash", "flash attention"),
     _sdp("mem_efficient", "memory-efficient attention"),
     _sdp("math", "the plain formula"),
@@ -283,6 +300,9 @@ _ROWS = (
          read_only=True),
     Switch("python_native.disabled", _BOOL, False, "Leave out every kernel written in a Python DSL.",
          reached="variable", variable="TORCH_DISABLE_NATIVE_JIT", obeyed_by=(OURS, TORCH)),
+    Switch("python_native.aot_disabled", _BOOL, False,
+         "Leave out the kernels of Python DSLs that are compiled into torch's own.",
+         reached="variable", variable="TORCH_DISABLE_NATIVE_AOT", since="2.15"),
     Switch("python_native.skip_version_check", _BOOL, False,
          "Take a DSL of any version, also one that was never tried.",
          reached="variable", variable="TORCH_NATIVE_SKIP_VERSION_CHECK", obeyed_by=(OURS, TORCH)),

@@ -11,9 +11,13 @@ from mlbackends.model.errors import BadInput
 
 
 def target(
-    *parts: str, ignored_by: str = "", has_torch: bool = True, modules: tuple[str, ...] = ()
+    *parts: str,
+    ignored_by: str = "",
+    has_torch: bool = True,
+    modules: tuple[str, ...] = (),
+    version: str = "2.13.0",
 ) -> Target:
-    torch = Torch("/site/torch", "2.13.0", frozenset(parts))
+    torch = Torch("/site/torch", version, frozenset(parts))
     return Target("/bin/python", ignored_by, torch if has_torch else None, frozenset(modules))
 
 
@@ -39,6 +43,25 @@ def refused(values: dict[str, object], where: Target | None) -> str:
 def test_a_switch_needs_what_torch_was_built_with(name: str, value: object, part: str) -> None:
     assert "/site/torch is torch 2.13.0, which was not" in refused({name: value}, target())
     assert refused({name: value}, target(part)) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "since", "older"),
+    [
+        ("cuda.matmul.prefer_cublaslt_grouped_gemm", True, "2.14", "2.13.0+cpu"),
+        ("cuda.matmul.fp32_precision", "bfx9", "2.15", "2.14.1"),
+        ("python_native.aot_disabled", True, "2.15", "2.14.1"),
+        ("cuda.cublas_workspace_cache", True, "2.15", "2.14.1"),
+    ],
+)
+def test_an_older_torch_lacks_what_came_later(
+    name: str, value: object, since: str, older: str
+) -> None:
+    for version in (f"{since}.0+cu132", f"{since}.0.dev20260901", ""):
+        assert refused({name: value}, target("cuda", version=version)) == ""
+    shown = refused({name: value}, target("cuda", version=older))
+    assert f"needs torch {since} or newer; /site/torch is torch {older}" in shown
+    assert refused({"cuda.matmul.fp32_precision": "tf32"}, target("cuda", version=older)) == ""
 
 
 def test_of_a_torch_that_does_not_tell_its_parts_nothing_is_refused() -> None:

@@ -111,7 +111,7 @@ def test_only_the_flavours_for_nvidia_serve(machine: Machine, name: str, serves:
 
 @pytest.mark.parametrize(
     ("version", "serves"),
-    [("4.4.1", True), ("4.4.2", True), ("4.5.2", True), ("4.5.0", False), ("4.4.3", False)],
+    [("4.6.2", True), ("4.7.1", True), ("4.8.0", True), ("4.5.2", False), ("4.7.0", False)],
 )
 def test_cutedsl_serves_in_three_versions(machine: Machine, version: str, serves: bool) -> None:
     host = machine(
@@ -124,9 +124,35 @@ def test_cutedsl_serves_in_three_versions(machine: Machine, version: str, serves
     assert (dsls.unavailable_reason("cutedsl", host) == "") is serves
 
 
+@pytest.mark.parametrize(
+    ("version", "backend", "lacks"),
+    [
+        ("1.2.0", "triton", ""),
+        ("1.1.9", "triton", "helion is 1.1.9; needed is >=1.2.0"),
+        ("1.2.0", "cute", "HELION_BACKEND is cute; torch takes triton alone"),
+    ],
+)
+def test_helion_serves_through_triton(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, version: str, backend: str, lacks: str
+) -> None:
+    monkeypatch.setenv("HELION_BACKEND", backend)
+    helion = (f"site/helion-{version}.dist-info/METADATA", "site/helion/__init__.py")
+
+    assert "no module triton" in dsls.unavailable_reason("helion", machine(*helion))
+    host = machine(*helion, "site/triton/__init__.py", DRIVER)
+    assert dsls.unavailable_reason("helion", host) == lacks
+
+
+def test_flydsl_serves_beside_rocm(machine: Machine) -> None:
+    flydsl = ("site/flydsl-0.3.1.dist-info/METADATA", "site/flydsl/__init__.py")
+
+    assert "no HIP runtime" in dsls.unavailable_reason("flydsl", machine(*flydsl, DRIVER))
+    assert not dsls.unavailable_reason("flydsl", machine(*flydsl, "opt/rocm/lib/libamdhip64.so"))
+
+
 def test_cutedsl_needs_the_module_that_it_calls_through(machine: Machine) -> None:
     host = machine(
-        "site/nvidia_cutlass_dsl-4.4.1.dist-info/METADATA",
+        "site/nvidia_cutlass_dsl-4.8.0.dist-info/METADATA",
         "site/cutlass/__init__.py",
         DRIVER,
     )

@@ -1,4 +1,4 @@
-"""Names that are known, and the refusal of all others."""
+"""Names that kernels have, and all others."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from mlbackends.model.errors import UnknownName
 from mlbackends.python_native import filters, overrides
 from mlbackends.python_native.filters import DISPATCH_KEYS, key_of_platform
 from mlbackends.python_native.overrides import Override
@@ -38,12 +37,17 @@ def test_what_torch_and_we_have_is_known_everywhere(kind: str, name: str) -> Non
         (filters.DISPATCH_KEY, "cuda", "did you mean 'CUDA'?"),
     ],
 )
-def test_a_typo_is_refused_with_what_was_meant(kind: str, name: str, hint: str) -> None:
-    with pytest.raises(UnknownName, match=f"there is no {kind} named {name!r}") as caught:
-        overrides.checked(kind, [name])
+def test_a_typo_is_taken_and_told_of(kind: str, name: str, hint: str) -> None:
+    with pytest.warns(UserWarning, match=f"there is no {kind} named {name!r}") as caught:
+        assert overrides.checked(kind, [name]) == (name,)
 
-    assert caught.value.hint.endswith(hint)
-    assert caught.value.__notes__ == [caught.value.hint]
+    assert str(caught[0].message).endswith(hint)
+
+
+@pytest.mark.parametrize("name", ["", " ", "invalid", "nonexistent_operation_xyz"])
+@pytest.mark.parametrize("kind", [filters.DSL, filters.OPERATION, filters.DISPATCH_KEY])
+def test_a_name_that_is_near_to_none_is_taken_without_a_word(kind: str, name: str) -> None:
+    assert overrides.checked(kind, [name]) == (name,)
 
 
 @pytest.mark.parametrize("name", [None, 3, b"bmm", ["bmm"], {}], ids=repr)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mlbackends import python_native
-from mlbackends.model.errors import UnknownName
 from mlbackends.python_native import dsls, filters
 from mlbackends.switches import store
 
@@ -33,8 +32,8 @@ def frozen(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_dsls_are_fresh_lists() -> None:
     python_native.all_dsls.append("mine")
 
-    assert python_native.all_dsls == ["cutedsl", "triton"]
-    assert set(python_native.available_dsls) <= {"cutedsl", "triton"}
+    assert python_native.all_dsls == ["cutedsl", "flydsl", "helion", "triton"]
+    assert set(python_native.available_dsls) <= set(dsls.DSLS)
 
 
 def test_a_controller_is_the_same_object_each_time() -> None:
@@ -120,15 +119,31 @@ def test_dispatch_keys_are_switched_off_and_on() -> None:
         lambda: python_native.get_dsl_operations("tritn"),
     ],
 )
-def test_an_unknown_name_is_refused_with_a_suggestion_and_nothing_changes(
+def test_an_unknown_name_is_taken_and_one_that_is_near_is_named(
     ask: Callable[[], object],
 ) -> None:
-    with pytest.raises(UnknownName) as caught:
+    with pytest.warns(UserWarning, match="did you mean"):
         ask()
 
-    assert isinstance(caught.value, LookupError)
-    assert "did you mean" in caught.value.hint
-    assert filters.is_enabled("triton", "bmm", "CUDA")
+    assert filters.is_enabled("triton", "topk", "CPU")
+
+
+def test_names_that_torchs_own_tests_take_for_harmless_are() -> None:
+    assert python_native.get_dsl_operations("invalid") == []
+    python_native.disable_operations("")
+    assert python_native.is_operation_disabled("")
+    python_native.enable_operations("", "nonexistent_operation")
+    assert not python_native.is_operation_disabled("")
+    assert not python_native.is_dsl_disabled("invalid")
+    assert python_native.get_dsl_operations("native", lib_symbol="torch_nn") == []
+
+
+def test_helion_alone_has_a_backend_to_choose(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert python_native.helion.backend == "triton"
+    monkeypatch.setenv("HELION_BACKEND", "cute")
+    assert python_native.helion.backend == "cute"
+    with pytest.raises(AttributeError, match="triton DSL has no configurable backend"):
+        _ = python_native.triton.backend
 
 
 @pytest.mark.parametrize("given", [3, None, ["bmm"], b"bmm"], ids=repr)
@@ -197,7 +212,7 @@ def test_an_unknown_name_is_answered_with_the_nearest() -> None:
 def test_dir_shows_the_surface_and_the_dsls() -> None:
     shown = {name for name in dir(python_native) if not name.startswith("_")}
 
-    assert shown == {*python_native.__all__, "triton", "cutedsl"}
+    assert shown == {*python_native.__all__, *dsls.DSLS}
 
 
 def test_everything_of_the_surface_is_there() -> None:

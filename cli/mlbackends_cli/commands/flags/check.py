@@ -10,6 +10,7 @@ Examples:
 """
 
 import sys
+from collections.abc import Mapping
 
 import click
 
@@ -17,6 +18,7 @@ from mlbackends.model.errors import BadInput
 from mlbackends_cli import exits
 from mlbackends_cli.commands.flags import problems_here
 from mlbackends_cli.lazy import documented
+from mlbackends_cli.output import say
 
 _MOST = (1 << 20) + 1
 """So much of standard input is read: a byte more than a file of switches may have."""
@@ -33,15 +35,26 @@ def command(files: tuple[str, ...]) -> int:
         if path == "-":
             path = "standard input"
             data = sys.stdin.buffer.read(_MOST) if sys.stdin else b""
-            _print(path, len(flag_files.switches(data, path)))
+            _print(path, flag_files.switches(data, path))
         else:
-            _print(path, len(flag_files.read(path)))
+            _print(path, flag_files.read(path))
     if not files:
         if problems := problems_here():
             raise BadInput(as_error(problems))
-        _print("this environment", len(store.environment()))
+        _print("this environment", store.environment())
     return exits.YES
 
 
-def _print(name: str, count: int) -> None:
+def _print(name: str, values: Mapping[str, object]) -> None:
+    from mlbackends.switches.listing import installed_torch, lacking
+    from mlbackends.switches.table import SWITCHES
+
+    count = len(values)
     click.echo(f"{name}: {count} {'switch' if count == 1 else 'switches'}, all right")
+    for switch, value in (
+        (SWITCHES[each], value) for each, value in values.items() if each in SWITCHES
+    ):
+        if switch.needed_torch(value) and (torch := lacking(switch, value, installed_torch())):
+            say(
+                f"{switch.name}={value} needs torch {switch.needed_torch(value)}; installed here is {torch}"
+            )

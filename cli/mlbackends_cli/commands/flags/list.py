@@ -86,6 +86,10 @@ def _listing(switches: Switches, names: tuple[str, ...]) -> Listing:
             "The switches that end in _split_k stand on the lines of what sets them; `backends flags"
             " list NAME` shows one alone."
         )
+    lacked = [f"{each.name} ({each.since})" for each in switches.flags if each.lacking]
+    if lacked:
+        torch = next(each.lacking for each in switches.flags if each.lacking)
+        notes.append(f"{torch} is installed here, and these need a newer one: {', '.join(lacked)}.")
     columns = ("switch", "value", "read by")
     return Listing(columns, tuple(groups), tuple(notes), frozenset(marked))
 
