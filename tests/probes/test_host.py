@@ -222,6 +222,9 @@ METAL = "processor\t: 0\nflags\t\t: fpu lahf_lm\n"
         ({"sys_vendor": "Xen", "bios_version": "4.11.amazon"}, GUEST, "xen", "ec2"),
         ({"sys_vendor": "Google", "product_name": "Google Compute Engine"}, GUEST, "kvm", "gce"),
         ({"sys_vendor": "Dell Inc.", "product_name": "PowerEdge"}, METAL, "none", ""),
+        ({"sys_vendor": "innotek GmbH", "product_name": "VirtualBox"}, METAL, "virtualbox", ""),
+        ({"sys_vendor": "QEMU", "product_name": "Standard PC"}, METAL, "qemu", ""),
+        ({"sys_vendor": "Google", "product_name": "Google Compute Engine"}, METAL, "none", "gce"),
     ],
 )
 def test_hypervisor_and_cloud_are_told_by_the_firmware(
@@ -249,6 +252,9 @@ def test_hypervisor_and_cloud_are_told_by_the_firmware(
         ({"proc/device-tree/ibm,partition-name": "lpar1\0"}, "powervm"),
         ({"proc/sysinfo": "VM00 Control Program: z/VM    7.3.0\n"}, "zvm"),
         ({"proc/sysinfo": "VM00 Control Program: KVM/Linux\n"}, "kvm"),
+        ({"proc/sysinfo": "Manufacturer: IBM\nLPAR Number: 5\nLPAR Name: TEST\n"}, "pr/sm"),
+        ({"proc/sysinfo": "LPAR Number: 5\nVM00 Control Program: z/VM    7.3.0\n"}, "zvm"),
+        ({"proc/cpuinfo": "vendor_id\t: User Mode Linux\n"}, "uml"),
         ({}, ""),
     ],
 )
@@ -256,6 +262,24 @@ def test_hypervisors_without_a_firmware_table_are_told_by_the_kernel(
     tmp_path: Path, files: dict[str, str], hypervisor: str
 ) -> None:
     assert facts_of(tmp_path, files).get("virtualisation", "") == hypervisor
+
+
+@pytest.mark.parametrize(
+    ("event", "hypervisor"),
+    [
+        ("PCI_ID=80EE:BEEF", "virtualbox"),
+        ("PCI_ID=15AD:0405", "vmware"),
+        ("PCI_ID=8086:29C0\nPCI_SUBSYS_ID=1AF4:1100", "qemu"),
+        ("PCI_ID=10DE:2204\nPCI_SUBSYS_ID=1043:87D2", "none"),
+        ("PCI_ID=1AF4:1041\nPCI_SUBSYS_ID=1AF4:1100\n", "qemu"),
+        ("PCI_ID=1AF4:1041\nPCI_SUBSYS_ID=1AF4:0001\n", "none"),  # as smart network cards have
+    ],
+)
+def test_a_guest_that_hides_the_flag_is_seen_by_its_devices(
+    tmp_path: Path, event: str, hypervisor: str
+) -> None:
+    files = {"proc/cpuinfo": METAL, "sys/bus/pci/devices/0000:00:02.0/uevent": event}
+    assert facts_of(tmp_path, files)["virtualisation"] == hypervisor
 
 
 def test_small_shared_memory_is_a_warning(tmp_path: Path) -> None:

@@ -79,6 +79,13 @@ def groups(host: Host) -> tuple[Group, ...]:
             paths.update((name, path.removesuffix(" (deleted)")) for name in names.split(","))
     mounted = mounts(host) or _customary_mounts(host)
     first = [mount for mount in mounted if mount.kind == "cgroup"]
+    first += [
+        Mount(mount.root, mount.point, "cgroup", (*mount.options, "cpuset"))
+        for mount in mounted
+        if mount.kind == "cpuset"
+    ]
+    if first and "cpuset" not in paths and (path := host.read("/proc/self/cpuset", 4096)):
+        paths["cpuset"] = path
     second = [mount for mount in mounted if mount.kind == "cgroup2"]
     found = []
     left = {name for mount in first for name in _CONTROLLERS if name in mount.options}
@@ -189,7 +196,8 @@ def _allowed(host: Host, what: str) -> tuple[int, ...]:
     kind, folders = home(host, "cpuset")
     names = [f"cpuset.{what}.effective"]
     if kind == "v1":
-        names = [f"cpuset.effective_{what}", f"cpuset.{what}"]
+        # The last two where it is mounted with noprefix, as a cpuset of its own is.
+        names = [f"cpuset.effective_{what}", f"cpuset.{what}", f"effective_{what}", what]
     sets = []
     for folder in folders:
         listed = (parse_cpu_list(host.read(f"{folder}/{name}", 65536)) for name in names)

@@ -53,6 +53,12 @@ def mounts(host: Host) -> tuple[Mount, ...]:
         if len(fields) > 5 and len(kinds) > 2 and fields[4].startswith("/"):
             options = tuple(kinds[2].split(","))
             found.append(Mount(_unescaped(fields[3]), _unescaped(fields[4]), kinds[0], options))
+    # Older kernels and recordings have this file alone, which does not tell what of a file system it is.
+    for line in host.read("/proc/mounts").splitlines()[:_MOUNTS_LIMIT] if not found else ():
+        fields = line.split(" ")
+        if len(fields) > 3 and fields[1].startswith("/"):
+            options = tuple(fields[3].split(","))
+            found.append(Mount("/", _unescaped(fields[1]), fields[2], options))
     return tuple(found)
 
 

@@ -12,6 +12,7 @@ and sysfs-hypervisor-xen; the SMBIOS strings of hypervisors and clouds, as in sy
 
 from mlbackends.host.cpu.cpuinfo import first, parse_blocks
 from mlbackends.host.host import Host
+from mlbackends.host.pci import pci_devices
 from mlbackends.host.quantities import one_line, whole_number
 from mlbackends.host.system.kernel import mounted_at
 from mlbackends.model.records import FactValue
@@ -87,7 +88,8 @@ def virtual_machine(host: Host) -> dict[str, str]:
     """Return the facts of the firmware's names of this machine, its hypervisor and its cloud.
 
     virtual_machines.json has the fields of the firmware's table, how a value begins, and the hypervisor or
-    cloud that writes it; and clock sources that only a guest of a hypervisor has.
+    cloud that writes it (metal_too: on machines without one as well); and clock sources and PCI devices
+    that only a guest of a hypervisor has.
     "" for what is not known. virtualisation: "none" where the processor says that there is none,
     "unknown" where it says that there is one and nothing names it.
     """
@@ -113,24 +115,30 @@ def virtual_machine(host: Host) -> dict[str, str]:
 
 
 def _hypervisor(host: Host, firmware: dict[str, str]) -> tuple[str, str]:
-    """Return the hypervisor, and what names it."""
+    """Return the hypervisor, and what names it.
+
+    The firmware and the devices outrank the processor: a guest may be configured to hide the flag.
+    """
     if host.read("/sys/hypervisor/type", 64) == "xen":
         return "xen", "/sys/hypervisor/type"
     # What an x86 processor says; others have no such flag. The first processor is enough, and reading all
     # takes milliseconds on a large machine.
-    flags = first(parse_blocks(host.read("/proc/cpuinfo", 8192)), "flags")
+    blocks = parse_blocks(host.read("/proc/cpuinfo", 8192))
+    if first(blocks, "vendor_id") == "User Mode Linux":
+        return "uml", "/proc/cpuinfo"
+    flags = first(blocks, "flags")
     has_flag = "hypervisor" in flags.split() if flags else None
-    if has_flag is False:
-        return "none", "/proc/cpuinfo lists no hypervisor flag"
+    names = table("host/system/virtual_machines")
     product = (firmware["sys_vendor"], firmware["product_name"])
     if product == ("Microsoft Corporation", "Virtual Machine"):
         return "hyperv", f"{_DMI}/product_name"
-    clocks = host.read(_CLOCK, 256).split()
-    for beginning, name in table("host/system/virtual_machines")["clock_sources"]:
+    clocks = host.read(_CLOCK, 256).split() if has_flag is not False else []
+    for beginning, name in names["clock_sources"]:
         if any(clock.startswith(beginning) for clock in clocks):
             return name, "the kernel's clock sources"
-    for field, beginning, name in table("host/system/virtual_machines")["hypervisors"]:
-        if firmware[field].startswith(beginning):
+    for field, beginning, name in names["hypervisors"]:
+        is_metal = has_flag is False and beginning in names["metal_too"]
+        if firmware[field].startswith(beginning) and not is_metal:
             return name, f"{_DMI}/{field}"
     if host.is_dir("/sys/bus/vmbus/devices"):
         return "hyperv", "/sys/bus/vmbus"
@@ -141,8 +149,19 @@ def _hypervisor(host: Host, firmware: dict[str, str]) -> tuple[str, str]:
             return name, "/proc/device-tree/hypervisor"
     if host.exists("/proc/device-tree/ibm,partition-name"):
         return "powervm", "/proc/device-tree/ibm,partition-name"
-    for line in host.read("/proc/sysinfo", 16384).splitlines():
-        name, _, value = line.partition(":")
+    lines = dict(
+        line.split(":", 1) for line in host.read("/proc/sysinfo").splitlines() if ":" in line
+    )
+    for name, value in lines.items():
         if name.startswith("VM") and name.endswith("Control Program"):
             return "kvm" if "KVM" in value else "zvm", "/proc/sysinfo"
+    if any(name.startswith("LPAR ") for name in lines):
+        return "pr/sm", "/proc/sysinfo"
+    for device in pci_devices(host):
+        pci_id = f"{device.vendor}:{device.device}"
+        by_id = (name for beginning, name in names["pci"] if pci_id.startswith(beginning))
+        if name := next(by_id, names["pci_subsystems"].get(device.subsystem, "")):
+            return name, f"the PCI device {device.address}, {pci_id}"
+    if has_flag is False:
+        return "none", "/proc/cpuinfo lists no hypervisor flag"
     return ("unknown", "the flag in /proc/cpuinfo") if has_flag else ("", "")

@@ -335,3 +335,22 @@ def test_a_mount_point_with_a_space_in_it_is_read(tmp_path: Path) -> None:
     line = r"36 35 98:0 /root\040x /mnt/a\040b rw master:1 shared:2 - ext4 /dev/root rw,errors=x"
     host = machine(tmp_path, {"proc/self/mountinfo": f"garbage\n{line}\n1 2 3 - x\n"})
     assert mounts(host) == (Mount("/root x", "/mnt/a b", "ext4", ("rw", "errors=x")),)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [("cgroup", "rw,cpuset,noprefix,release_agent=/sbin/agent"), ("cpuset", "rw")],
+)
+def test_a_cpuset_mounted_without_prefix_is_read(tmp_path: Path, kind: str, options: str) -> None:
+    """As on Android, and on kernels from before control groups."""
+    files = {
+        "proc/self/cpuset": "/foreground",
+        "proc/mounts": f"rootfs / rootfs rw 0 0\nnone /dev/cpuset {kind} {options} 0 0\n",
+        "dev/cpuset/cpus": "0-7",
+        "dev/cpuset/mems": "0",
+        "dev/cpuset/foreground/cpus": "0-3,6",
+        "dev/cpuset/foreground/mems": "0",
+    }
+    host = machine(tmp_path, files)
+    assert cgroups.allowed_cpus(host) == (0, 1, 2, 3, 6)
+    assert cgroups.allowed_memory_nodes(host) == (0,)
