@@ -45,23 +45,30 @@ def find(host: Host) -> Finding:
     elif blocks or host.platform == "linux":
         words = features.features_of(architecture, blocks, auxiliary_vector(host))
         cpus = topology.online_cpus(host, blocks)
-        kinds = topology.kind_groups(host, cpus, blocks)
+        limits = speed.limits(host, cpus)
+        kinds = [
+            (name, group, {**more, **speed.range_of(host, group, limits)})
+            for name, group, more in topology.kind_groups(host, cpus, blocks, limits)
+        ]
+        is_uniform = architecture not in topology.WITH_DEVICE_TREE
         smt, active = (
             host.read(f"{topology.CPU}/smt/{name}", 64) for name in ("control", "active")
         )
         states = speed.mitigations(host)
         facts |= {
             **identity(architecture, blocks),
-            **topology.topology_facts(host, blocks, cpus, kinds),
-            "caches": topology.caches(host, cpus, [group for _, group, _ in kinds], blocks) or "",
+            **topology.topology_facts(host, architecture, blocks, cpus, kinds),
+            "caches": topology.caches(host, cpus, kinds, blocks, is_uniform=is_uniform) or "",
             "numa_nodes": numa_nodes(host) or "",
-            **speed.frequency_facts(host, cpus[0] if cpus else 0, blocks),
+            **speed.frequency_facts(host, kinds[0][1] if kinds else cpus, blocks, limits),
             "smt": smt if smt in _SMT else "",
         }
         if active in ("0", "1"):
             facts["smt_active"] = active == "1"
         if states:
-            facts |= {"mitigations": states, "costly_mitigations": list(speed.costly(states))}
+            affected, not_affected = states
+            facts |= {"mitigations": affected, "not_affected": not_affected}
+            facts["costly_mitigations"] = speed.costly(affected)
     else:
         from mlbackends.host.cpu.other_systems import other_facts
 

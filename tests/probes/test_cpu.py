@@ -342,6 +342,57 @@ def test_smt_is_what_the_kernel_can_say(tmp_path: Path, text: str, told: str | N
     assert look(machine(tmp_path, "x86_64", files)).facts.get("smt") == told
 
 
+def test_a_cpu_that_is_not_affected_says_so(tmp_path: Path) -> None:
+    files = x86(V3) | {
+        f"{CPU}/vulnerabilities/{name}": "Not affected\n" for name in ("l1tf", "mds")
+    }
+    facts = look(machine(tmp_path, "x86_64", files)).facts
+    assert facts["mitigations"] == {} and facts["costly_mitigations"] == []
+    assert facts["not_affected"] == ["l1tf", "mds"]
+
+
+def two_kinds() -> dict[str, str | bytes]:
+    """Return a chip of two small cores, then two large ones, of which the last is clocked higher."""
+    files: dict[str, str | bytes] = {f"{CPU}/online": "0-3\n"}
+    blocks = []
+    for number, (part, capacity, most, allowed, base, size) in enumerate(
+        [("0xd87", 718, 2_808_000, 2_808_000, 1200, "512K")] * 2
+        + [("0xd85", 997, 3_900_000, 2_000_000, 2400, "2048K")]
+        + [("0xd85", 1024, 4_004_000, 4_004_000, 2400, "2048K")]
+    ):
+        blocks.append(f"processor\t: {number}\nCPU implementer\t: 0x41\nCPU part\t: {part}\n")
+        files |= {
+            f"{CPU}/cpu{number}/cpu_capacity": f"{capacity}\n",
+            f"{CPU}/cpu{number}/acpi_cppc/nominal_freq": f"{base}\n",
+            f"{CPU}/cpufreq/policy{number}/cpuinfo_max_freq": f"{most}\n",
+            f"{CPU}/cpufreq/policy{number}/scaling_max_freq": f"{allowed}\n",
+            f"{CPU}/cpu{number}/cache/index2/level": "2\n",
+            f"{CPU}/cpu{number}/cache/index2/type": "Unified\n",
+            f"{CPU}/cpu{number}/cache/index2/size": f"{size}\n",
+            f"{CPU}/cpu{number}/cache/index2/shared_cpu_list": f"{number}\n",
+        }
+    return files | {"proc/cpuinfo": "\n".join(blocks)}
+
+
+def test_each_kind_of_core_speaks_for_itself(tmp_path: Path) -> None:
+    facts = look(machine(tmp_path, "aarch64", two_kinds())).facts
+    names = ("name", "cpus", "part", "capacity", "base_hertz", "max_hertz", "limit_hertz")
+    kinds = facts["kinds"]
+    assert isinstance(kinds, list)
+    assert [tuple(kind[name] for name in names) for kind in kinds] == [
+        ("Cortex-X925", "2-3", "0xd85", 1024, 2_400_000_000, 4_004_000_000, 4_004_000_000),
+        ("Cortex-A725", "0-1", "0xd87", 718, 1_200_000_000, 2_808_000_000, 2_808_000_000),
+    ]
+    assert (facts["base_hertz"], facts["limit_hertz"]) == (2_400_000_000, 4_004_000_000)
+    assert facts["capped_cpus"] == "2"
+    shared = {"level": 2, "type": "unified", "instances": 2, "shared_by_cpus": 1}
+    assert facts["caches"] == [
+        {**shared, "size_bytes": 2 << 20, "kind": "Cortex-X925"},
+        {**shared, "size_bytes": 512 << 10, "kind": "Cortex-A725"},
+    ]
+    assert "part" not in facts and facts["vendor"] == "Arm"
+
+
 def test_every_feature_fact_is_declared() -> None:
     names = {name for facts in table("host/cpu/features")["facts"].values() for name in facts}
     assert names <= facts_of("cpu").keys()

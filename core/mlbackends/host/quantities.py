@@ -13,6 +13,8 @@ _UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SIZE = pattern(r"\s*([0-9]{1,19})(?:\.[0-9]+)?\s*([BKMGT]?)(?:i?B)?\s*", re.IGNORECASE)
 _ITEM = pattern(r"([0-9]{1,6})(?:-([0-9]{1,6}))?(?::([0-9]{1,6})/([0-9]{1,6}))?")
 
+_MASK_WORD = pattern(r"[0-9a-f]{1,8}", re.IGNORECASE)
+
 
 def whole_number(text: str, lowest: int = 0, highest: int = LARGEST) -> int | None:
     """Return a decimal or 0x number from `lowest` to `highest`; None for all else."""
@@ -105,6 +107,16 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
         if named > 4 * HIGHEST:  # a list that names everything over and over is garbage
             break
     return tuple(sorted(found))
+
+
+def parse_cpu_mask(text: str) -> tuple[int, ...]:
+    """Return the numbers of the bits that are set in a mask such as "ff,00000001"; () for no mask."""
+    words = text.strip().split(",")
+    if not all(_MASK_WORD.fullmatch(word) for word in words) or 32 * len(words) > HIGHEST:
+        return ()
+    # Every word but the first has eight digits.
+    mask = int("".join(word.rjust(8, "0") for word in words), 16)
+    return tuple(bit for bit in range(mask.bit_length()) if mask >> bit & 1)
 
 
 def format_cpu_list(cpus: Iterable[int]) -> str:

@@ -5,9 +5,13 @@ fields in Arm's and the makers' reference manuals.
 """
 
 import re
+from collections.abc import Sequence
+
+from msgspec import Struct
 
 from mlbackends.host.host import Host
 from mlbackends.host.quantities import one_line, parse_cpu_list, whole_number
+from mlbackends.model.patterns import pattern
 from mlbackends.model.tables import table
 
 Block = dict[str, str]
@@ -16,6 +20,9 @@ Block = dict[str, str]
 Facts = dict[str, int | str]
 
 _FIRST_READ = 16384
+_POWER = pattern(r"POWER(\d{1,2})(?!\d)", re.IGNORECASE)
+"""POWER9, and POWER8NVL and POWER8E, which are POWER8."""
+_FIRST_LITTLE_ENDIAN = 8
 
 
 def read_blocks(host: Host) -> list[Block]:
@@ -36,14 +43,21 @@ def read_blocks(host: Host) -> list[Block]:
 
 
 def parse_blocks(text: str) -> list[Block]:
-    """Return the paragraphs of a /proc/cpuinfo; lines without a colon are left out."""
+    """Return the paragraphs of a /proc/cpuinfo; lines without a colon are left out.
+
+    Old kernels for Arm begin with the processor's name under the same key as its number, and list all
+    numbers in one paragraph.
+    """
     blocks: list[Block] = [{}]
     for line in text.splitlines():
         key, separator, value = line.partition(":")
-        if separator:
-            blocks[-1].setdefault(key.strip().lower(), value.strip())
-        elif not line.strip():
+        key, value = key.strip().lower(), value.strip()
+        if separator and key == "processor" and not value.isdecimal():
+            key = "model name"
+        if not line.strip() or (key == "processor" and key in blocks[-1]):
             blocks.append({})
+        if separator:
+            blocks[-1].setdefault(key, value)
     return [block for block in blocks if block]
 
 
@@ -64,8 +78,12 @@ def architecture_of(machine: str, blocks: list[Block]) -> str:
             return "s390x"
         if block.get("isa", "").startswith("rv64"):
             return "riscv64"
-        if re.match(r"POWER\d", block.get("cpu", "")):
-            return "ppc64le"
+        if block.get("isa", "").startswith(("mips", "loongarch")):
+            words = block["isa"].split()
+            bits = "64" if any("64" in word for word in words) else ""
+            return f"{words[0].rstrip('0123456789')}{bits}"
+        if generation := _POWER.match(block.get("cpu", "")):
+            return "ppc64le" if int(generation[1]) >= _FIRST_LITTLE_ENDIAN else "ppc64"
     return ""
 
 
@@ -84,6 +102,16 @@ def identity(architecture: str, blocks: list[Block]) -> Facts:
     if facts.get("model_name"):
         facts.setdefault("model_name_source", "kernel")
     return {name: value for name, value in facts.items() if value != ""}
+
+
+def processor_numbers(blocks: list[Block]) -> tuple[int, ...]:
+    """Return the numbers of the CPUs that /proc/cpuinfo lists, sorted."""
+    # s390x has a count, and "processor 0: version = ...".
+    listed = [block["processor"] for block in blocks if "processor" in block]
+    listed += [key[10:] for block in blocks for key in block if key.startswith("processor ")]
+    numbers = parse_cpu_list(" ".join(listed))
+    count = whole_number(first(blocks, "# processors"), 1, 8192) or 0
+    return numbers if len(numbers) >= count else tuple(range(count))
 
 
 def first(blocks: list[Block], *keys: str) -> str:
@@ -108,45 +136,84 @@ def _x86(blocks: list[Block]) -> Facts:
 
 
 def _arm(blocks: list[Block]) -> Facts:
-    cores = arm_cores(blocks)
     kernel_name = first(blocks, "model name")
+    cores = [design for block in blocks if (design := _design(block))]
     if not cores:
-        return {"model_name": kernel_name or first(blocks, "processor")}
-    implementer, part = cores[0]
-    vendor = table("host/cpu/arm").get(f"{implementer:#04x}", {}).get("name", "")
-    names = [core_name(*core) for core in dict.fromkeys(cores)]
-    facts: Facts = {
-        "vendor_id": f"{implementer:#04x}",
-        "vendor": vendor,
-        "part": f"{part:#05x}",
-    }
-    variant = whole_number(first(blocks, "cpu variant"), highest=15)
-    revision = whole_number(first(blocks, "cpu revision"), highest=15)
-    if variant is not None and revision is not None:
-        facts["revision"] = f"r{variant}p{revision}"
-    if all(names):
-        facts["model_name"] = f"{vendor} {' + '.join(names)}".strip()
-        facts["model_name_source"] = "part-number"
+        return {"model_name": kernel_name}
+    facts = common_facts(cores)
+    by_vendor: dict[str, dict[str, None]] = {}
+    for core in cores:
+        by_vendor.setdefault(core.vendor, {})[core.name if core.is_named else ""] = None
+    if not any("" in names for names in by_vendor.values()):
+        named = (f"{vendor} {' + '.join(names)}".strip() for vendor, names in by_vendor.items())
+        facts |= {"model_name": " + ".join(named), "model_name_source": "part-number"}
     elif kernel_name:
         facts["model_name"] = kernel_name
     return facts
 
 
-def arm_cores(blocks: list[Block]) -> list[tuple[int, int]]:
-    """Return (implementer, part) of each CPU of an Arm machine, in the kernel's order."""
-    cores = []
+class Design(Struct, frozen=True):
+    """What a core is: key is equal for cores of one kind, name is "" or numbers where no table has it."""
+
+    key: str
+    name: str
+    vendor: str = ""
+    vendor_id: str = ""
+    part: str = ""
+    revision: str = ""
+    is_named: bool = True
+
+
+def designs(blocks: list[Block]) -> dict[int, Design]:
+    """Return what each CPU of an Arm or RISC-V machine is, by its number; those alone that say it."""
+    found = {}
     for block in blocks:
-        implementer = whole_number(block.get("cpu implementer", ""), highest=0xFF)
-        part = whole_number(block.get("cpu part", ""), highest=0xFFF)
-        if implementer is not None and part is not None:
-            cores.append((implementer, part))
-    return cores
+        cpu, design = whole_number(block.get("processor", "")), _design(block)
+        if cpu is not None and design:
+            found[cpu] = design
+    return found
 
 
-def core_name(implementer: int, part: int) -> str:
-    """Return an Arm core's name, "" for one that is not in the table: "Neoverse-V2"."""
-    parts: dict[str, str] = table("host/cpu/arm").get(f"{implementer:#04x}", {}).get("parts", {})
-    return parts.get(f"{part:#05x}", "")
+def design_of_midr(register: int) -> Design:
+    """Return what an Arm core is, from its Main ID Register."""
+    numbers = ((register >> shift) & mask for shift, mask in _MIDR_FIELDS)
+    implementer, part, variant, revision = numbers
+    return _arm_design(implementer, part, f"r{variant}p{revision}")
+
+
+_MIDR_FIELDS = ((24, 0xFF), (4, 0xFFF), (20, 15), (0, 15))
+
+
+def common_facts(cores: Sequence[Design]) -> Facts:
+    """Return the vendor, part and revision of some cores, of each what all of them have in common."""
+    facts: Facts = {}
+    for name in ("vendor_id", "vendor", "part", "revision"):
+        values = {getattr(core, name) for core in cores}
+        if len(values) == 1 and (value := values.pop()):
+            facts[name] = value
+    return facts
+
+
+def _design(block: Block) -> Design | None:
+    implementer = whole_number(block.get("cpu implementer", ""), highest=0xFF)
+    part = whole_number(block.get("cpu part", ""), highest=0xFFF)
+    if implementer is not None and part is not None:
+        variant = whole_number(block.get("cpu variant", ""), highest=15)
+        revision = whole_number(block.get("cpu revision", ""), highest=15)
+        both = variant is not None and revision is not None
+        return _arm_design(implementer, part, f"r{variant}p{revision}" if both else "")
+    name = block.get("uarch") or block.get("marchid", "")
+    numbers = [block.get(key, "") for key in ("mvendorid", "marchid", "uarch")]
+    return Design(" ".join(numbers), name, vendor_id=numbers[0]) if name else None
+
+
+def _arm_design(implementer: int, part: int, revision: str) -> Design:
+    maker = table("host/cpu/arm").get(f"{implementer:#04x}", {})
+    name = maker.get("parts", {}).get(f"{part:#05x}", "")
+    key = f"{implementer:#04x}/{part:#05x}"
+    vendor = maker.get("name", "")
+    numbers = (f"{implementer:#04x}", f"{part:#05x}")
+    return Design(key, name or key, vendor, *numbers, revision, bool(name))
 
 
 def _power(blocks: list[Block]) -> Facts:
@@ -156,15 +223,19 @@ def _power(blocks: list[Block]) -> Facts:
         "model_name": cpu.partition(",")[0].strip(),
         "revision": first(blocks, "revision"),
     }
-    if generation := re.match(r"POWER(\d{1,2})\b", cpu, re.IGNORECASE):
+    if generation := _POWER.match(cpu):
         facts["power_generation"] = int(generation[1])
     return facts
 
 
 def _z(blocks: list[Block]) -> Facts:
     machine = first(blocks, "machine")
-    if not machine and (found := re.search(r"machine = (\w+)", first(blocks, "processor 0"))):
-        machine = found[1]
+    lines = (
+        line for block in blocks for key, line in block.items() if key.startswith("processor ")
+    )
+    for line in lines if not machine else ():  # of each CPU that is on
+        if found := re.search(r"machine = (\w+)", line):
+            machine = found[1]
     vendor_id = first(blocks, "vendor_id")
     facts: Facts = {
         "vendor_id": vendor_id,

@@ -5,11 +5,19 @@ admin-guide/hw-vuln/ and sysfs-devices-system-cpu, vulnerabilities.
 """
 
 import re
+from collections.abc import Sequence
 
 from mlbackends.host.cpu.cpuinfo import Block, first
-from mlbackends.host.cpu.topology import CPU
+from mlbackends.host.cpu.topology import CPU, Limits
 from mlbackends.host.host import Host
-from mlbackends.host.quantities import hertz, one_line, word
+from mlbackends.host.quantities import (
+    format_cpu_list,
+    hertz,
+    one_line,
+    parse_cpu_list,
+    whole_number,
+    word,
+)
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import FactValue, nonempty
 from mlbackends.model.tables import table
@@ -23,25 +31,65 @@ _ON_REQUEST = "disabled via prctl"
 """A mitigation that is off unless a program asks for it."""
 
 
-def frequency_facts(host: Host, cpu: int, blocks: list[Block]) -> dict[str, FactValue]:
-    """Return limits, governor and boost; the highest limit is that of the fastest CPU.
+def limits(host: Host, cpus: tuple[int, ...]) -> Limits:
+    """Return each CPU's own highest frequency and what its settings allow; {} where nothing tells."""
+    names = [name for name in host.listdir(f"{CPU}/cpufreq") if name.startswith("policy")]
+    found: Limits = {}
+    for name in names:
+        folder, first_cpu = f"{CPU}/cpufreq/{name}", whole_number(name[6:])
+        pair = _limits_in(host, folder)
+        if pair != (None, None):
+            listed = host.read(f"{folder}/related_cpus") if len(names) < len(cpus) else ""
+            found.update(dict.fromkeys(parse_cpu_list(listed) or (first_cpu or 0,), pair))
+    # Before Linux 4.3 each CPU has a folder, and no policy.
+    if any(host.is_dir(f"{CPU}/cpu{cpu}/cpufreq") for cpu in (*cpus[:1], *cpus[-1:])):
+        for cpu in (cpu for cpu in cpus if None in found.get(cpu, (None,))):
+            own, allowed = _limits_in(host, f"{CPU}/cpu{cpu}/cpufreq")
+            if own or allowed:
+                found[cpu] = (own or found.get(cpu, (None,))[0], allowed)
+    return {cpu: found[cpu] for cpu in cpus if cpu in found}
 
-    cpu: the CPU from which facts are read that all have in common.
+
+def _limits_in(host: Host, folder: str) -> tuple[int | None, int | None]:
+    files = ("cpuinfo_max_freq", "scaling_max_freq")
+    own, allowed = (hertz(host.read(f"{folder}/{file}"), _KILOHERTZ) for file in files)
+    return own, allowed
+
+
+def range_of(host: Host, cpus: Sequence[int], of_cpus: Limits) -> dict[str, FactValue]:
+    """Return the highest, base and allowed frequency of some CPUs; the limit is that of the fastest."""
+    pairs = [of_cpus[cpu] for cpu in cpus if cpu in of_cpus]
+    highest = max((own for own, _ in pairs if own), default=None)
+    allowed = [pair for pair in pairs if pair[1]]
+    fastest = max((own or 0 for own, _ in allowed), default=0)
+    facts = {
+        "max_hertz": highest,
+        "base_hertz": _base(host, cpus[0]) if cpus else None,
+        "limit_hertz": max(
+            (limit or 0 for own, limit in allowed if (own or 0) == fastest), default=0
+        ),
+    }
+    return {name: value for name, value in facts.items() if value}
+
+
+def _base(host: Host, cpu: int) -> int | None:
+    return hertz(host.read(f"{CPU}/cpu{cpu}/cpufreq/base_frequency"), _KILOHERTZ) or hertz(
+        host.read(f"{CPU}/cpu{cpu}/acpi_cppc/nominal_freq"), _MEGAHERTZ
+    )
+
+
+def frequency_facts(
+    host: Host, cpus: tuple[int, ...], blocks: list[Block], of_cpus: Limits
+) -> dict[str, FactValue]:
+    """Return limits, governor and boost of the fastest CPUs, and which CPUs are below their own.
+
+    cpus: those of the strongest kind, or all. What CPUs of a kind have in common is read of the first.
     """
+    cpu = cpus[0] if cpus else 0
     policy = f"{CPU}/cpu{cpu}/cpufreq"
-    limits = [
-        hertz(host.read(f"{CPU}/cpufreq/{name}/cpuinfo_max_freq"), _KILOHERTZ)
-        for name in host.listdir(f"{CPU}/cpufreq")
-        if name.startswith("policy")
-    ]
     # Intel's names end in the nominal frequency: "... @ 2.30GHz".
     in_name = re.search(r"@ ([0-9]{1,2}\.[0-9]{1,2})GHz", first(blocks, "model name"))
-    base = (
-        hertz(host.read(f"{CPU}/cpu{cpu}/cpufreq/base_frequency"), _KILOHERTZ)
-        or hertz(host.read(f"{CPU}/cpu{cpu}/acpi_cppc/nominal_freq"), _MEGAHERTZ)
-        or hertz(first(blocks, "cpu mhz static"), _MEGAHERTZ)
-        or (hertz(in_name[1], _GIGAHERTZ) if in_name else None)
-    )
+    static = hertz(first(blocks, "cpu mhz static"), _MEGAHERTZ)
     current = hertz(host.read(f"{policy}/scaling_cur_freq"), _KILOHERTZ) or next(
         (
             number
@@ -61,10 +109,12 @@ def frequency_facts(host: Host, cpu: int, blocks: list[Block]) -> dict[str, Fact
     )
     facts = {
         "min_hertz": hertz(host.read(f"{policy}/cpuinfo_min_freq"), _KILOHERTZ),
-        "max_hertz": max((limit for limit in limits if limit is not None), default=None),
-        "base_hertz": base,
+        "base_hertz": static or (hertz(in_name[1], _GIGAHERTZ) if in_name else None),
+        **range_of(host, cpus, of_cpus),
         "current_hertz": current,
-        "limit_hertz": hertz(host.read(f"{policy}/scaling_max_freq"), _KILOHERTZ),
+        "capped_cpus": format_cpu_list(
+            each for each, (own, allowed) in of_cpus.items() if own and allowed and allowed < own
+        ),
         "governor": word(host.read(f"{policy}/scaling_governor", 64)),
         "scaling_driver": word(host.read(f"{policy}/scaling_driver", 64)),
         "energy_preference": word(host.read(f"{policy}/energy_performance_preference", 64)),
@@ -86,11 +136,16 @@ def governor_warning(facts: dict[str, FactValue]) -> Reason | None:
     )
 
 
-def mitigations(host: Host) -> dict[str, str]:
-    """Return the state of each flaw that this CPU has, in the kernel's words."""
+def mitigations(host: Host) -> tuple[dict[str, str], list[str]] | None:
+    """Return the state of each flaw that this CPU has, in the kernel's words, and those it has not.
+
+    None where the kernel does not tell.
+    """
     folder = f"{CPU}/vulnerabilities"
     states = {name: one_line(host.read(f"{folder}/{name}", 1024)) for name in host.listdir(folder)}
-    return {name: state for name, state in states.items() if state and state != "Not affected"}
+    absent = [name for name, state in states.items() if state == "Not affected"]
+    present = {name: state for name, state in states.items() if state and name not in absent}
+    return (present, absent) if present or absent else None
 
 
 def costly(states: dict[str, str]) -> list[str]:

@@ -6,61 +6,69 @@ that lists siblings is read once for each group, not once for each CPU: hundreds
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
-from mlbackends.host.cpu.cpuinfo import Block, arm_cores, core_name
+from mlbackends.host.cpu.cpuinfo import (
+    Block,
+    common_facts,
+    design_of_midr,
+    designs,
+    processor_numbers,
+)
 from mlbackends.host.host import Host
 from mlbackends.host.quantities import (
     format_cpu_list,
     parse_cpu_list,
+    parse_cpu_mask,
     size_in_bytes,
     whole_number,
 )
 from mlbackends.model.records import FactValue, nonempty
 
 CPU = "/sys/devices/system/cpu"
+NODE = "/sys/devices/system/node"
 
 Groups = list[tuple[int, ...]]
 """CPUs that share something: the threads of a core, the CPUs of a socket."""
 
-Kinds = list[tuple[str, tuple[int, ...], dict[str, int]]]
+Kinds = list[tuple[str, tuple[int, ...], dict[str, FactValue]]]
 """Of each kind of core its name, its CPUs, and what else is known of it."""
+
+Limits = dict[int, tuple[int | None, int | None]]
+"""Of each CPU its own highest frequency, and the highest that its settings allow, in hertz."""
 
 Cache = dict[str, FactValue]
 
 _CACHE_TYPES = {"Data": "data", "Instruction": "instruction", "Unified": "unified"}
 _LARGEST_CACHE = 1 << 40
 _LAST_LEVELS = 3
+_MIDR = "regs/identification/midr_el1"
+WITH_DEVICE_TREE = frozenset({"aarch64", "arm", "riscv64"})
 
 
 def online_cpus(host: Host, blocks: list[Block]) -> tuple[int, ...]:
     """Return the CPUs that are on, by /sys or, where that is missing, by /proc/cpuinfo."""
-    online = parse_cpu_list(host.read(f"{CPU}/online"))
-    named = online or parse_cpu_list(" ".join(block.get("processor", "") for block in blocks))
-    if named:
-        return named
-    # s390x has no such key, but "processor 0" and a count.
-    count = next((b["# processors"] for b in blocks if "# processors" in b), "")
-    return tuple(range(whole_number(count, 1, 8192) or 0))
+    return parse_cpu_list(host.read(f"{CPU}/online")) or processor_numbers(blocks)
 
 
 def sibling_groups(host: Host, cpus: tuple[int, ...], *names: str) -> Groups:
-    """Return the groups that a topology file lists; [] if it is missing for any of the CPUs.
+    """Return the groups that a topology file lists; [] if it is missing for a CPU, or groups overlap.
 
-    names: the file's name, then the older ones it had.
+    names: the file's name, then the older ones it had; one that does not end in _list is a mask.
     """
     name = next((n for n in names if host.read(f"{CPU}/cpu{cpus[0]}/topology/{n}")), "")
+    parse = parse_cpu_list if name.endswith("_list") else parse_cpu_mask
     groups: Groups = []
     wanted = set(cpus)
     covered: set[int] = set()
     for cpu in cpus if name else ():
         if cpu in covered:
             continue
-        listed = parse_cpu_list(host.read(f"{CPU}/cpu{cpu}/topology/{name}"))
-        if cpu not in listed:
+        group = wanted.intersection(parse(host.read(f"{CPU}/cpu{cpu}/topology/{name}")))
+        if cpu not in group or group & covered:
             return []
-        group = tuple(other for other in listed if other in wanted and other not in covered)
-        covered.update(group)
-        groups.append(group)
+        covered |= group
+        groups.append(tuple(sorted(group)))
     return groups
 
 
@@ -68,17 +76,54 @@ def core_groups(host: Host, cpus: tuple[int, ...], blocks: list[Block]) -> Group
     """Return the threads of each core; [] where nothing tells."""
     if not cpus:
         return []
-    by_file = sibling_groups(host, cpus, "core_cpus_list", "thread_siblings_list")
+    names = ("core_cpus_list", "thread_siblings_list", "core_cpus", "thread_siblings")
+    by_file = sibling_groups(host, cpus, *names)
     return by_file or _grouped(blocks, cpus, "physical id", "core id")
 
 
-def socket_groups(host: Host, cpus: tuple[int, ...], blocks: list[Block]) -> Groups:
-    """Return the CPUs of each socket; [] where nothing tells."""
-    # Device trees without sockets say -1: the list is of clusters then.
-    if not cpus or host.read(f"{CPU}/cpu{cpus[0]}/topology/physical_package_id").startswith("-"):
-        return []
-    by_file = sibling_groups(host, cpus, "package_cpus_list", "core_siblings_list")
-    return by_file or _grouped(blocks, cpus, "physical id")
+def package_groups(host: Host, cpus: tuple[int, ...], blocks: list[Block]) -> Groups:
+    """Return the CPUs of each package, as the kernel has it; [] where nothing tells."""
+    names = ("package_cpus_list", "core_siblings_list", "package_cpus", "core_siblings")
+    by_file = sibling_groups(host, cpus, *names)
+    firsts = [group[0] for group in by_file] or cpus
+    # Some kernels list only the CPU itself, though several have the number of one package.
+    paths = (f"{CPU}/cpu{cpu}/topology/physical_package_id" for cpu in firsts)
+    by_number: dict[int, list[int]] = {}
+    for path, group in zip(paths, by_file or [(cpu,) for cpu in cpus], strict=True):
+        number = whole_number(host.read(path))
+        if number is None:  # -1: the kernel knows of siblings only
+            return by_file or _grouped(blocks, cpus, "physical id")
+        by_number.setdefault(number, []).extend(group)
+    return [tuple(sorted(group)) for group in by_number.values()]
+
+
+def socket_count(
+    host: Host, architecture: str, cpus: tuple[int, ...], packages: Groups, kinds: Kinds
+) -> int | None:
+    """Return the number of sockets; None where it cannot be told.
+
+    With a device tree, Linux before 6.0 takes clusters of cores for packages. The binding has socket
+    nodes for machines of several sockets, which have several NUMA nodes too.
+    Source: Linux, drivers/base/arch_topology.c; Devicetree Specification, cpu-topology.txt.
+    """
+    is_told = len(packages) == 1 and _has_number(host, cpus)
+    if is_told or architecture not in WITH_DEVICE_TREE or host.is_dir("/sys/firmware/acpi"):
+        return len(packages) or None
+    if cpu_map := host.listdir("/proc/device-tree/cpus/cpu-map"):
+        return sum(1 for name in cpu_map if re.fullmatch(r"socket\d+", name)) or 1
+    lists = (host.read(path) for path in host.glob(f"{NODE}/node[0-9]*/cpulist"))
+    nodes = [set(node) for node in map(parse_cpu_list, lists) if node]
+    if len(nodes) > 1:
+        is_split = all(any(node <= set(group) for group in packages) for node in nodes)
+        return len(packages) if is_split and len(packages) > 1 else None
+    has_tree = host.exists("/proc/device-tree/compatible") or host.is_link(f"{CPU}/cpu0/of_node")
+    has_one_memory = host.is_dir(CPU) and not host.is_dir(NODE)
+    return 1 if has_tree or kinds or has_one_memory else None
+
+
+def _has_number(host: Host, cpus: tuple[int, ...]) -> bool:
+    path = f"{CPU}/cpu{cpus[0]}/topology/physical_package_id"
+    return whole_number(host.read(path)) is not None
 
 
 def _grouped(blocks: list[Block], cpus: tuple[int, ...], *keys: str) -> Groups:
@@ -94,12 +139,24 @@ def _grouped(blocks: list[Block], cpus: tuple[int, ...], *keys: str) -> Groups:
 
 
 def topology_facts(
-    host: Host, blocks: list[Block], cpus: tuple[int, ...], kinds: Kinds
+    host: Host, architecture: str, blocks: list[Block], cpus: tuple[int, ...], kinds: Kinds
 ) -> dict[str, FactValue]:
-    """Return how many sockets, cores and threads there are, and which CPUs are on or off."""
+    """Return how many sockets, cores and threads there are, and which CPUs are on or off.
+
+    Levels that contradict each other are left out: a core lies in one die, and a die in one socket.
+    """
     if not cpus:
         return {}
-    cores = core_groups(host, cpus, blocks)
+    cores, packages = core_groups(host, cpus, blocks), package_groups(host, cpus, blocks)
+    sockets = socket_count(host, architecture, cpus, packages, kinds)
+    if sockets == len(packages) and not _lie_in(cores, packages):
+        cores, packages, sockets = [], [], None
+    dies = sibling_groups(host, cpus, "die_cpus_list", "die_cpus")
+    # Where the kernel does not know of dies, their number is -1, and each CPU is listed alone.
+    is_known = not host.read(f"{CPU}/cpu{cpus[0]}/topology/die_id").startswith("-")
+    is_known = is_known and not (len(dies) >= len(cores) > (sockets or 1))
+    if not (is_known and _lie_in(cores, dies) and _lie_in(dies, packages)):
+        dies = []
     described = [
         {
             "name": name,
@@ -115,21 +172,33 @@ def topology_facts(
         "online_cpus": format_cpu_list(cpus),
         "cores": len(cores) or None,
         "threads_per_core": max(map(len, cores), default=None),
-        "sockets": len(socket_groups(host, cpus, blocks)) or None,
-        "dies": len(sibling_groups(host, cpus, "die_cpus_list")) or None,
+        "sockets": sockets,
+        "dies": len(dies) or None,
         "isolated_cpus": format_cpu_list(parse_cpu_list(host.read(f"{CPU}/isolated"))),
         "nohz_full_cpus": format_cpu_list(parse_cpu_list(host.read(f"{CPU}/nohz_full"))),
         "kinds": described,
     }
     present = parse_cpu_list(host.read(f"{CPU}/present"))
-    offline = {"offline_cpus": format_cpu_list(set(present) - set(cpus))} if present else {}
-    return nonempty(facts) | offline
+    offline = format_cpu_list(set(present) - set(cpus))
+    if len({*map(len, cores)}) > 1 or len(cores) % (len(dies) or sockets or 1):
+        why = f"CPU {offline} is off" if offline else "the kernel lists cores of several sizes"
+        facts["uneven"] = "the kinds of core differ" if kinds else why
+    return nonempty(facts) | ({"offline_cpus": offline} if present else {})
 
 
-def kind_groups(host: Host, cpus: tuple[int, ...], blocks: list[Block]) -> Kinds:
-    """Return each kind of core, the strongest first.
+def _lie_in(inner: Groups, outer: Groups) -> bool:
+    """Tell whether each inner group lies in one outer group; True where one of the two is not known."""
+    at = {cpu: number for number, group in enumerate(outer) for cpu in group}
+    return not outer or all(len({at.get(cpu) for cpu in group}) == 1 for group in inner)
 
-    [] on the usual machine, where all are of one kind.
+
+def kind_groups(
+    host: Host, cpus: tuple[int, ...], blocks: list[Block], limits: Limits | None = None
+) -> Kinds:
+    """Return each kind of core, the strongest first; [] on the usual machine, where all are alike.
+
+    Kinds follow the part of the core; capacity tells them apart only where a CPU's part is not known:
+    cores of one part may be clocked differently. limits: as `speed.limits` returns them.
     """
     names = {"cpu_core": "performance", "cpu_atom": "efficiency", "cpu_lowpower": "low-power"}
     kinds: Kinds = []
@@ -137,63 +206,94 @@ def kind_groups(host: Host, cpus: tuple[int, ...], blocks: list[Block]) -> Kinds
         listed = set(parse_cpu_list(host.read(f"/sys/devices/{folder}/cpus")))
         if group := tuple(cpu for cpu in cpus if cpu in listed):
             kinds.append((name, group, {}))
-    parts = arm_cores(blocks)
-    if len(kinds) > 1 or not parts:
+    if len(kinds) > 1 or not cpus or "flags" in (blocks[0] if blocks else ()):
         return kinds if len(kinds) > 1 else []
-    numbers = parse_cpu_list(" ".join(block.get("processor", "") for block in blocks))
-    part_of = dict(zip(numbers, parts, strict=False)) if len(numbers) == len(parts) else {}
-    groups: dict[tuple[int, int, int], list[int]] = {}
-    has_capacity = bool(host.read(f"{CPU}/cpu{cpus[0]}/cpu_capacity")) if cpus else False
+    by_cpu = designs(blocks)
     for cpu in cpus:
-        capacity = host.read(f"{CPU}/cpu{cpu}/cpu_capacity") if has_capacity else ""
-        strength = whole_number(capacity, highest=65536) or 0
-        groups.setdefault((strength, *part_of.get(cpu, (0, 0))), []).append(cpu)
-    if len(groups) == 1:
+        midr = whole_number(host.read(f"{CPU}/cpu{cpu}/{_MIDR}")) if cpu not in by_cpu else None
+        if midr is not None:
+            by_cpu[cpu] = design_of_midr(midr)
+        elif cpu not in by_cpu:
+            break
+    are_known = by_cpu.keys() >= {*cpus}
+    if are_known and len({by_cpu[cpu].key for cpu in cpus}) == 1:
         return []
-    return [
-        (
-            core_name(implementer, part) or f"{implementer:#04x}/{part:#05x}",
-            tuple(group),
-            {"capacity": strength} if strength else {},
-        )
-        for (strength, implementer, part), group in sorted(groups.items(), reverse=True)
-    ]
+    has_capacity = bool(host.read(f"{CPU}/cpu{cpus[0]}/cpu_capacity"))
+    groups: dict[str, list[int]] = {}
+    strengths: dict[str, int] = {}
+    for cpu in cpus:
+        text = host.read(f"{CPU}/cpu{cpu}/cpu_capacity") if has_capacity else ""
+        strength = whole_number(text, highest=65536) or 0
+        key = by_cpu[cpu].key if are_known else str(strength)
+        strengths[key] = max(strength, strengths.get(key, 0))
+        groups.setdefault(key, []).append(cpu)
+
+    def strength_of(key: str) -> tuple[int, int, str]:
+        fastest = max((limits or {}).get(cpu, (0, 0))[0] or 0 for cpu in groups[key])
+        return strengths[key], fastest, key
+
+    kinds = []
+    for key in sorted(groups, key=strength_of, reverse=True):
+        name, more = f"capacity-{key}", nonempty({"capacity": strengths[key] or None})
+        if are_known:
+            own = [by_cpu[cpu] for cpu in groups[key]]
+            name, more = own[0].name, {**common_facts(own), **more}
+        kinds.append((name, tuple(groups[key]), more))
+    return kinds if len(kinds) > 1 else []
 
 
 # ---- caches ------------------------------------------------------------------------------------
 
 
 def caches(
-    host: Host, cpus: Sequence[int], kinds: Sequence[Sequence[int]], blocks: list[Block]
+    host: Host, cpus: Sequence[int], kinds: Kinds, blocks: list[Block], *, is_uniform: bool = True
 ) -> list[Cache]:
     """Return one record for each different cache, from the first level to the last.
 
-    kinds: the CPUs of each kind of core, [] if all are alike. Size and count are of one instance
-    and of instances on the whole machine. Each instance is met once, through the first CPU that has
-    it; size is read of each L3, which may differ from die to die, and of the others once a kind.
+    Size and count are of one instance and of instances on the whole machine; a cache that only one
+    kind of core has names it, and instances times sharing is its number of CPUs, but for those that
+    are off. Without a list of what shares it, or where lists contradict each other, a cache has no count.
+    Each instance is met once, through the first CPU that has it; its size is read of each L3, which
+    may differ from die to die, and of the others once a kind where is_uniform; else each one's.
     """
-    found: dict[tuple[tuple[str, FactValue], ...], list[int]] = {}
+    online, of_kind = set(cpus), {cpu: name for name, group, _ in kinds for cpu in group}
+    has_offline = not online.issuperset(parse_cpu_list(host.read(f"{CPU}/present")))
+    found: dict[Any, list[int]] = {}  # numbers of sharing CPUs, by attributes and kind of core
     covered: dict[tuple[FactValue, FactValue], set[int]] = {}
-    online = set(cpus)
-    for group in kinds or [cpus]:
+    unclear = set()
+    groups: list[Sequence[int]] = [group for _, group, _ in kinds] or [cpus]
+    for group in groups if is_uniform or not kinds else [(cpu,) for cpu in cpus]:
         for name, cache in _indexes(host, group[0]).items() if group else ():
-            done = covered.setdefault((cache["level"], cache["type"]), set())
+            level = cache["level"], cache["type"]
+            done = covered.setdefault(level, set())
             for cpu in group:
                 folder = f"{CPU}/cpu{cpu}/cache/{name}"
                 if cpu in done or not host.exists(folder):
                     continue
-                shared = set(parse_cpu_list(host.read(f"{folder}/shared_cpu_list"))) & online
-                shared = shared if cpu in shared else {cpu}
+                sharing = parse_cpu_list(host.read(f"{folder}/shared_cpu_list"))
+                sharing = sharing or parse_cpu_mask(host.read(f"{folder}/shared_cpu_map"))
+                shared = online.intersection(sharing)
+                if cpu not in shared or shared & done:
+                    unclear.add(level)
+                    shared = {cpu}
                 done |= shared
                 size = None
-                if isinstance(cache["level"], int) and cache["level"] >= _LAST_LEVELS:
+                if not is_uniform or int(str(cache["level"])) >= _LAST_LEVELS:
                     size = size_in_bytes(host.read(f"{folder}/size"))
                 same = {**cache, "size_bytes": size} if size and size <= _LARGEST_CACHE else cache
-                found.setdefault(tuple(same.items()), []).append(len(shared))
-    listed: list[Cache] = [
-        {**dict(cache), "instances": len(sharing), "shared_by_cpus": max(sharing)}
-        for cache, sharing in found.items()
-    ]
+                owners = {of_kind.get(cpu, "") for cpu in shared}
+                owner = owners.pop() if len(owners) == 1 else ""
+                # Where a CPU is off, the others of its cache still share it.
+                alike = (tuple(same.items()), owner, 0 if has_offline else len(shared))
+                found.setdefault(alike, []).append(len(shared))
+    listed: list[Cache] = []
+    for (attributes, kind, _), numbers in found.items():
+        cache = dict(attributes)
+        if (cache["level"], cache["type"]) not in unclear:
+            cache |= {"instances": len(numbers), "shared_by_cpus": max(numbers)}
+        cache |= {"kind": kind} if kind else {}
+        if cache not in listed:
+            listed.append(cache)
     # Levels that only /proc/cpuinfo of s390x tells, without a count of instances.
     levels = {cache["level"] for cache in listed}
     for key, value in ((key, value) for block in blocks for key, value in block.items()):
@@ -209,7 +309,10 @@ def caches(
 def _indexes(host: Host, cpu: int) -> dict[str, Cache]:
     """Return one CPU's caches by the name of their folder, but those without level or size."""
     indexes = {}
-    files = ("level", "type", "size", "coherency_line_size", "ways_of_associativity")
+    files = (
+        *("level", "type", "size", "coherency_line_size"),
+        *("ways_of_associativity", "number_of_sets"),
+    )
     for name in host.listdir(f"{CPU}/cpu{cpu}/cache"):
         folder = f"{CPU}/cpu{cpu}/cache/{name}"
         cache = None
@@ -220,15 +323,21 @@ def _indexes(host: Host, cpu: int) -> dict[str, Cache]:
     return indexes
 
 
-def _cache(level_text: str, type_text: str, size_text: str, line: str, ways: str) -> Cache | None:
+def _cache(
+    level_text: str, type_text: str, size_text: str, line: str, ways: str, sets: str = ""
+) -> Cache | None:
     level, size = whole_number(level_text, 1, 8), size_in_bytes(size_text)
     kind = _CACHE_TYPES.get(type_text)
     if level is None or kind is None or not size or size > _LARGEST_CACHE:
         return None
     cache: Cache = {"level": level, "type": kind, "size_bytes": size}
-    for fact, text in (("line_bytes", line), ("ways", ways)):
-        # Hypervisors and device trees that do not know say 0.
-        number = whole_number(text, 1, 65536)
-        if number is not None:
-            cache[fact] = number
+    # Hypervisors and device trees that do not know say 0.
+    line_bytes, way_count, set_count = (
+        whole_number(text, 1, 1 << 24) for text in (line, ways, sets)
+    )
+    if line_bytes:
+        cache["line_bytes"] = line_bytes
+    way_bytes = (line_bytes or 1) * (way_count or 1)
+    if way_count and (set_count * way_bytes == size if set_count else size % way_bytes == 0):
+        cache["ways"] = way_count
     return cache

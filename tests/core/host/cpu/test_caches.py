@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlbackends.host.cpu.topology import caches
+from mlbackends.host.cpu.topology import Kinds, caches
 from mlbackends.host.host import Host
 
 if TYPE_CHECKING:
@@ -74,14 +74,14 @@ def test_each_kind_of_core_has_its_own_sizes_and_they_share_the_l3(tmp_path: Pat
         files |= cache(cpu, 0, 1, "Data", "32K", str(cpu))
         files |= cache(cpu, 2, 2, "Unified", "2M", "2-5")
         files |= cache(cpu, 3, 3, "Unified", "24M", "0-5")
-    kinds = [(0, 1), (2, 3, 4, 5)]
+    kinds: Kinds = [("big", (0, 1), {}), ("small", (2, 3, 4, 5), {})]
     found = caches(machine(tmp_path, files), range(6), kinds, [])
-    told = [(c["level"], c["size_bytes"], c["instances"], c["shared_by_cpus"]) for c in found]
-    assert told == [
-        (1, 48 << 10, 1, 2),
-        (1, 32 << 10, 4, 1),
-        (2, 2 << 20, 1, 4),
-        (3, 24 << 20, 1, 6),
+    names = ("level", "size_bytes", "instances", "shared_by_cpus", "kind")
+    assert [tuple(cache.get(name) for name in names) for cache in found] == [
+        (1, 48 << 10, 1, 2, "big"),
+        (1, 32 << 10, 4, 1, "small"),
+        (2, 2 << 20, 1, 4, "small"),
+        (3, 24 << 20, 1, 6, None),
     ]
 
 
@@ -107,8 +107,6 @@ def test_nonsense_is_left_out(tmp_path: Path) -> None:
             "type": "data",
             "size_bytes": 32 << 10,
             "line_bytes": 64,
-            "instances": 1,
-            "shared_by_cpus": 1,
         }
     ]
 
@@ -119,3 +117,60 @@ def test_an_l4_that_only_proc_tells_has_no_count(tmp_path: Path) -> None:
     assert caches(machine(tmp_path, {}), (0,), [], [{"cache5": told}]) == [
         {"level": 4, "type": "unified", "size_bytes": 960 << 20, "line_bytes": 256, "ways": 60}
     ]
+
+
+def counts(host: Host, cpus: int, kinds: Kinds, *, is_uniform: bool) -> list[tuple[object, ...]]:
+    found = caches(host, range(cpus), kinds, [], is_uniform=is_uniform)
+    names = ("level", "size_bytes", "instances", "shared_by_cpus")
+    return [tuple(one.get(name) for name in names) for one in found]
+
+
+def test_cores_of_one_part_with_different_caches_are_counted_one_by_one(tmp_path: Path) -> None:
+    """As in phones, whose fastest core has twice the L2 of its brothers."""
+    files: dict[str, str] = {}
+    for cpu, size in enumerate(("128K", "256K", "256K", "512K")):
+        files |= cache(cpu, 2, 2, "Unified", size, str(cpu))
+    kinds: Kinds = [("big", (1, 2, 3), {}), ("little", (0,), {})]
+    assert counts(machine(tmp_path, files), 4, kinds, is_uniform=False) == [
+        (2, 512 << 10, 1, 1),
+        (2, 256 << 10, 2, 1),
+        (2, 128 << 10, 1, 1),
+    ]
+
+
+def test_instances_times_sharing_is_the_number_of_cpus(tmp_path: Path) -> None:
+    """The second thread of core 1 is off."""
+    files: dict[str, str] = {}
+    for cpu, shared in enumerate(("0-1", "0-1", "2")):
+        files |= cache(cpu, 0, 1, "Data", "32K", shared)
+    host = machine(tmp_path, files)
+    assert counts(host, 3, [], is_uniform=True) == [(1, 32 << 10, 1, 2), (1, 32 << 10, 1, 1)]
+
+
+def test_a_map_of_sharing_cpus_does_where_there_is_no_list(tmp_path: Path) -> None:
+    files: dict[str, str] = {}
+    for cpu in (0, 1, 40, 41):
+        files |= cache(cpu, 2, 2, "Unified", "1M", "")
+        files[f"{CPU}/cpu{cpu}/cache/index2/shared_cpu_map"] = "0,3" if cpu < 2 else "300,00000000"
+    found = caches(machine(tmp_path, files), (0, 1, 40, 41), [], [])
+    assert [(one["instances"], one["shared_by_cpus"]) for one in found] == [(2, 2)]
+
+
+def test_without_list_and_map_instances_are_not_known(tmp_path: Path) -> None:
+    files = cache(0, 2, 2, "Unified", "1M", "") | cache(1, 2, 2, "Unified", "1M", "")
+    assert counts(machine(tmp_path, files), 2, [], is_uniform=True) == [(2, 1 << 20, None, None)]
+
+
+def test_lists_that_contradict_each_other_are_not_counted(tmp_path: Path) -> None:
+    files = cache(0, 2, 2, "Unified", "1M", "0-1") | cache(2, 2, 2, "Unified", "1M", "1-2")
+    assert counts(machine(tmp_path, files), 3, [], is_uniform=True) == [(2, 1 << 20, None, None)]
+
+
+def test_ways_that_contradict_the_size_are_left_out(tmp_path: Path) -> None:
+    sets = f"{CPU}/cpu0/cache/index0/number_of_sets"
+    files = cache(0, 0, 1, "Data", "32K", "0")
+    assert caches(machine(tmp_path, files | {sets: "64"}), (0,), [], [])[0]["ways"] == 8
+    assert "ways" not in caches(machine(tmp_path, files | {sets: "256"}), (0,), [], [])[0]
+    no_sets = cache(0, 0, 1, "Data", "48K", "0")
+    no_sets[f"{CPU}/cpu0/cache/index0/ways_of_associativity"] = "7"
+    assert "ways" not in caches(machine(tmp_path / "other", no_sets), (0,), [], [])[0]

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from mlbackends.host.cpu.cpuinfo import (
     architecture_of,
+    designs,
     identity,
     parse_blocks,
+    processor_numbers,
     read_blocks,
 )
 from mlbackends.host.host import Host
@@ -211,3 +213,96 @@ def test_no_value_of_a_known_key_raises(lines: list[tuple[str, str]]) -> None:
     for architecture in ("x86_64", "aarch64", "ppc64le", "s390x", "riscv64"):
         facts = identity(architecture, blocks)
         assert all(v.isprintable() if isinstance(v, str) else v < 1 << 16 for v in facts.values())
+
+
+OLD_ARM = """Processor\t: AArch64 Processor rev 4 (aarch64)
+processor\t: 0
+processor\t: 1
+processor\t: 2
+Features\t: fp asimd aes
+CPU implementer\t: 0x41
+CPU architecture: AArch64
+CPU variant\t: 0x0
+CPU part\t: 0xd03
+CPU revision\t: 4
+
+Hardware\t: a board
+"""
+QUALCOMM = """Processor\t: AArch64 Processor rev 13 (aarch64)
+processor\t: 0
+BogoMIPS\t: 38.40
+Features\t: fp asimd
+CPU implementer\t: 0x51
+CPU variant\t: 0xd
+CPU part\t: 0x805
+CPU revision\t: 14
+
+processor\t: 1
+CPU implementer\t: 0x51
+CPU variant\t: 0xd
+CPU part\t: 0x804
+CPU revision\t: 14
+"""
+
+
+def test_the_processors_name_in_the_first_line_hides_no_number() -> None:
+    assert [block["processor"] for block in parse_blocks(OLD_ARM)[:3]] == ["0", "1", "2"]
+    blocks = parse_blocks(QUALCOMM)
+    assert [block["processor"] for block in blocks] == ["0", "1"]
+    assert {cpu: design.part for cpu, design in designs(blocks).items()} == {0: "0x805", 1: "0x804"}
+
+
+def test_the_part_of_one_core_is_not_that_of_all() -> None:
+    """What is in the file's end belongs to the core that wrote it."""
+    assert len(designs(parse_blocks(OLD_ARM))) == 1
+    facts = identity("aarch64", parse_blocks(QUALCOMM))
+    assert facts["model_name"] == "Qualcomm Kryo 4xx Silver + Kryo 4xx Gold"
+    assert "part" not in facts and facts["revision"] == "r13p14"
+
+
+def test_cores_of_two_makers_have_both_in_the_name() -> None:
+    blocks = [
+        {"cpu implementer": "0x41", "cpu part": "0xd05"},
+        {"cpu implementer": "0x53", "cpu part": "0x002"},
+    ]
+    facts = identity("aarch64", blocks)
+    assert facts["model_name"] == "Arm Cortex-A55 + Samsung Exynos-M3"
+    assert not {"vendor", "vendor_id", "part"} & facts.keys()
+
+
+@pytest.mark.parametrize(
+    ("line", "generation", "architecture"),
+    [
+        ("POWER8NVL (raw), altivec supported", 8, "ppc64le"),
+        ("POWER8E (raw), altivec supported", 8, "ppc64le"),
+        ("POWER7 (architected), altivec supported", 7, "ppc64"),
+        ("POWER7+ (raw), altivec supported", 7, "ppc64"),
+        ("POWER10 (raw), altivec supported", 10, "ppc64le"),
+        ("Power11 (architected), altivec supported", 11, "ppc64le"),
+    ],
+)
+def test_every_power_has_its_generation_and_byte_order(
+    line: str, generation: int, architecture: str
+) -> None:
+    blocks = parse_blocks(f"processor\t: 0\ncpu\t\t: {line}\n")
+    assert architecture_of("", blocks) == architecture
+    assert identity("ppc64le", blocks)["power_generation"] == generation
+
+
+def test_a_z_without_cpu_0_keeps_its_machine_type() -> None:
+    text = """vendor_id       : IBM/S390
+# processors    : 2
+processor 1: version = 00,  identification = 0133E8,  machine = 2964
+processor 2: version = 00,  identification = 0133E8,  machine = 2964
+"""
+    blocks = parse_blocks(text)
+    assert identity("s390x", blocks)["model_name"] == "IBM z13"
+    assert processor_numbers(blocks) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("isa", "architecture"),
+    [("loongarch32 loongarch64", "loongarch64"), ("mips1 mips64r1 mips64r2", "mips64")],
+)
+def test_the_instruction_set_names_the_architecture(isa: str, architecture: str) -> None:
+    assert architecture_of("", [{"isa": isa}]) == architecture

@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.host.cpu.speed import frequency_facts, governor_warning
+from mlbackends.host.cpu.speed import frequency_facts, governor_warning, limits, range_of
 from mlbackends.host.host import Host
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from mlbackends.host.cpu.cpuinfo import Block
+    from mlbackends.model.records import FactValue
 
 CPU = "sys/devices/system/cpu"
 
@@ -20,6 +23,12 @@ def machine(root: Path, files: dict[str, str]) -> Host:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text + "\n")
     return Host(str(root))
+
+
+def frequencies(
+    host: Host, cpus: tuple[int, ...] = (0,), blocks: list[Block] | None = None
+) -> dict[str, FactValue]:
+    return frequency_facts(host, cpus, blocks or [], limits(host, cpus))
 
 
 def test_a_bare_machine_tells_all(tmp_path: Path) -> None:
@@ -32,17 +41,20 @@ def test_a_bare_machine_tells_all(tmp_path: Path) -> None:
         f"{CPU}/cpu0/cpufreq/scaling_driver": "intel_pstate",
         f"{CPU}/cpu0/cpufreq/energy_performance_preference": "balance_performance",
         f"{CPU}/cpufreq/policy0/cpuinfo_max_freq": "3800000",
+        f"{CPU}/cpufreq/policy0/scaling_max_freq": "2500000",
         f"{CPU}/cpufreq/policy1/cpuinfo_max_freq": "4100000",
+        f"{CPU}/cpufreq/policy1/scaling_max_freq": "4100000",
         f"{CPU}/cpuidle/current_driver": "intel_idle",
         f"{CPU}/intel_pstate/no_turbo": "1",
     }
-    facts = frequency_facts(machine(tmp_path, files), 0, [])
+    facts = frequencies(machine(tmp_path, files), (0, 1))
     assert facts == {
         "min_hertz": 800_000_000,
         "max_hertz": 4_100_000_000,
         "base_hertz": 2_000_000_000,
         "current_hertz": 3_100_123_000,
-        "limit_hertz": 2_500_000_000,
+        "limit_hertz": 4_100_000_000,
+        "capped_cpus": "0",
         "governor": "powersave",
         "scaling_driver": "intel_pstate",
         "energy_preference": "balance_performance",
@@ -55,21 +67,21 @@ def test_a_bare_machine_tells_all(tmp_path: Path) -> None:
 def test_a_virtual_machine_tells_only_the_current_one(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     blocks = [{"cpu mhz": "2299.998"}]
-    assert frequency_facts(machine(tmp_path, {}), 0, blocks) == {"current_hertz": 2_299_998_000}
+    assert frequencies(machine(tmp_path, {}), (0,), blocks) == {"current_hertz": 2_299_998_000}
 
 
 def test_the_name_tells_the_base_where_no_file_does(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     blocks = [{"model name": "Intel(R) Xeon(R) Platinum 8280 CPU @ 2.70GHz"}]
-    assert frequency_facts(machine(tmp_path, {}), 0, blocks)["base_hertz"] == 2_700_000_000
+    assert frequencies(machine(tmp_path, {}), (0,), blocks)["base_hertz"] == 2_700_000_000
 
 
 def test_power_and_z_write_theirs_otherwise(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     host = machine(tmp_path, {})
-    power = frequency_facts(host, 0, [{"clock": "3800.000000MHz"}])
+    power = frequencies(host, (0,), [{"clock": "3800.000000MHz"}])
     assert power["current_hertz"] == 3_800_000_000
-    z = frequency_facts(host, 0, [{}, {"cpu mhz dynamic": "5000", "cpu mhz static": "5200"}])
+    z = frequencies(host, (0,), [{}, {"cpu mhz dynamic": "5000", "cpu mhz static": "5200"}])
     assert (z["current_hertz"], z["base_hertz"]) == (5_000_000_000, 5_200_000_000)
 
 
@@ -78,7 +90,7 @@ def test_a_nonsense_frequency_is_left_out(tmp_path: Path, text: str) -> None:
     names = ("cpuinfo_min_freq", "base_frequency", "scaling_cur_freq", "scaling_max_freq")
     files = {f"{CPU}/cpu0/cpufreq/{name}": text for name in names}
     files |= {f"{CPU}/cpu0/cpufreq/scaling_governor": "\0\xff", f"{CPU}/cpufreq/boost": "maybe"}
-    assert frequency_facts(machine(tmp_path, files), 0, [{"cpu mhz": text}]) == {}
+    assert frequencies(machine(tmp_path, files), (0,), [{"cpu mhz": text}]) == {}
 
 
 def test_powersave_that_pins_the_lowest_frequency_is_flagged() -> None:
@@ -87,3 +99,36 @@ def test_powersave_that_pins_the_lowest_frequency_is_flagged() -> None:
     assert wrong.code == "degraded"
     assert governor_warning({"governor": "performance", "scaling_driver": "acpi-cpufreq"}) is None
     assert governor_warning({"governor": "powersave"}) is None
+
+
+def test_a_policy_speaks_for_its_own_cpus_alone(tmp_path: Path) -> None:
+    files = {}
+    for first, related, most, allowed in (
+        (0, "0 1 2 3", 1_800_000, 1_800_000),
+        (4, "4 5 6", 2_400_000, 1_200_000),
+        (7, "7", 3_000_000, 3_000_000),
+    ):
+        folder = f"{CPU}/cpufreq/policy{first}"
+        files[f"{folder}/related_cpus"] = related
+        files[f"{folder}/cpuinfo_max_freq"] = str(most)
+        files[f"{folder}/scaling_max_freq"] = str(allowed)
+    host = machine(tmp_path, files)
+    each = limits(host, tuple(range(8)))
+    assert each[3] == (1_800_000_000, 1_800_000_000)
+    assert range_of(host, (4, 5, 6), each) == {
+        "max_hertz": 2_400_000_000,
+        "limit_hertz": 1_200_000_000,
+    }
+    facts = frequency_facts(host, tuple(range(8)), [], each)
+    assert (facts["max_hertz"], facts["limit_hertz"]) == (3_000_000_000, 3_000_000_000)
+    assert facts["capped_cpus"] == "4-6"
+
+
+def test_old_kernels_have_a_folder_for_each_cpu_and_no_policy(tmp_path: Path) -> None:
+    files = {}
+    for cpu, most in enumerate(("1500000", "2000000")):
+        files[f"{CPU}/cpu{cpu}/cpufreq/cpuinfo_max_freq"] = most
+        files[f"{CPU}/cpu{cpu}/cpufreq/scaling_max_freq"] = "1500000"
+    facts = frequencies(machine(tmp_path, files), (0, 1))
+    assert (facts["max_hertz"], facts["limit_hertz"]) == (2_000_000_000, 1_500_000_000)
+    assert facts["capped_cpus"] == "1"

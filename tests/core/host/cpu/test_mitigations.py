@@ -44,14 +44,23 @@ def test_what_is_free_or_off_does_not(name: str, state: str) -> None:
     assert costly({name: state}) == []
 
 
-def test_flaws_that_the_cpu_does_not_have_are_left_out(tmp_path: Path) -> None:
+def test_flaws_that_the_cpu_does_not_have_are_listed_apart(tmp_path: Path) -> None:
     folder = tmp_path / "sys/devices/system/cpu/vulnerabilities"
     folder.mkdir(parents=True)
     (folder / "l1tf").write_text("Not affected\n")
     (folder / "meltdown").write_text("Mitigation: PTI\n")
     (folder / "mds").write_bytes(b"\0\xff")
     (folder / "srbds").write_text("")
-    assert mitigations(Host(str(tmp_path))) == {"meltdown": "Mitigation: PTI"}
+    assert mitigations(Host(str(tmp_path))) == ({"meltdown": "Mitigation: PTI"}, ["l1tf"])
+
+
+def test_a_cpu_without_flaws_is_not_one_of_which_nothing_is_known(tmp_path: Path) -> None:
+    (tmp_path / "sys").mkdir()
+    assert mitigations(Host(str(tmp_path))) is None
+    folder = tmp_path / "sys/devices/system/cpu/vulnerabilities"
+    folder.mkdir(parents=True)
+    (folder / "l1tf").write_text("Not affected\n")
+    assert mitigations(Host(str(tmp_path))) == ({}, ["l1tf"])
 
 
 def test_only_slow_gathers_are_a_warning() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from mlbackends.host.cpu.topology import kind_groups, online_cpus, topology_facts
 from mlbackends.host.host import Host
 
@@ -11,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CPU = "sys/devices/system/cpu"
+NODE = "sys/devices/system/node"
 
 
 def machine(root: Path, files: dict[str, str]) -> Host:
@@ -40,7 +43,7 @@ def two_sockets(threads: int = 2, cores: int = 4) -> dict[str, str]:
 
 def test_two_sockets_with_two_threads_a_core_are_counted(tmp_path: Path) -> None:
     host = machine(tmp_path, two_sockets())
-    facts = topology_facts(host, [], online_cpus(host, []), [])
+    facts = topology_facts(host, "x86_64", [], online_cpus(host, []), [])
     assert facts == {
         "threads": 16,
         "online_cpus": "0-15",
@@ -53,7 +56,7 @@ def test_two_sockets_with_two_threads_a_core_are_counted(tmp_path: Path) -> None
 
 def test_cpus_that_are_off_are_told_and_not_counted(tmp_path: Path) -> None:
     host = machine(tmp_path, two_sockets() | {f"{CPU}/online": "0-7,9-15"})
-    facts = topology_facts(host, [], online_cpus(host, []), [])
+    facts = topology_facts(host, "x86_64", [], online_cpus(host, []), [])
     assert facts["offline_cpus"] == "8"
     assert (facts["threads"], facts["cores"], facts["threads_per_core"]) == (15, 8, 2)
 
@@ -61,7 +64,7 @@ def test_cpus_that_are_off_are_told_and_not_counted(tmp_path: Path) -> None:
 def test_cpus_that_could_be_plugged_in_are_not_off(tmp_path: Path) -> None:
     files = two_sockets() | {f"{CPU}/offline": "16-127", f"{CPU}/possible": "0-127"}
     host = machine(tmp_path, files)
-    assert topology_facts(host, [], online_cpus(host, []), [])["offline_cpus"] == ""
+    assert topology_facts(host, "x86_64", [], online_cpus(host, []), [])["offline_cpus"] == ""
 
 
 def test_proc_alone_tells_cores_and_sockets(tmp_path: Path) -> None:
@@ -71,7 +74,7 @@ def test_proc_alone_tells_cores_and_sockets(tmp_path: Path) -> None:
         for cpu in range(8)
     ]
     host = machine(tmp_path, {})
-    facts = topology_facts(host, blocks, online_cpus(host, blocks), [])
+    facts = topology_facts(host, "x86_64", blocks, online_cpus(host, blocks), [])
     assert (facts["sockets"], facts["cores"], facts["threads"]) == (2, 4, 8)
 
 
@@ -79,27 +82,120 @@ def test_proc_without_ids_leaves_cores_and_sockets_out(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     blocks = [{"processor": "0"}, {"processor": "1"}]
     host = machine(tmp_path, {})
-    facts = topology_facts(host, blocks, online_cpus(host, blocks), [])
+    facts = topology_facts(host, "x86_64", blocks, online_cpus(host, blocks), [])
     assert facts == {"threads": 2, "online_cpus": "0-1"}
 
 
 def test_proc_that_tells_of_other_cpus_than_sys_is_not_believed(tmp_path: Path) -> None:
     blocks = [{"processor": "0", "physical id": "0", "core id": "0"}]
     host = machine(tmp_path, {f"{CPU}/online": "0-7"})
-    facts = topology_facts(host, blocks, online_cpus(host, blocks), [])
+    facts = topology_facts(host, "x86_64", blocks, online_cpus(host, blocks), [])
     assert facts == {"threads": 8, "online_cpus": "0-7"}
 
 
-def test_a_device_tree_without_sockets_claims_none(tmp_path: Path) -> None:
-    files = two_sockets() | {f"{CPU}/cpu0/topology/physical_package_id": "-1"}
+def test_siblings_count_where_packages_have_no_number(tmp_path: Path) -> None:
+    """s390x and POWER say -1, and list the CPUs of each socket all the same."""
+    files = {f"{CPU}/online": "0-3"}
+    for cpu, siblings in enumerate(("0-1", "0-1", "2-3", "2-3")):
+        files[f"{CPU}/cpu{cpu}/topology/physical_package_id"] = "-1"
+        files[f"{CPU}/cpu{cpu}/topology/core_siblings_list"] = siblings
+        files[f"{CPU}/cpu{cpu}/topology/thread_siblings_list"] = str(cpu)
+    facts = topology_facts(machine(tmp_path, files), "s390x", [], (0, 1, 2, 3), [])
+    assert facts["sockets"] == 2
+
+
+def clusters(siblings: tuple[str, ...], numbers: tuple[int, ...]) -> dict[str, str]:
+    """Return a chip whose kernel takes clusters for packages, and knows of no dies."""
+    files = {f"{CPU}/online": f"0-{len(numbers) - 1}"}
+    for cpu, (listed, number) in enumerate(zip(siblings, numbers, strict=True)):
+        folder = f"{CPU}/cpu{cpu}/topology"
+        files[f"{folder}/physical_package_id"] = str(number)
+        files[f"{folder}/core_siblings_list"] = listed
+        files[f"{folder}/thread_siblings_list"] = str(cpu)
+        files[f"{folder}/die_cpus_list"] = str(cpu)
+        files[f"{folder}/die_id"] = "-1"
+    return files
+
+
+TWO_CLUSTERS = clusters(("0-1", "0-1", "2-3", "2-3"), (0, 0, 1, 1))
+ONE_NODE = {f"{NODE}/node0/cpulist": "0-3"}
+TWO_NODES = {f"{NODE}/node0/cpulist": "0-1", f"{NODE}/node1/cpulist": "2-3"}
+TREE = {"proc/device-tree/compatible": "vendor,board"}
+
+
+@pytest.mark.parametrize(
+    ("architecture", "files", "sockets"),
+    [
+        ("aarch64", TWO_CLUSTERS | ONE_NODE | TREE, 1),
+        ("riscv64", TWO_CLUSTERS | ONE_NODE | TREE, 1),
+        ("arm", TWO_CLUSTERS, 1),  # a kernel without NUMA
+        ("aarch64", clusters(("0", "1", "2", "3"), (0, 0, 0, 0)) | ONE_NODE, 1),
+        ("aarch64", clusters(("0", "1", "2", "3"), (-1, -1, -1, -1)) | ONE_NODE | TREE, 1),
+        ("aarch64", TWO_CLUSTERS | ONE_NODE | {"sys/firmware/acpi/pm_profile": "4"}, 2),
+        ("aarch64", TWO_CLUSTERS | TWO_NODES, 2),
+        ("aarch64", TWO_CLUSTERS | ONE_NODE, None),  # a container hides what the firmware is
+        ("x86_64", TWO_CLUSTERS | ONE_NODE, 2),
+        (
+            "aarch64",
+            TWO_CLUSTERS
+            | {f"proc/device-tree/cpus/cpu-map/{name}/name": "" for name in ("socket0", "socket1")},
+            2,
+        ),
+        ("aarch64", TWO_CLUSTERS | {"proc/device-tree/cpus/cpu-map/cluster0/name": ""}, 1),
+    ],
+)
+def test_clusters_are_no_sockets(
+    tmp_path: Path, architecture: str, files: dict[str, str], sockets: int | None
+) -> None:
+    facts = topology_facts(machine(tmp_path, files), architecture, [], (0, 1, 2, 3), [])
+    assert facts.get("sockets") == sockets
+    assert facts["cores"] == 4
+    assert "dies" not in facts
+
+
+def test_dies_without_a_number_are_not_known(tmp_path: Path) -> None:
+    files = two_sockets()
+    for cpu in range(16):
+        files[f"{CPU}/cpu{cpu}/topology/die_cpus_list"] = str(cpu)
     host = machine(tmp_path, files)
-    assert "sockets" not in topology_facts(host, [], online_cpus(host, []), [])
+    assert "dies" not in topology_facts(host, "x86_64", [], online_cpus(host, []), [])
+
+
+def test_two_dies_in_each_socket_are_four(tmp_path: Path) -> None:
+    files = two_sockets(threads=1)
+    for cpu in range(8):
+        files[f"{CPU}/cpu{cpu}/topology/die_id"] = str(cpu // 2 % 2)
+        files[f"{CPU}/cpu{cpu}/topology/die_cpus_list"] = f"{cpu // 2 * 2}-{cpu // 2 * 2 + 1}"
+    host = machine(tmp_path, files)
+    facts = topology_facts(host, "x86_64", [], online_cpus(host, []), [])
+    assert (facts["sockets"], facts["dies"], facts["cores"]) == (2, 4, 8)
+
+
+def test_levels_that_contradict_each_other_are_left_out(tmp_path: Path) -> None:
+    files = two_sockets(threads=1)
+    for cpu in range(8):  # a die of CPUs from both sockets
+        files[f"{CPU}/cpu{cpu}/topology/die_cpus_list"] = "0,4" if cpu in (0, 4) else "1-3,5-7"
+    host = machine(tmp_path / "dies", files)
+    assert "dies" not in topology_facts(host, "x86_64", [], online_cpus(host, []), [])
+    files = two_sockets(threads=1)
+    for cpu in range(8):  # a core in both sockets
+        files[f"{CPU}/cpu{cpu}/topology/core_cpus_list"] = f"{cpu % 4},{cpu % 4 + 4}"
+    host = machine(tmp_path / "cores", files)
+    facts = topology_facts(host, "x86_64", [], online_cpus(host, []), [])
+    assert facts["threads"] == 8
+    assert not {"cores", "sockets"} & facts.keys()
+
+
+def test_cores_that_do_not_divide_say_why(tmp_path: Path) -> None:
+    host = machine(tmp_path, two_sockets() | {f"{CPU}/online": "0-7,9-15"})
+    facts = topology_facts(host, "x86_64", [], online_cpus(host, []), [])
+    assert facts["uneven"] == "CPU 8 is off"
 
 
 def test_siblings_that_make_no_sense_leave_cores_out(tmp_path: Path) -> None:
     files = two_sockets() | {f"{CPU}/cpu3/topology/core_cpus_list": "garbage"}
     host = machine(tmp_path, files)
-    assert "cores" not in topology_facts(host, [], online_cpus(host, []), [])
+    assert "cores" not in topology_facts(host, "x86_64", [], online_cpus(host, []), [])
 
 
 def test_intel_hybrid_kinds_have_their_cpus_and_cores(tmp_path: Path) -> None:
@@ -112,26 +208,77 @@ def test_intel_hybrid_kinds_have_their_cpus_and_cores(tmp_path: Path) -> None:
         files[f"{CPU}/cpu{cpu}/topology/core_cpus_list"] = siblings
     host = machine(tmp_path, files)
     cpus = online_cpus(host, [])
-    facts = topology_facts(host, [], cpus, kind_groups(host, cpus, []))
+    facts = topology_facts(host, "x86_64", [], cpus, kind_groups(host, cpus, []))
     assert facts["kinds"] == [
         {"name": "performance", "threads": 4, "cpus": "0-3", "cores": 2},
         {"name": "efficiency", "threads": 2, "cpus": "4-5", "cores": 2},
     ]
 
 
+def arm_blocks(*parts: str, implementer: str = "0x41") -> list[dict[str, str]]:
+    return [
+        {"processor": str(cpu), "cpu implementer": implementer, "cpu part": part}
+        for cpu, part in enumerate(parts)
+    ]
+
+
+def kinds_of(host: Host, blocks: list[dict[str, str]], cpus: int) -> list[tuple[object, ...]]:
+    kinds = kind_groups(host, tuple(range(cpus)), blocks)
+    return [(name, group, more.get("part"), more.get("capacity")) for name, group, more in kinds]
+
+
+def capacities(*numbers: int) -> dict[str, str]:
+    return {f"{CPU}/cpu{cpu}/cpu_capacity": str(number) for cpu, number in enumerate(numbers)}
+
+
 def test_arm_kinds_come_strongest_first(tmp_path: Path) -> None:
-    files = {f"{CPU}/online": "0-2"}
-    for cpu, capacity in enumerate(("400", "400", "1024")):
-        files[f"{CPU}/cpu{cpu}/cpu_capacity"] = capacity
+    blocks = arm_blocks("0xd46", "0xd46", "0xd48")
+    assert kinds_of(machine(tmp_path, capacities(400, 400, 1024)), blocks, 3) == [
+        ("Cortex-X2", (2,), "0xd48", 1024),
+        ("Cortex-A510", (0, 1), "0xd46", 400),
+    ]
+
+
+def test_capacity_splits_no_kind_whose_part_is_known(tmp_path: Path) -> None:
+    """As on DGX Spark, whose cores of one design are clocked differently."""
+    blocks = arm_blocks("0xd87", "0xd87", "0xd85", "0xd85", "0xd85")
+    host = machine(tmp_path, capacities(718, 731, 997, 1017, 1024))
+    assert kinds_of(host, blocks, 5) == [
+        ("Cortex-X925", (2, 3, 4), "0xd85", 1024),
+        ("Cortex-A725", (0, 1), "0xd87", 731),
+    ]
+    same = machine(tmp_path / "same", capacities(900, 1000, 1024))
+    assert kinds_of(same, arm_blocks("0xd85", "0xd85", "0xd85"), 3) == []
+
+
+def test_capacity_tells_kinds_apart_where_no_part_is_known(tmp_path: Path) -> None:
+    assert kinds_of(machine(tmp_path, capacities(446, 1024)), [], 2) == [
+        ("capacity-1024", (1,), None, 1024),
+        ("capacity-446", (0,), None, 446),
+    ]
+
+
+def test_the_register_of_each_core_tells_what_proc_does_not(tmp_path: Path) -> None:
+    register = "regs/identification/midr_el1"
+    files = {
+        f"{CPU}/cpu0/{register}": "0x00000000410fd034",
+        f"{CPU}/cpu1/{register}": "0x00000000410fd082",
+    }
+    assert kinds_of(machine(tmp_path, files), [], 2) == [
+        ("Cortex-A72", (1,), "0xd08", None),
+        ("Cortex-A53", (0,), "0xd03", None),
+    ]
+
+
+def test_riscv_kinds_follow_the_design(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
     blocks = [
-        {"processor": str(cpu), "cpu implementer": "0x41", "cpu part": part}
-        for cpu, part in enumerate(("0xd46", "0xd46", "0xd48"))
+        {"processor": str(cpu), "mvendorid": "0x489", "uarch": uarch}
+        for cpu, uarch in enumerate(("sifive,u74-mc", "sifive,u74-mc", "sifive,p550"))
     ]
-    host = machine(tmp_path, files)
-    assert kind_groups(host, (0, 1, 2), blocks) == [
-        ("Cortex-X2", (2,), {"capacity": 1024}),
-        ("Cortex-A510", (0, 1), {"capacity": 400}),
-    ]
+    kinds = kind_groups(machine(tmp_path, {}), (0, 1, 2), blocks)
+    names = [(name, group) for name, group, _ in kinds]
+    assert sorted(names) == [("sifive,p550", (2,)), ("sifive,u74-mc", (0, 1))]
 
 
 def test_equal_cores_are_of_no_kind(tmp_path: Path) -> None:
