@@ -23,10 +23,10 @@ from mlbackends.host.quantities import (
     size_in_bytes,
     whole_number,
 )
+from mlbackends.host.system.numa import NODE, numa_nodes
 from mlbackends.model.records import FactValue, nonempty
 
 CPU = "/sys/devices/system/cpu"
-NODE = "/sys/devices/system/node"
 
 Groups = list[tuple[int, ...]]
 """CPUs that share something: the threads of a core, the CPUs of a socket."""
@@ -111,8 +111,8 @@ def socket_count(
         return len(packages) or None
     if cpu_map := host.listdir("/proc/device-tree/cpus/cpu-map"):
         return sum(1 for name in cpu_map if re.fullmatch(r"socket\d+", name)) or 1
-    lists = (host.read(path) for path in host.glob(f"{NODE}/node[0-9]*/cpulist"))
-    nodes = [set(node) for node in map(parse_cpu_list, lists) if node]
+    lists = (parse_cpu_list(str(node["cpus"])) for node in numa_nodes(host))
+    nodes = [set(node) for node in lists if node]
     if len(nodes) > 1:
         is_split = all(any(node <= set(group) for group in packages) for node in nodes)
         return len(packages) if is_split and len(packages) > 1 else None
