@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from mlbackends.model.signature import PrimitiveSignature
 from mlbackends.tracing.formats.onednn.work import named_sizes
+from mlbackends.tracing.numbers import whole_number
 from mlbackends.tracing.repro.call import Call, has_extra, own_tag, tag_of
 
 # These say that there is a bias of f32, in all versions; what --bia-dt says came later.
@@ -84,6 +85,12 @@ def command(call: PrimitiveSignature) -> Command:
         )
     if driver != "--reorder" and any(has_extra(each) for each in made.tensors):
         notes.append("a tensor carries compensation or the like: its layout is left to oneDNN")
+    elif driver == "--reorder" and has_extra(made.first("src")):
+        notes.append(
+            "--iflag is oneDNN's verbose_converter's; benchdnn up to 3.13 knows --oflag alone"
+        )
+    if driver == "--rnn" and call.propagation.startswith("backward"):
+        notes.append("both gradients in one call: its work counts as two passes")
     if call.primitive == "gemm_api":
         notes.append("a product that oneDNN calls inside; benchdnn runs it as a matmul")
     engine = []
@@ -134,8 +141,8 @@ def _attribute_options(text: str, dimensions: int = 0) -> tuple[list[str], list[
 def _scale(text: str, stand_in: str, dimensions: int) -> str:
     """Return the scale of one argument as an option has it, "" where its mask has no word."""
     argument, mask, *rest = text.split(":") if ":" in text else (text, "0")
-    number = int(mask) if mask.isdecimal() else -1
-    policy = _POLICIES.get(number, "")
+    number = whole_number(mask)
+    policy = "" if number is None else _POLICIES.get(number, "")
     if dimensions > 2 and argument == "wei" and number == 3 << (dimensions - 2):
         policy = "per_ocic"
     elif dimensions > 2 and number == (1 << dimensions) - 1:
@@ -204,17 +211,20 @@ def _two_layouts(call: Call) -> list[str]:
 
 
 def _reorder(call: Call) -> list[str]:
-    extras = [
-        f"{_COMPENSATIONS[flag[:3]]}:{flag[3:]}"
-        for each in call.named("dst")
-        for flag in each.flags.split(":")
-        if flag[:3] in _COMPENSATIONS
-    ]
     return [
         *call.layouts(stag="src", dtag="dst"),
-        *_option("oflag", "+".join(extras)),
+        *_option("iflag", _compensations(call, "src")),
+        *_option("oflag", _compensations(call, "dst")),
         *_option("runtime-dim-mask", call.words.get("runtime-dim-mask", "")),
     ]
+
+
+def _compensations(call: Call, role: str) -> str:
+    """Return what a tensor carries for later use in the words of --oflag."""
+    found = (flag for each in call.named(role) for flag in each.flags.split(":"))
+    return "+".join(
+        f"{_COMPENSATIONS[flag[:3]]}:{flag[3:]}" for flag in found if flag[:3] in _COMPENSATIONS
+    )
 
 
 def _one(call: Call) -> list[str]:

@@ -83,7 +83,9 @@ class Call:
 
 def tag_of(tensor: MemoryDescriptor) -> str:
     """Return the requested layout: "any" where oneDNN chose it."""
-    is_chosen = "a" in tensor.properties or (has_extra(tensor) and tensor.name != "dst")
+    is_chosen = "a" in tensor.properties or (
+        has_extra(tensor) and tensor.name not in {"src", "dst"}
+    )
     return "any" if is_chosen else own_tag(tensor)
 
 

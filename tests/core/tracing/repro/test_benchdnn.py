@@ -179,6 +179,17 @@ MATMUL = "cpu,matmul,jit,undef,{} dst:f32::blocked:ab::f0,{},,{}"
         (MATMUL.format(F32.replace("blocked:ba", "sparse:csr"), "", "8x8:8x8"), "how sparse"),
         (MATMUL.format(F32, "attr-scales:wei:5:f32", "8x8:8x8"), "no word for the mask of scales"),
         (MATMUL.format(F32.replace("ba::f0", "ba::f1:s8m3"), "", "8x8:8x8"), "compensation"),
+        (
+            "cpu,reorder,jit,undef,src:s8::blocked:ABcd4b16a4b::f8:zpm1 dst:f32::blocked:abcd::f0,,,2x2x3x3",
+            "--iflag is oneDNN's verbose_converter's",
+        ),
+        (
+            (
+                "cpu,rnn,jit,backward,src_layer:f32::blocked:abc::f0 dst_layer:f32::blocked:abc::f0,,"
+                "alg:vanilla_lstm direction:unidirectional_left2right,l1t1mb4sic8slc8dhc8dic8"
+            ),
+            "counts as two passes",
+        ),
         (f"cpu,gemm_api,,undef,{F32} dst:f32::blocked:ab::f0,,,8x8:8x8", "calls inside"),
     ],
 )
