@@ -118,17 +118,19 @@ def _summary(view: trace_views.Summary) -> Listing:
         rows.append((more, *("" for _ in used[1:]), *_numbers(view.others)))
     notes = [f"{times(view.count, 'call')}, {took(view.total_ns)}"]
     notes += [
-        f"in no total: {times(one.count, 'line')}, {took(one.total_ns)}: {one.why}"
+        f"in no total: {times(one.count, 'line')}"
+        f"{f', {took(one.total_ns)}' if one.total_ns else ''}: {one.why}"
         for one in view.uncounted
     ]
     return Listing(tuple(columns), (Group("", tuple(rows)),), tuple(notes))
 
 
 def _numbers(row: trace_views.SummaryRow) -> tuple[str, ...]:
+    has_time = row.mean_ns is not None
     return (
         f"{row.count:,}",
-        took(row.total_ns),
-        percent(row.share),
+        took(row.total_ns) if has_time else "",
+        percent(row.share) if has_time else "",
         percent(row.cumulative_share),
         *map(_time, (row.mean_ns, row.median_ns, row.min_ns, row.max_ns)),
         "" if row.deviation is None else f"{row.deviation:.0%}",

@@ -90,7 +90,11 @@ def trace_page(contents: Contents) -> str:
     about = [", ".join(contents.versions), f"as of {contents.created}" if contents.created else ""]
     found = element("ul", *map(_finding, findings), kind="findings") if findings else ""
     uncounted = [
-        [_cell(one.why), _number(f"{one.count:,}"), _number(took(one.total_ns))]
+        [
+            _cell(one.why),
+            _number(f"{one.count:,}"),
+            _number(took(one.total_ns) if one.total_ns else ""),
+        ]
         for one in calls.uncounted
     ]
     others = table(("why",), uncounted, "numbers few", numbers=("lines", "time"))
@@ -153,8 +157,8 @@ def _calls(summary: Summary) -> str:
         rates = (row.gflops, row.gigabytes_per_second)
         durations = (row.mean_ns, row.median_ns, row.min_ns, row.max_ns)
         numbers = [
-            percent(row.share),
-            took(row.total_ns),
+            "" if row.mean_ns is None else percent(row.share),
+            "" if row.mean_ns is None else took(row.total_ns),
             f"{row.count:,}",
             *("" if rate is None else short_number(rate) for rate in rates),
             *("" if duration is None else took(duration) for duration in durations),

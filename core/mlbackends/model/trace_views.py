@@ -12,7 +12,7 @@ class View(Struct, frozen=True, kw_only=True, tag_field="view", tag=str.lower):
 
 
 class SummaryRow(Struct, frozen=True, kw_only=True):
-    """The calls that are equal in what a summary is grouped by.
+    """The calls that are equal in what a summary is grouped by; mean_ns is None where no time is known.
 
     values: one for each field of Summary.by. share: of the time of all calls; cumulative_share: of this
     row and those above it. deviation: the standard deviation over the mean. gflops,

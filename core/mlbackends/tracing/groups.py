@@ -12,6 +12,7 @@ from mlbackends.tracing import fields
 _FEW = 4000
 _SAMPLE = 1001
 _MARGIN = 40
+_UNTIMED = "calls without a time, as of a GPU: it is not known"
 OF: dict[str, Callable[[Record], bool]] = {
     "work": lambda record: record.counted,
     "creations": lambda record: (
@@ -159,6 +160,8 @@ class Groups:
             return
         self.count += count
         self.total_ns += sum(durations)
+        if untimed := count - len(durations):
+            self._uncounted.setdefault(_UNTIMED, Tally()).add_many(untimed, ())
         # Fields are the same for all calls of one key, unless one differs from call to call.
         key = f"{record.kind} {record.key}" if self._constant else ""
         group = self._by_key.get(key) if key else None

@@ -13,13 +13,24 @@ _WHOLE = re.compile(r"(?:.*[: +])?[-+]?\d+")
 _FRACTION = re.compile(r"\d+(?:e[-+]\d+)?(?:[: +].*)?")
 _LIMIT = 6
 
+_SIZE = re.compile(r"-?[0-9]{1,18}")
 LONGEST = 1e27
 """Nanoseconds, twice the age of the universe: a longer time is damage, and would swallow all sums."""
+
+
+def whole_number(text: str) -> int | None:
+    """Return the number that a text is, None for what is none or needs more than 64 bits: damage."""
+    return int(text) if _SIZE.fullmatch(text) else None
 
 
 def is_time(value: float) -> bool:
     """Tell whether so many nanoseconds can be a call's time; "nan" is none."""
     return 0 <= value <= LONGEST
+
+
+def is_stamp(digits: bytes) -> bool:
+    """Tell whether digits can be nanoseconds since the epoch: a number that any reader can hold, 63 bits."""
+    return digits.isdigit() and len(digits) - (digits < b"92") < 19
 
 
 def nanoseconds(text: str, unit: float) -> float | None:

@@ -17,6 +17,7 @@ from mlbackends.model.trace import Record
 from mlbackends.tracing.formats.mkl.matrices import least_leading
 from mlbackends.tracing.formats.mkl.routines import routine
 from mlbackends.tracing.formats.onednn.descriptors import MemoryDescriptor, descriptors
+from mlbackends.tracing.numbers import whole_number
 
 _DIRECTIONS = {
     "forward_training": "fwd_t",
@@ -96,9 +97,10 @@ def _of_routine(call: RoutineSignature, derived: Derived) -> str:
     letters = [text.upper() for text in arguments.values() if text.isalpha() and text.isascii()]
     numbers = []
     for name, value in arguments.items():
-        if name in _IN_SHAPE or name.endswith("work") or not value.lstrip("-").isdecimal():
+        number = whole_number(value)
+        if name in _IN_SHAPE or name.endswith("work") or number is None:
             continue
         usual = least_leading(stem, name, arguments) if name.startswith("ld") else 1
-        if int(value) != usual:
+        if number != usual:
             numbers.append(f"{name}:{value}")
     return " ".join([*([",".join(letters)] if letters else []), *numbers])

@@ -16,7 +16,7 @@ from bisect import bisect_left, bisect_right
 from functools import lru_cache
 from typing import NamedTuple
 
-_STAMP = rb"\[pid (\d{1,10})(?: tid (\d{1,10}))?(?: end (\d{1,20}))?\] "
+_STAMP = rb"\[pid (\d{1,10})(?: tid (\d{1,10}))?(?: end ([1-8]?\d{1,18}))?\] "
 _RANK = rb"\[(?:[A-Za-z]{1,16} ?)?\d{1,7}(?:[,:]\d{1,7})*\](?:<std(?:out|err|diag)>)?:? ?"
 _JOB = rb"\[[\w.\-]{1,200}@\d{1,7},\d{1,7}\](?:<std(?:out|err)>)?:? ?"
 _LABEL = rb" *\d{1,7}: "

@@ -25,6 +25,7 @@ from msgspec import structs
 
 from mlbackends.model.registry import load, names
 from mlbackends.model.trace import AnyRecord, Call, Malformed, Primitive, Text
+from mlbackends.tracing.numbers import is_stamp
 from mlbackends.tracing.prefixes import NO_PREFIX, Coloured, Prefix, plain, prefix
 from mlbackends.tracing.sources import Source, joined_source
 
@@ -187,7 +188,7 @@ def located(line: bytes) -> tuple[bytes, int, Cut | None] | None:
     at = found.start()
     cut: Cut | None = tracers()[line[at : at + MARK_LENGTH]][1].cut(line[at:])
     before, has_end, end = line[:at].rpartition(b" end ")
-    if not has_end or not end[:-2].isdigit() or end[-2:] != b"] " or len(end) > 22:
+    if not has_end or not is_stamp(end[:-2]) or end[-2:] != b"] ":
         return line[:at], at, cut
     if cut is not None and cut[1] is not None and cut[2] is None:
         cut = cut[0], cut[1], int(end[:-2]) - round(cut[1])

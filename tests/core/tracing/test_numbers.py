@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlbackends.tracing.numbers import nanoseconds, rejoined
+from mlbackends.tracing.numbers import is_stamp, nanoseconds, rejoined, whole_number
 
 
 @pytest.mark.parametrize(
@@ -25,6 +25,29 @@ def test_a_number_in_any_locale(text: str, value: float) -> None:
 @pytest.mark.parametrize("text", ["", "x", "nan", "inf", "1,2,3", "0x10", "1.5ms"])
 def test_what_is_no_number(text: str) -> None:
     assert nanoseconds(text, 1.0) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("12", 12),
+        ("-1", -1),
+        ("9" * 18, 10**18 - 1),
+        ("9" * 400, None),
+        ("5x12", None),
+        ("٣", None),
+    ],
+)
+def test_a_whole_number_fits_into_64_bits(text: str, number: int | None) -> None:
+    assert whole_number(text) == number
+
+
+def test_a_stamp_fits_into_63_bits() -> None:
+    assert is_stamp(b"1795258901075670898")
+    assert is_stamp(b"9199999999999999999")
+    assert not is_stamp(b"9223372036854775808")
+    assert not is_stamp(b"17952589010756708980")
+    assert not is_stamp(b"")
 
 
 def test_fields_that_are_right_stay() -> None:

@@ -8,6 +8,7 @@ import json
 from mlbackends.model.trace import GraphPartition, MklCall, Primitive, Record, Ukernel
 from mlbackends.model.trace_views import Repro, Reproduction
 from mlbackends.tracing.groups import Groups
+from mlbackends.tracing.numbers import whole_number
 from mlbackends.tracing.repro import benchdnn
 
 _BY = ("tracer", "operation", "shape", "dtype", "implementation", "memory_descriptors")
@@ -44,7 +45,7 @@ def again(record: Record) -> tuple[str, str, tuple[str, ...]]:
     """Return the tool, the command or line for it, and notes."""
     if isinstance(record, MklCall):
         arguments = {
-            name: int(value) if value.removeprefix("-").isdecimal() else value
+            name: value if (number := whole_number(value)) is None else number
             for name, value in record.derived.arguments.items()
             if not value.startswith("0x")
         }

@@ -174,6 +174,52 @@ def test_warnings_and_errors_are_messages() -> None:
     assert (warning.level, error.level, error.who) == ("warning", "error", "cblas_sgemm")
 
 
+def test_a_header_may_go_on_and_name_a_patch() -> None:
+    old, patched = (
+        parse(line) for line in trace_lines() if "NMICDev:0" in line or "Patch 2" in line
+    )
+    if isinstance(old, Header) and isinstance(patched, Header):
+        assert (old.version, old.facts["threading"]) == ("2018.1", "intel_thread")
+        assert (patched.version, patched.facts["build"]) == ("2024.2.2", "20240823")
+        assert patched.facts["processor"].endswith("FP16 (limited) instructions")
+    else:
+        raise TypeError
+
+
+def test_a_call_on_a_gpu_had_only_begun_and_took_no_known_time() -> None:
+    seen = 0
+    for line in trace_lines():
+        if "oneapi::mkl" in line:
+            record = parse(line)
+            assert (record.duration_ns, record.counted) == (None, True)
+            assert record.operation.startswith("oneapi::mkl::blas::")
+            seen += 1
+    assert seen == 2
+
+
+def test_a_call_whose_arguments_mkl_cuts_off_is_a_call() -> None:
+    [line] = [each for each in trace_lines() if each.count("(") and ")" not in each]
+    record = parse(line)
+    assert isinstance(record, MklCall)
+    assert (record.operation, record.shape) == ("SGEMM_BATCH", "")
+    assert record.duration_ns == pytest.approx(22830)
+    assert record.signature.state["NThr"] == "8"
+    assert load("mlbackends.tracing.formats", "mkl").parse(line.replace("(N,T,", "(N,", 1)) is None
+
+
+@pytest.mark.parametrize("size", ["9" * 400, "9" * 5000, "5x12", "-3"])
+@pytest.mark.parametrize("name", ["m", "lda", "ldc"])
+def test_a_damaged_size_is_no_size(size: str, name: str) -> None:
+    place = {"m": 2, "lda": 7, "ldc": 12}[name]
+    head, _, rest = GEMM.partition("(")
+    arguments, _, tail = rest.partition(") ")
+    values = arguments.split(",")
+    values[place] = size
+    record = parse(f"{head}({','.join(values)}) {tail}")
+    assert record.derived.arguments[name] in {size, "?"}
+    assert (record.flops is None) == (name == "m")
+
+
 def test_a_gpu_is_told_of() -> None:
     assert isinstance(parse("MKL_VERBOSE Detected GPU0 Intel(R)_Data_Center_GPU_Max_1550"), Info)
 

@@ -10,6 +10,7 @@ from mlbackends.tracing.formats.mkl import grammar, keys
 from mlbackends.tracing.formats.mkl.fft import derived_of_transform
 from mlbackends.tracing.formats.mkl.routines import element_type, routine
 from mlbackends.tracing.formats.mkl.work import work
+from mlbackends.tracing.numbers import whole_number
 
 MARKERS = tuple(text.encode() for text in (grammar.MARKER, *grammar.ERRORS, *grammar.FATAL))
 parse, split = grammar.parse, grammar.split
@@ -44,7 +45,8 @@ def derive(signature: Signature) -> Derived:
     if len(values) != len(names):  # the routine or its count is not known
         names = tuple(str(index) for index in range(1, len(values) + 1))
     arguments = dict(zip(names, values, strict=True))
-    sizes = {name: int(arguments[name]) for name in _SIZES if arguments.get(name, "").isdecimal()}
+    numbers = ((name, whole_number(arguments.get(name, ""))) for name in _SIZES)
+    sizes = {name: number for name, number in numbers if number is not None and number >= 0}
     dtype = element_type(stem, prefix)
     flops, traffic = work(stem, dtype, sizes, arguments)
     query = any(arguments.get(name) == "-1" for name in ("lwork", "liwork", "lrwork"))

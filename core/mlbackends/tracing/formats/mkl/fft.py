@@ -19,6 +19,7 @@ from math import log2, prod
 from msgspec import structs
 
 from mlbackends.model.signature import Derived, RoutineSignature
+from mlbackends.tracing.numbers import whole_number
 
 _LENGTH = r"\d+(?::[^x*]*)?"
 _DESCRIPTOR = re.compile(rf"([sdh])([cr])[fb]?[io]({_LENGTH}(x{_LENGTH})*)(?:\*(\d*)(?::.*)?)?")
@@ -28,10 +29,8 @@ _PRECISION = {"h": ("f16", 2), "s": ("f32", 4), "d": ("f64", 8)}
 
 def is_absurd(value: str) -> bool:
     """Tell whether a size, stride or distance cannot be one: negative, or more than 2**40 elements."""
-    try:
-        return not 0 <= int(value) < _LIMIT
-    except ValueError:
-        return False
+    number = whole_number(value)
+    return value.lstrip("-").isdecimal() if number is None else not 0 <= number < _LIMIT
 
 
 def derived_of_transform(signature: RoutineSignature) -> Derived:
@@ -54,11 +53,11 @@ def derived_of_transform(signature: RoutineSignature) -> Derived:
     if found is None:
         return derived
     precision, domain, axes, _, many = found.groups()
-    lengths = [int(axis.partition(":")[0]) for axis in axes.split("x")]
-    if not all(0 < length < _LIMIT for length in lengths):
+    lengths = [whole_number(axis.partition(":")[0]) or 0 for axis in axes.split("x")]
+    count, points = whole_number(many or "1") or 0, prod(lengths)
+    if not all(0 < length < _LIMIT for length in (*lengths, count, points)):
         return derived
     dtype, size = _PRECISION[precision]
-    count, points = int(many or 1), prod(lengths)
     flops = count * (5.0 * points * log2(points))
     traffic = 4.0 * count * points * size
     if domain == "r":  # real data, and half of a conjugate-even spectrum

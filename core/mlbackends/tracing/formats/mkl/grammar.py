@@ -3,6 +3,7 @@
     MKL_VERBOSE oneMKL 2026 Update 2 Product build 20260915 for ... processors, Lnx 2.60GHz lp64 intel_thread
     MKL_VERBOSE SGEMM(T,N,512,512,512,0x7ffd,0x5579,512,...) 2.97ms CNR:OFF Dyn:1 FastMM:1 TID:0  NThr:2
     MKL_VERBOSE FFT: MAIN_DESC | dci1024:1:1 | THR_LIMIT = 1 | 0.00s CNR:OFF ...                    2019
+    MKL_VERBOSE oneapi::mkl::blas::dgemm(0x7ffd,ColumnMajor,...,0) 0.00s GPU0        its time is not known
     MKL_VERBOSE WARNING: Unable to open verbose output file.
     Intel oneMKL ERROR: Parameter 9 was incorrect on entry to cblas_sgemm.
 
@@ -20,7 +21,7 @@ from mlbackends.model.signature import RoutineSignature
 from mlbackends.model.trace import AnyRecord, Header, Info, Message, MklCall
 from mlbackends.tracing.formats.mkl.keys import masked
 from mlbackends.tracing.formats.mkl.routines import routine, split_arguments
-from mlbackends.tracing.numbers import nanoseconds
+from mlbackends.tracing.numbers import nanoseconds, whole_number
 
 MARKER = "MKL_VERBOSE "
 ERRORS = ("Intel MKL ERROR: ", "Intel oneMKL ERROR: ", "INTEL MKL ERROR: ", "INTEL oneMKL ERROR: ")
@@ -31,15 +32,19 @@ _ANY = (MARKER, "MKL ERROR: ", "MKL FATAL ERROR: ", "_verbose,")
 
 _HEADER = re.compile(
     r"(?P<library>Intel\(R\) MKL|Intel\(R\) oneAPI Math Kernel Library|oneMKL)(?: Version)? "
-    r"(?P<major>\d+)(?:\.(?P<minor>\d+))?(?:\.\d+)?(?: Update (?P<update>\d+))?(?: (?P<product>.*?))?, "
-    r"(?P<system>\w+) (?P<frequency>\d+[.,]\d+)GHz(?: (?P<interface>lp64|ilp64|cdecl))? (?P<threading>\w+)"
+    r"(?P<major>\d+)(?:\.(?P<minor>\d+))?(?:\.\d+)?(?: Update (?P<update>\d+))?(?: Patch (?P<patch>\d+))?"
+    r"(?: (?P<product>.*?))?, (?P<system>\w+) (?P<frequency>\d+[.,]\d+)GHz"
+    r"(?: (?P<interface>lp64|ilp64|cdecl))? (?P<threading>\w+)(?: [A-Za-z]\w*:\S+)*"
 )
 _PRODUCT = re.compile(
     r"(?P<product>\w+) build (?P<build>\d+) for (?P<architecture>.*? architecture) (?P<processor>.*)"
 )
 _CALL = re.compile(
-    r"([A-Za-z_][\w:<>]*)\((.*)\) (?:([-+\s]*[\d.][\d.,_]*(?:[eE][-+]?[\d_]+)?\s*)(ns|us|ms|s) ?)?(.*)"
+    r"([A-Za-z_][\w:<>]*(?:\[[\w:<>,]*\])?)\((.*)\) "
+    r"(?:([-+\s]*[\d.][\d.,_]*(?:[eE][-+]?[\d_]+)?\s*)(ns|us|ms|s) ?)?(.*)"
 )
+_CUT_CALL = re.compile(r"(?=\S{199} )([A-Z_\d]+)\((\S+) (\d+[.,]\d+)(ns|us|ms|s) (CNR:.*)")
+"""MKL up to 2020 prints 199 letters of a name with its arguments, and then no bracket."""
 _OLD_FFT = re.compile(r"FFT: MAIN_DESC \| ([^|]*) \| (.*?) \| (\d+[.,]\d+)(ns|us|ms|s) (.*)")
 _STATE_WORD = re.compile(r"(?:[A-Za-z_]\w*:\S+|GPU\d*)")
 _DOMAINS = re.compile(r",(?=[A-Z]+:\d)")
@@ -97,12 +102,14 @@ def _call(line: str, text: str) -> MklCall | None:
         name = "FFT"
         descriptor, limit, value, unit, tail = old.groups()
         arguments = f"{descriptor},{limit.replace(' ', '').replace('THR_LIMIT=', 'tLim:')}"
-    elif found := _CALL.fullmatch(text):
+    elif found := _CALL.fullmatch(text) or _CUT_CALL.fullmatch(text):
         name, arguments, value, unit, tail = found.groups()
     else:
         return None
     state = _state(tail)
     duration = nanoseconds(value, _UNITS[unit]) if value else None
+    if not duration and "GPU" in tail:  # it had begun when this was printed
+        value, duration = "", None
     if state is None or (duration is None and (value or not state[0])):
         return None
     values = masked(arguments.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
@@ -141,9 +148,8 @@ def _state(tail: str) -> tuple[dict[str, str], int | None] | None:
                 return None
             state[name] = value
     thread = state.pop("TID", "")
-    if thread and not thread.isdecimal():
-        return None
-    return state, int(thread) if thread else None
+    number = whole_number(thread)
+    return None if thread and number is None else (state, number)
 
 
 def _header(line: str, text: str) -> Header | None:
@@ -155,5 +161,5 @@ def _header(line: str, text: str) -> Header | None:
     facts["frequency"] = facts["frequency"].replace(",", ".")
     if product := _PRODUCT.fullmatch(facts["product"]):
         facts |= product.groupdict()
-    version = f"{major}.{update or minor or 0}"
+    version = f"{major}.{update or minor or 0}" + (f".{facts['patch']}" if facts["patch"] else "")
     return Header(tracer="mkl", raw=line, version=version, facts=facts)

@@ -8,15 +8,17 @@ Source: the reference BLAS and LAPACK 3.12 (netlib.org), which state each argume
 
 from collections.abc import Callable, Mapping
 
+from mlbackends.tracing.numbers import whole_number
+
 
 class _Call:
     """The sizes and words of a call, by the names of its arguments."""
 
     def __init__(self, arguments: Mapping[str, str]) -> None:
         self.sizes = {
-            name: abs(int(text))
+            name: abs(number)
             for name, text in arguments.items()
-            if text.isascii() and text.removeprefix("-").isdecimal()
+            if (number := whole_number(text)) is not None
         }
         self.words = {name: text.upper() for name, text in arguments.items() if text.isalpha()}
         apart = ("ld", "inc", "stride")

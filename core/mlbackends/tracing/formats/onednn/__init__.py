@@ -54,7 +54,11 @@ def derive(signature: Signature) -> Derived:
     if isinstance(signature, PrimitiveSignature):
         flops, traffic = work(signature)
         words = f"{signature.auxiliary} {signature.attributes}".split()
-        named = (word.partition(":") for word in words)
+        arguments = {
+            name: value for name, colon, value in (word.partition(":") for word in words) if colon
+        }
+        if signature.primitive == "rnn" and signature.propagation.startswith("backward"):
+            arguments["passes"] = "2"  # of the data and of the weights, in one call
         return Derived(
             operation=signature.primitive,
             shape=signature.problem,
@@ -64,7 +68,7 @@ def derive(signature: Signature) -> Derived:
             flops=flops,
             bytes=traffic,
             slow_path=slow_path(signature.primitive, signature.implementation),
-            arguments={name: value for name, colon, value in named if colon},
+            arguments=arguments,
         )
     if isinstance(signature, PartitionSignature):
         tensors = descriptors(signature.logical_tensors)

@@ -64,6 +64,8 @@ def _one(text: str) -> MemoryDescriptor:
         if len(rest) > 2 and rest[1] in {"strided", "opaque", "any", "undef"}:
             _, kind, properties, shape, strides = [*rest, "", ""][:5]
             return MemoryDescriptor(name, dtype, properties, kind, strides=strides, shape=shape)
+    elif name in _TYPES:  # padding on a GPU, up to 3.5
+        name, dtype = "data", name
     elif rest[0] in _TYPES:
         dtype, *rest = rest
     else:  # 0.x prints "fsrc:nchw", and of a reorder "in:f32_nchw"

@@ -13,10 +13,14 @@ create line behind the operation, by version:
     oneDNN 1.0           engine first
     1.1 to 3.13          attributes behind the descriptors
 
+GPUs have no time at level 1 of 1.0 and 1.1. What has no primitive has forms of its own: kernels that
+a graph runs on the host (3.12), Arm's library (`exec:external`), padding on a GPU (1.8).
+
 What is taken is strict where a torn line could pass for a whole one, and open where versions differ:
 components, cache states and info topics that are new are taken as they come.
 
-Source: oneDNN 2.0 to 3.13, src/common/verbose.cpp and verbose.hpp; MKL-DNN 0.21, src/common/verbose.cpp.
+Source: MKL-DNN 0.13 to oneDNN 3.13: src/common/verbose.cpp and verbose.hpp, primitive.cpp, gemm.cpp and
+every other file of these tags that prints a marker.
 """
 
 import re
@@ -37,29 +41,58 @@ from mlbackends.model.trace import (
     Ukernel,
 )
 from mlbackends.tracing.formats.onednn.keys import MILLISECONDS
-from mlbackends.tracing.numbers import nanoseconds, rejoined
+from mlbackends.tracing.numbers import is_stamp, nanoseconds, rejoined
 
 MARKERS = ("onednn_verbose", "dnnl_verbose", "mkldnn_verbose", "onednn_graph_verbose")
 _COMPONENTS = frozenset({"primitive", "graph", "common", "ukernel"})
 _ENGINE = re.compile(r"(?:cpu|gpu)(?::\d+)?|cpu2gpu|gpu2cpu")
 _PLACE = re.compile(r"[^,]*\.[A-Za-z]{1,4}:\d+ *")
-_VERSION = re.compile(r"(?:oneDNN|DNNL|Intel MKL-DNN|MKL-DNN) v(\S+) \(([^()]*)\)?(.*)")
+_VERSION = re.compile(
+    r"(?:oneDNN|DNNL|(?:Intel(?:\(R\))? )?MKL-DNN) v(\S+) \((?:commit |Git Hash )?([^()]*)(\))?(,.*)?"
+)
 _WORD = re.compile(r"[A-Za-z0-9_]*")
 _STATE = re.compile(r"[a-z_]*")
 _ANY = re.compile(r".*", re.DOTALL)
 _NAMED = re.compile(r"(?:.*:.*)?", re.DOTALL)
 _PRIMITIVE = {
-    "engine": _ANY,
-    "primitive": re.compile(r"[a-z][a-z0-9_]*"),
+    "engine": _ENGINE,
+    "primitive": re.compile(r"(?![cg]pu$)[a-z][a-z0-9_]*"),
     "implementation": re.compile(r"[\w:+.\-\[\] ]*"),
     "propagation": _WORD,
     "memory_descriptors": _NAMED,
     "attributes": re.compile(r"(?:[^-+.0-9].*)?", re.DOTALL),
     "auxiliary": re.compile(r"(?:[A-Za-z][\w\-]*[: ].*|[A-Za-z_]\w*)?"),
-    "problem": re.compile(r"[^\s,]*"),
+    "problem": re.compile(r"[^\s,]*(?: [\dx]+)?"),
 }
 """The fields of a primitive between the event and the time, and what each may be."""
-_OLD_PRIMITIVE = {name: form for name, form in _PRIMITIVE.items() if name != "attributes"}
+
+
+def _form(*left_out: str, **others: str) -> dict[str, re.Pattern[str]]:
+    """Return the fields of a primitive without some, and with others that may be less; it has sizes."""
+    others = {"problem": f"(?!$){_PRIMITIVE['problem'].pattern}", **others}
+    kept = {name: form for name, form in _PRIMITIVE.items() if name not in left_out}
+    return {name: re.compile(others.get(name, form)) for name, form in kept.items()}
+
+
+_KNOWN = r"undef|(?:for|back)ward\w*"
+_FORMS = (
+    ("", _PRIMITIVE),
+    ("onednn", _form("auxiliary", primitive="gemm_api")),  # 2.7
+    ("mkldnn", _form("attributes")),
+    ("mkldnn", _form("engine", "attributes")),
+    ("dnnl", _form("implementation", propagation=_KNOWN)),
+    ("mkldnn", _form("implementation", "attributes", propagation=_KNOWN)),
+    ("mkldnn", _form("implementation", "engine", "attributes", propagation=_KNOWN)),
+    ("dnnl", _form("propagation", "attributes", "auxiliary", primitive="zero_pad")),  # 1.8
+    ("mkldnn", {"primitive": re.compile("")}),  # 0.x, what no code describes
+)
+"""The forms of a primitive's line, each with what its marker begins with."""
+_EXTERNAL = {"implementation": re.compile(r"[^,]+")}
+_OF_GRAPH = re.compile(
+    r"([cg]pu),(_\w+)\(([^()]*)\),\d+(?:,attrs:\{([^{}]*)\})?"
+    r",inputs:\{([^{}]*)\},outputs:\{([^{}]*)\},(.*)"
+)
+"""A kernel that a graph's backend runs by itself, as graph/interface/op.cpp prints it."""
 _PARTITION = {
     "engine": _ENGINE,
     "partition": re.compile(r"\d+"),
@@ -129,9 +162,8 @@ def _stamp(fields: list[str]) -> tuple[int | None, list[str]]:
     # Milliseconds have six decimals, behind a point or a comma.
     if not dot and rest and len(rest[0]) == 6 and rest[0].isdecimal():
         fraction, rest = rest[0], rest[1:]
-    if not whole.isdecimal() or (fraction and not fraction.isdecimal()) or len(whole) > 18:
-        return None, rest
-    return int(whole) * 1_000_000 + int(fraction.ljust(6, "0")[:6]), rest
+    stamp = whole + fraction.ljust(6, "0")[:6]
+    return (int(stamp) if is_stamp(stamp.encode("utf-8", "replace")) else None), rest
 
 
 def _record(head: _Head, event: str, rest: list[str]) -> AnyRecord | None:
@@ -142,10 +174,12 @@ def _record(head: _Head, event: str, rest: list[str]) -> AnyRecord | None:
     if operation == "info":
         text = ",".join(rest)
         if version := _VERSION.fullmatch(text):
-            if not text.endswith(")"):
+            if not version[3]:
                 return None
-            facts = {"commit": version[2].removeprefix("commit "), "format": head.format}
+            facts = {"commit": version[2], "format": head.format}
             raw = head.common["raw"]
+            if version[4]:
+                facts["isa"] = version[4][1:]
             return Header(tracer="onednn", raw=raw, version=version[1], facts=facts)
         topic = rest[0].partition(":")[0]
         return _info(head, "template" if topic == "prim_template" else topic, rest)
@@ -165,15 +199,21 @@ def _record(head: _Head, event: str, rest: list[str]) -> AnyRecord | None:
             reason=",".join(reason),
             place=place.strip(),
         )
+    if state == "debug":
+        return _message(head, "debuginfo", head.component, rest)
     if _STATE.fullmatch(state) is None:
         return None
     if head.component == "graph" or head.key.startswith("onednn_graph_verbose"):
+        if found := _OF_GRAPH.fullmatch(",".join(rest)):
+            return _of_graph(head, event, found)
         return _partition(head, event, rest) if operation in {"exec", "compile"} else None
     if operation in {"exec", "create", "create_nested"}:
         return _primitive(head, event, rest)
     # What a part prints by itself: `cpu,debuginfo,platform,cache,...`, `cpu,error,acl,...`.
     if event not in {"cpu", "gpu", "jit_perf", "ocl", "sycl"} or len(rest) < 2:
         return None
+    if rest[0].endswith(("_error", "_exception")):
+        return _message(head, "error", event, rest)
     if rest[0] in _LEVELS and rest[1] != "platform":
         return _message(head, rest[0], event, rest[1:])
     fields = rest[1:] if rest[0] in _LEVELS else rest
@@ -212,7 +252,7 @@ def _dispatch(head: _Head, rest: list[str]) -> Dispatch | None:
         return None
     refused = None
     if len(rest) > 8 and _ENGINE.fullmatch(rest[0]) and _WORD.fullmatch(rest[1]):
-        refused = _signature(head, "create:dispatch", rest[:8])
+        refused = _signature(head, "create:dispatch", dict(zip(_PRIMITIVE, rest, strict=False)))
         rest = rest[8:]
     if not rest:
         return None
@@ -228,24 +268,56 @@ def _dispatch(head: _Head, rest: list[str]) -> Dispatch | None:
 
 def _primitive(head: _Head, event: str, rest: list[str]) -> Primitive | Ukernel | None:
     operation, _, state = event.partition(":")
-    form = _PRIMITIVE
-    if not _ENGINE.fullmatch(rest[0]):
-        rest, form = ["", *rest], _OLD_PRIMITIVE
-    elif (
-        head.key.startswith("mkldnn_verbose") and len(rest) == 8
-    ):  # no attributes before oneDNN 1.1
-        form = _OLD_PRIMITIVE
-    is_timed = state != "start"
-    found = _fitted(form, rest if is_timed else [*rest, "0"])
+    forms = [form for marker, form in _FORMS if head.key.startswith(marker)]
+    if state == "external":
+        forms.append(_EXTERNAL)
+    found = None
+    if state != "start":
+        found = next(filter(None, (_fitted(form, rest) for form in forms)), None)
+    if found is None and (state == "start" or rest[0].startswith("gpu")):  # without a time
+        untimed = (_fitted(form, [*rest, "0"]) for form in forms)
+        found = next(filter(None, untimed), None)
+        if found is None:
+            return None
+        found["time"] = ""
     if found is None:
         return None
+    time = found.pop("time")
     kind = Ukernel if head.component == "ukernel" else Primitive
     return kind(
         **head.common,
-        duration_ns=nanoseconds(found["time"], MILLISECONDS) if is_timed else None,
-        signature=_signature(head, event, [found.get(name, "") for name in _PRIMITIVE]),
+        duration_ns=nanoseconds(time, MILLISECONDS) if time else None,
+        signature=_signature(head, event, found),
         event=event if operation == "exec" and state else operation,
         cache_state="" if operation == "exec" else state,
+    )
+
+
+def _of_graph(head: _Head, event: str, found: re.Match[str]) -> Primitive | None:
+    """Read a kernel that is no primitive and no partition; its tensors read as those of a partition."""
+    engine, name, _, attributes, inputs, outputs, time = found.groups(default="")
+    duration = nanoseconds(time, MILLISECONDS)
+    if duration is None or event != "exec":
+        return None
+    tensors = [
+        f"{way}{index}_{each}"
+        for way, group in (("in", inputs), ("out", outputs))
+        for index, each in enumerate(filter(None, group.split(";")))
+    ]
+    return Primitive(
+        **head.common,
+        duration_ns=duration,
+        signature=PrimitiveSignature(
+            tracer="onednn",
+            key=f"{head.key},{event},{found[0][: found.start(7) - 1]}",
+            format=head.format,
+            component=head.component,
+            engine=engine,
+            primitive=name,
+            memory_descriptors=" ".join(tensors),
+            auxiliary=attributes.replace(";", " "),
+            problem=(outputs.partition(";")[0].split(":") + [""] * 5)[4],
+        ),
     )
 
 
@@ -261,13 +333,13 @@ def _fitted(form: dict[str, re.Pattern[str]], fields: list[str]) -> dict[str, st
     return None if whole is None else dict(zip((*form, "time"), whole, strict=True))
 
 
-def _signature(head: _Head, event: str, fields: list[str]) -> PrimitiveSignature:
+def _signature(head: _Head, event: str, fields: dict[str, str]) -> PrimitiveSignature:
     return PrimitiveSignature(
         tracer="onednn",
-        key=",".join([head.key, event, *fields]),
+        key=",".join([head.key, event, *fields.values()]),
         format=head.format,
         component=head.component,
-        **dict(zip(_PRIMITIVE, fields, strict=True)),
+        **fields,
     )
 
 

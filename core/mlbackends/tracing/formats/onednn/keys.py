@@ -6,13 +6,13 @@ from collections.abc import Callable, Hashable, Mapping
 from msgspec import structs
 
 from mlbackends.model.signature import PrimitiveSignature
-from mlbackends.tracing.numbers import is_time
+from mlbackends.tracing.numbers import is_stamp, is_time
 
 MILLISECONDS = 1e6
 """What oneDNN tells times in, in nanoseconds."""
 _AFTER_FORMAT = len("onednn_verbose,v1,")
 _FORMAT = ord("v")
-_PROBLEM = re.compile(rb"[!-+\--~]+")
+_PROBLEM = re.compile(rb"[!-+\--z|~]+")
 _UNTIMED = b"\n"
 """Ends the key of a line without time: no other key can be the same."""
 
@@ -37,7 +37,7 @@ def cut(line: bytes) -> tuple[bytes, float | None, int | None] | None:
         return key, duration, None
     end = key.find(b",", start)
     whole, _, fraction = key[start:end].partition(b".")
-    if len(fraction) != 6 or len(whole) > 18 or not (whole + fraction).isdigit():
+    if len(fraction) != 6 or not is_stamp(whole + fraction):
         return None
     return key[:start] + key[end + 1 :], duration, int(whole + fraction)
 

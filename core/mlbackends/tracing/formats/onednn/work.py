@@ -22,6 +22,7 @@ from mlbackends.tracing.formats.onednn.descriptors import (
     MemoryDescriptor,
     descriptors,
 )
+from mlbackends.tracing.numbers import whole_number
 
 _GATES = {"lstm": 4, "gru": 3, "augru": 3, "rnn": 1}
 _PAIR = re.compile(r"([a-z]+)(\d+)")
@@ -39,7 +40,8 @@ def named_sizes(problem: str) -> dict[str, int] | None:
     """
     if len(problem) > 1000 or _NAMED_SIZES.fullmatch(problem) is None:
         return None
-    return {name: int(size) for name, size in _PAIR.findall(problem)}
+    found = {name: whole_number(size) for name, size in _PAIR.findall(problem)}
+    return None if None in found.values() else found  # type: ignore[return-value]
 
 
 @lru_cache(maxsize=4096)
@@ -48,16 +50,28 @@ def listed_sizes(problem: str) -> tuple[tuple[int, ...], ...] | None:
     parts = problem.split(":")
     if any(len(part) > 400 or _LIST.fullmatch(part) is None for part in parts):
         return None
-    return tuple(tuple(int(size) for size in part.split("x")) for part in parts)
+    found = tuple(tuple(map(whole_number, part.split("x"))) for part in parts)
+    return None if any(None in sizes for sizes in found) else found  # type: ignore[return-value]
 
 
 def work(call: PrimitiveSignature) -> tuple[float | None, float | None]:
     """Return the operations and the bytes of one execution, None for what its sizes do not tell."""
     tensors = [each for each in descriptors(call.memory_descriptors) if each.present]
-    if any(each.kind == "sparse" for each in tensors):
+    if call.component == "graph" or any(each.kind == "sparse" for each in tensors):
         return None, None
     named = named_sizes(call.problem)
     listed = listed_sizes(call.problem)
+    with suppress(OverflowError):  # sizes that are damaged
+        return _counted(call, tensors, named, listed)
+    return None, None
+
+
+def _counted(
+    call: PrimitiveSignature,
+    tensors: list[MemoryDescriptor],
+    named: dict[str, int] | None,
+    listed: tuple[tuple[int, ...], ...] | None,
+) -> tuple[float | None, float | None]:
     flops: float | None = None
     amounts: Elements = {}
     if call.primitive in _PRODUCTS:

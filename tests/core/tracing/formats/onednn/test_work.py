@@ -97,6 +97,9 @@ def test_what_moves_memory_has_traffic_and_no_work(
         ("3x5:5x7", "src:f32::sparse:csr::f0 wei:f32::blocked:ab::f0 dst:f32::blocked:ab::f0"),
         ("x" * 5000, F32),
         ("1" * 5000, F32),
+        (f"{'9' * 380}x5:5x7", F32),
+        (f"m3n7k{'9' * 400}", F32),
+        (":".join(["x".join(["9" * 18] * 20)] * 2), F32),
     ],
 )
 def test_sizes_that_are_not_told_give_no_numbers(problem: str, tensors: str) -> None:
