@@ -143,10 +143,15 @@ def points(roofline: Roofline, colours: Colours, width: int, name: str) -> str:
     top = colours.legend(drawing, 2, 2, width - 4) + 28
     bottom = top + max(240, min(420, width * 0.42))
     intensities, gflops = [each.intensity for each in shown], [each.gflops for each in shown]
+    speed, traffic = max(gflops), max(each.gigabytes_per_second for each in shown)
+    whose, note = "the best seen here", "the dashed line is the best seen in this trace"
+    if roof := roofline.roof:
+        speed, traffic = roof.gflops, roof.gigabytes_per_second
+        whose, note = "this machine", f"the dashed line is this machine's: {roof.by}"
+        gflops.append(speed)
     frame = Frame(drawing, (MARGIN, top, width - 10.0, bottom), intensities, gflops)
     frame.grid(("floating-point operations a byte", "GFLOP/s"))
-    speed, traffic = max(gflops), max(each.gigabytes_per_second for each in shown)
-    hint = f"the best seen here: {short_number(traffic)} GB/s, {short_number(speed)} GFLOP/s"
+    hint = f"{whose}: {short_number(traffic)} GB/s, {short_number(speed)} GFLOP/s"
     frame.roof((min(intensities) / 1.25, max(intensities) * 1.25), speed, traffic, hint)
     longest = max(each.total_ns for each in shown)
     # Large ones first, so that they do not hide small ones.
@@ -160,7 +165,7 @@ def points(roofline: Roofline, colours: Colours, width: int, name: str) -> str:
         radius = 3 + 11 * math.sqrt(each.total_ns / longest)
         kind = f"{colours.of(each.operation)} dot"
         drawing.circle(*frame.at(each.intensity, each.gflops), radius, kind, hint)
-    notes = ["A larger circle took longer; the dashed line is the best seen in this trace."]
+    notes = [f"A larger circle took longer; {note}."]
     if roofline.groups > len(shown):
         notes.append(f"and {roofline.groups - len(shown):,} more different calls")
     if roofline.left_out:
@@ -168,5 +173,6 @@ def points(roofline: Roofline, colours: Colours, width: int, name: str) -> str:
         notes.append(f"{calls} whose work is not known, as of reorders, left out")
     height = bottom + 40
     height += drawing.notes(notes, height, width)
-    about = f"{len(shown)} different calls; the best reached {short_number(speed)} GFLOP/s"
+    best = short_number(max(each.gflops for each in shown))
+    about = f"{len(shown)} different calls; the best reached {best} GFLOP/s"
     return drawing.document(name, width, height + 2, "GFLOP/s against operations a byte", about)

@@ -176,8 +176,8 @@ def run(
 
 def _print_summary(files: Sequence[str], page: Page, length: str, *, has_more: bool) -> None:
     """Print the summary of a trace, "short" or "full". has_more: it may hold lines of other runs."""
-    from mlbackends.cpu import get_cpu_capability
     from mlbackends.tracing.filters import where
+    from mlbackends.tracing.machine import this_machine
     from mlbackends_cli.traces.listings import printed
     from mlbackends_cli.traces.reading import Logs, views
 
@@ -186,7 +186,7 @@ def _print_summary(files: Sequence[str], page: Page, length: str, *, has_more: b
     top = _SHORT if length == "short" else 0
     wanted: dict[str, dict[str, Any]] = {"summary": {"top": top}}
     if not top:
-        wanted |= {"findings": {"capability": get_cpu_capability()}, "dispatch": {}}
+        wanted |= {"findings": {"machine": this_machine()}, "dispatch": {}}
     made = views(Logs(files), wanted, where())
     if not getattr(made.get("dispatch"), "count", 0):
         made.pop("dispatch", None)

@@ -144,9 +144,9 @@ def _numbers(row: trace_views.SummaryRow) -> tuple[str, ...]:
 def _findings(view: trace_views.Findings) -> Listing:
     groups = []
     for one in view.found:
-        rows = [("seen", one.seen), ("why", one.why), ("do", one.action)]
-        rows += [("line", line) for line in one.evidence]
-        shown = tuple((word, _text(text)) for word, text in rows if _text(text))
+        rows = [("seen", _text(one.seen)), ("why", one.why), ("do", one.action)]
+        rows += [("line", _text(line)) for line in one.evidence]
+        shown = tuple((word, text) for word, text in rows if text)
         groups.append(Group(f"{one.severity}: {one.code}", shown, one.code))
     marked = frozenset(
         (number, 0) for number, one in enumerate(view.found) if one.severity in {"high", "medium"}
@@ -221,6 +221,11 @@ def _roofline(view: trace_views.Roofline) -> Listing:
     )
     columns = ("operation", "shape", "dtype", "implementation", "calls", "time", "FLOP/byte")
     notes = [f"{times(view.left_out, 'call')} without known work left out"] if view.left_out else []
+    if roof := view.roof:
+        speeds = (
+            f"{short_number(roof.gflops)} GFLOP/s, {short_number(roof.gigabytes_per_second)} GB/s"
+        )
+        notes.append(f"this machine reaches {speeds} ({roof.by})")
     return Listing((*columns, "GFLOP/s", "GB/s"), (Group("", rows),), tuple(notes))
 
 

@@ -7,6 +7,8 @@ import click
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from mlbackends.tracing.machine import Machine
+
 
 def _complete_fields(
     ctx: click.Context, param: click.Parameter, incomplete: str
@@ -95,15 +97,21 @@ class Request(NamedTuple):
 
     def views(self) -> dict[str, dict[str, Any]]:
         """Return the views with their options."""
-        from mlbackends.cpu import get_cpu_capability
-
         # Other tables are cut where they are printed, so that several views are cut alike.
         top = {"top": self.most}
         by = self.by()
         options: dict[str, dict[str, Any]] = {
             "summary": {**top, "of": self.of, **({"by": by} if by else {})},
             "repro": top,
-            "roofline": top,
-            "findings": {"capability": get_cpu_capability()} if self.this_machine else {},
         }
+        if {"findings", "roofline"} & {*self.names}:
+            machine = self.machine()
+            options |= {"roofline": {**top, "roof": machine.roof}, "findings": {"machine": machine}}
         return {name: options.get(name, {}) for name in self.names}
+
+    def machine(self) -> "Machine":
+        """Return the machine that the trace is of, with speeds that are measured now."""
+        from mlbackends.tracing.machine import UNKNOWN, this_machine
+        from mlbackends_cli.traces.roof import measured
+
+        return this_machine(measured()) if self.this_machine else UNKNOWN

@@ -6,6 +6,7 @@ from typing import Any
 from mlbackends.model.trace import Header, Malformed, Record, Text
 from mlbackends.model.trace_views import Finding, Refused, Summary
 from mlbackends.tracing.finder import percent, times, took
+from mlbackends.tracing.machine import UNKNOWN, Machine
 from mlbackends.tracing.viewing import begin
 from mlbackends_cli.charts.axes import short_number
 from mlbackends_cli.charts.svg import Colours
@@ -32,18 +33,18 @@ _COLUMNS = ("share", "time", "calls", "GFLOP/s", "GB/s", "mean", "median", "min"
 class Contents:
     """What is on a page, collected in one walk through the records.
 
-    versions: of the libraries that printed, as "oneDNN 3.6.2".
+    machine: the one that the trace is of. versions: of the libraries that printed, as "oneDNN 3.6.2".
     """
 
-    def __init__(self, capability: str = "") -> None:
+    def __init__(self, machine: Machine = UNKNOWN) -> None:
         by_call = ("operation", "shape", "dtype", "implementation")
         self._collectors = {
             "operations": begin("summary", by=("operation",)),
             "groups": begin("summary", by=("operation", "implementation", "dtype")),
             "calls": begin("summary", by=by_call, top=_MOST_CALLS),
-            "findings": begin("findings", capability=capability),
+            "findings": begin("findings", machine=machine),
             "timeline": begin("timeline"),
-            "roofline": begin("roofline"),
+            "roofline": begin("roofline", roof=machine.roof),
             "dispatch": begin("dispatch"),
         }
         self.versions: dict[str, None] = {}

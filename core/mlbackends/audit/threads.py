@@ -28,13 +28,6 @@ _TOGETHER = ("master", "primary")
 _POOLS = ("OpenMP", "OpenBLAS", "MKL", "torch")
 """Runtimes that start so many threads and keep them; the others only count for programs."""
 
-WHAT = {
-    "affinity": "the affinity mask",
-    "cpuset": "the cpuset",
-    "quota": "the CPU quota",
-    "online": "the machine",
-}
-
 
 class Bound(NamedTuple):
     """A variable, its value, and the CPUs that it binds to; of those only the number may be known."""
@@ -129,7 +122,7 @@ def _ranges(parts: list[str]) -> frozenset[int]:
 class ThreadPools(Struct, frozen=True):
     """The CPUs that are left, what leaves them, and who takes more.
 
-    cpus: whole ones, 1 at least. exact: the same with the quota not rounded. because: a key of WHAT.
+    cpus: whole ones, 1 at least. exact: the same with the quota not rounded. because: a key of CPU_LIMITS.
     pools: the threads of each runtime that starts more than there are CPUs. counted: what each
     function of Python returns that counts more.
     """

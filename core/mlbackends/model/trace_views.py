@@ -145,6 +145,18 @@ class Timeline(View, frozen=True, kw_only=True):
     skipped_lanes: int = 0
 
 
+class Roof(Struct, frozen=True, kw_only=True):
+    """The speeds of a machine that nothing on it exceeds: of arithmetic in float32, and of memory.
+
+    threads: how many reached them together; 0: not known. by: how they were measured.
+    """
+
+    gflops: float
+    gigabytes_per_second: float
+    threads: int = 0
+    by: str = ""
+
+
 class RooflinePoint(Struct, frozen=True, kw_only=True):
     """Equal calls: their operations a byte of the least traffic, and what they reached."""
 
@@ -160,11 +172,15 @@ class RooflinePoint(Struct, frozen=True, kw_only=True):
 
 
 class Roofline(View, frozen=True, kw_only=True):
-    """Work against traffic, the longest first. left_out: calls whose sizes or times are not known."""
+    """Work against traffic, the longest first. left_out: calls whose sizes or times are not known.
+
+    roof: the machine's, where the trace is of the one that was measured.
+    """
 
     points: tuple[RooflinePoint, ...] = ()
     groups: int = 0
     left_out: int = 0
+    roof: Roof | None = None
 
 
 class Change(Struct, frozen=True, kw_only=True):

@@ -2,15 +2,24 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from math import inf
 from typing import Any
 
-from mlbackends.model.trace import Record
+from mlbackends.model.trace import Call, MklCall, Record
 from mlbackends.model.trace_views import Finding
+from mlbackends.tracing.formats.onednn.descriptors import ELEMENT_BYTES
+from mlbackends.tracing.groups import Tally
+from mlbackends.tracing.machine import Machine
 
 KINDS = ("work", "uncounted", "notes")
 """Calls whose time belongs in a total, other calls, and what is no call."""
 SEVERITIES = ("high", "medium", "low", "note")
 _LONGEST = 600
+_POOLS = ("NThr", "BLAS", "LAPACK", "FFT", "PARDISO")
+"""What MKL prints behind a call of threads: of all domains, and of those that have a number of their own."""
+_PRODUCTS = frozenset(
+    ("matmul", "convolution", "deconvolution", "inner_product", "gemm_api", "brgemm")
+)
 
 
 Found = Iterator[Finding]
@@ -39,22 +48,128 @@ class Sum:
         return tuple(self._lines)
 
 
+class Calls:
+    """Equal calls of one process. first, later: the times of the first ones, and of the others.
+
+    First are the first call, what began before it ended and so waited for the same, and the first call
+    of each other thread. record: one of them; longest: the record of the longest first call. threads:
+    those that called.
+    """
+
+    __slots__ = ("_end_ns", "first", "later", "longest", "record", "threads", "untimed")
+
+    def __init__(self, record: Call) -> None:
+        start = record.start_ns
+        self._end_ns = -inf if start is None else start + (record.duration_ns or 0.0)
+        self.threads: set[int | None] = set()
+        self.first, self.later = Tally(), Tally()
+        self.record = record
+        self.longest: Record = record
+        self.untimed = 0
+
+    def add(self, record: Record) -> None:
+        """Take in a call."""
+        duration = record.duration_ns
+        if duration is None:
+            self.untimed += 1
+            return
+        is_early = record.start_ns is not None and record.start_ns < self._end_ns
+        if record.thread in self.threads and not is_early:
+            self.later.add_many(1, (duration,))
+            return
+        self.threads.add(record.thread)
+        self.first.add_many(1, (duration,))
+        if duration > (self.longest.duration_ns or 0.0):
+            self.longest = record
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return self.first.count + self.later.count + self.untimed
+
+    @property
+    def times(self) -> Sequence[float]:
+        """All times, those of the first calls first."""
+        return self.first.times + self.later.times
+
+    @property
+    def total_ns(self) -> float:
+        """The time of all of them."""
+        return self.first.total + self.later.total
+
+    @property
+    def median_ns(self) -> float:
+        """The median of the later calls, or of the first where there are no others; 0 without a time."""
+        return self.later.median or self.first.median or 0.0
+
+    @property
+    def least_ns(self) -> float:
+        """The shortest of the later calls, or of the first where there are no others; 0 without a time."""
+        return self.later.least or self.first.least or 0.0
+
+    @property
+    def gflops(self) -> float:
+        """Billions of operations a second at best; 0 where the work or the time is not known."""
+        return (self.record.flops or 0.0) / self.least_ns if self.least_ns else 0.0
+
+    @property
+    def gigabytes_per_second(self) -> float:
+        """Billions of bytes a second at best; 0 where the traffic or the time is not known."""
+        return (self.record.bytes or 0.0) / self.least_ns if self.least_ns else 0.0
+
+    @property
+    def pool(self) -> int:
+        """How many threads each may use, as MKL prints it; 0 where that is not known."""
+        return pool_of(self.record)
+
+    @property
+    def is_on_gpu(self) -> bool:
+        """Whether a GPU computed; its lines may hold the time of the submission alone."""
+        return "gpu" in str(getattr(self.record.signature, "engine", ""))
+
+    @property
+    def is_product(self) -> bool:
+        """Whether they multiply matrices, as convolutions do too."""
+        operation = self.record.operation
+        return operation in _PRODUCTS or "GEMM" in operation or "GEMV" in operation
+
+    @property
+    def operations_an_element(self) -> float:
+        """Operations for each element that is read or written: below 2, a matrix is used for one vector.
+
+        0 where they are not known. Of mixed types the weights count.
+        """
+        flops, traffic = self.record.flops, self.record.bytes
+        dtypes = self.record.dtype.split(":")
+        size = ELEMENT_BYTES.get(dtypes[len(dtypes) > 1])
+        return flops / traffic * size if flops and traffic and size else 0.0
+
+    @property
+    def name(self) -> str:
+        """Operation, shape and types, for people."""
+        words = (self.record.operation, self.record.shape, self.record.dtype)
+        return " ".join(filter(None, words))
+
+
 class Finder:
     """Looks for one thing. Its file's name is the finding's code, its file's docstring describes it.
 
-    Most add calls up by `key`; others override `add`, `add_more`, `take` or `follow`.
-    capability: the processor's, the fact `cpu.capability` of a report: "AVX512", ...; "" is not known.
-    WANTS: of KINDS, those that it is given; asking each of a million records thirteen times costs.
+    Most add calls up by `key`; others override `add`, `add_more`, `take` or `follow`, or look at `calls`.
+    machine: the one that the trace is of, where that is known.
+    WANTS: of KINDS, those that it is given; asking each of a million records twenty times costs.
     WHY, ACTION: those of its findings. LINES: so many lines of the trace show each sum.
-    all_count, all_ns: the counted calls of the trace, at the end.
+    GOES_FIRST: its findings come before all others, since these rest on it.
+    calls, all_count, all_ns: the counted calls of the trace, at the end.
     """
 
     WANTS = frozenset(("work",))
     WHY = ACTION = ""
     LINES = 2
+    GOES_FIRST = False
 
-    def __init__(self, capability: str) -> None:
-        self.capability = capability
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.calls: Sequence[Calls] = ()
         self.all_count = 0
         self.all_ns = 0.0
         self.sums: defaultdict[Any, Sum] = defaultdict(lambda: Sum(self.LINES))
@@ -73,7 +188,7 @@ class Finder:
         self.take(record, 1, record.duration_ns or 0.0)
 
     def add_more(self, record: Record, count: int, durations: Sequence[float]) -> None:
-        """Take in calls that are equal to one that was added."""
+        """Take in calls that are equal to one that was added; start_ns is that of the last."""
         self.take(record, count, sum(durations))
 
     def take(self, record: Record, count: int, total_ns: float) -> None:
@@ -106,6 +221,13 @@ class Finder:
         return Finding(code=code, **{**texts, **of_calls, **fields})
 
 
+def pool_of(record: Record) -> int:
+    """Return how many threads a call of MKL may use; 0 where that is not known, and for all else."""
+    state = record.signature.state if isinstance(record, MklCall) else {}
+    counts = (state.get(name, "") for name in _POOLS)
+    return max((int(count) for count in counts if count.isdecimal()), default=0)
+
+
 def percent(share: float) -> str:
     """Return a share for people: "12%", "0.4%", "<0.1%"."""
     if share >= 0.1 or not share:
@@ -128,7 +250,7 @@ def times(count: int, what: str) -> str:
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
-def by_share(share: float, *, high: float = 1.0, medium: float = 1.0) -> str:
+def by_share(share: float, *, high: float = inf, medium: float = inf) -> str:
     """Return the severity of something that takes this share of the time."""
     if share >= high:
         return "high"

@@ -2,7 +2,8 @@
 
 A finding needs the order of the calls, the first lines that show it, and sums. So of equal calls from
 one place the first ones are given to `add` one by one, like any record. Of the others the time
-alone is kept, and given to `add_more` at the end; who needs to know of each says so by `follow`.
+alone is kept, and given to `add_more` at the end, with the last one's start; who needs to know of each
+says so by `follow`.
 """
 
 from array import array
@@ -33,9 +34,9 @@ _READ_AGAIN = 4
 
 
 class _Repeat:
-    """Equal calls from one place. end_ns: until when calls began beside the first."""
+    """Equal calls from one place. end_ns: until when calls began beside the first. start_ns: of the last."""
 
-    __slots__ = ("durations", "end_ns", "followers", "lines", "record")
+    __slots__ = ("durations", "end_ns", "followers", "lines", "record", "start_ns")
 
     def __init__(self, record: Call | None, followers: list[Follower], end_ns: float) -> None:
         self.record = record  # None where nobody asks for such calls
@@ -43,6 +44,7 @@ class _Repeat:
         self.end_ns = end_ns
         self.lines: set[bytes] | None = set() if record else None
         self.durations = array("d")
+        self.start_ns: int | None = None
 
     def is_shown(self, line: bytes, start: int | None) -> bool:
         """Tell whether a call is one of those that are given one by one."""
@@ -103,6 +105,7 @@ class Walk:
                 line[at:], cut[2]
             ):
                 repeat.durations.append(cut[1])
+                repeat.start_ns = cut[2]
                 for follower in repeat.followers:
                     follower(cut[1])
             else:
@@ -126,8 +129,9 @@ class Walk:
             count = len(repeat.durations)
             self.lines += count
             if count and repeat.record is not None:
+                last = structs.replace(repeat.record, start_ns=repeat.start_ns)
                 for add_many in self._adders_of_sums:
-                    add_many(repeat.record, count, repeat.durations)
+                    add_many(last, count, repeat.durations)
         self._repeats.clear()
         own = self._places[b""]
         own.clear()

@@ -42,7 +42,7 @@ class Threads:
 
 
 class Measure(serving.Prepared):
-    """Work of a known size. details: that size in "flops" or "bytes", and "by" what it is done."""
+    """Work of a known size. details: that size in "flops" or "bytes", "by" what it is done, and "threads"."""
 
     def __init__(self, run: Callable[[], Any], by: str, **size: int) -> None:
         self.run = run
@@ -61,7 +61,9 @@ def peak() -> Measure:
     threads = Threads()
     flops = function(1) * _ROUNDS * threads.count
     by = f"float32 multiply-adds in registers, {threads}"
-    return Measure(lambda: threads.run(lambda _: function(_ROUNDS)), by, flops=flops)
+    return Measure(
+        lambda: threads.run(lambda _: function(_ROUNDS)), by, flops=flops, threads=threads.count
+    )
 
 
 def product() -> Measure:
@@ -87,7 +89,7 @@ def bandwidth() -> Measure:
         function(source.ctypes.data + number * part, part)
 
     by = f"reading {READ >> 20} MiB, {threads}"
-    return Measure(lambda: threads.run(read), by, bytes=source.nbytes)
+    return Measure(lambda: threads.run(read), by, bytes=source.nbytes, threads=threads.count)
 
 
 def copy() -> Measure:

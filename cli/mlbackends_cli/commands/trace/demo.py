@@ -37,11 +37,11 @@ def command(tracer: str, output: str, color: str) -> int:
     """
     import tempfile
 
-    from mlbackends.cpu import get_cpu_capability
     from mlbackends.model.trace import Call
     from mlbackends.tracing.capture.command import run
     from mlbackends.tracing.demo.demonstrations import demonstrations
     from mlbackends.tracing.filters import where
+    from mlbackends.tracing.machine import this_machine
     from mlbackends.tracing.reader import read
     from mlbackends_cli.traces.capture import headline
     from mlbackends_cli.traces.listings import printed
@@ -79,7 +79,7 @@ def command(tracer: str, output: str, color: str) -> int:
             write("\n")
         wanted: dict[str, dict[str, Any]] = {
             "summary": {"top": _TOP},
-            "findings": {"capability": get_cpu_capability()},
+            "findings": {"machine": this_machine()},
         }
         made = views(Logs([path]), wanted, where())
         write(printed(made, "table", style))

@@ -94,7 +94,8 @@ Examples:
 @click.option(
     "--this-machine",
     is_flag=True,
-    help="The trace is of this machine: findings compare with its processor.",
+    help="The trace is of this machine: findings compare with its processor, its limits and the speeds"
+    " that it reaches, which are measured for a second; the roofline has these speeds for a roof.",
 )
 @COLOR
 def command(
@@ -205,11 +206,10 @@ def _name(file: str) -> str:
 
 def _page(logs: "Logs", request: Request, where: "Where") -> str:
     from mlbackends import __version__
-    from mlbackends.cpu import get_cpu_capability
     from mlbackends.tracing.filters import after_first
     from mlbackends_cli.web.trace_page import Contents
 
-    contents = Contents(get_cpu_capability()) if request.this_machine else Contents()
+    contents = Contents(request.machine())
     for record in after_first(logs.records(), request.skip_first):
         if where(record):
             contents.add(record)

@@ -6,7 +6,8 @@ No alarm:  where thread pools take too many as well, which has a code of its own
 """
 
 from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
-from mlbackends.audit.threads import WHAT, listed, thread_pools
+from mlbackends.audit.threads import listed, thread_pools
+from mlbackends.model.advice import CPU_LIMITS
 
 SEVERITY = Severity.NOTE
 READS = ("limits",)
@@ -30,7 +31,7 @@ def symptoms(report: ReportView) -> Symptoms:
     heeds = len(parts) == 2 and tuple(int(part) for part in parts if part.isdecimal()) >= _PYTHON
     yield Symptom(
         f"{listed(found.counted)} counts more than the {cpus} that "
-        f"{WHAT.get(found.because, 'the limit')} leaves",
+        f"{CPU_LIMITS.get(found.because, 'the limit')} leaves",
         command=f"export PYTHON_CPU_COUNT={found.cpus}" if heeds else "",
         evidence=found.evidence,
     )

@@ -1,18 +1,16 @@
 """Intel's MKL computes on a processor of AMD.
 
 Found by:  the processor's vendor, and what numpy, scipy and torch take for BLAS.
-No alarm:  it is a note: since 2020 MKL has AVX2 code for Zen; a copy that no package here uses.
+No alarm:  it is a note, since much is as fast as with others; a copy that no package here uses.
 """
 
 from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
+from mlbackends.model.advice import MKL_ON_AMD, MKL_ON_AMD_ACTION
 
 SEVERITY = Severity.NOTE
 READS = ("cpu", "mkl")
-WHY = (
-    "MKL chooses its code by the maker: AVX-512 is not used on AMD, and functions that were not tuned"
-    " for Zen run slow code. MKL_DEBUG_CPU_TYPE has no effect since 2020 update 1."
-)
-MEND = "Measure: OpenBLAS, BLIS or oneDNN may be faster here."
+WHY = MKL_ON_AMD
+MEND = MKL_ON_AMD_ACTION
 SOURCES = (
     "pytorch/builder#504",
     "pytorch/builder#460",

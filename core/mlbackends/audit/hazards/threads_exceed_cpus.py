@@ -6,7 +6,8 @@ No alarm:  a quota, which has a code of its own; a runtime that caps what the va
 """
 
 from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
-from mlbackends.audit.threads import WHAT, listed, thread_pools
+from mlbackends.audit.threads import listed, thread_pools
+from mlbackends.model.advice import CPU_LIMITS
 
 SEVERITY = Severity.WARNING
 READS = ("limits",)
@@ -32,7 +33,7 @@ def symptoms(report: ReportView) -> Symptoms:
     if found.because == "quota" or not found.pools:
         return
     cpus = f"{found.cpus} CPU" if found.cpus == 1 else f"{found.cpus} CPUs"
-    what = WHAT.get(found.because, "the limit")
+    what = CPU_LIMITS.get(found.because, "the limit")
     verb = "has" if found.because == "online" else "leaves"
     yield Symptom(
         f"{listed(found.pools)} start more threads than the {cpus} that {what} {verb}",

@@ -1,10 +1,13 @@
 """Primitives were made again that had been made before: oneDNN's cache had thrown them out."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 from mlbackends.model.trace import Header, Primitive, Record
 from mlbackends.tracing import finder
 from mlbackends.tracing.finder import Found, Sum, by_share, percent, times, took
+
+_CAPACITY = 1024
+"""What the cache holds unless it is told otherwise (oneDNN developer guide, "Primitive Cache")."""
 
 
 class Finder(finder.Finder):
@@ -13,28 +16,36 @@ class Finder(finder.Finder):
     WANTS = frozenset(("uncounted", "notes"))
     WHY = (
         "making a primitive chooses and compiles code, often for longer than it runs; the cache keeps"
-        " 1024 of them in a process"
+        f" {_CAPACITY} of them in a process"
     )
     ACTION = "raise ONEDNN_PRIMITIVE_CACHE_CAPACITY, or pad inputs to fewer different shapes"
+    ACTION_WHERE_OFF = (
+        "unset ONEDNN_PRIMITIVE_CACHE_CAPACITY (DNNL_PRIMITIVE_CACHE_CAPACITY); 0 turns the cache off, as"
+        " dnnl_set_primitive_cache_capacity(0) does in a framework that keeps its own"
+    )
 
     def begin(self) -> None:
-        self._made: defaultdict[tuple[str, int | None], set[int]] = defaultdict(set)
+        self._made: defaultdict[tuple[str, int | None], Counter[int]] = defaultdict(Counter)
         self._again = Sum(3)
-        self._creations = 0
+        self._creations = self._hits = self._headers = self._most_made = self._most_often = 0
 
     def take(self, record: Record, count: int, total_ns: float) -> None:
         if isinstance(record, Header) and record.tracer == "onednn":
             # A process begins; where they cannot be distinguished, nothing is known of the ones before.
             self._made.pop((record.source, record.process), None)
+            self._headers += 1
         if not isinstance(record, Primitive) or record.executed or record.nested:
             return
         self._creations += count
+        self._hits += count * record.cache.endswith("_hit")
         if record.cache == "cache_miss":
             made = self._made[record.source, record.process]
             which = hash(record.key)
             if which in made:
                 self._again.add(record, count, total_ns)
-            made.add(which)
+            made[which] += count
+            self._most_made = max(self._most_made, len(made))
+            self._most_often = max(self._most_often, made[which])
 
     def result(self) -> Found:
         again = self._again
@@ -44,6 +55,15 @@ class Finder(finder.Finder):
             f" warm-up, though the process had made the same before: {took(again.total_ns)},"
             f" {percent(share)} as long as all work"
         )
-        if again.count:
-            severity = by_share(share, high=0.2, medium=0.02)
+        if not again.count:
+            return
+        severity = by_share(share, high=0.2, medium=0.02)
+        # One process makes a primitive again only where the cache was full, if there is a cache; a log may
+        # hold lines of as many processes as it has headers.
+        is_off = not self._hits and self._most_often > max(2, self._headers)
+        if is_off and self._most_made < _CAPACITY:
+            seen = f"the cache of primitives is off, or nearly: no creation found one in it; {seen}"
+            severity = max(severity, "medium", key=("low", "medium", "high").index)
+            yield self.finding(severity, seen, again, action=self.ACTION_WHERE_OFF)
+        else:
             yield self.finding(severity, seen, again)

@@ -1,8 +1,9 @@
 """MKL took its kernel file for no instruction set in particular."""
 
+from mlbackends.model.advice import MKL_ON_AMD, MKL_ON_AMD_ACTION
 from mlbackends.model.trace import Header, MklCall, Record
 from mlbackends.tracing import finder
-from mlbackends.tracing.finder import Found
+from mlbackends.tracing.finder import Found, by_share
 
 _SETS = ("Advanced Vector Extensions", "AVX", "SSE", "Streaming SIMD")
 
@@ -11,14 +12,6 @@ class Finder(finder.Finder):
     """Looks at MKL's header."""
 
     WANTS = frozenset(("work", "notes"))
-    WHY = (
-        "on AMD processors it holds code of its own and is not slow: 1024 x 1024 products"
-        " ran as fast as with others; on Intel's it would be slow"
-    )
-    ACTION = (
-        "on an Intel processor look at MKL_ENABLE_INSTRUCTIONS and MKL_CBWR; on AMD"
-        " nothing helps: MKL_DEBUG_CPU_TYPE has had no effect since 2020.1"
-    )
 
     def key(self, record: Record) -> type | None:
         is_generic = (
@@ -29,10 +22,23 @@ class Finder(finder.Finder):
         return type(record) if is_generic or isinstance(record, MklCall) else None
 
     def result(self) -> Found:
-        if Header in self.sums:
-            seen = (
-                "MKL's header names no instruction set, as where it takes its generic kernel file"
-            )
-            calls = self.sums[MklCall]
-            headers = self.sums[Header].lines[:1]
-            yield self.finding("note", seen, calls, evidence=headers)
+        if Header not in self.sums:
+            return
+        calls = self.sums[MklCall]
+        why, action = MKL_ON_AMD, MKL_ON_AMD_ACTION
+        severity = "note"
+        if self.machine.vendor == "Intel":
+            why = "MKL names the instruction set of every processor of Intel that it has code for"
+            action = "look at MKL_ENABLE_INSTRUCTIONS and MKL_CBWR, and for a newer MKL"
+            severity = by_share(self.share(calls.total_ns), medium=0.1)
+        elif not self.machine.vendor:
+            why = f"on Intel's processors this is slow; on AMD's it is as it should be. {why}"
+            action = f"on Intel look at MKL_ENABLE_INSTRUCTIONS and MKL_CBWR. On AMD: {action}"
+        yield self.finding(
+            severity,
+            "MKL's header names no instruction set, as where it takes its generic kernel file",
+            calls,
+            why=why,
+            action=action,
+            evidence=self.sums[Header].lines[:1],
+        )

@@ -30,7 +30,7 @@ class Finder(finder.Finder):
 
     def result(self) -> Found:
         header = min((level for kind, level in self.sums if kind is Info), default=0)
-        processor = _CAPABILITIES.get(self.capability, 0)
+        processor = _CAPABILITIES.get(self.machine.capability, 0)
         if 0 < header < processor:
             yield self.finding(
                 "high",
@@ -55,7 +55,7 @@ class Finder(finder.Finder):
                 for level, calls in reversed(below.items())
             )
             yield self.finding(
-                by_share(share, medium=0.1),
+                by_share(share, high=1.0, medium=0.1),
                 f"{percent(share)} of the time ran kernels below {_LEVELS[best]},"
                 f" which others here use: {sums}",
                 why="these kernels were chosen since none for the wider vectors took the problem",

@@ -1,8 +1,5 @@
 """Many calls are so short that calling costs more than computing."""
 
-from collections.abc import Sequence
-
-from mlbackends.model.trace import Record
 from mlbackends.tracing import finder
 from mlbackends.tracing.finder import Found, percent, times, took
 from mlbackends.tracing.groups import Groups
@@ -14,6 +11,7 @@ _LEAST_CALLS = 100
 class Finder(finder.Finder):
     """Groups calls by operation and shape, and looks at their means."""
 
+    WANTS = frozenset[str]()
     WHY = (
         "checking arguments, waking threads and, in Python, the call itself cost some"
         " microseconds each: more than the work"
@@ -23,17 +21,11 @@ class Finder(finder.Finder):
         " fewer threads for them"
     )
 
-    def begin(self) -> None:
-        self._groups = Groups(("tracer", "operation", "shape", "dtype"))
-
-    def add(self, record: Record) -> None:
-        self._groups.add(record)
-
-    def add_more(self, record: Record, count: int, durations: Sequence[float]) -> None:
-        self._groups.add_many(record, count, durations)
-
     def result(self) -> Found:
-        groups = self._groups.sorted()
+        by_name = Groups(("tracer", "operation", "shape", "dtype"))
+        for calls in self.calls:
+            by_name.add_many(calls.record, calls.count, calls.times)
+        groups = by_name.sorted()
         tiny = [
             (values, group)
             for values, group in groups

@@ -120,10 +120,10 @@ class Session:
         return self.view("summary", top=top, of=of, **options)  # type: ignore[return-value]
 
     def findings(self) -> "Findings":
-        """Return what the trace gives away, the worst first; this machine's processor is known."""
-        from mlbackends.cpu import get_cpu_capability
+        """Return what the trace gives away, the worst first; this machine is known."""
+        from mlbackends.tracing.machine import this_machine
 
-        return self.view("findings", capability=get_cpu_capability())  # type: ignore[return-value]
+        return self.view("findings", machine=this_machine())  # type: ignore[return-value]
 
     def view(self, name: str, **options: Any) -> "AnyView":
         """Return one of the views of `backends trace show`; options are those of its collector."""

@@ -1,33 +1,35 @@
 """What a trace gives away: each file of findings/ looks for one thing."""
 
 from collections.abc import Sequence
+from typing import cast
 
 from mlbackends.model import registry
 from mlbackends.model.trace import Call, Record
 from mlbackends.model.trace_views import Finding, Findings
-from mlbackends.tracing.finder import KINDS, SEVERITIES, Finder
+from mlbackends.tracing.finder import KINDS, SEVERITIES, Calls, Finder
+from mlbackends.tracing.machine import UNKNOWN, Machine
 from mlbackends.tracing.walk import Follower
 
 REGISTRY = "mlbackends.tracing.findings"
 
 
 class Collector:
-    """Asks every finder, or those of these codes. capability: the processor's, see `Finder`.
+    """Asks every finder, or those of these codes. machine: the one that the trace is of, if known.
 
     Raises UnknownName where there is no such finding.
     """
 
-    def __init__(self, codes: tuple[str, ...] = (), capability: str = "") -> None:
+    def __init__(self, codes: tuple[str, ...] = (), machine: Machine = UNKNOWN) -> None:
         names = [code.replace("-", "_") for code in codes] or registry.names(REGISTRY)
         self._watches: dict[str, Finder] = {
-            name.replace("_", "-"): registry.load(REGISTRY, name).Finder(capability)
-            for name in names
+            name.replace("_", "-"): registry.load(REGISTRY, name).Finder(machine) for name in names
         }
         self._by_kind = {
             kind: [watch for watch in self._watches.values() if kind in watch.WANTS]
             for kind in KINDS
         }
         self._adders = {kind: [each.add for each in found] for kind, found in self._by_kind.items()}
+        self._calls: dict[tuple[str, int | None, str], Calls] = {}
         self._count = 0
         self._total_ns = 0.0
 
@@ -36,14 +38,21 @@ class Collector:
         if record.counted:
             self._count += 1
             self._total_ns += record.duration_ns or 0.0
+            which = (record.source, record.process, record.key)
+            calls = self._calls.get(which)
+            if calls is None:
+                calls = self._calls[which] = Calls(cast("Call", record))
+            calls.add(record)
         for add in self._adders[_kind(record)]:
             add(record)
 
     def add_more(self, record: Record, count: int, durations: Sequence[float]) -> None:
-        """Take in calls that are equal to one that was added."""
+        """Take in calls of one thread that are equal to one that was added, and began after it ended."""
         if record.counted:
             self._count += count
             self._total_ns += sum(durations)
+            calls = self._calls[record.source, record.process, record.key]
+            calls.later.add_many(count, durations)
         for watch in self._by_kind[_kind(record)]:
             watch.add_more(record, count, durations)
 
@@ -54,12 +63,19 @@ class Collector:
 
     def result(self) -> Findings:
         """Return what was found, the worst first, and of those alike what takes longest."""
-        found: list[Finding] = []
+        found: list[tuple[bool, Finding]] = []
         for watch in self._watches.values():
+            watch.calls = tuple(self._calls.values())
             watch.all_count, watch.all_ns = self._count, self._total_ns
-            found += watch.result()
-        found.sort(key=lambda one: (SEVERITIES.index(one.severity), -one.total_ns, one.code))
-        return Findings(asked=tuple(self._watches), found=tuple(found))
+            found += ((watch.GOES_FIRST, one) for one in watch.result())
+
+        def place(each: tuple[bool, Finding]) -> tuple[bool, int, float, str]:
+            goes_first, one = each
+            return not goes_first, SEVERITIES.index(one.severity), -one.total_ns, one.code
+
+        return Findings(
+            asked=tuple(self._watches), found=tuple(one for _, one in sorted(found, key=place))
+        )
 
 
 def _kind(record: Record) -> str:

@@ -3,14 +3,18 @@
 from collections.abc import Sequence
 
 from mlbackends.model.trace import Record
-from mlbackends.model.trace_views import Roofline, RooflinePoint
+from mlbackends.model.trace_views import Roof, Roofline, RooflinePoint
 from mlbackends.tracing.groups import Groups
 
 
 class Collector(Groups):
-    """Groups calls by operation, shape, types and implementation. top: so many points, 0 is all."""
+    """Groups calls by operation, shape, types and implementation. top: so many points, 0 is all.
 
-    def __init__(self, top: int = 300) -> None:
+    roof: the speeds of the machine that the trace is of, if they were measured.
+    """
+
+    def __init__(self, top: int = 300, roof: Roof | None = None) -> None:
+        self._roof = roof
         super().__init__(("operation", "shape", "dtype", "implementation"), top=top)
         self._left_out = 0
 
@@ -42,4 +46,6 @@ class Collector(Groups):
                 )
             )
         shown = points[: self.top] if self.top else points
-        return Roofline(points=tuple(shown), groups=len(points), left_out=self._left_out)
+        return Roofline(
+            points=tuple(shown), groups=len(points), left_out=self._left_out, roof=self._roof
+        )

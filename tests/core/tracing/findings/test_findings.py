@@ -10,7 +10,9 @@ from msgspec import structs
 from mlbackends.model import registry
 from mlbackends.model.errors import UnknownName
 from mlbackends.model.trace import Malformed
+from mlbackends.model.trace_views import Roof
 from mlbackends.tracing.finder import SEVERITIES, percent, took
+from mlbackends.tracing.machine import UNKNOWN, Machine, machine_of
 from mlbackends.tracing.viewing import view
 
 if TYPE_CHECKING:
@@ -68,13 +70,13 @@ def sgemm(milliseconds: float, size: int = 64) -> AnyRecord:
     )
 
 
-def found(code: str, *records: AnyRecord, **machine: str) -> list[Finding]:
-    seen = view("findings", records, codes=(code,), **machine)
+def found(code: str, *records: AnyRecord, machine: Machine = UNKNOWN) -> list[Finding]:
+    seen = view("findings", records, codes=(code,), machine=machine)
     return list(cast("Findings", seen).found)
 
 
-def one(code: str, *records: AnyRecord, **machine: str) -> Finding:
-    [finding] = found(code, *records, **machine)
+def one(code: str, *records: AnyRecord, machine: Machine = UNKNOWN) -> Finding:
+    [finding] = found(code, *records, machine=machine)
     assert finding.code == code
     assert finding.severity in SEVERITIES
     return finding
@@ -204,10 +206,14 @@ def test_kernels_below_the_headers_instruction_set_are_told() -> None:
 
 def test_a_capped_header_is_told_where_the_processor_is_known() -> None:
     capped = line(ISA.replace("Intel AVX-512 with Intel DL Boost and bfloat16", "Intel AVX2"))
-    finding = one("isa-below-cpu", capped, run(kernel="jit:avx2"), capability="AVX512")
+    finding = one(
+        "isa-below-cpu", capped, run(kernel="jit:avx2"), machine=Machine(capability="AVX512")
+    )
     assert finding.severity == "high"
     assert "uses AVX2; this processor has AVX-512" in finding.seen
-    assert not found("isa-below-cpu", capped, run(kernel="jit:avx2"), capability="AVX2")
+    assert not found(
+        "isa-below-cpu", capped, run(kernel="jit:avx2"), machine=Machine(capability="AVX2")
+    )
 
 
 def test_kernels_without_an_instruction_set_in_their_name_are_no_finding() -> None:
@@ -377,3 +383,303 @@ def test_shares_read_as_people_write_them(share: float, said: str) -> None:
 )
 def test_times_have_three_digits(duration: float, said: str) -> None:
     assert took(duration) == said
+
+
+# ---- times that cannot be relied on ----------------------------------------------------------
+
+
+def steady(count: int = 40, slow: int = 0, factor: float = 20, **more: Any) -> list[AnyRecord]:
+    """Return calls of 1 ms, of which some took longer."""
+    return [run(milliseconds=factor if n < slow else 1, **more) for n in range(count)][::-1]
+
+
+def test_unsteady_times_come_before_all_else() -> None:
+    records = [run("softmax", 500, kernel="ref:any"), *steady(slow=6)]
+    seen = cast("Findings", view("findings", records)).found
+    assert [each.code for each in seen[:2]] == ["unsteady-times", "reference-implementation"]
+    assert (seen[0].severity, seen[0].count) == ("medium", 6)
+    assert seen[0].total_ns == pytest.approx(6 * 19e6)
+    assert "median 1 ms" in seen[0].evidence[0]
+    assert "longest 20 ms" in seen[0].evidence[0]
+
+
+def test_a_machine_that_was_starved_most_of_the_time_is_worse() -> None:
+    assert one("unsteady-times", *steady(slow=2, factor=90)).severity == "high"
+
+
+def test_one_call_that_stood_still_for_long_is_unsteady() -> None:
+    assert one("unsteady-times", *steady(slow=1, factor=40)).count == 1
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        steady(),
+        steady(slow=20, factor=2.5),
+        [run(milliseconds=90), *steady(39)],
+        [run(milliseconds=90, thread=thread) for thread in range(9)]
+        + [run(milliseconds=1, thread=thread) for thread in range(9) for _ in range(5)],
+        steady(9, slow=3),
+        [run(milliseconds=0.001 if n % 3 else 0.02) for n in range(60)],
+        steady(slow=8, problem="*x64:64x64"),
+        [run("eltwise", 400, problem="4x4"), *steady(20, slow=1, factor=5)],
+    ],
+    ids=[
+        "steady",
+        "two-speeds",
+        "first-call",
+        "first-call-of-each-thread",
+        "few",
+        "coarse-clock",
+        "sizes-at-run-time",
+        "small-share",
+    ],
+)
+def test_times_that_nearly_are_unsteady(records: list[AnyRecord]) -> None:
+    assert not found("unsteady-times", *records)
+
+
+# ---- threads ---------------------------------------------------------------------------------
+
+
+def cpu(threads: int, runtime: str = "OpenMP", **more: Any) -> AnyRecord:
+    return line(f"onednn_verbose,v1,info,cpu,runtime:{runtime},nthr:{threads}", **more)
+
+
+def gemm(
+    milliseconds: float = 1,
+    threads: int = 2,
+    size: int = 64,
+    cnr: str = "OFF",
+    **more: Any,
+) -> AnyRecord:
+    return line(
+        f"MKL_VERBOSE SGEMM(N,N,{size},{size},{size},0x1,0x2,{size},0x3,{size},0x4,0x5,{size})"
+        f" {milliseconds}ms CNR:{cnr} Dyn:1 FastMM:1 TID:0  NThr:{threads}",
+        **more,
+    )
+
+
+def machine(cpus: float, cores: int = 0, because: str = "online") -> Machine:
+    return Machine(cpus=cpus, cores=cores or int(cpus), because=because)
+
+
+def test_more_threads_than_a_quota_leaves() -> None:
+    records = [cpu(16), *[run(milliseconds=50)] * 4, *[gemm(50, 16)] * 4]
+    finding = one("thread-count", *records, machine=machine(4, because="quota"))
+    assert finding.severity == "high"
+    assert finding.seen == (
+        "oneDNN had 16 threads and MKL had 16 threads; the CPU quota leaves 4 CPUs"
+    )
+    assert not found("thread-count", *records, machine=machine(15.5, because="quota"))
+
+
+def test_ranks_of_a_launcher_share_the_cpus() -> None:
+    ranks = [
+        each
+        for rank in ("rank0", "rank1")
+        for each in (cpu(8, source=rank), run(source=rank, prefix=f"[{rank}]: "))
+    ]
+    finding = one("thread-count", *ranks, machine=machine(8))
+    assert "8 threads in each of 2 ranks; the machine has 8 CPUs" in finding.seen
+    assert not found("thread-count", *ranks, machine=machine(16))
+
+
+def test_far_fewer_threads_than_cores() -> None:
+    records = [cpu(1), *[run(milliseconds=50)] * 4]
+    finding = one("thread-count", *records, machine=machine(32, 16))
+    assert finding.severity == "medium"
+    assert "1 thread, called from 1 thread; the machine has 32 CPUs, which is 16 cores" in (
+        finding.seen
+    )
+    assert one("thread-count", *records).severity == "note"
+
+
+@pytest.mark.parametrize(
+    ("records", "cpus", "cores"),
+    [
+        ([cpu(16), *[run(milliseconds=50)] * 4], 32, 16),
+        ([cpu(1), *[run(milliseconds=50, thread=n) for n in range(16)]], 32, 16),
+        ([cpu(1), *[run(milliseconds=0.01)] * 400], 32, 16),
+        ([*[line(HEADER)] * 16, cpu(1), *[run(milliseconds=50)] * 4], 32, 16),
+        ([run(milliseconds=50)] * 4, 32, 16),
+        ([cpu(1), *[run(milliseconds=50)] * 4], 1, 1),
+    ],
+    ids=[
+        "one-a-core",
+        "many-callers",
+        "short-calls",
+        "many-processes",
+        "not-told",
+        "one-cpu",
+    ],
+)
+def test_threads_that_are_as_they_should_be(
+    records: list[AnyRecord], cpus: int, cores: int
+) -> None:
+    assert not found("thread-count", *records, machine=machine(cpus, cores))
+
+
+def test_mkl_with_fewer_threads_than_onednn_in_the_same_process() -> None:
+    records = [cpu(8), *[run(milliseconds=50)] * 2, *[gemm(50, 1)] * 2]
+    finding = one("thread-count", *records)
+    assert "MKL had 1 thread in 2 calls, 50% of the time; oneDNN had 8" in finding.seen
+    region = [gemm(50, 1, thread=thread) for thread in range(8)]
+    assert not found("thread-count", cpu(8), *[run(milliseconds=50)] * 2, *region)
+
+
+def test_mkls_sequential_layer_has_one_thread() -> None:
+    text = MKL.format("Intel(R) Architecture processors").replace("intel_thread", "sequential")
+    call = line(str(gemm(80)).partition(" TID")[0])
+    assert one("thread-count", line(text), call, call, machine=machine(8)).severity == "medium"
+
+
+def test_callers_at_the_same_time_with_a_pool_each() -> None:
+    calls = [
+        run(milliseconds=10, thread=thread, start_ns=n * 10_000_000, clock="epoch")
+        for n in range(8)
+        for thread in (1, 2, 3)
+    ]
+    finding = one("concurrent-callers", cpu(4), *calls)
+    assert finding.severity == "low"
+    assert "3.0 calls ran at a time, each with up to 4 threads: about 12.0 in all" in finding.seen
+    assert "parallel region" in finding.why
+    several = [
+        cpu(4, process=1),
+        cpu(4, process=2),
+        *[structs.replace(each, process=1 + (each.thread == 1)) for each in calls],
+    ]
+    assert one("concurrent-callers", *several).severity == "medium"
+    assert not found("concurrent-callers", *several, machine=machine(12))
+
+
+def test_pools_that_are_shared_or_callers_in_turn_are_no_finding() -> None:
+    calls = [
+        run(milliseconds=10, thread=thread, start_ns=n * 10_000_000, clock="epoch")
+        for n in range(8)
+        for thread in (1, 2, 3)
+    ]
+    assert not found("concurrent-callers", cpu(4, "threadpool"), *calls)
+    assert not found("concurrent-callers", cpu(1), *calls)
+    in_turn = [
+        run(milliseconds=10, thread=n % 3, start_ns=n * 10_000_000, clock="epoch")
+        for n in range(24)
+    ]
+    assert not found("concurrent-callers", cpu(4), *in_turn)
+
+
+def test_mkl_called_from_a_parallel_region_with_several_threads_each() -> None:
+    calls = [gemm(5, 8, thread=thread) for thread in range(4)]
+    finding = one("concurrent-callers", *calls)
+    assert (
+        "from 4 threads of a parallel region (TID), with up to 8 threads each: 32" in finding.seen
+    )
+    assert one("concurrent-callers", *calls, machine=machine(16)).severity == "high"
+    assert not found("concurrent-callers", *calls, machine=machine(32))
+    assert not found("concurrent-callers", *[gemm(5, 1, thread=thread) for thread in range(4)])
+    assert not found("concurrent-callers", *[gemm(5, 8)] * 4)
+
+
+# ---- work that is done slowly ----------------------------------------------------------------
+
+
+def test_calls_far_below_others_of_the_trace() -> None:
+    fast = [run(milliseconds=1, problem="1024x1024:1024x1024")] * 3
+    slow = [run(milliseconds=20, problem="1024x1024:1024x2048")] * 3
+    finding = one("below-peak", *fast, *slow)
+    assert finding.count == 3
+    assert "215 GFLOP/s; the best of the same kind here 2.15e+03" in finding.evidence[0]
+    near = [run(milliseconds=8, problem="1024x1024:1024x2048")] * 3
+    assert not found("below-peak", *fast, *near)
+
+
+def test_calls_far_below_the_machine() -> None:
+    roof = Roof(gflops=2000, gigabytes_per_second=100, threads=8)
+    calls = [cpu(8), *[run(milliseconds=20, problem="1024x1024:1024x1024")] * 3]
+    finding = one("below-peak", *calls, machine=Machine(roof=roof))
+    assert "107 GFLOP/s; this machine 2e+03" in finding.evidence[0]
+    assert not found("below-peak", *calls)
+    one_thread = [cpu(1), *calls[1:]]
+    assert not found("below-peak", *one_thread, machine=Machine(roof=roof))
+
+
+def test_one_fast_call_among_slow_ones_is_no_finding() -> None:
+    """The machine was busy: another finding says so."""
+    fast = [run(milliseconds=1, problem="1024x1024:1024x1024")] * 3
+    disturbed = [run(milliseconds=n, problem="1024x1024:1024x2048") for n in (30, 30, 3)]
+    assert not found("below-peak", *fast, *disturbed)
+    memory_bound = [run(milliseconds=20, problem="16x4096:4096x4096")] * 3
+    assert not found("below-peak", *fast, *memory_bound)
+    bf16 = [run(milliseconds=20, tensors=BF16, problem="1024x1024:1024x1024")] * 3
+    assert not found("below-peak", *fast, *bf16)
+
+
+def test_products_with_one_vector_are_as_fast_as_memory() -> None:
+    vectors = [run(milliseconds=2, problem="1x4096:4096x4096")] * 10
+    finding = one("matrix-vector", *vectors, run(milliseconds=5))
+    assert (finding.severity, finding.count) == ("medium", 10)
+    assert "10 products with a single vector took 20 ms, 80% of the time, at 33.6 GB/s" in (
+        finding.seen
+    )
+    assert not found("matrix-vector", *[run(milliseconds=2, problem="8x4096:4096x4096")] * 10)
+    assert not found("matrix-vector", *[run(milliseconds=2, problem="1x64:64x64")] * 10)
+    gemv = "MKL_VERBOSE SGEMV(N,4096,4096,0x1,0x2,4096,0x3,1,0x4,0x5,1) 2.00ms CNR:OFF Dyn:1"
+    assert one("matrix-vector", line(gemv)).count == 1
+
+
+def transform(lengths: str, milliseconds: float = 1) -> AnyRecord:
+    return line(
+        f"MKL_VERBOSE FFT(scfi{lengths},tLim:1,desc:0x1) {milliseconds}ms CNR:OFF Dyn:1 FastMM:1"
+        " TID:0  NThr:1"
+    )
+
+
+def test_transforms_of_prime_lengths() -> None:
+    finding = one("fft-length", *[transform("1009*64", 4)] * 3, *[transform("1024*64")] * 3)
+    assert (finding.severity, finding.count) == ("high", 3)
+    assert "other lengths" in finding.seen
+    assert finding.evidence[0] == "3 calls of FFT 1009*64 c64: 1009 -> 1024"
+    assert "134 -> 135" in one("fft-length", transform("128x134")).evidence[0]
+    for lengths in ("1024", "1000x77", "1001", "17", "2x31"):
+        assert not found("fft-length", transform(lengths))
+
+
+def test_a_fixed_branch_of_mkl() -> None:
+    [finding] = found("mkl-cbwr", *[gemm(1, cnr="COMPATIBLE")] * 3, gemm(1))
+    assert finding.severity == "high"
+    assert "3 calls of MKL ran the branch COMPATIBLE: 3 ms, 75% of the time" in finding.seen
+    known = MKL.format("Intel(R) Advanced Vector Extensions 512 (Intel(R) AVX-512) enabled")
+    assert one("mkl-cbwr", line(known), gemm(1, cnr="AVX2")).severity == "medium"
+    assert one("mkl-cbwr", gemm(1, cnr="AUTO")).severity == "note"
+    assert not found("mkl-cbwr", gemm(1))
+
+
+def test_a_cache_that_is_off_is_not_low() -> None:
+    made = run(event="create:cache_miss", milliseconds=0.001)
+    finding = one("cache-misses", line(HEADER), *[made, run(milliseconds=9)] * 5)
+    assert finding.severity == "medium"
+    assert finding.seen.startswith("the cache of primitives is off, or nearly")
+    assert "unset ONEDNN_PRIMITIVE_CACHE_CAPACITY" in finding.action
+    hit = run(event="create:cache_hit", milliseconds=0.001)
+    assert one("cache-misses", *[made, run(milliseconds=9)] * 5, hit).severity == "low"
+    processes = [line(HEADER)] * 5 + [made] * 5 + [run(milliseconds=9)] * 5
+    assert one("cache-misses", *processes).severity == "low"
+
+
+def test_what_is_said_of_mkl_on_amd_is_what_the_hazard_says() -> None:
+    generic = line(MKL.format("Intel(R) Architecture processors"))
+    finding = one("generic-mkl-kernel", generic, machine=Machine(vendor="AMD"))
+    hazard = registry.load("mlbackends.audit.hazards", "mkl_on_amd")
+    assert (finding.severity, finding.why, finding.action) == ("note", hazard.WHY, hazard.MEND)
+    on_intel = one("generic-mkl-kernel", generic, gemm(), machine=Machine(vendor="Intel"))
+    assert on_intel.severity == "medium"
+    assert "AMD" not in on_intel.why
+
+
+def test_the_machine_is_that_of_the_probes() -> None:
+    limits = {"effective_cpus_exact": 12.0, "effective_cpus_because": "affinity"}
+    made = machine_of({"threads_per_core": 2, "vendor": "Intel"}, limits)
+    assert (made.cpus, made.cores, made.vendor) == (12.0, 6, "Intel")
+    assert made.cpus_left == "the affinity mask leaves 12 CPUs"
+    hybrid = {"threads_per_core": 2, "kinds": [{"cores": 4}, {"cores": 16}]}
+    assert machine_of(hybrid, limits).cores == 4

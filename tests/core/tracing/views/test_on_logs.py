@@ -28,7 +28,7 @@ FOUND = {
         "generic-mkl-kernel",
         "double-counting",
     },
-    "mkl-2026.2-variants.log": {"library-errors", "generic-mkl-kernel"},
+    "mkl-2026.2-variants.log": {"library-errors", "generic-mkl-kernel", "mkl-cbwr"},
     "onednn-2.0-to-3.6-versions.log": {"reorder-share", "several-versions"},
     "onednn-3.13-graph-sdpa.log": {"library-errors", "double-counting"},
     "onednn-3.6-filter-check-dispatch-errors.log": {

@@ -1,0 +1,81 @@
+"""Transforms of a length with a large prime factor, such as 1009, run slow algorithms.
+
+Source: Intel, "FFT Length and Layout Advisor": kernels of radix 2, 3, 5, 7, 11 and 13 and products of
+them; a length that none divides may take ten times as long as its neighbour.
+"""
+
+from mlbackends.model.trace import MklCall
+from mlbackends.tracing import finder
+from mlbackends.tracing.finder import Calls, Found, Sum, by_share, percent, times, took
+
+_RADICES = (2, 3, 5, 7, 11, 13)
+_LEAST_LENGTH = 64
+_LEAST_SHARE = 0.01
+_MOST = 4
+
+
+class Finder(finder.Finder):
+    """Takes the lengths of transforms apart."""
+
+    WANTS = frozenset[str]()
+    WHY = (
+        "MKL has kernels for lengths made of 2, 3, 5, 7, 11 and 13; the rest of a length goes through"
+        " slower algorithms"
+    )
+    ACTION = (
+        "where the problem allows another length (filters, convolutions, spectra), pad with zeros to"
+        " the next one made of small factors"
+    )
+
+    def result(self) -> Found:
+        slow, rows = Sum(3), []
+        speeds = {True: 0.0, False: 0.0}
+        for calls in self.calls:
+            if not isinstance(calls.record, MklCall) or calls.record.operation != "FFT":
+                continue
+            lengths = [length for length in _lengths(calls) if _rest(length) > 1]
+            is_slow = bool(lengths) and max(lengths) >= _LEAST_LENGTH
+            speeds[is_slow] = max(speeds[is_slow], calls.gflops)
+            if is_slow:
+                slow.add(calls.record, calls.count, calls.total_ns)
+                padded = ", ".join(
+                    f"{length} -> {_next(length)}" for length in dict.fromkeys(lengths)
+                )
+                row = f"{times(calls.count, 'call')} of {calls.name}: {padded}"
+                rows.append((calls.total_ns, row))
+        share = self.share(slow.total_ns)
+        if share < _LEAST_SHARE:
+            return
+        rows.sort(key=lambda row: (-row[0], row[1]))
+        compared = ""
+        if speeds[True] and speeds[False]:
+            compared = f"; they reach {speeds[True]:.3g} GFLOP/s at best, other lengths {speeds[False]:.3g}"
+        yield self.finding(
+            by_share(share, high=0.5, medium=0.1),
+            f"{times(slow.count, 'transform')} of lengths with a prime factor above"
+            f" {_RADICES[-1]} took {took(slow.total_ns)}, {percent(share)} of the time{compared}",
+            slow,
+            evidence=(*(row for _, row in rows[:_MOST]), *slow.lines),
+        )
+
+
+def _lengths(calls: Calls) -> list[int]:
+    """Return the lengths of a transform, [] where they are not known."""
+    if calls.record.flops is None:
+        return []
+    return [int(length) for length in calls.record.shape.partition("*")[0].split("x")]
+
+
+def _rest(length: int, radices: tuple[int, ...] = _RADICES) -> int:
+    """Return what is left of a length without its small factors; 1 for a fast one."""
+    for radix in radices:
+        while length % radix == 0:
+            length //= radix
+    return length
+
+
+def _next(length: int) -> int:
+    """Return the next length that is made of 2, 3, 5 and 7 alone."""
+    while _rest(length, _RADICES[:4]) > 1:
+        length += 1
+    return length

@@ -1,0 +1,156 @@
+"""The libraries had more threads than CPUs, or far fewer than there are cores.
+
+oneDNN's header says how many threads it has (nthr), each call of MKL how many it may use (NThr).
+"""
+
+from collections import Counter, defaultdict
+from math import ceil
+
+from mlbackends.model.trace import Header, Info, MklCall, Record
+from mlbackends.tracing import finder
+from mlbackends.tracing.finder import Calls, Found, Sum, percent, times, took
+
+_LONG_NS = 50_000
+"""Calls below would gain nothing by more threads."""
+_LEAST_SHARE = 0.1
+_TIMES_FEWER = 2
+_LEAST_NS = 1e8
+Place = tuple[str, int | None]
+
+
+class Finder(finder.Finder):
+    """Keeps the threads of each process, and compares them with each other and with the machine."""
+
+    WANTS = frozenset(("notes",))
+    ACTION = (
+        "look at OMP_NUM_THREADS and MKL_NUM_THREADS, torch.set_num_threads, the affinity mask and the"
+        " quota of the traced program; one thread for each core that it is left is usual"
+    )
+
+    def begin(self) -> None:
+        self._onednn: dict[Place, tuple[int, str]] = {}
+        self._layers: set[str] = set()
+        self._headers: Counter[str] = Counter()
+
+    def take(self, record: Record, count: int, total_ns: float) -> None:
+        if isinstance(record, Info) and record.values.get("nthr", "").isdecimal():
+            self._onednn[record.source, record.process] = int(record.values["nthr"]), record.raw
+        elif isinstance(record, Header):
+            self._headers[record.tracer] += count
+            if record.tracer == "mkl":
+                self._layers.add(record.facts.get("threading", ""))
+
+    def result(self) -> Found:
+        pools: dict[str, dict[int, Sum]] = {"oneDNN": {}, "MKL": {}}
+        callers: set[tuple[str, int | None, int | None]] = set()
+        of_mkl: defaultdict[Place, list[tuple[int, Calls]]] = defaultdict(list)
+        for calls in self.calls:
+            if calls.is_on_gpu:
+                continue
+            place = calls.record.source, calls.record.process
+            callers |= {(*place, thread) for thread in calls.threads}
+            library = "MKL" if isinstance(calls.record, MklCall) else "oneDNN"
+            count = self._pool(calls, place)
+            if not count:
+                continue
+            _add(pools[library], count, calls)
+            if library == "MKL":
+                of_mkl[place].append((count, calls))
+        most = {name: max(found, default=0) for name, found in pools.items()}
+        used = {name: count for name, count in most.items() if count}
+        if used:
+            # Each process has a header, also where its number is not known.
+            processes = max(self._headers.values(), default=0)
+            yield from self._against_machine(used, pools, max(len(callers), processes))
+        for place, pairs in of_mkl.items():
+            yield from self._against_each_other(place, pairs)
+
+    def _pool(self, calls: Calls, place: Place) -> int:
+        """Return how many threads a call may use, 0 where that is not known."""
+        if isinstance(calls.record, MklCall):
+            return calls.pool or (self._layers == {"sequential"})
+        return self._onednn.get(place, (0, ""))[0]
+
+    def _against_machine(
+        self, used: dict[str, int], pools: dict[str, dict[int, Sum]], callers: int
+    ) -> Found:
+        machine = self.machine
+        most = max(used.values())
+        named = " and ".join(f"{name} had {times(count, 'thread')}" for name, count in used.items())
+        # Ranks of one launcher run at the same time.
+        ranks = len({each.record.source for each in self.calls if each.record.prefix}) or 1
+        named += f" in each of {ranks} ranks" if ranks > 1 else ""
+        long_ns = sum(each.total_ns for each in self.calls if each.median_ns >= _LONG_NS)
+        over = [
+            each
+            for found in pools.values()
+            for count, each in found.items()
+            if count * ranks > ceil(machine.cpus)
+        ]
+        evidence = [raw for _, raw in self._onednn.values()][:2]
+        evidence += [line for found in pools["MKL"].values() for line in found.lines][:2]
+        if machine.cpus and over:
+            total = sum(each.total_ns for each in over)
+            yield self.finding(
+                "high" if most * ranks >= 2 * machine.cpus else "medium",
+                f"{named}; {machine.cpus_left}",
+                why=(
+                    "threads that share a CPU wait for each other at each barrier of a parallel loop, and"
+                    " a quota stops all of them at once"
+                ),
+                evidence=evidence,
+                count=sum(each.count for each in over),
+                total_ns=total,
+                share=self.share(total),
+            )
+        elif (
+            long_ns >= max(_LEAST_NS, _LEAST_SHARE * self.all_ns)
+            and most * callers * _TIMES_FEWER <= machine.cores
+        ):
+            yield self.finding(
+                "medium",
+                f"{named}, called from {times(callers, 'thread')}; {machine.cpus_left}, which is"
+                f" {times(machine.cores, 'core')}",
+                why="most of the machine had nothing to do while these calls ran",
+                evidence=evidence,
+                count=self.all_count,
+                total_ns=long_ns,
+                share=self.share(long_ns),
+            )
+        elif not machine.cpus and most == callers == 1 and long_ns >= _LEAST_NS:
+            yield self.finding(
+                "note",
+                f"{named}: all ran on one CPU, {took(long_ns)} in calls of {took(_LONG_NS)} or more",
+                why="the trace does not say how many CPUs there were; --this-machine compares",
+                evidence=evidence,
+                count=self.all_count,
+                total_ns=long_ns,
+                share=self.share(long_ns),
+            )
+
+    def _against_each_other(self, place: Place, pairs: list[tuple[int, Calls]]) -> Found:
+        """Yield a finding where MKL may use fewer threads in long calls than elsewhere in a process."""
+        here, _ = self._onednn.get(place, (0, ""))
+        most = max(here, *(pool for pool, _ in pairs))
+        few = [(pool, calls) for pool, calls in pairs if pool * _TIMES_FEWER <= most]
+        # Several callers are a parallel region, in which each call has one thread, as it should.
+        if len({thread for _, calls in few for thread in calls.threads}) != 1:
+            return
+        found = Sum(4)
+        for _, calls in few:
+            found.add(calls.record, calls.count, calls.total_ns)
+        share = self.share(found.total_ns)
+        if found.total_ns >= _LONG_NS * found.count and share >= _LEAST_SHARE:
+            others = "oneDNN" if most == here else "other calls"
+            yield self.finding(
+                "low",
+                f"MKL had {times(min(pool for pool, _ in few), 'thread')} in"
+                f" {times(found.count, 'call')}, {percent(share)} of the time; {others} had {most} in"
+                " the same process",
+                found,
+                why="a variable, a setting of the program or a nested call gave them fewer threads",
+            )
+
+
+def _add(sums: dict[int, Sum], count: int, calls: Calls) -> None:
+    sums.setdefault(count, Sum(1)).add(calls.record, calls.count, calls.total_ns)

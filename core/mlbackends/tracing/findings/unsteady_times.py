@@ -1,0 +1,69 @@
+"""Equal calls took very different times: the machine was busy with something else, or throttled."""
+
+from mlbackends.tracing import finder
+from mlbackends.tracing.finder import Calls, Found, Sum, by_share, percent, times, took
+
+_LEAST_CALLS = 10
+_LEAST_MEDIAN_NS = 5_000
+_TIMES_LONGER = 3
+_LEAST_SHARE = 0.1
+_MOST = 4
+
+
+class Finder(finder.Finder):
+    """Adds up what later calls took beyond the median, where they took over three times as long.
+
+    Calls whose sizes are not known are left out, since they may differ; and those on GPUs, whose lines
+    may hold the time of the submission alone.
+    """
+
+    WANTS = frozenset[str]()
+    GOES_FIRST = True
+    WHY = (
+        "the same call on a quiet machine takes the same time: other programs had the CPUs, a quota"
+        " stopped the process, or threads outnumber CPUs. Means, totals, shares and all findings below"
+        " rest on these times"
+    )
+    ACTION = (
+        "trace again with nothing else on the machine; until then compare medians and minima"
+        " (trace diff --measure min), not totals"
+    )
+
+    def result(self) -> Found:
+        slow = Sum(0)
+        rows = []
+        for calls in self.calls:
+            count, excess = _disturbed(calls)
+            if count:
+                slow.add(calls.record, count, excess)
+                rows.append((excess, calls))
+        share = self.share(slow.total_ns)
+        if share < _LEAST_SHARE:
+            return
+        rows.sort(key=lambda row: -row[0])
+        evidence = tuple(
+            f"{times(calls.later.count, 'later call')} of {calls.name}: median"
+            f" {took(calls.median_ns)}, mean {took(calls.later.mean or 0)}, longest"
+            f" {took(calls.later.most or 0)}"
+            for _, calls in rows[:_MOST]
+        )
+        yield self.finding(
+            by_share(share, high=0.3, medium=_LEAST_SHARE),
+            f"{times(slow.count, 'call')} took over {_TIMES_LONGER} times the median of the same"
+            f" calls: {took(slow.total_ns)} more than it, {percent(share)} of all time",
+            slow,
+            evidence=evidence,
+        )
+
+
+def _disturbed(calls: Calls) -> tuple[int, float]:
+    """Return how many later calls took far longer than the median, and what they took beyond it."""
+    record, later = calls.record, calls.later
+    has_sizes = record.flops is not None or record.bytes is not None
+    if later.count < _LEAST_CALLS or not has_sizes or calls.is_on_gpu:
+        return 0, 0.0
+    median = later.median or 0.0
+    if median < _LEAST_MEDIAN_NS:
+        return 0, 0.0
+    beyond = [each - median for each in later.times if each > _TIMES_LONGER * median]
+    return len(beyond), sum(sorted(beyond))
