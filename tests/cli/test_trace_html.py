@@ -14,8 +14,12 @@ import pytest
 from msgspec import structs
 
 from mlbackends.model.registry import load
+from mlbackends.model.trace_views import Roof
+from mlbackends.tracing.machine import UNKNOWN, Machine
 from mlbackends.tracing.reader import read
 from mlbackends.tracing.reader import records as records_of
+from mlbackends.tracing.viewing import view
+from mlbackends_cli.traces.listings import listing
 from mlbackends_cli.web.trace_page import Contents, trace_page
 
 TRACES = Path(__file__).resolve().parents[1] / "traces"
@@ -71,8 +75,10 @@ def call(
     return structs.replace(record, **more)
 
 
-def rendered(records: Any, title: str = "a trace", **more: Any) -> str:
-    contents = Contents()
+def rendered(
+    records: Any, title: str = "a trace", *, machine: Machine = UNKNOWN, **more: Any
+) -> str:
+    contents = Contents(machine)
     for record in records:
         contents.add(record)
     return trace_page(contents.result(title, **more))
@@ -264,3 +270,17 @@ def test_a_trace_of_nothing_is_a_page() -> None:
 def test_extreme_times_make_a_page(times: tuple[float, float]) -> None:
     records = [call("matmul", 1, duration_ns=each) for each in times]
     assert Reader(rendered(records)).open == []
+
+
+def test_the_roof_is_that_of_this_machine_where_it_was_measured() -> None:
+    roof = Roof(gflops=1234.0, gigabytes_per_second=56.0, threads=2, by="multiply-adds")
+    records = [call("matmul", 1)]
+    seen, measured = (
+        pictures(rendered(records, machine=machine))["points-wide"]
+        for machine in (UNKNOWN, Machine(roof=roof))
+    )
+    assert titles(seen, "roof")[0].startswith("the best seen here: ")
+    assert titles(measured, "roof") == ["this machine: 56 GB/s, 1234 GFLOP/s"]
+    assert any("this machine's: multiply-adds" in text for text in words(measured))
+    (note,) = listing(view("roofline", records, roof=roof)).notes
+    assert note == "this machine reaches 1234 GFLOP/s, 56 GB/s (multiply-adds)"

@@ -294,8 +294,13 @@ def _difference(view: trace_views.Difference, *, everything: bool) -> Listing:
     hidden = [f"{len(rows[name]):,} {name}" for name in ("same", "noise") if name in rows]
     unchanged = () if everything or not hidden else (f"{', '.join(hidden)}: --all shows them",)
     ratio = "" if view.ratio is None else f", {view.ratio:.2f} times as long"
+    changed = (
+        f"{one.name}: {' and '.join(one.before)} before, {' and '.join(one.after)} after"
+        for one in view.settings
+    )
     notes = (
         *unchanged,
+        *map(_text, changed),
         f"all calls: {took(view.before_ns)} before, {took(view.after_ns)} after{ratio}",
         f"compared by {view.measure}, from {view.threshold:g} times on",
         f"calls that take less than {percent(view.smallest_share)} of the time are noise",

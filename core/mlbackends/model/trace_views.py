@@ -199,11 +199,23 @@ class Change(Struct, frozen=True, kw_only=True):
     implementation_after: str = ""
 
 
+class SettingChange(Struct, frozen=True, kw_only=True):
+    """What libraries say of themselves and differs between two traces.
+
+    name: such as "oneDNN threads". before, after: all values that were seen.
+    """
+
+    name: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+
 class Difference(View, frozen=True, kw_only=True):
     """Two traces side by side, what changed most first.
 
     measure: "total", "mean", "median" or "min". threshold: the ratio from which on a call is slower or
     faster. ratio: of the whole time. failed: something is slower; a comparison in CI ends with 1.
+    settings: versions, threads and instruction sets that differ, where both traces tell them.
     """
 
     by: tuple[str, ...]
@@ -217,6 +229,7 @@ class Difference(View, frozen=True, kw_only=True):
     ratio: float | None = None
     changes: tuple[Change, ...] = ()
     failed: bool = False
+    settings: tuple[SettingChange, ...] = ()
 
 
 class Reproduction(Struct, frozen=True, kw_only=True):

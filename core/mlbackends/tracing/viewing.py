@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any, Protocol
 
 from mlbackends.model import registry
-from mlbackends.model.trace import Record
+from mlbackends.model.trace import Call, Record
 from mlbackends.model.trace_views import AnyView, Difference
 from mlbackends.tracing.aggregate import Aggregate
 
@@ -87,13 +87,20 @@ def difference(
     keep: Callable[[Record], bool] = lambda _: True,
     **options: Any,
 ) -> Difference:
-    """Return how two traces differ; keep as in from_aggregates, options are those of the view `diff`."""
+    """Return how two traces differ; options are those of the view `diff`.
+
+    keep: as in from_aggregates; lines that are no calls are always kept, for what they tell of the library.
+    """
+
+    def kept(record: Record) -> bool:
+        return not isinstance(record, Call) or keep(record)
+
     collector = registry.load(REGISTRY, "diff").Collector(**options)
     for trace, groups in ((before, collector.before), (after, collector)):
         if isinstance(trace, Aggregate):
-            _add_sums(trace, [groups.add_many], keep)
+            _add_sums(trace, [groups.add_many], kept)
         else:
-            for record in filter(keep, trace):
+            for record in filter(kept, trace):
                 groups.add(record)
     found: Difference = collector.result()
     return found

@@ -1,15 +1,45 @@
 """Two traces side by side: what became slower, what faster, what is new and what is gone."""
 
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
 from mlbackends.model.errors import BadInput, UnknownName
-from mlbackends.model.trace_views import Change, Difference, SummaryRow
+from mlbackends.model.trace import Header, Info, MklCall, Primitive, Record
+from mlbackends.model.trace_views import Change, Difference, SettingChange, SummaryRow
+from mlbackends.tracing.finder import pool_of
 from mlbackends.tracing.groups import Group, Groups
 
 BY = ("tracer", "operation", "shape", "dtype", "asked")
 """What the program requested: calls that differ in it, as forward and backward, have times of their own."""
 MEASURES = ("total", "mean", "median", "min")
+_FALLBACKS = {"oneDNN kernels": "oneDNN instruction set"}
+"""What is named only where the better source is missing."""
 
 
-class Collector(Groups):
+class _Trace(Groups):
+    """Groups one trace, and keeps what the libraries say of themselves, with the time of each value."""
+
+    def __init__(self, by: tuple[str, ...]) -> None:
+        super().__init__(by)
+        self.settings: defaultdict[str, defaultdict[str, float]] = defaultdict(
+            lambda: defaultdict(float)
+        )
+
+    def add_many(self, record: Record, count: int, durations: Sequence[float]) -> None:
+        """Add equal calls, or lines that are none."""
+        super().add_many(record, count, durations)
+        for name, value in _settings(record):
+            self.settings[name][value] += sum(durations)
+
+    def values(self, name: str) -> tuple[str, ...]:
+        """Return the values of a setting; of the kernels only those that took most of the time."""
+        values: dict[str, float] = self.settings.get(name, {})
+        if name in _FALLBACKS and values:
+            return (max(values, key=lambda value: (values[value], value)),)
+        return tuple(sorted(values))
+
+
+class Collector(_Trace):
     """Groups two traces: the first in `before`, the second in itself.
 
     by: fields; without the implementation, so that a call is found again when another version takes
@@ -36,7 +66,7 @@ class Collector(Groups):
         self._measure, self._threshold = measure, threshold
         self._smallest, self._whole_threshold = smallest_share, whole_threshold
         super().__init__(by)
-        self.before = Groups(by)
+        self.before = _Trace(by)
 
     def result(self) -> Difference:
         """Return the changes, those that cost most first."""
@@ -68,7 +98,16 @@ class Collector(Groups):
             ratio=ratio,
             changes=tuple(changes),
             failed=slower or whole,
+            settings=tuple(self._changed_settings()),
         )
+
+    def _changed_settings(self) -> Iterator[SettingChange]:
+        for name in self.before.settings:
+            before, after = (trace.values(name) for trace in (self.before, self))
+            better = _FALLBACKS.get(name, "")
+            is_told = self.before.values(better) and self.values(better)
+            if after and before != after and not is_told:
+                yield SettingChange(name=name, before=before, after=after)
 
     def _change(self, values: tuple[str, ...], before: Group | None, after: Group | None) -> Change:
         left = before.row(values, self.before.total_ns) if before else None
@@ -99,6 +138,26 @@ class Collector(Groups):
         if max(before.share, after.share) < self._smallest:
             return "noise"
         return "slower" if ratio >= self._threshold else "faster"
+
+
+def _settings(record: Record) -> Iterator[tuple[str, str]]:
+    """Yield what a record tells of its library: name and value."""
+    found: dict[str, str] = {}
+    if isinstance(record, Header):
+        library = {"mkl": "MKL", "onednn": "oneDNN"}.get(record.tracer, record.tracer)
+        found = {f"{library} version": record.version}
+        if record.tracer == "mkl":
+            found["MKL threading layer"] = record.facts.get("threading", "")
+            found["MKL processor"] = record.facts.get("processor", "")
+    elif isinstance(record, Info) and record.topic == "cpu":
+        words = {"threads": "nthr", "runtime": "runtime", "instruction set": "isa"}
+        found = {f"oneDNN {name}": record.values.get(word, "") for name, word in words.items()}
+    elif isinstance(record, MklCall):
+        found = {"MKL threads": str(pool_of(record) or "")}
+        found["MKL branch (CNR)"] = record.signature.state.get("CNR", "")
+    elif isinstance(record, Primitive) and record.counted:
+        found = {"oneDNN kernels": record.isa}
+    return ((name, value) for name, value in found.items() if value)
 
 
 _ORDER = ("slower", "faster", "new", "gone", "noise", "same")

@@ -161,3 +161,62 @@ def test_a_senseless_comparison_is_refused() -> None:
             difference([], [], **wrong)
     with pytest.raises(BadInput):
         difference([], [], threshold=float("nan"))
+
+
+# ---- what else changed -----------------------------------------------------------------------
+
+
+def line(text: str) -> AnyRecord:
+    tracer = "mkl" if text.startswith("MKL") else "onednn"
+    return cast("AnyRecord", load("mlbackends.tracing.formats", tracer).parse(text))
+
+
+def onednn(version: str, threads: int, isa: str) -> list[AnyRecord]:
+    return [
+        line(f"onednn_verbose,v1,info,oneDNN v{version} (commit abc)"),
+        line(f"onednn_verbose,v1,info,cpu,runtime:OpenMP,nthr:{threads}"),
+        line(f"onednn_verbose,v1,info,cpu,isa:{isa}"),
+        call("a", 10),
+    ]
+
+
+def mkl(threads: int, branch: str = "OFF") -> AnyRecord:
+    return line(f"MKL_VERBOSE SDOT(8,0x1,1,0x2,1) 1us CNR:{branch} Dyn:1 TID:0  NThr:{threads}")
+
+
+def settings(before: list[AnyRecord], after: list[AnyRecord], **options: Any) -> dict[str, str]:
+    found = difference(before, after, **options).settings
+    return {one.name: f"{','.join(one.before)} -> {','.join(one.after)}" for one in found}
+
+
+def test_versions_threads_and_instruction_sets_are_named_beside_the_numbers() -> None:
+    before = [*onednn("3.6.2", 16, "Intel AVX-512"), mkl(16)]
+    after = [*onednn("3.7.0", 8, "Intel AVX2"), mkl(8), mkl(1, "AVX2")]
+    expected = {
+        "oneDNN version": "3.6.2 -> 3.7.0",
+        "oneDNN threads": "16 -> 8",
+        "oneDNN instruction set": "Intel AVX-512 -> Intel AVX2",
+        "MKL threads": "16 -> 1,8",
+        "MKL branch (CNR)": "OFF -> AVX2,OFF",
+    }
+    assert settings(before, after) == expected
+    assert settings(before, after, keep=lambda record: record.operation == "a") == {
+        name: value for name, value in expected.items() if name.startswith("oneDNN")
+    }
+    first, second = (
+        Aggregate().add([f"{each}\n".encode() for each in trace]) for trace in (before, after)
+    )
+    assert {one.name for one in difference(first, second).settings} == set(expected)
+
+
+def test_settings_that_are_the_same_or_not_told_are_no_change() -> None:
+    before = onednn("3.6.2", 16, "Intel AVX-512")
+    assert settings(before, before) == {}
+    assert settings(before, [call("a", 10)]) == {}
+
+
+def test_of_a_log_without_a_header_the_kernels_tell_the_instruction_set() -> None:
+    before, after = call("a", 10, "jit:avx512_core"), call("a", 10, "jit:avx2")
+    assert settings([before], [after]) == {"oneDNN kernels": "avx512_core -> avx2"}
+    told = onednn("3.6.2", 16, "Intel AVX2")
+    assert settings([*told, before], [*told, after]) == {}
