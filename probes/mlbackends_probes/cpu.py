@@ -8,6 +8,7 @@ Source:   Linux, sysfs-devices-system-cpu, proc(5); torch 2.13, DispatchStub.cpp
 
 from mlbackends.host.cpu import features, speed, topology
 from mlbackends.host.cpu.cpuinfo import architecture_of, identity, read_blocks
+from mlbackends.host.cpu.microarchitecture import microarchitecture
 from mlbackends.host.host import Host
 from mlbackends.host.quantities import whole_number
 from mlbackends.host.system.kernel import auxiliary_vector, system_controls
@@ -80,6 +81,7 @@ def find(host: Host) -> Finding:
         vector_bytes[extension] = size = whole_number(text, 16, 256)
         if size is not None and extension in words:
             facts[f"{extension}_vector_bytes"] = size
+    facts |= microarchitecture(architecture, facts)
     facts |= features.feature_facts(architecture, words)
     if architecture == "x86_64":
         facts["x86_64_level"] = features.x86_64_level(words)

@@ -250,9 +250,11 @@ def _z(blocks: list[Block]) -> Facts:
 def _riscv(blocks: list[Block]) -> Facts:
     vendor_id = first(blocks, "mvendorid")
     number = whole_number(vendor_id) or 0
+    vendors = table("host/cpu/names")["riscv_vendors"]
+    design = first(blocks, "uarch").partition(",")[0]  # of the device tree: "sifive,u74-mc"
     return {
-        "vendor_id": "" if whole_number(vendor_id) == 0 else vendor_id,
-        "vendor": table("host/cpu/names")["riscv_vendors"].get(f"{number:#x}", ""),
+        "vendor_id": vendor_id if number else "",
+        "vendor": vendors.get(f"{number:#x}") or vendors.get(design, ""),
         "model_name": first(blocks, "model name", "uarch"),
         "isa": first(blocks, "isa"),
     }
