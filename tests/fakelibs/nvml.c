@@ -177,6 +177,7 @@ Result nvmlDeviceGetTotalEccErrors(void *device, u32 kind, u32 counter, u64 *cou
     u32 ecc = ecc_of(device);
     if (ecc == 9) return UNSUPPORTED;
     *count = ecc == 2 ? 5 + 10 * kind + counter : 0;
+    if (kind && index_of(device) == value("FAKE_UNCONTAINED", 999)) *count = 7;
     return alive(device);
 }
 
@@ -189,6 +190,22 @@ Result nvmlDeviceGetRemappedRows(void *device, u32 *corrected, u32 *uncorrected,
     *uncorrected = ecc == 2 ? 2 : 0;
     *pending = ecc == 2;
     return number(device, failed, ecc == 2);
+}
+// Of the fields there is one: 230, the recovery action.
+typedef struct {
+    u32 field, scope;
+    long long timestamp, latency;
+    int kind;
+    Result result;
+    u64 value;
+} Field;
+Result nvmlDeviceGetFieldValues(void *device, int count, Field *fields) {
+    u32 is_uncontained = index_of(device) == value("FAKE_UNCONTAINED", 999);
+    for (int i = 0; i < count; i++) {
+        fields[i].result = ecc_of(device) == 9 || fields[i].field != 230 ? UNSUPPORTED : OK;
+        fields[i].value = is_uncontained ? 1 : ill(device, "FAKE_RECOVERY", 0);
+    }
+    return alive(device);
 }
 Result nvmlDeviceGetCurrentClocksEventReasons(void *device, u64 *reasons) {
     return nvmlDeviceGetCurrentClocksThrottleReasons(device, reasons);

@@ -165,6 +165,8 @@ def test_how_gpus_are_joined(asked: Asked) -> None:
         ({"FAKE_ECC": "1"}, []),
         ({"FAKE_ECC": "0"}, ["mode-change-pending"]),
         ({"FAKE_ECC": "2"}, ["ecc-errors", "row-remap-failed", "row-remap-pending"]),
+        ({"FAKE_ECC": "1", "FAKE_UNCONTAINED": "0"}, ["ecc-errors"]),
+        ({"FAKE_ECC": "1", "FAKE_RECOVERY": "2"}, ["reset-required"]),
         ({"FAKE_FABRIC": "1"}, ["fabric-not-ready"]),
         ({"FAKE_FABRIC": "3"}, []),
         ({"FAKE_COMPUTE_MODE": "2"}, ["compute-prohibited"]),
@@ -178,6 +180,13 @@ def test_what_is_wrong_with_a_gpu_that_answers(
     told = [warning.code for warning in report.warnings if "GPU 0" in warning.message]
     assert told == codes
     assert library.presence is Presence.USABLE
+
+
+def test_the_recovery_that_a_gpu_asks_for_is_a_fact(asked: Asked) -> None:
+    report, _ = asked(FAKE_ECC="1", FAKE_RECOVERY="4")
+
+    (gpu,) = by_kind(report, "cuda")
+    assert gpu.facts["recovery_action"] == "drain-and-reset"
 
 
 def test_a_lost_gpu_stays_a_device_with_its_reason(asked: Asked) -> None:

@@ -67,6 +67,7 @@ REPORTS = {
             "FAKE_COMPUTE_MODE": "2",
             "FAKE_ONLY": "2",
             "FAKE_LINK_DOWN": "4",
+            "FAKE_UNCONTAINED": "3",
             "FAKE_PERSISTENCE": "0",
         },
         without=("run/nvidia-fabricmanager", "run/nvidia-persistenced"),

@@ -15,9 +15,11 @@ WHY = (
 )
 MEND = (
     "Restart the container. To keep it from coming back, give GPUs by CDI, make the /dev/char links"
-    " (nvidia-ctk system create-dev-char-symlinks), or use the cgroupfs driver."
+    " on the host (sudo nvidia-ctk system create-dev-char-symlinks --create-all), or use the cgroupfs"
+    " driver."
 )
 SOURCES = (
+    "NVIDIA Container Toolkit, troubleshooting: containers losing access to GPUs",
     "NVIDIA/nvidia-container-toolkit#48",
     "NVIDIA/nvidia-container-toolkit#251",
     "NVIDIA/nvidia-container-toolkit#1227",

@@ -7,7 +7,7 @@ No alarm:  a container, where the fabric manager is the host's and /run is its o
 """
 
 from mlbackends.audit.gpus import container, numbers, nvidia_gpus
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms, from_warning
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 from mlbackends.model.records import Presence
 
 SEVERITY = Severity.ERROR
@@ -18,17 +18,22 @@ WHY = (
 )
 MEND = (
     "Install nvidia-fabricmanager in exactly the driver's version, and enable it. After an upgrade of"
-    " the driver it must be upgraded too."
+    " the driver it must be upgraded too. HGX and DGX with B100, B200 and newer need nvlsm as well."
 )
 SOURCES = (
     "pytorch/pytorch#35710",
     "jax-ml/jax#34113",
     "ollama/ollama#12136",
     "NVIDIA/gpu-operator#544",
-    "Fabric Manager Guide",
+    "siderolabs/extensions#717",
+    "Fabric Manager User Guide 2.3, Systems Using Fourth Generation NVSwitches",
 )
 WARNINGS = (("nvidia", "fabric-not-ready"),)
 _NOT_READY = ("not-started", "in-progress")
+_WITH_SUBNET_MANAGER = ("10", "11", "12", "13")
+_SUBNET_MANAGER = (
+    "the GPUs are of Blackwell or newer: install the NVLink Subnet Manager (nvlsm) as well"
+)
 _COMMAND = "sudo systemctl enable --now nvidia-fabricmanager"
 
 
@@ -45,18 +50,22 @@ def symptoms(report: ReportView) -> Symptoms:
     if driver is not None and driver.presence is Presence.USABLE:
         return
     command = "" if container(report) else _COMMAND
+    # Their switches are no devices of NVIDIA's on the bus, but of Mellanox's.
+    is_newer = any(gpu.capability.partition(".")[0] in _WITH_SUBNET_MANAGER for gpu in gpus)
+    hint = _SUBNET_MANAGER if is_newer and command else ""
     waiting = [gpu for gpu in gpus if gpu.facts.get("fabric_state") in _NOT_READY]
     if waiting:
         states = sorted({str(gpu.facts["fabric_state"]) for gpu in waiting})
         message = (
             f"the NVLink fabric of {numbers(waiting)} is {' or '.join(states)}: CUDA cannot start"
         )
-        yield Symptom(message, command=command, evidence=evidence)
+        yield Symptom(message, hint=hint, command=command, evidence=evidence)
         return
     refused = driver.reasons if driver is not None else ()
     for reason in refused:
         if reason.code == "fabric-not-ready":
-            yield from_warning(reason, command=command, evidence=evidence)
+            message, hint = reason.message, hint or reason.hint
+            yield Symptom(message, hint=hint, command=command, evidence=evidence)
             return
     if not command or not evidence["nvidia.nvswitches"]:
         return

@@ -18,9 +18,13 @@ WHY = (
     "Each first program waits seconds until the GPU is initialised again, up to half a minute on"
     " machines with eight; settings such as clocks and power limits are forgotten."
 )
-MEND = "Let nvidia-persistenced run; on Ubuntu look for --no-persistence-mode in its service."
+MEND = (
+    "Switch it on; to keep it, let nvidia-persistenced run without --no-persistence-mode, which Ubuntu's"
+    " service has: that unit cannot be enabled, udev starts it."
+)
 SOURCES = (
-    "NVIDIA driver persistence",
+    "NVIDIA driver persistence; nvidia-smi(1), -pm",
+    "Ubuntu, nvidia-compute-utils, nvidia-persistenced.service: no [Install]",
     "Azure/aks-gpu#105",
     "NVIDIA/nvidia-docker#723",
     "NVIDIA/nvidia-container-toolkit#202",
@@ -46,6 +50,7 @@ def symptoms(report: ReportView) -> Symptoms:
         evidence["nvidia.persistence_daemon"] = bool(report.fact("nvidia.persistence_daemon"))
         yield Symptom(
             f"persistence mode is off for {numbers(loose)}",
-            command="sudo systemctl enable --now nvidia-persistenced",
+            hint="until the next start",
+            command="sudo nvidia-smi -pm 1",
             evidence=evidence,
         )

@@ -2,6 +2,8 @@
 
 Found by:  NVML's row remapping: pending, failed.
 No alarm:  rows that have been replaced, which are as good as before.
+Severity:  an error for one that could not be replaced; a note for one that waits where the driver asks for no
+           recovery.
 """
 
 from mlbackends.audit.gpus import answering
@@ -10,11 +12,13 @@ from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
 SEVERITY = Severity.WARNING
 READS = ("nvidia",)
 WHY = (
-    "Until the reset the broken row is still in use or its page is fenced off; where no spare row is"
-    " left, the next error stops the program that meets it."
+    "Until the reset the pages of the broken row are out of use, and programs that run are not affected."
+    " Where no spare row is left, the next error stops the program that meets it."
 )
 MEND = "Pending: drain the machine and reset the GPU. Failed: replace the GPU."
-SOURCES = ("NVIDIA GPU Memory Error Management, row remapping; Xid 63 and 64",)
+SOURCES = (
+    "NVIDIA GPU Memory Error Management, row remapping, Error Recovery and Response Flags; Xid 63 and 64",
+)
 WARNINGS = (("nvidia", "row-remap-pending"), ("nvidia", "row-remap-failed"))
 
 
@@ -25,6 +29,8 @@ def symptoms(report: ReportView) -> Symptoms:
         for gpu in answering(report)
         if "remapped_rows" in gpu.facts
     }
-    for severity, code in ((Severity.ERROR, "row-remap-failed"), (None, "row-remap-pending")):
+    actions = {gpu.facts.get("recovery_action") for gpu in answering(report)}
+    waiting = Severity.NOTE if actions == {"none"} else None
+    for severity, code in ((Severity.ERROR, "row-remap-failed"), (waiting, "row-remap-pending")):
         for warning in report.warnings("nvidia", code):
             yield from_warning(warning, evidence=states, severity=severity)

@@ -2,6 +2,7 @@
 
 Found by:  HSA_OVERRIDE_GFX_VERSION, and the instruction sets of the GPUs here.
 No alarm:  the variable where it names what the GPU is.
+Severity:  a note for GPUs that ROCm has no code for: by the rocBLAS that is here, else by ROCm 7.1's.
 """
 
 from typing import TYPE_CHECKING
@@ -14,29 +15,28 @@ if TYPE_CHECKING:
 SEVERITY = Severity.WARNING
 READS = ("rocm",)
 WHY = (
-    "Code for another GPU may stop with a memory fault or compute wrongly; on a GPU that ROCm supports"
-    " it only costs the code that was made for it."
+    "It is there for debugging: code for another GPU may stop with a memory fault, and on a GPU that ROCm"
+    " has code for, that code is not used. One override holds for all GPUs of the machine."
 )
 MEND = "Unset it on GPUs that ROCm supports; elsewhere test what you compute, and know that it is luck."
 SOURCES = (
     "ROCm/legacy-rocm-build#5238",
-    "ROCm/MIOpen#3540",
-    "ROCm/Tensile#1907",
-    "ROCm installation, system requirements",
+    "ROCm/rocm-systems#5686",
+    "ROCm/rocm-libraries, projects/rocblas/CMakeLists.txt, TARGET_LIST_ROCM_7.1",
 )
 WARNINGS = (("rocm", "target-overridden"), ("rocm", "override-invalid"))
 _VARIABLE = "HSA_OVERRIDE_GFX_VERSION"
-_SUPPORTED = frozenset({
-    "gfx906", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100", "gfx1101", "gfx1151",
-    "gfx1200", "gfx1201",
-})  # fmt: skip
-"""Targets that the binaries of ROCm have code for."""
+_SUPPORTED = (
+    "gfx900", "gfx906", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1010", "gfx1012", "gfx1030",
+    "gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1200", "gfx1201",
+)  # fmt: skip
+"""Targets that rocBLAS of ROCm 7.1 has code for: 1103 since then, 1150 since 7.0, 1102 since 5.6."""
 
 
 def symptoms(report: ReportView) -> Symptoms:
     """Yield one for a value that misleads; a note where ROCm has no code for the GPU itself."""
     targets = {gpu.capability for gpu in report.devices("rocm") if gpu.capability}
-    is_needed = bool(targets) and targets.isdisjoint(_SUPPORTED)
+    is_needed = bool(targets) and targets.isdisjoint(report.fact("rocblas.targets", _SUPPORTED))
     evidence: dict[str, FactValue] = {
         f"rocm.environment.{_VARIABLE}": report.variable(_VARIABLE) or "",
         "rocm.targets": sorted(targets),

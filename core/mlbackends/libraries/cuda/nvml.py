@@ -20,6 +20,7 @@ NOT_AVAILABLE = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)
 
 _LOST = (10, 11, 15, 16, 17, 999)
 """Errors after which a GPU is not queried further."""
+_RECOVERY_ACTION = 230  # NVML_FI_DEV_GET_GPU_RECOVERY_ACTION; drivers from 560 on have it
 _REMOTE_SWITCH = 2
 _AFFINITY_WORDS = 64  # 4096 CPUs
 
@@ -218,6 +219,10 @@ class _Gpu:
             self.facts["remapped_rows"] = rows[0] + rows[1]
             self.facts["row_remap_pending"] = bool(rows[2])
             self.facts["row_remap_failed"] = bool(rows[3])
+        fields = self.get("FieldValues", [_RECOVERY_ACTION])
+        if fields is not None and fields[0].nvmlReturn == 0:
+            number = str(fields[0].value.uiVal)
+            self.facts["recovery_action"] = _words("recovery_actions").get(number, number)
         pages = [self.get("RetiredPages", cause) for cause in (0, 1)]
         if None not in pages:
             self.facts["retired_pages"] = sum(map(len, pages))
@@ -292,6 +297,10 @@ def _problems(name: str, gpu: _Gpu) -> list[Reason]:
         for fact, values, code, message, hint in _words("problems")
         if facts.get(fact) and (not values or facts[fact] in values)
     ]
+    action = facts.get("recovery_action", "none")
+    if action != "none" and not facts.get("ecc_uncorrected_since_load"):
+        message = f"{name} asks for recovery ({action}): it met a fault that it does not get over"
+        found.append(Reason("reset-required", message, "drain the machine first"))
     for mode in ("ecc", "mig"):
         if facts.get(mode) != facts.get(f"{mode}_pending"):
             turns = "on" if facts.get(f"{mode}_pending") else "off"

@@ -418,6 +418,64 @@ def test_a_row_that_cannot_be_replaced_is_worse_than_one_that_waits() -> None:
     assert [check.severity for check in found] == [Severity.ERROR, Severity.WARNING]
 
 
+ROWS: dict[str, FactValue] = {"remapped_rows": 2, "row_remap_pending": False}
+
+
+@pytest.mark.parametrize(
+    ("facts", "severity"),
+    [
+        ({**ROWS, "recovery_action": "none"}, None),
+        ({**ROWS, "recovery_action": "gpu-reset"}, Severity.ERROR),
+        ({**ROWS, "row_remap_pending": True, "recovery_action": "gpu-reset"}, None),
+        ({**ROWS, "row_remap_failed": True}, None),
+        (ROWS, Severity.NOTE),
+        ({}, Severity.WARNING),
+    ],
+    ids=["remapped", "uncontained", "pending", "failed", "old driver", "Volta"],
+)
+def test_errors_of_memory_count_where_the_driver_asks_for_something(
+    facts: dict[str, FactValue], severity: Severity | None
+) -> None:
+    ill = gpu(facts=facts, volatile={"ecc_uncorrected_since_load": 3})
+
+    check = judged(report(nvidia=nvidia(ill)), "nvidia-ecc-errors")
+
+    assert check.status is (Status.FAILED if severity else Status.PASSED)
+    assert severity in (None, check.severity)
+
+
+def test_a_row_that_waits_is_a_note_where_the_driver_asks_for_no_recovery() -> None:
+    waits = Reason(
+        "row-remap-pending", "GPU 0 replaces a broken row of its memory at its next reset"
+    )
+
+    def severity(**facts: FactValue) -> Severity:
+        ill = nvidia(gpu(facts={"remapped_rows": 1, **facts}), warnings=(waits,))
+        return judged(report(nvidia=ill), "nvidia-row-remap").severity
+
+    assert severity(recovery_action="none") is Severity.NOTE
+    assert severity(recovery_action="gpu-reset") is Severity.WARNING
+    assert severity() is Severity.WARNING
+
+
+def test_an_error_that_is_not_contained_is_told_of_the_gpu_that_asks_for_a_reset() -> None:
+    check = judged(machine("hgx-h100-failing.json"), "nvidia-ecc-errors")
+
+    assert check.message.endswith("and asks for recovery: gpu-reset")
+    assert check.message.startswith("GPU 3 ")
+
+
+@pytest.mark.parametrize(("capability", "needed"), [("9.0", False), ("10.0", True)])
+def test_the_fabric_of_blackwell_needs_the_subnet_manager_too(
+    capability: str, needed: bool
+) -> None:
+    waits = gpu(capability=capability, facts={"fabric_state": "in-progress"})
+
+    check = judged(report(nvidia=nvidia(waits), host=server()), "nvidia-fabric-manager")
+
+    assert ("NVLink Subnet Manager" in check.hint) is needed
+
+
 @pytest.mark.parametrize(
     ("probes", "lost"),
     [
@@ -709,7 +767,14 @@ def test_a_hidden_cache_matters_to_nnpack_in_a_virtual_machine(
 
 
 @pytest.mark.parametrize(
-    ("target", "severity"), [("gfx1031", Severity.NOTE), ("gfx90a", Severity.WARNING)]
+    ("target", "severity"),
+    [
+        ("gfx1031", Severity.NOTE),
+        ("gfx90a", Severity.WARNING),
+        ("gfx1102", Severity.WARNING),
+        ("gfx1103", Severity.WARNING),
+        ("gfx1150", Severity.WARNING),
+    ],
 )
 def test_an_override_is_worse_on_a_gpu_that_rocm_supports(target: str, severity: Severity) -> None:
     warning = Reason("target-overridden", f"it makes ROCm take {target} for gfx1030", "unset it")
@@ -720,6 +785,15 @@ def test_an_override_is_worse_on_a_gpu_that_rocm_supports(target: str, severity:
 
     assert check.severity is severity
     assert bool(check.command) == (severity is Severity.WARNING)
+
+
+def test_an_override_is_held_to_the_rocblas_that_is_here() -> None:
+    warning = Reason("target-overridden", "it makes ROCm take gfx1103 for gfx1100", "unset it")
+    rocm = told(devices=(Device("rocm", 0, capability="gfx1103"),), warnings=(warning,))
+    old = told(facts={"targets": ["gfx1100", "gfx1101", "gfx1102"]})
+
+    assert judged(report(rocm=rocm), "rocm-hsa-override").severity is Severity.WARNING
+    assert judged(report(rocm=rocm, rocblas=old), "rocm-hsa-override").severity is Severity.NOTE
 
 
 def test_a_closed_node_does_not_matter_where_nothing_of_rocm_is_installed() -> None:
