@@ -14,7 +14,7 @@ from typing import Any
 
 from mlbackends.host.host import Host
 from mlbackends.host.pci import PciDevice, pci_devices
-from mlbackends.host.quantities import one_line
+from mlbackends.host.quantities import one_line, word
 from mlbackends.host.system.kernel import kernel_parameters, mounted_at, mounts, system_controls
 from mlbackends.host.system.memory import total_memory
 from mlbackends.host.system.surroundings import container_signs, virtual_machine, wsl_version
@@ -94,6 +94,7 @@ def find(host: Host) -> Finding:
             if devices
             else None,
             "rdma_devices": host.listdir("/sys/class/infiniband") or None,
+            "rdma_link_layers": _link_layers(host) or None,
         }
         # A machine of this memory would make a /dev/shm of at least this size.
         size, memory = facts.get("shared_memory_bytes"), total_memory(host)
@@ -136,6 +137,12 @@ def _around(host: Host) -> dict[str, Any]:
         "selinux": {"0": "permissive", "1": "enforcing"}.get(state, ""),
         "apparmor_profile": profile,
     }
+
+
+def _link_layers(host: Host) -> list[str]:
+    """Return what the ports of the RDMA devices run on: InfiniBand, Ethernet; Unknown for EFA."""
+    ports = host.glob("/sys/class/infiniband/*/ports/*/link_layer")
+    return sorted({word(host.read(port, 64)) for port in ports} - {""})
 
 
 def _shared_memory(host: Host) -> dict[str, FactValue]:

@@ -3,8 +3,10 @@
 Finds:    every libnccl, in wheels, conda, NCCL_HOME, CUDA_HOME, customary folders and the loader's
           cache, and the copies that are built into libtorch_cuda.
 Usable:   a communicator of device 0 alone sums numbers, and the sum is right.
+          What nccl.conf sets: the file of NCCL_CONF_FILE or ~/.nccl.conf, then /etc/nccl.conf.
 Caveats:  one device says nothing of links and networks between several.
-Source:   NCCL documentation, ncclGetVersion, ncclCommInitAll, ncclAllReduce, environment variables.
+Source:   NCCL documentation, ncclGetVersion, ncclCommInitAll, ncclAllReduce, environment variables;
+          src/misc/param.cc for nccl.conf.
 """
 
 from msgspec.structs import replace
@@ -14,9 +16,13 @@ from mlbackends.libraries.c_calls import CDLL, ctypes, decimal_version
 from mlbackends.libraries.cuda.device import expect, first_device
 from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, answered
 from mlbackends.libraries.search import inside
-from mlbackends.model.records import Answer, Finding, Library
+from mlbackends.model.records import Answer, Fact, Finding, Library
+from mlbackends.model.tables import table
 
-FACTS = COPY_FACTS
+FACTS = (
+    Fact("configuration", list[dict[str, str]], "What nccl.conf sets: name, value, and the file."),
+    *COPY_FACTS,
+)
 
 LIBRARY = CudaLibrary(
     "nccl",
@@ -36,7 +42,22 @@ def find(host: Host) -> Finding:
     found = LIBRARY.find(host)
     built_in = inside(host, "nccl", "libtorch_cuda", ("ncclGetVersion",))
     reasons = () if built_in else found.reasons
-    return replace(found, libraries=(*found.libraries, *built_in), reasons=reasons)
+    facts = found.facts
+    if (found.libraries or built_in) and (rows := configured(host)):
+        facts = {**facts, "configuration": rows}
+    return replace(found, libraries=(*found.libraries, *built_in), facts=facts, reasons=reasons)
+
+
+def configured(host: Host) -> list[dict[str, str]]:
+    """Return what nccl.conf sets; the first file that sets a variable holds, after the environment."""
+    own = host.env("NCCL_CONF_FILE") or f"{host.env('HOME')}/.nccl.conf"
+    rows: dict[str, dict[str, str]] = {}
+    for path in (own, "/etc/nccl.conf"):
+        for line in host.read(path, 65536).splitlines():
+            name, equals, value = line.partition("=")
+            if equals and name in table("host/variables")["nccl"]:
+                rows.setdefault(name, {"name": name, "value": value, "file": path})
+    return list(rows.values())
 
 
 def load(opened: CDLL, library: Library) -> Answer:

@@ -425,6 +425,23 @@ def test_the_variables_that_steer_it_are_facts_and_no_others(machine: Machine) -
     assert nccl.find(host).facts == {"environment": {"NCCL_DEBUG": "INFO"}}
 
 
+def test_the_first_nccl_conf_that_sets_a_variable_holds(machine: Machine) -> None:
+    machine.library(f"{SITE}/nvidia/nccl/lib/libnccl.so.2")
+    machine.write("/home/me/.nccl.conf", "# for the hang\nNCCL_P2P_DISABLE=1\nnothing\nHOME=/x\n")
+    machine.write("/etc/nccl.conf", "NCCL_P2P_DISABLE=0\nNCCL_IB_DISABLE=1\n")
+    machine.write("/opt/nccl.conf", "NCCL_DEBUG=INFO\n")
+
+    def rows(**environment: str) -> list[tuple[str, ...]]:
+        found = nccl.find(machine.host(**environment)).facts["configuration"]
+        return [tuple(row.values()) for row in found]
+
+    assert rows(HOME="/home/me") == [
+        ("NCCL_P2P_DISABLE", "1", "/home/me/.nccl.conf"),
+        ("NCCL_IB_DISABLE", "1", "/etc/nccl.conf"),
+    ]
+    assert rows(HOME="/home/me", NCCL_CONF_FILE="/opt/nccl.conf")[0][0] == "NCCL_DEBUG"
+
+
 @pytest.mark.parametrize("value", [":4096:8", ":16:8", ":4096:2:16:8", ""])
 def test_a_workspace_of_pairs_is_right(value: str, machine: Machine) -> None:
     assert cublas.find(machine.host(CUBLAS_WORKSPACE_CONFIG=value)).warnings == ()

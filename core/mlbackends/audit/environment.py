@@ -4,9 +4,12 @@ import shlex
 from collections.abc import Callable, Mapping
 
 from mlbackends.audit.hazard import ReportView, Symptom, Symptoms
+from mlbackends.model.patterns import pattern
 
 Effect = tuple[Callable[[str], bool], str]
 """Whether a value has the effect, and the effect in words that go on after "it is set: "."""
+
+_INTEGER = pattern(r"\s*([+-]?)(?:0[xX]([0-9a-fA-F]{1,30})|(0[0-7]{0,30})|([1-9]\d{0,30}))")
 
 
 def settings(report: ReportView) -> dict[str, str]:
@@ -30,6 +33,26 @@ def is_on(value: str) -> bool:
 def is_off(value: str) -> bool:
     """Tell whether a value means no to most programs."""
     return value.lower() in ("0", "false", "f", "no", "n", "off")
+
+
+def integer(value: str) -> int:
+    """Return the number at the beginning of a value as C's strtoll with base 0 reads it, 0 for none."""
+    found = _INTEGER.match(value)
+    if found is None:
+        return 0
+    sign, hexadecimal, octal, decimal = found.groups()
+    number = int(hexadecimal or octal or decimal, 16 if hexadecimal else 8 if octal else 10)
+    return -number if sign == "-" else number
+
+
+def is_one(value: str) -> bool:
+    """Tell whether a value is 1, which is all that some programs take for yes."""
+    return value == "1"
+
+
+def is_number(value: str) -> bool:
+    """Tell whether a value is a number other than 0 to programs in C."""
+    return integer(value) != 0
 
 
 def is_anything(value: str) -> bool:

@@ -2,10 +2,11 @@
 
 Found by:  environment: TORCH_COMPILE_DISABLE, TORCHDYNAMO_DISABLE, PYTORCH_JIT, TRITON_INTERPRET,
            JAX_DISABLE_JIT, NUMBA_DISABLE_JIT, NUMBA_ENABLE_CUDASIM, CUDA_FORCE_PTX_JIT.
-No alarm:  the same names with the value that leaves compilation on.
+No alarm:  the same names with a value that the program does not take for yes: torch takes 1 alone,
+           Numba and CUDA a number.
 """
 
-from mlbackends.audit.environment import effects, is_off, is_on
+from mlbackends.audit.environment import effects, is_number, is_on, is_one
 from mlbackends.audit.hazard import ReportView, Severity, Symptoms
 
 SEVERITY = Severity.WARNING
@@ -16,22 +17,25 @@ WHY = (
 )
 MEND = "Unset it when the fault is found."
 SOURCES = (
-    "torch documentation, torch.compile troubleshooting",
+    "torch 2.15, torch/_dynamo/config.py and eval_frame.py, torch/jit/_state.py",
     "Triton documentation, Debugging Triton, TRITON_INTERPRET",
     "JAX documentation, Configuration options, jax_disable_jit",
     "Numba documentation, Environment variables",
     "CUDA C++ Programming Guide, CUDA_FORCE_PTX_JIT",
 )
 _TABLE = {
-    "TORCH_COMPILE_DISABLE": (is_on, "torch.compile compiles nothing"),
-    "TORCHDYNAMO_DISABLE": (is_on, "torch.compile compiles nothing"),
-    "PYTORCH_JIT": (is_off, "torch.jit.script and trace compile nothing"),
+    "TORCH_COMPILE_DISABLE": (is_one, "torch.compile compiles nothing"),
+    "TORCHDYNAMO_DISABLE": (is_one, "torch.compile compiles nothing"),
+    "PYTORCH_JIT": (
+        lambda value: value.lower() in ("0", "0v", "false", "no"),
+        "torch.jit.script and trace compile nothing",
+    ),
     "TRITON_INTERPRET": (is_on, "Triton's kernels are interpreted in Python"),
     "JAX_DISABLE_JIT": (is_on, "jax.jit compiles nothing"),
-    "NUMBA_DISABLE_JIT": (is_on, "numba.jit compiles nothing"),
-    "NUMBA_ENABLE_CUDASIM": (is_on, "numba's CUDA kernels run in a simulator"),
+    "NUMBA_DISABLE_JIT": (is_number, "numba.jit compiles nothing"),
+    "NUMBA_ENABLE_CUDASIM": (is_number, "numba's CUDA kernels run in a simulator"),
     "CUDA_FORCE_PTX_JIT": (
-        is_on,
+        is_number,
         "the code that libraries bring for this GPU is not used; one without PTX does not start",
     ),
 }

@@ -2,28 +2,28 @@
 
 Found by:  environment: MALLOC_CHECK_, MALLOC_PERTURB_, PYTHONMALLOC with a debug hook, PYTHONDEVMODE,
            PYTORCH_NO_CUDA_MEMORY_CACHING, PYTORCH_NO_HIP_MEMORY_CACHING, CUDA_CACHE_DISABLE.
-No alarm:  settings that tune an allocator, such as MALLOC_ARENA_MAX or PYTORCH_CUDA_ALLOC_CONF.
+No alarm:  settings that tune an allocator, such as MALLOC_ARENA_MAX or PYTORCH_CUDA_ALLOC_CONF;
+           MALLOC_CHECK_ from glibc 2.34 on, where nothing reads it unless LD_PRELOAD names
+           libc_malloc_debug; both of glibc's on another C library.
 """
 
-from mlbackends.audit.environment import effects, is_anything, is_on
+from mlbackends.audit.environment import effects, is_anything, is_number, settings
 from mlbackends.audit.hazard import ReportView, Severity, Symptoms
+from mlbackends.audit.libraries import numbers
 
 SEVERITY = Severity.WARNING
 READS = ("environment",)
 WHY = (
-    "They find errors in memory and cost time at every allocation; cudaMalloc stops the whole GPU."
+    "They find errors in memory and cost time at every allocation; cudaFree waits for all that the GPU"
+    " does."
 )
 MEND = "Unset it when the fault is found."
 SOURCES = (
-    "mallopt(3), MALLOC_CHECK_ and MALLOC_PERTURB_",
+    "mallopt(3), MALLOC_CHECK_ and MALLOC_PERTURB_; glibc NEWS for 2.34, libc_malloc_debug.so",
     "Python documentation, PYTHONMALLOC and PYTHONDEVMODE",
     "torch documentation, CUDA semantics, PYTORCH_NO_CUDA_MEMORY_CACHING",
     "CUDA C++ Programming Guide, CUDA_CACHE_DISABLE",
 )
-
-
-def _not_zero(value: str) -> bool:
-    return value.isdecimal() and int(value) > 0
 
 
 def _is_debug(value: str) -> bool:
@@ -31,9 +31,11 @@ def _is_debug(value: str) -> bool:
 
 
 _UNKEPT = "each tensor is allocated from the driver and given back to it, which stops the GPU"
+_GLIBC = {
+    "MALLOC_CHECK_": (is_number, "glibc checks its heap at every call"),
+    "MALLOC_PERTURB_": (is_number, "glibc overwrites what is allocated and what is freed"),
+}
 _TABLE = {
-    "MALLOC_CHECK_": (_not_zero, "glibc checks its heap at every call"),
-    "MALLOC_PERTURB_": (_not_zero, "glibc overwrites what is allocated and what is freed"),
     "PYTHONMALLOC": (_is_debug, "Python checks its allocations"),
     "PYTHONDEVMODE": (
         is_anything,
@@ -42,7 +44,7 @@ _TABLE = {
     "PYTORCH_NO_CUDA_MEMORY_CACHING": (is_anything, _UNKEPT),
     "PYTORCH_NO_HIP_MEMORY_CACHING": (is_anything, _UNKEPT),
     "CUDA_CACHE_DISABLE": (
-        is_on,
+        is_number,
         "kernels that CUDA compiles at run time are compiled at each start",
     ),
 }
@@ -50,4 +52,8 @@ _TABLE = {
 
 def symptoms(report: ReportView) -> Symptoms:
     """Yield each of them that is on."""
-    yield from effects(report, _TABLE)
+    glibc = dict(_GLIBC) if report.fact("host.libc", "glibc") == "glibc" else {}
+    is_moved = numbers(str(report.fact("host.libc_version", ""))) >= (2, 34)
+    if is_moved and "libc_malloc_debug" not in settings(report).get("LD_PRELOAD", ""):
+        glibc.pop("MALLOC_CHECK_", None)
+    yield from effects(report, glibc | _TABLE)

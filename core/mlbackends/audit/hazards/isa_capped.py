@@ -1,13 +1,16 @@
 """A variable keeps a library from instructions that the processor has.
 
 Found by:  environment and cpu: ATEN_CPU_CAPABILITY, ONEDNN_MAX_CPU_ISA, DNNL_MAX_CPU_ISA,
-           MKL_ENABLE_INSTRUCTIONS (Intel only), OPENBLAS_CORETYPE and NPY_DISABLE_CPU_FEATURES.
-No alarm:  a value that names all that the processor has, or more; MKL_CBWR, which is set for equal
-           results and has a code of its own.
+           MKL_ENABLE_INSTRUCTIONS (Intel only), OPENBLAS_CORETYPE, NPY_DISABLE_CPU_FEATURES and
+           NPY_ENABLE_CPU_FEATURES, which takes away what it does not name.
+No alarm:  a value that names all that the processor has, or more; names that the NumPy that is installed
+           does not know: from 2.4 on X86_V3 and X86_V4, before AVX2 and AVX512_SKX; MKL_CBWR, which is
+           set for equal results and has a code of its own.
 """
 
 from mlbackends.audit.environment import settings
 from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms, table
+from mlbackends.host.python.requirements import satisfies
 from mlbackends.model.records import FactValue
 
 SEVERITY = Severity.WARNING
@@ -20,9 +23,12 @@ MEND = "Unset it, and measure whether its reason is still there."
 SOURCES = (
     "oneDNN developer guide, CPU dispatcher control",
     "oneMKL developer guide, Instruction Set Specific Dispatching",
-    "OpenBLAS README, OPENBLAS_CORETYPE",
-    "NumPy documentation, CPU build options, runtime dispatch",
+    "OpenBLAS README, OPENBLAS_CORETYPE; kernel/x86_64/KERNEL.ZEN",
+    "NumPy documentation, CPU build options, runtime dispatch; npy_cpu_features.c, npy__cpu_check_env",
 )
+
+
+_NUMPY = ("NPY_DISABLE_CPU_FEATURES", "NPY_ENABLE_CPU_FEATURES")
 
 
 def symptoms(report: ReportView) -> Symptoms:
@@ -31,7 +37,10 @@ def symptoms(report: ReportView) -> Symptoms:
     features = frozenset(report.fact("cpu.features", ()))
     vendor = str(report.fact("cpu.vendor", ""))
     for name, value in variables.items():
-        gone = lost(name, value, features, vendor)
+        if name in _NUMPY:
+            gone = lost_to_numpy(name, value, features, report.version("numpy"))
+        else:
+            gone = lost(name, value, features, vendor)
         if gone:
             message = (
                 f"{name} is {value[:80]!r}: what it steers does not use {', '.join(gone)}, which"
@@ -56,13 +65,10 @@ def lost(name: str, value: str, features: frozenset[str], vendor: str) -> tuple[
 
     vendor: as the cpu probe spells it.
     """
-    if name == "NPY_DISABLE_CPU_FEATURES":
-        words = value.replace(",", " ").split()
-        return tuple(sorted({word.lower() for word in words} & features))
     data = table("isa-capped")
     steps = data["steps"]
-    for library in data.values():
-        if library is steps or name not in library["variables"]:
+    for library in data["libraries"]:
+        if name not in library["variables"]:
             continue
         if library.get("vendor", vendor) != vendor:
             return ()
@@ -71,6 +77,26 @@ def lost(name: str, value: str, features: frozenset[str], vendor: str) -> tuple[
             if value.upper() in values:
                 return tuple(step for step in used[steps.index(first) :] if step in features)
     return ()
+
+
+def lost_to_numpy(name: str, value: str, features: frozenset[str], version: str) -> tuple[str, ...]:
+    """Return the same for NumPy's variables. version: of NumPy, "" without one, which loses nothing."""
+    words = value.replace(",", " ").split()
+    names = {
+        word: feature
+        for row in table("isa-capped")["numpy"]
+        if version and satisfies(version, row["releases"])
+        for word, feature in row["names"].items()
+        if feature in features
+    }
+    is_list_of_lost = name == "NPY_DISABLE_CPU_FEATURES"
+    if not is_list_of_lost and names.keys().isdisjoint(words):
+        return ()  # it refuses to start where a name is unknown or is not here
+    return tuple(
+        dict.fromkeys(
+            feature for word, feature in names.items() if (word in words) is is_list_of_lost
+        )
+    )
 
 
 def _symptom(name: str, value: str, message: str, evidence: dict[str, FactValue]) -> Symptom:

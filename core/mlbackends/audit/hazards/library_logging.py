@@ -1,10 +1,12 @@
 """Libraries write a line for every call.
 
-Found by:  environment: the verbose settings of oneDNN, MKL, cuBLAS, cuDNN, NCCL, HIP, XLA and torch.
-No alarm:  levels that tell of warnings and errors alone, such as NCCL_DEBUG=WARN.
+Found by:  environment: the verbose settings of oneDNN, MKL, cuBLAS and its relatives, cuDNN, NCCL, HIP
+           and torch, read as each library reads them.
+No alarm:  levels that tell of warnings and errors alone, such as NCCL_DEBUG=WARN; values that a library
+           does not know; cuDNN's without CUDNN_LOGDEST_DBG, where it writes nothing.
 """
 
-from mlbackends.audit.environment import effects, is_on
+from mlbackends.audit.environment import effects, integer, is_one, settings
 from mlbackends.audit.hazard import ReportView, Severity, Symptoms
 
 SEVERITY = Severity.NOTE
@@ -17,45 +19,76 @@ MEND = (
     "Unset it when the question is answered; `backends trace` reads such lines in a run of its own."
 )
 SOURCES = (
-    "oneDNN developer guide, Verbose mode",
+    "oneDNN developer guide, Verbose mode; src/common/verbose.cpp",
     "oneMKL developer guide, MKL_VERBOSE",
+    "cuBLAS documentation, cuBLASLt logging; hipBLASLt documentation, environment variables",
     "cuDNN documentation, Error reporting and API logging",
     "NCCL documentation, NCCL_DEBUG",
     "torch documentation, torch.distributed, TORCH_DISTRIBUTED_DEBUG",
 )
 
 
+_ONEDNN = frozenset({
+    "1", "2", "-1", "all", "check", "dispatch", "profile", "profile_create", "profile_exec",
+})  # fmt: skip
+
+
+def _onednn(value: str) -> bool:
+    """Tell whether oneDNN writes of what it does; "none" and 0 take back what stands before them."""
+    words = value.split(",")
+    last = max((at for at, word in enumerate(words) if word in ("0", "none")), default=-1)
+    return not _ONEDNN.isdisjoint(words[last + 1 :])
+
+
 def _wordy(value: str) -> bool:
     return value.upper() in ("INFO", "TRACE")
 
 
-def _positive(value: str) -> bool:
-    return not value.isdecimal() or int(value) > 0
+def _traces(value: str) -> bool:
+    # Of cuBLASLt and what was made after it: 1 is errors, 2 is calls that launch kernels.
+    return integer(value) >= 2
 
 
-def _calls(value: str) -> bool:
-    return value.isdecimal() and int(value) >= 3
+def _masks(value: str) -> bool:
+    return integer(value) & ~1 != 0
+
+
+def _tells(value: str) -> bool:
+    return integer(value) >= 3
 
 
 _LINES = "it writes a line for each call"
 _TABLE = {
-    "ONEDNN_VERBOSE": (_positive, _LINES),
-    "DNNL_VERBOSE": (_positive, _LINES),
-    "MKL_VERBOSE": (_positive, _LINES),
-    "CUBLAS_LOGINFO_DBG": (is_on, _LINES),
-    "CUBLASLT_LOG_LEVEL": (_calls, _LINES),
-    "CUDNN_LOGINFO_DBG": (is_on, _LINES),
-    "CUDNN_LOGLEVEL_DBG": (_calls, _LINES),
+    "ONEDNN_VERBOSE": (_onednn, _LINES),
+    "DNNL_VERBOSE": (_onednn, _LINES),
+    "MKL_VERBOSE": (lambda value: integer(value) in (1, 2), _LINES),
+    "CUBLAS_LOGINFO_DBG": (is_one, _LINES),
+    **dict.fromkeys(
+        ("CUBLASLT_LOG_LEVEL", "CUSPARSELT_LOG_LEVEL", "HIPBLASLT_LOG_LEVEL"), (_traces, _LINES)
+    ),
+    **dict.fromkeys(
+        ("CUBLASLT_LOG_MASK", "CUSPARSELT_LOG_MASK", "HIPBLASLT_LOG_MASK"), (_masks, _LINES)
+    ),
+    "CUDNN_LOGINFO_DBG": (is_one, _LINES),
+    "CUDNN_LOGLEVEL_DBG": (_tells, _LINES),
     "NCCL_DEBUG": (_wordy, "each rank writes pages when it starts"),
-    "AMD_LOG_LEVEL": (_calls, _LINES),
+    "AMD_LOG_LEVEL": (_tells, _LINES),
     "TORCH_DISTRIBUTED_DEBUG": (
         lambda value: value.upper() == "DETAIL",
         "each collective is checked against those of all ranks before it runs",
     ),
-    "ONEDNN_JIT_DUMP": (is_on, "each kernel that is compiled is written to a file"),
+    "ONEDNN_JIT_DUMP": (is_one, "each kernel that is compiled is written to a file"),
 }
 
 
 def symptoms(report: ReportView) -> Symptoms:
     """Yield each of them that is on."""
-    yield from effects(report, _TABLE)
+    is_cudnn_silent = "CUDNN_LOGDEST_DBG" not in settings(report)
+    yield from effects(
+        report,
+        {
+            name: effect
+            for name, effect in _TABLE.items()
+            if not (is_cudnn_silent and name.startswith("CUDNN_"))
+        },
+    )

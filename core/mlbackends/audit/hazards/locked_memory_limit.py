@@ -2,18 +2,24 @@
 
 Found by:  memory and host: ulimit -l below 1 GiB on a machine with an InfiniBand, RoCE or EFA device.
 No alarm:  the same limit without such a device, where it is the default.
+Severity:  a warning where all its ports are Ethernet: such adapters do RDMA only where RoCE is set up.
 """
 
 from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.ERROR
-READS = ("memory",)
+READS = ("memory", "host")
 WHY = (
     "Registering memory fails, and NCCL, UCX and MPI stop or fall back to TCP. Services that systemd"
     " starts, such as slurmd, do not read /etc/security/limits.conf."
 )
 MEND = "Raise the limit where the process is started."
-SOURCES = ("NVIDIA/nccl-tests#206", "openucx/ucx#8229", "getrlimit(2), RLIMIT_MEMLOCK")
+SOURCES = (
+    "NVIDIA/nccl-tests#206",
+    "openucx/ucx#8229",
+    "getrlimit(2), RLIMIT_MEMLOCK",
+    "Linux ABI, sysfs-class-infiniband, ports/link_layer",
+)
 WARNINGS = (("memory", "limit-below-hardware"),)
 
 
@@ -24,6 +30,7 @@ def symptoms(report: ReportView) -> Symptoms:
         "docker": "start the container with --ulimit memlock=-1",
     }
     started_by = report.fact("limits.scheduler") or report.fact("host.container", "")
+    is_ethernet = report.fact("host.rdma_link_layers") == ["Ethernet"]
     for warning in report.warnings("memory", "limit-below-hardware"):
         yield Symptom(
             warning.message,
@@ -34,4 +41,5 @@ def symptoms(report: ReportView) -> Symptoms:
                 ),
                 "host.rdma_devices": report.fact("host.rdma_devices", []),
             },
+            severity=Severity.WARNING if is_ethernet else None,
         )

@@ -1,38 +1,36 @@
 """A variable overrides what programs decide about TF32.
 
-Found by:  environment: NVIDIA_TF32_OVERRIDE 0 or 1, TORCH_ALLOW_TF32_CUBLAS_OVERRIDE on.
-No alarm:  torch.backends' own switches, which programs set knowingly; a machine without an NVIDIA GPU.
+Found by:  environment: NVIDIA_TF32_OVERRIDE=0, TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1.
+No alarm:  torch.backends' own switches, which programs set knowingly; a machine without an NVIDIA GPU;
+           NVIDIA_TF32_OVERRIDE=1, of which NVIDIA documents nothing.
+Severity:  a note for torch's own variable, which NVIDIA's containers of torch set for everybody.
 """
 
-from mlbackends.audit.environment import effects, is_on
+from msgspec.structs import replace
+
+from mlbackends.audit.environment import effects, is_one
 from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptoms
 
 SEVERITY = Severity.WARNING
 READS = ("environment", "nvidia")
 WHY = (
-    "Results change in the third digit, or matrix products take several times as long, and what"
-    " torch.backends.cuda.matmul.allow_tf32 says is not what happens."
+    "TF32 keeps 10 bits of the mantissa, so results differ from the fourth digit on; without it matrix"
+    " products in float32 take several times as long. What the program asks for is not what it gets."
 )
 MEND = "Unset it, and let the program choose its precision."
 SOURCES = (
-    "PaddlePaddle/Paddle#75476",
-    "NVIDIA/TransformerEngine#3014",
-    "tensorflow/tensorflow#53742",
+    "NVIDIA, Accelerating AI Training with NVIDIA TF32 Tensor Cores: NVIDIA_TF32_OVERRIDE",
+    "torch documentation, CUDA Environment Variables, TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+    "MONAI documentation, Precision and Accelerating: NVIDIA's containers",
 )
-
-
-def _is_given(value: str) -> bool:
-    return value in ("0", "1")
-
-
 _TABLE = {
     "NVIDIA_TF32_OVERRIDE": (
-        _is_given,
-        "0 forbids TF32 in every NVIDIA library and 1 forces it, whatever programs ask for",
+        lambda value: value == "0",
+        "NVIDIA's libraries compute nothing in TF32, whatever programs ask for",
     ),
     "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": (
-        is_on,
-        "torch starts with float32 matrix products in TF32",
+        is_one,
+        "torch's matrix products in float32 are in TF32, whatever set_float32_matmul_precision says",
     ),
 }
 
@@ -41,4 +39,6 @@ def symptoms(report: ReportView) -> Symptoms:
     """Yield each of the two that is in effect."""
     if not report.devices("nvidia") and not report.libraries("nvidia"):
         raise DoesNotApply("there is no NVIDIA GPU")
-    yield from effects(report, _TABLE)
+    for symptom in effects(report, _TABLE):
+        is_torch = symptom.message.startswith("TORCH_")
+        yield replace(symptom, severity=Severity.NOTE) if is_torch else symptom

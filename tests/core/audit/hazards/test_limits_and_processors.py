@@ -241,3 +241,20 @@ def test_what_only_linux_has_is_skipped_on_a_mac() -> None:
     codes = ("address-space-limit", "affinity-one-cpu", "open-files-limit", "overcommit-never")
 
     assert {statuses(report("macbook-m3"), code)[0] for code in codes} == {Status.SKIPPED}
+
+
+@pytest.mark.parametrize(
+    ("layers", "severity"),
+    [
+        (["Ethernet"], Severity.WARNING),
+        (["Ethernet", "InfiniBand"], Severity.ERROR),
+        (["Unknown"], Severity.ERROR),  # EFA
+        (None, Severity.ERROR),
+    ],
+)
+def test_a_low_limit_on_locked_memory_is_no_error_where_all_ports_are_ethernet(
+    layers: list[str] | None, severity: Severity
+) -> None:
+    subject = with_facts("untuned-slurm-node", "host", rdma_link_layers=layers)
+
+    assert [check.severity for check in checks(subject, "locked-memory-limit")] == [severity]

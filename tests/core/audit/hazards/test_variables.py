@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from mlbackends.audit.environment import integer
 from mlbackends.audit.hazard import NotReported
 from mlbackends.audit.reports import report_of
 from mlbackends.audit.runner import examine
@@ -120,7 +121,15 @@ def test_an_environment_that_was_not_recorded_is_unknown_not_clean() -> None:
         ("debugging-preload", {"LD_PRELOAD": "/usr/lib/libjemalloc.so.2:libiomp5.so"}),
         ("mkl-cbwr", {"MKL_CBWR": "AUTO"}),
         ("mkl-cbwr", {"MKL_CBWR": "AVX512,STRICT"}),
-        ("tf32-override", {"NVIDIA_TF32_OVERRIDE": ""}),
+        ("tf32-override", {"NVIDIA_TF32_OVERRIDE": "1"}),
+        ("library-logging", {"ONEDNN_VERBOSE": "none", "MKL_VERBOSE": "3"}),
+        ("library-logging", {"ONEDNN_VERBOSE": "profile,none", "CUBLASLT_LOG_LEVEL": "1"}),
+        ("library-logging", {"CUDNN_LOGLEVEL_DBG": "3", "CUDNN_LOGINFO_DBG": "1"}),
+        ("compilation-off", {"TORCHDYNAMO_DISABLE": "true", "TORCH_COMPILE_DISABLE": "yes"}),
+        ("compilation-off", {"NUMBA_DISABLE_JIT": "true", "PYTORCH_JIT": "off"}),
+        ("nccl-leftovers", {"NCCL_P2P_DISABLE": "true", "NCCL_SHM_DISABLE": "yes"}),
+        ("nccl-leftovers", {"NCCL_P2P_DISABLE": "2", "NCCL_P2P_LEVEL": "loc"}),
+        ("debugging-allocator", {"MALLOC_CHECK_": "3", "MALLOC_PERTURB_": "0"}),
         ("thread-binding", {"OMP_PROC_BIND": "true"}),
         ("thread-binding", {"OMP_PROC_BIND": "true", "LOCAL_WORLD_SIZE": "1"}),
         ("thread-binding", {"KMP_AFFINITY": "disabled", "LOCAL_WORLD_SIZE": "8"}),
@@ -140,6 +149,71 @@ def test_a_value_without_the_effect_is_no_alarm(code: str, variables: dict[str, 
     subject = msgspec.structs.replace(base, probes={**base.probes, "cpu": cpu})
 
     assert seen(subject, code) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "variables"),
+    [
+        ("library-logging", {"ONEDNN_VERBOSE": "none,profile_exec"}),
+        ("library-logging", {"MKL_VERBOSE": "0x1"}),
+        ("library-logging", {"CUBLASLT_LOG_LEVEL": "2"}),
+        ("library-logging", {"HIPBLASLT_LOG_MASK": "32"}),
+        ("library-logging", {"CUDNN_LOGLEVEL_DBG": "3", "CUDNN_LOGDEST_DBG": "stderr"}),
+        ("compilation-off", {"PYTORCH_JIT": "no"}),
+        ("compilation-off", {"NUMBA_DISABLE_JIT": "2"}),
+        ("nccl-leftovers", {"NCCL_P2P_DISABLE": "0x1"}),
+        ("nccl-leftovers", {"NCCL_SHM_DISABLE": "1 # for the hang"}),
+        ("nccl-leftovers", {"NCCL_IB_DISABLE": "2"}),
+        ("nccl-leftovers", {"NCCL_P2P_LEVEL": "LOC"}),
+        ("nccl-leftovers", {"NCCL_P2P_LEVEL": "0x0"}),
+        ("debugging-allocator", {"MALLOC_CHECK_": "3", "LD_PRELOAD": "libc_malloc_debug.so.0"}),
+        ("debugging-allocator", {"MALLOC_PERTURB_": "165"}),
+        ("tf32-override", {"NVIDIA_TF32_OVERRIDE": "0"}),
+    ],
+)
+def test_a_value_is_read_as_the_library_reads_it(code: str, variables: dict[str, str]) -> None:
+    assert len(seen(with_variables("ci-leftovers", **variables), code)) == 1
+
+
+def test_an_old_glibc_checks_its_heap_by_itself_and_musl_never() -> None:
+    base = with_variables("ci-leftovers", MALLOC_CHECK_="3")
+
+    def on(**facts: str) -> list[str]:
+        host = msgspec.structs.replace(base.probes["host"], facts=facts)
+        subject = msgspec.structs.replace(base, probes={**base.probes, "host": host})
+        return seen(subject, "debugging-allocator")
+
+    assert len(on(libc="glibc", libc_version="2.33")) == 1
+    assert on(libc="glibc", libc_version="2.34") == []
+    assert on(libc="musl", libc_version="1.2.5") == []
+
+
+def test_what_nccl_conf_sets_counts_where_the_environment_says_nothing() -> None:
+    rows = [
+        {"name": "NCCL_P2P_DISABLE", "value": "1", "file": "/etc/nccl.conf"},
+        {"name": "NCCL_IB_DISABLE", "value": "1", "file": "/etc/nccl.conf"},
+    ]
+    base = with_variables("ci-leftovers", NCCL_IB_DISABLE="0")
+    nccl = ProbeReport(presence=Presence.FOUND, facts={"configuration": rows})
+    subject = msgspec.structs.replace(base, probes={**base.probes, "nccl": nccl})
+
+    (check,) = checks(subject, "nccl-leftovers")
+    assert check.message.startswith("NCCL_P2P_DISABLE is '1' in /etc/nccl.conf: GPUs do not read")
+    assert (check.command, check.hint) == ("", "take its line out of /etc/nccl.conf")
+
+
+def test_the_variable_of_nvidias_containers_is_a_note() -> None:
+    subject = with_variables("ci-leftovers", TORCH_ALLOW_TF32_CUBLAS_OVERRIDE="1")
+
+    assert [check.severity for check in checks(subject, "tf32-override")] == [Severity.NOTE]
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [("1", 1), (" +0x1F z", 31), ("017", 15), ("-2", -2), ("08", 0), ("0x", 0), ("yes", 0)],
+)
+def test_numbers_are_read_as_strtoll_reads_them(value: str, number: int) -> None:
+    assert integer(value) == number
 
 
 def with_threads(count: int, **variables: str) -> Report:
