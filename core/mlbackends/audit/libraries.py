@@ -91,7 +91,8 @@ def _pairs(report: ReportView) -> Iterator[Shadowed]:
 def older_than_pinned(report: ReportView) -> tuple[Library, dict[str, str]] | None:
     """Return the libcudnn that a process gets and torch's pin, where that copy is older than the pin.
 
-    The package that is pinned may be right, and another copy come first.
+    The package that is pinned may be right, and another copy come first. Patches are not compared:
+    torch asks for the minor version alone.
     """
     pins = report.fact("torch.pins", [])
     pin = next((one for one in pins if one.get("package", "").startswith(_CUDNN)), None)
@@ -104,7 +105,7 @@ def older_than_pinned(report: ReportView) -> tuple[Library, dict[str, str]] | No
         return None
     if kept_by_torch(report, soname) and any(one.found_by == "site-packages" for one in copies):
         return None
-    have, wanted = numbers(library.version), numbers(pin["wanted"])
+    have, wanted = numbers(library.version)[:2], numbers(pin["wanted"])[:2]
     return (library, pin) if have and have < wanted else None
 
 

@@ -1,23 +1,28 @@
-"""There is no C compiler for torch.compile and Triton.
+"""There is no compiler for torch.compile or Triton.
 
-Found by:  torch 2 and Triton are installed, and PATH has none of cc, gcc and clang (compilers).
-No alarm:  CC names a compiler that is there; Triton is not installed.
-Severity:  a note where there is no GPU: it matters for torch.compile alone.
+Found by:  torch 2 is installed, and PATH has no g++, which torch.compile runs for code of the processor;
+           with Triton and a GPU, none of gcc and clang, which Triton runs (compilers).
+No alarm:  CXX or CC names the compiler; systems other than Linux.
+Severity:  a note for what torch.compile alone would miss.
 """
 
 from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
 from mlbackends.host.python.requirements import satisfies
 
 SEVERITY = Severity.WARNING
-READS = ("torch", "triton", "compilers")
+READS = ("torch", "compilers")
 WHY = (
-    "Triton compiles a C file when it first launches a kernel, and torch.compile makes C++ for the"
-    " processor: both end with an error where there is no compiler."
+    "torch.compile makes C++ for the processor and ends with InvalidCxxCompiler where there is no g++;"
+    " Triton compiles a C file when it first launches a kernel, whoever launches it."
 )
-MEND = "Install a C compiler and the headers of Python."
-SOURCES = ("pytorch/pytorch#116696", "pytorch/pytorch#170235", "kubeflow/trainer#2884")
+MEND = "Install a C and a C++ compiler and the headers of Python."
+SOURCES = (
+    "torch 2.15, torch/_inductor/cpp_builder.py, cpp_compiler_search; config.py, cpp.cxx",
+    "triton-lang/triton, runtime/build.py",
+    "pytorch/pytorch#116696",
+    "kubeflow/trainer#2884",
+)
 
-_COMPILERS = frozenset({"cc", "gcc", "clang"})
 _COMMANDS = {
     "alpine": "apk add build-base python3-dev",
     "arch": "pacman -S --needed base-devel",
@@ -31,19 +36,27 @@ _COMMANDS = {
 
 
 def symptoms(report: ReportView) -> Symptoms:
-    """Yield one where none is there."""
+    """Yield one for the compiler that Triton runs, else one for that of torch.compile."""
     torch, triton = report.version("torch"), report.version("triton")
-    if not triton or not satisfies(torch, ">=2.0"):
-        raise DoesNotApply("torch 2 with Triton is not installed")
+    if not satisfies(torch, ">=2.0"):
+        raise DoesNotApply("torch 2 is not installed")
     if report.fact("host.platform") != "linux":
-        raise DoesNotApply("Triton starts a compiler of PATH on Linux alone")
+        raise DoesNotApply("torch starts a compiler of PATH on Linux alone")
     rows = report.fact("compilers.compilers", [])
-    chosen = report.fact("compilers.environment", {}).get("CC", "")
+    names, chosen = {row["name"] for row in rows}, report.fact("compilers.environment", {})
     has_gpu = bool(report.devices("nvidia") or report.devices("rocm"))
-    if _COMPILERS.isdisjoint(row["name"] for row in rows) and not chosen:
-        yield Symptom(
-            f"torch {torch} and triton {triton} are installed, and PATH has none of cc, gcc and clang",
-            command=_COMMANDS.get(report.fact("host.os_id", ""), ""),
-            evidence={"triton.version": triton, "compilers.compilers": rows},
-            severity=None if has_gpu else Severity.NOTE,
+    lacks_c = triton and has_gpu and names.isdisjoint(("gcc", "clang")) and "CC" not in chosen
+    if lacks_c:
+        seen = (
+            f"torch {torch} and triton {triton} are installed, and PATH has neither gcc nor clang"
         )
+    elif "g++" not in names and "CXX" not in chosen:
+        seen = f"torch {torch} is installed, and PATH has no g++ for torch.compile"
+    else:
+        return
+    yield Symptom(
+        seen,
+        command=_COMMANDS.get(report.fact("host.os_id", ""), ""),
+        evidence={"torch.version": torch, "compilers.compilers": rows},
+        severity=None if lacks_c else Severity.NOTE,
+    )

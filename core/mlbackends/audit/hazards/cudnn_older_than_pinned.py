@@ -1,7 +1,8 @@
 """The cuDNN that a process gets is older than the one torch was built with.
 
 Found by:  torch's pin of nvidia-cudnn, held to the libcudnn that wins (cudnn).
-No alarm:  a newer one; the pinned package itself, of which pinned-version-differs tells.
+No alarm:  a newer one; another patch of the same minor version, which torch takes; the pinned package
+           itself, of which pinned-version-differs tells.
 """
 
 from mlbackends.audit.environment import without_folder
@@ -10,9 +11,12 @@ from mlbackends.audit.libraries import described, older_than_pinned
 
 SEVERITY = Severity.ERROR
 READS = ("torch", "cudnn")
-WHY = "torch refuses a cuDNN that is older than the one it was compiled with, or misses functions of it."
+WHY = (
+    "torch refuses a cuDNN whose minor version is below the one it was compiled with: RuntimeError, cuDNN"
+    " version incompatibility."
+)
 MEND = "Take the older copy off the loader's path: the wheels bring their own."
-SOURCES = ("pytorch/pytorch#80637",)
+SOURCES = ("torch 2.15, torch/backends/cudnn/__init__.py, _init", "pytorch/pytorch#80637")
 
 
 def symptoms(report: ReportView) -> Symptoms:

@@ -1,7 +1,8 @@
 """The kernel promises no more memory than there is.
 
 Found by:  memory: vm.overcommit_memory is 2.
-No alarm:  heuristic and always, which are the usual settings.
+No alarm:  heuristic and always, which are the usual settings; what is mapped without the right to
+           write, as CUDA reserves its addresses: that counts nothing.
 """
 
 from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
@@ -9,15 +10,15 @@ from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 SEVERITY = Severity.WARNING
 READS = ("memory",)
 WHY = (
-    "What is reserved counts as used: a fork for a data loader's worker needs as much again as the whole"
-    " process, and CUDA's reservations count too. Both fail while most memory is free."
+    "Memory that a program may write counts as used before it is: a fork for a data loader's worker needs"
+    " as much again as the whole process, and fails while most memory is free. Sites choose it so that"
+    " an allocation fails in place of a program being killed."
 )
-MEND = "Use 0, and limit programs by control groups; vm.overcommit_memory in sysctl.d keeps it."
-SOURCES = (
-    "aws-samples/aws-eda-slurm-cluster#38",
-    "pytorch/pytorch#137393",
-    "Linux, mm/overcommit-accounting.rst",
+MEND = (
+    "Use 0 and limit programs by control groups; or keep 2, and raise vm.overcommit_ratio or add swap."
+    " A line in sysctl.d keeps either."
 )
+SOURCES = ("Linux, mm/overcommit-accounting.rst", "proc_sys_vm(5), overcommit_memory")
 
 
 def symptoms(report: ReportView) -> Symptoms:
@@ -29,6 +30,7 @@ def symptoms(report: ReportView) -> Symptoms:
     share = f", and {ratio} % of memory may be promised" if ratio is not None else ""
     yield Symptom(
         f"vm.overcommit_memory is 2{share}",
+        hint="as root, until the next start",
         command="sysctl vm.overcommit_memory=0",
         evidence={"memory.overcommit": "never", "memory.overcommit_ratio": ratio},
     )

@@ -5,7 +5,7 @@ No alarm:  wheels that look at the processor and take slower code by themselves.
 Severity:  a warning in conda's environments, whose builds may be for older processors than the wheels.
 """
 
-from mlbackends.audit.environment import install
+from mlbackends.audit.environment import install, uninstall
 from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
 from mlbackends.host.python.requirements import satisfies
 
@@ -31,11 +31,16 @@ _FLOORS = (
     ("tensorflow-cpu", ">=1.15", ("avx",), ""),
     ("jaxlib", ">=0.1.62", ("avx",), ""),
     ("numpy", ">=2.4.0", _V2, "numpy<2.4"),
-    ("polars", ">=0.19.7,<1.35", _V3, "polars-lts-cpu"),
-    ("polars-runtime-32", "", _V3, "polars[rtcompat]"),
+    ("polars", ">=0.19.7,<1.34", _V3, "polars-lts-cpu=={version}"),
+    ("polars-runtime-32", "", _V3, "polars[rtcompat]=={version}"),
     ("pyarrow", ">=1.0", ("sse4_2",), ""),
 )
-"""Package, releases, features by Linux's names, and what can be installed in its place."""
+"""Package, releases, features by Linux's names, and what can be installed in its place.
+
+From 1.34 on polars itself holds no binary; polars-runtime-32 does, and polars-runtime-compat comes before it.
+"""
+_SAME_FILES = {"polars": "polars-lts-cpu"}
+"""Packages whose replacement writes the same files: they must go first, or both are broken."""
 _SERVED_BY = {"polars-runtime-32": "polars-runtime-compat"}
 """Packages in whose place another one is loaded where it is there."""
 
@@ -54,10 +59,13 @@ def symptoms(report: ReportView) -> Symptoms:
             continue
         missing = [feature for feature in features if feature not in has]
         if missing:
+            command = install(report, instead.format(version=version)) if instead else ""
+            if name in _SAME_FILES:
+                command = f"{uninstall(report, '-y', name)} && {command}"
             yield Symptom(
                 f"{name} {version} needs {', '.join(missing)}, which this processor lacks"
                 f" ({report.fact('cpu.x86_64_level', 'x86-64')})",
-                command=install(report, instead) if instead else "",
+                command=command,
                 severity=Severity.WARNING if is_conda else None,
                 evidence={f"packages.distributions.{name}": version, "cpu.features": missing},
             )

@@ -167,7 +167,7 @@ def gather_warning(states: dict[str, str]) -> Reason | None:
         return None
     return Reason(
         "mitigation-costs-speed",
-        "gather_data_sampling is mitigated in microcode: gather instructions of AVX2 and AVX-512"
-        " are much slower (embeddings, index_select, sparse kernels)",
-        "on a machine that runs only trusted code: boot with gather_data_sampling=off",
+        "gather_data_sampling is mitigated in microcode: loops of gather instructions of AVX2 and"
+        " AVX-512 are slower (embeddings, index_select, sparse kernels), most programs hardly",
+        "on a machine that runs only trusted code: measure with gather_data_sampling=off at boot",
     )

@@ -59,7 +59,7 @@ HAS = {
     "wheel-needs-newer-cpu": "cluster-modules-node",
 }
 LACKS = {
-    "compiler-missing-for-torch-compile": "cluster-modules-node",
+    "compiler-missing-for-torch-compile": "ci-leftovers",
     "cpu-build-with-gpu": "hgx-h100-eight-gpus",
     "cuda-library-contradicts": "hgx-h100-eight-gpus",
     "cuda-mixed-majors": "cluster-modules-node",
@@ -232,6 +232,24 @@ def test_a_cudnn_that_is_older_than_the_pin_is_not_told_as_a_shadow_too() -> Non
     about = [check.code for check in outcome.failed() if "/libcudnn.so.9 (9.2.1):" in check.message]
 
     assert about == ["cudnn-older-than-pinned"]
+
+
+@pytest.mark.parametrize(
+    ("version", "status"),
+    [("9.18.1", Status.FAILED), ("9.19.0", Status.PASSED), ("9.20.0", Status.PASSED)],
+)
+def test_torch_asks_for_the_minor_version_of_cudnn_and_not_for_its_patch(
+    version: str, status: Status
+) -> None:
+    base = report("cluster-modules-node")
+    pins = [{"package": "nvidia-cudnn-cu12", "wanted": "9.19.4.30", "found": ""}]
+    copies = tuple(
+        msgspec.structs.replace(one, version=version) for one in base.probes["cudnn"].libraries
+    )
+    pinned = with_probe(base, "torch", facts={"pins": pins})
+    subject = with_probe(pinned, "cudnn", libraries=copies)
+
+    assert only(subject, "cudnn-older-than-pinned").status is status
 
 
 def test_the_systems_cudnn_on_the_search_path_gives_its_parts_to_the_wheels() -> None:
@@ -567,12 +585,26 @@ def test_builds_for_different_devices_do_not_go_together() -> None:
 def test_without_a_gpu_a_missing_compiler_is_a_note() -> None:
     code, base = "compiler-missing-for-torch-compile", report("stale-conda-workstation")
     without = with_probe(base, "nvidia", devices=())
-    chosen = with_probe(base, "compilers", facts={"environment": {"CC": "/opt/llvm/bin/clang"}})
+    clang = {"CC": "/opt/llvm/bin/clang", "CXX": "/opt/llvm/bin/clang++"}
+    chosen = with_probe(base, "compilers", facts={"environment": clang})
 
     assert only(base, code).severity is Severity.WARNING
     assert only(base, code).command == "apt-get install -y gcc g++ python3-dev"
     assert only(without, code).severity is Severity.NOTE
     assert only(chosen, code).status is Status.PASSED
+
+
+def test_torch_compile_on_the_processor_needs_g_plus_plus_and_no_triton() -> None:
+    code = "compiler-missing-for-torch-compile"
+    alone = with_probe(report("stale-conda-workstation"), "triton", version="", facts={})
+
+    def having(*names: str) -> Check:
+        rows = [{"name": name, "path": f"/usr/bin/{name}"} for name in names]
+        return only(with_probe(alone, "compilers", facts={"compilers": rows}), code)
+
+    assert having("gcc", "cc").message.endswith("and PATH has no g++ for torch.compile")
+    assert having("gcc").severity is Severity.NOTE
+    assert having("g++").status is Status.PASSED
 
 
 # ---- versions ------------------------------------------------------------------------------------
@@ -636,6 +668,26 @@ def test_a_wheel_that_this_processor_runs_is_no_alarm(host: str, versions: dict[
     subject = with_packages(report(host), **versions)
 
     assert only(subject, "wheel-needs-newer-cpu").status in (Status.PASSED, Status.SKIPPED)
+
+
+@pytest.mark.parametrize(
+    ("versions", "command"),
+    [
+        # Both write the folder polars: the second over the first leaves neither when one is uninstalled.
+        ({"polars": "1.33.1"}, " uninstall -y polars && "),
+        ({"polars": "1.33.1"}, " install polars-lts-cpu==1.33.1"),
+        (
+            {"polars": "1.35.1", "polars_runtime_32": "1.35.1"},
+            " install 'polars[rtcompat]==1.35.1'",
+        ),
+    ],
+)
+def test_polars_for_older_processors_is_installed_as_its_release_wants_it(
+    versions: dict[str, str], command: str
+) -> None:
+    subject = with_packages(report("ivy-bridge-desktop"), **versions)
+
+    assert command in only(subject, "wheel-needs-newer-cpu").command
 
 
 def test_wheels_for_glibc_do_not_run_on_musl() -> None:
