@@ -10,6 +10,7 @@ from jsonschema import Draft202012Validator
 from running import backends
 
 from mlbackends.audit import device_limits
+from mlbackends.model import registry
 from mlbackends.model.device_kinds import KindPages
 from mlbackends.model.errors import UnknownName
 from mlbackends.model.records import SCHEMA, Device, Presence, ProbeReport, Report
@@ -47,6 +48,13 @@ def test_a_reason_code_is_explained() -> None:
     done = backends("explain", "dlopen-failed")
 
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, "dlopen-failed")
+
+
+@pytest.mark.parametrize("name", registry.names("mlbackends.tracing.findings"))
+def test_a_finding_of_a_trace_is_explained(name: str) -> None:
+    *_, passage = explain.explained(name.replace("_", "-"))
+
+    assert passage.lines[0][1].endswith(".")
 
 
 def test_without_a_topic_all_of_them_are_listed() -> None:

@@ -1,9 +1,10 @@
 """Explain a device, a hazard, a switch, a reason code, or where mlbackends and torch differ.
 
-TOPIC is the name of a switch or of a group of them, a code from what `backends doctor` finds or from
-the reasons of a report, the code of a deviation, or hazards or deviations for all of those. Behind
-the word device come kinds of devices, such as cuda or mps: what each cannot do and may offer, beside
-what was found here. Without TOPIC: all that there is.
+TOPIC is the name of a switch or of a group of them, a code from what `backends doctor` or
+`backends trace show --view findings` finds or from the reasons of a report, the code of a deviation,
+or hazards or deviations for all of those. Behind the word device come kinds of devices, such as cuda
+or mps: what each cannot do and may offer, beside what was found here. Without TOPIC: all that there
+is.
 
 Examples:
   backends explain                       what can be explained
@@ -16,6 +17,8 @@ Examples:
   backends explain device mps            what MPS cannot do, and which of it applies here
   backends explain device cuda --report node7.json
 """
+
+from typing import Any
 
 import click
 
@@ -30,6 +33,7 @@ from mlbackends_cli.terminal import page
 from mlbackends_cli.text import prose
 from mlbackends_cli.text.prose import Passage
 
+_FINDINGS = "mlbackends.tracing.findings"
 _DEVICE, _DEVIATIONS, _HAZARDS = "device", "deviations", "hazards"
 
 
@@ -104,7 +108,7 @@ def topics() -> list[str]:
     from mlbackends_cli import switch_pages
 
     words = (_DEVICE, _DEVIATIONS, _HAZARDS)
-    return [*words, *hazard.codes(), *switch_pages.topics(), *all_codes()]
+    return [*words, *hazard.codes(), *_finding_codes(), *switch_pages.topics(), *all_codes()]
 
 
 def explained(topic: str) -> list[Passage]:
@@ -125,18 +129,41 @@ def explained(topic: str) -> list[Passage]:
     reasons = all_codes()
     if not topic:
         hazards = [(code, hazard.title(hazard.load(code))) for code in hazard.codes()]
+        findings = [(code, _title(_finding_file(code))) for code in _finding_codes()]
         return [
             *switch_pages.overview(),
             Passage("Hazards that backends doctor knows", tuple(hazards)),
+            Passage("Findings of a trace", tuple(findings)),
             device_pages.overview(),
             Passage("Reason codes", tuple(sorted(reasons.items()))),
         ]
     found = [_hazard(topic)] if topic in hazard.codes() else []
+    found += [_finding(topic)] if topic in _finding_codes() else []
     found += switch_pages.passages(topic)
     found += [Passage(topic, (("", reasons[topic]),))] if topic in reasons else []
     if not found:
         raise UnknownName("topic", topic, tuple(topics()), "backends explain")
     return found
+
+
+def _finding_codes() -> list[str]:
+    return [name.replace("_", "-") for name in registry.names(_FINDINGS)]
+
+
+def _finding_file(code: str) -> Any:
+    return registry.load(_FINDINGS, code.replace("-", "_"))
+
+
+def _title(file: Any) -> str:
+    """Return the first sentence of a file's docstring."""
+    return " ".join((file.__doc__ or "").partition("\n\n")[0].split())
+
+
+def _finding(code: str) -> Passage:
+    """Return a finding of a trace: what it is, and why it hurts and what to do where that never differs."""
+    file = _finding_file(code)
+    lines = [("", _title(file)), ("why", file.Finder.WHY), ("do", file.Finder.ACTION)]
+    return Passage(code, tuple(line for line in lines if line[1]))
 
 
 def _hazard(code: str) -> Passage:

@@ -93,10 +93,12 @@ class Finder(finder.Finder):
         of = f" of {len(processes)} processes" if several else ""
         left = self.machine.cpus_left if self.machine.cpus else f"one pool has {most}"
         why = self.WHY
+        if not self.machine.cpus:
+            why += "; CPUs for all of them would be well used: --this-machine compares"
         if not several and any(pool == _OF_PROCESS for (_, pool), _ in sums):
             why += "; but where one parallel region made all these calls, each has one thread only"
         yield self.finding(
-            "medium" if several else "low",
+            "medium" if several and self.machine.cpus else "low",
             f"{callers:.1f} calls{of} ran at a time, each with up to {times(most, 'thread')}: about"
             f" {wanted:.1f} in all; {left}",
             why=why,
@@ -118,7 +120,7 @@ class Finder(finder.Finder):
             return
         left = f"; {self.machine.cpus_left}" if cpus else ""
         yield self.finding(
-            "high" if cpus else "medium",
+            "high" if cpus else "low",
             f"MKL was called from {callers} threads of a parallel region (TID), with up to {pool}"
             f" threads each: {callers * pool} in all{left}: {took(calls.total_ns)},"
             f" {percent(self.share(calls.total_ns))} of the time",

@@ -13,7 +13,7 @@ class Finder(finder.Finder):
 
     WANTS = frozenset[str]()
     WHY = (
-        "each element of the matrix is read for one multiplication and one addition: memory, or the"
+        "each element of the matrix is moved for one multiplication and one addition: memory, or the"
         " cache that holds it, is the limit, so that wider vectors and faster kernels change nothing"
     )
     ACTION = (
