@@ -51,7 +51,6 @@ def find(host: Host) -> Finding:
             (name, group, {**more, **speed.range_of(host, group, limits)})
             for name, group, more in topology.kind_groups(host, cpus, blocks, limits)
         ]
-        is_uniform = architecture not in topology.WITH_DEVICE_TREE
         smt, active = (
             host.read(f"{topology.CPU}/smt/{name}", 64) for name in ("control", "active")
         )
@@ -59,7 +58,7 @@ def find(host: Host) -> Finding:
         facts |= {
             **identity(architecture, blocks),
             **topology.topology_facts(host, architecture, blocks, cpus, kinds),
-            "caches": topology.caches(host, cpus, kinds, blocks, is_uniform=is_uniform) or "",
+            "caches": topology.caches(host, cpus, kinds, blocks) or "",
             "numa_nodes": numa_nodes(host) or "",
             **speed.frequency_facts(host, kinds[0][1] if kinds else cpus, blocks, limits),
             "smt": smt if smt in _SMT else "",

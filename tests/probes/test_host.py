@@ -282,6 +282,12 @@ def test_a_guest_that_hides_the_flag_is_seen_by_its_devices(
     assert facts_of(tmp_path, files)["virtualisation"] == hypervisor
 
 
+def test_pci_devices_in_proc_do_where_sys_has_none(tmp_path: Path) -> None:
+    text = "0000\t80861237\t0\n0010\t80eebeef\tb\n"
+    files = {"proc/cpuinfo": METAL, "proc/bus/pci/devices": text}
+    assert facts_of(tmp_path, files)["virtualisation"] == "virtualbox"
+
+
 def test_small_shared_memory_is_a_warning(tmp_path: Path) -> None:
     files = {"proc/meminfo": "MemTotal: 268435456 kB\n"}
     found = probe.find(machine(tmp_path, files, disks={"/dev/shm": [64 * MIB, 60 * MIB]}))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlbackends.host.quantities import HIGHEST, format_cpu_list, parse_cpu_list
+from mlbackends.host.quantities import HIGHEST, format_cpu_list, parse_cpu_list, parse_cpu_mask
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,15 @@ def test_what_is_written_is_read_back(cpus: set[int]) -> None:
 @given(st.text())
 def test_no_text_raises(text: str) -> None:
     assert all(0 <= cpu < HIGHEST for cpu in parse_cpu_list(text))
+
+
+@given(st.sets(st.integers(0, 4096)))
+def test_a_mask_names_the_same_cpus_as_a_list(cpus: set[int]) -> None:
+    digits = f"{sum(1 << cpu for cpu in cpus):x}"
+    words = [digits[max(0, end - 8) : end] for end in range(len(digits), 0, -8)]
+    assert parse_cpu_mask(",".join(reversed(words))) == tuple(sorted(cpus))
+
+
+@pytest.mark.parametrize("text", ["", "0", "x", "1,", "-1", "123456789", "0,0x1", "1," * 9999])
+def test_what_is_no_mask_names_no_cpu(text: str) -> None:
+    assert parse_cpu_mask(text) == ()

@@ -23,6 +23,7 @@ _FIRST_READ = 16384
 _POWER = pattern(r"POWER(\d{1,2})(?!\d)", re.IGNORECASE)
 """POWER9, and POWER8NVL and POWER8E, which are POWER8."""
 _FIRST_LITTLE_ENDIAN = 8
+_POWERPC_64 = ("PPC970", "Cell", "PA6T", "RS64")
 
 
 def read_blocks(host: Host) -> list[Block]:
@@ -78,12 +79,16 @@ def architecture_of(machine: str, blocks: list[Block]) -> str:
             return "s390x"
         if block.get("isa", "").startswith("rv64"):
             return "riscv64"
-        if block.get("isa", "").startswith(("mips", "loongarch")):
-            words = block["isa"].split()
-            bits = "64" if any("64" in word for word in words) else ""
-            return f"{words[0].rstrip('0123456789')}{bits}"
+        if found := re.match("mips|loongarch", block.get("isa", "")):
+            return found[0] + ("64" if "64" in block["isa"] else "")
         if generation := _POWER.match(block.get("cpu", "")):
             return "ppc64le" if int(generation[1]) >= _FIRST_LITTLE_ENDIAN else "ppc64"
+        if "cpu" in block and "clock" in block:
+            return "ppc64" if block["cpu"].startswith(_POWERPC_64) else "ppc"
+        if block.get("arch", "").startswith("IA-64"):
+            return "ia64"
+        if block.get("type", "") in ("sun4u", "sun4v"):
+            return "sparc64"
     return ""
 
 
@@ -93,6 +98,8 @@ def identity(architecture: str, blocks: list[Block]) -> Facts:
         "vendor_id": first(blocks, "vendor_id"),
         "model_name": first(blocks, "model name", "cpu model", "cpu"),
     }
+    if str(described["model_name"]).startswith("Loongson"):
+        described["vendor"] = "Loongson"
     if architecture in _DESCRIBE:
         described = _DESCRIBE[architecture](blocks)
     facts = {

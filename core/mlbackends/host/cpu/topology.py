@@ -15,7 +15,7 @@ from mlbackends.host.cpu.cpuinfo import (
     designs,
     processor_numbers,
 )
-from mlbackends.host.host import Host
+from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.quantities import (
     format_cpu_list,
     parse_cpu_list,
@@ -41,14 +41,24 @@ Cache = dict[str, FactValue]
 
 _CACHE_TYPES = {"Data": "data", "Instruction": "instruction", "Unified": "unified"}
 _LARGEST_CACHE = 1 << 40
-_LAST_LEVELS = 3
 _MIDR = "regs/identification/midr_el1"
-WITH_DEVICE_TREE = frozenset({"aarch64", "arm", "riscv64"})
+_WITH_DEVICE_TREE = frozenset({"aarch64", "arm", "riscv64"})
 
 
 def online_cpus(host: Host, blocks: list[Block]) -> tuple[int, ...]:
     """Return the CPUs that are on, by /sys or, where that is missing, by /proc/cpuinfo."""
-    return parse_cpu_list(host.read(f"{CPU}/online")) or processor_numbers(blocks)
+    if online := parse_cpu_list(host.read(f"{CPU}/online")):
+        return online
+    is_off = {cpu for cpu in _present(host) if host.read(f"{CPU}/cpu{cpu}/online") == "0"}
+    return tuple(cpu for cpu in _present(host) if cpu not in is_off) or processor_numbers(blocks)
+
+
+@once_per_host
+def _present(host: Host) -> tuple[int, ...]:
+    """Return the CPUs that are there; Linux before 2.6.26 has a folder for each and no list."""
+    names = (re.fullmatch(r"cpu(\d{1,5})", name) for name in host.listdir(CPU))
+    by_folder = (int(name[1]) for name in names if name)
+    return parse_cpu_list(host.read(f"{CPU}/present")) or tuple(sorted(by_folder))
 
 
 def sibling_groups(host: Host, cpus: tuple[int, ...], *names: str) -> Groups:
@@ -107,7 +117,7 @@ def socket_count(
     Source: Linux, drivers/base/arch_topology.c; Devicetree Specification, cpu-topology.txt.
     """
     is_told = len(packages) == 1 and _has_number(host, cpus)
-    if is_told or architecture not in WITH_DEVICE_TREE or host.is_dir("/sys/firmware/acpi"):
+    if is_told or architecture not in _WITH_DEVICE_TREE or host.is_dir("/sys/firmware/acpi"):
         return len(packages) or None
     if cpu_map := host.listdir("/proc/device-tree/cpus/cpu-map"):
         return sum(1 for name in cpu_map if re.fullmatch(r"socket\d+", name)) or 1
@@ -178,10 +188,11 @@ def topology_facts(
         "nohz_full_cpus": format_cpu_list(parse_cpu_list(host.read(f"{CPU}/nohz_full"))),
         "kinds": described,
     }
-    present = parse_cpu_list(host.read(f"{CPU}/present"))
+    present = _present(host)
     offline = format_cpu_list(set(present) - set(cpus))
     if len({*map(len, cores)}) > 1 or len(cores) % (len(dies) or sockets or 1):
-        why = f"CPU {offline} is off" if offline else "the kernel lists cores of several sizes"
+        what = "cores" if len({*map(len, cores)}) > 1 else "sockets"
+        why = f"CPU {offline} is off" if offline else f"the kernel lists {what} of several sizes"
         facts["uneven"] = "the kinds of core differ" if kinds else why
     return nonempty(facts) | ({"offline_cpus": offline} if present else {})
 
@@ -245,47 +256,49 @@ def kind_groups(
 # ---- caches ------------------------------------------------------------------------------------
 
 
-def caches(
-    host: Host, cpus: Sequence[int], kinds: Kinds, blocks: list[Block], *, is_uniform: bool = True
-) -> list[Cache]:
+def caches(host: Host, cpus: Sequence[int], kinds: Kinds, blocks: list[Block]) -> list[Cache]:
     """Return one record for each different cache, from the first level to the last.
 
     Size and count are of one instance and of instances on the whole machine; a cache that only one
     kind of core has names it, and instances times sharing is its number of CPUs, but for those that
     are off. Without a list of what shares it, or where lists contradict each other, a cache has no count.
-    Each instance is met once, through the first CPU that has it; its size is read of each L3, which
-    may differ from die to die, and of the others once a kind where is_uniform; else each one's.
+    Each instance is met once, through the first CPU that has it. Its size is read; what else is known of
+    it, once for the CPUs of a kind whose caches are as many, and of the same size.
     """
     online, of_kind = set(cpus), {cpu: name for name, group, _ in kinds for cpu in group}
-    has_offline = not online.issuperset(parse_cpu_list(host.read(f"{CPU}/present")))
+    has_offline = not online.issuperset(_present(host))
+    indexes: dict[tuple[str, ...], dict[str, Cache]] = {}  # by kind and the names of the folders
     found: dict[Any, list[int]] = {}  # numbers of sharing CPUs, by attributes and kind of core
     covered: dict[tuple[FactValue, FactValue], set[int]] = {}
     unclear = set()
-    groups: list[Sequence[int]] = [group for _, group, _ in kinds] or [cpus]
-    for group in groups if is_uniform or not kinds else [(cpu,) for cpu in cpus]:
-        for name, cache in _indexes(host, group[0]).items() if group else ():
-            level = cache["level"], cache["type"]
+    for cpu in cpus:
+        if covered and all(cpu in done for done in covered.values()):
+            continue
+        layout = (of_kind.get(cpu, ""), *host.listdir(f"{CPU}/cpu{cpu}/cache"))
+        if layout not in indexes:
+            of_brother = next((each for key, each in indexes.items() if key[0] == layout[0]), {})
+            indexes[layout] = _indexes(host, cpu, of_brother)
+        for name, usual in indexes[layout].items():
+            folder, level = f"{CPU}/cpu{cpu}/cache/{name}", (usual["level"], usual["type"])
             done = covered.setdefault(level, set())
-            for cpu in group:
-                folder = f"{CPU}/cpu{cpu}/cache/{name}"
-                if cpu in done or not host.exists(folder):
-                    continue
-                sharing = parse_cpu_list(host.read(f"{folder}/shared_cpu_list"))
-                sharing = sharing or parse_cpu_mask(host.read(f"{folder}/shared_cpu_map"))
-                shared = online.intersection(sharing)
-                if cpu not in shared or shared & done:
-                    unclear.add(level)
-                    shared = {cpu}
-                done |= shared
-                size = None
-                if not is_uniform or int(str(cache["level"])) >= _LAST_LEVELS:
-                    size = size_in_bytes(host.read(f"{folder}/size"))
-                same = {**cache, "size_bytes": size} if size and size <= _LARGEST_CACHE else cache
-                owners = {of_kind.get(cpu, "") for cpu in shared}
-                owner = owners.pop() if len(owners) == 1 else ""
-                # Where a CPU is off, the others of its cache still share it.
-                alike = (tuple(same.items()), owner, 0 if has_offline else len(shared))
-                found.setdefault(alike, []).append(len(shared))
+            if cpu in done:
+                continue
+            shared = online.intersection(parse_cpu_list(host.read(f"{folder}/shared_cpu_list")))
+            if cpu not in shared:
+                mask = parse_cpu_mask(host.read(f"{folder}/shared_cpu_map"))
+                shared = online.intersection(mask)
+            if cpu not in shared or shared & done:
+                unclear.add(level)
+                shared = {cpu}
+            done |= shared
+            size = size_in_bytes(host.read(f"{folder}/size"))
+            is_usual = size in (None, usual["size_bytes"])
+            cache = usual if is_usual else _indexes(host, cpu, {}).get(name, usual)
+            owners = {of_kind.get(other, "") for other in shared}
+            owner = owners.pop() if len(owners) == 1 else ""
+            # Where a CPU is off, the others of its cache still share it.
+            alike = (tuple(cache.items()), owner, 0 if has_offline else len(shared))
+            found.setdefault(alike, []).append(len(shared))
     listed: list[Cache] = []
     for (attributes, kind, _), numbers in found.items():
         cache = dict(attributes)
@@ -306,38 +319,46 @@ def caches(
     return sorted(listed, key=lambda each: (each["level"], each["type"], -each["size_bytes"]))  # type: ignore[operator]
 
 
-def _indexes(host: Host, cpu: int) -> dict[str, Cache]:
-    """Return one CPU's caches by the name of their folder, but those without level or size."""
+def _indexes(host: Host, cpu: int, of_brother: dict[str, Cache]) -> dict[str, Cache]:
+    """Return one CPU's caches by the name of their folder, but those without level or size.
+
+    of_brother: those of a CPU of its kind, for recordings that have the list of sharing CPUs alone.
+    """
     indexes = {}
-    files = (
-        *("level", "type", "size", "coherency_line_size"),
-        *("ways_of_associativity", "number_of_sets"),
-    )
+    files = ("level", "type", "size", "coherency_line_size", "ways_of_associativity")
+    more = ("number_of_sets", "physical_line_partition")
     for name in host.listdir(f"{CPU}/cpu{cpu}/cache"):
         folder = f"{CPU}/cpu{cpu}/cache/{name}"
         cache = None
         if re.fullmatch(r"index\d{1,2}", name):
-            cache = _cache(*(host.read(f"{folder}/{file}") for file in files))
+            texts = [host.read(f"{folder}/{file}") for file in (*files, *more)]
+            cache = _cache(*texts) if texts[0] else of_brother.get(name)
         if cache:
             indexes[name] = cache
     return indexes
 
 
 def _cache(
-    level_text: str, type_text: str, size_text: str, line: str, ways: str, sets: str = ""
+    level_text: str,
+    type_text: str,
+    size_text: str,
+    line: str,
+    ways: str,
+    sets: str = "",
+    lines: str = "",
 ) -> Cache | None:
+    """Return a cache's record; lines: how many share a tag. None without level, type or size."""
     level, size = whole_number(level_text, 1, 8), size_in_bytes(size_text)
     kind = _CACHE_TYPES.get(type_text)
     if level is None or kind is None or not size or size > _LARGEST_CACHE:
         return None
     cache: Cache = {"level": level, "type": kind, "size_bytes": size}
     # Hypervisors and device trees that do not know say 0.
-    line_bytes, way_count, set_count = (
-        whole_number(text, 1, 1 << 24) for text in (line, ways, sets)
-    )
+    numbers = [whole_number(text, 1, 1 << 24) for text in (line, ways, sets, lines)]
+    line_bytes, way_count, set_count, line_count = numbers
     if line_bytes:
         cache["line_bytes"] = line_bytes
-    way_bytes = (line_bytes or 1) * (way_count or 1)
-    if way_count and (set_count * way_bytes == size if set_count else size % way_bytes == 0):
+    set_bytes = (line_bytes or 1) * (way_count or 1) * (line_count or 1)
+    if way_count and (set_count * set_bytes == size if set_count else size % set_bytes == 0):
         cache["ways"] = way_count
     return cache

@@ -8,7 +8,13 @@ as hwloc reads it.
 import re
 
 from mlbackends.host.host import Host, once_per_host
-from mlbackends.host.quantities import format_cpu_list, meminfo, parse_cpu_list, whole_number
+from mlbackends.host.quantities import (
+    format_cpu_list,
+    meminfo,
+    parse_cpu_list,
+    parse_cpu_mask,
+    whole_number,
+)
 from mlbackends.model.records import FactValue, nonempty
 
 NODE = "/sys/devices/system/node"
@@ -37,7 +43,7 @@ def numa_nodes(host: Host) -> Nodes:
     firmware says that the nearest CPUs reach.
     """
     memory = node_memory(host)
-    cpus = {each: parse_cpu_list(host.read(f"{NODE}/node{each}/cpulist")) for each in memory}
+    cpus = {each: _cpus(host, each) for each in memory}
     devices, tiers, bandwidths = {}, {}, {}
     if len(memory) > 1:  # of the one node of most machines there is nothing to tell
         devices, tiers = _devices(host), _tiers(host)
@@ -66,6 +72,11 @@ def numa_nodes(host: Host) -> Nodes:
         }
         nodes.append({"node": number, "cpus": format_cpu_list(cpus[number]), **nonempty(facts)})
     return nodes
+
+
+def _cpus(host: Host, number: int) -> tuple[int, ...]:
+    listed = parse_cpu_list(host.read(f"{NODE}/node{number}/cpulist"))
+    return listed or parse_cpu_mask(host.read(f"{NODE}/node{number}/cpumap"))  # before 2.6.26
 
 
 @once_per_host

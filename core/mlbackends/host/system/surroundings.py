@@ -149,19 +149,21 @@ def _hypervisor(host: Host, firmware: dict[str, str]) -> tuple[str, str]:
             return name, "/proc/device-tree/hypervisor"
     if host.exists("/proc/device-tree/ibm,partition-name"):
         return "powervm", "/proc/device-tree/ibm,partition-name"
-    lines = dict(
-        line.split(":", 1) for line in host.read("/proc/sysinfo").splitlines() if ":" in line
-    )
-    for name, value in lines.items():
+    lines = host.read("/proc/sysinfo").splitlines()
+    pairs = dict(line.split(":", 1) for line in lines if ":" in line)
+    for name, value in pairs.items():
         if name.startswith("VM") and name.endswith("Control Program"):
             return "kvm" if "KVM" in value else "zvm", "/proc/sysinfo"
-    if any(name.startswith("LPAR ") for name in lines):
+    if any(name.startswith("LPAR ") for name in pairs):
         return "pr/sm", "/proc/sysinfo"
-    for device in pci_devices(host):
-        pci_id = f"{device.vendor}:{device.device}"
-        by_id = (name for beginning, name in names["pci"] if pci_id.startswith(beginning))
-        if name := next(by_id, names["pci_subsystems"].get(device.subsystem, "")):
-            return name, f"the PCI device {device.address}, {pci_id}"
+    devices = [(one.address, one.vendor, one.device, one.subsystem) for one in pci_devices(host)]
+    if not devices:  # "0010    80eebeef ...": bus, slot and function, vendor and device
+        lines = host.read("/proc/bus/pci/devices").splitlines()
+        devices = [(line[:4], line[5:9], line[9:13], "") for line in lines]
+    for address, vendor, number, subsystem in devices:
+        by_id = (name for mark, name in names["pci"] if f"{vendor}:{number}".startswith(mark))
+        if name := next(by_id, names["pci_subsystems"].get(subsystem, "")):
+            return name, f"the PCI device {address}, {vendor}:{number}"
     if has_flag is False:
         return "none", "/proc/cpuinfo lists no hypervisor flag"
     return ("unknown", "the flag in /proc/cpuinfo") if has_flag else ("", "")

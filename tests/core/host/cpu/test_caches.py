@@ -88,7 +88,7 @@ def test_each_kind_of_core_has_its_own_sizes_and_they_share_the_l3(tmp_path: Pat
 def test_a_cache_that_a_cpu_lacks_is_not_counted_for_it(tmp_path: Path) -> None:
     files = cache(0, 2, 2, "Unified", "1M", "0") | cache(1, 0, 1, "Data", "32K", "1")
     found = caches(machine(tmp_path, files), (0, 1), [], [])
-    assert [(c["level"], c["instances"]) for c in found] == [(2, 1)]
+    assert [(c["level"], c["instances"]) for c in found] == [(1, 1), (2, 1)]
 
 
 def test_hidden_caches_are_none(tmp_path: Path) -> None:
@@ -119,8 +119,8 @@ def test_an_l4_that_only_proc_tells_has_no_count(tmp_path: Path) -> None:
     ]
 
 
-def counts(host: Host, cpus: int, kinds: Kinds, *, is_uniform: bool) -> list[tuple[object, ...]]:
-    found = caches(host, range(cpus), kinds, [], is_uniform=is_uniform)
+def counts(host: Host, cpus: int, kinds: Kinds) -> list[tuple[object, ...]]:
+    found = caches(host, range(cpus), kinds, [])
     names = ("level", "size_bytes", "instances", "shared_by_cpus")
     return [tuple(one.get(name) for name in names) for one in found]
 
@@ -131,7 +131,7 @@ def test_cores_of_one_part_with_different_caches_are_counted_one_by_one(tmp_path
     for cpu, size in enumerate(("128K", "256K", "256K", "512K")):
         files |= cache(cpu, 2, 2, "Unified", size, str(cpu))
     kinds: Kinds = [("big", (1, 2, 3), {}), ("little", (0,), {})]
-    assert counts(machine(tmp_path, files), 4, kinds, is_uniform=False) == [
+    assert counts(machine(tmp_path, files), 4, kinds) == [
         (2, 512 << 10, 1, 1),
         (2, 256 << 10, 2, 1),
         (2, 128 << 10, 1, 1),
@@ -144,7 +144,26 @@ def test_instances_times_sharing_is_the_number_of_cpus(tmp_path: Path) -> None:
     for cpu, shared in enumerate(("0-1", "0-1", "2")):
         files |= cache(cpu, 0, 1, "Data", "32K", shared)
     host = machine(tmp_path, files)
-    assert counts(host, 3, [], is_uniform=True) == [(1, 32 << 10, 1, 2), (1, 32 << 10, 1, 1)]
+    assert counts(host, 3, []) == [(1, 32 << 10, 1, 2), (1, 32 << 10, 1, 1)]
+
+
+def test_cores_of_other_sizes_are_seen_though_no_kinds_are_named(tmp_path: Path) -> None:
+    """As on a hybrid processor in a guest, which has no counters to name them."""
+    files: dict[str, str] = {}
+    for cpu, (size, ways) in enumerate((("48K", "12"), ("32K", "8"), ("32K", "8"))):
+        files |= cache(cpu, 0, 1, "Data", size, str(cpu))
+        files[f"{CPU}/cpu{cpu}/cache/index0/ways_of_associativity"] = ways
+    found = caches(machine(tmp_path, files), range(3), [], [])
+    names = ("size_bytes", "ways", "instances")
+    assert [[one[name] for name in names] for one in found] == [[48 << 10, 12, 1], [32 << 10, 8, 2]]
+
+
+def test_a_sectored_cache_keeps_its_ways(tmp_path: Path) -> None:
+    """Two lines share a tag, as in NetBurst's L2."""
+    folder = f"{CPU}/cpu0/cache/index1"
+    files = cache(0, 1, 2, "Unified", "1024K", "0")
+    files |= {f"{folder}/number_of_sets": "1024", f"{folder}/physical_line_partition": "2"}
+    assert caches(machine(tmp_path, files), (0,), [], [])[0]["ways"] == 8
 
 
 def test_a_map_of_sharing_cpus_does_where_there_is_no_list(tmp_path: Path) -> None:
@@ -158,12 +177,12 @@ def test_a_map_of_sharing_cpus_does_where_there_is_no_list(tmp_path: Path) -> No
 
 def test_without_list_and_map_instances_are_not_known(tmp_path: Path) -> None:
     files = cache(0, 2, 2, "Unified", "1M", "") | cache(1, 2, 2, "Unified", "1M", "")
-    assert counts(machine(tmp_path, files), 2, [], is_uniform=True) == [(2, 1 << 20, None, None)]
+    assert counts(machine(tmp_path, files), 2, []) == [(2, 1 << 20, None, None)]
 
 
 def test_lists_that_contradict_each_other_are_not_counted(tmp_path: Path) -> None:
     files = cache(0, 2, 2, "Unified", "1M", "0-1") | cache(2, 2, 2, "Unified", "1M", "1-2")
-    assert counts(machine(tmp_path, files), 3, [], is_uniform=True) == [(2, 1 << 20, None, None)]
+    assert counts(machine(tmp_path, files), 3, []) == [(2, 1 << 20, None, None)]
 
 
 def test_ways_that_contradict_the_size_are_left_out(tmp_path: Path) -> None:

@@ -301,8 +301,17 @@ processor 2: version = 00,  identification = 0133E8,  machine = 2964
 
 
 @pytest.mark.parametrize(
-    ("isa", "architecture"),
-    [("loongarch32 loongarch64", "loongarch64"), ("mips1 mips64r1 mips64r2", "mips64")],
+    ("block", "architecture"),
+    [
+        ({"isa": "loongarch32r loongarch32s loongarch64"}, "loongarch64"),
+        ({"isa": "mips1 mips64r1 mips64r2"}, "mips64"),
+        ({"cpu": "PPC970MP, altivec supported", "clock": "2500MHz"}, "ppc64"),
+        ({"cpu": "740/750", "clock": "266MHz"}, "ppc"),
+        ({"arch": "IA-64"}, "ia64"),
+        ({"cpu": "UltraSparc T1 (Niagara)", "type": "sun4v"}, "sparc64"),
+    ],
 )
-def test_the_instruction_set_names_the_architecture(isa: str, architecture: str) -> None:
-    assert architecture_of("", [{"isa": isa}]) == architecture
+def test_cpuinfo_names_the_architecture_where_uname_is_missing(
+    block: dict[str, str], architecture: str
+) -> None:
+    assert architecture_of("", [block]) == architecture

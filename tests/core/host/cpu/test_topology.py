@@ -61,6 +61,12 @@ def test_cpus_that_are_off_are_told_and_not_counted(tmp_path: Path) -> None:
     assert (facts["threads"], facts["cores"], facts["threads_per_core"]) == (15, 8, 2)
 
 
+def test_old_kernels_tell_for_each_cpu_whether_it_is_on(tmp_path: Path) -> None:
+    files = {f"{CPU}/cpu{cpu}/topology/core_id": str(cpu) for cpu in range(4)}
+    host = machine(tmp_path, files | {f"{CPU}/cpu2/online": "0", f"{CPU}/cpu3/online": "1"})
+    assert online_cpus(host, []) == (0, 1, 3)
+
+
 def test_cpus_that_could_be_plugged_in_are_not_off(tmp_path: Path) -> None:
     files = two_sockets() | {f"{CPU}/offline": "16-127", f"{CPU}/possible": "0-127"}
     host = machine(tmp_path, files)
@@ -190,6 +196,9 @@ def test_cores_that_do_not_divide_say_why(tmp_path: Path) -> None:
     host = machine(tmp_path, two_sockets() | {f"{CPU}/online": "0-7,9-15"})
     facts = topology_facts(host, "x86_64", [], online_cpus(host, []), [])
     assert facts["uneven"] == "CPU 8 is off"
+    uneven = machine(tmp_path / "books", clusters(("0-1", "0-1", "2"), (-1, -1, -1)))
+    facts = topology_facts(uneven, "s390x", [], (0, 1, 2), [])
+    assert facts["uneven"] == "the kernel lists sockets of several sizes"
 
 
 def test_siblings_that_make_no_sense_leave_cores_out(tmp_path: Path) -> None:

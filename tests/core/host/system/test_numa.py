@@ -160,3 +160,8 @@ def test_a_cache_before_the_memory_has_its_size(tmp_path: Path) -> None:
     }
 
     assert numa_nodes(machine(tmp_path, files))[0]["memory_side_cache_bytes"] == 64 << 30
+
+
+def test_a_mask_names_a_nodes_cpus_where_there_is_no_list(tmp_path: Path) -> None:
+    files = {f"{NODE}/node0/cpumap": "00000001,0000000f", f"{NODE}/node0/meminfo": "Node 0 x: 1"}
+    assert numa_nodes(machine(tmp_path, files))[0]["cpus"] == "0-3,32"
