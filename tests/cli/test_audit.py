@@ -51,13 +51,13 @@ def test_a_machine_that_does_not_fit_ends_with_1_and_says_why_and_where(tmp_path
         ("cpu absent", 'severity = "warning"', [], 0),
         ("cpu absent", 'severity = "warning"', ["--fail-on", "warning"], 1),
         ("cpu absent", "", ["--fail-on", "never"], 0),
-        ("mtia present", "", [], 0),
-        ("mtia present", "", ["--strict"], 3),
+        ("rocm.warnings count >= 7", "", [], 0),
+        ("rocm.warnings count >= 7", "", ["--strict"], 3),
         ("cpu present", "", ["--exit-code", "nagios"], 0),
         ("cpu absent", 'severity = "note"', ["--exit-code", "nagios"], 0),
         ("cpu absent", 'severity = "warning"', ["--exit-code", "nagios"], 1),
         ("cpu absent", "", ["--exit-code", "nagios"], 2),
-        ("mtia present", "", ["--exit-code", "nagios"], 3),
+        ("rocm.warnings count >= 7", "", ["--exit-code", "nagios"], 3),
         ("gpu present", "", ["--exit-code", "nagios"], 3),
         ("gpu present", "", [], 2),
     ],
@@ -67,7 +67,8 @@ def test_the_exit_code(
 ) -> None:
     path = policy(tmp_path, check, more=more)
 
-    assert backends("audit", RUNNER, "--policy", path, *arguments).returncode == code
+    forbidden = str(TESTS / "hosts" / "podman-rocm-no-access")
+    assert backends("audit", forbidden, "--policy", path, *arguments).returncode == code
 
 
 def test_nagios_reads_the_worst() -> None:

@@ -230,12 +230,25 @@ def test_an_npu_without_its_driver_names_it(tmp_path: Path) -> None:
     assert reason.hint == "load it: sudo modprobe intel_vpu"
 
 
-def test_mtia_claims_nothing(tmp_path: Path) -> None:
-    package(tmp_path, torch="2.13.0")
+@pytest.mark.parametrize("version", ["2.13.0", "2.13.0+cpu", "2.15.0.dev20261101+cu130", ""])
+def test_mtia_is_absent_where_no_torch_could_drive_it(tmp_path: Path, version: str) -> None:
+    package(tmp_path, **({"torch": version} if version else {"numpy": "2.4.0"}))
 
     found = mtia.find(Host(str(tmp_path)))
 
-    assert found.facts == {"torch_version": "2.13.0"}
+    assert found.presence == "absent"
+    assert [reason.code for reason in found.reasons] == ["not-found"]
+
+
+@pytest.mark.parametrize(
+    "packages", [{"torch": "2.13.0+fb"}, {"torch": "2.13.0", "torch_mtia": "1"}]
+)
+def test_mtia_claims_nothing(tmp_path: Path, packages: dict[str, str]) -> None:
+    package(tmp_path, **packages)
+
+    found = mtia.find(Host(str(tmp_path)))
+
+    assert found.facts == {"torch_version": packages["torch"]}
     assert (found.libraries, found.devices) == ((), ())
     assert [reason.code for reason in found.reasons] == ["only-the-framework-knows"]
 
