@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     FakeLibrary = Callable[..., Path]
 
+HOSTS = Path(__file__).parents[1] / "hosts"
 CPUINFO = """processor\t: 0
 vendor_id\t: GenuineIntel
 cpu family\t: 6
@@ -254,6 +255,39 @@ def test_python_looks_at_another_environment(tmp_path: Path) -> None:
     done = backends("info", "--python", interpreter, "--get", "torch.version")
 
     assert (done.returncode, done.stdout) == (0, "2.99.0\n")
+
+
+def test_strict_counts_what_one_device_or_probe_leaves_open() -> None:
+    forbidden = str(HOSTS / "podman-rocm-no-access")
+
+    for names in ((), ("rocm",), ("--get", "rocm.version")):
+        done = backends("info", "--root", forbidden, "--strict", *names)
+        assert (done.returncode, done.stderr) == (3, "backends: could not tell: rocm\n")
+    assert backends("info", "--root", forbidden, "--strict", "cpu").returncode == 0
+
+
+def test_a_presence_that_could_not_be_determined_is_no_null(tmp_path: Path) -> None:
+    site = "/venv/lib/python3.12/site-packages"
+    info = f"{site}/torch-2.13.0+fb.dist-info/METADATA"
+    description = {"python": {"path": [site]}}
+    root = str(machine(tmp_path, {info: "Name: torch\n"}, json.dumps(description)))
+
+    done = backends("info", "--root", root, "--get", "mtia.presence")
+
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "mtia.presence could not be determined: MTIA has no public" in done.stderr
+    assert backends("info", "--root", root, "mtia", "--strict").returncode == 3
+
+
+def test_several_values_are_printed_as_far_as_they_are_there(recorded: str) -> None:
+    names = ("cpu.capability", "cudnn.version", "memory.total_bytes")
+    wanted = [word for name in names for word in ("--get", name)]
+
+    done = backends("info", "--root", recorded, *wanted)
+
+    assert (done.returncode, done.stdout.splitlines()[1]) == (1, "")
+    assert len(done.stdout.splitlines()) == 3
+    assert done.stderr.startswith("backends: cudnn.version has no value here")
 
 
 def test_strict_is_exit_3_where_a_probe_could_not_tell() -> None:

@@ -23,12 +23,20 @@ import msgspec
 
 from mlbackends.host.host import Host
 from mlbackends.model import registry
-from mlbackends.model.errors import BadInput, Incomplete, MlBackendsError
+from mlbackends.model.errors import BadInput, Incomplete
 from mlbackends.model.records import Presence, Report
 from mlbackends.model.registry import facts_of
 from mlbackends_cli import exits, formats
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import COLOR, OUTPUT, TIMEOUT, completing, depth_option, format_option
+from mlbackends_cli.options import (
+    COLOR,
+    OUTPUT,
+    TIMEOUT,
+    completing,
+    depth_option,
+    format_option,
+    root_option,
+)
 from mlbackends_cli.output import say, write
 from mlbackends_cli.terminal import ProgressLine, page
 
@@ -60,7 +68,7 @@ def _complete_values(ctx: click.Context, param: click.Parameter, incomplete: str
     multiple=True,
     shell_complete=_complete_values,
     help="Print one bare value and nothing else, such as cpu.capability; exit 1 where it is not"
-    " there. Given again, one line each.",
+    " there, 3 where it could not be determined. Given again, one line each, empty for what is not there.",
 )
 @depth_option(
     None,
@@ -76,12 +84,8 @@ def _complete_values(ctx: click.Context, param: click.Parameter, incomplete: str
     help="Exit 1 and say why unless NAME reaches the presence level of --depth, and its version or"
     " value fits SPEC, such as cudnn>=9.10 or cpu.cores>=8.",
 )
-@click.option("--strict", is_flag=True, help="Exit 3 where a probe could not tell.")
-@click.option(
-    "--root",
-    type=click.Path(exists=True, file_okay=False),
-    help="Look at a recorded machine: a folder that holds /proc, /sys and friends.",
-)
+@click.option("--strict", is_flag=True, help="Exit 3 where something could not be determined.")
+@root_option("Look at a recorded machine: a folder that holds /proc, /sys and friends.")
 @click.option(
     "--python",
     metavar="EXE",
@@ -117,7 +121,7 @@ def command(
     color: str,
 ) -> int:
     from mlbackends.host.variables import names_of
-    from mlbackends.model.dotted import is_certain, plain
+    from mlbackends.model.dotted import plain, undetermined
     from mlbackends.model.redaction import redacted
     from mlbackends.survey import survey
 
@@ -148,23 +152,33 @@ def command(
     missing = [reason for need in needs if (reason := requirement.unmet(report, need))]
     hide = redact if redact is not None else not wanted
     shown = redacted(report, names_of(host)) if hide else report
+    code = exits.NO if missing else exits.YES
     if wanted:
-        write("\n".join(_bare(shown, name) for name in wanted), output)
+        values: list[str | None] = []
+        for name in wanted:
+            try:
+                values.append(_bare(shown, name))
+            except Incomplete as error:
+                values.append(None)
+                say(str(error))
+                code = max(code, error.exit_code)
+        if values != [None] * len(values):
+            write("\n".join(value or "" for value in values), output)
     else:
         style = page(color, output, details=bool(names), timing=timing)
         write(formats.text(form, "report", shown, style), output)
     for reason in missing:
         say(f"required, but not so: {reason}")
-    uncertain = [name for name, probe in report.probes.items() if not is_certain(probe)]
+    uncertain = undetermined(report)
     if strict and uncertain:
         say(f"could not tell: {', '.join(uncertain)}")
         return exits.UNKNOWN
-    return exits.NO if missing else exits.YES
+    return code
 
 
 def _host(root: str | None, python: str | None, pid: int | None, timeout: float) -> Host:
     if python == "":
-        raise BadInput("--python names no interpreter")
+        raise BadInput("--python names no interpreter", "write --python venv/bin/python")
     if root and (pid or python):
         raise BadInput(
             "--root looks at a recorded machine; it goes with neither --pid nor --python"
@@ -179,7 +193,10 @@ def _host(root: str | None, python: str | None, pid: int | None, timeout: float)
 
 
 def _bare(report: Report, name: str) -> str:
-    """Return one value as a script wants it: text as it is, true and false, everything else as JSON."""
+    """Return one value as a script wants it: text as it is, true and false, everything else as JSON.
+
+    Raises Incomplete, with exit code 1 where the name is right and this machine has no such value.
+    """
     from mlbackends.model import dotted
 
     facts = facts_of(name.partition(".")[0])
@@ -192,7 +209,7 @@ def _bare(report: Report, name: str) -> str:
         if missing.probe.presence is None or not dotted.is_certain(missing.probe):
             raise Incomplete(f"{name} could not be determined{why}") from None
         why = why or f"; {name.partition('.')[0]} is {missing.probe.presence}"
-        error = MlBackendsError(f"{name} has no value here{why}")
-        error.exit_code = exits.NO  # the name is right, and the answer is no
+        error = Incomplete(f"{name} has no value here{why}")
+        error.exit_code = exits.NO
         raise error from None
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()

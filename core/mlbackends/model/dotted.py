@@ -28,6 +28,20 @@ def is_certain(probe: ProbeReport) -> bool:
     return probe.failure is None and not any(reason.code in UNCERTAIN for reason in probe.reasons)
 
 
+def undetermined(report: Report) -> list[str]:
+    """Return what a report leaves open: probes, or copies and devices of a probe that itself could tell."""
+    found = []
+    for name, probe in report.probes.items():
+        things = [(library.path, library.reasons) for library in probe.libraries]
+        things += [(f"{each.kind}:{each.index}", each.reasons) for each in probe.devices]
+        parts = [each for each, reasons in things if any(r.code in UNCERTAIN for r in reasons)]
+        if probe.presence is None or not is_certain(probe):
+            found.append(name)
+        elif parts:
+            found.append(f"{name} ({', '.join(parts)})")
+    return found
+
+
 def plain(name: str) -> str:
     """Return a dotted name in its short form; that of the JSON is taken too.
 
@@ -64,7 +78,7 @@ def value(report: Report, name: str, declared: tuple[str, ...] = ()) -> Any:
     elif head in FIELDS:
         found = msgspec.to_builtins(getattr(probe, head))
         found = list(found) if isinstance(found, tuple) else found
-        if head in ("version", "failure") and not found:
+        if head in ("version", "failure", "presence") and not found:
             raise NoValue(name, probe)
     else:
         raise UnknownName(
