@@ -3,11 +3,15 @@
 import os
 import sys
 
-__all__ = ["program", "run"]
+__all__ = ["INTERRUPTED", "keep_interrupt", "program", "run"]
+
+INTERRUPTED = "interrupted"
+_INTERRUPTED = 130
 
 
 def run() -> None:
     """Run `backends`."""
+    sys.unraisablehook = keep_interrupt
     if sys.argv[1:] == ["--version"] and sys.stdout is not None:
         # Without click, which takes most of the time.
         from mlbackends import __version__
@@ -23,8 +27,7 @@ def run() -> None:
     import gettext
     import warnings
 
-    # A warning of the library is a line as all messages are, without the place in our code.
-    warnings.formatwarning = lambda message, *_, **__: f"backends: {message}\n"
+    warnings.formatwarning = _warning_line
 
     # The process lives for a fraction of a second, a tenth of which would go to looking for cycles.
     gc.disable()
@@ -36,14 +39,39 @@ def run() -> None:
     sys.exit(guarded_main(sys.argv[1:]))
 
 
+def _warning_line(message: Warning | str, *_: object, **__: object) -> str:
+    """Return a warning of the library as all messages are, without the place in our code."""
+    from mlbackends_cli.text.plain import log_line
+
+    return f"backends: {log_line(str(message))}\n"
+
+
+def keep_interrupt(unraisable: "sys.UnraisableHookArgs") -> None:
+    """Interrupt again where an interrupt came in a callback, from which nothing can be raised."""
+    if unraisable.exc_type is not KeyboardInterrupt:
+        sys.__unraisablehook__(unraisable)
+        return
+    import signal
+
+    if hasattr(signal, "setitimer"):
+        # From here it could not be raised either; a moment later it can.
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+
+
 def program() -> None:
     """Run `backends`, and leave as a child of `multiprocessing` does: what the console script calls.
 
-    To free every object before the end takes a thirtieth of a survey.
+    To free every object before the end takes a thirtieth of a survey. An interrupt before `guarded_main` or
+    behind it, as while click is imported, ends as one in it does.
     """
+    code = _INTERRUPTED
     try:
-        run()
-    except SystemExit as stop:
+        try:
+            run()
+            code = 0
+        except SystemExit as stop:
+            code = stop.code if isinstance(stop.code, int) else 1
         import atexit
         import contextlib
         import threading
@@ -53,4 +81,7 @@ def program() -> None:
         for stream in filter(None, (sys.stdout, sys.stderr)):
             with contextlib.suppress(OSError, ValueError):  # nobody reads, or it was closed
                 stream.flush()
-        os._exit(stop.code if isinstance(stop.code, int) else 1)
+    except KeyboardInterrupt:
+        os.write(2, f"backends: {INTERRUPTED}\n".encode())
+        code = _INTERRUPTED
+    os._exit(code)

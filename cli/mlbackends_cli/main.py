@@ -9,7 +9,7 @@ import click
 
 from mlbackends import __version__
 from mlbackends.model.errors import MlBackendsError
-from mlbackends_cli import exits
+from mlbackends_cli import INTERRUPTED, exits, keep_interrupt
 from mlbackends_cli.lazy import FolderGroup
 from mlbackends_cli.output import say
 
@@ -25,7 +25,7 @@ click.version_option(__version__, prog_name="backends", message="%(prog)s %(vers
 
 def guarded_main(arguments: list[str]) -> int:
     """Run the command line and return the exit code; nobody sees a traceback."""
-    sys.unraisablehook = _keep_interrupt
+    sys.unraisablehook = keep_interrupt
     try:
         code = main.main(arguments, prog_name="backends", standalone_mode=False)
         if sys.stdout is not None:  # a program may be started with its streams closed
@@ -38,10 +38,15 @@ def guarded_main(arguments: list[str]) -> int:
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as error:
-        error.show()
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()
+        else:
+            from mlbackends_cli.usage import explained
+
+            say(*explained(error, main, arguments))
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        say("interrupted")
+        say(INTERRUPTED)
         return exits.INTERRUPTED
     except BrokenPipeError:  # end as a program that SIGPIPE killed does
         return _end_without_output(exits.CLOSED_PIPE)
@@ -54,19 +59,6 @@ def guarded_main(arguments: list[str]) -> int:
             return _end_without_output(exits.USAGE)
         return _report_bug(error)
     return code if isinstance(code, int) else exits.YES
-
-
-def _keep_interrupt(unraisable: "sys.UnraisableHookArgs") -> None:
-    """Interrupt again where an interrupt came in a callback, from which nothing can be raised."""
-    if unraisable.exc_type is not KeyboardInterrupt:
-        sys.__unraisablehook__(unraisable)
-        return
-    import signal
-
-    if hasattr(signal, "setitimer"):
-        # From here it could not be raised either; a moment later it can.
-        signal.signal(signal.SIGALRM, signal.default_int_handler)
-        signal.setitimer(signal.ITIMER_REAL, 0.01)
 
 
 def _end_without_output(code: int) -> int:

@@ -1,12 +1,13 @@
 """Options that several commands share, and the report that they ask for."""
 
+import os
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any
 
 import click
 
-from mlbackends.model.errors import BadInput
+from mlbackends.model.errors import BadInput, shown
 from mlbackends.model.records import Presence, Report
 from mlbackends_cli import formats
 from mlbackends_cli.terminal import ProgressLine
@@ -24,7 +25,7 @@ class Seconds(click.FloatRange):
         """Return the number; fails for what is none."""
         number = float(super().convert(value, param, ctx))
         if not number > 0:
-            self.fail(f"{value} is no number of seconds", param, ctx)
+            self.fail(f"{value} is not a number of seconds", param, ctx)
         return number
 
 
@@ -104,6 +105,21 @@ def timeout_option(seconds: float, about: str, most: float = 3600) -> Callable[[
         show_default=True,
         metavar="SECONDS",
         help=about,
+    )
+
+
+def root_option(about: str) -> Callable[[Command], Command]:
+    """Return --root, whose value is a folder."""
+
+    def checked(ctx: click.Context, param: click.Parameter, folder: str | None) -> str | None:
+        del ctx, param
+        if folder is not None and not os.path.isdir(folder):
+            hint = "give a folder with proc/ and sys/ in it, or one that `backends snapshot` made"
+            raise BadInput(f"--root: {shown(folder)} is not a folder", hint)
+        return folder
+
+    return click.option(
+        "--root", type=click.Path(), metavar="DIRECTORY", callback=checked, help=about
     )
 
 

@@ -42,10 +42,12 @@ def say(message: str, hint: str = "") -> None:
     """Print one line to standard error, and a hint below it; nobody need read it."""
     import click
 
+    from mlbackends_cli.text.plain import log_line
+
     try:
-        click.echo(f"backends: {message}", err=True)
+        click.echo(f"backends: {log_line(message)}", err=True)
         if hint:
-            click.echo(f"hint: {hint}", err=True)
+            click.echo(f"hint: {log_line(hint)}", err=True)
     except OSError:  # standard error is closed
         return
 

@@ -21,18 +21,12 @@ def passages(topic: str) -> list[Passage]:
     return found + [switch(SWITCHES[name]) for name in (*names, *members(topic))]
 
 
-def overview() -> list[Passage]:
-    """Return the deviations with what they are of, and the switches of each module."""
+def overview() -> Passage:
+    """Return the switches of each module."""
     modules: dict[str, list[str]] = {}
     for switch in SWITCHES.values():
         modules.setdefault(switch.module or "mlbackends", []).append(switch.name)
-    lines = [("deviations", "all of them")]
-    lines += [(each.code, ", ".join(each.names)) for each in DEVIATIONS]
-    switches = tuple((module, ", ".join(names)) for module, names in modules.items())
-    return [
-        Passage("Where mlbackends and torch.backends differ", tuple(lines)),
-        Passage("Switches", switches),
-    ]
+    return Passage("Switches", tuple((word, ", ".join(names)) for word, names in modules.items()))
 
 
 def deviations() -> list[Passage]:

@@ -13,6 +13,10 @@ _ASCII = str.maketrans({
 })  # fmt: skip
 
 
+_WIDEST = 1000
+"""A wider page, as with COLUMNS=99999999, would be padded with gigabytes of blanks."""
+
+
 class Page(Struct, frozen=True):
     """What a format may use. width: columns. details: probes were named, so show everything."""
 
@@ -82,10 +86,10 @@ def wants_color(choice: str, is_terminal: bool, environment: Mapping[str, str]) 
 
 
 def columns(environment: Mapping[str, str]) -> int:
-    """Return how wide the page is: COLUMNS, else the terminal, else 80."""
-    given = environment.get("COLUMNS", "")
-    if given.isdecimal() and int(given) > 0:
-        return int(given)
+    """Return how wide the page is, at most _WIDEST: COLUMNS, else the terminal, else 80."""
+    given = environment.get("COLUMNS", "").lstrip("0")
+    if given.isdecimal():
+        return min(int(given[: len(str(_WIDEST)) + 1]), _WIDEST)
     return _size(sys.stdout)[0] or 80
 
 
@@ -102,7 +106,7 @@ def _size(stream: Any) -> tuple[int, int]:
         width, height = os.get_terminal_size(stream.fileno())
     except (AttributeError, ValueError, OSError):  # closed, captured, or no terminal
         return 0, 0
-    return width, height
+    return min(width, _WIDEST), height
 
 
 def is_terminal(stream: Any) -> bool:

@@ -68,13 +68,16 @@ def test_identity_is_kept_only_where_it_is_asked_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "Missing argument"),
+        ((), "needs FILE.json|DIR"),
         (("-",), "a snapshot needs a name"),
         (("",), "a snapshot needs a name"),
-        (("x.json", "--root", "/no/such"), "does not exist"),
+        (("x.json", "--root", "/no/such"), "--root: '/no/such' is not a folder"),
         (("m", "--root", HGX, "--python", "python3"), "does not go with --python"),
         (("m", "--depth", "usable"), "is for FILE.json"),
-        (("x.json", "--timeout", "nan"), "nan is no number of seconds"),
+        (
+            ("x.json", "--timeout", "nan"),
+            "--timeout cannot be nan: it is a number from 0.01 to 3600",
+        ),
         (("/no/such/folder/x.json", "--root", HGX), "cannot be written"),
         (("/no/such/folder/m", "--root", HGX), "cannot be written"),
         ((HGX, "--root", HGX), "is not empty"),

@@ -50,6 +50,18 @@ def test_colour_is_decided_in_one_order(
     assert wants_color(choice, terminal, environment) is expected
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [("120", 120), ("99999999", 1000), ("9" * 5000, 1000), ("0", 80), ("-5", 80), ("007", 40)],
+)
+def test_a_page_is_never_wider_than_anybody_can_use(
+    given: str, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", given)
+
+    assert page("never").width == expected
+
+
 def test_nothing_of_colour_remains_in_a_pipe() -> None:
     assert "\033" not in backends("info", "--depth", "found").stdout
 

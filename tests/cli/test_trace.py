@@ -542,7 +542,7 @@ def test_files_for_other_programs(tmp_path: Path) -> None:
         (("--view", "findings", "--group-by", "shape"), "are for the summary"),
         (("--view", "records", "--format", "json"), "records are not written as json"),
         (("--follow", "--format", "html"), "--follow cannot print html"),
-        (("--follow", "--list-malformed"), "no --follow"),
+        (("--follow", "--list-malformed"), "and --follow goes on"),
         (("--output", "/nowhere/x"), "/nowhere/x cannot be written"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
@@ -701,7 +701,7 @@ def test_a_difference_for_programs(tmp_path: Path) -> None:
         (("--threshold", "-5%"), "-5% is below nothing; give how much slower: 10%, or 1.1"),
         (("--threshold", "0.5"), "a threshold of 0.5 means nothing"),
         (("--smallest-share", "200%"), "a share of 2.0 means nothing"),
-        (("--measure", "mode"), "'mode' is not one of"),
+        (("--measure", "mode"), "--measure cannot be 'mode': it is one of"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )

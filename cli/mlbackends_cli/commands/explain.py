@@ -2,12 +2,12 @@
 
 TOPIC is the name of a switch or of a group of them, a code from what `backends doctor` or
 `backends trace show --view findings` finds or from the reasons of a report, the code of a deviation,
-or hazards or deviations for all of those. Behind the word device come kinds of devices, such as cuda
-or mps: what each cannot do and may offer, beside what was found here. Without TOPIC: all that there
-is.
+or switches, hazards, findings, reasons or deviations for all of those. Behind the word device come
+kinds of devices, such as cuda or mps: what each cannot do and may offer, beside what was found here.
+Without TOPIC: a short index of all that there is.
 
 Examples:
-  backends explain                       what can be explained
+  backends explain                       what can be explained, by kind
   backends explain deviations            where mlbackends and torch.backends differ, and why
   backends explain openmp-two-runtimes   what a finding of `backends doctor` means
   backends explain cudnn.benchmark       one switch
@@ -24,7 +24,7 @@ import click
 
 from mlbackends.audit import hazard
 from mlbackends.model import registry
-from mlbackends.model.errors import UnknownName
+from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends_cli import formats
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import COLOR, OUTPUT, format_option, read_report
@@ -33,8 +33,9 @@ from mlbackends_cli.terminal import page
 from mlbackends_cli.text import prose
 from mlbackends_cli.text.prose import Passage
 
-_FINDINGS = "mlbackends.tracing.findings"
 _DEVICE, _DEVIATIONS, _HAZARDS = "device", "deviations", "hazards"
+_SWITCHES, _REASONS, _FINDINGS = "switches", "reasons", "findings"
+_FINDERS = "mlbackends.tracing.findings"
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -70,7 +71,9 @@ def command(
     before, kinds = topics[:at], topics[at + 1 :]
     style = page(color, output)
     if subject is not None and not kinds:
-        raise click.UsageError("--report goes with kinds of devices: backends explain device KIND")
+        raise BadInput(
+            "--report goes with kinds of devices", "write `backends explain device KIND`"
+        )
     pages = []
     if kinds:  # look at the machine with the probes that know these kinds
         from mlbackends.audit import device_limits
@@ -80,7 +83,8 @@ def command(
         pages = [device_limits.page_of(kind, report) for kind in kinds]
     if form not in ("text", "markdown"):
         if before or _DEVICE not in topics:
-            raise click.UsageError(f"--format {form} is for devices: backends explain device KIND")
+            hint = "write `backends explain device KIND`"
+            raise BadInput(f"--format {form} is for devices", hint)
         from mlbackends import __version__
         from mlbackends.audit import device_limits
         from mlbackends.model.device_kinds import SCHEMA, KindPages
@@ -107,17 +111,18 @@ def topics() -> list[str]:
     from mlbackends.survey import all_codes
     from mlbackends_cli import switch_pages
 
-    words = (_DEVICE, _DEVIATIONS, _HAZARDS)
+    words = (_DEVICE, _DEVIATIONS, _FINDINGS, _HAZARDS, _REASONS, _SWITCHES)
     return [*words, *hazard.codes(), *_finding_codes(), *switch_pages.topics(), *all_codes()]
 
 
 def explained(topic: str) -> list[Passage]:
-    """Return the passages of a topic: of a group every switch; of "", which topics there are.
+    """Return the passages of a topic: of a group every switch; of "", the kinds of topics.
 
     Raises UnknownName, with the nearest topic.
     """
     if topic == _HAZARDS:
         return [_hazard(code) for code in hazard.codes()]
+    from mlbackends.audit import device_limits
     from mlbackends_cli import device_pages, switch_pages
 
     if topic == _DEVICE:
@@ -126,32 +131,34 @@ def explained(topic: str) -> list[Passage]:
         return switch_pages.deviations()
     from mlbackends.survey import all_codes
 
+    if topic == _FINDINGS:
+        titles = [(code, _title(_finding_file(code))) for code in _finding_codes()]
+        return [Passage("Findings of a trace", tuple(titles))]
+    if topic == _SWITCHES:
+        return [switch_pages.overview()]
     reasons = all_codes()
+    if topic == _REASONS:
+        return [Passage("Reason codes", tuple(sorted(reasons.items())))]
     if not topic:
-        hazards = [(code, hazard.title(hazard.load(code))) for code in hazard.codes()]
-        findings = [(code, _title(_finding_file(code))) for code in _finding_codes()]
-        return [
-            *switch_pages.overview(),
-            Passage("Hazards that backends doctor knows", tuple(hazards)),
-            Passage("Findings of a trace", tuple(findings)),
-            device_pages.overview(),
-            Passage("Reason codes", tuple(sorted(reasons.items()))),
-        ]
+        return [_index(tuple(sorted(reasons)))]
     found = [_hazard(topic)] if topic in hazard.codes() else []
     found += [_finding(topic)] if topic in _finding_codes() else []
     found += switch_pages.passages(topic)
     found += [Passage(topic, (("", reasons[topic]),))] if topic in reasons else []
     if not found:
-        raise UnknownName("topic", topic, tuple(topics()), "backends explain")
+        error = UnknownName("topic", topic, tuple(topics()), "backends explain")
+        if topic in device_limits.kinds():
+            error.hint = f"write `backends explain device {topic}`"
+        raise error
     return found
 
 
 def _finding_codes() -> list[str]:
-    return [name.replace("_", "-") for name in registry.names(_FINDINGS)]
+    return [name.replace("_", "-") for name in registry.names(_FINDERS)]
 
 
 def _finding_file(code: str) -> Any:
-    return registry.load(_FINDINGS, code.replace("-", "_"))
+    return registry.load(_FINDERS, code.replace("-", "_"))
 
 
 def _title(file: Any) -> str:
@@ -164,6 +171,30 @@ def _finding(code: str) -> Passage:
     file = _finding_file(code)
     lines = [("", _title(file)), ("why", file.Finder.WHY), ("do", file.Finder.ACTION)]
     return Passage(code, tuple(line for line in lines if line[1]))
+
+
+def _index(reasons: tuple[str, ...]) -> Passage:
+    """Return the kinds of topics, each with how many there are, some of them, and what lists them."""
+    from mlbackends.audit import device_limits
+    from mlbackends.switches.deviations import DEVIATIONS
+    from mlbackends.switches.files import groups
+    from mlbackends.switches.table import SWITCHES
+
+    deviations = tuple(each.code for each in DEVIATIONS)
+    rows = (
+        (_SWITCHES, f"{len(SWITCHES)} of torch.backends, in these groups", groups(), _SWITCHES),
+        (_HAZARDS, f"{len(hazard.codes())} codes of `backends doctor`", hazard.codes(), _HAZARDS),
+        (_FINDINGS, f"{len(_finding_codes())} codes of traces", tuple(_finding_codes()), _FINDINGS),
+        (_REASONS, f"{len(reasons)} codes of what is not usable", reasons, _REASONS),
+        (_DEVIATIONS, f"{len(deviations)} differences from torch", deviations, _DEVIATIONS),
+        (_DEVICE, "kinds of devices, as `backends explain device cuda`", device_limits.kinds(), ""),
+    )
+    lines = [("", "`backends explain NAME` explains one of these:")]
+    for kind, about, names, topic in rows:
+        shown = names if kind in (_SWITCHES, _DEVICE) else (*names[:: len(names) // 3][:3], "...")
+        which = f"; all: `backends explain {topic}`" if topic else ""
+        lines.append((kind, f"{about}: {', '.join(shown)}{which}"))
+    return Passage("What can be explained", tuple(lines))
 
 
 def _hazard(code: str) -> Passage:

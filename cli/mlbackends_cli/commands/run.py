@@ -35,6 +35,7 @@ import click
 from msgspec.structs import replace
 
 from mlbackends.launch.options import OPTIONS, Options
+from mlbackends_cli import output
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import together
 
@@ -146,7 +147,6 @@ def command(
     variables = injected(values, program, environment)
 
     def say(level: str, sentence: str) -> None:
-        mark = "warning: " if level == "WARNING" else ""
-        click.echo(f"backends: {mark}{sentence}", err=True)
+        output.say(f"{'warning: ' if level == 'WARNING' else ''}{sentence}")
 
     return launch(options, command_line, variables, say=say)

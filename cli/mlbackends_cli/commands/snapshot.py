@@ -22,10 +22,10 @@ import click
 from mlbackends.model.errors import BadInput
 from mlbackends.model.records import Presence
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import PYTHON, TIMEOUT, depth_option, read_report
+from mlbackends_cli.options import PYTHON, TIMEOUT, depth_option, read_report, root_option
 from mlbackends_cli.output import indented, write
 from mlbackends_cli.terminal import ProgressLine
-from mlbackends_cli.text.plain import binary_size
+from mlbackends_cli.text.plain import binary_size, one_line, without_commands
 from mlbackends_cli.text.prose import wrapped
 
 _KEPT = (
@@ -47,11 +47,7 @@ _NOTHING_REPLACED = "nothing was replaced: it names this machine and its user"
     is_flag=True,
     help="Keep host name, user, home folders, serial numbers, UUIDs and hardware addresses as they are.",
 )
-@click.option(
-    "--root",
-    type=click.Path(exists=True, file_okay=False),
-    help="Take it of a recorded machine, not of this one.",
-)
+@root_option("Take it of a recorded machine, not of this one.")
 @PYTHON
 @depth_option(
     None,
@@ -95,11 +91,11 @@ def command(
         about = f"what {len(report.probes)} probes tell at depth {report.depth}"
         variables = report.probes["environment"].facts.get("variables", {})
         lines = [
-            f"{target}: {binary_size(len(data))}, {about}",
+            f"{one_line(target)}: {binary_size(len(data))}, {about}",
             _listed("variables", tuple(variables) if isinstance(variables, dict) else ()),
             _NOTHING_REPLACED if keep_identity else _REPLACED,
         ]
-    click.echo("\n  ".join(lines))
+    write(without_commands("\n  ".join(lines)))
 
 
 def _write_machine(
@@ -115,7 +111,7 @@ def _write_machine(
         contents = record(target, host, keep_identity=keep_identity, progress=progress)
     count = sum(contents.folders.values())
     lines = [
-        f"{target}: {binary_size(contents.size_bytes)}, a recorded machine of {count} files",
+        f"{one_line(target)}: {binary_size(contents.size_bytes)}, a recorded machine of {count} files",
         _listed("files", [f"{top} {number}" for top, number in contents.folders.items()]),
         _listed("variables", contents.variables),
         _listed("commands", contents.commands),
@@ -130,5 +126,6 @@ def _write_machine(
 
 
 def _listed(word: str, names: Sequence[str]) -> str:
-    lines = wrapped(f"{word}: {', '.join(names) or 'none'}", 100, "  ", "    ")
+    text = one_line(f"{word}: {', '.join(names) or 'none'}")
+    lines = wrapped(text, 100, "  ", "    ")
     return "\n".join(lines).lstrip()

@@ -39,6 +39,11 @@ def without_commands(text: str, dot: str = "·") -> str:
     return _COMMAND.sub(lambda found: f"{found[1]}{dot}::" if found[2] else f"##{dot}[", text)
 
 
+def log_line(text: str) -> str:
+    """Return the text on one line, which neither a terminal nor GitHub's runner takes for a command."""
+    return without_commands(one_line(text))
+
+
 def amount(name: str, value: Any) -> str:
     """Return a fact's value for people: bytes and hertz by the unit in the fact's name, lists joined."""
     if isinstance(value, bool):

@@ -14,6 +14,7 @@ import click
 from mlbackends_cli.options import COLOR, together
 from mlbackends_cli.output import say
 from mlbackends_cli.terminal import Page, error_page, error_terminal_size
+from mlbackends_cli.text.plain import log_line
 
 if TYPE_CHECKING:
     from mlbackends.tracing.capture.command import Captured
@@ -192,7 +193,8 @@ def _print_summary(files: Sequence[str], page: Page, length: str, *, has_more: b
         made.pop("dispatch", None)
     click.echo(printed(made, "table", page, top).rstrip("\n"), err=True)
     if top:
-        click.echo(f"more: backends trace show --view findings {shlex.join(files)}", err=True)
+        more = f"more: backends trace show --view findings {shlex.join(files)}"
+        click.echo(log_line(more), err=True)
 
 
 def headline(captured: "Captured") -> str:

@@ -26,11 +26,9 @@ class UnknownName(MlBackendsError, LookupError):
     """A name that is in no registry. told_by: the command that tells them all, "" for none."""
 
     def __init__(self, kind: str, name: str, known: "tuple[str, ...]", told_by: str = "") -> None:
-        near = nearest(name, known)
-        if near:
-            hint = f"did you mean {' or '.join(repr(each) for each in near)}?"
-        else:
-            hint = f"known: {some(known, told_by)}" if known else ""
+        hint = did_you_mean(nearest(name, known))
+        if not hint and known:
+            hint = f"known: {some(known, told_by)}"
             if told_by and len(known) > _MOST_NAMES:
                 hint = f"`{told_by}` has them all"
         super().__init__(f"there is no {kind} named {shown(name)}", hint)
@@ -65,7 +63,7 @@ class NoBackend(MlBackendsError, RuntimeError):
 
 
 class Incomplete(MlBackendsError):
-    """The answer could not be told, and the caller asked for certainty (`--strict`)."""
+    """A value could not be determined."""
 
     exit_code = 3
 
@@ -73,6 +71,7 @@ class Incomplete(MlBackendsError):
 _MOST_NAMES = 12
 """So many names are told at most: more are a wall, in which nobody finds the one that is meant."""
 _LONGEST = 80
+_PARTS = str.maketrans("._", "--")
 _LONGEST_NAME = 200
 """No name that we know is near to a longer one, and comparing it would take long."""
 
@@ -106,6 +105,11 @@ def shown(value: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
+def did_you_mean(near: "list[str]") -> str:
+    """Return the question for names that are near, "" for none."""
+    return f"did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
 def suggestion(name: str, known: "tuple[str, ...]") -> str:
     """Return the end of a sentence about an unknown name: "; did you mean 'this'?", or ""."""
     near = nearest(name, known)
@@ -115,7 +119,8 @@ def suggestion(name: str, known: "tuple[str, ...]") -> str:
 def nearest(name: str, known: "tuple[str, ...]") -> list[str]:
     """Return the known names that are most likely meant, [] if none is near.
 
-    The same in another case, else those that go on where `name` ends, else the one spelled most alike.
+    The same in another case, else those that go on where `name` ends, else the one spelled most alike, else
+    those of which a part, between ".", "_" and "-", begins with it.
     """
     import difflib
 
@@ -128,4 +133,8 @@ def nearest(name: str, known: "tuple[str, ...]") -> list[str]:
     if 0 < len(longer) <= 5:
         return longer
     close = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
+    if not close and len(name) > 1:
+        begin = f"-{name.lower().translate(_PARTS)}"
+        parts = [each for each in lower if begin in f"-{each.translate(_PARTS)}"]
+        close = parts if len(parts) <= 5 else []
     return [lower[each] for each in close]

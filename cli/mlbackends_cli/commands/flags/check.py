@@ -18,7 +18,8 @@ from mlbackends.model.errors import BadInput
 from mlbackends_cli import exits
 from mlbackends_cli.commands.flags import problems_here
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.output import say
+from mlbackends_cli.output import say, write
+from mlbackends_cli.text.plain import log_line
 
 _MOST = (1 << 20) + 1
 """So much of standard input is read: a byte more than a file of switches may have."""
@@ -50,7 +51,8 @@ def _print(name: str, values: Mapping[str, object]) -> None:
     from mlbackends.switches.table import SWITCHES
 
     count = len(values)
-    click.echo(f"{name}: {count} {'switch' if count == 1 else 'switches'}, all right")
+    word = "switch" if count == 1 else "switches"
+    write(log_line(f"{name}: {count} {word}, all right"))
     for switch, value in (
         (SWITCHES[each], value) for each, value in values.items() if each in SWITCHES
     ):

@@ -117,7 +117,8 @@ def command(
     file could be read in part only.
     """
     if list_malformed and follow:
-        raise click.UsageError("--list-malformed reads to the end of a file: no --follow")
+        hint = "leave one of them out"
+        raise BadInput("--list-malformed reads to the end of a file, and --follow goes on", hint)
     if list_malformed:
         return _list_malformed(files, options["output"])
     form = options["form"]

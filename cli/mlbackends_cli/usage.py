@@ -1,0 +1,131 @@
+"""click's errors in the words of all others: what is wrong, and what to type."""
+
+import re
+import shlex
+from collections.abc import Sequence
+from typing import cast
+
+import click
+
+from mlbackends.model.errors import did_you_mean, nearest
+
+_VALUE = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\S+) is not """)
+"""How a message of click about a value begins: with the value as Python writes it."""
+_EXTRA = re.compile(r"unexpected extra arguments? \((.*)\)", re.DOTALL)
+
+
+def explained(
+    error: click.ClickException, main: click.Group, arguments: Sequence[str]
+) -> tuple[str, str]:
+    """Return the sentence and the hint for an error of click. arguments: all that `main` was given."""
+    ctx = getattr(error, "ctx", None) or contexts(main, arguments)[-1]
+    path = ctx.command_path
+    if isinstance(error, click.NoSuchOption):
+        if isinstance(ctx.command, click.Group):
+            return _before_command(error.option_name, ctx, contexts(main, arguments), arguments)
+        return f"`{path}` has no option {error.option_name}", _near_option(error.option_name, ctx)
+    if isinstance(error, click.BadOptionUsage):  # without a value that it needs, or with one
+        option = error.option_name
+        param = next((each for each in ctx.command.get_params(ctx) if option in _names(each)), None)
+        if param is not None and not getattr(param, "is_flag", False):
+            return f"{option} needs a value", f"write {option} {_value(param)}"
+        return f"{option} takes no value", f"write {option} alone"
+    usage = f"usage: {' '.join(ctx.get_usage().split()[1:])}"
+    if isinstance(error, click.MissingParameter) and error.param is not None:
+        choices = _choices(error.param)
+        hint = f"it is one of {', '.join(choices)}" if choices else usage
+        return f"`{path}` needs {_title(error.param)}", hint
+    if isinstance(error, click.BadParameter) and error.param is not None:
+        return _bad_value(error.message, error.param)
+    if extra := _EXTRA.search(error.message):
+        return f"`{path}` takes no {extra[1]!r}", usage
+    return error.format_message(), usage
+
+
+def contexts(main: click.Command, arguments: Sequence[str]) -> list[click.Context]:
+    """Return the contexts of the commands that are named, the innermost last."""
+    found = [click.Context(main, info_name="backends")]
+    for word in arguments:
+        group = found[-1].command
+        if not isinstance(group, click.Group):
+            break
+        command = None if word[:1] == "-" else group.get_command(found[-1], word)
+        if command is not None:
+            found.append(click.Context(command, info_name=word, parent=found[-1]))
+    return found
+
+
+def _before_command(
+    option: str, ctx: click.Context, named: list[click.Context], arguments: Sequence[str]
+) -> tuple[str, str]:
+    """Tell about an option that a group lacks: where it belongs, if one of its commands has it."""
+    path, last = ctx.command_path, named[-1]
+    if not isinstance(last.command, click.Group):
+        if option not in _options(last):
+            return f"`{path}` has no option {option}", _near_option(option, last)
+        rest = list(arguments)
+        for each in named[1:]:
+            rest.remove(each.info_name or "")
+        written = f"{last.command_path} {shlex.join(rest)}"
+        return f"{option} belongs behind `{last.command_path}`, not before it", f"write `{written}`"
+    group, owners = cast("click.Group", ctx.command), []
+    for name in group.list_commands(ctx):
+        command = group.get_command(ctx, name)
+        if command is not None and option in _options(click.Context(command)):
+            owners.append(name)
+    if not owners:
+        return f"`{path}` has no option {option}", _near_option(option, ctx)
+    example = "info" if "info" in owners else owners[0]
+    message = f"{option} is an option of {', '.join(owners)}, and no command is named"
+    return message, f"write `{path} {example} {option}`"
+
+
+def _options(ctx: click.Context) -> tuple[str, ...]:
+    return tuple(name for param in ctx.command.get_params(ctx) for name in _names(param))
+
+
+def _names(param: click.Parameter) -> list[str]:
+    return [*param.opts, *param.secondary_opts] if isinstance(param, click.Option) else []
+
+
+def _near_option(option: str, ctx: click.Context) -> str:
+    near = did_you_mean(nearest(option, _options(ctx)))
+    return near or f"`{ctx.command_path} --help` has them all"
+
+
+def _bad_value(message: str, param: click.Parameter) -> tuple[str, str]:
+    title, choices = _title(param), _choices(param)
+    found = _VALUE.match(message)
+    if found is None:
+        return f"{title}: {message}", ""
+    if choices:
+        near = did_you_mean(nearest(found[1][1:-1], choices))
+        return f"{title} cannot be {found[1]}: it is one of {', '.join(choices)}", near
+    whole = isinstance(param.type, click.types.IntParamType)
+    needed = "a whole number" if whole else "a number"
+    least, most = (getattr(param.type, name, None) for name in ("min", "max"))
+    needed += f" from {least:g}" if least is not None else ""
+    needed += f" to {most:g}" if most is not None else " on" if least is not None else ""
+    return f"{title} cannot be {found[1]}: it is {needed}", ""
+
+
+def _title(param: click.Parameter) -> str:
+    """Return the name of a parameter: --format, FILE."""
+    if isinstance(param, click.Option):
+        return max(param.opts, key=len)
+    name = param.metavar or (param.name or "").upper()
+    return name.removesuffix("...").strip("[]")
+
+
+def _choices(param: click.Parameter) -> tuple[str, ...]:
+    return tuple(map(str, getattr(param.type, "choices", ())))
+
+
+def _value(param: click.Parameter) -> str:
+    """Return what is written for a value: its choices, or the word for it."""
+    choices = _choices(param)
+    if choices:
+        return "|".join(choices)
+    if param.metavar:
+        return param.metavar
+    return "N" if isinstance(param.type, click.types.IntParamType) else param.type.name.upper()

@@ -1,0 +1,137 @@
+"""Errors of the command line: what is wrong, and what to type, in one dialect."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from running import PLAIN, backends
+
+HOSTS = Path(__file__).parents[1] / "hosts"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        ("info --fomrat json", "`backends info` has no option --fomrat", "did you mean '--format'?"),
+        ("info --zzz", "`backends info` has no option --zzz", "`backends info --help` has them all"),
+        (
+            "info --format jsn",
+            "--format cannot be 'jsn': it is one of html, json, jsonl, markdown, table",
+            "did you mean 'json'?",
+        ),
+        ("info --format", "--format needs a value", "write --format html|json|jsonl|markdown|table"),
+        ("info --pid", "--pid needs a value", "write --pid N"),
+        ("info --strict=1", "--strict takes no value", "write --strict alone"),
+        ("info --pid 0", "--pid cannot be 0: it is a whole number from 1 on", ""),
+        ("info --timeout x", "--timeout cannot be 'x': it is a number from 0.01 to 3600", ""),
+        ("diff a", "`backends diff` needs B", "usage: backends diff [OPTIONS] A B"),
+        ("diff a b c", "`backends diff` takes no 'c'", "usage: backends diff [OPTIONS] A B"),
+        ("completion", "`backends completion` needs SHELL", "it is one of bash, zsh, fish"),
+        ("completion bsh", "SHELL cannot be 'bsh': it is one of bash, zsh, fish", "did you mean 'bash'?"),
+        (
+            "--format json info cpu",
+            "--format belongs behind `backends info`, not before it",
+            "write `backends info --format json cpu`",
+        ),
+        (
+            "trace --top 3 show a.log",
+            "--top belongs behind `backends trace show`, not before it",
+            "write `backends trace show --top 3 a.log`",
+        ),
+        ("--fomrat json info", "`backends` has no option --fomrat", "did you mean '--format'?"),
+        (
+            "--strict",
+            "--strict is an option of audit, doctor, info, and no command is named",
+            "write `backends info --strict`",
+        ),
+        ("--verson", "`backends` has no option --verson", "did you mean '--version'?"),
+        ("help trase", "there is no command named 'trase'", "did you mean 'trace'?"),
+        ("help trace shwo", "there is no trace command named 'shwo'", "did you mean 'show'?"),
+        (
+            "help info cpu",
+            "`backends info` has no commands of its own",
+            "write `backends help info`",
+        ),
+        ("explain mps", "there is no topic named 'mps'", "write `backends explain device mps`"),
+        ("explain governor", "there is no topic named 'governor'", "did you mean 'cpu-governor'?"),
+    ],
+)  # fmt: skip
+def test_an_error_has_what_is_wrong_and_what_to_type(
+    arguments: str, message: str, hint: str
+) -> None:
+    done = backends(*arguments.split())
+
+    lines = [f"backends: {message}", *([f"hint: {hint}"] if hint else [])]
+    assert (done.returncode, done.stderr.splitlines(), done.stdout) == (2, lines, "")
+
+
+@pytest.mark.parametrize("words", ["", "info", "trace", "trace show", "help"])
+def test_help_is_what_the_option_shows(words: str) -> None:
+    done = backends("help", *words.split())
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == backends(*words.split(), "--help").stdout
+
+
+NAME = "x\n::error::y\x1b[31m\x9b\r##[error]z"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (NAME,),
+        (f"--{NAME}",),
+        ("info", NAME),
+        ("info", f"--{NAME}"),
+        ("info", "--format", NAME),
+        ("info", "cpu", "--output", f"/nonexistent/{NAME}"),
+        ("info", "--python", f"/nonexistent/{NAME}"),
+        ("info", "--root", f"/nonexistent/{NAME}"),
+        ("doctor", f"/nonexistent/{NAME}"),
+        ("diff", f"/nonexistent/{NAME}", "-"),
+        ("flags", "check", f"/nonexistent/{NAME}"),
+        ("snapshot", f"/nonexistent/{NAME}"),
+        ("audit", "--policy", f"/nonexistent/{NAME}"),
+        ("run", f"/nonexistent/{NAME}"),
+        ("trace", "show", f"/nonexistent/{NAME}"),
+        ("trace", "mkl", "-o", f"/nonexistent/{NAME}", "--", "true"),
+    ],
+)
+def test_an_error_is_one_line_that_nobody_takes_for_a_command(arguments: tuple[str, ...]) -> None:
+    done = backends(*arguments)
+
+    assert done.returncode in (2, 127)
+    assert 1 <= done.stderr.count("\n") <= 2
+    assert all(each.isprintable() or each == "\n" for each in done.stderr)
+    assert "##[" not in done.stderr
+
+
+def test_an_output_with_an_odd_name_is_named_on_one_line(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_text("cudnn.benchmark = true\n")
+
+    checked = backends("flags", "check", str(tmp_path / NAME))
+    root = str(HOSTS / "docker-cgroup1")
+    written = backends("snapshot", str(tmp_path / f"{NAME}.json"), "--root", root)
+
+    assert checked.stdout.count("\n") == 1
+    for done in (checked, written):
+        assert done.returncode == 0
+        assert not {"\x1b", "\x9b", "\r"} & set(done.stdout)
+        assert not any(line.lstrip().startswith("::") for line in done.stdout.splitlines())
+
+
+def test_an_interrupt_while_modules_are_imported_is_one_word_and_130(tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("raise KeyboardInterrupt\n")
+    program = "import mlbackends_cli; mlbackends_cli.program()"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {program}"],
+        env=PLAIN,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (130, "backends: interrupted\n")
