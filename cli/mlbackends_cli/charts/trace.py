@@ -147,7 +147,10 @@ def points(roofline: Roofline, colours: Colours, width: int, name: str) -> str:
     whose, note = "the best seen here", "the dashed line is the best seen in this trace"
     if roof := roofline.roof:
         speed, traffic = roof.gflops, roof.gigabytes_per_second
-        whose, note = "this machine", f"the dashed line is this machine's: {roof.by}"
+        whose, note = (
+            "this machine",
+            f"the dashed line is what this machine reached just now: {roof.by}",
+        )
         gflops.append(speed)
     frame = Frame(drawing, (MARGIN, top, width - 10.0, bottom), intensities, gflops)
     frame.grid(("floating-point operations a byte", "GFLOP/s"))

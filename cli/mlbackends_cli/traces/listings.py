@@ -225,7 +225,7 @@ def _roofline(view: trace_views.Roofline) -> Listing:
         speeds = (
             f"{short_number(roof.gflops)} GFLOP/s, {short_number(roof.gigabytes_per_second)} GB/s"
         )
-        notes.append(f"this machine reaches {speeds} ({roof.by})")
+        notes.append(f"this machine reached {speeds} just now ({roof.by})")
     return Listing((*columns, "GFLOP/s", "GB/s"), (Group("", rows),), tuple(notes))
 
 

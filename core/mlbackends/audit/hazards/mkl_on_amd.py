@@ -23,19 +23,18 @@ def symptoms(report: ReportView) -> Symptoms:
     """Yield one where a package uses it."""
     if report.fact("cpu.vendor") != "AMD":
         raise DoesNotApply("the processor is not of AMD")
-    users = {
-        name: library.path
-        for library in report.libraries("mkl")
-        for name in (library.found_by.removeprefix("inside "),)
-        if library.found_by.startswith("inside ")
-    }
+    inside = [each for each in report.libraries("mkl") if each.found_by.startswith("inside ")]
+    users = {each.found_by.removeprefix("inside ") for each in inside}
+    libraries = {"mkl.libraries": [each.path for each in inside]} if inside else {}
+    blas_of = {}
     for probe in ("numpy", "scipy"):
         blas = str(report.fact(f"{probe}.blas", ""))
         if "mkl" in blas.lower():
-            users[probe] = blas
+            users.add(probe)
+            blas_of[f"{probe}.blas"] = blas
     if users:
         yield Symptom(
-            f"MKL multiplies for {' and '.join(users)} on this processor of AMD"
+            f"MKL multiplies for {' and '.join(sorted(users))} on this processor of AMD"
             f" ({report.fact('cpu.model_name', 'of unknown model')})",
-            evidence={"cpu.vendor": "AMD", "mkl.users": sorted(users)},
+            evidence={"cpu.vendor": "AMD", **libraries, **blas_of},
         )

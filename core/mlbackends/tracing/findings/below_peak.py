@@ -7,6 +7,8 @@ from mlbackends.tracing import finder
 from mlbackends.tracing.finder import Calls, Found, Sum, by_share, percent, times, took
 
 _LEAST_NS = 100_000
+_BEYOND_SETUP_NS = 1e8
+"""A first call that takes so long computes for most of it."""
 _LEAST_OPERATIONS = 200
 """For each element, so that memory is not what limits."""
 _TIMES_SLOWER = 5
@@ -43,7 +45,7 @@ class Finder(finder.Finder):
             record = calls.record
             if (
                 calls.gflops
-                and calls.later.count
+                and (calls.later.count or calls.least_ns >= _BEYOND_SETUP_NS)
                 and calls.least_ns >= _LEAST_NS
                 and calls.operations_an_element >= _LEAST_OPERATIONS
                 and not record.slow_path

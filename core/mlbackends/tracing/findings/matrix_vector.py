@@ -39,7 +39,7 @@ class Finder(finder.Finder):
         rows.sort(key=lambda row: (-row[0], row[2]))
         best = max(speed for _, speed, _ in rows)
         roof = self.machine.roof
-        of_roof = f"; reading memory gives {roof.gigabytes_per_second:.3g} here" if roof else ""
+        of_roof = f"; reading memory gave {roof.gigabytes_per_second:.3g} just now" if roof else ""
         yield self.finding(
             by_share(share, medium=0.3),
             f"{times(vectors.count, 'product')} with a single vector took {took(vectors.total_ns)},"

@@ -3,7 +3,7 @@
 from mlbackends.tracing import finder
 from mlbackends.tracing.finder import Calls, Found, Sum, by_share, percent, times, took
 
-_LEAST_CALLS = 10
+_LEAST_CALLS = 5
 _LEAST_MEDIAN_NS = 5_000
 _TIMES_LONGER = 3
 _LEAST_SHARE = 0.1

@@ -419,7 +419,7 @@ def test_one_call_that_stood_still_for_long_is_unsteady() -> None:
         [run(milliseconds=90), *steady(39)],
         [run(milliseconds=90, thread=thread) for thread in range(9)]
         + [run(milliseconds=1, thread=thread) for thread in range(9) for _ in range(5)],
-        steady(9, slow=3),
+        steady(5, slow=2),
         [run(milliseconds=0.001 if n % 3 else 0.02) for n in range(60)],
         steady(slow=8, problem="*x64:64x64"),
         [run("eltwise", 400, problem="4x4"), *steady(20, slow=1, factor=5)],
