@@ -13,6 +13,7 @@ Source:   Linux admin-guide/cgroup-v1 and cgroup-v2.rst; sched_setaffinity(2); g
 from math import inf
 from typing import Any
 
+from mlbackends.host.cpu.topology import sibling_groups
 from mlbackends.host.host import Host
 from mlbackends.host.quantities import HIGHEST, format_cpu_list, parse_cpu_list, whole_number
 from mlbackends.host.system import cgroups
@@ -139,17 +140,8 @@ def _cores(host: Host, cpus: tuple[int, ...]) -> int:
         return control_number(system_controls(host), "hw.physicalcpu") or 0
     if host.read(f"{_CPUS}/smt/active", 16) == "0":
         return len(cpus)
-    cores = 0
-    left = set(cpus)
-    while left:
-        cpu = left.pop()
-        path = f"{_CPUS}/cpu{cpu}/topology/thread_siblings_list"
-        siblings = parse_cpu_list(host.read(path, 4096))
-        if not siblings:
-            return 0
-        left.difference_update(siblings)
-        cores += 1
-    return cores
+    names = ("thread_siblings_list", "thread_siblings")
+    return len(sibling_groups(host, cpus, *names)) if cpus else 0
 
 
 def _groups(host: Host) -> dict[str, Any]:

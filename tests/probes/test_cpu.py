@@ -217,6 +217,7 @@ def test_an_apple_m2(tmp_path: Path) -> None:
             "line_bytes": 128,
             "instances": 2,
             "shared_by_cpus": 4,
+            "kind": "performance",
         },
         {
             "level": 2,
@@ -225,6 +226,7 @@ def test_an_apple_m2(tmp_path: Path) -> None:
             "line_bytes": 128,
             "instances": 1,
             "shared_by_cpus": 4,
+            "kind": "efficiency",
         },
     ]
 

@@ -67,6 +67,8 @@ def _macos_caches(controls: dict[str, str], levels: dict[str, Facts]) -> list[Fa
                 sharing = whole_number(controls.get(f"{prefix}cpusper{name}", ""), 1, 1024)
             if isinstance(threads, int) and sharing:
                 cache |= {"instances": -(-threads // sharing), "shared_by_cpus": sharing}
+            if len(levels) > 1:
+                cache["kind"] = core["name"]
             found.append(cache)
     return found
 

@@ -249,6 +249,8 @@ def kind_groups(
         if are_known:
             own = [by_cpu[cpu] for cpu in groups[key]]
             name, more = own[0].name, {**common_facts(own), **more}
+            if name in (kind[0] for kind in kinds):  # two parts of one name
+                name = f"{name} {own[0].part}".strip()
         kinds.append((name, tuple(groups[key]), more))
     return kinds if len(kinds) > 1 else []
 
