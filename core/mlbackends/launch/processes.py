@@ -15,7 +15,7 @@ from itertools import count
 from msgspec import Struct
 
 from mlbackends.launch.notices import Refused
-from mlbackends.launch.signals import WaitedSignals, send
+from mlbackends.launch.signals import WaitedSignals, ended, send
 from mlbackends.model.errors import BadInput
 
 _BEAT_SECONDS = 0.5
@@ -140,11 +140,8 @@ class _Running:
 
     def reap(self) -> None:
         """Collect the programs that ended; after the first failure, end the others."""
-        for process, index in list(self.processes.items()):
-            ended, status = os.waitpid(process, os.WNOHANG)
-            if not ended:
-                continue
-            del self.processes[process]
+        for process, status in ended(list(self.processes)):
+            index = self.processes.pop(process)
             code = os.waitstatus_to_exitcode(status)
             if code == 0 or self.code:
                 continue

@@ -9,7 +9,7 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Self
 
 SENT_ON = (
@@ -55,6 +55,23 @@ class WaitedSignals:
             return 0
         # kill() and its like have a code of 0 or less; what the kernel sends, as for Ctrl-C, is above 0.
         return received.si_signo if received.si_code <= 0 else 0
+
+
+def ended(processes: Collection[int]) -> Iterator[tuple[int, int]]:
+    """Yield those of our processes that have ended, each with its status.
+
+    As process 1 of a container we are the parent of every daemon that was left there: these end here too.
+    """
+    if os.getpid() != 1:
+        for process in processes:
+            is_over, status = os.waitpid(process, os.WNOHANG)
+            if is_over:
+                yield process, status
+        return
+    with contextlib.suppress(ChildProcessError):  # none is left
+        while (child := os.waitpid(-1, os.WNOHANG))[0]:
+            if child[0] in processes:
+                yield child
 
 
 def send(number: int, processes: Iterable[int]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 
@@ -12,7 +13,7 @@ import pytest
 if sys.platform != "linux":
     pytest.skip("launches are Linux's", allow_module_level=True)
 
-from mlbackends.launch.signals import WaitedSignals, send
+from mlbackends.launch.signals import WaitedSignals, ended, send
 
 
 def test_a_signal_of_a_process_is_handed_out() -> None:
@@ -49,3 +50,43 @@ def test_a_process_that_is_gone_does_not_matter() -> None:
     process = os.posix_spawnp("true", ["true"], {})
     os.waitpid(process, 0)
     send(signal.SIGTERM, [process])
+
+
+FIRST_PROCESS = """
+import ctypes, os, time
+from mlbackends.launch.signals import ended
+
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # what is left behind becomes our child, as that of process 1
+own = os.fork()
+if not own:
+    for _ in range(50):
+        middle = os.fork()
+        if not middle:
+            os._exit(os.fork() and 0)
+        os.waitpid(middle, 0)
+    os._exit(7)
+os.getpid = lambda: 1
+codes, deadline = [], time.monotonic() + 60
+while time.monotonic() < deadline:
+    codes += [os.waitstatus_to_exitcode(status) for _, status in ended([own])]
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        print(codes)
+        break
+    time.sleep(0.001)
+"""
+
+
+def test_process_1_reaps_the_daemons_that_were_left_to_it() -> None:
+    done = subprocess.run([sys.executable, "-c", FIRST_PROCESS], capture_output=True, check=False)
+    assert (done.stdout, done.stderr) == (b"[7]\n", b"")
+
+
+def test_another_process_leaves_children_that_are_not_its_own_affair() -> None:
+    theirs, ours = (os.posix_spawnp("true", ["true"], {}) for _ in range(2))
+    codes: list[tuple[int, int]] = []
+    while not codes:
+        codes += ended([ours])
+    assert codes == [(ours, 0)]
+    assert os.waitpid(theirs, 0) == (theirs, 0)

@@ -10,7 +10,6 @@ A line of the file is the library's, behind a stamp where the capture knows who 
 import os
 import re
 import signal
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +29,7 @@ from mlbackends.tracing.capture.trace_file import (
     TraceFile,
     copied,
     counted,
+    file_in_memory,
     special_file,
     unwritable,
 )
@@ -107,13 +107,12 @@ def run(
     with ExitStack() as stack:
         special = stack.enter_context(special_file(target) or nullcontext())
         ranks = () if rank or special else tuple(rank_variables)
-        try:
-            folder = stack.enter_context(
-                tempfile.TemporaryDirectory(prefix="backends-trace-", ignore_cleanup_errors=True)
-            )
-        except OSError as error:
-            raise BadInput(f"no temporary folder can be made: {error.strerror}") from None
-        path = os.path.join(folder, "trace.log") if special else target
+        path = target
+        if special:
+            try:
+                _, path = stack.enter_context(file_in_memory("backends-trace"))
+            except OSError as error:
+                raise BadInput(f"no temporary file can be made: {error.strerror}") from None
         trace = stack.enter_context(TraceFile(path, append=append, of_ranks=bool(ranks)))
         wanted: dict[str, str] = {}
         for leaf in leaves.values():
@@ -124,7 +123,7 @@ def run(
         environment |= changed
         markers = {name: leaf.MARKERS for name, leaf in leaves.items()}
         separated = separation_for(
-            separation, program[0], trace.descriptor, markers, environment, folder, shim, ranks
+            separation, program[0], trace.descriptor, markers, environment, shim, ranks
         )
         stack.callback(separated.close)
         environment |= {TRACE: trace.path, **separated.variables}

@@ -74,18 +74,16 @@ def _behind_scripts(path: str, environment: Mapping[str, str]) -> str:
     return path
 
 
-def preload_value(shim: str, folder: str, environment: Mapping[str, str]) -> str:
+def preload_value(shim: str, environment: Mapping[str, str], stack: contextlib.ExitStack) -> str:
     """Return LD_PRELOAD with the shim behind what stands there: some libraries must be first.
 
-    folder: a private one, for a link where the loader could not read the shim's own name.
-    Raises OSError where no name can be made that it reads.
+    stack: keeps the shim open as long as it is needed, where the loader could not read its name.
+    Raises OSError where it cannot be opened.
     """
     if set(_SPECIAL) & set(shim):
-        link = os.path.join(folder, "trace_shim.so")
-        if set(_SPECIAL) & set(link):
-            raise OSError(0, f"the loader cannot read the names {shim} and {link}")
-        os.symlink(shim, link)
-        shim = link
+        descriptor = os.open(shim, os.O_RDONLY | os.O_CLOEXEC)
+        stack.callback(os.close, descriptor)
+        shim = f"/proc/{os.getpid()}/fd/{descriptor}"
     before = environment.get("LD_PRELOAD", "")
     if shim in before.replace(":", " ").split():
         return before

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
-from mlbackends.launch.signals import SENT_ON, WaitedSignals, send
+from mlbackends.launch.signals import SENT_ON, WaitedSignals, ended, send
 from mlbackends.model.errors import MlBackendsError
 
 NOT_EXECUTABLE = 126
@@ -139,8 +139,7 @@ def wait(
     """
     try:
         while True:
-            ended, status = os.waitpid(process, os.WNOHANG)
-            if ended:
+            for _, status in ended([process]):
                 return os.waitstatus_to_exitcode(status)
             if number := handed_out.next(beat_seconds):
                 send(number, [process])

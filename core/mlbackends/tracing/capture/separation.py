@@ -9,12 +9,14 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import NamedTuple
 
 from mlbackends.launch.notices import Notice, information, warning
 from mlbackends.model.errors import BadInput
 from mlbackends.tracing.capture.demultiplexer import Demultiplexer, Separated
 from mlbackends.tracing.capture.preload import preload_value, shim_path, why_not
+from mlbackends.tracing.capture.trace_file import file_in_memory
 
 Launch = Callable[[int | None], int]
 """Starts the command, with a descriptor for its output, and returns its process id."""
@@ -72,8 +74,9 @@ class Separation:
 class _Preloaded(Separation):
     """A shim in each process of the command takes the lines out before they are printed.
 
-    It counts in a page that all its processes share, a file, so that the numbers outlive a process that
-    is killed. Raises OSError where there can be none, or where the loader cannot read the shim's name.
+    It counts in a page that all its processes share, so that the numbers outlive a process that is
+    killed. The page is a file in memory: nothing is left of it where we are killed.
+    Raises OSError where there can be none.
     """
 
     name = "preload"
@@ -81,19 +84,18 @@ class _Preloaded(Separation):
     def __init__(
         self,
         shim: str,
-        folder: str,
         markers: Markers,
         environment: Mapping[str, str],
         ranks: Sequence[str],
     ) -> None:
         super().__init__()
-        path = os.path.join(folder, "counts")
-        with open(path, "xb+", buffering=0) as file:
-            file.write(bytes(_PAGE_BYTES))  # a hole could not be filled when the disk is full
-            self._page = mmap.mmap(file.fileno(), _PAGE_BYTES, access=mmap.ACCESS_READ)
+        self._stack = ExitStack()
+        descriptor, path = self._stack.enter_context(file_in_memory("backends-trace-counts"))
+        os.write(descriptor, bytes(_PAGE_BYTES))  # a hole could not be filled when memory is full
+        self._page = mmap.mmap(descriptor, _PAGE_BYTES, access=mmap.ACCESS_READ)
         words = b"\n".join(marker for each in markers.values() for marker in each)
         self.variables = {
-            "LD_PRELOAD": preload_value(shim, folder, environment),
+            "LD_PRELOAD": preload_value(shim, environment, self._stack),
             "MLBACKENDS_TRACE_MARKERS": words.decode(),
             "MLBACKENDS_TRACE_COUNTS": path,
             "MLBACKENDS_TRACE_RANKS": ",".join(ranks),
@@ -104,6 +106,7 @@ class _Preloaded(Separation):
 
     def close(self) -> None:
         self._page.close()
+        self._stack.close()
 
 
 class _Relayed(Separation):
@@ -245,13 +248,12 @@ def separation_for(
     trace: int,
     markers: Markers,
     environment: Mapping[str, str],
-    folder: str,
     shim: str | None,
     ranks: Sequence[str],
 ) -> Separation:
     """Return the separation of this name, or with "auto" the best that there is.
 
-    trace: the descriptor of its file. folder: a private one. ranks: variables that hold a rank.
+    trace: the descriptor of its file. ranks: variables that hold a rank.
     Raises BadInput where the one that was named cannot be taken.
     """
     shared = "ranks share one trace: only the shim can tell them apart"
@@ -261,7 +263,7 @@ def separation_for(
         problem = why_not(program, shim, environment)
         if not problem:
             try:
-                return _Preloaded(shim, folder, markers, environment, ranks)
+                return _Preloaded(shim, markers, environment, ranks)
             except OSError as error:
                 problem = error.strerror or str(error)
         if way == "preload":

@@ -9,7 +9,8 @@ import fcntl
 import io
 import os
 import stat
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Self
 
@@ -114,6 +115,24 @@ def counted(
                     totals[name] += sum(text.count(one, 0, end) for one in each)
                 rest = text[end:]
     return totals
+
+
+@contextlib.contextmanager
+def file_in_memory(name: str) -> Iterator[tuple[int, str]]:
+    """Make a file that no folder holds, and that ends with us; give its descriptor and its path.
+
+    Other processes of ours reach it through /proc. Where there is none (macOS), it is a temporary file.
+    Raises OSError.
+    """
+    if not os.path.isdir("/proc/self/fd"):
+        with tempfile.NamedTemporaryFile(prefix="backends-trace-") as file:
+            yield file.fileno(), file.name
+        return
+    descriptor = os.memfd_create(name)
+    try:
+        yield descriptor, f"/proc/{os.getpid()}/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
 
 
 def special_file(path: str) -> io.FileIO | None:

@@ -597,6 +597,30 @@ def test_nothing_of_ours_is_left_behind(captures: Captures, printer: str) -> Non
     assert not list(scratch.iterdir())
 
 
+@pytest.mark.parametrize("output", ["trace.log", "/dev/stderr"])
+def test_a_capture_that_is_killed_leaves_no_file_but_the_trace(
+    captures: Captures, printer: str, output: str
+) -> None:
+    scratch = captures.folder / "scratch"
+    scratch.mkdir()
+    path = str(captures.folder / output)
+    command = captures.command(printer, "trace", "1", "part", "ready", "wait", "", output=path)
+    environment = {**os.environ, "TMPDIR": str(scratch)}
+    with subprocess.Popen(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as capture_process:
+        assert capture_process.stdout
+        assert capture_process.stdout.read(5) == b"ready"
+        capture_process.kill()
+        capture_process.wait()
+        assert not list(scratch.iterdir())
+        os.killpg(capture_process.pid, signal.SIGKILL)  # the command itself goes on
+
+
 def test_a_preloaded_library_of_the_users_stays(captures: Captures, printer: str) -> None:
     own = "/usr/lib/libthere-is-none.so"
     environment = {**os.environ, "LD_PRELOAD": own}
