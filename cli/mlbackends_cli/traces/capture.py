@@ -28,11 +28,14 @@ _HELP = """Run a command with {tracing} on.
 
     COMMAND's input, output, terminal, signals and exit code are its own; nothing but {lines} lines is
     taken out of its output. All processes that it starts are traced too. The summary and what backends
-    itself has to say go to standard error. Exit 127 where there is no such command, 126 where it
-    cannot be executed, 2 where the trace cannot be written, before COMMAND runs.
+    itself has to say go to standard error. No file is left where no line came. Exit 127 where there is
+    no such command, 126 where it cannot be executed, 2 where the trace cannot be written, before
+    COMMAND runs.
 """
 _OF_MKL = """
-    MKL itself appends its lines to the file (2021.4 and newer).
+    MKL itself appends its lines to the file (2021.4 and newer). mkl-service prints lines of its own
+    where it sees MKL_VERBOSE; they go to the file too, but stay in the output where no library can be
+    preloaded. A NumPy from PyPI computes with OpenBLAS, which prints none.
 """
 _OF_ONEDNN = """
     Where no library can be preloaded (a static or setuid program, macOS), the output passes through

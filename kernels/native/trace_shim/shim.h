@@ -48,7 +48,10 @@ int shim_trace_descriptor(pid_t process);
 
 /* counts.c: what the capturing process reads, even after this one was killed. The file of counters is
  * mapped at the start, before there are threads. */
-enum shim_count { SHIM_LINES, SHIM_LOST, SHIM_LOSS_REASON, SHIM_PROCESSES, SHIM_UNREACHABLE };
+enum shim_count {
+    SHIM_LINES, SHIM_LOST, SHIM_LOSS_REASON, SHIM_PROCESSES, SHIM_UNREACHABLE,
+    SHIM_WITH_MKL, SHIM_WITH_OPENBLAS, SHIM_WITH_BLIS, /* processes that had these loaded when they ended */
+};
 void shim_map_counts(const char *path);
 void shim_count(enum shim_count which);
 void shim_count_loss(int reason);

@@ -140,9 +140,6 @@ def run(
             totals = counted(parts, markers)
         except OSError:
             parts, totals = [], counted([], markers)
-        files = tuple(path for path, _ in parts)
-        if special and parts:
-            files = () if lost and not totals[""] else (target,)
         on_the_way = separated.counted()
         if not parts:
             why = "it was removed while the command ran, or cannot be read any more"
@@ -150,8 +147,11 @@ def run(
         notices += _losses(code, on_the_way, trace, totals)
         if code == 0 and parts and not on_the_way.lost and not lost:
             is_filtered = "filter=" in environment.get("ONEDNN_VERBOSE", "")
-            notices += _silences(totals, separated.name, is_filtered=is_filtered)
-        trace.remove_if_only_ranks()
+            notices += _silences(totals, separated.name, on_the_way, is_filtered=is_filtered)
+        gone = trace.path if trace.remove_if_empty() else ""
+        files = tuple(path for path, _ in parts if path != gone)
+        if special and parts:
+            files = () if lost and not totals[""] else (target,)
     return Captured(
         exit_code=code if code >= 0 else 128 - code,
         files=files,
@@ -254,12 +254,18 @@ def _losses(
         )
 
 
-def _silences(totals: Mapping[str, int], separation: str, *, is_filtered: bool) -> list[Notice]:
+def _silences(
+    totals: Mapping[str, int], separation: str, on_the_way: Counted, *, is_filtered: bool
+) -> list[Notice]:
     """Report libraries that printed nothing: absent, not used, or built without tracing."""
     silent = [_NAMES.get(name, name) for name in totals if name]
     if any(totals.values()) or (separation == "none" and "onednn" in totals):
         return []  # unseparated, oneDNN's lines are in the command's output
     why = "the command does not use it, or with a build that prints nothing"
+    loaded = {"OpenBLAS": on_the_way.with_openblas, "BLIS": on_the_way.with_blis}
+    others = " and ".join(name for name, count in loaded.items() if count)
+    if others and "mkl" in totals and not on_the_way.with_mkl:
+        why = f"the command has {others} loaded, which prints nothing, and no libmkl"
     if is_filtered and "onednn" in totals:
         why = f"the filter of components may have left all out, or {why}"
     if separation == "preload" and "onednn" in totals:

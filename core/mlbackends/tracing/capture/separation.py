@@ -31,6 +31,7 @@ class Counted(NamedTuple):
     """What was counted on the way, in the order of counts.c.
 
     lost_reason: an errno. unreachable: lines of processes that could not open the trace.
+    with_mkl, with_openblas, with_blis: processes that had these loaded when they ended.
     """
 
     lines: int = 0
@@ -38,6 +39,9 @@ class Counted(NamedTuple):
     lost_reason: int = 0
     processes: int = 0
     unreachable: int = 0
+    with_mkl: int = 0
+    with_openblas: int = 0
+    with_blis: int = 0
 
 
 class Separation:
@@ -102,7 +106,7 @@ class _Preloaded(Separation):
         }
 
     def counted(self) -> Counted:
-        return Counted(*struct.unpack_from("=5Q", self._page))
+        return Counted(*struct.unpack_from("=8Q", self._page))
 
     def close(self) -> None:
         self._page.close()

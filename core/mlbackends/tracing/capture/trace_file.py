@@ -32,6 +32,7 @@ class TraceFile:
         self.path = os.path.abspath(path)
         self.is_shared = False
         self._of_ranks = of_ranks
+        self._is_kept = append and os.path.exists(self.path)
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOCTTY
         self.descriptor = -1
         try:
@@ -77,11 +78,19 @@ class TraceFile:
             files.insert(0, self.path)
         return [(file, self._starts.get(file, 0)) for file in files if os.path.isfile(file)]
 
-    def remove_if_only_ranks(self) -> None:
-        """Remove the common file where every line went to a rank's own."""
-        if self._of_ranks and self.path not in dict(self.parts()):
-            with contextlib.suppress(OSError):  # the command has removed it itself
-                os.unlink(self.path)
+    def remove_if_empty(self) -> bool:
+        """Remove the file where no line came, or every line went to a rank's own; tell whether it is gone.
+
+        What was there, or may be another's, stays.
+        """
+        if self.is_shared or self._is_kept or os.fstat(self.descriptor).st_size:
+            return False
+        with contextlib.suppress(
+            OSError
+        ):  # another capture has it open, or the command has removed it
+            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.unlink(self.path)
+        return not os.path.exists(self.path)
 
 
 def unwritable(path: str, error: Exception) -> BadInput:

@@ -344,8 +344,51 @@ def test_a_full_disk_loses_lines_and_says_so(
 def test_a_command_without_the_library_is_told(captures: Captures) -> None:
     done = captures.run("true", tracers=["onednn", "mkl"])
     assert done.returncode == 0
-    assert captures.trace.read_bytes() == b""
+    assert not captures.trace.exists()
+    assert captures.told()["files"] == []
     assert "no line of oneDNN or MKL came" in captures.warnings()
+
+
+def test_a_file_that_was_there_and_is_added_to_stays_though_it_is_empty(
+    captures: Captures,
+) -> None:
+    captures.trace.touch()
+    captures.run("true", append=True)
+    assert captures.trace.read_bytes() == b""
+    captures.run("true")
+    assert not captures.trace.exists()
+
+
+@pytest.mark.parametrize(
+    ("libraries", "why"),
+    [
+        (["libscipy_openblas64_-1a2b.so"], "the command has OpenBLAS loaded"),
+        (["libblis-mt.so"], "the command has BLIS loaded"),
+        (["libopenblas.so.0", "libmkl_rt.so.2"], "the command does not use it"),
+    ],
+)
+def test_who_computed_instead_of_mkl_is_reported(
+    captures: Captures, libraries: list[str], why: str
+) -> None:
+    paths = [str(captures.folder / name) for name in libraries]
+    for path in paths:
+        subprocess.run(["cc", "-shared", "-o", path, "-x", "c", os.devnull], check=True)
+    code = "import ctypes, sys; list(map(ctypes.CDLL, sys.argv[1:]))"
+    done = captures.run(sys.executable, "-c", code, *paths, tracers=["mkl"])
+    assert done.returncode == 0
+    assert f"no line of MKL came: {why}" in captures.warnings()
+    assert not captures.trace.exists()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_mkl_service_prints_is_no_output_of_the_program(
+    captures: Captures, printer: str, way: str
+) -> None:
+    line = "mkl-service + Intel(R) MKL: THREADING LAYER: (null)"
+    words = ["part", f"{line}\n", "part", "text\n"]
+    done = captures.run(printer, *words, tracers=["mkl"], separation=way)
+    assert done.stdout == b"text\n"
+    assert captures.lines() == [line]
 
 
 def test_lines_of_a_static_program_below_a_shell_are_printed_and_a_pipe_takes_them(

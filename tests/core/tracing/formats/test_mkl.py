@@ -220,6 +220,13 @@ def test_a_damaged_size_is_no_size(size: str, name: str) -> None:
     assert (record.flops is None) == (name == "m")
 
 
+@pytest.mark.parametrize("who", ["mkl-service", "Numpy"])
+def test_what_mkl_service_tells_is_information(who: str) -> None:
+    record = parse(f"{who} + Intel(R) MKL: THREADING LAYER: (null)")
+    assert isinstance(record, Info)
+    assert (record.topic, record.text) == ("mkl-service", "THREADING LAYER: (null)")
+
+
 def test_a_gpu_is_told_of() -> None:
     assert isinstance(parse("MKL_VERBOSE Detected GPU0 Intel(R)_Data_Center_GPU_Max_1550"), Info)
 

@@ -12,7 +12,9 @@ from mlbackends.tracing.formats.mkl.routines import element_type, routine
 from mlbackends.tracing.formats.mkl.work import work
 from mlbackends.tracing.numbers import whole_number
 
-MARKERS = tuple(text.encode() for text in (grammar.MARKER, *grammar.ERRORS, *grammar.FATAL))
+MARKERS = tuple(
+    text.encode() for text in (grammar.MARKER, *grammar.ERRORS, *grammar.FATAL, *grammar.SERVICES)
+)
 parse, split = grammar.parse, grammar.split
 cut, front, Sorter = keys.cut, keys.front, keys.Sorter
 

@@ -25,6 +25,8 @@ from mlbackends.tracing.numbers import nanoseconds, whole_number
 
 MARKER = "MKL_VERBOSE "
 ERRORS = ("Intel MKL ERROR: ", "Intel oneMKL ERROR: ", "INTEL MKL ERROR: ", "INTEL oneMKL ERROR: ")
+SERVICES = ("mkl-service + Intel(R) MKL: ", "Numpy + Intel(R) MKL: ")
+"""What mkl-service, in older NumPy of Intel's too, prints where it sees MKL_VERBOSE."""
 FATAL = ("Intel MKL FATAL ERROR: ", "INTEL MKL FATAL ERROR: ", "INTEL oneMKL FATAL ERROR: ")
 
 _ANY = (MARKER, "MKL ERROR: ", "MKL FATAL ERROR: ", "_verbose,")
@@ -62,10 +64,12 @@ _MOST_TRIED = 8
 
 def parse(line: str) -> AnyRecord | None:
     """Return the record of one line, None if it is not one of MKL's from its first byte to its last."""
-    marker = next(filter(line.startswith, (MARKER, *ERRORS, *FATAL)), "")
+    marker = next(filter(line.startswith, (MARKER, *ERRORS, *FATAL, *SERVICES)), "")
     text = line[len(marker) :]
     if not marker or any(each in text for each in _ANY):
         return None
+    if marker in SERVICES:
+        return Info(tracer="mkl", raw=line, topic="mkl-service", text=text) if text else None
     if marker != MARKER:
         if len(text) < 2 or not text.endswith("."):
             return None
