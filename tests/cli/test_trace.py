@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 import pytest
 from running import PLAIN, backends
 
+from mlbackends_cli.traces.roof import measured
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -84,13 +86,13 @@ def test_the_command_keeps_its_output_and_its_exit_code(
     assert trace.read_text().count("onednn_verbose,v1,primitive,exec") == 3
     assert "3 lines in " in done.stderr and str(trace) in done.stderr
     assert "matmul" in done.stderr and "1.5 ms" in done.stderr
-    assert f"more: backends trace show --view findings {trace}" in done.stderr
+    assert f"more: backends trace show --view findings --this-machine {trace}" in done.stderr
 
 
 def test_the_command_for_more_can_be_pasted(talker: str, tmp_path: Path) -> None:
     trace = tmp_path / "my run.log"
     done = backends("trace", "onednn", "-o", str(trace), "--", talker)
-    assert f"more: backends trace show --view findings '{trace}'" in done.stderr
+    assert f"more: backends trace show --view findings --this-machine '{trace}'" in done.stderr
 
 
 def test_without_a_summary_nothing_is_said(talker: str, tmp_path: Path) -> None:
@@ -284,6 +286,23 @@ def test_every_view_fits_the_page(view: str, width: int) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
     assert max(len(line) for line in done.stdout.splitlines()) <= width
+
+
+def test_of_this_machine_the_roofline_has_its_speeds() -> None:
+    done = backends(
+        "trace", "show", MKL, "--view", "roofline", "--this-machine", "--format", "json"
+    )
+    assert json.loads(done.stdout)["roof"]["gflops"] == 100
+    alone = backends("trace", "show", MKL, "--view", "roofline", "--format", "json")
+    assert json.loads(alone.stdout)["roof"] is None
+
+
+@pytest.mark.slow
+def test_the_speeds_of_this_machine_can_be_measured() -> None:
+    speeds = measured()
+    assert speeds is not None
+    assert speeds.gflops > 0
+    assert speeds.gigabytes_per_second > 0
 
 
 def test_a_wider_page_has_more_columns() -> None:

@@ -196,7 +196,8 @@ def _print_summary(files: Sequence[str], page: Page, length: str, *, has_more: b
         made.pop("dispatch", None)
     click.echo(printed(made, "table", page, top).rstrip("\n"), err=True)
     if top:
-        more = f"more: backends trace show --view findings {shlex.join(files)}"
+        options = "--view findings --this-machine"
+        more = f"more: backends trace show {options} {shlex.join(files)}"
         click.echo(log_line(more), err=True)
 
 

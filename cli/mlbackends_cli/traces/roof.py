@@ -1,20 +1,25 @@
 """The speeds of this machine, that a trace of it is compared with."""
 
+from functools import cache
+
 from mlbackends.isolation.service import Lost
 from mlbackends.model.trace_views import Roof
 from mlbackends.sdpa.verify.processes import BANDWIDTH, PEAK, Plan, Processes, started
+from mlbackends_cli.output import say
 
 _CALLS, _SECONDS = 50, 1.0
 """Many short ones: on a busy machine some are not disturbed, and the best counts."""
 
 
+@cache
 def measured() -> Roof | None:
-    """Return them, measured within about two seconds; None where they cannot be."""
+    """Return them, measured within about two seconds; None, with a word, where they cannot be."""
     with started(Plan()) as processes:
         try:
             flops, by, threads = _speed(processes, PEAK, "flops")
             traffic, read_by, _ = _speed(processes, BANDWIDTH, "bytes")
-        except Lost:
+        except Lost as lost:
+            say(f"the speeds of this machine could not be measured: {lost.reason.message}")
             return None
     return Roof(gflops=flops, gigabytes_per_second=traffic, threads=threads, by=f"{by}; {read_by}")
 

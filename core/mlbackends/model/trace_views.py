@@ -78,7 +78,7 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 class Findings(View, frozen=True, kw_only=True):
-    """All that was found, the worst first; `asked` are the codes that were looked for."""
+    """All that was found: what makes times unreliable, then the worst. `asked`: what was looked for."""
 
     asked: tuple[str, ...]
     found: tuple[Finding, ...] = ()

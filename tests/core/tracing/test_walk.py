@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from mlbackends.tracing.filters import where
+from mlbackends.tracing.machine import Machine
 from mlbackends.tracing.reader import records
 from mlbackends.tracing.viewing import begin, takes_repeats, view
 from mlbackends.tracing.walk import Walk
@@ -27,6 +28,7 @@ MATMUL = next(line for line in LINES if b"v1,primitive,exec,cpu,matmul" in line)
 REORDER = next(line for line in LINES if b"v1,primitive,exec,cpu,reorder" in line)
 MADE = next(line for line in LINES if b"v1,primitive,create:cache_miss,cpu" in line)
 GEMM = next(line for line in LINES if line.startswith(b"MKL_VERBOSE SGEMM("))
+MACHINE = Machine(cpus=1.0, cores=1, because="quota", vendor="AMD")
 PLACES = [
     b"",
     b"",
@@ -94,7 +96,7 @@ def logs(draw: st.DrawFn) -> bytes:
 def walked(data: bytes, size: int = 1 << 20, expression: str = "") -> Any:
     """Return the findings by a walk."""
     pieces = [data[at : at + size] for at in range(0, len(data), size)]
-    findings = begin("findings")
+    findings = begin("findings", machine=MACHINE)
     Walk([findings], where(expression)).add(pieces)
     return findings.result()
 
@@ -102,13 +104,15 @@ def walked(data: bytes, size: int = 1 << 20, expression: str = "") -> Any:
 @settings(max_examples=50)
 @given(logs(), st.integers(1, 5000))
 def test_findings_are_those_of_all_records(data: bytes, size: int) -> None:
-    assert rounded(walked(data, size)) == rounded(view("findings", records([data])))
+    assert rounded(walked(data, size)) == rounded(
+        view("findings", records([data]), machine=MACHINE)
+    )
 
 
 @pytest.mark.parametrize("path", TRACES, ids=lambda path: path.stem)
 def test_findings_of_a_log_three_times_over_are_those_of_its_records(path: Path) -> None:
     data = path.read_bytes() * 3
-    assert rounded(walked(data)) == rounded(view("findings", records([data])))
+    assert rounded(walked(data)) == rounded(view("findings", records([data]), machine=MACHINE))
 
 
 class Counting:
@@ -172,7 +176,9 @@ def test_only_what_is_asked_for_is_found() -> None:
     data = (MATMUL + b"\n" + REORDER + b"\n") * 500
     keep = where("operation=matmul")
     found = walked(data, expression="operation=matmul")
-    assert rounded(found) == rounded(view("findings", filter(keep, records([data]))))
+    assert rounded(found) == rounded(
+        view("findings", filter(keep, records([data])), machine=MACHINE)
+    )
 
 
 def test_calls_of_another_log_are_others() -> None:

@@ -87,7 +87,7 @@ def command(tracer: str, output: str, color: str) -> int:
         file = shlex.quote(output)
         write(
             f"\nThe trace is in {output}. Of it:\n"
-            f"  backends trace show {file} --view findings\n"
+            f"  backends trace show {file} --view findings --this-machine\n"
             f"  backends trace show {file} --format html --output demo.html\n"
         )
     else:

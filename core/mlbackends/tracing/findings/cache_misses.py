@@ -1,4 +1,4 @@
-"""Primitives were made again that had been made before: oneDNN's cache had thrown them out."""
+"""Primitives were made again that had been made before: oneDNN's cache had no room for them, or is off."""
 
 from collections import Counter, defaultdict
 

@@ -569,6 +569,19 @@ def test_pools_that_are_shared_or_callers_in_turn_are_no_finding() -> None:
     assert not found("concurrent-callers", cpu(4), *in_turn)
 
 
+def test_processes_at_the_same_time_whose_mkl_has_a_pool_each() -> None:
+    calls = [
+        gemm(10, 4, process=process, start_ns=n * 10_000_000, clock="epoch")
+        for n in range(8)
+        for process in (1, 2, 3)
+    ]
+    finding = one("concurrent-callers", *calls, machine=machine(6))
+    assert "of 3 processes ran at a time, each with up to 4 threads: about 12.0" in finding.seen
+    assert not found("concurrent-callers", *calls, machine=machine(12))
+    serial = [structs.replace(each, start_ns=n * 10_000_000) for n, each in enumerate(calls)]
+    assert not found("concurrent-callers", *serial, machine=machine(2))
+
+
 def test_mkl_called_from_a_parallel_region_with_several_threads_each() -> None:
     calls = [gemm(5, 8, thread=thread) for thread in range(4)]
     finding = one("concurrent-callers", *calls)
