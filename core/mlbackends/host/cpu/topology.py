@@ -10,6 +10,7 @@ from typing import Any
 
 from mlbackends.host.cpu.cpuinfo import (
     Block,
+    Design,
     common_facts,
     design_of_midr,
     designs,
@@ -41,7 +42,8 @@ Cache = dict[str, FactValue]
 
 _CACHE_TYPES = {"Data": "data", "Instruction": "instruction", "Unified": "unified"}
 _LARGEST_CACHE = 1 << 40
-_MIDR = "regs/identification/midr_el1"
+_COUNTERS = {"cpu_core": "performance", "cpu_atom": "efficiency", "cpu_lowpower": "low-power"}
+"""The folders of the performance counters of Intel's kinds of core."""
 _WITH_DEVICE_TREE = frozenset({"aarch64", "arm", "riscv64"})
 
 
@@ -116,7 +118,8 @@ def socket_count(
     nodes for machines of several sockets, which have several NUMA nodes too.
     Source: Linux, drivers/base/arch_topology.c; Devicetree Specification, cpu-topology.txt.
     """
-    is_told = len(packages) == 1 and _has_number(host, cpus)
+    number = whole_number(host.read(f"{CPU}/cpu{cpus[0]}/topology/physical_package_id"))
+    is_told = len(packages) == 1 and number is not None
     if is_told or architecture not in _WITH_DEVICE_TREE or host.is_dir("/sys/firmware/acpi"):
         return len(packages) or None
     if cpu_map := host.listdir("/proc/device-tree/cpus/cpu-map"):
@@ -129,11 +132,6 @@ def socket_count(
     has_tree = host.exists("/proc/device-tree/compatible") or host.is_link(f"{CPU}/cpu0/of_node")
     has_one_memory = host.is_dir(CPU) and not host.is_dir(NODE)
     return 1 if has_tree or kinds or has_one_memory else None
-
-
-def _has_number(host: Host, cpus: tuple[int, ...]) -> bool:
-    path = f"{CPU}/cpu{cpus[0]}/topology/physical_package_id"
-    return whole_number(host.read(path)) is not None
 
 
 def _grouped(blocks: list[Block], cpus: tuple[int, ...], *keys: str) -> Groups:
@@ -211,48 +209,51 @@ def kind_groups(
     Kinds follow the part of the core; capacity tells them apart only where a CPU's part is not known:
     cores of one part may be clocked differently. limits: as `speed.limits` returns them.
     """
-    names = {"cpu_core": "performance", "cpu_atom": "efficiency", "cpu_lowpower": "low-power"}
     kinds: Kinds = []
-    for folder, name in names.items():
+    for folder, name in _COUNTERS.items():
         listed = set(parse_cpu_list(host.read(f"/sys/devices/{folder}/cpus")))
         if group := tuple(cpu for cpu in cpus if cpu in listed):
             kinds.append((name, group, {}))
-    if len(kinds) > 1 or not cpus or "flags" in (blocks[0] if blocks else ()):
+    if len(kinds) > 1 or not cpus or (blocks and "flags" in blocks[0]):
         return kinds if len(kinds) > 1 else []
-    by_cpu = designs(blocks)
-    for cpu in cpus:
-        midr = whole_number(host.read(f"{CPU}/cpu{cpu}/{_MIDR}")) if cpu not in by_cpu else None
-        if midr is not None:
-            by_cpu[cpu] = design_of_midr(midr)
-        elif cpu not in by_cpu:
-            break
-    are_known = by_cpu.keys() >= {*cpus}
-    if are_known and len({by_cpu[cpu].key for cpu in cpus}) == 1:
+    by_cpu = _designs_of(host, cpus, blocks)
+    if len({design.key for design in by_cpu.values()}) == 1:
         return []
     has_capacity = bool(host.read(f"{CPU}/cpu{cpus[0]}/cpu_capacity"))
     groups: dict[str, list[int]] = {}
-    strengths: dict[str, int] = {}
+    strengths: dict[str, tuple[int, int]] = {}  # the most of capacity, and of frequency
     for cpu in cpus:
         text = host.read(f"{CPU}/cpu{cpu}/cpu_capacity") if has_capacity else ""
-        strength = whole_number(text, highest=65536) or 0
-        key = by_cpu[cpu].key if are_known else str(strength)
-        strengths[key] = max(strength, strengths.get(key, 0))
+        capacity, fastest = (
+            whole_number(text, highest=65536) or 0,
+            (limits or {}).get(cpu, (0, 0))[0],
+        )
+        key = by_cpu[cpu].key if by_cpu else str(capacity)
+        strengths[key] = max((capacity, fastest or 0), strengths.get(key, (0, 0)))
         groups.setdefault(key, []).append(cpu)
-
-    def strength_of(key: str) -> tuple[int, int, str]:
-        fastest = max((limits or {}).get(cpu, (0, 0))[0] or 0 for cpu in groups[key])
-        return strengths[key], fastest, key
-
     kinds = []
-    for key in sorted(groups, key=strength_of, reverse=True):
-        name, more = f"capacity-{key}", nonempty({"capacity": strengths[key] or None})
-        if are_known:
+    for key in sorted(groups, key=lambda key: (strengths[key], key), reverse=True):
+        name, more = f"capacity-{key}", nonempty({"capacity": strengths[key][0] or None})
+        if by_cpu:
             own = [by_cpu[cpu] for cpu in groups[key]]
-            name, more = own[0].name, {**common_facts(own), **more}
-            if name in (kind[0] for kind in kinds):  # two parts of one name
-                name = f"{name} {own[0].part}".strip()
+            is_second = own[0].name in (kind[0] for kind in kinds)
+            name = f"{own[0].name} {own[0].part}".strip() if is_second else own[0].name
+            more = {**common_facts(own), **more}
         kinds.append((name, tuple(groups[key]), more))
     return kinds if len(kinds) > 1 else []
+
+
+def _designs_of(host: Host, cpus: tuple[int, ...], blocks: list[Block]) -> dict[int, Design]:
+    """Return what each CPU is; {} unless that is known of all."""
+    found = designs(blocks)
+    for cpu in cpus:
+        if cpu not in found:
+            register = f"{CPU}/cpu{cpu}/regs/identification/midr_el1"
+            midr = whole_number(host.read(register))
+            if midr is None:
+                return {}
+            found[cpu] = design_of_midr(midr)
+    return {cpu: found[cpu] for cpu in cpus}
 
 
 # ---- caches ------------------------------------------------------------------------------------
@@ -285,10 +286,7 @@ def caches(host: Host, cpus: Sequence[int], kinds: Kinds, blocks: list[Block]) -
             done = covered.setdefault(level, set())
             if cpu in done:
                 continue
-            shared = online.intersection(parse_cpu_list(host.read(f"{folder}/shared_cpu_list")))
-            if cpu not in shared:
-                mask = parse_cpu_mask(host.read(f"{folder}/shared_cpu_map"))
-                shared = online.intersection(mask)
+            shared = online.intersection(_sharing(host, folder, cpu))
             if cpu not in shared or shared & done:
                 unclear.add(level)
                 shared = {cpu}
@@ -309,16 +307,27 @@ def caches(host: Host, cpus: Sequence[int], kinds: Kinds, blocks: list[Block]) -
         cache |= {"kind": kind} if kind else {}
         if cache not in listed:
             listed.append(cache)
-    # Levels that only /proc/cpuinfo of s390x tells, without a count of instances.
-    levels = {cache["level"] for cache in listed}
+    listed += _caches_of_cpuinfo(blocks, {cache["level"] for cache in listed})
+    return sorted(listed, key=lambda each: (each["level"], each["type"], -each["size_bytes"]))  # type: ignore[operator]
+
+
+def _sharing(host: Host, folder: str, cpu: int) -> tuple[int, ...]:
+    """Return the CPUs that share a cache, by its list or else by its mask; () where neither has this one."""
+    listed = parse_cpu_list(host.read(f"{folder}/shared_cpu_list"))
+    return listed if cpu in listed else parse_cpu_mask(host.read(f"{folder}/shared_cpu_map"))
+
+
+def _caches_of_cpuinfo(blocks: list[Block], levels: set[FactValue]) -> list[Cache]:
+    """Return the caches of other levels that only /proc/cpuinfo of s390x tells, without a count."""
+    found: list[Cache] = []
     for key, value in ((key, value) for block in blocks for key, value in block.items()):
         if key.startswith("cache") and key[5:].isdecimal():
             words = dict(re.findall(r"(\w+)=(\S+)", value))
             names = ("level", "type", "size", "line_size", "associativity")
-            cache_line = _cache(*(words.get(name, "") for name in names))
-            if cache_line and cache_line["level"] not in levels and cache_line not in listed:
-                listed.append(cache_line)
-    return sorted(listed, key=lambda each: (each["level"], each["type"], -each["size_bytes"]))  # type: ignore[operator]
+            cache = _cache(*(words.get(name, "") for name in names))
+            if cache and cache["level"] not in levels and cache not in found:
+                found.append(cache)
+    return found
 
 
 def _indexes(host: Host, cpu: int, of_brother: dict[str, Cache]) -> dict[str, Cache]:
