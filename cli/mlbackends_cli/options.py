@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from mlbackends.model.errors import BadInput, shown
+from mlbackends.model.mounts import mount_of
 from mlbackends.model.records import Presence, Report
 from mlbackends_cli import formats
 from mlbackends_cli.terminal import ProgressLine
@@ -27,6 +28,14 @@ class Seconds(click.FloatRange):
         if not number > 0:
             self.fail(f"{value} is not a number of seconds", param, ctx)
         return number
+
+
+class TypedPath(click.Path):
+    """A path, completed as one, and not looked at: click itself would wait for a mount that is dead."""
+
+    def convert(self, value: Any, *_: object) -> Any:
+        """Return what was typed."""
+        return value
 
 
 class _Format(click.Choice):  # type: ignore[type-arg]
@@ -113,13 +122,14 @@ def root_option(about: str) -> Callable[[Command], Command]:
 
     def checked(ctx: click.Context, param: click.Parameter, folder: str | None) -> str | None:
         del ctx, param
-        if folder is not None and not os.path.isdir(folder):
+        # What is on a foreign mount is looked at under --timeout.
+        if folder is not None and not (mount_of(folder) or os.path.isdir(folder)):
             hint = "give a folder with proc/ and sys/ in it, or one that `backends snapshot` made"
             raise BadInput(f"--root: {shown(folder)} is not a folder", hint)
         return folder
 
     return click.option(
-        "--root", type=click.Path(), metavar="DIRECTORY", callback=checked, help=about
+        "--root", type=TypedPath(), metavar="DIRECTORY", callback=checked, help=about
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from mlbackends.host.files import standard_output, whole_file
 from mlbackends.model.errors import BadInput
+from mlbackends.model.mounts import check
 from mlbackends.model.patterns import pattern
 
 _HALVES = pattern("[\ud800-\udfff]")
@@ -89,6 +90,7 @@ def refuse_unwritable(*paths: str) -> None:
     """
     seen: set[str] = set()
     for path in paths:
+        check(path)
         where = path if path in ("", "-") else os.path.realpath(path)
         if where in seen and (where == "-" or not os.path.exists(where) or os.path.isfile(where)):
             name = "standard output" if where == "-" else path

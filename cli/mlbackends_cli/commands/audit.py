@@ -21,7 +21,7 @@ from mlbackends.model.errors import BadInput, MlBackendsError
 from mlbackends_cli import exits
 from mlbackends_cli.judgement import finish, judging
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import read_report
+from mlbackends_cli.options import TypedPath, read_report
 from mlbackends_cli.output import write
 
 NAGIOS_UNKNOWN = 3
@@ -34,7 +34,7 @@ NAGIOS_UNKNOWN = 3
     "policies",
     metavar="FILE",
     multiple=True,
-    type=click.Path(),
+    type=TypedPath(),
     help="Hold the machine to this policy. Given again, to each of them.",
 )
 @click.option("--init", "write_policy", is_flag=True, help="Write a policy that the machine fits.")

@@ -184,12 +184,12 @@ def _host(root: str | None, python: str | None, pid: int | None, timeout: float)
             "--root looks at a recorded machine; it goes with neither --pid nor --python"
         )
     if not (pid or python):
-        return Host(root or "/")
+        return Host(root or "/", timeout=timeout)
     from mlbackends.host.interpreter import ask, of_process
 
     if pid and not python:
-        return Host(pid=pid, python=of_process(pid, timeout))
-    return Host(pid=pid, python=ask(python or "", timeout))
+        return Host(pid=pid, python=of_process(pid, timeout), timeout=timeout)
+    return Host(pid=pid, python=ask(python or "", timeout), timeout=timeout)
 
 
 def _bare(report: Report, name: str) -> str:

@@ -106,7 +106,8 @@ def _write_machine(
     from mlbackends.host.host import Host
     from mlbackends.host.interpreter import ask
 
-    host = Host(root or "/", python=ask(python, timeout) if python else None)
+    described = ask(python, timeout) if python else None
+    host = Host(root or "/", python=described, timeout=timeout)
     with ProgressLine() as progress:
         contents = record(target, host, keep_identity=keep_identity, progress=progress)
     count = sum(contents.folders.values())

@@ -140,11 +140,17 @@ def missing(report: Report) -> list[str]:
 
 
 def undetermined(report: Report) -> dict[str, str]:
-    """Return the probes for which no file says whether their thing is here, each with the reason."""
+    """Return the probes for which no file says whether their thing is here, each with the reason.
+
+    Of those with one reason the first stands for all, and the reason names the others.
+    """
+    by_reason: dict[str, list[str]] = {}
+    for name, probe in report.probes.items():
+        if probe.presence is None and probe.failure is None:
+            by_reason.setdefault(probe.reasons[0].message, []).append(name)
     return {
-        name: probe.reasons[0].message
-        for name, probe in report.probes.items()
-        if probe.presence is None and probe.failure is None
+        first: f"{why}; so also {', '.join(others)}" if others else why
+        for why, (first, *others) in by_reason.items()
     }
 
 

@@ -10,6 +10,7 @@ from contextlib import closing
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
+from mlbackends.model.mounts import call
 from mlbackends.model.trace import AnyRecord, Malformed, Text
 from mlbackends.tracing import fields, reader, viewing
 from mlbackends.tracing.aggregate import Aggregate
@@ -237,7 +238,7 @@ class ReadingProgress(ProgressLine):
 def regular_size(file: Any) -> int | None:
     """Return the bytes of a regular file, a name or a stream; None of others, and where none is there."""
     try:
-        status = os.stat(file) if isinstance(file, str) else os.fstat(file.fileno())
+        status = call(os.stat, file) if isinstance(file, str) else os.fstat(file.fileno())
     except (AttributeError, OSError, ValueError):
         return None
     return status.st_size if stat.S_ISREG(status.st_mode) else None

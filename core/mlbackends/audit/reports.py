@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
+from mlbackends.model import mounts
 from mlbackends.model.errors import BadInput
 from mlbackends.model.records import SCHEMA, Presence, Report
 from mlbackends.model.redaction import Names, redacted
@@ -46,7 +47,7 @@ def report_of(
     alone. redact: whether what names the machine or its user is replaced.
     Raises BadInput, with the file and what is wrong with it.
     """
-    if subject != LIVE and not os.path.isdir(subject):
+    if subject != LIVE and not mounts.call(os.path.isdir, subject, seconds=timeout):
         report = read_report(subject)
         return redacted(report, Names()) if redact and not report.redacted else report
     from mlbackends.host.host import Host
@@ -55,7 +56,8 @@ def report_of(
     from mlbackends.survey import survey
 
     live = subject == LIVE
-    host = Host("/" if live else subject, python=ask(python, timeout) if python else None)
+    described = ask(python, timeout) if python else None
+    host = Host("/" if live else subject, python=described, timeout=timeout)
     depth = depth if live else Presence.FOUND
     report = survey(names, host, depth, timeout=timeout, progress=progress)
     return redacted(report, names_of(host)) if redact else report
@@ -123,6 +125,7 @@ def bytes_of(path: str, limit: int, kind: str, shown: str = "") -> bytes:
     shown = shown or path
     try:
         # O_NONBLOCK: a FIFO must not make us wait for a writer that never comes.
+        mounts.check(path)
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         with os.fdopen(handle, "rb") as file:
             is_regular = stat.S_ISREG(os.fstat(handle).st_mode)

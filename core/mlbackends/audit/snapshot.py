@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from mlbackends import __version__
 from mlbackends.model.errors import BadInput
+from mlbackends.model.mounts import check
 from mlbackends.model.records import Presence, Report
 from mlbackends.model.registry import facts_of
 
@@ -48,6 +49,7 @@ def record(
     from mlbackends.host.variables import names_of
     from mlbackends.survey import survey
 
+    check(folder)
     target = os.path.abspath(folder)
     if os.path.lexists(target) and not os.path.isdir(target):
         raise BadInput(

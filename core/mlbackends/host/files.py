@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO
 
+from mlbackends.model.mounts import check
+
 READ_LIMIT = 4 << 20
 """No file that a probe reads is larger than this, in bytes; more is cut off."""
 _LEAST_READ = 1 << 16
@@ -38,6 +40,7 @@ def whole_file(path: str) -> Iterator[BinaryIO]:
 
     A device or a FIFO is written to directly. Raises OSError.
     """
+    check(path)
     if os.path.exists(path) and not os.path.isfile(path):
         with open(path, "wb") as device:  # /dev/stderr, a FIFO
             yield device

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import msgspec
 
 from mlbackends.host.files import READ_LIMIT, read_regular
-from mlbackends.model.errors import BadInput
+from mlbackends.model import mounts
 from mlbackends.model.writable import clean, is_text
 
 if TYPE_CHECKING:
@@ -29,6 +29,9 @@ _LINK_LIMIT = 40
 
 _NOWHERE = "/dev/null"
 """No folder anywhere, so that no path below it is there."""
+
+_silent = object()
+"""Marks, in the cache of a host, what did not answer while a result came to be."""
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -44,8 +47,14 @@ def once_per_host(read: Callable[Parameters, Result]) -> Callable[Parameters, Re
     def cached(*arguments: Parameters.args, **options: Parameters.kwargs) -> Result:
         cache: dict[Any, Any] = arguments[0].cache  # type: ignore[attr-defined]
         key = (read, *arguments[1:])
+        silent: list[tuple[str, str]] = arguments[0].silent  # type: ignore[attr-defined]
         if key not in cache:
+            before = len(silent)
             cache[key] = read(*arguments, **options)
+            if silent[before:]:
+                cache[_silent, key] = silent[before:]
+        elif silent:
+            silent += cache.get((_silent, key), ())
         return cache[key]  # type: ignore[no-any-return]
 
     return cached
@@ -56,7 +65,7 @@ class Host:
 
     root: the folder that stands for "/". pid: the process whose view is taken for /proc/self, the
     environment and the affinity; None is our own. python: the interpreter whose packages are looked
-    at, with the fields of `Host.python`.
+    at, with the fields of `Host.python`. timeout: seconds after which a mount is held not to answer.
     """
 
     def __init__(
@@ -66,9 +75,13 @@ class Host:
         pid: int | None = None,
         python: dict[str, Any] | None = None,
         environment: dict[str, str] | None = None,
+        timeout: float = 5.0,
     ) -> None:
         self.denied: list[str] = []
         """Paths that are there and may not be read, in the order they were met."""
+        self.silent: list[tuple[str, str]] = []
+        """Each call on a mount that did not answer, or no longer is called: the mount and the path."""
+        self.timeout = timeout
         self.pid = pid
         self._commands = ""
         self._python = python
@@ -80,7 +93,11 @@ class Host:
         self._recorded: Description | None = None
         """What no file of a recorded machine tells; None for the live one."""
         if not self.is_live:
-            self._recorded = self._open_recorded(root, has_environment=environment is not None)
+            from mlbackends.host.recorded import opened
+
+            self._recorded, self._extracts, self._commands, self.root = mounts.call(
+                opened, root, environment is not None, seconds=timeout
+            )
         variables: Mapping[str, str]
         if environment is not None:
             variables = environment
@@ -93,27 +110,6 @@ class Host:
         self.environment = {
             name: clean(value) for name, value in variables.items() if is_text(name)
         }
-
-    def _open_recorded(self, folder: str, has_environment: bool) -> "Description":
-        """Read host.json and extracts.json, and find the folder that stands for "/"."""
-        from mlbackends.host import recorded
-
-        if not os.path.isdir(folder):
-            raise BadInput(f"{folder} is not a folder", "give a folder with proc/ and sys/ in it")
-        has_description = os.path.isfile(os.path.join(folder, "host.json"))
-        description = recorded.description(folder)
-        self._extracts = recorded.extracts(folder)
-        self._commands = recorded.inside(folder, "commands")
-        inner = recorded.inside(folder, "root")
-        top = inner if os.path.isdir(inner) else folder
-        is_root = any(os.path.lexists(os.path.join(top, name)) for name in recorded.TOP_FOLDERS)
-        if not (has_environment or has_description or is_root):
-            raise BadInput(
-                f"{folder} holds neither proc/ nor sys/ nor a host.json: that is no recorded machine",
-                recorded.hint_near(folder),
-            )
-        self.root = os.path.realpath(top)
-        return description
 
     # ---- files -----------------------------------------------------------------------------
 
@@ -135,7 +131,7 @@ class Host:
 
         def target_of(at: str) -> str:
             try:
-                return os.readlink(self.root + at)
+                return str(mounts.call(os.readlink, self.root + at))
             except (OSError, ValueError):  # a path from a record may hold a NUL
                 return ""
 
@@ -143,14 +139,23 @@ class Host:
 
     def read_bytes(self, path: str, limit: int = READ_LIMIT) -> bytes:
         """Return a regular file's first `limit` bytes; b"" where it cannot be read."""
-        try:
-            return read_regular(self.real(path), limit)
-        except (OSError, ValueError) as error:  # a folder, a device, an attribute that refuses
-            self._note(path, error)
-        return b""
+        return self._call(read_regular, path, limit, default=b"")
 
-    def _note(self, path: str, error: Exception) -> None:
-        if isinstance(error, PermissionError) and path not in self.denied:
+    def _call(
+        self, function: Callable[..., Result], path: str, *rest: Any, default: Result
+    ) -> Result:
+        """Return a function's result for where a path lies, or the default where it cannot be had."""
+        try:
+            return mounts.call(function, self.real(path), *rest, seconds=self.timeout)
+        except (OSError, ValueError) as error:  # a folder, a device, an attribute that refuses
+            self.note(path, error)
+        return default
+
+    def note(self, path: str, error: Exception) -> None:
+        """Keep in mind that a path may not be read, or did not answer."""
+        if isinstance(error, mounts.NotAnswering):
+            self.silent.append((error.mount, path))
+        elif isinstance(error, PermissionError) and path not in self.denied:
             self.denied.append(path)
 
     def read(self, path: str, limit: int = READ_LIMIT) -> str:
@@ -163,23 +168,19 @@ class Host:
 
     def exists(self, path: str) -> bool:
         """Tell whether something is there; a link to nothing is not."""
-        try:
-            return os.path.exists(self.real(path))
-        except ValueError:
-            return False
+        return self._call(os.path.exists, path, default=False)
 
     def is_file(self, path: str) -> bool:
         """Tell whether a regular file is there, through links."""
-        return os.path.isfile(self.real(path))
+        return self._call(os.path.isfile, path, default=False)
 
     def is_dir(self, path: str) -> bool:
         """Tell whether a folder is there, through links."""
-        return os.path.isdir(self.real(path))
+        return self._call(os.path.isdir, path, default=False)
 
     def is_link(self, path: str) -> bool:
         """Tell whether the last part of the path is a symbolic link."""
-        folder, name = os.path.split(path)
-        return os.path.islink(os.path.join(self.real(folder), name))
+        return bool(self.readlink(path))
 
     def can_open(self, path: str) -> bool:
         """Tell whether this user may read and write it (a device node); never opens it.
@@ -188,7 +189,7 @@ class Host:
         """
         if not self.is_live:
             return path not in (self.system("denied_nodes") or ())
-        return os.access(self.real(path), os.R_OK | os.W_OK)
+        return self._call(os.access, path, os.R_OK | os.W_OK, default=False)
 
     def size(self, path: str) -> int:
         """Return a file's size in bytes, 0 where it is not there.
@@ -197,10 +198,8 @@ class Host:
         """
         if self._recorded and path in self._recorded.sizes:
             return self._recorded.sizes[path]
-        try:
-            return os.stat(self.real(path)).st_size
-        except (OSError, ValueError):
-            return 0
+        status = self._call(os.stat, path, default=None)
+        return status.st_size if status else 0
 
     @once_per_host
     def listdir(self, path: str) -> list[str]:
@@ -209,11 +208,9 @@ class Host:
         A name that is not UTF-8 is left out: nothing that we look for has one, and no record could
         hold it.
         """
-        try:
-            return sorted(name for name in os.listdir(self.real(path)) if is_text(name))
-        except (OSError, ValueError) as error:
-            self._note(path, error)
-        return []
+        listing: Callable[..., list[str]] = os.listdir
+        nothing: list[str] = []
+        return sorted(filter(is_text, self._call(listing, path, default=nothing)))
 
     @once_per_host
     def glob(self, pattern: str) -> list[str]:
@@ -236,23 +233,26 @@ class Host:
     def readlink(self, path: str) -> str:
         """Return what a symbolic link says; "" where it is none."""
         folder, name = os.path.split(path)
+        at = os.path.join(self.real(folder), name)
         try:
-            return os.readlink(os.path.join(self.real(folder), name))
-        except (OSError, ValueError):
-            return ""
+            return str(mounts.call(os.readlink, at, seconds=self.timeout))
+        except (OSError, ValueError) as error:
+            self.note(path, error)
+        return ""
 
     @once_per_host
     def realpath(self, path: str) -> str:
         """Return the path with every link resolved, as this machine names it."""
         if self.is_live:
-            return os.path.realpath(path)
+            return self._call(os.path.realpath, path, default=path)
         return self._resolve(path) or path
 
     def extracted(self, path: str, name: str, kind: Any, read: Callable[[str], Result]) -> Result:
         """Return what `read` extracts from a file, of which it gets the place on the disk.
 
         kind: the type of the result, which JSON must be able to hold. A recorded host may have the
-        result under that name in `extracts.json`, and no file. Raises what `read` raises.
+        result under that name in `extracts.json`, and no file. Raises what `read` raises, and
+        `mounts.NotAnswering`; as there, `read` is importable by its name.
         """
         extract = self._extracts.get(self.realpath(path), {})
         if name in extract:
@@ -260,7 +260,11 @@ class Host:
                 return msgspec.convert(extract[name], kind)  # type: ignore[no-any-return]
             except msgspec.ValidationError:
                 pass
-        return read(self.real(self.realpath(path)))
+        try:
+            return mounts.call(read, self.real(self.realpath(path)), seconds=self.timeout)
+        except mounts.NotAnswering as error:
+            self.note(path, error)
+            raise
 
     # ---- what no file tells --------------------------------------------------------------------
 
@@ -303,9 +307,8 @@ class Host:
         """Return a file system's total and free bytes; None where that is not known."""
         if self._recorded:
             return self._recorded.disks.get(path)
-        try:
-            status = os.statvfs(path)
-        except (AttributeError, OSError):
+        status = self._call(os.statvfs, path, default=None) if hasattr(os, "statvfs") else None
+        if status is None:
             return None
         return status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
 
@@ -332,7 +335,11 @@ class Host:
                 "implementation": sys.implementation.name,
                 "prefix": sys.prefix,
                 "base_prefix": sys.base_prefix,
-                "path": [folder for folder in map(_absolute, sys.path) if os.path.isdir(folder)],
+                "path": [
+                    folder
+                    for folder in map(_absolute, sys.path)
+                    if mounts.call_or(True, os.path.isdir, folder)
+                ],
             }
         return self._python or {}
 
@@ -343,10 +350,10 @@ class Host:
         """
         if not self.is_live:
             path = os.path.join(self._commands, " ".join(command).replace("/", "_"))
-            if os.path.islink(path):  # it could lead anywhere, and no recording has one
-                return ""
             try:
-                return read_regular(path, READ_LIMIT).decode(errors="replace")
+                # A link could lead anywhere, and no recording has one.
+                is_link = mounts.call(os.path.islink, path)
+                return "" if is_link else mounts.call(read_regular, path).decode(errors="replace")
             except OSError:
                 return ""
         from mlbackends.host.command import outcome_of

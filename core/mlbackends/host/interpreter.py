@@ -2,13 +2,13 @@
 
 import contextlib
 import os
-import shutil
 from typing import Any
 
 import msgspec
 
 from mlbackends.host.command import outcome_of, signal_name
 from mlbackends.model.errors import BadInput
+from mlbackends.model.mounts import call, call_or, which
 from mlbackends.model.patterns import pattern
 
 # It must be read by a Python of any age, so that one that is too old can say so.
@@ -21,7 +21,7 @@ print(json.dumps({
     "executable": sys.executable, "version": ".".join(map(str, sys.version_info[:3])),
     "implementation": sys.implementation.name if hasattr(sys, "implementation") else "",
     "prefix": sys.prefix, "base_prefix": getattr(sys, "base_prefix", sys.prefix),
-    "path": [p for p in map(os.path.abspath, sys.path) if os.path.isdir(p)]}))
+    "path": [os.path.abspath(p) for p in sys.path]}))
 """
 
 _OLDEST = (3, 6)
@@ -41,11 +41,8 @@ def ask(executable: str, timeout: float = 10.0) -> dict[str, Any]:
     Raises BadInput where it is no Python, is too old, fails or does not answer within the limit
     (seconds).
     """
-    try:
-        found = shutil.which(executable)
-    except ValueError:  # a null byte
-        found = None
-    if found is None:
+    found = which(executable, os.environ.get("PATH", os.defpath))
+    if not found:
         raise BadInput(f"{executable} is not a program that can be run")
     # A bare -I would also hide the user's site-packages.
     outcome = outcome_of((found, "-c", _QUESTION), timeout, os.environ)
@@ -67,7 +64,9 @@ def ask(executable: str, timeout: float = 10.0) -> dict[str, Any]:
     if numbers < _OLDEST:
         needed = "3.x" if numbers < (3,) else ".".join(map(str, _OLDEST)) + " or newer"
         raise BadInput(f"{executable} is Python {version}; {needed} is needed")
-    return description
+    # It must not look itself: a folder that does not answer would cost us all that it says.
+    folders = [each for each in description["path"] if isinstance(each, str)]
+    return {**description, "path": [at for at in folders if call_or(True, os.path.isdir, at)]}
 
 
 def of_process(pid: int, timeout: float = 10.0) -> dict[str, Any]:
@@ -117,11 +116,11 @@ def _started_by(pid: int, program: str) -> str:
         else:
             search_path = variables.get("PATH", os.defpath).split(":")
             folders = ":".join(os.path.join(base, folder) for folder in search_path)
-            path = shutil.which(first, path=folders) or "" if first else ""
+            path = which(first, folders) if first else ""
         if os.path.isabs(path) and _is_same_file(path, program):
             return path
     environment = variables.get("VIRTUAL_ENV", "")
-    if os.path.isfile(os.path.join(environment, "pyvenv.cfg")):
+    if _is_same_file(*[os.path.join(environment, "pyvenv.cfg")] * 2):
         for name in (os.path.basename(first), "python", "python3"):
             path = os.path.join(environment, "bin", name)
             if name and _is_same_file(path, program):
@@ -131,7 +130,7 @@ def _started_by(pid: int, program: str) -> str:
 
 def _is_same_file(path: str, other: str) -> bool:
     try:
-        return os.path.samefile(path, other)
+        return os.path.samestat(call(os.stat, path), call(os.stat, other))
     except (OSError, ValueError):
         return False
 

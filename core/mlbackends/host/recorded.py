@@ -5,7 +5,7 @@ is opened: half of a description that is silently taken for none would describe 
 """
 
 import os
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -60,14 +60,35 @@ class Description(Struct):
     system: _System = _System()
 
 
-def description(folder: str) -> Description:
-    """Return what host.json holds; raises BadInput with the file and the field."""
-    return _decoded(folder, "host.json", Description)
+class Opened(NamedTuple):
+    """A recorded machine: host.json, extracts.json, the folder of outputs, the one that stands for "/"."""
+
+    description: Description
+    extracts: dict[str, dict[str, Any]]
+    commands: str
+    root: str
 
 
-def extracts(folder: str) -> dict[str, dict[str, Any]]:
-    """Return what extracts.json holds of each file. Raises as `description` does."""
-    return _decoded(folder, "extracts.json", dict[str, dict[str, Any]])
+def opened(folder: str, has_environment: bool) -> Opened:
+    """Open a recorded machine; raises BadInput with the file and the field.
+
+    has_environment: whether it gets one, and may be any folder.
+    """
+    if not os.path.isdir(folder):
+        raise BadInput(f"{folder} is not a folder", "give a folder with proc/ and sys/ in it")
+    has_description = os.path.isfile(os.path.join(folder, "host.json"))
+    description = _decoded(folder, "host.json", Description)
+    extracts = _decoded(folder, "extracts.json", dict[str, dict[str, Any]])
+    commands = inside(folder, "commands")
+    inner = inside(folder, "root")
+    top = inner if os.path.isdir(inner) else folder
+    is_root = any(os.path.lexists(os.path.join(top, name)) for name in TOP_FOLDERS)
+    if not (has_environment or has_description or is_root):
+        raise BadInput(
+            f"{folder} holds neither proc/ nor sys/ nor a host.json: that is no recorded machine",
+            hint_near(folder),
+        )
+    return Opened(description, extracts, commands, os.path.realpath(top))
 
 
 def _decoded(folder: str, name: str, kind: type[_Kind]) -> _Kind:

@@ -11,8 +11,9 @@ import msgspec
 
 from mlbackends.host.python.requirements import satisfies
 from mlbackends.inject.steps import Plan
-from mlbackends.inject.target import Target, which
+from mlbackends.inject.target import Target
 from mlbackends.model.errors import BadInput
+from mlbackends.model.mounts import which
 from mlbackends.switches.startup import refuse_capability
 from mlbackends.switches.table import OURS, SWITCHES, TORCH, Switch
 

@@ -8,7 +8,6 @@ launchers that pip and uv write for console scripts.
 
 import os
 import shlex
-import shutil
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
@@ -18,6 +17,7 @@ from mlbackends.host.interpreter import ask
 from mlbackends.host.python.frameworks import assigned_text, package
 from mlbackends.host.python.packages import module_location
 from mlbackends.model.errors import BadInput
+from mlbackends.model.mounts import which
 from mlbackends.model.patterns import pattern
 
 _PYTHON = pattern(r"(?:python|pypy|graalpy)\d*(?:\.\d+)*t?d?$")
@@ -105,14 +105,6 @@ def python_command(command: Sequence[str], search_path: str) -> tuple[str, ...]:
     if not started or not _is_python(interpreter[0]):
         return ()
     return (started, *interpreter[1:], path, *command[1:])
-
-
-def which(program: str, search_path: str) -> str:
-    """Return the path of a program, "" where there is none."""
-    try:
-        return shutil.which(program, path=search_path) or ""
-    except ValueError:  # a null byte
-        return ""
 
 
 def _is_python(path: str) -> bool:

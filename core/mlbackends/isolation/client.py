@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mlbackends.isolation.protocol import Reply, Request, read_reply
+from mlbackends.model.reader import python_command
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Presence
 
@@ -35,25 +36,6 @@ EXIT_SECONDS = 5.0
 
 WAKE = 0.25
 """Seconds of silence after which the child gets SIGCONT."""
-
-PATH_LIMIT = 64 << 10
-"""Bytes of sys.path on a command line; the system takes 128 KiB for one argument."""
-
-
-def python_command(what: str) -> list[str]:
-    """Return the command that runs Python code in a child. Raises OSError where no interpreter is there."""
-    if not sys.executable or getattr(sys, "frozen", False):
-        # A frozen program is its own sys.executable: it would start itself, and ask again.
-        raise FileNotFoundError(2, "this program has no Python interpreter of its own to start")
-    path = list(dict.fromkeys(sys.path))
-    if len(repr(path)) > PATH_LIMIT:
-        # Only the folders from which something is imported already, and of those what fits.
-        files = [getattr(module, "__file__", None) or "" for module in list(sys.modules.values())]
-        path = [folder for folder in path if folder and any(f.startswith(folder) for f in files)]
-    while len(repr(path)) > PATH_LIMIT:
-        path = path[: len(path) // 2]
-    # -S and our own sys.path: site's start-up files are foreign code too, and cost time.
-    return [sys.executable, "-I", "-S", "-c", f"import sys; sys.path[:] = {path!r}; {what}"]
 
 
 def _start(what: str, **streams: int) -> "subprocess.Popen[bytes]":

@@ -17,6 +17,7 @@ from msgspec import Struct
 from mlbackends.launch.notices import Refused
 from mlbackends.launch.signals import WaitedSignals, ended, send
 from mlbackends.model.errors import BadInput
+from mlbackends.model.mounts import which
 
 _BEAT_SECONDS = 0.5
 _BEAT_WITH_LOGS_SECONDS = 0.05
@@ -85,11 +86,8 @@ def run(
 
 def executable(name: str, environment: dict[str, str]) -> str:
     """Return the file that a command's first word names; raises Refused where there is none."""
-    folders = [""] if "/" in name else os.get_exec_path(environment)
-    paths = [os.path.join(folder, name) for folder in folders]
-    for path in paths if "\0" not in name else ():
-        if os.path.isfile(path) and os.access(path, os.X_OK):
-            return path
+    if path := which(name, os.pathsep.join(os.get_exec_path(environment))):
+        return path
     if "/" in name and os.path.exists(name):
         raise Refused(f"{name} is no program that may be executed")
     where = "" if "/" in name else " on PATH"

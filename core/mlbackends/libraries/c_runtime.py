@@ -46,12 +46,7 @@ def c_library(host: Host) -> tuple[str, str]:
     path = next((path for pattern in _GLIBC for path in host.glob(pattern)), "")
     if path:
         try:
-            banner: str = host.extracted(
-                path,
-                "glibc_version",
-                str,
-                lambda file: b"".join(_BANNER.findall(read_regular(file))[:1]).decode(),
-            )
+            banner: str = host.extracted(path, "glibc_version", str, _banner)
             versions = () if banner else extract(host, path, version_definitions)
         except (NotElf, OSError):
             return "glibc", ""
@@ -64,6 +59,10 @@ def c_library(host: Host) -> tuple[str, str]:
                 return "musl", os.path.basename(fields.get("V", "")).split("-")[0]
         return "musl", ""
     return "", ""
+
+
+def _banner(path: str) -> str:
+    return b"".join(_BANNER.findall(read_regular(path))[:1]).decode()
 
 
 def cxx_library(host: Host) -> tuple[str, str]:

@@ -6,6 +6,7 @@ Standard Base.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
@@ -48,12 +49,8 @@ def extract(host: Host, path: str, read: Callable[[str], _Result]) -> _Result:
 
 def extract_symbols(host: Host, path: str, names: Iterable[str]) -> frozenset[str]:
     """Return those of `names` that a library of a host defines, as `defined_symbols` does."""
-
-    def read(file: str) -> dict[str, bool]:
-        found = defined_symbols(file, names)
-        return {name: name in found for name in names}
-
     names = tuple(names)
+    read = partial(_are_defined, names)
     defined = _extracted(host, path, "defined_symbols", dict[str, bool], read)
     return frozenset(name for name in names if defined.get(name))
 
@@ -61,16 +58,22 @@ def extract_symbols(host: Host, path: str, names: Iterable[str]) -> frozenset[st
 def _extracted(
     host: Host, path: str, name: str, kind: Any, read: Callable[[str], _Result]
 ) -> _Result:
-    def result_or_message(file: str) -> _Result | str:
-        try:
-            return read(file)
-        except NotElf as error:
-            return str(error)
-
-    result = host.extracted(path, name, kind | str, result_or_message)
+    result = host.extracted(path, name, kind | str, partial(_result_or_message, read))
     if isinstance(result, str):
         raise NotElf(result)
     return result
+
+
+def _are_defined(names: tuple[str, ...], path: str) -> dict[str, bool]:
+    found = defined_symbols(path, names)
+    return {name: name in found for name in names}
+
+
+def _result_or_message(read: Callable[[str], _Result], path: str) -> _Result | str:
+    try:
+        return read(path)
+    except NotElf as error:
+        return str(error)
 
 
 def read_elf(path: str) -> Elf:

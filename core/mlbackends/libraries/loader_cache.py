@@ -44,11 +44,15 @@ def cached_libraries(host: Host) -> list[str]:
             "/etc/ld.so.cache",
             "loader_cache",
             list[CacheEntry],
-            lambda path: read_cache(read_regular(path)),
+            _read_cache_file,
         )
     except (OSError, ValueError):
         return []
     return [each.path for each in entries if not ours or architecture_of(each.flags) in ("", ours)]
+
+
+def _read_cache_file(path: str) -> list[CacheEntry]:
+    return read_cache(read_regular(path))
 
 
 def read_cache(data: bytes) -> list[CacheEntry]:

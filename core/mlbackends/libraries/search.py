@@ -17,6 +17,7 @@ from mlbackends.host.python.packages import conda_prefix, python_folders
 from mlbackends.libraries.elf import NotElf, extract, extract_symbols, read_elf
 from mlbackends.libraries.loader_cache import cached_libraries
 from mlbackends.libraries.owners import is_found_by_rpath, owner_of
+from mlbackends.model.mounts import NotAnswering, is_silent
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Library
@@ -204,7 +205,9 @@ def _described(host: Host, path: str, real: str, step: str) -> Library:
     owner = owner_of(host, real) or owner_of(host, path)
     library = Library("", path, found_by=step, owner=owner, soname=os.path.basename(path))
     code = message = ""
-    if not host.exists(real):
+    if not host.exists(real) and is_silent(real):
+        code, message = "not-answering", f"{path} is on a file system that does not answer"
+    elif not host.exists(real):
         code, message = "dangling-link", _gone(host, library, real)
     elif "/stubs/" in path:
         code, message = (
@@ -217,7 +220,9 @@ def _described(host: Host, path: str, real: str, step: str) -> Library:
         except NotElf as error:
             code, message = "not-a-library", f"{path}: {error}"
         except OSError as error:
-            code, message = "permission-denied", f"{path}: {error.strerror}"
+            is_late = isinstance(error, NotAnswering)
+            code = "not-answering" if is_late else "permission-denied"
+            message = f"{path}: {error.strerror}"
         else:
             library = replace(library, soname=elf.soname or library.soname)
             if host.machine and elf.machine != host.machine:

@@ -35,7 +35,9 @@ class NotUsable(Exception):
         self.learned = learned
 
 
-UNCERTAIN = frozenset({"timed-out", "not-asked", "permission-denied", "unreadable", "probe-error"})
+UNCERTAIN = frozenset(
+    ["timed-out", "not-answering", "not-asked", "permission-denied", "unreadable", "probe-error"]
+)
 """Codes that leave open how it is: what `--strict` ends with 3 for."""
 
 

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mlbackends.model.errors import UnknownName, suggestion
+from mlbackends.model.mounts import call
 
 if TYPE_CHECKING:
     from mlbackends.model.records import Fact
@@ -115,7 +116,7 @@ def _entry_points() -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for folder in sys.path:
         try:
-            entries = os.listdir(folder)
+            entries = call(os.listdir, folder)
         except OSError:
             continue
         for entry in entries:
@@ -143,13 +144,17 @@ def _entry_points() -> dict[str, dict[str, str]]:
 def _lines(path: str) -> list[str]:
     """Return the lines of a small file that may have groups of ours, [] for another."""
     try:
-        if not os.path.isfile(path):  # opening a FIFO would wait for ever
-            return []
-        with open(path, encoding="utf-8") as file:
-            text = file.read(_ENTRY_POINTS_LIMIT)
+        text = call(_text, path)
     except (OSError, ValueError):
         return []
     return text.splitlines() if "[mlbackends." in text.replace(" ", "") else []
+
+
+def _text(path: str) -> str:
+    if not os.path.isfile(path):  # opening a FIFO would wait for ever
+        return ""
+    with open(path, encoding="utf-8") as file:
+        return file.read(_ENTRY_POINTS_LIMIT)
 
 
 _KINDS: dict[str, Any] = {

@@ -4,6 +4,7 @@ import os
 import sys
 
 from mlbackends.model.errors import BadInput, MlBackendsError
+from mlbackends.model.mounts import check
 from mlbackends.sdpa.problem_text import MOST_PROBLEMS, Given, Wording, parse
 
 _MOST_TEXT = 1 << 20
@@ -11,6 +12,7 @@ _MOST_TEXT = 1 << 20
 
 def read_file(path: str, usual: Given | None = None) -> tuple[Wording, ...]:
     """Return the problems of a file, "-" for standard input. Raises BadInput with file and line."""
+    check(path)
     is_folder = os.path.isdir(path)
     if path != "-" and (is_folder or not os.path.exists(path)):
         why = "it is a folder" if is_folder else "there is no such file"

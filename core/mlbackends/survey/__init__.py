@@ -66,7 +66,7 @@ def survey(
     called once while libraries are queried, where any are.
     """
     start = time.perf_counter()
-    host = host or Host()
+    host = host or Host(timeout=timeout)
     if not host.is_live or host.pid is not None:
         depth = min(depth, Presence.FOUND, key=lambda presence: presence.level)
     opens = depth.level > Presence.FOUND.level
@@ -148,9 +148,11 @@ def survey(
 
 def _found(module: ModuleType, host: Host) -> Finding:
     """Let a probe look. A library under a name that no record can hold is not opened."""
+    before = len(host.silent)
     found = module.find(host)
     if not isinstance(found, Finding):
         raise TypeError(f"find returned {type(found).__name__}, not a Finding")
+    found = _without_silent(found, host.silent[before:], host.silent[:before])
     finding = writable(found)
     if finding is found:
         return found
@@ -162,6 +164,34 @@ def _found(module: ModuleType, host: Host) -> Finding:
         for library, shown in zip(found.libraries, finding.libraries, strict=True)
     )
     return replace(finding, libraries=libraries)
+
+
+def _without_silent(
+    finding: Finding, silent: Sequence[tuple[str, str]], before: Sequence[tuple[str, str]]
+) -> Finding:
+    """Add what did not answer: a reason where nothing was found, a warning beside what was.
+
+    What a probe says of such a path is left out: it is not known to be so. silent: the mounts and paths
+    that it met; before: those that were met until then, since one path of a mount stands for all.
+    """
+    if not silent:
+        return finding
+    first = dict(reversed((*before, *silent)))
+    reasons = tuple(
+        Reason("not-answering", f"{first[mount]}: the file system at {mount} does not answer")
+        for mount in dict(silent)
+    )
+    paths = {path for _, path in silent}
+
+    def sure(given: tuple[Reason, ...]) -> tuple[Reason, ...]:
+        return tuple(one for one in given if not any(path in one.message for path in paths))
+
+    found = (finding.libraries, finding.devices, finding.facts, finding.version)
+    if finding.presence is Presence.ABSENT or not any(found):
+        return replace(finding, presence=None, reasons=reasons + sure(finding.reasons))
+    return replace(
+        finding, reasons=sure(finding.reasons), warnings=sure(finding.warnings) + reasons
+    )
 
 
 def _source(module: object) -> str:
@@ -220,7 +250,7 @@ def _merged(
     if presence is Presence.FOUND and not (facts or libraries or devices or version):
         presence = None
         failure = failure or Failure("none of what it reads is here, or makes sense")
-    elif any(reason.code == "only-the-framework-knows" for reason in reasons):
+    elif any(reason.code in ("only-the-framework-knows", "not-answering") for reason in reasons):
         presence = None
     return ProbeReport(
         presence=presence,

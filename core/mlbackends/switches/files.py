@@ -14,6 +14,7 @@ import stat
 from collections.abc import Iterator
 
 from mlbackends.model.errors import BadInput, GroupName, UnknownName, shown
+from mlbackends.model.mounts import check
 from mlbackends.switches.cells import ADVICE, contradiction
 from mlbackends.switches.kinds import Kibibytes, Permutation, Reduction, Text, Workspace
 from mlbackends.switches.table import SWITCHES, Switch
@@ -144,6 +145,7 @@ def read_bytes(path: str) -> bytes:
     """Return a file, cut where it is too large. A pipe is refused: reading it might never end."""
     at_once = getattr(os, "O_NONBLOCK", 0)
     try:
+        check(path)
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | at_once)) as file:
             is_pipe = stat.S_ISFIFO(os.fstat(file.fileno()).st_mode)
             data = b"" if is_pipe else file.read(_LIMIT + 1)

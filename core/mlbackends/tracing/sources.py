@@ -15,6 +15,7 @@ from itertools import chain
 from typing import BinaryIO
 
 from mlbackends.model.errors import BadInput
+from mlbackends.model.mounts import check
 from mlbackends.tracing.compressed import MAGIC_LENGTH, Damaged, compression, decompressed
 
 _PIECE = 1 << 17
@@ -114,6 +115,7 @@ def _opened(name: str) -> BinaryIO:
     if name == "-":
         return sys.stdin.buffer
     try:
+        check(name)
         return open(name, "rb")
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)

@@ -7,7 +7,7 @@ import click
 
 from mlbackends.model.errors import BadInput
 from mlbackends_cli import exits
-from mlbackends_cli.options import COLOR, OUTPUT, format_option
+from mlbackends_cli.options import COLOR, OUTPUT, TypedPath, format_option
 from mlbackends_cli.output import say, write
 from mlbackends_cli.terminal import page
 from mlbackends_cli.traces.options import GROUP_BY, SKIP_FIRST, TOP, WHERE, rows_shown
@@ -44,8 +44,8 @@ Examples:
   backends trace diff a.log b.log --format json | jq '.changes[] | select(.verdict=="slower")'
 """,
 )
-@click.argument("before", metavar="BEFORE", type=click.Path())
-@click.argument("after", metavar="AFTER", type=click.Path())
+@click.argument("before", metavar="BEFORE", type=TypedPath())
+@click.argument("after", metavar="AFTER", type=TypedPath())
 @GROUP_BY
 @click.option(
     "--measure",

@@ -14,7 +14,7 @@ from mlbackends.model import registry
 from mlbackends.model.errors import BadInput
 from mlbackends.tracing import EXPORTS
 from mlbackends_cli import exits, formats
-from mlbackends_cli.options import COLOR, OUTPUT, format_option
+from mlbackends_cli.options import COLOR, OUTPUT, TypedPath, format_option
 from mlbackends_cli.output import say, write
 from mlbackends_cli.terminal import is_terminal, page
 from mlbackends_cli.text.plain import cleaned
@@ -56,7 +56,7 @@ Examples:
 """
     + _FIELDS,
 )
-@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path())
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=TypedPath())
 @click.option(
     "--view",
     "views",

@@ -17,6 +17,7 @@ from mlbackends.audit.reports import bytes_of, is_deeper
 from mlbackends.model import policy as language
 from mlbackends.model.audit import Place
 from mlbackends.model.errors import BadInput, shown, suggestion
+from mlbackends.model.mounts import check
 from mlbackends.model.patterns import pattern
 
 Path = tuple[str | int, ...]
@@ -170,6 +171,7 @@ def beside(document: Document, name: str) -> str:
 
 def regular(path: str) -> str:
     """Return the path of a regular file. Raises BadInput for another kind of file: it may never end."""
+    check(path)
     if os.path.exists(path) and not os.path.isfile(path):
         raise BadInput(f"{one_line(path)} cannot be read: it is no regular file")
     return path

@@ -60,6 +60,8 @@ class Recording(Host):
         self._source = source = source or Host()
         self.cache = {}
         self.denied = source.denied
+        self.silent = source.silent
+        self.timeout = source.timeout
         self.pid = source.pid
         self.root = source.root
         self.is_live = source.is_live

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from mlbackends.isolation.client import python_command
 from mlbackends.isolation.service import Service
 from mlbackends.model.errors import BadInput, UnknownName
+from mlbackends.model.reader import python_command
 from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.dispatch import backends
 from mlbackends.sdpa.verify.peer import Peer, interpreter, peers

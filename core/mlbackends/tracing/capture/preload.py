@@ -56,9 +56,8 @@ def why_not(path: str, shim: str, environment: Mapping[str, str]) -> str:
 
 
 def _behind_scripts(path: str, environment: Mapping[str, str]) -> str:
-    import shutil
-
     from mlbackends.inject.target import interpreter_of
+    from mlbackends.model.mounts import which
 
     for _ in range(_MOST_INTERPRETERS):
         try:
@@ -70,7 +69,7 @@ def _behind_scripts(path: str, environment: Mapping[str, str]) -> str:
             break
         words = interpreter_of(path) or os.fsdecode(line[2:]).split()
         name = words[0] if words else ""
-        path = shutil.which(name, path=environment.get("PATH", os.defpath)) or name
+        path = which(name, environment.get("PATH", os.defpath)) or name
     return path
 
 

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from mlbackends.launch.signals import SENT_ON, WaitedSignals, ended, send
 from mlbackends.model.errors import MlBackendsError
+from mlbackends.model.mounts import call, call_or
 
 NOT_EXECUTABLE = 126
 NOT_FOUND = 127
@@ -34,10 +35,11 @@ def executable(command: Sequence[str], environment: Mapping[str, str]) -> list[s
     What has no format of its own is the shell's, as in execvp(3). Raises NotStarted, as a shell does.
     """
     name = command[0]
-    if "/" in name and os.path.isdir(name):
+    if "/" in name and call(os.path.isdir, name):
         raise NotStarted(f"{name} is a folder, not a program", NOT_EXECUTABLE)
     folders = os.get_exec_path(environment)
-    paths = [path for folder in folders if os.path.isfile(path := os.path.join(folder, name))]
+    paths = [os.path.join(folder, name) for folder in folders]
+    paths = [path for path in paths if call_or(False, os.path.isfile, path)]
     if "/" in name:
         paths = [name] if os.path.exists(name) else []
     if not paths:

@@ -1,0 +1,238 @@
+"""Calls on paths where a file system may never answer: network mounts and FUSE.
+
+A read there can sleep in the kernel, where no signal ends it, and a thread that sleeps so keeps its process
+from ending. So such a call is made in a process that can be left behind, within a time limit, and a mount
+that was silent is not called again for a minute. On any other path the call is made directly, and so it
+is on the mount that this code was read from, since that has answered.
+
+Sources: proc_pid_mountinfo(5); request_wait_answer in the kernel's fs/fuse/dev.c; for the types
+mnt_fstype_is_netfs of libmount, and the fs folder of the kernel.
+"""
+
+import contextlib
+import errno
+import os
+import stat
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from mlbackends.model.errors import MlBackendsError
+
+_FOREIGN = frozenset(
+    [
+        "9p",
+        "acfs",
+        "afs",
+        "autofs",
+        "beegfs",
+        "ceph",
+        "cifs",
+        "coda",
+        "davfs",
+        "fuse",
+        "fuseblk",
+        "gfs2",
+        "glusterfs",
+        "gpfs",
+        "lustre",
+        "ncpfs",
+        "nfs",
+        "nfs4",
+        "ocfs2",
+        "orangefs",
+        "panfs",
+        "prl_fs",
+        "pvfs2",
+        "smb3",
+        "smbfs",
+        "vboxsf",
+        "virtiofs",
+        "vmhgfs",
+        "wekafs",
+    ]
+)
+"""Types of file systems behind which stands another machine or program; so does each "fuse.NAME"."""
+
+_OF_THE_KERNEL = ("/proc/", "/sys/", "/dev/")
+_UNUSED = "/proc/sys/fs/binfmt_misc"
+"""An autofs mount that every systemd has, and nothing here reads."""
+
+_SECONDS = 5.0
+_VALID_SECONDS = 60.0
+_LINK_LIMIT = 40
+Result = TypeVar("Result")
+
+
+class NotAnswering(MlBackendsError, TimeoutError):
+    """A file system gave no answer. filename: the path; mount: where that file system is mounted."""
+
+    def __init__(self, path: str, mount: str, kind: str) -> None:
+        self.mount, why = mount, f"the {kind} file system at {mount} does not answer"
+        super().__init__(f"{path} cannot be read: {why}")
+        self.errno, self.strerror, self.filename = errno.ETIMEDOUT, why, path
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def call(
+    function: Callable[..., Result], path: str, *rest: Any, seconds: float = _SECONDS
+) -> Result:
+    """Return function(path, *rest), made where it can be given up if the path leads to a foreign mount.
+
+    function: importable by its name, and with a result that can be pickled.
+    Raises what the function raises, and NotAnswering.
+    """
+    mount = mount_of(path)
+    if not mount:
+        return function(path, *rest)
+    table = _current()
+    failure = NotAnswering(path, mount, table.foreign[mount])
+    if mount in table.silent:
+        raise failure
+    from mlbackends.model.reader import TooLate, answer
+
+    try:
+        result: Result = answer(seconds, function, os.path.abspath(path), *rest)
+    except TooLate:
+        table.silent.add(mount)
+        raise failure from None
+    return result
+
+
+def check(path: str) -> None:
+    """Raise NotAnswering where a path leads to a mount that gives no answer."""
+    try:
+        call(_touch, path)
+    except NotAnswering:
+        raise
+    except (OSError, ValueError):  # whoever opens it will say so
+        pass
+
+
+def _touch(path: str) -> None:
+    mode = os.stat(path).st_mode
+    if stat.S_ISDIR(mode):
+        os.listdir(path)
+    elif stat.S_ISREG(mode):
+        with open(path, "rb", buffering=0) as file:
+            file.read(1)
+
+
+def mount_of(path: str) -> str:
+    """Return the mount that a path leads to and that may not answer, "" for none; no call is made on it."""
+    table = _current()
+    return table.mount_of(path) if table.foreign else ""
+
+
+def call_or(default: Result, function: Callable[[str], Result], path: str) -> Result:
+    """Return function(path) as `call` does, the default where the path's mount does not answer."""
+    try:
+        return call(function, path)
+    except NotAnswering:
+        return default
+
+
+def is_silent(path: str) -> bool:
+    """Tell whether a path leads to a mount that did not answer."""
+    return mount_of(path) in _current().silent
+
+
+def which(program: str, search_path: str) -> str:
+    """Return the file that a program's name stands for, "" for none; folders that do not answer are skipped.
+
+    Raises NotAnswering for a program that is named by such a path.
+    """
+    import shutil
+
+    try:
+        if os.path.dirname(program) or not _current().foreign:
+            return call(shutil.which, program, os.F_OK | os.X_OK, search_path) or ""
+        for folder in search_path.split(os.pathsep) if search_path else ():
+            with contextlib.suppress(NotAnswering):
+                if found := call(shutil.which, os.path.join(folder or os.curdir, program)):
+                    return found
+    except ValueError:  # a null byte
+        pass
+    return ""
+
+
+class _Mounts:
+    """The mounts of this moment.
+
+    foreign: the types of those that may not answer, by their folders. silent: those that did not.
+    """
+
+    def __init__(self, listing: str = "/proc/self/mountinfo") -> None:
+        self.read_at = time.monotonic()
+        self.foreign: dict[str, str] = {}
+        self.silent: set[str] = set()
+        self._in_the_kernel = False
+        self._targets: dict[str, str] = {}
+        """What the links that were met say, "" for what is no link."""
+        try:
+            with open(listing, "rb") as file:
+                lines = file.read().split(b"\n")
+        except OSError:  # another system
+            return
+        for line in lines:
+            head, _, tail = line.partition(b" - ")
+            kind = os.fsdecode(tail.split(b" ", 1)[0])
+            if kind in _FOREIGN or kind.startswith("fuse."):
+                at = head.split(b" ")[4].decode("unicode_escape").encode("latin-1")
+                self.foreign[os.fsdecode(at)] = kind
+        for unused in ("/", _UNUSED):
+            self.foreign.pop(unused, None)
+        # As lxcfs in a container does.
+        self._in_the_kernel = any(at.startswith(_OF_THE_KERNEL) for at in self.foreign)
+        # What our own files were read from has answered.
+        for path in (__file__, sys.prefix, sys.base_prefix) if self.foreign else ():
+            while mount := self.mount_of(path):
+                del self.foreign[mount]
+
+    def mount_of(self, path: str) -> str:
+        """Return the foreign mount that a path leads to, "" for none; nothing on such a mount is called."""
+        if path.startswith(_OF_THE_KERNEL) and not self._in_the_kernel:
+            return ""
+        todo, at, links = os.fspath(path).split("/")[::-1], "", 0
+        if todo[-1]:  # relative
+            with contextlib.suppress(OSError):
+                todo += os.getcwd().split("/")[::-1]
+        while todo and links <= _LINK_LIMIT:
+            part = todo.pop()
+            if part in ("", "."):
+                continue
+            if part == "..":
+                at = at.rpartition("/")[0]
+                continue
+            here = f"{at}/{part}"
+            if here in self.foreign:
+                return here
+            target = self._targets.get(here)
+            if target is None:
+                try:
+                    target = os.readlink(here)
+                except (OSError, ValueError):
+                    target = ""
+                self._targets[here] = target
+            if not target:
+                at = here
+                continue
+            links += 1
+            if target[0] == "/":
+                at = ""
+            todo += target.split("/")[::-1]
+        return ""
+
+
+_mounts: _Mounts | None = None
+
+
+def _current() -> _Mounts:
+    """Return the mounts, read anew where a minute has gone by."""
+    global _mounts  # noqa: PLW0603  replaced as a whole
+    if _mounts is None or time.monotonic() - _mounts.read_at > _VALID_SECONDS:
+        _mounts = _Mounts()
+    return _mounts
