@@ -87,9 +87,12 @@ def find(host: Host) -> Finding:
         because = min(bytes_left, key=lambda name: bytes_left[name])
         facts["effective_memory_bytes"] = bytes_left[because]
         facts["effective_memory_because"] = because
+    # The kernel keeps every mask within the cpuset: who asks for the mask is told of both.
+    cpuset = frozenset(parse_cpu_list(str(facts.get("cpuset", ""))))
+    mask = tuple(cpu for cpu in affinity if cpu in cpuset) or tuple(cpuset) or affinity
     cpu_bounds = {
         "online": facts.get("online_cpus"),
-        "affinity": facts.get("affinity_cpus"),
+        "affinity": len(mask) if len(mask) < len(cpuset) else facts.get("affinity_cpus"),
         "cpuset": facts.get("cpuset_cpus"),
         "quota": facts.get("cpu_quota"),
     }
@@ -101,8 +104,8 @@ def find(host: Host) -> Finding:
         facts["effective_cpus_because"] = because
         machine = Machine(
             online=online,
-            affinity=len(affinity) or online,
-            cores=_cores(host, affinity),
+            affinity=len(mask) or online,
+            cores=_cores(host, mask),
             is_x86=host.machine.lower() in ("x86_64", "amd64"),
             python=tuple(
                 int(part)
@@ -110,7 +113,7 @@ def find(host: Host) -> Finding:
                 if part.isascii() and part.isdecimal() and len(part) < 4
             ),
             platform=host.platform,
-            has_mask=bool(affinity),
+            has_mask=bool(mask),
         )
         believed = beliefs(host, machine)
         facts["beliefs"] = [

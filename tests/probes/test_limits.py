@@ -73,6 +73,19 @@ def test_a_cpuset_smaller_than_the_quota_counts(tmp_path: Path) -> None:
     assert facts["effective_cpus_because"] == "cpuset"
 
 
+@pytest.mark.parametrize("mask", [{}, {"affinity": list(range(8))}, {"affinity": [2, 3, 4]}])
+def test_a_cpuset_restricts_what_asks_for_the_mask(tmp_path: Path, mask: dict[str, Any]) -> None:
+    files = in_v2(cpuset__cpus__effective="0-2\n")
+    files["sys/devices/system/cpu/online"] = "0-7\n"
+    facts = limits.find(machine(tmp_path, files, **mask)).facts
+
+    count = 1 if mask.get("affinity") == [2, 3, 4] else 3
+    believed = cpus_by_runtime(facts)
+    assert facts["effective_cpus"] == count
+    assert (believed["nproc"], believed["OpenMP"], believed["OpenBLAS"]) == (count,) * 3
+    assert believed["os.cpu_count"] == 8
+
+
 def test_memory_high_below_the_limit_is_what_is_left(tmp_path: Path) -> None:
     files = in_v2(memory__max=str(8 * GIB), memory__high=str(6 * GIB))
     facts = limits.find(machine(tmp_path, files)).facts

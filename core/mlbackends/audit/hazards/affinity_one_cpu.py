@@ -6,6 +6,7 @@ No alarm:  a machine with one CPU; a job that a batch system gave one CPU becaus
 
 from mlbackends.audit.environment import settings
 from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.threads import cpu_list
 
 SEVERITY = Severity.WARNING
 READS = ("limits",)
@@ -13,12 +14,16 @@ WHY = (
     "All threads and all workers of a data loader take turns on that one CPU. Slurm gives one CPU for"
     " each task unless it is told otherwise; a bound OpenMP thread hands its mask on to its children."
 )
-MEND = "Ask the batch system for more CPUs, or unset what binds threads, before Python starts."
+MEND = (
+    "Widen the mask with taskset where the cpuset has more CPUs; else ask the batch system or the"
+    " container for more. Variables that bind threads are unset where the parent is started."
+)
 SOURCES = (
     "pytorch/pytorch#101850",
     "pytorch/pytorch#91989",
     "pytorch/pytorch#49971",
     "pytorch/pytorch#8126",
+    "sched_setaffinity(2): a mask is inherited, and kept within the cpuset",
 )
 _BINDING = ("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PROC_BIND", "OMP_PLACES")
 
@@ -37,8 +42,14 @@ def symptoms(report: ReportView) -> Symptoms:
     if variables.get("SLURM_CPUS_PER_TASK") == "1":
         return
     message = f"this process may run on CPU {report.fact('limits.affinity', '')} alone, of {online}"
-    command = f"unset {' '.join(binding)}" if binding else ""
-    hint = ""
+    cpuset = str(report.fact("limits.cpuset", "")) or f"0-{online - 1}"
+    hint, command = "", ""
+    if len(cpu_list(cpuset)) > 1:
+        command = f"taskset -cp {cpuset} $$"
+        if binding:
+            hint = f"the parent may have been bound by {' and '.join(binding)}: unset it there"
+    else:
+        hint = "its cpuset has no other CPU: ask the batch system or the container for more"
     if scheduler == "slurm":
         hint, command = "Slurm gave the task one CPU: ask for more", "srun --cpus-per-task=N ..."
     yield Symptom(

@@ -1,7 +1,8 @@
 """Clocks above the base frequency are switched off.
 
-Found by:  cpu: intel_pstate's no_turbo, or cpufreq's boost.
-No alarm:  a machine that does not show the switch, such as most virtual ones.
+Found by:  cpu: intel_pstate's no_turbo, or cpufreq's boost; the nominal and the highest performance of ACPI.
+No alarm:  a machine that does not show the switch, such as most virtual ones; a processor whose highest
+           performance is the nominal one, which loses nothing.
 """
 
 from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
@@ -12,6 +13,7 @@ WHY = "It makes measurements steady, and slows what runs in few threads most."
 MEND = "Keep it off while you measure, and switch it on for work."
 SOURCES = (
     "Linux, admin-guide/pm/cpufreq.rst, The boost File in sysfs; intel_pstate.rst, no_turbo",
+    "Linux, admin-guide/acpi/cppc_sysfs.rst, highest_perf and nominal_perf",
 )
 _INTEL = "/sys/devices/system/cpu/intel_pstate/no_turbo"
 _OTHERS = "/sys/devices/system/cpu/cpufreq/boost"
@@ -22,13 +24,21 @@ def symptoms(report: ReportView) -> Symptoms:
     boost = report.fact("cpu.boost")
     if boost is None:
         raise DoesNotApply("the system shows no switch for boost")
-    if boost:
+    nominal = report.fact("cpu.nominal_performance")
+    highest = report.fact("cpu.highest_performance")
+    has_both = nominal is not None and highest is not None
+    if boost or (has_both and highest <= nominal):
         return
     driver = str(report.fact("cpu.scaling_driver", ""))
     is_intel = driver.startswith("intel_")
+    gain = f", and boost would give up to {highest / nominal - 1:.0%} more" if has_both else ""
     yield Symptom(
-        f"boost is off ({driver or 'no driver'}): no core runs faster than its base frequency",
+        f"boost is off ({driver or 'no driver'}): no core runs faster than its base frequency{gain}",
         hint="as root, until the next start",
         command=f"echo {0 if is_intel else 1} > {_INTEL if is_intel else _OTHERS}",
-        evidence={"cpu.boost": False, "cpu.scaling_driver": driver},
+        evidence={
+            "cpu.boost": False,
+            "cpu.scaling_driver": driver,
+            **({"cpu.highest_performance": highest} if has_both else {}),
+        },
     )

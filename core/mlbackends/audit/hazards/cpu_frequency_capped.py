@@ -1,7 +1,9 @@
 """The highest clock that is allowed is below what the processor guarantees.
 
-Found by:  cpu: scaling_max_freq below the base frequency, or half of the highest where no base is told.
-No alarm:  the clock of this moment; a cap above the base frequency, which takes only boost away.
+Found by:  cpu: scaling_max_freq below the base frequency, or half of the highest where no base is told,
+           each kind of core held to its own.
+No alarm:  the clock of this moment; a cap above the base frequency, which takes only boost away; small
+           cores that are slower than the large ones.
 """
 
 from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
@@ -15,17 +17,25 @@ _GIGA = 1e9
 
 
 def symptoms(report: ReportView) -> Symptoms:
-    """Yield one where the cap is below the base frequency."""
-    limit, most = report.fact("cpu.limit_hertz"), report.fact("cpu.max_hertz")
-    if limit is None or most is None:
+    """Yield one for each kind of core whose cap is below its base frequency."""
+    every = {
+        name: report.fact(f"cpu.{name}") for name in ("limit_hertz", "max_hertz", "base_hertz")
+    }
+    kinds = [
+        kind for kind in report.fact("cpu.kinds", []) if {"limit_hertz", "max_hertz"} <= {*kind}
+    ]
+    if not kinds and None in (every["limit_hertz"], every["max_hertz"]):
         raise DoesNotApply("the system does not show how clocks are limited")
-    base = report.fact("cpu.base_hertz", most // 2)
-    if limit >= base:
-        return
-    yield Symptom(
-        f"clocks are capped at {limit / _GIGA:.1f} GHz, and this processor reaches"
-        f" {most / _GIGA:.1f} GHz",
-        hint="as root, until the next start",
-        command=f"cpupower frequency-set -u {most / _GIGA:.2f}GHz",
-        evidence={"cpu.limit_hertz": limit, "cpu.max_hertz": most},
-    )
+    for kind in kinds or [every]:
+        limit, most = int(kind["limit_hertz"]), int(kind["max_hertz"])
+        if limit >= min(kind.get("base_hertz") or most // 2, most):
+            continue
+        which, chosen = "this processor reaches", ""
+        if cpus := kind.get("cpus"):
+            which, chosen = f"CPUs {cpus} reach", f" -c {cpus}"
+        yield Symptom(
+            f"clocks are capped at {limit / _GIGA:.1f} GHz, and {which} {most / _GIGA:.1f} GHz",
+            hint="as root, until the next start",
+            command=f"cpupower{chosen} frequency-set -u {most / _GIGA:.2f}GHz",
+            evidence={"cpu.limit_hertz": limit, "cpu.max_hertz": most},
+        )

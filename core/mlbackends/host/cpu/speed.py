@@ -119,6 +119,13 @@ def frequency_facts(
         "scaling_driver": word(host.read(f"{policy}/scaling_driver", 64)),
         "energy_preference": word(host.read(f"{policy}/energy_performance_preference", 64)),
         "idle_driver": word(host.read(f"{CPU}/cpuidle/current_driver", 64)),
+        # What CPPC counts in: steps of the processor's own.
+        **{
+            f"{name}_performance": whole_number(
+                host.read(f"{CPU}/cpu{cpu}/acpi_cppc/{name}_perf", 16), 1
+            )
+            for name in ("nominal", "highest")
+        },
         "boost": next((text == on for text, on in boosts if text in ("0", "1")), None),
     }
     return nonempty(facts)

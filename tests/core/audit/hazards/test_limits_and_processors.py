@@ -258,3 +258,50 @@ def test_a_low_limit_on_locked_memory_is_no_error_where_all_ports_are_ethernet(
     subject = with_facts("untuned-slurm-node", "host", rdma_link_layers=layers)
 
     assert [check.severity for check in checks(subject, "locked-memory-limit")] == [severity]
+
+
+def test_each_kind_of_core_is_held_to_its_own_highest_frequency() -> None:
+    kinds = report("alder-lake-hybrid").probes["cpu"].facts["kinds"]
+    assert isinstance(kinds, list)
+    large, small = kinds
+
+    def seen(**fields: int) -> list[str]:
+        told = [large, {**small, **fields}]
+        subject = with_facts("alder-lake-hybrid", "cpu", kinds=told)
+        return [check.command for check in checks(subject, "cpu-frequency-capped") if check.command]
+
+    assert seen() == []
+    assert seen(limit_hertz=3_000_000_000) == []  # above its base, below that of the large cores
+    assert seen(limit_hertz=2_000_000_000) == ["cpupower -c 16-19 frequency-set -u 3.80GHz"]
+
+
+@pytest.mark.parametrize(
+    ("highest", "said"), [(100, ""), (166, "and boost would give up to 66% more"), (None, "base")]
+)
+def test_boost_that_would_give_nothing_is_not_missed(highest: int | None, said: str) -> None:
+    facts = {"highest_performance": highest, "nominal_performance": 100}
+    (check,) = checks(with_facts("untuned-slurm-node", "cpu", **facts), "cpu-boost-off")
+
+    assert check.status is (Status.FAILED if said else Status.PASSED)
+    assert said in check.message
+
+
+@pytest.mark.parametrize(
+    ("cpuset", "command", "hint"),
+    [
+        ("0-15", "taskset -cp 0-15 $$", "KMP_AFFINITY: unset it there"),
+        (None, "taskset -cp 0-31 $$", "KMP_AFFINITY: unset it there"),
+        ("5", "", "its cpuset has no other CPU"),
+    ],
+)
+def test_a_mask_of_one_cpu_is_widened_where_the_cpuset_has_more(
+    cpuset: str | None, command: str, hint: str
+) -> None:
+    base = with_facts("untuned-slurm-node", "limits", cpuset=cpuset, scheduler="")
+    variables = {"variables": {"KMP_AFFINITY": "compact"}}
+    environment = msgspec.structs.replace(base.probes["environment"], facts=variables)
+    subject = msgspec.structs.replace(base, probes={**base.probes, "environment": environment})
+
+    (check,) = checks(subject, "affinity-one-cpu")
+    assert check.command == command
+    assert hint in check.hint
