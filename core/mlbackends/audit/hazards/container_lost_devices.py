@@ -19,7 +19,7 @@ MEND = (
     " driver."
 )
 SOURCES = (
-    "NVIDIA Container Toolkit, troubleshooting: containers losing access to GPUs",
+    "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html",
     "NVIDIA/nvidia-container-toolkit#48",
     "NVIDIA/nvidia-container-toolkit#251",
     "NVIDIA/nvidia-container-toolkit#1227",

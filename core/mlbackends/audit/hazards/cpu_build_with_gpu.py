@@ -9,7 +9,7 @@ from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
 READS = ("torch", "jax", "tensorflow")
-WHY = "Everything runs on the processor, ten to a hundred times slower, and nothing says so."
+WHY = "Everything runs on the processor, many times slower, and nothing says so."
 MEND = "Install the build for the GPU, from the index that the framework's page names for it."
 SOURCES = ("pytorch/pytorch#168065", "astral-sh/uv#17236", "pytorch/pytorch#106565")
 WARNINGS = (("torch", "degraded"), ("jax", "degraded"), ("tensorflow", "degraded"))

@@ -13,10 +13,13 @@ SEVERITY = Severity.NOTE
 READS = ("limits",)
 WHY = (
     "os.cpu_count() counts the machine's CPUs whatever is left of them, so that programs that size"
-    " their workers by it start too many; joblib and torch's data loader ask for the affinity mask."
+    " their workers by it start too many; os.process_cpu_count(), joblib and nproc ask for the mask."
 )
 MEND = "Name the number of workers where a program takes it."
-SOURCES = ("Python documentation, os.cpu_count and os.process_cpu_count", "python/cpython#80235")
+SOURCES = (
+    "https://docs.python.org/3/library/os.html, os.cpu_count and os.process_cpu_count",
+    "python/cpython#80235",
+)
 WARNINGS = (("limits", "limit-below-hardware"),)
 _PYTHON = (3, 13)
 

@@ -12,7 +12,10 @@ SEVERITY = Severity.WARNING
 READS = ("cpu",)
 WHY = "Everything that runs on the processor takes as long as its lowest clock makes it take."
 MEND = "Choose another governor; a machine that computes has performance."
-SOURCES = ("Linux, admin-guide/pm/cpufreq.rst, intel_pstate.rst and amd-pstate.rst", "practice")
+SOURCES = (
+    "https://docs.kernel.org/admin-guide/pm/cpufreq.html, intel_pstate.html, amd-pstate.html",
+    "practice",
+)
 WARNINGS = (("cpu", "degraded"),)
 
 

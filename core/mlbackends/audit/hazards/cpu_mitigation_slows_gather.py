@@ -19,8 +19,8 @@ MEND = (
     " trusted machines."
 )
 SOURCES = (
-    "Intel, Gather Data Sampling Mitigation Performance Analysis (785681)",
-    "Linux, admin-guide/hw-vuln/gather_data_sampling.rst",
+    "Intel, Gather Data Sampling Mitigation Performance Analysis, ID 785681",
+    "https://docs.kernel.org/admin-guide/hw-vuln/gather_data_sampling.html",
 )
 WARNINGS = (("cpu", "mitigation-costs-speed"),)
 

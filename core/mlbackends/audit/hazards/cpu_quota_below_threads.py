@@ -10,11 +10,15 @@ from mlbackends.audit.threads import listed, thread_pools
 SEVERITY = Severity.WARNING
 READS = ("limits",)
 WHY = (
-    "No runtime looks at a quota. All threads run at once, use it up within a fraction of each period"
-    " and then stand still together: programs become many times slower, and nothing says so."
+    "None of these runtimes looks at a quota. All threads run at once, use it up within a fraction of"
+    " each period and then stand still together: programs become many times slower, and nothing says so."
 )
 MEND = "Give the thread pools as many threads as the quota has whole CPUs."
-SOURCES = ("ollama/ollama#17916", "kserve/kserve#1031", "Linux, admin-guide/cgroup-v2.rst, cpu.max")
+SOURCES = (
+    "ollama/ollama#17916",
+    "kserve/kserve#1031",
+    "https://docs.kernel.org/admin-guide/cgroup-v2.html, cpu.max",
+)
 WARNINGS = (("limits", "limit-below-hardware"),)
 
 

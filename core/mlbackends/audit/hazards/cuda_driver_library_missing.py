@@ -15,7 +15,10 @@ MEND = (
     "In a container, give it the driver's compute part (NVIDIA_DRIVER_CAPABILITIES=compute,utility,"
     " --gpus all); on a machine, install the driver's compute libraries."
 )
-SOURCES = ("NVIDIA Container Toolkit, driver capabilities", "NVIDIA/nvidia-docker#1085")
+SOURCES = (
+    "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html",
+    "NVIDIA/nvidia-docker#1085",
+)
 
 
 def symptoms(report: ReportView) -> Symptoms:

@@ -1,11 +1,11 @@
 """Every launch of a GPU kernel waits for its end.
 
 Found by:  environment: CUDA_LAUNCH_BLOCKING, HIP_LAUNCH_BLOCKING, AMD_SERIALIZE_KERNEL and
-           AMD_SERIALIZE_COPY that are not 0.
-No alarm:  the value 0.
+           AMD_SERIALIZE_COPY that are a number other than 0.
+No alarm:  the value 0; words, which no documentation gives a meaning.
 """
 
-from mlbackends.audit.environment import effects
+from mlbackends.audit.environment import effects, is_number
 from mlbackends.audit.hazard import ReportView, Severity, Symptoms
 
 SEVERITY = Severity.WARNING
@@ -16,26 +16,22 @@ WHY = (
 )
 MEND = "Unset it when the fault is found."
 SOURCES = (
-    "CUDA C++ Programming Guide, CUDA_LAUNCH_BLOCKING",
+    "https://docs.nvidia.com/cuda/cuda-c-programming-guide/, CUDA_LAUNCH_BLOCKING",
     "ROCm documentation, environment variables, AMD_SERIALIZE_KERNEL",
 )
 
 
-def _is_set(value: str) -> bool:
-    return value != "0"
-
-
 _TABLE = {
     "CUDA_LAUNCH_BLOCKING": (
-        _is_set,
+        is_number,
         "each launch of a CUDA kernel waits until the kernel has ended",
     ),
     "HIP_LAUNCH_BLOCKING": (
-        _is_set,
+        is_number,
         "each launch of a HIP kernel waits until the kernel has ended",
     ),
-    "AMD_SERIALIZE_KERNEL": (_is_set, "kernels wait for each other, before or after each launch"),
-    "AMD_SERIALIZE_COPY": (_is_set, "copies wait for each other, before or after each of them"),
+    "AMD_SERIALIZE_KERNEL": (is_number, "kernels wait for each other, before or after each launch"),
+    "AMD_SERIALIZE_COPY": (is_number, "copies wait for each other, before or after each of them"),
 }
 
 

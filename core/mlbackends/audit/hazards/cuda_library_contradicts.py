@@ -10,7 +10,10 @@ SEVERITY = Severity.WARNING
 READS = ("cublas", "cuda_runtime", "cudnn")
 WHY = "A file was copied over another release, or half of an upgrade is there: what runs is a mixture."
 MEND = "Install that library anew, as a whole and from one source."
-SOURCES = ("CUDA installation guide for Linux", "cuBLAS documentation, cuBLASLt")
+SOURCES = (
+    "https://docs.nvidia.com/cuda/cuda-installation-guide-linux/",
+    "https://docs.nvidia.com/cuda/cublas/, cuBLASLt",
+)
 WARNINGS = tuple(
     (name, "conflict")
     for name in (

@@ -14,7 +14,11 @@ WHY = (
     " programs say that there is no device."
 )
 MEND = "Take the stubs folder out of LD_LIBRARY_PATH and of the loader's configuration."
-SOURCES = ("CUDA Driver API, CUDA_ERROR_STUB_LIBRARY", "numba/numba#8985", "NVIDIA/warp#219")
+SOURCES = (
+    "https://docs.nvidia.com/cuda/cuda-driver-api/, CUDA_ERROR_STUB_LIBRARY",
+    "numba/numba#8985",
+    "NVIDIA/warp#219",
+)
 _SEARCHED = ("LD_PRELOAD", "LD_LIBRARY_PATH", "mapped", "ld.so.cache", "system-folder")
 
 

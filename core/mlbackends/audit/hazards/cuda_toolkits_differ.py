@@ -11,7 +11,10 @@ SEVERITY = Severity.WARNING
 READS = ("cuda_toolkit",)
 WHY = "Extensions are compiled with the headers of one toolkit and the compiler of another."
 MEND = "Let PATH, CUDA_HOME and CUDA_PATH name one toolkit."
-SOURCES = ("pytorch/pytorch, torch.utils.cpp_extension", "CUDA installation guide for Linux")
+SOURCES = (
+    "pytorch/pytorch, torch.utils.cpp_extension",
+    "https://docs.nvidia.com/cuda/cuda-installation-guide-linux/",
+)
 WARNINGS = (("cuda_toolkit", "conflict"), ("environment", "conflict"))
 
 

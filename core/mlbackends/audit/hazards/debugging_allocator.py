@@ -19,10 +19,10 @@ WHY = (
 )
 MEND = "Unset it when the fault is found."
 SOURCES = (
-    "mallopt(3), MALLOC_CHECK_ and MALLOC_PERTURB_; glibc NEWS for 2.34, libc_malloc_debug.so",
-    "Python documentation, PYTHONMALLOC and PYTHONDEVMODE",
-    "torch documentation, CUDA semantics, PYTORCH_NO_CUDA_MEMORY_CACHING",
-    "CUDA C++ Programming Guide, CUDA_CACHE_DISABLE",
+    "https://man7.org/linux/man-pages/man3/mallopt.3.html; glibc NEWS for 2.34, libc_malloc_debug.so",
+    "https://docs.python.org/3/using/cmdline.html, PYTHONMALLOC and PYTHONDEVMODE",
+    "https://docs.pytorch.org/docs/stable/cuda_environment_variables.html",
+    "https://docs.nvidia.com/cuda/cuda-c-programming-guide/, CUDA_CACHE_DISABLE",
 )
 
 

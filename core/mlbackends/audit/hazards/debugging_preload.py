@@ -12,11 +12,15 @@ from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 SEVERITY = Severity.WARNING
 READS = ("environment",)
 WHY = (
-    "Every allocation is checked, in every program that is started: two to fifteen times the time, more"
-    " memory, and CUDA may refuse to start where the address space is taken."
+    "Allocations, accesses or locks are checked or recorded, in every program that is started: two to"
+    " fifteen times the time, more memory, and CUDA may refuse to start where the address space is taken."
 )
 MEND = "Unset LD_PRELOAD when the fault is found."
-SOURCES = ("Google sanitizers, AddressSanitizerAsDso", "vortex-data/vortex#8481", "ld.so(8)")
+SOURCES = (
+    "https://github.com/google/sanitizers/wiki/AddressSanitizerAsDso",
+    "vortex-data/vortex#8481",
+    "https://man7.org/linux/man-pages/man8/ld.so.8.html",
+)
 _CHECKERS = {
     "libasan": "AddressSanitizer",
     "libclang_rt.asan": "AddressSanitizer",

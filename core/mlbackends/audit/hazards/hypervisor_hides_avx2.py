@@ -16,7 +16,7 @@ MEND = "Give the machine the host's processor: type host in Proxmox, -cpu host i
 SOURCES = (
     "pytorch/pytorch#22338",
     "openfoodfacts/openfoodfacts-infrastructure#63",
-    "QEMU documentation, CPU models",
+    "https://www.qemu.org/docs/master/system/qemu-cpu-models.html",
 )
 _INVENTED = ("QEMU Virtual CPU", "Common KVM processor", "Common 32-bit KVM processor")
 

@@ -21,10 +21,10 @@ WHY = (
 )
 MEND = "Unset it, and measure whether its reason is still there."
 SOURCES = (
-    "oneDNN developer guide, CPU dispatcher control",
+    "https://uxlfoundation.github.io/oneDNN/dev_guide_cpu_dispatcher_control.html",
     "oneMKL developer guide, Instruction Set Specific Dispatching",
     "OpenBLAS README, OPENBLAS_CORETYPE; kernel/x86_64/KERNEL.ZEN",
-    "NumPy documentation, CPU build options, runtime dispatch; npy_cpu_features.c, npy__cpu_check_env",
+    "https://numpy.org/doc/stable/reference/simd/build-options.html; npy_cpu_features.c, npy__cpu_check_env",
 )
 
 

@@ -26,7 +26,7 @@ SOURCES = (
     "pytorch/pytorch#134929",
     "pytorch/pytorch#131312",
     "pytorch/pytorch#140797",
-    "ld.so(8)",
+    "https://man7.org/linux/man-pages/man8/ld.so.8.html",
     "pytorch/pytorch, .ci/manywheel/build_cuda.sh, FORCE_RPATH",
 )
 

@@ -31,7 +31,7 @@ WHY = (
     " the trouble."
 )
 MEND = "Install the package again that the file belongs to, or remove what is left of it."
-SOURCES = ("ld.so(8)", "pytorch/pytorch#188892")
+SOURCES = ("https://man7.org/linux/man-pages/man8/ld.so.8.html", "pytorch/pytorch#188892")
 
 _CODES = ("dangling-link", "wrong-architecture", "not-a-library")
 _RUNTIME_NAME = re.compile(r"\.so\.\d|-[0-9a-f]{6,40}\.so|\.dylib$|\.dll$|\.libs/")

@@ -10,7 +10,10 @@ SEVERITY = Severity.WARNING
 READS = ("mpi",)
 WHY = "Each process then takes itself for the only one, as rank 0 of 1: the same work is done N times."
 MEND = "Start programs with the launcher of the library that they are linked with."
-SOURCES = ("Open MPI documentation, running MPI applications", "mpi4py documentation, installation")
+SOURCES = (
+    "https://docs.open-mpi.org/en/main/launching-apps/",
+    "https://mpi4py.readthedocs.io/en/stable/install.html",
+)
 WARNINGS = (("mpi", "conflict"),)
 
 

@@ -4,7 +4,7 @@ Found by:  environment: PYTORCH_ENABLE_MPS_FALLBACK on macOS.
 No alarm:  the variable elsewhere, where nobody reads it.
 """
 
-from mlbackends.audit.environment import effects
+from mlbackends.audit.environment import effects, is_number
 from mlbackends.audit.hazard import ReportView, Severity, Symptoms
 
 SEVERITY = Severity.NOTE
@@ -15,12 +15,13 @@ WHY = (
 )
 MEND = "Unset it to see which operations fall back; keep it where none of them is in a loop."
 SOURCES = (
-    "torch documentation, MPS backend and MPS environment variables",
+    "https://docs.pytorch.org/docs/stable/mps_environment_variables.html",
+    "pytorch/pytorch, aten/src/ATen/mps/MPSFallback.mm",
     "pytorch/pytorch#77764",
 )
 _TABLE = {
     "PYTORCH_ENABLE_MPS_FALLBACK": (
-        lambda value: value == "1",
+        is_number,
         "operations that MPS lacks run on the processor, and their tensors travel",
     )
 }

@@ -13,7 +13,7 @@ WHY = (
     " builds others from source for hours."
 )
 MEND = "Take an image with glibc, such as python:3.12-slim."
-SOURCES = ("docker-library/python#341", "PEP 656, musllinux platform tags")
+SOURCES = ("docker-library/python#341", "https://peps.python.org/pep-0656/")
 
 
 def symptoms(report: ReportView) -> Symptoms:

@@ -19,7 +19,7 @@ WHY = (
 MEND = "Unset it; where the hang comes back, look for its cause, such as access control on PCI bridges."
 SOURCES = (
     "NVIDIA/nccl#2079",
-    "NCCL documentation, environment variables",
+    "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",
     "NVIDIA/nccl, src/misc/param.cc; src/graph/paths.cc, ncclGetLevel; src/transport/shm.cc and net_ib",
 )
 

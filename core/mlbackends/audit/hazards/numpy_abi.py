@@ -22,7 +22,7 @@ WHY = (
 MEND = "Install numpy<2, or newer releases of those packages."
 SOURCES = (
     "numpy/numpy#26191",
-    "NumPy 2.0 migration guide",
+    "https://numpy.org/doc/stable/numpy_2_0_migration_guide.html",
     "TorchIO-project/torchio#1183",
     "pytorch/pytorch#132179",
     "lorentzenchr/model-diagnostics#206",

@@ -16,7 +16,7 @@ WHY = (
 )
 MEND = "Start one process for each instance, with CUDA_VISIBLE_DEVICES=MIG-<uuid> (nvidia-smi -L)."
 SOURCES = (
-    "MIG User Guide, CUDA_VISIBLE_DEVICES",
+    "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/mig-device-names.html, CUDA_VISIBLE_DEVICES",
     "pytorch/pytorch#102715",
     "pytorch/pytorch#130181",
     "pytorch/pytorch#95784",

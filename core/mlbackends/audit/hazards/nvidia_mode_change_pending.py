@@ -10,7 +10,9 @@ SEVERITY = Severity.WARNING
 READS = ("nvidia",)
 WHY = "The machine is not in the state that somebody set, and will change by itself at the next reset."
 MEND = "Drain the GPU and reset it (nvidia-smi --gpu-reset), or reboot."
-SOURCES = ("NVML API reference, nvmlDeviceGetEccMode and nvmlDeviceGetMigMode",)
+SOURCES = (
+    "https://docs.nvidia.com/deploy/nvml-api/, nvmlDeviceGetEccMode and nvmlDeviceGetMigMode",
+)
 WARNINGS = (("nvidia", "mode-change-pending"),)
 
 

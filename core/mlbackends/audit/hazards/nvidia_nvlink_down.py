@@ -19,7 +19,10 @@ WHY = (
     " paths or fails."
 )
 MEND = "Look for Xid 74 in the kernel log, reset all GPUs together; then reseat or replace the GPU or bridge."
-SOURCES = ("NVML API reference, nvmlDeviceGetNvLinkState", "NVIDIA XID errors: 74, NVLink error")
+SOURCES = (
+    "https://docs.nvidia.com/deploy/nvml-api/, nvmlDeviceGetNvLinkState",
+    "https://docs.nvidia.com/deploy/xid-errors/, 74",
+)
 
 
 def symptoms(report: ReportView) -> Symptoms:

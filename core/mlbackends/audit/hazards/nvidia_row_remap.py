@@ -17,7 +17,7 @@ WHY = (
 )
 MEND = "Pending: drain the machine and reset the GPU. Failed: replace the GPU."
 SOURCES = (
-    "NVIDIA GPU Memory Error Management, row remapping, Error Recovery and Response Flags; Xid 63 and 64",
+    "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/error-recovery-and-response-flags.html",
 )
 WARNINGS = (("nvidia", "row-remap-pending"), ("nvidia", "row-remap-failed"))
 

@@ -15,7 +15,10 @@ WHY = (
     " no program is told."
 )
 MEND = "Look at the cooling, the power cables and the power supply of the machine."
-SOURCES = ("NVML API reference, nvmlClocksEventReasons", "NVIDIA/NVSentinel#890")
+SOURCES = (
+    "https://docs.nvidia.com/deploy/nvml-api/, nvmlClocksEventReasons",
+    "NVIDIA/NVSentinel#890",
+)
 _BAD = {
     "hardware-thermal-slowdown": "it is too hot (hardware)",
     "software-thermal-slowdown": "it is too hot (driver)",

@@ -18,7 +18,10 @@ MEND = (
     "Use 0 and limit programs by control groups; or keep 2, and raise vm.overcommit_ratio or add swap."
     " A line in sysctl.d keeps either."
 )
-SOURCES = ("Linux, mm/overcommit-accounting.rst", "proc_sys_vm(5), overcommit_memory")
+SOURCES = (
+    "https://docs.kernel.org/mm/overcommit-accounting.html",
+    "https://man7.org/linux/man-pages/man5/proc_sys_vm.5.html, overcommit_memory",
+)
 
 
 def symptoms(report: ReportView) -> Symptoms:

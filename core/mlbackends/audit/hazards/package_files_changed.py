@@ -11,7 +11,10 @@ SEVERITY = Severity.WARNING
 READS = ("packages",)
 WHY = "Something wrote over its files: pip tells one version, and another one runs."
 MEND = "Install the package again."
-SOURCES = ("NVIDIA/cutlass#3259", "PyPA, recording installed projects")
+SOURCES = (
+    "NVIDIA/cutlass#3259",
+    "https://packaging.python.org/en/latest/specifications/recording-installed-packages/",
+)
 WARNINGS = tuple((name, "metadata-mismatch") for name in FRAMEWORKS)
 
 

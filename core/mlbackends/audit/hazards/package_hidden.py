@@ -11,7 +11,10 @@ SEVERITY = Severity.NOTE
 READS = ("packages",)
 WHY = "Who upgrades the hidden one sees no change, and other packages may have been built for it."
 MEND = "Uninstall the one that you do not want."
-SOURCES = ("Python documentation, sys.path", "facebookresearch/detectron2#3351")
+SOURCES = (
+    "https://docs.python.org/3/library/sys_path_init.html",
+    "facebookresearch/detectron2#3351",
+)
 WARNINGS = tuple((name, "installation-hidden") for name in FRAMEWORKS)
 
 

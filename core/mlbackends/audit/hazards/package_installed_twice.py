@@ -15,7 +15,10 @@ WHY = (
     " the one that runs."
 )
 MEND = "Uninstall it until nothing is left, then install the one that you want."
-SOURCES = ("pytorch/vision#9174", "microsoft/onnxruntime, Install: one flavour per environment")
+SOURCES = (
+    "pytorch/vision#9174",
+    "https://onnxruntime.ai/docs/install/: one flavour per environment",
+)
 WARNINGS = (("packages", "installed-twice"), *((name, "installed-twice") for name in FRAMEWORKS))
 
 

@@ -13,7 +13,7 @@ READS = ("packages",)
 WHY = "Compiled parts are made for one version of each other: they do not load, or do so by luck."
 MEND = "Install all of them in one command, so that the resolver sees them together."
 SOURCES = (
-    "JAX documentation, installation",
+    "https://docs.jax.dev/en/latest/installation.html",
     "Dao-AILab/flash-attention, installation",
     "facebookresearch/xformers, installation",
 )

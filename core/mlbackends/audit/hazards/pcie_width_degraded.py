@@ -16,7 +16,11 @@ WHY = (
     " only become slower."
 )
 MEND = "Reseat the card and its riser, then look at the slot's lanes in the firmware's setup."
-SOURCES = ("NVIDIA/NVSentinel#890", "Syllo/nvtop#6", "Linux ABI, sysfs-bus-pci")
+SOURCES = (
+    "NVIDIA/NVSentinel#890",
+    "Syllo/nvtop#6",
+    "https://docs.kernel.org/admin-guide/abi-testing.html, sysfs-bus-pci",
+)
 _KINDS = {"nvidia": "cuda", "rocm": "rocm"}
 
 

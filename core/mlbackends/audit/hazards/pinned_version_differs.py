@@ -14,7 +14,10 @@ WHY = (
     " differ, often only in one operation."
 )
 MEND = "Install the version that is pinned, or a release that goes with what is there."
-SOURCES = ("pytorch/pytorch#134929", "PyPA, core metadata, Requires-Dist")
+SOURCES = (
+    "pytorch/pytorch#134929",
+    "https://packaging.python.org/en/latest/specifications/core-metadata/, Requires-Dist",
+)
 WARNINGS = tuple((name, "pin-mismatch") for name in FRAMEWORKS)
 
 

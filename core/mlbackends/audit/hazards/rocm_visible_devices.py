@@ -12,7 +12,7 @@ WHY = (
     "HIP counts from zero what the variable before has left, so an index that was right hides all."
 )
 MEND = "Set one of them, with indices from 0."
-SOURCES = ("ROCm documentation, GPU isolation techniques",)
+SOURCES = ("https://rocm.docs.amd.com/en/latest/conceptual/gpu-isolation.html",)
 WARNINGS = (("rocm", "hidden-by-variable"), ("rocm", "conflict"))
 
 

@@ -9,11 +9,17 @@ from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 SEVERITY = Severity.WARNING
 READS = ("host",)
 WHY = (
-    "Instructions are translated one by one and AVX is missing or slow; torch's last wheels for Intel"
-    " Macs are of 2.2, and the GPU is out of reach of most packages."
+    "Rosetta translates the whole process, and AVX is not there before macOS 15; torch's last wheels for"
+    " Intel Macs are of 2.2, and the GPU is out of reach of most packages."
 )
-MEND = "Install Python for arm64, and make the environment anew with it."
-SOURCES = ("Apple, About the Rosetta translation environment", "torch 2.3 release notes, macOS x86")
+MEND = (
+    "Install Python for arm64 (python.org, or Homebrew in /opt/homebrew), and make the environment anew"
+    " with it."
+)
+SOURCES = (
+    "https://developer.apple.com/documentation/apple-silicon/about-the-rosetta-translation-environment",
+    "torch 2.3 release notes, macOS x86",
+)
 WARNINGS = (("mps", "translated"),)
 
 
@@ -26,6 +32,5 @@ def symptoms(report: ReportView) -> Symptoms:
     yield Symptom(
         f"{program or 'this process'} is built for x86-64 and translated on"
         f" {report.fact('cpu.model_name', 'an Apple chip')}",
-        command="arch -arm64 zsh",
         evidence={"host.rosetta": True, "python.executable": program},
     )

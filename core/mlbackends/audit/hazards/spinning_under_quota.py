@@ -16,9 +16,9 @@ WHY = (
 )
 MEND = "Let waiting threads sleep: OMP_WAIT_POLICY=passive."
 SOURCES = (
-    "OpenMP 5.2, 21.1.6 OMP_WAIT_POLICY",
-    "GNU libgomp manual, GOMP_SPINCOUNT",
-    "Linux, admin-guide/cgroup-v2.rst, cpu.max",
+    "https://www.openmp.org/specifications/, 5.2, OMP_WAIT_POLICY",
+    "https://gcc.gnu.org/onlinedocs/libgomp/, GOMP_SPINCOUNT",
+    "https://docs.kernel.org/admin-guide/cgroup-v2.html, cpu.max",
 )
 _WAITS = "threads that have nothing to do keep their CPU busy, and the CPU quota pays for it"
 

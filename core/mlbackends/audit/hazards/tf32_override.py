@@ -19,9 +19,9 @@ WHY = (
 )
 MEND = "Unset it, and let the program choose its precision."
 SOURCES = (
-    "NVIDIA, Accelerating AI Training with NVIDIA TF32 Tensor Cores: NVIDIA_TF32_OVERRIDE",
-    "torch documentation, CUDA Environment Variables, TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
-    "MONAI documentation, Precision and Accelerating: NVIDIA's containers",
+    "https://developer.nvidia.com/blog/accelerating-ai-training-with-tf32-tensor-cores/",
+    "https://docs.pytorch.org/docs/stable/cuda_environment_variables.html",
+    "https://docs.monai.io/en/stable/precision_accelerating.html, NVIDIA's containers",
 )
 _TABLE = {
     "NVIDIA_TF32_OVERRIDE": (

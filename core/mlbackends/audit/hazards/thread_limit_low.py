@@ -1,7 +1,8 @@
 """Few threads may be started for so many CPUs.
 
 Found by:  limits: pids.max of the control group or ulimit -u, below eight pools of the largest size.
-No alarm:  a limit that is small on a small machine.
+No alarm:  a limit that is small on a small machine. ulimit -u does not hold for root, which a report does
+           not tell.
 """
 
 from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
@@ -13,7 +14,11 @@ WHY = (
     " pthread_create fails, and OpenBLAS then crashes on import."
 )
 MEND = "Raise the limit, or start fewer threads in each process."
-SOURCES = ("OpenMathLib/OpenBLAS#1668", "MIC-DKFZ/nnUNet#1343", "getrlimit(2), RLIMIT_NPROC")
+SOURCES = (
+    "OpenMathLib/OpenBLAS#1668",
+    "MIC-DKFZ/nnUNet#1343",
+    "https://man7.org/linux/man-pages/man2/getrlimit.2.html, RLIMIT_NPROC: it does not hold for root",
+)
 _POOLS = 8
 
 

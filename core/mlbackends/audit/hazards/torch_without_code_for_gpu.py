@@ -22,12 +22,15 @@ from mlbackends.model.patterns import pattern
 SEVERITY = Severity.ERROR
 READS = ("torch", "nvidia")
 WHY = 'Every kernel ends with "no kernel image is available for execution on the device".'
-MEND = "Install the build for another CUDA: +cu126 reaches back to Maxwell, +cu128 and newer have Blackwell."
+MEND = (
+    "Install the build for another CUDA: +cu126, which ends with 2.14, reaches back to Maxwell; +cu128 and"
+    " newer have Blackwell."
+)
 SOURCES = (
     "pytorch/pytorch#150733",
     "pytorch/pytorch#164471, PyTorch CUDA support matrix",
     "pytorch/pytorch#182849",
-    "CUDA Toolkit release notes, deprecated architectures",
+    "https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/, deprecated architectures",
 )
 
 _WHEEL = pattern(r"(\d{1,3})\.(\d{1,3})\.\d{1,3}(?:\+cu\d{2,3})?")

@@ -7,7 +7,7 @@ No alarm:  always and madvise with a defrag that does not wait: which is better 
 
 from typing import TYPE_CHECKING
 
-from mlbackends.audit.environment import is_on
+from mlbackends.audit.environment import is_one
 from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ WHY = (
 )
 MEND = "madvise leaves the choice to each program; as root, until the next start."
 SOURCES = (
-    "Linux, admin-guide/mm/transhuge.rst",
-    "torch documentation, Performance Tuning Guide; THP_MEM_ALLOC_ENABLE",
+    "https://docs.kernel.org/admin-guide/mm/transhuge.html",
+    "pytorch/pytorch, c10/core/impl/alloc_cpu.cpp, THP_MEM_ALLOC_ENABLE",
 )
 _FOLDER = "/sys/kernel/mm/transparent_hugepage"
 
@@ -32,7 +32,7 @@ def symptoms(report: ReportView) -> Symptoms:
     report.only_on("linux")
     mode = str(report.need("memory.transparent_huge_pages"))
     defrag = str(report.fact("memory.transparent_huge_pages_defrag", ""))
-    is_requested = is_on((report.variable("THP_MEM_ALLOC_ENABLE") or "").strip())
+    is_requested = is_one((report.variable("THP_MEM_ALLOC_ENABLE") or "").strip())
     evidence: dict[str, FactValue] = {
         "memory.transparent_huge_pages": mode,
         "memory.transparent_huge_pages_defrag": defrag,

@@ -17,7 +17,10 @@ WHY = (
 MEND = (
     "Keep the user's folder out of environments, or uninstall from it what does not belong there."
 )
-SOURCES = ("facebookresearch/detectron2#3351", "Python documentation, PYTHONNOUSERSITE")
+SOURCES = (
+    "facebookresearch/detectron2#3351",
+    "https://docs.python.org/3/using/cmdline.html, PYTHONNOUSERSITE",
+)
 WARNINGS = tuple((name, "hidden-by-user-site") for name in FRAMEWORKS)
 
 _COMMAND = "export PYTHONNOUSERSITE=1"

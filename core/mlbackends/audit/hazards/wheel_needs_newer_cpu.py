@@ -11,7 +11,10 @@ from mlbackends.host.python.requirements import satisfies
 
 SEVERITY = Severity.ERROR
 READS = ("packages", "cpu")
-WHY = "The import ends the process with an illegal instruction (SIGILL), without a traceback."
+WHY = (
+    "The import ends with an error (numpy, tensorflow), or ends the process with an illegal instruction"
+    " (SIGILL) without a traceback."
+)
 MEND = "Install a release or a build that is compiled for older processors."
 SOURCES = (
     "tensorflow/tensorflow#19584",
@@ -61,7 +64,7 @@ def symptoms(report: ReportView) -> Symptoms:
         if missing:
             command = install(report, instead.format(version=version)) if instead else ""
             if name in _SAME_FILES:
-                command = f"{uninstall(report, '-y', name)} && {command}"
+                command = f"{uninstall(report, name)} && {command}"
             yield Symptom(
                 f"{name} {version} needs {', '.join(missing)}, which this processor lacks"
                 f" ({report.fact('cpu.x86_64_level', 'x86-64')})",

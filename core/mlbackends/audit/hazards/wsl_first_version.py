@@ -10,7 +10,10 @@ SEVERITY = Severity.ERROR
 READS = ("host",)
 WHY = "No GPU can be reached from it, and it translates calls: files and processes are slow."
 MEND = "Convert the distribution; that keeps its files."
-SOURCES = ("Microsoft, Comparing WSL versions", "NVIDIA, CUDA on WSL User Guide")
+SOURCES = (
+    "https://learn.microsoft.com/windows/wsl/compare-versions",
+    "https://docs.nvidia.com/cuda/wsl-user-guide/",
+)
 
 
 def symptoms(report: ReportView) -> Symptoms:
@@ -22,7 +25,7 @@ def symptoms(report: ReportView) -> Symptoms:
         return
     yield Symptom(
         f"this is WSL 1 (kernel {report.fact('host.kernel_release', 'unknown')}), in which no GPU works",
-        hint="in Windows, as administrator; `wsl -l` tells the distribution's name",
+        hint="in Windows; `wsl -l` tells the distribution's name",
         command="wsl --set-version DISTRIBUTION 2",
         evidence={
             "host.wsl_version": 1,

@@ -10,7 +10,7 @@ READS = ("cuda_driver", "nvidia")
 WHY = "The Linux library talks to a kernel module that WSL does not have, so CUDA finds no device."
 MEND = "Remove the nvidia driver's packages inside WSL; only Windows needs a driver."
 SOURCES = (
-    "CUDA on WSL User Guide",
+    "https://docs.nvidia.com/cuda/wsl-user-guide/",
     "microsoft/WSL#8587",
     "microsoft/WSL#5663",
     "rapidsai/cuml#6218",

@@ -674,7 +674,7 @@ def test_a_wheel_that_this_processor_runs_is_no_alarm(host: str, versions: dict[
     ("versions", "command"),
     [
         # Both write the folder polars: the second over the first leaves neither when one is uninstalled.
-        ({"polars": "1.33.1"}, " uninstall -y polars && "),
+        ({"polars": "1.33.1"}, " uninstall polars && "),
         ({"polars": "1.33.1"}, " install polars-lts-cpu==1.33.1"),
         (
             {"polars": "1.35.1", "polars_runtime_32": "1.35.1"},

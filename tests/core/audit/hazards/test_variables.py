@@ -113,7 +113,7 @@ def test_an_environment_that_was_not_recorded_is_unknown_not_clean() -> None:
 @pytest.mark.parametrize(
     ("code", "variables"),
     [
-        ("cuda-launch-blocking", {"CUDA_LAUNCH_BLOCKING": "0"}),
+        ("cuda-launch-blocking", {"CUDA_LAUNCH_BLOCKING": "0", "HIP_LAUNCH_BLOCKING": "off"}),
         ("compilation-off", {"TORCHDYNAMO_DISABLE": "0", "PYTORCH_JIT": "1"}),
         ("nccl-leftovers", {"NCCL_P2P_DISABLE": "0", "NCCL_P2P_LEVEL": "NVL"}),
         ("library-logging", {"NCCL_DEBUG": "WARN", "ONEDNN_VERBOSE": "0", "MKL_VERBOSE": ""}),
@@ -169,6 +169,7 @@ def test_a_value_without_the_effect_is_no_alarm(code: str, variables: dict[str, 
         ("debugging-allocator", {"MALLOC_CHECK_": "3", "LD_PRELOAD": "libc_malloc_debug.so.0"}),
         ("debugging-allocator", {"MALLOC_PERTURB_": "165"}),
         ("tf32-override", {"NVIDIA_TF32_OVERRIDE": "0"}),
+        ("cuda-launch-blocking", {"AMD_SERIALIZE_KERNEL": "3"}),
     ],
 )
 def test_a_value_is_read_as_the_library_reads_it(code: str, variables: dict[str, str]) -> None:
