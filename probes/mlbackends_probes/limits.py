@@ -43,12 +43,13 @@ _THROTTLED_PERIODS = 100  # fewer say nothing about how it runs
 _PYTHON_ROWS = ("os.cpu_count", "os.process_cpu_count")
 
 
+_HARD = "address_space_hard_limit_bytes"
 _ULIMITS = {
     "Max open files": ("open_files_limit", "open_files_hard_limit"),
     "Max processes": ("user_processes_limit", ""),
     "Max stack size": ("stack_limit_bytes", ""),
     "Max locked memory": ("locked_memory_limit_bytes", ""),
-    "Max address space": ("address_space_limit_bytes", ""),
+    "Max address space": ("address_space_limit_bytes", _HARD),
 }
 
 
@@ -73,7 +74,7 @@ def find(host: Host) -> Finding:
             message = f"the CPU quota stopped this group in {share:.0%} of its periods"
             hint = "start fewer threads than the quota has CPUs, or raise the quota"
             warnings.append(Reason("throttled", message, hint))
-    facts["unlimited"] = [name for name, value in facts.items() if value == inf]
+    facts["unlimited"] = [name for name, value in facts.items() if value == inf and name != _HARD]
     facts = {name: value for name, value in nonempty(facts).items() if value != inf}
     facts |= granted(host)
     is_mac = host.platform == "darwin"

@@ -36,10 +36,16 @@ def symptoms(report: ReportView) -> Symptoms:
     if limit > total * _MANY:
         return
     has_gpu = bool(report.devices("nvidia"))
+    hard = report.fact("limits.address_space_hard_limit_bytes")
+    hint, command = "", "ulimit -v unlimited"
+    if hard is not None:
+        hint = "the hard limit is set as well: raise it where the shell gets it (limits.conf, LimitAS=)"
+        command = f"ulimit -v {hard // 1024}" if hard > limit else ""
     yield Symptom(
         f"a process may have {limit / 2**30:.0f} GiB of address space (ulimit -v)"
         + (", and CUDA reserves more than that when it starts" if has_gpu else ""),
-        command="ulimit -v unlimited",
+        hint=hint,
+        command=command,
         evidence={"limits.address_space_limit_bytes": limit, "memory.total_bytes": total},
         severity=Severity.ERROR if has_gpu and limit <= total else None,
     )

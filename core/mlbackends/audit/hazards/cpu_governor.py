@@ -17,6 +17,7 @@ SOURCES = (
     "practice",
 )
 WARNINGS = (("cpu", "degraded"),)
+_PREFERENCES = "/sys/devices/system/cpu/cpufreq/policy*/energy_performance_preference"
 
 
 def symptoms(report: ReportView) -> Symptoms:
@@ -37,6 +38,7 @@ def symptoms(report: ReportView) -> Symptoms:
             "the processor is told to save power (energy_performance_preference is power), which keeps"
             " clocks low under load",
             hint="as root, until the next start",
-            command="cpupower set --epp performance",
+            # cpupower has --epp from Linux 6.3 on.
+            command=f"echo performance | tee {_PREFERENCES}",
             evidence=evidence,
         )
