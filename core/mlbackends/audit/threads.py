@@ -25,6 +25,7 @@ _THREADS = re.compile(r"threads\s*\(\s*(\d{1,6})\s*\)", re.IGNORECASE)
 _LISTED = re.compile(r"proclist=\[([^\]]*)\]", re.IGNORECASE)
 _TOGETHER = ("master", "primary")
 
+_OWN_VARIABLES = frozenset({"MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS"})
 _POOLS = ("OpenMP", "OpenBLAS", "MKL", "torch")
 """Runtimes that start so many threads and keep them; the others only count for programs."""
 
@@ -124,7 +125,7 @@ class ThreadPools(Struct, frozen=True):
 
     cpus: whole ones, 1 at least. exact: the same with the quota not rounded. because: a key of CPU_LIMITS.
     pools: the threads of each runtime that starts more than there are CPUs. counted: what each
-    function of Python returns that counts more.
+    function of Python returns that counts more. variables: what gives the pools their threads.
     """
 
     cpus: int
@@ -132,6 +133,12 @@ class ThreadPools(Struct, frozen=True):
     because: str
     pools: dict[str, int]
     counted: dict[str, int]
+    variables: tuple[str, ...] = ()
+
+    @property
+    def command(self) -> str:
+        """What to type, so that each pool takes the CPUs that are left."""
+        return " ".join(("export", *(f"{name}={self.cpus}" for name in self.variables)))
 
     @property
     def evidence(self) -> dict[str, FactValue]:
@@ -151,12 +158,19 @@ def thread_pools(report: ReportView) -> ThreadPools:
     cpus = int(report.need("limits.effective_cpus"))
     beliefs = {belief["runtime"]: int(belief["cpus"]) for belief in report.need("limits.beliefs")}
     over = {str(name): count for name, count in beliefs.items() if count > cpus}
+    # A runtime that a variable of its own steers does not look at OpenMP's.
+    causes = {
+        str(belief["because"]).partition(" is ")[0]
+        for belief in report.need("limits.beliefs")
+        if belief["runtime"] in _POOLS and belief["runtime"] in over
+    }
     return ThreadPools(
         cpus,
         float(report.fact("limits.effective_cpus_exact", cpus)),
         str(report.need("limits.effective_cpus_because")),
         {name: over[name] for name in _POOLS if name in over},
         {name: count for name, count in over.items() if name.startswith("os.")},
+        ("OMP_NUM_THREADS", *sorted(causes & _OWN_VARIABLES)),
     )
 
 

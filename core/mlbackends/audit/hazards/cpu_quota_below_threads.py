@@ -29,6 +29,6 @@ def symptoms(report: ReportView) -> Symptoms:
         return
     yield Symptom(
         f"{listed(found.pools)} start more threads than the CPU quota of {found.exact:g} pays for",
-        command=f"export OMP_NUM_THREADS={found.cpus}",
+        command=found.command,
         evidence=found.evidence | {"limits.cpu_quota": found.exact},
     )

@@ -7,7 +7,7 @@ No alarm:  settings that tune an allocator, such as MALLOC_ARENA_MAX or PYTORCH_
            libc_malloc_debug; both of glibc's on another C library.
 """
 
-from mlbackends.audit.environment import effects, is_anything, is_number, settings
+from mlbackends.audit.environment import effects, is_anything, is_number, is_one, settings
 from mlbackends.audit.hazard import ReportView, Severity, Symptoms
 from mlbackends.audit.libraries import numbers
 
@@ -41,8 +41,8 @@ _TABLE = {
         is_anything,
         "Python runs in development mode, with checks of its allocations",
     ),
-    "PYTORCH_NO_CUDA_MEMORY_CACHING": (is_anything, _UNKEPT),
-    "PYTORCH_NO_HIP_MEMORY_CACHING": (is_anything, _UNKEPT),
+    "PYTORCH_NO_CUDA_MEMORY_CACHING": (is_one, _UNKEPT),
+    "PYTORCH_NO_HIP_MEMORY_CACHING": (is_one, _UNKEPT),
     "CUDA_CACHE_DISABLE": (
         is_number,
         "kernels that CUDA compiles at run time are compiled at each start",

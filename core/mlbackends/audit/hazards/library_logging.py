@@ -6,7 +6,7 @@ No alarm:  levels that tell of warnings and errors alone, such as NCCL_DEBUG=WAR
            does not know; cuDNN's without CUDNN_LOGDEST_DBG, where it writes nothing.
 """
 
-from mlbackends.audit.environment import effects, integer, is_one, settings
+from mlbackends.audit.environment import effects, integer, is_number, is_one, settings
 from mlbackends.audit.hazard import ReportView, Severity, Symptoms
 
 SEVERITY = Severity.NOTE
@@ -77,7 +77,7 @@ _TABLE = {
         lambda value: value.upper() == "DETAIL",
         "each collective is checked against those of all ranks before it runs",
     ),
-    "ONEDNN_JIT_DUMP": (is_one, "each kernel that is compiled is written to a file"),
+    "ONEDNN_JIT_DUMP": (is_number, "each kernel that is compiled is written to a file"),
 }
 
 

@@ -48,6 +48,7 @@ _BETWEEN_NODES = {
 def symptoms(report: ReportView) -> Symptoms:
     """Yield each way that is there and not taken."""
     gpus = report.fact("nvidia.pci_gpu_count", 0) or report.fact("nvidia.gpu_count", 0)
+    gpus = max(gpus, report.fact("rocm.gpu_count", 0))  # RCCL reads NCCL's variables
     table: dict[str, Effect] = dict(_BETWEEN_GPUS) if gpus > 1 else {}
     if report.fact("host.rdma_devices", []):
         table |= _BETWEEN_NODES

@@ -37,6 +37,6 @@ def symptoms(report: ReportView) -> Symptoms:
     verb = "has" if found.because == "online" else "leaves"
     yield Symptom(
         f"{listed(found.pools)} start more threads than the {cpus} that {what} {verb}",
-        command=f"export OMP_NUM_THREADS={found.cpus}",
+        command=found.command,
         evidence=found.evidence,
     )

@@ -321,3 +321,15 @@ def test_an_address_space_is_raised_as_far_as_the_hard_limit_lets(
     (check,) = checks(subject, "address-space-limit")
     assert check.command == command
     assert bool(command) or "hard limit" in check.hint
+
+
+def test_a_pool_that_its_own_variable_steers_is_told_by_that_variable() -> None:
+    rows = [
+        {"runtime": "OpenMP", "cpus": 8, "because": "the affinity mask"},
+        {"runtime": "MKL", "cpus": 32, "because": "MKL_NUM_THREADS is 32"},
+        {"runtime": "OpenBLAS", "cpus": 4, "because": "OPENBLAS_NUM_THREADS is 4"},
+    ]
+    facts = {"beliefs": rows, "effective_cpus": 4, "effective_cpus_because": "quota"}
+    (check,) = checks(with_facts("mig-pod", "limits", **facts), "cpu-quota-below-threads")
+
+    assert check.command == "export OMP_NUM_THREADS=4 MKL_NUM_THREADS=4"

@@ -117,6 +117,7 @@ def test_an_environment_that_was_not_recorded_is_unknown_not_clean() -> None:
         ("compilation-off", {"TORCHDYNAMO_DISABLE": "0", "PYTORCH_JIT": "1"}),
         ("nccl-leftovers", {"NCCL_P2P_DISABLE": "0", "NCCL_P2P_LEVEL": "NVL"}),
         ("library-logging", {"NCCL_DEBUG": "WARN", "ONEDNN_VERBOSE": "0", "MKL_VERBOSE": ""}),
+        ("debugging-allocator", {"PYTORCH_NO_CUDA_MEMORY_CACHING": "0"}),
         ("debugging-allocator", {"PYTHONMALLOC": "malloc", "MALLOC_ARENA_MAX": "1"}),
         ("debugging-preload", {"LD_PRELOAD": "/usr/lib/libjemalloc.so.2:libiomp5.so"}),
         ("mkl-cbwr", {"MKL_CBWR": "AUTO"}),
