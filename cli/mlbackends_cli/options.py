@@ -155,6 +155,9 @@ DEPTH = depth_option(
     "How far to go on the live machine: found reads files only; loadable opens libraries,"
     " usable computes with them, in child processes.",
 )
+PID = click.option(
+    "--pid", type=click.IntRange(min=1), help="Look at a running process: what it has loaded."
+)
 REDACT = click.option(
     "--redact/--no-redact",
     default=True,
@@ -167,6 +170,7 @@ def read_report(
     subject: str,
     *,
     python: str = "",
+    pid: int | None = None,
     depth: str = Presence.USABLE.value,
     timeout: float = 5.0,
     redact: bool = True,
@@ -178,12 +182,14 @@ def read_report(
     """
     from mlbackends.audit.reports import LIVE, report_of
 
-    if python and subject != LIVE:
-        raise BadInput("--python looks at the live machine; it goes with no FILE or DIR")
+    for option, value in (("--python", python), ("--pid", pid)):
+        if value and subject != LIVE:
+            raise BadInput(f"{option} looks at the live machine; it goes with no FILE or DIR")
     with ProgressLine() as progress:
         return report_of(
             subject,
             python=python,
+            pid=pid,
             depth=Presence(depth),
             timeout=timeout,
             redact=redact,

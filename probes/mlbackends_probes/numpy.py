@@ -1,21 +1,41 @@
 """NumPy: arrays, and the BLAS that they are multiplied with.
 
 Finds:    the distribution, numpy/version.py and numpy/__config__.py as text, the bundled libraries.
-Caveats:  __config__.py tells the BLAS of the build. Which copy a process takes is told by
-          `backends info openblas`, `mkl` and `blis`, or by --pid.
-Source:   NumPy reference, numpy.show_config and "Global configuration options".
+Usable:   imported in a process of its own, it multiplies two matrices right: where named, or with --deep.
+Caveats:  __config__.py tells the BLAS of the build, and blas_configuration what that said on the machine that
+          built it. Which copy a process takes is told by `backends info uses`, and by --pid.
+Source:   NumPy reference, numpy.show_config, numpy.show_runtime and "Global configuration options".
 """
 
 from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import PACKAGE_FACTS, found, package
 from mlbackends.host.python.numpy_config import CONFIG_FACTS, config_facts
-from mlbackends.model.records import Finding
+from mlbackends.model.records import Fact, Finding
 
 GROUP = "framework"
 FACTS = (
     *PACKAGE_FACTS,
     *CONFIG_FACTS,
+    Fact("simd_baseline", list[str], "The instruction sets that it was compiled for."),
+    Fact("simd_found", list[str], "Those of its faster code that this processor has."),
+    Fact("simd_not_found", list[str], "Those that the processor lacks, or a variable disables."),
 )
+CHECK = """
+import numpy
+
+left = numpy.arange(6.0).reshape(2, 3)
+got = (left @ left.T).tolist()
+if got != [[5.0, 14.0], [14.0, 50.0]]:
+    fail("wrong-result", f"a product of matrices gave {got}")
+try:
+    from numpy._core import _multiarray_umath as core
+except ImportError:
+    from numpy.core import _multiarray_umath as core
+facts["simd_baseline"] = list(core.__cpu_baseline__)
+for feature in core.__cpu_dispatch__:
+    found = "simd_found" if core.__cpu_features__[feature] else "simd_not_found"
+    facts.setdefault(found, []).append(feature)
+"""
 
 
 def find(host: Host) -> Finding:

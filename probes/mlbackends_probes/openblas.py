@@ -3,21 +3,88 @@
 Finds:    every libopenblas, also under the names that numpy, scipy and distributions give it.
 Usable:   dgemm multiplies two matrices right.
 Caveats:  each package brings a copy with threads of its own; the function names of a copy may have
-          `scipy_` before and `64_` after them. The kernels are chosen when it is opened.
+          `scipy_` before and `64_` after them. The kernels are chosen when it is opened; without that they
+          follow, on x86-64, from the processor and the kernels that the file has, as far as versions agree.
 Source:   OpenBLAS user manual, "Extensions": openblas_get_config, openblas_get_corename,
-          openblas_get_parallel; "Runtime variables".
+          openblas_get_parallel; "Runtime variables"; driver/others/openblas_get_config.c and dynamic.c.
 """
 
 import os
 import re
+from contextlib import suppress
 
 from msgspec.structs import replace
 
+from mlbackends.host.host import Host
+from mlbackends.host.variables import cpu_flags
 from mlbackends.libraries.blas_symbols import openblas_affixes, require_product
 from mlbackends.libraries.c_calls import CDLL, Calls
+from mlbackends.libraries.elf import extract_symbols
 from mlbackends.libraries.shared_library import SharedLibrary
+from mlbackends.model.patterns import bytes_pattern
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Library, nonempty
+
+_X86 = (
+    "SAPPHIRERAPIDS", "COOPERLAKE", "SKYLAKEX", "ZEN", "HASWELL", "SANDYBRIDGE", "NEHALEM", "PRESCOTT",
+)  # fmt: skip
+"""Sets of kernels, the best first. A build that lacks one takes the next that it has, but Zen's."""
+_TEXT = bytes_pattern(rb"OpenBLAS [0-9]+\.[0-9]+[\x20-\x7e]{0,200}")
+
+
+def _file_text(path: str) -> str:
+    """Return what a file says of its build, without what it adds when it runs; "" without such a text."""
+    with open(path, "rb") as file:
+        before = b""
+        while piece := file.read(1 << 20):
+            if found := _TEXT.search(before + piece):
+                return found[0].decode()
+            before = piece[-256:]
+    return ""
+
+
+def _described(host: Host, library: Library) -> Library:
+    """Add what the file tells without being opened: its version, its threads, its kernels."""
+    text = ""
+    if not library.reasons:
+        with suppress(OSError):
+            text = host.extracted(library.path, "openblas_text", str, _file_text)
+    words = text.split()
+    if len(words) < 2:
+        return library
+    facts = {
+        "architecture": _core(host, library) if "DYNAMIC_ARCH" in words else words[-1],
+        "threading": "openmp" if "USE_OPENMP" in words else "",
+        "integer_bits": 64 if "USE64BITINT" in words else 32,
+    }
+    return replace(library, version=words[1], facts=nonempty(facts))
+
+
+def _core(host: Host, library: Library) -> str:
+    """Return whose kernels it chooses on x86-64, "" where that differs between versions.
+
+    It goes by family and model, and for those that it does not know by instruction sets.
+    """
+    lines = (line.partition(":") for line in host.read("/proc/cpuinfo", 4096).splitlines()[:12])
+    first = {name.strip(): value.strip() for name, _, value in lines}
+    flags, family = cpu_flags(host), first.get("cpu family")
+    is_amd = first.get("vendor_id") in ("AuthenticAMD", "HygonGenuine")
+    if "avx2" not in flags or host.env("OPENBLAS_CORETYPE"):
+        return ""
+    if "avx512vl" in flags:
+        wanted = ["COOPERLAKE" if "avx512_bf16" in flags else "SKYLAKEX"]
+        wanted += ["SAPPHIRERAPIDS"] if "amx_bf16" in flags else []
+    else:  # Zen to Zen 4; of a later family each version thinks as it likes
+        wanted = ["ZEN"] if is_amd else ["HASWELL"]
+        wanted += ["HASWELL"] if is_amd and family not in ("23", "24", "25") else []
+    built = extract_symbols(host, library.path, [f"dgemm_beta_{name}" for name in _X86])
+    chosen = set()
+    for name in wanted:
+        below = (each for each in _X86[_X86.index(name) :] if each != "ZEN" or name == "ZEN")
+        chosen.add(next((each for each in below if f"dgemm_beta_{each}" in built), ""))
+    core = chosen.pop() if len(chosen) == 1 else ""
+    return {"SKYLAKEX": "SkylakeX", "SAPPHIRERAPIDS": "SapphireRapids"}.get(core, core.capitalize())
+
 
 LIBRARY = SharedLibrary(
     "openblas",
@@ -35,6 +102,7 @@ LIBRARY = SharedLibrary(
         "/opt/OpenBLAS/lib",
     ),
     wheels=("scipy_openblas64/lib", "scipy_openblas32/lib"),
+    describe=_described,
 )  # fmt: skip
 find = LIBRARY.find
 

@@ -118,10 +118,11 @@ def _meeting(host: Host, libraries: tuple[Library, ...]) -> tuple[list[Library],
         seen.append(f"{packages[-1]} brings {os.path.basename(library.path)}")
     # Copies outside of wheels that a wheel's file needs. Whoever needs a soname that a wheel brings
     # may get that wheel's copy: those share one.
+    first = {library.soname: library for library in reversed(libraries) if not library.reasons}
     outside = {
-        library.soname: library
-        for library in libraries
-        if library.wins and library.found_by in _OUTSIDE and library.soname not in brought
+        soname: library
+        for soname, library in first.items()
+        if library.found_by in _OUTSIDE and soname not in brought
     }
     if brought and outside and host.platform == "linux":
         for soname, needing in needed_of_the_system(host, frozenset(outside)).items():

@@ -1,10 +1,12 @@
 """PyTorch: the machine-learning framework, as it is installed.
 
 Finds:    the distribution, torch/version.py as text, and every libtorch_cpu.
-Loadable: libtorch_cpu opens by itself, and tells its CPU capability (on x86-64 Linux).
+Loadable: libtorch_cpu opens by itself, and tells its CPU capability and how it was built (on x86-64 Linux).
+Usable:   imported in a process of its own, it multiplies two matrices right on the CPU and on each device
+          that it offers. That takes seconds, so only where torch is named, or with --deep.
 Caveats:  MPS is told by a header that only builds with it have, else by the default of arm64 Macs;
-          torch is not imported, and its CUDA, HIP and XPU libraries are never opened: that takes
-          seconds and hundreds of MiB. libtorch without Python is found as well.
+          elsewhere torch is not imported, and its CUDA, HIP and XPU libraries are never opened.
+          libtorch without Python is found as well.
 Source:   torch/version.py; at::get_cpu_capability in ATen/Version.h; PyTorch documentation,
           "PYTORCH ProcessGroupNCCL environment variables" and "CUDA environment variables".
 """
@@ -21,6 +23,7 @@ from mlbackends.host.python.requirements import required
 from mlbackends.host.variables import steering
 from mlbackends.libraries.c_calls import CDLL
 from mlbackends.libraries.c_runtime import returned_string
+from mlbackends.libraries.consumers import marked
 from mlbackends.libraries.cuda.driver import driver_release, driver_warning
 from mlbackends.libraries.elf import NotElf, extract, read_elf, version_needs
 from mlbackends.libraries.search import libraries_named, stem_of
@@ -30,6 +33,25 @@ GROUP = "framework"
 SUMMARY = ("torch {version}", "CUDA {cuda_version}", "HIP {hip_version}", "XPU {xpu_version}")
 FACTS = frameworks.PACKAGE_FACTS
 
+CHECK = """
+import torch
+
+def product(device):
+    left = torch.arange(6, dtype=torch.float32, device=device).reshape(2, 3)
+    got = (left @ left.T).tolist()
+    if got != [[5.0, 14.0], [14.0, 50.0]]:
+        fail("wrong-result", f"on {device} a product of matrices gave {got}")
+    facts.setdefault("computed_on", []).append(device)
+
+product("cpu")
+facts["threads"] = torch.get_num_threads()
+facts["interop_threads"] = torch.get_num_interop_threads()
+for kind in ("cuda", "xpu", "mps"):
+    backend = getattr(torch, kind, None)
+    if backend is not None and backend.is_available():
+        for index in range(backend.device_count()):
+            product(f"{kind}:{index}")
+"""
 _NAMES = ("torch", "torch-nightly", "torch-cpu", "torch-rocm", "torch-xpu", "pytorch")
 _PARTNERS = (
     "torchvision", "torchaudio", "torchtext", "torch-tensorrt", "xformers", "vllm",
@@ -42,10 +64,8 @@ _FIRST_WITH_MPS = (1, 12)
 def find(host: Host) -> Finding:
     """Read what the package says of itself, and look for libtorch_cpu."""
     torch = frameworks.package(host, _NAMES, "torch", "version.py")
-    libraries = [
-        _described(host, library)
-        for library in libraries_named(host, "torch", "libtorch_cpu", "torch_cpu")
-    ]
+    copies = marked(host, libraries_named(host, "torch", "libtorch_cpu", "torch_cpu"))
+    libraries = [_described(host, library) for library in copies]
     if torch is None:
         if not libraries:
             return frameworks.found(host, None, "torch")
@@ -75,9 +95,27 @@ def find(host: Host) -> Finding:
 
 
 def load(opened: CDLL, library: Library) -> Answer:
-    """Ask which kernels it takes on this processor."""
-    capability = returned_string(opened, "_ZN2at18get_cpu_capability")
-    return Answer(library, facts={"cpu_capability": capability} if capability else {})
+    """Ask which kernels it takes on this processor, how many threads, and how it was built."""
+    text = returned_string(opened, "_ZN2at11show_config") or ""
+    settings = dict(
+        part.split("=", 1)
+        for part in text.partition("Build settings: ")[2].split(", ")
+        if "=" in part
+    )
+    openmp = re.search(r"OpenMP (\d{6})", text)
+    compiler = re.search(r"- ((?:GCC|Clang|clang|MSVC) [\w.]+)", text)
+    facts = {
+        "cpu_capability": returned_string(opened, "_ZN2at18get_cpu_capability"),
+        "compiler": compiler and compiler[1],
+        "blas": settings.get("BLAS_INFO"),
+        "lapack": settings.get("LAPACK_INFO"),
+        "openmp_date": int(openmp[1]) if openmp else None,
+        "build_settings": settings,
+    }
+    for fact, name in (("threads", "num_threads"), ("interop_threads", "num_interop_threads")):
+        if function := getattr(opened, f"_ZN2at{len(name) + 4}get_{name}Ev", None):
+            facts[fact] = int(function())
+    return Answer(library, facts=nonempty(facts))
 
 
 def _build(host: Host, torch: frameworks.Package) -> dict[str, FactValue]:

@@ -8,6 +8,7 @@ Examples:
   backends doctor                            what is wrong here
   backends doctor --fail-on warning          stricter, for CI
   backends doctor report.json                of a saved report
+  backends doctor --pid 4242                 what is wrong with a running process
   backends doctor --ignore cpu-governor --format junit --output doctor.xml
   backends explain openmp-two-runtimes       what one code means
 """
@@ -18,7 +19,7 @@ import click
 
 from mlbackends_cli.judgement import finish, judging
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import completing, read_report
+from mlbackends_cli.options import PID, completing, read_report
 
 
 def _codes() -> tuple[str, ...]:
@@ -43,11 +44,13 @@ def _codes() -> tuple[str, ...]:
     shell_complete=completing(_codes),
     help="Leave this out.",
 )
+@PID
 @judging
 def command(
     subject: str,
     only: tuple[str, ...],
     ignore: tuple[str, ...],
+    pid: int | None,
     python: str,
     depth: str,
     timeout: float,
@@ -60,6 +63,9 @@ def command(
 
     for each in (*only, *ignore):
         load(each)  # a wrong code is an error before the survey
-    report = read_report(subject, python=python, depth=depth, timeout=timeout, redact=redact)
-    outcome = examine(report, only=only, ignored=ignore, subject=name_of(subject))
+    report = read_report(
+        subject, python=python, pid=pid, depth=depth, timeout=timeout, redact=redact
+    )
+    name = f"process {pid}" if pid else name_of(subject)
+    outcome = examine(report, only=only, ignored=ignore, subject=name)
     return finish(outcome, **written)

@@ -4,7 +4,8 @@ Without NAME: one page. With names of probes, such as cpu, cudnn or openmp: ever
 every copy of a library with its path, version, owner, how it was found and which one wins.
 
 Every copy is opened and used in a child process of its own, so that one that crashes or hangs
-costs its own line and nothing else. Nothing is imported, and no network is used.
+costs its own line and nothing else. No network is used. A package that can be made to compute (torch,
+numpy) is imported in a process of its own where it is named, or with --deep, and has a minute for it.
 
 Examples:
   backends info                               one page: usable, here but not usable, not here
@@ -14,6 +15,8 @@ Examples:
   backends info --require 'cudnn>=9.10' --require nvidia
   backends info --python ~/venv/bin/python    what that environment would get
   backends info --pid 4242                    what a running process has really loaded
+  backends info uses                          which BLAS and OpenMP each package takes
+  backends info torch                         whether torch computes, on which devices
 """
 
 from typing import TYPE_CHECKING, Any
@@ -31,6 +34,7 @@ from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import (
     COLOR,
     OUTPUT,
+    PID,
     TIMEOUT,
     completing,
     depth_option,
@@ -42,6 +46,17 @@ from mlbackends_cli.terminal import ProgressLine, page
 
 if TYPE_CHECKING:
     from mlbackends.model.requirement import Requirement
+
+
+_COMPUTED = (
+    ".presence",
+    ".reasons",
+    ".computed_on",
+    ".simd_baseline",
+    ".simd_found",
+    ".simd_not_found",
+)
+"""The ends of dotted names that a package tells when it computes."""
 
 
 def _probes() -> tuple[str, ...]:
@@ -73,7 +88,13 @@ def _complete_values(ctx: click.Context, param: click.Parameter, incomplete: str
 @depth_option(
     None,
     "How far to go: found reads files only; loadable opens libraries, usable computes with"
-    " them, in child processes.  [default: usable; found with --pid and --root]",
+    " them, in child processes; with --pid they are opened for their versions alone.  [default: usable; found"
+    " with --root]",
+)
+@click.option(
+    "--deep",
+    is_flag=True,
+    help="At --depth usable, import torch and numpy and compute with them, though they are not named.",
 )
 @click.option(
     "--require",
@@ -91,9 +112,7 @@ def _complete_values(ctx: click.Context, param: click.Parameter, incomplete: str
     metavar="EXE",
     help="Look at the packages of another Python environment, by its interpreter.",
 )
-@click.option(
-    "--pid", type=click.IntRange(min=1), help="Look at a running process: what it has loaded."
-)
+@PID
 @click.option(
     "--redact/--no-redact",
     default=None,
@@ -109,6 +128,7 @@ def command(
     form: str,
     wanted: tuple[str, ...],
     depth: str | None,
+    deep: bool,
     requirements: tuple[str, ...],
     strict: bool,
     root: str | None,
@@ -137,13 +157,17 @@ def command(
         probes += [need.probe for need in needs]
     elif needs and not strict and form == "table" and not output:
         probes = [need.probe for need in needs]
-    presence = Presence(depth or ("found" if pid or root else "usable"))
+    # Only what asks how far a package goes makes it compute.
+    computing = {*names, *(need.probe for need in needs)}
+    computing |= {name.partition(".")[0] for name in wanted if name.endswith(_COMPUTED)}
+    presence = Presence(depth or ("found" if root else "usable"))
     with ProgressLine() as progress:
         report = survey(
             tuple(dict.fromkeys(probes)),
             host,
             presence,
             timeout=timeout,
+            computing=_probes() if deep else computing,
             progress=progress,
             # rich takes as long to import as a library to answer. Not in a thread: an interrupt amid
             # an import leaves locks held for which another thread's import would wait for ever.

@@ -66,6 +66,7 @@ def report(report: Report, page: Page) -> str:
         libraries[name] += words("span", f" · {count} files", "dim") if count > 1 else ""
         libraries[name] += words("div", problem) if problem else ""
     warnings = [f"{_link(name)}: {_reason(one)}" for name, one in probes.warnings(report)]
+    uses = probes.uses(report.probes.get("uses"))
     missing = ", ".join(map(_link, probes.missing(report)))
     undetermined = probes.undetermined(report).items()
     here_first = sorted(report.probes.items(), key=lambda item: not probes.is_here(item[1]))
@@ -85,6 +86,7 @@ def report(report: Report, page: Page) -> str:
         section("machine", "Machine", table((), machine, "stack")),
         section("accelerators", "Accelerators", _states(report, accelerators) or nothing),
         section("libraries", "Libraries and packages", _states(report, libraries)),
+        section("uses", "Uses", _records("", uses) if uses else ""),
         section("not-here", "Not here", element("p", missing) if missing else ""),
         section(
             "untold",
@@ -142,10 +144,10 @@ def _probe(name: str, probe: ProbeReport, page: Page) -> str:
     ]
     devices, libraries = probe.devices, probe.libraries
     declared = facts_of(name)
-    abouts = {fact: declared[fact].doc if fact in declared else "" for fact in probe.facts}
-    facts, tables = probes.split(probe.facts)
+    abouts = {declared[fact].label or fact: declared[fact].doc for fact in declared}
+    facts, tables = probes.shown_facts(name, probe)
     body = [
-        row(fact, words("td", amount(fact, value)), words("td", abouts[fact], "about"))
+        row(fact, words("td", amount(fact, value)), words("td", abouts.get(fact, ""), "about"))
         for fact, value in facts.items()
     ]
     inside = [
@@ -154,7 +156,7 @@ def _probe(name: str, probe: ProbeReport, page: Page) -> str:
         items("reasons", *map(_reason, () if libraries else probes.own_reasons(probe))),
         table((), body, "facts"),
         *(
-            _records(f"{fact}: {abouts[fact]}" if abouts[fact] else fact, rows)
+            _records(f"{fact}: {abouts[fact]}" if abouts.get(fact) else fact, rows)
             for fact, rows in tables.items()
         ),
         *(
@@ -184,7 +186,9 @@ def _records(title: str, rows: probes.Table) -> str:
         for each in rows[:_MOST]
     ]
     rest = _more(len(rows), "", "dim")
-    return words("h3", title) + element("div", table(names, body), rest, kind="wide")
+    return (words("h3", title) if title else "") + element(
+        "div", table(names, body), rest, kind="wide"
+    )
 
 
 def _copy(thing: Device | Library, title: str) -> str:

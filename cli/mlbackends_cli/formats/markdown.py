@@ -56,6 +56,7 @@ def _overview(report: Report) -> list[str]:
         ),
         "Accelerators": table(heads, accelerators) or "none found",
         "Libraries": _libraries(rows["library"]),
+        "Uses": _records(uses) if (uses := probes.uses(report.probes.get("uses"))) else "",
         "Packages": _libraries(rows["framework"]),
         "Not here": ", ".join(literal(name) for name in probes.missing(report)),
         "Could not tell": "\n".join(
@@ -98,7 +99,7 @@ def _probe(name: str, probe: ProbeReport, page: Page) -> str:
     took = f" · {probe.duration_seconds * 1000:.1f} ms" if page.timing else ""
     meaning = probes.meaning(name)
     about = f" · {literal(f'{probes.label(name)}: {meaning}')}" if meaning else ""
-    facts, tables = probes.split(probe.facts)
+    facts, tables = probes.shown_facts(name, probe)
     parts = [
         f"## {literal(name + version)}",
         f"{_state(probe)}{took}{about}",
@@ -106,7 +107,7 @@ def _probe(name: str, probe: ProbeReport, page: Page) -> str:
         _reasons(probes.own_reasons(probe)) if not probe.libraries else "",
         _section("Look at", _reasons(probe.warnings)),
         _section("Facts", _values(facts)),
-        *(_section(literal(fact), _records(rows)) for fact, rows in tables.items()),
+        *(_section(literal(fact) or "Uses", _records(rows)) for fact, rows in tables.items()),
     ]
     for device in probe.devices:
         title = f"{device.kind} {device.index}: {device.name}".removesuffix(": ")

@@ -147,6 +147,7 @@ def _overview(report: Report, page: Page) -> list[RenderableType]:
         ),
         "Accelerators": _lines(_accelerators(rows["accelerator"], page), page) or none_found,
         "Libraries": _lines(_libraries(rows["library"], page), page),
+        "Uses": _uses(report, page),
         "Packages": Text(" · ".join(packages)),
         "Not here": Text(", ".join(probes.missing(report)), style="dim"),
         "Could not tell": _lines(
@@ -234,6 +235,16 @@ def _libraries(rows: Iterable[probes.Row], page: Page) -> list[_Line]:
     return found
 
 
+def _uses(report: Report, page: Page) -> RenderableType | None:
+    """Return what each package takes: with the files where they fit."""
+    rows = probes.uses(report.probes.get("uses"))
+    for left_out in (("threads_because",), ("threads_because", "path")):
+        rows = [{name: row[name] for name in row if name not in left_out} for row in rows]
+        if isinstance(table := _records("", rows, page), Table):
+            break
+    return table if rows else None
+
+
 def _warnings(report: Report, page: Page) -> RenderableType | None:
     found = probes.warnings(report)
     rows: list[_Line] = [
@@ -261,7 +272,7 @@ def _details(report: Report, page: Page) -> list[RenderableType]:
         headline.append(f"  {state or probes.why(probe)}")
         headline.append(f"{_time(probe, page)}  {probes.meaning(name)}", style="dim")
         parts.append(headline)
-        facts, tables = probes.split(probe.facts)
+        facts, tables = probes.shown_facts(name, probe)
         reasons = probes.own_reasons(probe) if not probe.libraries else []
         rows = _values(facts) + _reasons("because", reasons) + _reasons("look at", probe.warnings)
         if listed := _lines(rows, page):
@@ -285,7 +296,7 @@ def _records(fact: str, rows: probes.Table, page: Page) -> RenderableType:
         "\n" in cell for row in cells for cell in row
     ):
         table = Table(
-            title=fact, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0)
+            title=fact or None, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0)
         )
         for column in columns:
             table.add_column(Text(column))
@@ -294,7 +305,8 @@ def _records(fact: str, rows: probes.Table, page: Page) -> RenderableType:
         return table
     parts: list[RenderableType] = [Text(fact, style="italic")]
     for row in rows:
-        listed: list[_Line] = [(["", *head], text) for head, text in _values(row)]
+        here = {name: value for name, value in row.items() if value != ""}
+        listed: list[_Line] = [(["", *head], text) for head, text in _values(here)]
         if listed:
             listed[0][0][0] = page.sign("•", "-")
         parts.append(_lines(listed, page) or Text(""))

@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 from mlbackends.model import registry
 from mlbackends.model.errors import UnknownName
-from mlbackends.model.reasons import Reason
+from mlbackends.model.reasons import UNCHECKED, Reason
 from mlbackends.model.records import Device, Library, Presence, ProbeReport, Report
+from mlbackends.model.registry import facts_of
 from mlbackends_cli.text.plain import amount, binary_size
 
-GROUPS = ("machine", "accelerator", "library", "framework")
+GROUPS = ("machine", "accelerator", "library", "framework", "use")
 MARKS = {"usable": "✓", "loadable": "◐", "found": "·", "broken": "✗", "unknown": "?", "absent": "–"}
 MEANINGS = {
     "usable": "computed something right",
@@ -21,7 +22,7 @@ MEANINGS = {
     "unknown": "could not tell",
     "absent": "not here",
 }
-_NOT_ITS_FAULT = {"no-use-check", "no-driver", "no-device"}
+_NOT_ITS_FAULT = UNCHECKED | {"no-driver", "no-device"}
 """Reasons for which a thing that is here is not called broken."""
 
 
@@ -116,7 +117,7 @@ def overview(report: Report) -> dict[str, list[Row]]:
             lines = [problem] if probe.failure else lines
             if lines[0]:
                 rows[kind].append(Row(name, probe, lines, ""))
-        elif is_here(probe):
+        elif is_here(probe) and kind != "use":  # `uses` has these
             is_card = kind == "accelerator"
             lines = device_lines(probe) or lines if is_card else [lines[0] or where(probe)]
             rows[kind].append(Row(name, probe, [line for line in lines if line], problem))
@@ -135,7 +136,7 @@ def missing(report: Report) -> list[str]:
     return [
         name
         for name, probe in report.probes.items()
-        if state_of(probe) == "absent" and group(name) != "machine"
+        if state_of(probe) == "absent" and group(name) not in ("machine", "use")
     ]
 
 
@@ -178,7 +179,7 @@ def own_reasons(probe: ProbeReport) -> list[Reason]:
 
 def _because(reasons: list[Reason] | tuple[Reason, ...]) -> str:
     """Return the first reason, and how many more there are."""
-    reasons = [reason for reason in reasons if reason.code != "no-use-check"]
+    reasons = [reason for reason in reasons if reason.code not in UNCHECKED]
     more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
     return reasons[0].message + more if reasons else ""
 
@@ -241,7 +242,8 @@ def _library_values(library: Library) -> dict[str, object]:
         "found_by": library.found_by,
     }
     if library.wins or library.wins_because:
-        rows["wins" if library.wins else "shadowed"] = library.wins_because or "yes"
+        why = library.wins_because
+        rows["wins"] = ", ".join(filter(None, ("yes" if library.wins else "no", why)))
     if isinstance(library.used, bool):
         rows["used"] = "the process has it mapped" if library.used else "not mapped"
     return {name: value for name, value in {**rows, **library.facts}.items() if value != ""}
@@ -258,6 +260,32 @@ def split(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Table]]:
         if isinstance(value, list) and value and all(isinstance(row, dict) for row in value)
     }
     return {name: value for name, value in values.items() if name not in tables}, tables
+
+
+def shown_facts(name: str, probe: ProbeReport) -> tuple[dict[str, Any], dict[str, Table]]:
+    """Return a probe's facts under their labels, as `split` does; of `uses` its one table."""
+    if group(name) == "use":
+        return {}, {"": used} if (used := uses(probe)) else {}
+    declared = facts_of(name)
+    labels = {fact: declared[fact].label or fact for fact in probe.facts if fact in declared}
+    return split({labels.get(fact, fact): value for fact, value in probe.facts.items()})
+
+
+def uses(probe: ProbeReport | None) -> Table:
+    """Return a row for each library that a package takes, of the probe `uses`."""
+    rows = []
+    for fact, use in (probe.facts if probe else {}).items():
+        version = use.get("version", "") if isinstance(use, dict) else ""
+        package = f"{fact.replace('_', '-')} {version}".rstrip()
+        for row in use.values() if isinstance(use, dict) else ():
+            if isinstance(row, dict):
+                library = f"{row.get('library', '')} {row.get('version', '')}".rstrip()
+                names = ("core", "threads", "runtime", "path", "threads_because")
+                rest = {name: row[name] for name in names if name in row}
+                rows.append({"package": package, "takes": library, **rest})
+    order = ("package", "takes", "core", "threads", "runtime", "path", "threads_because")
+    here = [name for name in order if any(name in row for row in rows)]
+    return [{name: row.get(name, "") for name in here} for row in rows]
 
 
 def columns(rows: Table) -> list[str]:

@@ -35,6 +35,7 @@ def report_of(
     *,
     names: "Sequence[str]" = (),
     python: str = "",
+    pid: int | None = None,
     depth: Presence = Presence.USABLE,
     timeout: float = 5.0,
     redact: bool = True,
@@ -43,21 +44,21 @@ def report_of(
     """Return the report of a subject: "-" is the live machine, a folder a recorded one, a file a report.
 
     names: the probes to ask, all by default; a saved report keeps what it has. python: the interpreter
-    whose environment is looked at, "" for our own; it, depth and timeout concern the live machine
-    alone. redact: whether what names the machine or its user is replaced.
+    whose environment is looked at, "" for our own. pid: a running process. These, depth and
+    timeout concern the live machine alone. redact: whether what names the machine or its user is replaced.
     Raises BadInput, with the file and what is wrong with it.
     """
     if subject != LIVE and not mounts.call(os.path.isdir, subject, seconds=timeout):
         report = read_report(subject)
         return redacted(report, Names()) if redact and not report.redacted else report
     from mlbackends.host.host import Host
-    from mlbackends.host.interpreter import ask
+    from mlbackends.host.interpreter import ask, of_process
     from mlbackends.host.variables import names_of
     from mlbackends.survey import survey
 
     live = subject == LIVE
-    described = ask(python, timeout) if python else None
-    host = Host("/" if live else subject, python=described, timeout=timeout)
+    described = ask(python, timeout) if python else of_process(pid, timeout) if pid else None
+    host = Host("/" if live else subject, pid=pid, python=described, timeout=timeout)
     depth = depth if live else Presence.FOUND
     report = survey(names, host, depth, timeout=timeout, progress=progress)
     return redacted(report, names_of(host)) if redact else report

@@ -303,6 +303,29 @@ class Host:
         except (AttributeError, OSError):
             return None
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether the process that is inspected is this user's; without one it is this process."""
+        try:
+            return os.stat(f"/proc/{self.pid or 'self'}").st_uid == os.geteuid()
+        except (AttributeError, OSError):
+            return False
+
+    @once_per_host
+    def mapped_files(self) -> dict[str, bool]:
+        """Return the files that the process which is inspected has mapped, and whether each is still there.
+
+        One that was replaced on the disk is not. {} where no process is inspected.
+        """
+        found: dict[str, bool] = {}
+        text = self.read("/proc/self/maps", 32 << 20) if self.pid is not None else ""
+        for line in text.splitlines():
+            parts = line.split(None, 5)
+            if len(parts) == 6 and parts[5].startswith("/"):
+                path = parts[5].removesuffix(" (deleted)")
+                found[path] = found.get(path, True) and path == parts[5]
+        return found
+
     def disk(self, path: str) -> tuple[int, int] | None:
         """Return a file system's total and free bytes; None where that is not known."""
         if self._recorded:

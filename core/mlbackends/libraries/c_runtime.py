@@ -108,6 +108,6 @@ def returned_string(opened: ctypes.CDLL, function: str) -> str | None:
         call(result)
         if not result[0]:
             return None
-        length = min(result[1], 4096) if is_new else -1
+        length = min(result[1], 1 << 16) if is_new else -1
         return ctypes.string_at(result[0], length).decode(errors="replace")
     return None

@@ -162,7 +162,7 @@ def needed_of_the_system(host: Host, sonames: frozenset[str]) -> dict[str, list[
             if left < 0:
                 return found
             for soname in sonames.intersection(elf.needed):
-                folders = _expanded(path, elf.runpath or elf.rpath)
+                folders = expanded(path, elf.runpath or elf.rpath)
                 if not any(host.exists(f"{folder}/{soname}") for folder in folders):
                     packages = found.setdefault(soname, [])
                     packages += [dist.name] if dist.name not in packages else []
@@ -197,13 +197,14 @@ def _names(files: dict[str, Elf], path: str, folder: str, met: frozenset[str]) -
     elf = files[path]
     if elf.runpath or path in met:
         return False
-    if folder in _expanded(path, elf.rpath):
+    if folder in expanded(path, elf.rpath):
         return True
     loading = _dependents(files, {elf.soname, os.path.basename(path)} - {""})
     return bool(loading) and all(_names(files, one, folder, met | {path}) for one in loading)
 
 
-def _expanded(path: str, folders: tuple[str, ...]) -> list[str]:
+def expanded(path: str, folders: tuple[str, ...]) -> list[str]:
+    """Return the folders of a file's RPATH or RUNPATH as paths."""
     origin = os.path.dirname(path)
     return [
         os.path.normpath(folder.replace("${ORIGIN}", origin).replace("$ORIGIN", origin))

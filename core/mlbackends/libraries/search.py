@@ -113,7 +113,7 @@ def _everywhere(host: Host) -> dict[str, list[tuple[int, Place]]]:
 
 def _places(host: Host) -> Iterator[Place]:
     """Yield the libraries in every general place, in the order of the steps."""
-    files = [(path, "mapped") for path in _mapped_files(host)]
+    files = [(path, "mapped") for path in host.mapped_files()]
     preloaded = host.env("LD_PRELOAD").replace(":", " ").split()
     files += [(path, "LD_PRELOAD") for path in preloaded if path.startswith("/")]
     for path, step in files:
@@ -151,18 +151,6 @@ def _places(host: Host) -> Iterator[Place]:
             yield from _in_folder(host, folder, "system-folder")
 
 
-def _mapped_files(host: Host) -> list[str]:
-    """Return the files that the process which is inspected has mapped as code, each once."""
-    if host.pid is None:
-        return []
-    found: dict[str, None] = {}
-    for line in host.read("/proc/self/maps", 32 << 20).splitlines():
-        parts = line.split(None, 5)
-        if len(parts) == 6 and parts[5].startswith("/"):
-            found[parts[5].removesuffix(" (deleted)")] = None
-    return list(found)
-
-
 def library_path(host: Host) -> tuple[str, list[str]]:
     """Return the variable that lists folders for the loader, and its elements as they are written."""
     if host.platform == "win32":
@@ -188,13 +176,16 @@ def _in_folder(host: Host, folder: str, step: str) -> Iterator[Place]:
 def _distinct(host: Host, name: str, places: list[Place]) -> list[Library]:
     """One record for each file, however many names lead to it, under the first name met."""
     found: dict[str, Library] = {}
-    mapped = set(_mapped_files(host))
+    mapped = host.mapped_files()
     for _, path, step in places:
         real = host.realpath(path)
         if real not in found:
             library = replace(_described(host, path, real, step), name=name, found_by=step)
             if host.pid is not None:
                 library = replace(library, used=path in mapped or real in mapped)
+                if not mapped.get(path, mapped.get(real, True)) and not library.reasons:
+                    message = f"the process has an older {path} mapped: it was replaced since"
+                    library = replace(library, reasons=(Reason("replaced", message),))
             found[real] = library
     return list(found.values())
 

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from mlbackends.host.host import Host
 from mlbackends.host.variables import not_valid, steering
+from mlbackends.libraries.consumers import marked
 from mlbackends.libraries.search import absent, inside, libraries_named
 from mlbackends.model.records import Finding, Library
 
@@ -47,6 +48,7 @@ class SharedLibrary(Struct, frozen=True):
             libraries = [self.describe(host, library) for library in libraries]
         if self.symbols:
             libraries += inside(host, self.name, "libtorch_cpu", self.symbols)
+        libraries = marked(host, libraries)
         facts = steering(host, self.name.lower())
         if not libraries:
             # The system's own are among the loader's folders, which the reason names anyway.

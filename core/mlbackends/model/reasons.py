@@ -41,6 +41,10 @@ UNCERTAIN = frozenset(
 """Codes that leave open how it is: what `--strict` ends with 3 for."""
 
 
+UNCHECKED = frozenset({"no-use-check", "not-computed"})
+"""Codes of what opens and answers, and was not made to compute: no fault of it."""
+
+
 def shared_codes() -> dict[str, str]:
     """Return the codes that the engine and several probes share, each with its sentence."""
     groups: dict[str, dict[str, str]] = table("model/reason_codes")

@@ -12,7 +12,7 @@ JSON Schema as `x-role`:
     volatile  differs between two runs; never compared
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -59,6 +59,7 @@ class Fact(Struct, frozen=True):
     doc: one sentence, with the unit where there is one.
     role: fact, metric, identity or volatile; see the head of this module.
     order: for a text whose values are ordered, the values from the lowest to the highest.
+    label: what pages for people call it, where the name alone would be misread.
     """
 
     name: str
@@ -66,14 +67,15 @@ class Fact(Struct, frozen=True):
     doc: str
     role: str = "fact"
     order: tuple[str, ...] = ()
+    label: str = ""
 
 
 class Library(Struct, frozen=True, omit_defaults=True):
     """One copy of a library, on disk or mapped.
 
     found_by names the step that found it; owner is the package that installed it, "" if that could
-    not be told. `wins` is true for the copy that a process started from this environment gets
-    among all copies of the same soname, and `wins_because` says which rule decided.
+    not be told. `wins` is true for a copy that a package of this environment takes; where none takes any,
+    for the one that the loader finds first under its soname. `wins_because` says which rule decided.
     """
 
     name: str
@@ -88,6 +90,8 @@ class Library(Struct, frozen=True, omit_defaults=True):
     wins_because: str = ""
     used: bool | UnsetType = UNSET
     """With --pid: whether that process has this file mapped now."""
+    used_by: tuple[str, ...] = ()
+    """The packages of this environment that take this copy of a BLAS or an OpenMP runtime."""
     facts: dict[str, FactValue] = {}
     reasons: tuple[Reason, ...] = ()
 
@@ -168,6 +172,16 @@ class ProbeReport(Struct, frozen=True, omit_defaults=True):
     failure: Failure | None = None
     source: str = ""
     duration_seconds: Annotated[float, _Volatile] = 0.0
+
+
+def speaking_copy(name: str, libraries: Sequence[Library]) -> Library | None:
+    """Return the copy that a probe's presence, version and facts are of.
+
+    One that the process has mapped, then one that wins, then the highest presence level. Some probes report
+    what goes with their library too, under its own name: cublasLt, cudnn_ops.
+    """
+    own = [library for library in libraries if library.name == name] or libraries
+    return max(own, key=lambda one: (one.used is True, one.wins, one.presence.level), default=None)
 
 
 class Report(Struct, frozen=True):

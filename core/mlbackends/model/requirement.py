@@ -9,6 +9,7 @@ from mlbackends.model.comparison import SIGNS, fits
 from mlbackends.model.condition import Comparison, Joined, Language, Unreadable, parse
 from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.patterns import pattern
+from mlbackends.model.reasons import UNCHECKED
 from mlbackends.model.records import Presence, ProbeReport, Report
 from mlbackends.model.registry import facts_of
 
@@ -132,11 +133,9 @@ def unmet(report: Report, need: Requirement) -> str:
 def _below(probe: ProbeReport, depth: Presence) -> str:
     """Say why a probe is below the presence that was requested; one that has no higher check is not."""
     codes = {reason.code: reason.message for reason in reversed(probe.reasons)}
-    if "not-mapped" in codes:
-        return f": {codes['not-mapped']}"
     presence = probe.presence or Presence.ABSENT
     only_a_fact = presence is Presence.FOUND and not probe.libraries and not probe.reasons
-    if presence.level >= depth.level or only_a_fact or "no-use-check" in codes:
+    if presence.level >= depth.level or only_a_fact or UNCHECKED & codes.keys():
         return ""
     return f": {probe.reasons[0].message}" if probe.reasons else f", not {depth}"
 

@@ -5,7 +5,7 @@
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from mlbackends import __version__
 from mlbackends.host.host import Host
+from mlbackends.host.python.packages import has_compiled_files
 from mlbackends.model import registry
 from mlbackends.model.reasons import Reason, shared_codes
 from mlbackends.model.records import (
@@ -24,6 +25,7 @@ from mlbackends.model.records import (
     Presence,
     ProbeReport,
     Report,
+    speaking_copy,
 )
 from mlbackends.model.writable import clean, is_text, writable
 
@@ -31,7 +33,8 @@ TIMEOUT = 5.0
 """Seconds that a library has for each answer. A driver of a GPU that sleeps needs 1.5 and more."""
 
 if TYPE_CHECKING:
-    from mlbackends.isolation.protocol import Reply
+    from mlbackends.isolation.client import Child
+    from mlbackends.isolation.protocol import Job, Reply
 
 Progress = Callable[[int, int, str], None]
 """Called with how many libraries have answered, of how many, and a probe that is still waited for."""
@@ -56,23 +59,25 @@ def survey(
     depth: Presence = Presence.USABLE,
     *,
     timeout: float = TIMEOUT,
+    computing: Collection[str] = (),
     progress: Progress | None = None,
     meanwhile: Callable[[], object] | None = None,
 ) -> Report:
     """Ask the named probes, all of them by default, up to a presence level.
 
     Raises UnknownName, with the nearest name. On a recorded host nothing can be opened, so the depth
-    is FOUND whatever is wanted. timeout: seconds for each answer of a library. meanwhile:
-    called once while libraries are queried, where any are.
+    is FOUND whatever is wanted; so it is for a process, of which what it has mapped is opened for its
+    version, if it is this user's. timeout: seconds for each answer of a library. computing: the probes
+    whose package is imported and computes, at USABLE. meanwhile: called once while libraries are
+    queried, where any are.
     """
     start = time.perf_counter()
     host = host or Host(timeout=timeout)
+    opens = depth is not Presence.FOUND and host.is_live and host.is_ours
     if not host.is_live or host.pid is not None:
-        depth = min(depth, Presence.FOUND, key=lambda presence: presence.level)
-    opens = depth.level > Presence.FOUND.level
+        depth = Presence.FOUND
     if opens:
         from mlbackends.isolation.client import Child
-        from mlbackends.isolation.protocol import Job, Request
     # Where every probe runs there will be something to open: let the child come up meanwhile.
     child = Child() if opens and not names else None
     jobs: list[Job] = []
@@ -81,59 +86,50 @@ def survey(
     seconds: dict[str, float] = {}
     replies: dict[int, Reply] = {}
     try:
-        modules = {
-            name: registry.load("mlbackends_probes", name) for name in names or probe_names()
-        }
+        requested = names or probe_names()
+        modules = _modules(requested)
         for name, module in modules.items():
             before = time.perf_counter()
             try:
                 finding = _found(module, host)
             except Exception as error:  # noqa: BLE001  one broken probe must not cost the others
-                import traceback
-
-                trace = "".join(traceback.format_exception(error))
-                reports[name] = ProbeReport(
-                    None,
-                    failure=Failure(clean(f"{type(error).__name__}: {error}"), clean(trace)),
-                    source=_source(module),
-                    duration_seconds=time.perf_counter() - before,
-                )
+                reports[name] = _failed(module, error, time.perf_counter() - before)
                 continue
             findings[name] = finding
-            for library in finding.libraries if opens else ():
-                if not library.reasons:
-                    jobs.append(Job(len(jobs), name, library))
+            jobs += _jobs(name, finding, host, len(jobs)) if opens else []
             if jobs and child is None:
                 child = Child()
             seconds[name] = time.perf_counter() - before
         if child is not None and jobs:
-            if progress is not None:
-                progress(0, len(jobs), jobs[0].probe)
-            # One request for each file, so that a big library is opened once for all its probes.
-            by_file: dict[str, list[Job]] = {}
-            for job in jobs:
-                by_file.setdefault(host.realpath(job.library.path), []).append(job)
-            requests = [Request(tuple(same), depth, timeout) for same in by_file.values()]
-            for reply in child.ask(requests, meanwhile):
-                replies[reply.id] = reply
-                if progress is not None:
-                    left = (job.probe for job in jobs if job.id not in replies)
-                    progress(len(replies), len(jobs), next(left, ""))
+            reach = depth if host.pid is None else Presence.LOADABLE
+            replies = _replies(child, jobs, host, reach, timeout, progress, meanwhile)
     finally:
         if child is not None:
             child.close()
     for name, finding in findings.items():
-        own = {
-            job.library.path: replies[job.id]
-            for job in jobs
-            if job.probe == name and job.id in replies
-        }
+        theirs = [job for job in jobs if job.probe == name and job.id in replies]
+        own = {job.library.path: replies[job.id] for job in theirs}
+        if host.pid is not None:
+            finding, own = _with_versions(finding, own), {}
         total = seconds[name] + sum(reply.seconds for reply in own.values())
         reports[name] = replace(
-            _merged(name, finding, own, depth),
+            _merged(name, finding, own, depth, _has_check(modules[name], finding)),
             source=_source(modules[name]),
             duration_seconds=round(total, 6),
         )
+    for name in computing if depth is Presence.USABLE else ():
+        if name in findings and _has_check(modules[name], findings[name]):
+            from mlbackends.isolation.package_check import computed
+
+            if progress is not None:
+                progress(len(replies), len(jobs) + 1, name)
+            reports[name] = computed(name, modules[name].CHECK, reports[name], host, timeout)
+    for name, finding in findings.items():
+        if hasattr(modules[name], "derive") and (
+            facts := modules[name].derive(finding.facts, reports)
+        ):
+            found = Presence.FOUND
+            reports[name] = replace(reports[name], presence=found, facts=facts, reasons=())
     return Report(
         schema=SCHEMA,
         tool=f"backends {__version__}",
@@ -142,8 +138,53 @@ def survey(
         created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         duration_seconds=round(time.perf_counter() - start, 6),
         redacted=False,
-        probes={name: reports[name] for name in modules},
+        probes={name: reports[name] for name in requested},
     )
+
+
+def _jobs(name: str, finding: Finding, host: Host, first: int) -> "list[Job]":
+    """Return a job for each copy that can be opened; of a process, that it has mapped."""
+    from mlbackends.isolation.protocol import Job
+
+    whole = [library for library in finding.libraries if not library.reasons]
+    kept = [library for library in whole if host.pid is None or library.used is True]
+    return [Job(number, name, library) for number, library in enumerate(kept, first)]
+
+
+def _replies(
+    child: "Child",
+    jobs: Sequence["Job"],
+    host: Host,
+    depth: Presence,
+    timeout: float,
+    progress: Progress | None,
+    meanwhile: Callable[[], object] | None,
+) -> "dict[int, Reply]":
+    """Return the child's reply to each job, by its number."""
+    from mlbackends.isolation.protocol import Request
+
+    replies: dict[int, Reply] = {}
+    if progress is not None:
+        progress(0, len(jobs), jobs[0].probe)
+    # One request for each file, so that a big library is opened once for all its probes.
+    by_file: dict[str, list[Job]] = {}
+    for job in jobs:
+        by_file.setdefault(host.realpath(job.library.path), []).append(job)
+    requests = [Request(tuple(same), depth, timeout) for same in by_file.values()]
+    for reply in child.ask(requests, meanwhile):
+        replies[reply.id] = reply
+        if progress is not None:
+            left = (job.probe for job in jobs if job.id not in replies)
+            progress(len(replies), len(jobs), next(left, ""))
+    return replies
+
+
+def _modules(names: Sequence[str]) -> dict[str, ModuleType]:
+    """Return probes by name, and those from whose reports they derive their own."""
+    modules = {name: registry.load("mlbackends_probes", name) for name in names}
+    for needed in [each for one in modules.values() for each in getattr(one, "NEEDS", ())]:
+        modules.setdefault(needed, registry.load("mlbackends_probes", needed))
+    return modules
 
 
 def _found(module: ModuleType, host: Host) -> Finding:
@@ -153,6 +194,8 @@ def _found(module: ModuleType, host: Host) -> Finding:
     if not isinstance(found, Finding):
         raise TypeError(f"find returned {type(found).__name__}, not a Finding")
     found = _without_silent(found, host.silent[before:], host.silent[:before])
+    if host.pid is not None:
+        found = _of_process(host, found)
     finding = writable(found)
     if finding is found:
         return found
@@ -194,6 +237,51 @@ def _without_silent(
     )
 
 
+def _of_process(host: Host, found: Finding) -> Finding:
+    """Return an absence for a library or package of which the process that is inspected has mapped no file.
+
+    A package without compiled files leaves no trace in a process: what its environment has is reported.
+    """
+    message = "the process has no copy of it mapped"
+    if found.libraries:
+        is_loaded = any(library.used is not False for library in found.libraries)
+    elif location := str(found.facts.get("location", "")):
+        files = host.mapped_files()
+        is_loaded = any(path.startswith(f"{location.rstrip('/')}/") for path in files)
+        is_loaded = is_loaded or not has_compiled_files(host, location)
+        message = f"the process has mapped no file of {location}"
+    else:
+        return found
+    if is_loaded:
+        return found
+    reasons = (Reason("not-mapped", message),)
+    return Finding(found.libraries, presence=Presence.ABSENT, reasons=reasons)
+
+
+def _has_check(module: ModuleType, finding: Finding) -> bool:
+    """Tell whether the package of a probe is here and can be made to compute."""
+    return hasattr(module, "CHECK") and "location" in finding.facts
+
+
+def _failed(module: ModuleType, error: Exception, seconds: float) -> ProbeReport:
+    """Return the report of a probe that raised an exception."""
+    import traceback
+
+    trace = "".join(traceback.format_exception(error))
+    failure = Failure(clean(f"{type(error).__name__}: {error}"), clean(trace))
+    return ProbeReport(None, failure=failure, source=_source(module), duration_seconds=seconds)
+
+
+def _with_versions(finding: Finding, replies: dict[str, "Reply"]) -> Finding:
+    """Return what was found with the versions that copies report; all else is true of our child."""
+    libraries = []
+    for library in finding.libraries:
+        reply = replies.get(library.path)
+        version = reply.answer.library.version if reply and reply.answer else ""
+        libraries.append(replace(library, version=version or library.version))
+    return replace(finding, libraries=tuple(libraries))
+
+
 def _source(module: object) -> str:
     """Return the paragraph "Source:" of a probe's docstring, on one line."""
     text = (getattr(module, "__doc__", "") or "").partition("\nSource:")[2]
@@ -201,9 +289,12 @@ def _source(module: object) -> str:
 
 
 def _merged(
-    name: str, finding: Finding, replies: dict[str, "Reply"], depth: Presence
+    name: str, finding: Finding, replies: dict[str, "Reply"], depth: Presence, has_check: bool
 ) -> ProbeReport:
-    """Merge what was found with the child's replies, which are by the library's path."""
+    """Merge what was found with the child's replies, which are by the library's path.
+
+    has_check: whether the probe's package can be made to compute.
+    """
     libraries = list(finding.libraries)
     for i, library in enumerate(libraries):
         if reply := replies.get(library.path):
@@ -211,16 +302,17 @@ def _merged(
             if not reason and reply.presence is Presence.LOADABLE and depth is Presence.USABLE:
                 message = f"it opens and answers; no check here computes with {library.name}"
                 reason = Reason("no-use-check", message)
+                if has_check:
+                    message = (
+                        f"it opens and answers; `backends info {name}` imports it and computes"
+                    )
+                    reason = Reason("not-computed", message)
             answered = reply.answer.library if reply.answer else library
             libraries[i] = replace(
                 answered, presence=reply.presence, reasons=(reason,) if reason else ()
             )
-    # Some probes report what goes with their library too, under its own name: cublasLt, cudnn_ops.
     own = [library for library in libraries if library.name == name] or libraries
-    # One that wins before others, then the highest level; before all, one that the process has mapped.
-    chosen = max(
-        own, key=lambda one: (one.used is True, one.wins, one.presence.level), default=None
-    )
+    chosen = speaking_copy(name, libraries)
     reply = replies.get(chosen.path) if chosen else None
     answer = reply.answer if reply and reply.answer else Answer(chosen) if chosen else None
     for i, library in enumerate(libraries):
@@ -241,9 +333,8 @@ def _merged(
     reasons = finding.reasons if presence is not Presence.USABLE else ()
     if chosen and presence is not Presence.USABLE:
         reasons += tuple(reason for reason in chosen.reasons if reason not in reasons)
-    if own and all(library.used is False for library in own):
-        reasons = (*reasons, Reason("not-mapped", "the process has no copy of it mapped"))
     version = (chosen.version if chosen else "") or finding.version
+    version = "" if presence is Presence.ABSENT else version
     facts = {**finding.facts, **(answer.facts if answer else {})}
     failures = [reply.failure for reply in replies.values() if reply.failure]
     failure = Failure("a probe failed in the child", failures[0]) if failures else None

@@ -7,6 +7,7 @@ import importlib.machinery
 import sys
 from functools import cache
 
+from mlbackends.model.reasons import UNCHECKED
 from mlbackends.model.records import Presence
 from mlbackends.survey import survey
 
@@ -40,7 +41,7 @@ def is_available(name: str) -> bool:
     report = used_report(name)
     if report.presence is Presence.LOADABLE:
         reasons = [*report.reasons, *(each for lib in report.libraries for each in lib.reasons)]
-        return any(reason.code == "no-use-check" for reason in reasons)
+        return any(reason.code in UNCHECKED for reason in reasons)
     return report.presence is Presence.USABLE
 
 

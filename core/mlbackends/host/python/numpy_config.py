@@ -15,7 +15,12 @@ from mlbackends.model.records import Fact, FactValue
 CONFIG_FACTS = (
     Fact("blas", str, "The BLAS that it was built with, by the name that the build used."),
     Fact("blas_version", str, "The version of that BLAS at the build."),
-    Fact("blas_configuration", str, "What that BLAS says of its build."),
+    Fact(
+        "blas_configuration",
+        str,
+        "What that BLAS said on the machine that built it, with its kernels; those taken here are in uses.",
+        label="blas_configuration of the build",
+    ),
     Fact("blas_folder", str, "The library folder of that BLAS on the machine that built it."),
     Fact("lapack", str, "The LAPACK that it was built with."),
     Fact("lapack_version", str, "The version of that LAPACK at the build."),

@@ -142,6 +142,11 @@ def module_location(host: Host, module: str, *, require_init: bool = True) -> st
     return bare
 
 
+def has_compiled_files(host: Host, location: str) -> bool:
+    """Tell whether a package's folder, or one right in it, has shared libraries or extension modules."""
+    return any(host.glob(f"{location}/{below}*.so") for below in ("", "*/", "*/*/"))
+
+
 def editable_location(host: Host, module: str) -> str:
     """Return where the finder of an editable install maps a module to."""
     finders = [

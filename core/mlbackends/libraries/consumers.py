@@ -1,0 +1,125 @@
+"""Which package takes which copy of a BLAS and of an OpenMP runtime, by the headers of its compiled files.
+
+A package's extension modules name what they need; the loader finds that by RPATH, LD_LIBRARY_PATH, RUNPATH
+and its cache, in this order. Where the headers are not to be had (macOS, Windows, old recordings), a package
+takes what lies in its own folders, NAME.libs and NAME/.dylibs, where its wheel's builder puts just that.
+
+Sources: ld.so(8); auditwheel and delocate; scikit-learn, sklearn/utils/_cython_blas.pyx, which calls
+scipy.linalg.cython_blas.
+"""
+
+import os
+from contextlib import suppress
+from typing import Any
+
+from msgspec.structs import replace
+
+from mlbackends.host.host import Host, once_per_host
+from mlbackends.host.python.packages import module_location
+from mlbackends.libraries.elf import NotElf, extract, read_elf
+from mlbackends.libraries.loader_cache import cached_libraries
+from mlbackends.libraries.owners import expanded
+from mlbackends.libraries.search import library_path, stem_of
+from mlbackends.model.records import Library
+from mlbackends.model.tables import table
+
+_DEEPEST = 3
+"""libblas.so.3 leads to libopenblas.so.0; no front end leads to another one."""
+
+
+@once_per_host
+def consumers(host: Host) -> dict[str, tuple[str, ...]]:
+    """Return the packages that take each file, by its path without links; files of their own among them."""
+    packages = table("libraries/consumers")["packages"]
+    taken = {name: _taken_by(host, package) for name, package in packages.items()}
+    for name, package in packages.items():
+        if taken[name]:
+            taken[name] += [
+                each for each in taken.get(package.get("blas_of"), ()) if "omp" not in each
+            ]
+    files = dict.fromkeys(file for name in taken for file in taken[name])
+    return {file: tuple(name for name in taken if file in taken[name]) for file in files}
+
+
+def marked(host: Host, libraries: list[Library]) -> list[Library]:
+    """Say of the copies of one library who takes which, and let one win for each that takes one.
+
+    Where no package takes any, those stay that the loader finds first. Of a process what it has mapped wins.
+    """
+    users = [consumers(host).get(host.realpath(library.path), ()) for library in libraries]
+    done = []
+    for library, names in zip(libraries, users, strict=True):
+        if host.pid is not None:
+            is_mapped = library.used is True
+            why = "the process has it mapped" if is_mapped else ""
+            library = replace(library, wins=is_mapped, wins_because=why)
+            names = names if is_mapped else ()
+        elif names and not library.reasons:
+            verb = "takes" if len(names) == 1 else "take"
+            library = replace(library, wins=True, wins_because=f"{_joined(names)} {verb} it")
+        elif any(users) and library.wins:
+            why = f"no package here takes it; a program that asks for {library.soname} gets it"
+            library = replace(library, wins=False, wins_because=why)
+        done.append(replace(library, used_by=names))
+    return done
+
+
+def _joined(names: tuple[str, ...]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def _taken_by(host: Host, package: dict[str, Any]) -> list[str]:
+    """Return a package's file, and the BLAS and OpenMP files that it takes; all without links."""
+    location = module_location(host, package["module"])
+    if not location:
+        return []
+    path = next((each for name in package["files"] for each in host.glob(f"{location}/{name}")), "")
+    found = {host.realpath(path): None} if path else {}
+    try:
+        _follow(host, path, found, _DEEPEST)
+    except (NotElf, OSError):
+        for folder in (os.path.normpath(f"{location}/{each}") for each in package["folders"]):
+            for name in filter(_is_ours, host.listdir(folder)):
+                found[host.realpath(f"{folder}/{name}")] = None
+    return list(found)
+
+
+def _follow(host: Host, path: str, found: dict[str, None], left: int) -> None:
+    elf = extract(host, path, read_elf)
+    for name in elf.needed:
+        if not _is_ours(name):
+            continue
+        target = _resolved(host, path, name, elf.rpath if not elf.runpath else (), elf.runpath)
+        if not target:
+            continue
+        found[host.realpath(target)] = None
+        if left and stem_of(name) in table("libraries/consumers")["front_ends"]:
+            with suppress(NotElf, OSError):
+                _follow(host, host.realpath(target), found, left - 1)
+
+
+def _resolved(
+    host: Host, path: str, name: str, rpath: tuple[str, ...], runpath: tuple[str, ...]
+) -> str:
+    """Return the file that the loader takes for a name that another file needs; "" where it finds none."""
+    preloaded = host.env("LD_PRELOAD").replace(":", " ").split()
+    if first := next((each for each in preloaded if os.path.basename(each) == name), ""):
+        return first
+    listed = [folder for folder in library_path(host)[1] if folder.startswith("/")]
+    for folder in (*expanded(path, rpath), *listed, *expanded(path, runpath)):
+        if host.exists(f"{folder}/{name}"):
+            return f"{folder}/{name}"
+    cached = _cached_by_name(host).get(name, "")
+    usual = (f"{folder}/{name}" for folder in ("/lib64", "/usr/lib64", "/lib", "/usr/lib"))
+    return cached or next(filter(host.exists, usual), "")
+
+
+@once_per_host
+def _cached_by_name(host: Host) -> dict[str, str]:
+    return {os.path.basename(path): path for path in reversed(cached_libraries(host))}
+
+
+def _is_ours(name: str) -> bool:
+    return bool(stem_of(name)) and any(
+        word in name for word in table("libraries/consumers")["names"]
+    )

@@ -1,0 +1,128 @@
+"""Uses: which BLAS and which OpenMP runtime numpy, scipy, scikit-learn and torch take, and how many threads.
+
+Finds:    the packages, and by the headers of their compiled files the copies that they take; from the probes
+          of these copies version, kernels and threads.
+Caveats:  kernels and counted threads are what a copy says when it is opened; without that (--depth found,
+          --root, --pid) threads follow from the runtime's rule, and on x86-64
+          OpenBLAS's kernels from the processor.
+          A process that imports several packages has one copy of each soname, that of the first.
+Source:   threadpoolctl, numpy.show_runtime and torch.__config__, which report the same from inside a process.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from mlbackends.host.host import Host
+from mlbackends.host.python.packages import distribution
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import (
+    Fact,
+    FactValue,
+    Finding,
+    Library,
+    Presence,
+    ProbeReport,
+    nonempty,
+    speaking_copy,
+)
+from mlbackends.model.tables import table
+
+GROUP = "use"
+NEEDS = (
+    "openblas", "mkl", "blis", "accelerate", "flexiblas", "blas", "openmp", "onednn", "torch", "limits",
+)  # fmt: skip
+_COLUMNS = "library, version, core, threads, threads_because, runtime, path"
+FACTS = (
+    *(
+        Fact(
+            name.replace("-", "_"),
+            dict[str, Any],
+            f"What {name} takes: its version, and for blas, openmp and onednn: {_COLUMNS}.",
+        )
+        for name in table("libraries/consumers")["packages"]
+    ),
+    Fact("process", dict[str, Any], "With --pid: the same of what is mapped and no package takes."),
+)
+_BELIEFS = {"openblas": "OpenBLAS", "mkl": "MKL"}
+"""Probe -> its rule in limits.beliefs; the others take OpenMP's."""
+
+
+def find(host: Host) -> Finding:
+    """Look for the packages."""
+    facts: dict[str, FactValue] = {}
+    for name in table("libraries/consumers")["packages"]:
+        if installed := distribution(host, name):
+            facts[name.replace("-", "_")] = {"version": installed.version}
+    reason = Reason("not-found", "no package that takes a BLAS or an OpenMP runtime")
+    return Finding(presence=Presence.ABSENT, facts=facts, reasons=(reason,))
+
+
+def derive(
+    facts: Mapping[str, FactValue], reports: Mapping[str, ProbeReport]
+) -> dict[str, FactValue]:
+    """Return what each package takes, from the reports of the probes of these libraries."""
+    uses: dict[str, dict[str, FactValue]] = {}
+    for probe in NEEDS[:-2]:
+        report = reports[probe]
+        speaker = speaking_copy(probe, report.libraries)
+        for library in report.libraries:
+            own = {**library.facts, **(report.facts if library == speaker else {})}
+            users = library.used_by or (("process",) if library.used is True else ())
+            for user in users:
+                kind = probe if probe in ("openmp", "onednn") else "blas"
+                use = uses.setdefault(user.replace("-", "_"), {})
+                use.setdefault(kind, _use(probe, library, own, user, reports))
+    return {
+        name: {**(version if isinstance(version := facts.get(name), dict) else {}), **uses[name]}
+        for name in (fact.name for fact in FACTS)
+        if name in uses
+    }
+
+
+def _use(
+    probe: str,
+    library: Library,
+    facts: Mapping[str, FactValue],
+    user: str,
+    reports: Mapping[str, ProbeReport],
+) -> dict[str, FactValue]:
+    kernels = facts.get("kernels_used")
+    core = ", ".join(map(str, kernels)) if isinstance(kernels, list) else ""
+    threads, because = _threads(probe, facts, user, reports)
+    runtime = facts.get("runtime") or facts.get("threading") or facts.get("cpu_runtime")
+    if not runtime and user == "torch" and _takes_openmp(user, reports):
+        runtime = "openmp"  # what libtorch_cpu has inside shares its runtime
+    return nonempty({
+        "library": facts.get("implementation", probe),
+        "version": library.version,
+        "core": core or facts.get("architecture") or facts.get("instruction_set"),
+        "threads": threads,
+        "threads_because": because,
+        "runtime": runtime,
+        "path": library.path,
+    })  # fmt: skip
+
+
+def _takes_openmp(user: str, reports: Mapping[str, ProbeReport]) -> bool:
+    return any(user in library.used_by for library in reports["openmp"].libraries)
+
+
+def _threads(
+    probe: str, facts: Mapping[str, FactValue], user: str, reports: Mapping[str, ProbeReport]
+) -> tuple[FactValue, str]:
+    """Return how many threads a copy takes for a package, and who says so."""
+    if user == "torch" and (own := reports["torch"].facts.get("threads")):
+        return own, "torch says so"
+    if user != "torch" and (own := facts.get("threads") or facts.get("max_threads")):
+        return own, "it says so"
+    if facts.get("threading") == "serial":
+        return 1, "it was built without threads"
+    rule = _BELIEFS.get(probe, "OpenMP") if facts.get("threading") != "openmp" else "OpenMP"
+    beliefs: Any = reports["limits"].facts.get("beliefs", [])
+    rules = {row["runtime"]: row for row in beliefs}
+    row = rules.get("torch" if user == "torch" else rule, {})
+    count, because = row.get("cpus"), row.get("because", "")
+    most = facts.get("built_for_threads")
+    if isinstance(most, int) and count and most < count:
+        return most, f"it was built for {most}"
+    return count, because
