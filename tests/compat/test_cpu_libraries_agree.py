@@ -25,6 +25,16 @@ for name in ("numpy", "scipy.linalg", "sklearn.utils._openmp_helpers"):
 print(json.dumps(threadpoolctl.threadpool_info()))
 """
 
+RUNTIME = """
+import json, sys, types
+import numpy
+from numpy.lib import _utils_impl as utils
+pages = []
+sys.modules["pprint"] = types.SimpleNamespace(pprint=pages.append)
+numpy.show_runtime()
+print(json.dumps(next(page["simd_extensions"] for page in pages[0] if "simd_extensions" in page)))
+"""
+
 NUMPY = """
 import json, numpy
 print(json.dumps(numpy.show_config(mode="dicts")["Build Dependencies"]["blas"]))
@@ -40,6 +50,7 @@ print(json.dumps({
     "mkl": mkl.is_available(),
     "onednn": mkldnn.is_available(),
     "openmp": openmp.is_available(),
+    "parallel": torch.__config__.parallel_info(),
     "nnpack": nnpack.is_available(),
     "xnnpack": xnnpack.enabled,
     "qnnpack": "qnnpack" in quantized.supported_engines,
@@ -143,3 +154,78 @@ def test_what_torch_has_built_in_is_what_we_find_inside_it() -> None:
     facts, library = inside("openmp")
     if library is not None:
         assert facts["max_threads"] == told["threads"]
+    assert found("torch")[0].facts["threads"] == told["threads"]
+
+
+def taken() -> dict[str, dict[str, Any]]:
+    """Return what the probe `uses` says that each package takes, by the file that it lies in."""
+    facts = survey(("uses",), Host(), Presence.USABLE).probes["uses"].facts
+    return {
+        os.path.realpath(row["path"]): row
+        for use in facts.values()
+        if isinstance(use, dict)
+        for row in use.values()
+        if isinstance(row, dict) and row["library"] != "onednn"
+    }
+
+
+def test_the_table_of_uses_says_what_threadpoolctl_says() -> None:
+    pools = told_by(THREADPOOLS, "threadpoolctl")
+    rows = taken()
+
+    seen = {os.path.realpath(pool["filepath"]): pool for pool in pools}
+    if not seen:
+        pytest.skip("no package here brings what threadpoolctl sees")
+    assert seen.keys() <= rows.keys()
+    for path, pool in seen.items():
+        row = rows[path]
+        assert row["threads"] == pool["num_threads"]
+        assert row["library"] == pool["internal_api"]
+        if pool["user_api"] == "blas":
+            assert (row["version"], row["core"]) == (pool["version"], pool["architecture"])
+            assert row["runtime"] == pool["threading_layer"]
+
+
+def test_the_kernels_that_files_tell_are_those_that_openblas_chooses() -> None:
+    files = survey(("openblas",), Host(), Presence.FOUND).probes["openblas"]
+    opened = survey(("openblas",), Host(), Presence.LOADABLE).probes["openblas"]
+
+    chosen = {
+        one.path: facts_of(opened, one)["architecture"] for one in opened.libraries if one.wins
+    }
+    told = {one.path: one.facts.get("architecture") for one in files.libraries if one.wins}
+    if not any(told.values()):
+        pytest.skip("no OpenBLAS here whose choice follows from files")
+    assert {path: core for path, core in told.items() if core} == {
+        path: chosen[path] for path, core in told.items() if core
+    }
+
+
+def test_the_instruction_sets_of_numpy_are_those_of_show_runtime() -> None:
+    extensions = told_by(RUNTIME, "numpy")
+    facts = survey(("numpy",), Host(), computing=("numpy",)).probes["numpy"].facts
+
+    for name in ("baseline", "found", "not_found"):
+        assert facts.get(f"simd_{name}", []) == extensions[name], name
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+def test_what_torch_takes_is_what_its_own_configuration_says() -> None:
+    told = told_by(TORCH, "torch")
+    probes = survey(("uses", "torch"), Host(), computing=("torch",)).probes
+    use: Any = probes["uses"].facts["torch"]
+    facts: Any = probes["torch"].facts
+
+    assert probes["torch"].presence is Presence.USABLE
+    assert "cpu" in facts["computed_on"]
+    for kind, marker in (("blas", "Math Kernel Library Version "), ("onednn", "MKL-DNN v")):
+        if marker in told["config"]:
+            assert f"{marker}{use[kind]['version']}" in told["config"]
+    assert f"at::get_num_threads() : {use['openmp']['threads']}" in told["parallel"]
+    assert f"BLAS_INFO={facts['blas']}" in told["config"]
+    assert f"- {facts['compiler']}" in told["config"]
+    assert f"OpenMP {facts['openmp_date']}" in told["config"]
+    assert f"CPU capability usage: {facts['cpu_capability']}" in told["config"]
+    for name, value in facts["build_settings"].items():
+        assert f"{name}={value}" in told["config"]

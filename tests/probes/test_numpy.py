@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mlbackends.host.host import Host
+from mlbackends.model.records import Presence
+from mlbackends.survey import survey
 from mlbackends_probes import numpy, scipy
 
 if TYPE_CHECKING:
@@ -142,3 +144,18 @@ def test_variables_are_told_and_checked(tmp_path: Path) -> None:
         "NPY_PROMOTION_STATE": "loud",
     }
     assert [warning.code for warning in finding.warnings] == ["override-invalid"]
+
+
+def test_numpy_is_imported_to_compute_where_it_is_named() -> None:
+    pytest.importorskip("numpy")
+
+    report = survey(("numpy",), computing=("numpy",)).probes["numpy"]
+
+    assert report.presence is Presence.USABLE
+    assert report.facts["simd_baseline"] or report.facts["simd_found"]
+
+
+def test_the_blas_of_the_build_is_called_so() -> None:
+    for module in (numpy, scipy):
+        (fact,) = (fact for fact in module.FACTS if fact.name == "blas_configuration")
+        assert fact.label == "blas_configuration of the build"

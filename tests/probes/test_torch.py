@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from mlbackends.host.host import Host
-from mlbackends.model.records import Presence
+from mlbackends.model.records import Presence, ProbeReport
 from mlbackends.survey import survey
 from mlbackends_probes import torch
 
@@ -346,6 +347,42 @@ def test_libtorch_cpu_is_asked_for_its_capability(
     assert report.facts.get("cpu_capability") == capability
 
 
+CONFIG = r"""
+#include <string.h>
+struct string { const char *text; unsigned long length; char inside[16]; };
+struct string *_ZN2at11show_configB5cxx11Ev(struct string *result)
+{
+    result->text = "PyTorch built with:\n  - GCC 13.3\n  - OpenMP 201511 (a.k.a. OpenMP 4.5)\n"
+        "  - Build settings: BLAS_INFO=mkl, CXX_FLAGS= -O2 -DX=1,2 -Wall, LAPACK_INFO=mkl, USE_CUDA=0, \n";
+    result->length = strlen(result->text);
+    return result;
+}
+int _ZN2at15get_num_threadsEv(void) { return 3; }
+int _ZN2at23get_num_interop_threadsEv(void) { return 5; }
+"""
+
+
+def test_libtorch_cpu_is_asked_how_it_was_built(
+    fake_library: FakeLibrary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = Host()
+    if (host.platform, host.machine) != ("linux", "x86_64"):
+        pytest.skip("the call is known on x86-64 Linux only")
+    path = fake_library("torch_config", "libtorch_cpu.so", source=CONFIG)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(path.parent))
+
+    facts = survey(("torch",), Host(python={})).probes["torch"].facts
+
+    assert (facts["compiler"], facts["blas"], facts["lapack"]) == ("GCC 13.3", "mkl", "mkl")
+    assert (facts["openmp_date"], facts["threads"], facts["interop_threads"]) == (201511, 3, 5)
+    assert facts["build_settings"] == {
+        "BLAS_INFO": "mkl",
+        "CXX_FLAGS": " -O2 -DX=1,2 -Wall",
+        "LAPACK_INFO": "mkl",
+        "USE_CUDA": "0",
+    }
+
+
 def test_a_libtorch_cpu_that_crashes_keeps_its_rung(
     fake_library: FakeLibrary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -361,3 +398,89 @@ def test_a_libtorch_cpu_that_crashes_keeps_its_rung(
     (library,) = (one for one in report.libraries if one.path == str(path))
     assert library.presence is Presence.FOUND
     assert [reason.code for reason in library.reasons] == ["crashed"]
+
+
+# ---- imported, to compute ------------------------------------------------------------------------
+
+TENSOR = """
+class Tensor:
+    T = property(lambda self: self)
+    reshape = lambda self, *sizes: self
+    __matmul__ = lambda self, other: self
+    tolist = lambda self: PRODUCT
+
+float32 = None
+arange = lambda *sizes, **options: Tensor()
+get_num_threads = get_num_interop_threads = lambda: 2
+print("a line of its own")
+"""
+RIGHT = "PRODUCT = [[5.0, 14.0], [14.0, 50.0]]\n"
+ON_A_GPU = "class cuda:\n    is_available, device_count = (lambda: True), (lambda: 2)\n"
+TWO_GPUS = ["cpu", "cuda:0", "cuda:1"]
+
+
+def imported(
+    folder: Path, source: str, computing: tuple[str, ...] = ("torch",), timeout: float = 5.0
+) -> ProbeReport:
+    (folder / "torch").mkdir()
+    (folder / "torch" / "__init__.py").write_text(source)
+    python = {"executable": sys.executable, "path": [str(folder)]}
+    host = Host(python=python, environment={"PYTHONPATH": str(folder)})
+    report = survey(("torch",), host, timeout=timeout, computing=computing)
+    return report.probes["torch"]
+
+
+@pytest.mark.parametrize(
+    ("source", "devices"), [(RIGHT + TENSOR, ["cpu"]), (RIGHT + TENSOR + ON_A_GPU, TWO_GPUS)]
+)
+def test_torch_is_usable_when_it_computed(tmp_path: Path, source: str, devices: list[str]) -> None:
+    report = imported(tmp_path, source)
+
+    assert report.presence is Presence.USABLE
+    assert report.facts["computed_on"] == devices
+    assert (report.facts["threads"], report.reasons) == (2, ())
+
+
+@pytest.mark.parametrize(
+    ("source", "code", "message"),
+    [
+        (f"PRODUCT = 7\n{TENSOR}", "wrong-result", "on cpu a product of matrices gave 7"),
+        ("import nothing.of_this_name", "call-failed", "ModuleNotFoundError: No module named"),
+        ("import os; os.abort()", "crashed", "computing ended with SIGABRT"),
+        ("import os; os._exit(3)", "exited", "computing ended with code 3"),
+        ("import time; time.sleep(600)", "timed-out", "did not compute within 0.5 s in"),
+    ],
+)
+def test_a_torch_that_does_not_compute_is_not_usable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, code: str, message: str
+) -> None:
+    if code == "timed-out":
+        monkeypatch.setattr("mlbackends.isolation.package_check.LEAST_SECONDS", 0.1)
+    report = imported(tmp_path, source, timeout=0.5 if code == "timed-out" else 5.0)
+
+    assert report.presence is Presence.FOUND
+    (reason,) = report.reasons
+    assert reason.code == code
+    assert message in reason.message
+
+
+def test_torch_is_not_imported_where_it_is_not_named(tmp_path: Path) -> None:
+    report = imported(tmp_path, "raise SystemExit", computing=())
+
+    assert (report.presence, report.reasons) == (Presence.FOUND, ())
+
+
+def test_what_opens_and_was_not_imported_says_how_to(
+    tmp_path: Path, fake_library: FakeLibrary
+) -> None:
+    built = fake_library("torch_cpu", "libtorch_cpu.so", source="int nothing;")
+    (tmp_path / "torch" / "lib").mkdir(parents=True)
+    (tmp_path / "torch" / "lib" / "libtorch_cpu.so").write_bytes(built.read_bytes())
+    (tmp_path / "torch" / "__init__.py").touch()
+
+    host = Host(python={"path": [str(tmp_path)]}, environment={})
+    report = survey(("torch",), host).probes["torch"]
+
+    assert report.presence is Presence.LOADABLE
+    assert [reason.code for reason in report.reasons] == ["not-computed"]
+    assert "`backends info torch` imports it" in report.reasons[0].message

@@ -1,0 +1,320 @@
+"""What each package takes, on composed machines; tests/compat compares it with threadpoolctl and torch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mlbackends.host.host import Host
+from mlbackends.model.records import Library, Presence
+from mlbackends.model.requirement import Requirement, unmet
+from mlbackends.survey import survey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    FakeLibrary = Callable[..., Path]
+
+FLAGS = "avx avx2 avx512vl avx512_bf16 amx_bf16"
+TEXT = "OpenBLAS 0.3.31  USE64BITINT DYNAMIC_ARCH NO_AFFINITY "
+BLAS = "/site/numpy.libs/libscipy_openblas64_-0a1b2c3d.so"
+NUMPY = "/site/numpy/_core/_multiarray_umath.cpython-311-x86_64-linux-gnu.so"
+TORCH = "/site/torch/lib/libtorch_cpu.so"
+SKLEARN = "/site/sklearn/utils/_openmp_helpers.cpython-311-x86_64-linux-gnu.so"
+SCIPY = "/site/scipy/linalg/_fblas.cpython-311-x86_64-linux-gnu.so"
+
+
+def elf(soname: str = "", *needed: str, **more: Any) -> dict[str, Any]:
+    """Return what is extracted of a library. more: its rpath or runpath; other extracts."""
+    paths = {name: more.pop(name, []) for name in ("rpath", "runpath")}
+    headers = {"machine": "x86_64", "soname": soname, "needed": needed, **paths}
+    return {"read_elf": headers, **more}
+
+
+def openblas(
+    soname: str, text: str = TEXT, kernels: tuple[str, ...] = ("HASWELL",)
+) -> dict[str, Any]:
+    names = (
+        "SAPPHIRERAPIDS",
+        "COOPERLAKE",
+        "SKYLAKEX",
+        "ZEN",
+        "HASWELL",
+        "SANDYBRIDGE",
+        "NEHALEM",
+        "PRESCOTT",
+    )
+    defined = {f"dgemm_beta_{name}": name in kernels for name in names}
+    return elf(soname, openblas_text=text, defined_symbols=defined)
+
+
+def gomp(soname: str) -> dict[str, Any]:
+    symbols = {"GOMP_parallel": True, "GOMP_barrier": True}
+    return elf(soname, version_definitions=["GOMP_5.0"], defined_symbols=symbols)
+
+
+def machine(
+    folder: Path, files: dict[str, dict[str, Any]], flags: str = FLAGS, **told: Any
+) -> Host:
+    """Return a machine of 4 CPUs, with files and what is extracted of them; packages are of version 1.0."""
+    cpu = {"vendor_id": "AuthenticAMD", "cpu family": "25", "flags": flags, **told.pop("cpu", {})}
+    for path in (*files, "/proc/cpuinfo"):
+        (folder / f"root{path}").parent.mkdir(parents=True, exist_ok=True)
+        (folder / f"root{path}").write_bytes(b"")
+    for name in ("numpy", "scipy", "sklearn", "torch"):
+        if (package := folder / "root" / "site" / name).is_dir():
+            (package / "__init__.py").touch()
+            dist = {"sklearn": "scikit_learn"}.get(name, name)
+            (package.parent / f"{dist}-1.0.dist-info").mkdir()
+    lines = "".join(f"{name}\t: {value}\n" for name, value in cpu.items())
+    (folder / "root" / "proc" / "cpuinfo").write_text(lines)
+    (folder / "extracts.json").write_text(json.dumps(files))
+    record = {"python": {"path": ["/site"]}, "uname": {"machine": "x86_64"}, "platform": "linux"}
+    (folder / "host.json").write_text(json.dumps(record | {"affinity": [0, 1, 2, 3]} | told))
+    return Host(str(folder))
+
+
+def table(host: Host) -> dict[str, Any]:
+    return survey(("uses",), host).probes["uses"].facts
+
+
+NUMPYS = {
+    NUMPY: elf("", "libscipy_openblas64_-0a1b2c3d.so", rpath=["$ORIGIN/../../numpy.libs"]),
+    BLAS: openblas("libscipy_openblas64_-0a1b2c3d.so"),
+}
+
+
+def test_numpy_takes_the_openblas_of_its_wheel(tmp_path: Path) -> None:
+    assert table(machine(tmp_path, NUMPYS)) == {
+        "numpy": {
+            "version": "1.0",
+            "blas": {
+                "library": "openblas",
+                "version": "0.3.31",
+                "core": "Haswell",
+                "threads": 4,
+                "threads_because": "the affinity mask",
+                "path": BLAS,
+            },
+        }
+    }
+
+
+def test_without_a_package_there_is_no_table(tmp_path: Path) -> None:
+    report = survey(("uses",), machine(tmp_path, {BLAS: NUMPYS[BLAS]})).probes["uses"]
+
+    assert (report.presence, report.facts) == (Presence.ABSENT, {})
+
+
+def test_the_front_end_of_a_distribution_leads_to_the_blas_behind_it(tmp_path: Path) -> None:
+    files = {
+        NUMPY: elf("", "libblas.so.3"),
+        "/usr/lib/libblas.so.3": elf("libblas.so.3", "libopenblas.so.0"),
+        "/usr/lib/libopenblas.so.0": openblas("libopenblas.so.0", "OpenBLAS 0.3.21 USE_OPENMP Zen"),
+    }
+
+    blas = table(machine(tmp_path, files))["numpy"]["blas"]
+
+    assert (blas["library"], blas["path"]) == ("openblas", "/usr/lib/libopenblas.so.0")
+    assert (blas["version"], blas["core"], blas["runtime"]) == ("0.3.21", "Zen", "openmp")
+
+
+def test_scikit_learn_takes_scipys_blas_and_an_openmp_of_its_own(tmp_path: Path) -> None:
+    theirs = "/site/scipy.libs/libscipy_openblas-0a1b2c3d.so"
+    own = "/site/scikit_learn.libs/libgomp-e985bcbb.so.1.0.0"
+    files = {
+        SCIPY: elf("", "libscipy_openblas-0a1b2c3d.so", rpath=["$ORIGIN/../../scipy.libs"]),
+        theirs: openblas("libscipy_openblas-0a1b2c3d.so"),
+        SKLEARN: elf("", "libgomp-e985bcbb.so.1.0.0", rpath=["$ORIGIN/../../scikit_learn.libs"]),
+        own: gomp("libgomp-e985bcbb.so.1.0.0"),
+    }
+
+    facts = table(machine(tmp_path, files))
+
+    assert facts["scipy"]["blas"] == facts["scikit_learn"]["blas"]
+    assert facts["scikit_learn"]["openmp"]["path"] == own
+    assert "openmp" not in facts["scipy"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "cpu", "kernels", "core"),
+    [
+        ("avx avx2", {}, ("HASWELL", "ZEN"), "Zen"),
+        ("avx avx2", {}, ("HASWELL",), "Haswell"),
+        (
+            "avx avx2",
+            {"vendor_id": "GenuineIntel", "cpu family": "6"},
+            ("HASWELL", "ZEN"),
+            "Haswell",
+        ),
+        ("avx avx2 avx512vl avx512_bf16", {}, ("SKYLAKEX", "HASWELL"), "SkylakeX"),
+        ("avx avx2 avx512vl avx512_bf16", {}, ("COOPERLAKE", "SKYLAKEX"), "Cooperlake"),
+        (
+            FLAGS,
+            {"vendor_id": "GenuineIntel", "cpu family": "6"},
+            ("SKYLAKEX", "HASWELL"),
+            "SkylakeX",
+        ),
+        # One version takes Sapphire Rapids' kernels on a later model, another one Cooper Lake's.
+        (FLAGS, {"vendor_id": "GenuineIntel"}, ("SAPPHIRERAPIDS", "COOPERLAKE"), None),
+        ("avx avx2", {"cpu family": "26"}, ("HASWELL", "ZEN"), None),
+        ("avx", {}, ("HASWELL", "SANDYBRIDGE"), None),
+    ],
+)
+def test_the_kernels_of_openblas_follow_from_the_processor_and_the_file(
+    tmp_path: Path, flags: str, cpu: dict[str, str], kernels: tuple[str, ...], core: str | None
+) -> None:
+    files = NUMPYS | {BLAS: openblas("libscipy_openblas64_-0a1b2c3d.so", kernels=kernels)}
+
+    blas = table(machine(tmp_path, files, flags, cpu=cpu))["numpy"]["blas"]
+
+    assert blas.get("core") == core
+
+
+def test_variables_and_the_build_set_the_threads(tmp_path: Path) -> None:
+    facts = table(machine(tmp_path, NUMPYS, environment={"OPENBLAS_NUM_THREADS": "3"}))
+
+    assert facts["numpy"]["blas"]["threads"] == 3
+    assert facts["numpy"]["blas"]["threads_because"] == "OPENBLAS_NUM_THREADS is 3"
+
+
+# ---- who wins, and who speaks ------------------------------------------------------------------
+
+WITH_TORCH = {
+    TORCH: elf("libtorch_cpu.so", "libgomp.so.1", "libc.so.6", runpath=["$ORIGIN"]),
+    "/site/torch/lib/libgomp.so.1": gomp("libgomp.so.1"),
+    "/site/stray.libs/libgomp-99999999.so.1": gomp("libgomp-99999999.so.1"),
+    "/opt/lib/libomp.so.5": elf("libomp.so.5"),
+}
+
+
+def winners(host: Host, probe: str) -> dict[str, Library]:
+    return {one.path: one for one in survey((probe,), host).probes[probe].libraries if one.wins}
+
+
+def test_one_runtime_of_openmp_wins_for_the_package_that_takes_it(tmp_path: Path) -> None:
+    host = machine(tmp_path, WITH_TORCH, environment={"LD_LIBRARY_PATH": "/opt/lib"})
+
+    ((path, winner),) = winners(host, "openmp").items()
+
+    assert path == "/site/torch/lib/libgomp.so.1"
+    assert (winner.used_by, winner.wins_because) == (("torch",), "torch takes it")
+
+
+def test_without_a_package_the_loaders_copy_wins(tmp_path: Path) -> None:
+    files = {"/opt/lib/libomp.so.5": elf("libomp.so.5")}
+    host = machine(tmp_path, files, environment={"LD_LIBRARY_PATH": "/opt/lib"})
+
+    assert list(winners(host, "openmp")) == ["/opt/lib/libomp.so.5"]
+
+
+def test_a_runpath_gives_way_to_ld_library_path(tmp_path: Path) -> None:
+    files = WITH_TORCH | {"/opt/lib/libgomp.so.1": gomp("libgomp.so.1")}
+    host = machine(tmp_path, files, environment={"LD_LIBRARY_PATH": "/opt/lib"})
+
+    assert list(winners(host, "openmp")) == ["/opt/lib/libgomp.so.1"]
+
+
+def test_a_copy_that_nobody_takes_does_not_meet_a_requirement(tmp_path: Path) -> None:
+    newer = openblas("libopenblas.so.0", TEXT.replace("0.3.31", "0.3.99"))
+    files = NUMPYS | {"/opt/lib/libopenblas.so.0": newer}
+    host = machine(tmp_path, files, environment={"LD_LIBRARY_PATH": "/opt/lib"})
+    need = Requirement.parse("openblas>=0.3.32")
+
+    report = survey(("openblas",), host)
+
+    assert report.probes["openblas"].version == "0.3.31"
+    assert "0.3.31, needed is >= 0.3.32" in unmet(report, need)
+
+
+# ---- a process that runs -------------------------------------------------------------------------
+
+PROGRAM = """
+import ctypes, sys
+for path in sys.argv[1:]:
+    ctypes.CDLL(path)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def of_process(
+    names: tuple[str, ...], python: dict[str, Any], *opened: Path, **variables: str
+) -> dict[str, Any]:
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", PROGRAM, *opened],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=variables,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        report = survey(names, Host(pid=process.pid, python=python))
+        process.kill()
+    return dict(report.probes)
+
+
+def test_of_a_process_versions_and_threads_are_told(fake_library: FakeLibrary) -> None:
+    source = 'const char *openblas_get_config(void) { return "OpenBLAS 0.3.29 Haswell"; }\n'
+    path = fake_library("mapped_blas", "libopenblas.so.0", source=source)
+
+    probes = of_process(("openblas", "uses"), {}, path, OPENBLAS_NUM_THREADS="1")
+
+    assert probes["openblas"].version == "0.3.29"
+    blas = probes["uses"].facts["process"]["blas"]
+    assert (blas["path"], blas["version"]) == (str(path), "0.3.29")
+    assert (blas["threads"], blas["threads_because"]) == (1, "OPENBLAS_NUM_THREADS is 1")
+
+
+def test_a_package_that_the_process_has_not_loaded_is_absent(
+    tmp_path: Path, fake_library: FakeLibrary
+) -> None:
+    built = fake_library("torch", "libtorch_cpu.so", source="int nothing;\n")
+    library = tmp_path / "torch" / "lib" / "libtorch_cpu.so"
+    library.parent.mkdir(parents=True)
+    library.write_bytes(built.read_bytes())
+    for name in ("torch", "numpy", "opt_einsum"):
+        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / name / "__init__.py").touch()
+        (tmp_path / f"{name}-1.0.dist-info").mkdir()
+    (tmp_path / "numpy" / "extension.so").write_bytes(built.read_bytes())
+    python = {"path": [str(tmp_path)]}
+    names = ("torch", "numpy", "opt_einsum")
+
+    without = of_process(names, python)
+    with_torch = of_process(names, python, library)
+
+    for probe, message in (
+        (without["torch"], "the process has no copy of it mapped"),
+        (with_torch["numpy"], f"the process has mapped no file of {tmp_path}/numpy"),
+    ):
+        assert (probe.presence, probe.version, probe.facts) == (Presence.ABSENT, "", {})
+        assert [(one.code, one.message) for one in probe.reasons] == [("not-mapped", message)]
+    assert with_torch["torch"].presence is Presence.FOUND
+    # What has no compiled file leaves no trace in a process.
+    assert without["opt_einsum"].presence is Presence.FOUND
+
+
+def test_a_file_that_was_replaced_since_has_no_version(
+    tmp_path: Path, fake_library: FakeLibrary
+) -> None:
+    built = fake_library("nothing", "libopenblas.so.0", source="int one(void) { return 1; }\n")
+    path = tmp_path / "libopenblas.so.0"
+    path.write_bytes(built.read_bytes())
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", PROGRAM, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        path.unlink()
+        path.write_bytes(built.read_bytes() + b"OpenBLAS 0.3.30 Haswell")
+        report = survey(("openblas",), Host(pid=process.pid, python={})).probes["openblas"]
+        process.kill()
+
+    (library,) = (one for one in report.libraries if one.path == str(path))
+    assert (library.version, [one.code for one in library.reasons]) == ("", ["replaced"])
