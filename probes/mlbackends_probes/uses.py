@@ -14,7 +14,7 @@ from typing import Any
 
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import distribution
-from mlbackends.model.reasons import Reason
+from mlbackends.model.reasons import UNCHECKED, Reason
 from mlbackends.model.records import (
     Fact,
     FactValue,
@@ -31,7 +31,7 @@ GROUP = "use"
 NEEDS = (
     "openblas", "mkl", "blis", "accelerate", "flexiblas", "blas", "openmp", "onednn", "torch", "limits",
 )  # fmt: skip
-_COLUMNS = "library, version, core, threads, threads_because, runtime, path"
+_COLUMNS = "library, version, core, threads, threads_because, runtime, path, problem"
 FACTS = (
     *(
         Fact(
@@ -53,7 +53,9 @@ def find(host: Host) -> Finding:
     for name in table("libraries/consumers")["packages"]:
         if installed := distribution(host, name):
             facts[name.replace("-", "_")] = {"version": installed.version}
-    reason = Reason("not-found", "no package that takes a BLAS or an OpenMP runtime")
+    reason = Reason(
+        "not-found", "no package here of which files tell that it takes a BLAS or OpenMP"
+    )
     return Finding(presence=Presence.ABSENT, facts=facts, reasons=(reason,))
 
 
@@ -86,11 +88,14 @@ def _use(
     user: str,
     reports: Mapping[str, ProbeReport],
 ) -> dict[str, FactValue]:
+    if library.reasons and library.reasons[0].code not in UNCHECKED:
+        problem = library.reasons[0].message
+        return {"library": probe, "problem": problem, "path": library.path}
     kernels = facts.get("kernels_used")
     core = ", ".join(map(str, kernels)) if isinstance(kernels, list) else ""
     threads, because = _threads(probe, facts, user, reports)
     runtime = facts.get("runtime") or facts.get("threading") or facts.get("cpu_runtime")
-    if not runtime and user == "torch" and _takes_openmp(user, reports):
+    if not runtime and probe != "openmp" and user == "torch" and _takes_openmp(user, reports):
         runtime = "openmp"  # what libtorch_cpu has inside shares its runtime
     return nonempty({
         "library": facts.get("implementation", probe),

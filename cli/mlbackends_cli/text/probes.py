@@ -280,10 +280,10 @@ def uses(probe: ProbeReport | None) -> Table:
         for row in use.values() if isinstance(use, dict) else ():
             if isinstance(row, dict):
                 library = f"{row.get('library', '')} {row.get('version', '')}".rstrip()
-                names = ("core", "threads", "runtime", "path", "threads_because")
+                names = ("core", "threads", "runtime", "problem", "path", "threads_because")
                 rest = {name: row[name] for name in names if name in row}
                 rows.append({"package": package, "takes": library, **rest})
-    order = ("package", "takes", "core", "threads", "runtime", "path", "threads_because")
+    order = ("package", "takes", "core", "threads", "runtime", "problem", "path", "threads_because")
     here = [name for name in order if any(name in row for row in rows)]
     return [{name: row.get(name, "") for name in here} for row in rows]
 

@@ -75,12 +75,15 @@ def _taken_by(host: Host, package: dict[str, Any]) -> list[str]:
         return []
     path = next((each for name in package["files"] for each in host.glob(f"{location}/{name}")), "")
     found = {host.realpath(path): None} if path else {}
-    try:
+    has_headers = False
+    with suppress(NotElf, OSError):  # a recording may hold a file that needs nothing
+        has_headers = bool(extract(host, path, read_elf).needed)
+    if has_headers:
         _follow(host, path, found, _DEEPEST)
-    except (NotElf, OSError):
-        for folder in (os.path.normpath(f"{location}/{each}") for each in package["folders"]):
-            for name in filter(_is_ours, host.listdir(folder)):
-                found[host.realpath(f"{folder}/{name}")] = None
+        return list(found)
+    for folder in (os.path.normpath(f"{location}/{each}") for each in package["folders"]):
+        for name in filter(_is_ours, host.listdir(folder)):
+            found[host.realpath(f"{folder}/{name}")] = None
     return list(found)
 
 
@@ -107,11 +110,23 @@ def _resolved(
         return first
     listed = [folder for folder in library_path(host)[1] if folder.startswith("/")]
     for folder in (*expanded(path, rpath), *listed, *expanded(path, runpath)):
-        if host.exists(f"{folder}/{name}"):
+        if _is_taken(host, f"{folder}/{name}"):
             return f"{folder}/{name}"
     cached = _cached_by_name(host).get(name, "")
     usual = (f"{folder}/{name}" for folder in ("/lib64", "/usr/lib64", "/lib", "/usr/lib"))
     return cached or next(filter(host.exists, usual), "")
+
+
+def _is_taken(host: Host, path: str) -> bool:
+    """Tell whether the loader stops at a file: at a broken one too, not at one for another processor."""
+    if not host.exists(path):
+        return False
+    try:
+        return (
+            not host.machine or extract(host, host.realpath(path), read_elf).machine == host.machine
+        )
+    except (NotElf, OSError):
+        return True
 
 
 @once_per_host

@@ -125,11 +125,10 @@ def survey(
                 progress(len(replies), len(jobs) + 1, name)
             reports[name] = computed(name, modules[name].CHECK, reports[name], host, timeout)
     for name, finding in findings.items():
-        if hasattr(modules[name], "derive") and (
-            facts := modules[name].derive(finding.facts, reports)
-        ):
-            found = Presence.FOUND
-            reports[name] = replace(reports[name], presence=found, facts=facts, reasons=())
+        if hasattr(modules[name], "derive"):
+            facts = modules[name].derive(finding.facts, reports)
+            found = {"presence": Presence.FOUND, "reasons": ()} if facts else {}
+            reports[name] = replace(reports[name], facts=facts, **found)
     return Report(
         schema=SCHEMA,
         tool=f"backends {__version__}",
