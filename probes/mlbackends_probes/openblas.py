@@ -21,7 +21,6 @@ from mlbackends.libraries.blas_symbols import openblas_affixes, require_product
 from mlbackends.libraries.c_calls import CDLL, Calls
 from mlbackends.libraries.elf import extract_symbols
 from mlbackends.libraries.shared_library import SharedLibrary
-from mlbackends.model.patterns import bytes_pattern
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Library, nonempty
 
@@ -29,17 +28,18 @@ _X86 = (
     "SAPPHIRERAPIDS", "COOPERLAKE", "SKYLAKEX", "ZEN", "HASWELL", "SANDYBRIDGE", "NEHALEM", "PRESCOTT",
 )  # fmt: skip
 """Sets of kernels, the best first. A build that lacks one takes the next that it has, but Zen's."""
-_TEXT = bytes_pattern(rb"OpenBLAS [0-9]+\.[0-9]+[\x20-\x7e]{0,200}")
 
 
 def _file_text(path: str) -> str:
     """Return what a file says of its build, without what it adds when it runs; "" without such a text."""
-    with open(path, "rb") as file:
-        before = b""
-        while piece := file.read(1 << 20):
-            if found := _TEXT.search(before + piece):
-                return found[0].decode()
-            before = piece[-256:]
+    with open(path, "rb", buffering=0) as file:
+        data, piece = b"", b"\0"
+        while piece:
+            piece = file.read(1 << 16)
+            data = data[-256:] + piece
+            at = data.find(b"OpenBLAS 0.")
+            if at >= 0 and (at + 200 <= len(data) or not piece):
+                return data[at : at + 200].split(b"\0")[0].decode(errors="replace")
     return ""
 
 

@@ -73,7 +73,9 @@ def _taken_by(host: Host, package: dict[str, Any]) -> list[str]:
     location = module_location(host, package["module"])
     if not location:
         return []
-    path = next((each for name in package["files"] for each in host.glob(f"{location}/{name}")), "")
+    path = next(
+        filter(None, (_beginning(host, f"{location}/{name}") for name in package["files"])), ""
+    )
     found = {host.realpath(path): None} if path else {}
     has_headers = False
     with suppress(NotElf, OSError):  # a recording may hold a file that needs nothing
@@ -85,6 +87,13 @@ def _taken_by(host: Host, package: dict[str, Any]) -> list[str]:
         for name in filter(_is_ours, host.listdir(folder)):
             found[host.realpath(f"{folder}/{name}")] = None
     return list(found)
+
+
+def _beginning(host: Host, start: str) -> str:
+    """Return the first path that begins so, "" where none does."""
+    folder, name = os.path.split(start)
+    names = (each for each in host.listdir(folder) if each.startswith(name))
+    return next((f"{folder}/{each}" for each in names), "")
 
 
 def _follow(host: Host, path: str, found: dict[str, None], left: int) -> None:
@@ -110,8 +119,9 @@ def _resolved(
         return first
     listed = [folder for folder in library_path(host)[1] if folder.startswith("/")]
     for folder in (*expanded(path, rpath), *listed, *expanded(path, runpath)):
-        if _is_taken(host, f"{folder}/{name}"):
-            return f"{folder}/{name}"
+        found = f"{folder}/{name}"
+        if host.exists(found) and (folder not in listed or _is_taken(host, found)):
+            return found
     cached = _cached_by_name(host).get(name, "")
     usual = (f"{folder}/{name}" for folder in ("/lib64", "/usr/lib64", "/lib", "/usr/lib"))
     return cached or next(filter(host.exists, usual), "")
@@ -119,8 +129,6 @@ def _resolved(
 
 def _is_taken(host: Host, path: str) -> bool:
     """Tell whether the loader stops at a file: at a broken one too, not at one for another processor."""
-    if not host.exists(path):
-        return False
     try:
         return (
             not host.machine or extract(host, host.realpath(path), read_elf).machine == host.machine
