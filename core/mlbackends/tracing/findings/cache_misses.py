@@ -57,12 +57,17 @@ class Finder(finder.Finder):
         )
         if not again.count:
             return
+        tells_processes = self._headers or any(process is not None for _, process in self._made)
         severity = by_share(share, high=0.2, medium=0.02)
-        # One process makes a primitive again only where the cache was full, if there is a cache; a log may
-        # hold lines of as many processes as it has headers.
+        # With a cache, a process makes a primitive again only where that was full. A log may hold lines of
+        # as many processes as it has headers; without one, and without their numbers, of any number.
         is_off = not self._hits and self._most_often > max(2, self._headers)
-        if is_off and self._most_made < _CAPACITY:
-            seen = f"the cache of primitives is off, or nearly: no creation found one in it; {seen}"
+        if is_off and tells_processes and self._most_made < _CAPACITY:
+            seen = (
+                f"the cache of primitives is off, or nearly: none of {self._creations:,} creations"
+                f" found one in it, and {again.count:,} were made again: {took(again.total_ns)},"
+                f" {percent(share)} as long as all work"
+            )
             severity = max(severity, "medium", key=("low", "medium", "high").index)
             yield self.finding(severity, seen, again, action=self.ACTION_WHERE_OFF)
         else:
