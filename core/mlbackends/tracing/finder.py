@@ -15,6 +15,7 @@ KINDS = ("work", "uncounted", "notes")
 """Calls whose time belongs in a total, other calls, and what is no call."""
 SEVERITIES = ("high", "medium", "low", "note")
 _LONGEST = 600
+_MOST_ROWS = 4
 _POOLS = ("NThr", "BLAS", "LAPACK", "FFT", "PARDISO")
 """What MKL prints behind a call of threads: of all domains, and of those that have a number of their own."""
 _PRODUCTS = frozenset(
@@ -33,6 +34,7 @@ class Sum:
         self.total_ns = 0.0
         self._most = most
         self._lines: dict[str, None] = {}
+        self._rows: list[tuple[float, str]] = []
 
     def add(self, record: Record, count: int, total_ns: float) -> None:
         """Add calls that are equal to one."""
@@ -42,10 +44,16 @@ class Sum:
             line = record.raw
             self._lines[line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."] = None
 
+    def add_calls(self, calls: "Calls", about: str, count: int = 0, total_ns: float = 0.0) -> None:
+        """Add equal calls, with a row that says something about them. count, total_ns: or some of them."""
+        total_ns = total_ns or calls.total_ns
+        self.add(calls.record, count or calls.count, total_ns)
+        self._rows.append((-total_ns, f"{times(calls.count, 'call')} of {calls.name}: {about}"))
+
     @property
     def lines(self) -> tuple[str, ...]:
-        """The lines, each once."""
-        return tuple(self._lines)
+        """The rows of the calls that took longest, and the lines, each once."""
+        return (*(row for _, row in sorted(self._rows)[:_MOST_ROWS]), *self._lines)
 
 
 class Calls:

@@ -13,7 +13,6 @@ _LEAST_OPERATIONS = 200
 """For each element, so that memory is not what limits."""
 _TIMES_SLOWER = 5
 _LEAST_SHARE = 0.05
-_MOST = 4
 _OF_F32 = {"f64": 0.5, "f32": 1.0, "bf16": 1.0, "f16": 1.0}
 """The least that a processor does of a type, of what it does in f32."""
 
@@ -53,7 +52,7 @@ class Finder(finder.Finder):
             ):
                 what = "products" if calls.is_product else record.operation
                 alike[record.tracer, what, record.dtype, str(calls.pool)].append(calls)
-        slow, rows = Sum(3), []
+        slow = Sum(3)
         for (_, what, dtype, _), group in alike.items():
             best = max(calls.gflops for calls in group)
             who = "the best of the same kind here"
@@ -61,18 +60,14 @@ class Finder(finder.Finder):
                 best, who = roof, "this machine"
             for calls in group:
                 if calls.gflops * _TIMES_SLOWER <= best:
-                    slow.add(calls.record, calls.count, calls.total_ns)
-                    seen = f"{calls.name}: {calls.gflops:.3g} GFLOP/s; {who} {best:.3g}"
-                    rows.append((calls.total_ns, f"{times(calls.count, 'call')} of {seen}"))
+                    slow.add_calls(calls, f"{calls.gflops:.3g} GFLOP/s; {who} {best:.3g}")
         share = self.share(slow.total_ns)
         if share >= _LEAST_SHARE:
-            rows.sort(key=lambda row: -row[0])
             yield self.finding(
                 by_share(share, high=0.5, medium=0.2),
                 f"{times(slow.count, 'call')} with much work reach even at best less than a fifth of what"
                 f" others here or the machine do: {took(slow.total_ns)}, {percent(share)} of the time",
                 slow,
-                evidence=(*(row for _, row in rows[:_MOST]), *slow.lines),
             )
 
     def _roof(self, pool: int, dtype: str) -> float:

@@ -14,7 +14,6 @@ _MOST_LEFT = 19
 """What may be left of a length beside them: 17 and 19 cost little."""
 _LEAST_LENGTH = 64
 _LEAST_SHARE = 0.01
-_MOST = 4
 
 
 class Finder(finder.Finder):
@@ -31,7 +30,7 @@ class Finder(finder.Finder):
     )
 
     def result(self) -> Found:
-        slow, rows = Sum(3), []
+        slow = Sum(3)
         speeds = {True: 0.0, False: 0.0}
         for calls in self.calls:
             if not isinstance(calls.record, MklCall) or calls.record.operation != "FFT":
@@ -40,16 +39,13 @@ class Finder(finder.Finder):
             is_slow = bool(lengths) and max(lengths) >= _LEAST_LENGTH
             speeds[is_slow] = max(speeds[is_slow], calls.gflops)
             if is_slow:
-                slow.add(calls.record, calls.count, calls.total_ns)
                 padded = ", ".join(
                     f"{length} -> {_next(length)}" for length in dict.fromkeys(lengths)
                 )
-                row = f"{times(calls.count, 'call')} of {calls.name}: {padded}"
-                rows.append((calls.total_ns, row))
+                slow.add_calls(calls, padded)
         share = self.share(slow.total_ns)
         if share < _LEAST_SHARE:
             return
-        rows.sort(key=lambda row: (-row[0], row[1]))
         compared = ""
         if speeds[True] and speeds[False]:
             compared = f"; they reach {speeds[True]:.3g} GFLOP/s at best, other lengths {speeds[False]:.3g}"
@@ -58,7 +54,6 @@ class Finder(finder.Finder):
             f"{times(slow.count, 'transform')} of lengths with a large prime factor took"
             f" {took(slow.total_ns)}, {percent(share)} of the time{compared}",
             slow,
-            evidence=(*(row for _, row in rows[:_MOST]), *slow.lines),
         )
 
 

@@ -41,7 +41,7 @@ class Finder(finder.Finder):
                 self._layers.add(record.facts.get("threading", ""))
 
     def result(self) -> Found:
-        pools: dict[str, dict[int, Sum]] = {"oneDNN": {}, "MKL": {}}
+        used: dict[str, tuple[int, str]] = {}
         callers: set[tuple[str, int | None, int | None]] = set()
         of_mkl: defaultdict[Place, list[tuple[int, Calls]]] = defaultdict(list)
         for calls in self.calls:
@@ -49,83 +49,61 @@ class Finder(finder.Finder):
                 continue
             place = calls.record.source, calls.record.process
             callers |= {(*place, thread) for thread in calls.threads}
-            library = "MKL" if isinstance(calls.record, MklCall) else "oneDNN"
-            count = self._pool(calls, place)
-            if not count:
-                continue
-            _add(pools[library], count, calls)
-            if library == "MKL":
-                of_mkl[place].append((count, calls))
-        most = {name: max(found, default=0) for name, found in pools.items()}
-        used = {name: count for name, count in most.items() if count}
-        if used:
-            # Each process has a header, also where its number is not known.
-            processes = max(self._headers.values(), default=0)
-            yield from self._against_machine(used, pools, max(len(callers), processes))
+            if isinstance(calls.record, MklCall):
+                count = calls.pool or int(self._layers == {"sequential"})
+                of_mkl[place] += [(count, calls)] if count else []
+                used["MKL"] = max(used.get("MKL", (0, "")), (count, calls.record.raw))
+            elif place in self._onednn:
+                used["oneDNN"] = max(used.get("oneDNN", (0, "")), self._onednn[place])
+        # Each process has a header, also where its number is not known.
+        processes = max(self._headers.values(), default=0)
+        yield from self._against_machine(used, max(len(callers), processes))
         for place, pairs in of_mkl.items():
             yield from self._against_each_other(place, pairs)
 
-    def _pool(self, calls: Calls, place: Place) -> int:
-        """Return how many threads a call may use, 0 where that is not known."""
-        if isinstance(calls.record, MklCall):
-            return calls.pool or (self._layers == {"sequential"})
-        return self._onednn.get(place, (0, ""))[0]
-
-    def _against_machine(
-        self, used: dict[str, int], pools: dict[str, dict[int, Sum]], callers: int
-    ) -> Found:
+    def _against_machine(self, used: dict[str, tuple[int, str]], callers: int) -> Found:
         machine = self.machine
-        most = max(used.values())
-        named = " and ".join(f"{name} had {times(count, 'thread')}" for name, count in used.items())
+        most = max((count for count, _ in used.values()), default=0)
+        named = " and ".join(
+            f"{name} had {times(count, 'thread')}"
+            for name, (count, _) in sorted(used.items(), reverse=True)
+            if count
+        )
         # Ranks of one launcher run at the same time.
         ranks = len({each.record.source for each in self.calls if each.record.prefix}) or 1
         named += f" in each of {ranks} ranks" if ranks > 1 else ""
         long_ns = sum(each.total_ns for each in self.calls if each.median_ns >= _LONG_NS)
-        over = [
-            each
-            for found in pools.values()
-            for count, each in found.items()
-            if count * ranks > ceil(machine.cpus)
-        ]
-        evidence = [raw for _, raw in self._onednn.values()][:2]
-        evidence += [line for found in pools["MKL"].values() for line in found.lines][:2]
-        if machine.cpus and over:
-            total = sum(each.total_ns for each in over)
-            yield self.finding(
-                "high" if most * ranks >= 2 * machine.cpus else "medium",
-                f"{named}; {machine.cpus_left}",
-                why=(
-                    "threads that share a CPU wait for each other at each barrier of a parallel loop, and"
-                    " a quota stops all of them at once"
-                ),
-                evidence=evidence,
-                count=sum(each.count for each in over),
-                total_ns=total,
-                share=self.share(total),
+        is_heavy = most > 0 and long_ns >= max(_LEAST_NS, _LEAST_SHARE * self.all_ns)
+        severity = seen = why = ""
+        if machine.cpus and most * ranks > ceil(machine.cpus):
+            severity = "high" if most * ranks >= 2 * machine.cpus else "medium"
+            seen = f"{named}; {machine.cpus_left}"
+            why = (
+                "threads that share a CPU wait for each other at each barrier of a parallel loop, and a"
+                " quota stops all of them at once"
             )
-        elif (
-            long_ns >= max(_LEAST_NS, _LEAST_SHARE * self.all_ns)
-            and most * callers * _TIMES_FEWER <= machine.cores
-        ):
-            yield self.finding(
-                "medium",
+        elif is_heavy and most * callers * _TIMES_FEWER <= machine.cores:
+            severity = "medium"
+            seen = (
                 f"{named}, called from {times(callers, 'thread')}; {machine.cpus_left}, which is"
-                f" {times(machine.cores, 'core')}",
-                why="most of the machine had nothing to do while these calls ran",
-                evidence=evidence,
-                count=self.all_count,
-                total_ns=long_ns,
-                share=self.share(long_ns),
+                f" {times(machine.cores, 'core')}"
             )
-        elif not machine.cpus and most == callers == 1 and long_ns >= _LEAST_NS:
+            why = "most of the machine had nothing to do while these calls ran"
+        elif is_heavy and not machine.cpus and most == callers == 1:
+            severity = "note"
+            seen = (
+                f"{named}: all ran on one CPU, {took(long_ns)} in calls of {took(_LONG_NS)} or more"
+            )
+            why = "the trace does not say how many CPUs there were; --this-machine compares"
+        if severity:
             yield self.finding(
-                "note",
-                f"{named}: all ran on one CPU, {took(long_ns)} in calls of {took(_LONG_NS)} or more",
-                why="the trace does not say how many CPUs there were; --this-machine compares",
-                evidence=evidence,
+                severity,
+                seen,
+                why=why,
+                evidence=tuple(line for _, line in used.values()),
                 count=self.all_count,
-                total_ns=long_ns,
-                share=self.share(long_ns),
+                total_ns=self.all_ns,
+                share=self.share(self.all_ns),
             )
 
     def _against_each_other(self, place: Place, pairs: list[tuple[int, Calls]]) -> Found:
@@ -150,7 +128,3 @@ class Finder(finder.Finder):
                 found,
                 why="a variable, a setting of the program or a nested call gave them fewer threads",
             )
-
-
-def _add(sums: dict[int, Sum], count: int, calls: Calls) -> None:
-    sums.setdefault(count, Sum(1)).add(calls.record, calls.count, calls.total_ns)

@@ -7,7 +7,6 @@ _LEAST_CALLS = 5
 _LEAST_MEDIAN_NS = 5_000
 _TIMES_LONGER = 3
 _LEAST_SHARE = 0.1
-_MOST = 4
 
 
 class Finder(finder.Finder):
@@ -31,28 +30,21 @@ class Finder(finder.Finder):
 
     def result(self) -> Found:
         slow = Sum(0)
-        rows = []
         for calls in self.calls:
             count, excess = _disturbed(calls)
             if count:
-                slow.add(calls.record, count, excess)
-                rows.append((excess, calls))
+                times_seen = (calls.median_ns, calls.later.mean or 0, calls.later.most or 0)
+                median, mean, longest = map(took, times_seen)
+                about = f"median {median}, mean {mean}, longest {longest} after the first"
+                slow.add_calls(calls, about, count, excess)
         share = self.share(slow.total_ns)
         if share < _LEAST_SHARE:
             return
-        rows.sort(key=lambda row: -row[0])
-        evidence = tuple(
-            f"{times(calls.later.count, 'later call')} of {calls.name}: median"
-            f" {took(calls.median_ns)}, mean {took(calls.later.mean or 0)}, longest"
-            f" {took(calls.later.most or 0)}"
-            for _, calls in rows[:_MOST]
-        )
         yield self.finding(
             by_share(share, high=0.3, medium=_LEAST_SHARE),
             f"{times(slow.count, 'call')} took over {_TIMES_LONGER} times the median of the same"
             f" calls: {took(slow.total_ns)} more than it, {percent(share)} of all time",
             slow,
-            evidence=evidence,
         )
 
 

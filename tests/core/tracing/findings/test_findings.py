@@ -489,8 +489,8 @@ def test_far_fewer_threads_than_cores() -> None:
     records = [cpu(1), *[run(milliseconds=50)] * 4]
     finding = one("thread-count", *records, machine=machine(32, 16))
     assert finding.severity == "medium"
-    assert "1 thread, called from 1 thread; the machine has 32 CPUs, which is 16 cores" in (
-        finding.seen
+    assert finding.seen == (
+        "oneDNN had 1 thread, called from 1 thread; the machine has 32 CPUs, which is 16 cores"
     )
     assert one("thread-count", *records).severity == "note"
 
