@@ -58,9 +58,10 @@ def online_cpus(host: Host, blocks: list[Block]) -> tuple[int, ...]:
 @once_per_host
 def _present(host: Host) -> tuple[int, ...]:
     """Return the CPUs that are there; Linux before 2.6.26 has a folder for each and no list."""
+    if listed := parse_cpu_list(host.read(f"{CPU}/present")):
+        return listed
     names = (re.fullmatch(r"cpu(\d{1,5})", name) for name in host.listdir(CPU))
-    by_folder = (int(name[1]) for name in names if name)
-    return parse_cpu_list(host.read(f"{CPU}/present")) or tuple(sorted(by_folder))
+    return tuple(sorted(int(name[1]) for name in names if name))
 
 
 def sibling_groups(host: Host, cpus: tuple[int, ...], *names: str) -> Groups:
@@ -337,13 +338,15 @@ def _indexes(host: Host, cpu: int, of_brother: dict[str, Cache]) -> dict[str, Ca
     """
     indexes = {}
     files = ("level", "type", "size", "coherency_line_size", "ways_of_associativity")
-    more = ("number_of_sets", "physical_line_partition")
     for name in host.listdir(f"{CPU}/cpu{cpu}/cache"):
         folder = f"{CPU}/cpu{cpu}/cache/{name}"
         cache = None
         if re.fullmatch(r"index\d{1,2}", name):
-            texts = [host.read(f"{folder}/{file}") for file in (*files, *more)]
+            texts = [host.read(f"{folder}/{file}") for file in (*files, "number_of_sets")]
             cache = _cache(*texts) if texts[0] else of_brother.get(name)
+            if cache and "ways" not in cache:
+                texts.append(host.read(f"{folder}/physical_line_partition"))
+                cache = _cache(*texts) or cache
         if cache:
             indexes[name] = cache
     return indexes

@@ -90,7 +90,7 @@ def virtual_machine(host: Host) -> dict[str, str]:
     virtual_machines.json has the fields of the firmware's table, how a value begins, and the hypervisor or
     cloud that writes it (metal_too: on machines without one as well); and clock sources and PCI devices
     that only a guest of a hypervisor has.
-    "" for what is not known. virtualisation: "none" where the processor says that there is none,
+    "" for what is not known. virtualisation: "none" where nothing names one and the processor denies it,
     "unknown" where it says that there is one and nothing names it.
     """
     has_table = host.is_dir(_DMI)
