@@ -2,7 +2,8 @@
 
 Values of the role "identity" become "redacted-1", "redacted-2", ...: the same value gets the same
 number everywhere, so that what was equal stays equal. Host name, user name and home folder are
-replaced wherever they stand in a text.
+replaced wherever they stand in a text, servers and network addresses in values of variables and in addresses
+of packages: elsewhere 10.2.0.1 is a version.
 """
 
 import re
@@ -17,6 +18,7 @@ from mlbackends.model.patterns import HARDWARE_ADDRESS, URL_LOGIN, UUID, pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device, Report
 from mlbackends.model.registry import facts_of
+from mlbackends.model.tables import table
 
 _CONTAINER_LETTERS = 32
 _UUID_LETTERS = len("01234567-0123-0123-0123-0123456789ab")
@@ -32,11 +34,13 @@ _IDENTIFYING = pattern(
     r"(?i)(?:^|[_\W])(?:serial|uuid|guid|host_?name|host|node_name|user|user_?name|login|owner|e?mail"
     r"|mac|address|boot_id|machine_id|job|job_name|token|secret|password)(?:$|[_\W])"
 )
-_PATH = pattern(r"(?:^|(?<=[\s:;,\"'=<>()\[\]{}\0@|]))(?:-[IL])?/[^\s:;,\"'=<>()\[\]{}\0@|]*")
+_ENDS = r"\s:;,\"'=<>()\[\]{}\0@|"
+_START = rf"(?:^|(?<=[{_ENDS}]))(?:-[IL])?"
+_PATH = pattern(rf"{_START}/[^{_ENDS}]*")
 """A path, after what may stand before one; a compiler's -I and -L are part of it."""
-_OF_THE_SYSTEM = pattern(
-    r"(?:-[IL])?/+(?:usr/(?!local/)|(?:proc|sys|dev|etc|boot|lib\w*)(?![\w.-]))"
-)
+_SYSTEM = r"/+(?:usr/(?!local/)|(?:proc|sys(?!/fs/cgroup/)|dev|etc|boot|lib\w*)(?![\w.-]))"
+_OF_THE_SYSTEM = pattern(rf"(?:-[IL])?{_SYSTEM}")
+_SYSTEM_PATH = rf"{_START}{_SYSTEM}[^{_ENDS}]*"
 
 COMMON_WORDS = frozenset({
     "root", "localhost", "user", "users", "linux", "admin", "administrator", "ubuntu", "debian",
@@ -44,8 +48,24 @@ COMMON_WORDS = frozenset({
     "tmp", "run", "mnt", "media", "srv", "boot", "local", "share", "site-packages", "dist-packages",
     "python", "python3", "conda", "torch", "cuda", "nvidia", "intel", "amd", "gpu", "cpu", "node",
     "test", "build", "work", "data", "app", "docker", "container", "runner", "vagrant", "default",
+    "x86", "x86_64", "aarch64", "arm", "arm64", "gnu", "musl", "elf", "so", "dll", "lib32", "libs",
+    "include", "site", "packages", "dist", "info", "env", "envs", "venv", "base", "main", "master",
+    "py", "pip", "wheel", "wheels", "src", "core", "tools", "utils", "model", "models", "train",
+    "slice", "scope", "service", "session", "system", "pod", "kubepods", "job", "step", "task",
+    "server", "head", "login", "compute", "worker", "cluster", "cloud", "slurm", "hpc", "llm",
+    "attention", "flash", "triton", "rocm", "hip", "amdgpu", "drm", "card", "x11", "wayland",
 })  # fmt: skip
 """Names of people and machines that are also words: to replace them would change what a text means."""
+
+_IPV4 = pattern(r"(?<![\w.-])(?<![^/]/)(?:\d{1,3}\.){3}\d{1,3}(?![\w.-])")
+_IPV6 = pattern(r"(?<![\w.:])[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}(?![\w:])")
+_SERVER = pattern(r"(?<=://)((?:[^/\s@]*@)?)([A-Za-z0-9](?:[\w.-]*\w)?)(?=[:/?#\s]|$)")
+_NAME = pattern(r"(?<![\w:.-])[A-Za-z](?:[\w.-]*\w)?")
+_SERVER_VARIABLE = pattern(
+    r"(?:_ADDRESS|_ADDR|_HOST|_HOSTS|_HOSTNAMES?|_COMM_ID|_NODELIST|_SERVERS?)$"
+)
+_WITH_VARIABLES = ("variables", "environment")
+"""Facts that hold variables by name."""
 
 
 class Names(Struct, frozen=True):
@@ -54,6 +74,70 @@ class Names(Struct, frozen=True):
     node: str = ""
     user: str = ""
     home: str = ""
+
+
+def is_common(name: str) -> bool:
+    """Tell whether a name of a person or machine is also a word, or what a probe looks for."""
+    return name.lower() in COMMON_WORDS or name.lower() in registry.names("mlbackends_probes")
+
+
+def in_texts(name: str, replacement: str) -> tuple[re.Pattern[str], Callable[[re.Match[str]], str]]:
+    """Return what finds a name in a text, and what replaces it.
+
+    It ends at anything but letters and digits, so that "/envs/NAME-torch" and "user-NAME.slice" lose it; in
+    the system's own paths it is a whole word. It must have three letters or more.
+    """
+    word = pattern(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
+
+    def replace(found: re.Match[str]) -> str:
+        return word.sub(replacement, found[0]) if found[1] else replacement
+
+    return pattern(rf"({_SYSTEM_PATH})|(?<![^\W_]){re.escape(name)}(?![^\W_])"), replace
+
+
+def without_addresses(
+    text: str, server: Callable[[str], str], address: Callable[[str], str], variable: str = ""
+) -> str:
+    """Replace numeric addresses and the servers of URLs; in a variable that names servers, these too.
+
+    Everybody's servers stay: they say something of a package and nothing of who uses it.
+    """
+    made: set[str] = set()
+
+    def kept(word: str) -> str:
+        made.add(word)
+        return word
+
+    def named(name: str) -> str:
+        lower = name.lower()
+        public = table("model/public_servers")
+        is_public = any(lower == each or lower.endswith(f".{each}") for each in public)
+        if is_public or lower == "localhost" or name in made or _IPV4.fullmatch(name):
+            return name
+        return kept(server(name))
+
+    def ipv4(found: re.Match[str]) -> str:
+        parts = [int(part) for part in found[0].split(".")]
+        # 127 is this machine, 0 and 255 are everybody.
+        is_somebody = max(parts) <= 255 and parts[0] not in (0, 127, 255)
+        is_somebody = is_somebody and "VERSION" not in variable
+        return kept(address(found[0])) if is_somebody else found[0]
+
+    def ipv6(found: re.Match[str]) -> str:
+        import ipaddress
+
+        try:
+            parsed = ipaddress.IPv6Address(found[0])
+        except ValueError:
+            return found[0]
+        is_nobody = parsed.is_loopback or parsed.is_unspecified
+        return found[0] if is_nobody else kept(address(found[0]))
+
+    text = _SERVER.sub(lambda found: found[1] + named(found[2]), text)
+    text = _IPV6.sub(ipv6, _IPV4.sub(ipv4, text))
+    if _SERVER_VARIABLE.search(variable) and "/" not in text:
+        text = _NAME.sub(lambda found: named(found[0]), text)
+    return text
 
 
 def in_paths(name: str, replacement: str) -> tuple[re.Pattern[str], Callable[[re.Match[str]], str]]:
@@ -80,6 +164,8 @@ def redacted(report: Report, names: Names) -> Report:
         for fact, value in facts.items():
             if fact in declared and declared[fact].role == "identity":
                 facts[fact] = hide.whole(value)
+            else:
+                facts[fact] = hide.addresses(fact, value)
         for device in probe.get("devices", ()):
             for field in _DEVICE_IDENTITY:
                 if device.get(field):
@@ -117,7 +203,7 @@ class _Replacer:
 
     def __init__(self, names: Names) -> None:
         self._numbers: dict[str, str] = {}
-        self._texts: list[tuple[str, re.Pattern[str], str]] = []
+        self._texts: list[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], str]]] = []
         home = names.home.rstrip("/")
         if len(home) > 2:
             self._texts.append((home, pattern(re.escape(home) + r"(?![\w.-])"), "~"))
@@ -125,11 +211,10 @@ class _Replacer:
         hosts = [(name, "HOST") for name in dict.fromkeys((names.node, names.node.split(".")[0]))]
         for name, stand_in in (*hosts, (names.user, "USER")):
             # Very short names would be found in words that mean something else.
-            if len(name) > 2 and name.lower() not in COMMON_WORDS:
-                whole = pattern(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
-                self._texts.append((name, whole, stand_in))
+            if len(name) > 2 and not is_common(name):
+                self._texts.append((name, *in_texts(name, stand_in)))
         self._user = ""
-        if names.user and names.user.lower() not in COMMON_WORDS:
+        if names.user and not is_common(names.user):
             self._user = names.user
             self._paths, self._replace_user = in_paths(names.user, "USER")
 
@@ -140,6 +225,27 @@ class _Replacer:
         if isinstance(value, dict):
             return {key: self.whole(each) for key, each in value.items()}
         return self._numbers.setdefault(str(value), f"redacted-{len(self._numbers) + 1}")
+
+    def addresses(self, fact: str, value: Any, variable: str = "") -> Any:
+        """Replace servers and addresses in the variables that a fact holds, and in a URL."""
+        if isinstance(value, dict):
+            with_variables = fact in _WITH_VARIABLES
+            return {
+                key: self.addresses(fact, each, key if with_variables else "")
+                for key, each in value.items()
+            }
+        if isinstance(value, list):
+            return [self.addresses(fact, each) for each in value]
+        if isinstance(value, str) and (variable or "://" in value):
+            return without_addresses(value, self._address, self._address, variable)
+        return value
+
+    def _address(self, text: str) -> str:
+        """Replace an address, here and wherever else it stands."""
+        word: str = self.whole(text)
+        found = pattern(rf"(?<![\w.-]){re.escape(text)}(?![\w-])")
+        self._texts.append((text, found, word))
+        return word
 
     def inside(self, value: Any) -> Any:
         """Replace names, UUIDs, hardware addresses and credentials inside every text below."""

@@ -40,6 +40,13 @@ def hidden(probe: ProbeReport, name: str = "nvidia") -> ProbeReport:
         ("/mnt/c/Users/Bob/x", "/mnt/c/Users/USER/x"),
         ("C:\\Users\\Bob\\x", "C:\\Users\\USER\\x"),
         ("node-17: no, node-178", "HOST: no, node-178"),
+        ("/opt/envs/grace-torch/lib/x.so", "/opt/envs/USER-torch/lib/x.so"),
+        ("/opt/py3_grace.old/x.so", "/opt/py3_USER.old/x.so"),
+        ("/user.slice/user-grace.slice/x", "/user.slice/user-USER.slice/x"),
+        ("/sys/fs/cgroup/user-grace.slice/x", "/sys/fs/cgroup/user-USER.slice/x"),
+        ("/data/run-node-17.log", "/data/run-HOST.log"),
+        ("/opt/libgrace-1/graceful-x", "/opt/libgrace-1/graceful-x"),
+        ("/usr/lib/x-grace-1.so", "/usr/lib/x-grace-1.so"),
         ("0000:10:00.0", "0000:10:00.0"),
         ("12.9.4.2", "12.9.4.2"),
     ],
@@ -57,6 +64,48 @@ def test_a_short_user_name_is_replaced_where_it_is_a_part_of_a_path() -> None:
     told = redacted(report(nvidia=probe), Names(user="bo")).probes["nvidia"].libraries[0]
     assert told.path == "/data/USER/lib:/data/bob:/sys/bo"
     assert told.name == "bo"
+
+
+@pytest.mark.parametrize("name", ["torch", "mkl", "gnu", "so"])
+def test_a_name_that_is_a_word_is_replaced_nowhere_else(name: str) -> None:
+    path = f"/opt/x86_64-{name}/lib{name}.{name}"
+    probe = ProbeReport(Presence.FOUND, libraries=(Library("x", path),))
+    told = redacted(report(nvidia=probe), Names(node=name, user=name)).probes["nvidia"]
+    assert told.libraries[0].path == path
+
+
+@pytest.mark.parametrize(
+    ("variable", "before", "after"),
+    [
+        ("INIT_METHOD", "tcp://203.0.113.77:29500", "tcp://redacted-1:29500"),
+        ("MASTER_ADDR", "gw7.corp", "redacted-1"),
+        ("NCCL_COMM_ID", "[fe80::1234]:4242", "[redacted-1]:4242"),
+        ("PIP_INDEX_URL", "https://pypi.corp/x", "https://redacted-1/x"),
+        ("PIP_INDEX_URL", "https://pypi.org/x", "https://pypi.org/x"),
+        ("MASTER_ADDR", "127.0.0.1", "127.0.0.1"),
+        ("CUDNN_VERSION", "9.1.0.70", "9.1.0.70"),
+    ],
+)
+def test_addresses_in_variables_are_hidden_as_in_a_recorded_machine(
+    variable: str, before: str, after: str
+) -> None:
+    probe = ProbeReport(
+        Presence.FOUND,
+        facts={"variables": {variable: before}},
+        warnings=(Reason("conflict", f"{variable} is {before}, and cannot be"),),
+    )
+
+    cleaned = hidden(probe, "environment")
+    assert cleaned.facts == {"variables": {variable: after}}
+    assert cleaned.warnings[0].message == f"{variable} is {after}, and cannot be"
+
+
+def test_the_server_of_a_package_is_hidden_and_a_version_stays() -> None:
+    facts = {"wheels": [{"url": "https://pypi.corp/x-10.2.0.1.whl", "version": "10.2.0.1"}]}
+
+    assert hidden(ProbeReport(Presence.FOUND, facts=facts), "packages").facts == {
+        "wheels": [{"url": "https://redacted-1/x-10.2.0.1.whl", "version": "10.2.0.1"}]
+    }
 
 
 def test_reasons_and_hints_are_cleaned_too() -> None:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlbackends.host.recording import excerpts
 from mlbackends.model.patterns import HARDWARE_ADDRESS, URL_LOGIN, UUID
-from mlbackends.model.redaction import COMMON_WORDS, Names, in_paths
-from mlbackends.model.tables import table
+from mlbackends.model.redaction import Names, in_paths, in_texts, is_common, without_addresses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -39,14 +38,6 @@ _SHORTEST = 6
 _USER_VARIABLES = ("USER", "LOGNAME", "USERNAME", "SUDO_USER")
 _HOST_VARIABLES = ("HOSTNAME", "HOST", "COMPUTERNAME")
 
-_IPV4 = re.compile(r"(?<![\w.-])(?<![^/]/)(?:\d{1,3}\.){3}\d{1,3}(?![\w.-])")
-_IPV6 = re.compile(r"(?<![\w.:])[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}(?![\w:])")
-_SERVER = re.compile(r"(?<=://)((?:[^/\s@]*@)?)([A-Za-z0-9](?:[\w.-]*\w)?)(?=[:/?#\s]|$)")
-_NAME = re.compile(r"(?<![\w:.-])[A-Za-z](?:[\w.-]*\w)?")
-_SERVER_VARIABLE = re.compile(
-    r"(?:_ADDRESS|_ADDR|_HOST|_HOSTS|_HOSTNAMES?|_COMM_ID|_NODELIST|_SERVERS?)$"
-)
-
 
 class Anonymiser:
     """Replaces identifying text. `replaced` counts how often, by what it was.
@@ -65,11 +56,11 @@ class Anonymiser:
             self._add_word(home, "home folder", f"/Users/{USER}" if mac else f"/home/{USER}")
         self._rules.append((_HOME, self._other_home))
         for name in dict.fromkeys((names.node, names.node.partition(".")[0])):
-            if len(name) > 2 and name.lower() not in COMMON_WORDS:
-                self._add_word(name, "host name", HOST)
-        if names.user and names.user.lower() not in COMMON_WORDS:
+            if len(name) > 2 and not is_common(name):
+                self._add_name(name, "host name", HOST)
+        if names.user and not is_common(names.user):
             if len(names.user) > 2:
-                self._add_word(names.user, "user name", USER)
+                self._add_name(names.user, "user name", USER)
             paths, replace_user = in_paths(names.user, USER)
 
             def replace(found: re.Match[str]) -> str:
@@ -135,15 +126,12 @@ class Anonymiser:
             elif value and name in _HOST_VARIABLES:
                 variables[name] = self._counted(HOST, "host name")
             else:
-                variables[name] = value = self._addresses(value)
-                if _SERVER_VARIABLE.search(name) and "/" not in value:
-                    variables[name] = _NAME.sub(lambda found: self._server(found[0]), value)
+                variables[name] = self._addresses(value, name)
         return description
 
-    def _addresses(self, text: str) -> str:
-        """Replace numeric addresses, and the servers of URLs."""
-        text = _SERVER.sub(lambda found: found[1] + self._server(found[2]), text)
-        return _IPV6.sub(self._ipv6, _IPV4.sub(self._ipv4, text))
+    def _addresses(self, text: str, variable: str = "") -> str:
+        """Replace numeric addresses, and the servers of URLs; in a variable that names servers, these too."""
+        return without_addresses(text, self._server, self._address, variable)
 
     # ---- rules ---------------------------------------------------------------------------------
 
@@ -161,6 +149,16 @@ class Anonymiser:
         """Add a rule for a value that is no part of a longer word."""
         pattern = re.compile(rf"(?<![\w.-]){re.escape(value)}(?![\w-])")
         self._rules.append((pattern, lambda _: self._counted(replacement, kind)))
+
+    def _add_name(self, name: str, kind: str, replacement: str) -> None:
+        """Add a rule for the name of a machine or a person."""
+        pattern, replace_name = in_texts(name, replacement)
+
+        def replace(found: re.Match[str]) -> str:
+            text = replace_name(found)
+            return text if text == found[0] else self._counted(text, kind)
+
+        self._rules.append((pattern, replace))
 
     def _other_home(self, found: re.Match[str]) -> str:
         if found[2] in (USER, "USER"):
@@ -194,32 +192,14 @@ class Anonymiser:
         return self._counted(_NO_LOGIN, "login in an address")
 
     def _server(self, name: str) -> str:
-        lower = name.lower()
-        # Everybody's servers say something of a package and nothing of who uses it.
-        public = table("host/recording/public_servers")
-        is_public = any(lower == each or lower.endswith(f".{each}") for each in public)
-        if is_public or lower == "localhost" or _IPV4.fullmatch(name):
-            return name
-        return f"server-{self._number('server', lower)}.example"
+        return f"server-{self._number('server', name)}.example"
 
-    def _ipv4(self, found: re.Match[str]) -> str:
-        parts = [int(part) for part in found[0].split(".")]
-        # 127 is this machine, 0 and 255 are everybody; 198.18 and 198.19 are nobody (RFC 2544).
-        if max(parts) > 255 or parts[0] in (0, 127, 255):
-            return found[0]
-        number = self._number("network address", found[0])
+    def _address(self, text: str) -> str:
+        """Return an address that is nobody's: of RFC 2544, 198.18 and 198.19, or of RFC 3849."""
+        number = self._number("network address", text)
+        if ":" in text:
+            return f"2001:db8::{number & 0xFFFF:x}"
         return f"198.18.{number >> 8 & 255}.{number & 255}"
-
-    def _ipv6(self, found: re.Match[str]) -> str:
-        import ipaddress
-
-        try:
-            address = ipaddress.IPv6Address(found[0])
-        except ValueError:
-            return found[0]
-        if address.is_loopback or address.is_unspecified:
-            return found[0]
-        return f"2001:db8::{self._number('network address', found[0]) & 0xFFFF:x}"
 
 
 class SecretsRemover(Anonymiser):

@@ -146,6 +146,20 @@ def test_a_short_name_is_replaced_where_it_is_a_part_of_a_path(before: str, afte
     assert Anonymiser(Names(user="bo")).text(before) == after
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("/opt/envs/alice-torch/x.so", "/opt/envs/user-torch/x.so"),
+        ("0::/user.slice/user-alice.slice", "0::/user.slice/user-user.slice"),
+        ("/scratch/node7_tmp/x", "/scratch/host_tmp/x"),
+        ("/usr/lib/x-alice-1.so", "/usr/lib/x-alice-1.so"),
+        ("/opt/malice-1", "/opt/malice-1"),
+    ],
+)
+def test_a_name_within_a_part_of_a_path_is_replaced(before: str, after: str) -> None:
+    assert Anonymiser(NAMES).text(before) == after
+
+
 def test_one_gpu_of_amd_is_one_in_both_of_its_spellings() -> None:
     anonymiser = Anonymiser(NAMES, ["GPU-00000000075bcd15"])
     assert anonymiser.text("unique_id 123456789") == "unique_id 1"
@@ -169,6 +183,8 @@ def test_fields_that_name_are_replaced_however_short_the_name_is() -> None:
         ("JAX_COORDINATOR_ADDRESS", "gw7.corp:80", "server-1.example:80"),
         ("JAX_COORDINATOR_ADDRESS", "localhost:80", "localhost:80"),
         ("KUBERNETES_SERVICE_HOST", "10.1.2.3", "198.18.0.1"),
+        ("INIT_METHOD", "tcp://203.0.113.77:29500", "tcp://198.18.0.1:29500"),
+        ("CUDNN_VERSION", "9.1.0.70", "9.1.0.70"),
         ("PIP_INDEX_URL", "https://pypi.corp/x", "https://server-1.example/x"),
         ("PIP_INDEX_URL", "https://pypi.org/simple", "https://pypi.org/simple"),
         ("PIP_INDEX_URL", "https://10.9.9.9/x", "https://198.18.0.1/x"),
