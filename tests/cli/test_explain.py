@@ -169,6 +169,13 @@ def test_several_kinds_come_one_after_the_other() -> None:
     assert "float8_e4m3fn Applies: gfx target is gfx942." in text
 
 
+def test_a_device_is_explained_by_its_kind() -> None:
+    report = ("--report", str(HOSTS / "macbook-m3"))
+    done = backends("explain", "device", "h100", *report)
+
+    assert done.stdout == backends("explain", "device", "cuda", *report).stdout
+
+
 def test_a_kind_that_is_not_here_is_explained_without_a_verdict() -> None:
     done = backends("explain", "device", "cuda", "--report", str(HOSTS / "macbook-m3"))
 

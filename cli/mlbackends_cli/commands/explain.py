@@ -18,6 +18,7 @@ Examples:
   backends explain device cuda --report node7.json
 """
 
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -68,7 +69,7 @@ def command(
     topics: tuple[str, ...], form: str, subject: str | None, output: str, color: str
 ) -> None:
     at = topics.index(_DEVICE) if _DEVICE in topics else len(topics)
-    before, kinds = topics[:at], topics[at + 1 :]
+    before, kinds = topics[:at], tuple(map(_kind, topics[at + 1 :]))
     style = page(color, output)
     if subject is not None and not kinds:
         raise BadInput(
@@ -104,6 +105,19 @@ def command(
         parts += map(device_pages.markdown, pages)
         passages += [passage for each in pages for passage in device_pages.passages(each)]
     write("\n".join(parts) if form == "markdown" else prose.printed(passages, style), output)
+
+
+def _kind(name: str) -> str:
+    """Return the kind of a device that is named instead of its kind: cuda for h100."""
+    from mlbackends.audit import device_limits
+    from mlbackends.sdpa import named_devices
+
+    if name in device_limits.kinds():
+        return name
+    with suppress(UnknownName):
+        name = named_devices.canonical(name)
+        return named_devices.NAMED[name].device.kind if name in named_devices.NAMED else name
+    return name
 
 
 def topics() -> list[str]:

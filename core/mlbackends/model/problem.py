@@ -12,7 +12,7 @@ from math import isfinite, prod
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
-from mlbackends.model.errors import InvalidProblem, nearest
+from mlbackends.model.errors import InvalidProblem, UnknownName
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device
 
@@ -30,6 +30,33 @@ ITEM_BYTES = {
 }
 """The element types that a tensor may have, by torch's names, and the bytes of one element."""
 
+_OTHER_NAMES = {
+    "half": "float16", "float": "float32", "double": "float64", "chalf": "complex32",
+    "cfloat": "complex64", "cdouble": "complex128", "short": "int16", "int": "int32", "long": "int64",
+    "byte": "uint8", "boolean": "bool",
+    **{f"{short}{bits}": f"float{bits}" for short in ("fp", "f") for bits in (16, 32, 64)},
+    **{f"{short}{bits}": f"int{bits}" for short in ("s", "i") for bits in (8, 16, 32, 64)},
+    **{f"u{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
+    "bf16": "bfloat16", "f8_e4m3": "float8_e4m3fn", "f8_e5m2": "float8_e5m2",
+}  # fmt: skip
+"""The names of torch, C, Triton and oneDNN; none is near enough to its type's for a guess by spelling."""
+_USUAL_TYPES = ("float32", "bfloat16", "float16", "float64")
+"""The first that are named where none is near."""
+
+
+def element_type(name: str) -> str:
+    """Return torch's name of an element type: "bfloat16" for "bf16", "torch.bfloat16", "BF16".
+
+    Raises UnknownName, with the nearest.
+    """
+    plain = name.lower().removeprefix("torch.")
+    plain = _OTHER_NAMES.get(plain, plain)
+    if plain not in ITEM_BYTES:
+        usual = dict.fromkeys((*_USUAL_TYPES, *ITEM_BYTES))
+        raise UnknownName("element type", name, tuple(usual))
+    return plain
+
+
 REDUCED = ("float16", "bfloat16")
 
 
@@ -37,7 +64,8 @@ class TensorSpec(Struct, frozen=True):
     """A tensor without its values.
 
     strides and storage_offset: in elements; left out, the tensor is contiguous. device: where it
-    lies, such as "cpu" or "cuda:1"; left out, it is where the problem is.
+    lies, such as "cpu" or "cuda:1"; left out, it is where the problem is. dtype: any name that
+    `element_type` takes, kept as torch's.
     """
 
     shape: tuple[int, ...]
@@ -50,9 +78,10 @@ class TensorSpec(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.dtype not in ITEM_BYTES:
-            near = " or ".join(nearest(self.dtype, tuple(ITEM_BYTES)))
-            hint = f"did you mean {near}?" if near else f"known: {', '.join(ITEM_BYTES)}"
-            raise InvalidProblem(f"there is no element type named {self.dtype!r}", hint)
+            try:
+                force_setattr(self, "dtype", element_type(self.dtype))
+            except UnknownName as error:
+                raise InvalidProblem(str(error), error.hint) from None
         if min(self.shape, default=0) < 0:
             raise InvalidProblem(f"a tensor of shape {list(self.shape)} has a negative size")
         if self.storage_offset < 0:

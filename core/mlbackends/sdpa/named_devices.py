@@ -4,6 +4,7 @@
 """
 
 import os
+import re
 
 import msgspec
 from msgspec import Struct
@@ -15,12 +16,17 @@ HERE = {"cpu": "this machine's processors", "cuda": "this machine's first CUDA d
 
 
 class NamedDevice(Struct, frozen=True):
-    """A device with a name. title: which one it is. source: of its record; "" for one of this machine."""
+    """A device with a name.
+
+    title: which one it is. source: of its record; "" for one of this machine. products: a pattern of the
+    names under which it is sold, in small letters without blanks.
+    """
 
     name: str
     device: Device
     title: str
     source: str = ""
+    products: str = ""
 
     @property
     def here(self) -> bool:
@@ -33,35 +39,67 @@ with open(os.path.join(os.path.dirname(__file__), "named_devices.json"), "rb") a
 NAMED = {row.name: row for row in _ROWS}
 """Every device that needs not be here."""
 
+_LONGEST = 100
+_LIST = "backends sdpa list --devices"
 NAMES = (*HERE, *NAMED)
 """Every name that `device` takes."""
 
 
-def check_name(name: str) -> None:
-    """Raise UnknownName, with the nearest name, for an unknown device."""
-    if name not in HERE and name not in NAMED:
-        raise UnknownName("device", name, NAMES, "backends sdpa list --devices")
+_MAKERS = re.compile("(?:nvidia|geforce|tesla|quadro|amd|radeon|instinct|apple)*")
+_REST = "(?:ti|super|xtx?|gre|max|ultra|laptop|gpu|generation|sxm[0-9]?|pcie|nvl|oam|hbm[0-9]?e?|[0-9]+gb)*"
+"""What may stand behind a product's name, and changes nothing that the rules ask for."""
+
+
+def canonical(name: str) -> str:
+    """Return the name of NAMES, or "cuda:N", for what people type: sm_90, cuda:sm90, 9.0, h100, RTX 4090.
+
+    So also for what drivers print, "NVIDIA H100 80GB HBM3". Raises UnknownName, with the nearest.
+    """
+    text = name.lower().strip()
+    if text in NAMES or re.fullmatch("cuda:[0-9]{1,3}", text):
+        return "cuda" if text == "cuda:0" else text
+    short = re.sub(r"^(?:cuda|rocm|hip)[:\s]+|[\s_]", "", text)
+    if short.startswith("gfx"):  # gfx90a:sramecc+:xnack-
+        short = short.partition(":")[0]
+    number = re.fullmatch(r"(?:sm|compute)?([0-9]{1,2})\.?([0-9])[af]?", short)
+    for each in (short, f"sm{number[1]}{number[2]}" if number else ""):
+        if each in NAMED:
+            return each
+    product = _MAKERS.sub("", re.sub("[^a-z0-9]", "", text[:_LONGEST]), 1)
+    for row in NAMED.values():
+        if row.products and re.fullmatch(f"(?:{row.products}){_REST}", product):
+            return row.name
+    letters = re.match("[a-z]*", text)
+    alike = tuple(each for each in NAMES if letters and letters[0] and each.startswith(letters[0]))
+    error = UnknownName("device", name, alike, _LIST)
+    if not error.hint.startswith("did"):
+        error.hint = f"`{_LIST}` has them all"
+    raise error
 
 
 def device(name: str) -> NamedDevice:
-    """Return a device by its name.
+    """Return a device by any of its names.
 
-    Raises UnknownName as `check_name` does, and BadInput for "cuda" where this machine has no such device.
+    Raises UnknownName as `canonical` does, BadInput for "cuda" where this machine has no such device.
     """
-    check_name(name)
+    name = canonical(name)
     if name in NAMED:
         return NAMED[name]
     if name == "cpu":
         return NamedDevice(name, Device("cpu", 0), HERE[name])
+    index = int(name.partition(":")[2] or 0)
     from mlbackends.host.host import Host
     from mlbackends.survey import survey
 
     # The driver is loaded in a child process.
     report = survey(("cuda_driver",), Host("/"), Presence.LOADABLE, timeout=5.0)
     probe = report.probes["cuda_driver"]
-    found = next((each for each in probe.devices if each.capability), None)
-    if found is None:
+    devices = [each for each in probe.devices if each.capability]
+    if index >= len(devices):
         because = f": {probe.reasons[0].message}" if probe.reasons else ""
-        hint = "a device that is not here is asked about by its name, such as --device sm90"
-        raise BadInput(f"this machine has no CUDA device{because}", hint)
-    return NamedDevice(name, found, HERE[name])
+        hint = "a device that is not here is asked about by its name, such as --device h100"
+        which = f" {index}" if devices else ""
+        raise BadInput(f"this machine has no CUDA device{which}{because}", hint)
+    return NamedDevice(
+        name, devices[index], HERE["cuda"] if not index else f"its CUDA device {index}"
+    )

@@ -12,7 +12,13 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from mlbackends.model.errors import BadInput, InvalidProblem, UnknownName, counted, shown
-from mlbackends.model.problem import ITEM_BYTES, AttentionProblem, TensorSpec, contiguous_strides
+from mlbackends.model.problem import (
+    ITEM_BYTES,
+    AttentionProblem,
+    TensorSpec,
+    contiguous_strides,
+    element_type,
+)
 from mlbackends.model.records import Device
 from mlbackends.sdpa import named_devices
 
@@ -23,11 +29,6 @@ MOST_PROBLEMS = 10_000
 _LARGEST = 1 << 40
 _MOST_BYTES = 1 << 62
 _MOST_SIZES = 8
-_SHORT = {
-    "fp32": "float32", "float": "float32", "bf16": "bfloat16", "fp16": "float16", "half": "float16",
-    "fp64": "float64", "double": "float64",
-}  # fmt: skip
-"""Other names of element types; none is near enough to its name for a guess by spelling."""
 
 
 class Wording(Struct, frozen=True, kw_only=True):
@@ -160,18 +161,11 @@ def _one_of(*names: str) -> Callable[[str, str], str]:
 
 
 def _element_type(_: str, text: str) -> str:
-    if text not in ITEM_BYTES:
-        usual = (*_SHORT.values(), *ITEM_BYTES)
-        error = UnknownName("element type", text, tuple(dict.fromkeys(usual)))
-        if meant := _SHORT.get(text.lower()):
-            error.hint = f"did you mean {meant!r}?"
-        raise error
-    return text
+    return element_type(text)
 
 
 def _device(_: str, text: str) -> str:
-    named_devices.check_name(text)
-    return text
+    return named_devices.canonical(text)
 
 
 def _mask(name: str, text: str) -> str:
@@ -232,7 +226,7 @@ WORDS = {
     "value-dim": Word("value_dim", "Width of the value.  [default: E]", "EV"),
     "dtype": Word(
         "dtype",
-        "Element type: float32, bfloat16, float16, float64.  [default: float32]",
+        "Element type: float32, bfloat16 (or bf16), float16, float64.  [default: float32]",
         "TYPE",
         _element_type,
         usual="float32",
@@ -269,7 +263,7 @@ WORDS = {
     ),
     "device": Word(
         "device",
-        "Where: cpu, cuda, or one that is not here: sm90, gfx942, cpu:avx2.  [default: cpu]",
+        "Where: cpu, cuda, or one that is not here: sm90, h100, mi300x, cpu:avx2.  [default: cpu]",
         "NAME",
         _device,
         usual="cpu",

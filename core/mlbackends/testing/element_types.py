@@ -5,34 +5,24 @@ from typing import Any
 from mlbackends.audit.device_limits import kinds, load, page_of
 from mlbackends.model.device_kinds import YARDSTICKS, Concern
 from mlbackends.model.errors import UnknownName
-from mlbackends.model.problem import ITEM_BYTES
+from mlbackends.model.problem import ITEM_BYTES, element_type
 from mlbackends.model.records import Report
 from mlbackends.testing.machine import current
 
-_OTHER_NAMES = {
-    "half": "float16",
-    "float": "float32",
-    "double": "float64",
-    "cfloat": "complex64",
-    "cdouble": "complex128",
-    "int": "int32",
-    "long": "int64",
-    "short": "int16",
-}
-
 
 def name_of_type(dtype: Any, more: tuple[str, ...] = ()) -> str:
-    """Return "float16" for "half", torch.float16, numpy.float16 and numpy.dtype("float16").
+    """Return "float16" for "half", "fp16", torch.float16, numpy.float16 and numpy.dtype("float16").
 
     more: names that are taken too. Raises UnknownName, with the nearest, for what is no element type.
     """
     text = dtype.__name__ if isinstance(dtype, type) else str(dtype)
     text = text.removeprefix("torch.").rstrip("_")
+    if text in (*ITEM_BYTES, *more):
+        return text
     # Python's own `float` is 64 bits to numpy and 32 to torch: only torch's texts have a meaning.
-    name = text if isinstance(dtype, type) else _OTHER_NAMES.get(text, text)
-    if name not in ITEM_BYTES and name not in more:
+    if isinstance(dtype, type):
         raise UnknownName("element type", text, (*ITEM_BYTES, *more))
-    return name
+    return element_type(text)
 
 
 def unsupported(

@@ -4,10 +4,12 @@ Every kind of record has every field; one that it does not have is None, or "" w
 `arguments.m`, `state.CNR`, `facts.threading` and `values.isa` name an entry of a table.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any
 
-from mlbackends.model.errors import BadInput, nearest
+from mlbackends.model.errors import BadInput, UnknownName, nearest
+from mlbackends.model.problem import element_type
 from mlbackends.model.trace import Record
 
 Reader = Callable[[Record], Any]
@@ -71,6 +73,24 @@ _SOME = (
     "known: operation, shape, dtype, implementation, isa, tracer, duration_ns, thread, process,"
     " arguments.m and more: `backends trace show --help` has them all"
 )
+
+
+def trace_types(text: str) -> str:
+    """Return element types, joined by colons, by the names that traces have: "bf16" for "bfloat16"."""
+    return ":".join(map(_trace_type, text.split(":")))
+
+
+def _trace_type(name: str) -> str:
+    try:
+        found = re.fullmatch("([a-z]+)([0-9]+)", element_type(name))
+    except UnknownName:
+        return name
+    return f"{_KINDS_OF_TYPE[found[1]]}{found[2]}" if found else name
+
+
+_KINDS_OF_TYPE = {
+    "float": "f", "bfloat": "bf", "int": "s", "uint": "u", "complex": "c",
+}  # fmt: skip
 
 
 def read(name: str) -> Reader:

@@ -103,6 +103,7 @@ def _test(condition: Condition, compared: list[tuple[str, str, str]]) -> Test:
     if isinstance(condition, Comparison):
         name, sign = fields.field_name(condition.name), condition.operator
         value = str(condition.operand)
+        value = fields.trace_types(value) if name == "dtype" else value
         compared.append((name, sign, value))
         if sign:
             return _comparison(name, sign, value)

@@ -130,10 +130,15 @@ def test_a_senseless_tensor_is_refused(arguments: Any, said: str) -> None:
         TensorSpec(*arguments)
 
 
+@pytest.mark.parametrize("name", ["bf16", "BF16", "torch.bfloat16", "bfloat16"])
+def test_an_element_type_is_kept_by_torchs_name(name: str) -> None:
+    assert TensorSpec((1, 1), name).dtype == "bfloat16"
+
+
 def test_a_mistyped_element_type_is_corrected() -> None:
     with pytest.raises(InvalidProblem) as caught:
         TensorSpec((1, 1), "bflaot16")
-    assert caught.value.hint == "did you mean bfloat16?"
+    assert caught.value.hint == "did you mean 'bfloat16'?"
 
 
 @given(st.lists(st.integers(0, 5), max_size=5).map(tuple))

@@ -6,7 +6,7 @@ import pytest
 
 from mlbackends.model.errors import UnknownName
 from mlbackends.model.problem import AttentionProblem, TensorSpec
-from mlbackends.sdpa.named_devices import NAMED, NamedDevice, check_name, device
+from mlbackends.sdpa.named_devices import NAMED, NamedDevice, canonical, device
 
 SPEC = TensorSpec((1, 1, 2, 8), "float32")
 
@@ -32,9 +32,64 @@ def test_this_machine_is_here() -> None:
 
 @pytest.mark.parametrize(
     ("typed", "meant"),
-    [("sm9", "sm90"), ("gfx943", "gfx942"), ("cpu:avx3", "cpu:avx2"), ("SM80", "sm80")],
+    [("sm91", "sm90"), ("gfx943", "gfx942"), ("cpu:avx3", "cpu:avx2")],
 )
 def test_a_wrong_name_gets_the_nearest(typed: str, meant: str) -> None:
     with pytest.raises(UnknownName) as caught:
-        check_name(typed)
+        canonical(typed)
     assert meant in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        ("SM80", "sm80"),
+        ("sm_90", "sm90"),
+        ("cuda:sm90", "sm90"),
+        ("cuda:sm_90a", "sm90"),
+        ("compute_120", "sm120"),
+        ("9.0", "sm90"),
+        ("gfx90a:sramecc+:xnack-", "gfx90a"),
+        ("rocm:gfx942", "gfx942"),
+        ("h100", "sm90"),
+        ("H200", "sm90"),
+        ("a100", "sm80"),
+        ("b200", "sm100"),
+        ("rtx4090", "sm89"),
+        ("RTX 3090 Ti", "sm86"),
+        ("rtx-5090", "sm120"),
+        ("p40", "sm61"),
+        ("mi300x", "gfx942"),
+        ("MI250X", "gfx90a"),
+        ("NVIDIA H100 80GB HBM3", "sm90"),
+        ("NVIDIA A100-SXM4-80GB", "sm80"),
+        ("Tesla V100-SXM2-16GB", "sm70"),
+        ("NVIDIA RTX PRO 6000", "sm120"),
+        ("AMD Radeon RX 7900 XTX", "gfx1100"),
+        ("Apple M3 Max", "mps"),
+        ("m4", "mps"),
+        ("CPU:AVX2", "cpu:avx2"),
+        ("cuda:0", "cuda"),
+        ("cuda:1", "cuda:1"),
+    ],
+)
+def test_what_people_and_drivers_call_a_device_is_understood(typed: str, name: str) -> None:
+    assert canonical(typed) == name
+
+
+@pytest.mark.parametrize("typed", ["h300", "gpu", "mi999", "gb2000", "", "4", "9" * 5000])
+def test_no_other_device_is_suggested_for_one_that_is_not_there(typed: str) -> None:
+    with pytest.raises(UnknownName) as caught:
+        canonical(typed)
+    assert caught.value.hint == "`backends sdpa list --devices` has them all"
+
+
+@pytest.mark.parametrize(
+    "row",
+    [row for row in NAMED.values() if row.device.kind in ("cuda", "rocm")],
+    ids=lambda row: row.name,
+)
+def test_every_product_in_a_title_is_understood(row: NamedDevice) -> None:
+    for product in filter(None, row.title.partition(": ")[2].partition(" and ")[0].split(", ")):
+        if not product.endswith(("000", "900")) and "half" not in product:  # a series, RTX 4000
+            assert canonical(product) == row.name

@@ -152,12 +152,18 @@ def test_what_makes_no_sense_is_refused(text: str, kind: type[MlBackendsError], 
 
 
 @pytest.mark.parametrize(
-    ("said", "meant"), [("bf16", "bfloat16"), ("FP16", "float16"), ("half", "float16"), ("fp32", "float32")]
+    ("typed", "meant"),
+    [("bf16", "bfloat16"), ("FP16", "float16"), ("half", "float16"), ("fp32", "float32"), ("f64", "float64"),
+     ("torch.bfloat16", "bfloat16")],
 )  # fmt: skip
-def test_short_names_of_element_types_are_understood_in_the_hint(said: str, meant: str) -> None:
-    with pytest.raises(UnknownName) as caught:
-        parse(f"--shape 1,2,3,4 --dtype {said}")
-    assert caught.value.hint == f"did you mean '{meant}'?"
+def test_other_names_of_element_types_are_understood(typed: str, meant: str) -> None:
+    (wording,) = parse(f"--shape 1,2,3,4 --dtype {typed}")
+    assert wording.dtype == meant
+
+
+def test_a_product_stands_for_its_device() -> None:
+    (wording,) = parse("--shape 1,2,3,4 --device H100")
+    assert (wording.device, wording.text) == ("sm90", "--shape 1,2,3,4 --device sm90")
 
 
 def test_grouped_heads_are_advised_in_the_words_that_are_typed() -> None:

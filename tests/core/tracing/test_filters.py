@@ -43,6 +43,36 @@ def record(line: str, **more: Any) -> Record:
 RECORDS = [record(MATMUL), record(POOLING), record(SGEMM), Text(raw="hello\n")]
 
 
+@pytest.mark.parametrize(
+    ("text", "operations"),
+    [
+        ("dtype=bfloat16", ["matmul"]),
+        ("dtype=BF16", ["matmul"]),
+        ("dtype~bfloat16", ["matmul"]),
+        ("dtype=fp32", ["pooling", "SGEMM"]),
+        ("dtype!=torch.float32", ["matmul", "hello"]),
+        ("dtype=f32", ["pooling", "SGEMM"]),
+    ],
+)
+def test_an_element_type_goes_by_any_of_its_names(text: str, operations: list[str]) -> None:
+    assert kept(text) == operations
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        ("fp16:int8:float32", "f16:s8:f32"),
+        ("uint8", "u8"),
+        ("complex64", "c64"),
+        ("bool", "bool"),
+        ("f8_e4m3", "f8_e4m3"),
+        ("any", "any"),
+    ],
+)
+def test_element_types_are_written_as_traces_write_them(typed: str, name: str) -> None:
+    assert fields.trace_types(typed) == name
+
+
 def kept(*texts: str) -> list[str]:
     return [each.operation or each.raw.strip() for each in filter(where(*texts), RECORDS)]
 

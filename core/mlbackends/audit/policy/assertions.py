@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 from mlbackends.audit.policy.patterns import Pattern
 from mlbackends.model import comparison
-from mlbackends.model.errors import BadInput, shown, suggestion
+from mlbackends.model.errors import BadInput, UnknownName, shown, suggestion
 from mlbackends.model.patterns import pattern
+from mlbackends.model.problem import element_type
 
 _NUMBERS = pattern(r"[0-9]+(?:\.[0-9]+)*")
 _COUNT = pattern(r"\s*(==|!=|>=|<=|>|<)?\s*([0-9]{1,9})\s*")
@@ -182,9 +183,19 @@ def contains(wanted: Any) -> Assertion:
             return all(isinstance(each, str) and each in value for each in members)
         if not isinstance(value, list | dict):
             raise BadInput(f"{worded(value)} holds nothing: it is no list, table or text")
-        return all(any(same(inside, each) for inside in value) for each in members)
+        return all(
+            any(same(inside, name) for inside in value for name in _names(each)) for each in members
+        )
 
     return Assertion(f"to have {' and '.join(worded(each) for each in members)}", holds)
+
+
+def _names(word: Any) -> tuple[Any, ...]:
+    """Return a word and, of an element type such as bf16, the name that reports have."""
+    try:
+        return (word, element_type(word)) if isinstance(word, str) else (word,)
+    except UnknownName:
+        return (word,)
 
 
 def counted(wanted: int | str) -> Assertion:

@@ -78,6 +78,7 @@ MACHINE = report(
     ),
     nccl=ProbeReport(Presence.ABSENT, reasons=(Reason("not-found", "it is nowhere"),)),
     mtia=ProbeReport(None, reasons=(Reason("only-the-framework-knows", "no file tells"),)),
+    mps=ProbeReport(Presence.FOUND, facts={"unsupported_types": ["float64", "bfloat16"]}),
     rocm=ProbeReport(None, failure=Failure("it broke")),
     xpu=ProbeReport(
         Presence.FOUND,
@@ -283,6 +284,8 @@ def test_what_is_missing_means_what_the_rule_says(
         ("cpu.features", "equals", ["avx2", "avx"], False),
         ("cpu.features", "contains", ["avx", "avx2"], True),
         ("cpu.features", "contains", ["avx", "avx512"], False),
+        ("mps.unsupported_types", "contains", ["fp64", "bf16"], True),
+        ("mps.unsupported_types", "contains", "fp32", False),
         ("cpu.vendor", "contains", "nte", True),
         ("environment.variables", "contains", "OMP_NUM_THREADS", True),
         ("cpu.cores", "min", 8, True),
