@@ -16,17 +16,12 @@ HERE = {"cpu": "this machine's processors", "cuda": "this machine's first CUDA d
 
 
 class NamedDevice(Struct, frozen=True):
-    """A device with a name.
-
-    title: which one it is. source: of its record; "" for one of this machine. products: a pattern of the
-    names under which it is sold, in small letters without blanks.
-    """
+    """A device with a name. title: which one it is. source: of its record; "" for one of this machine."""
 
     name: str
     device: Device
     title: str
     source: str = ""
-    products: str = ""
 
     @property
     def here(self) -> bool:
@@ -34,9 +29,19 @@ class NamedDevice(Struct, frozen=True):
         return not self.source
 
 
+class _Row(Struct, frozen=True):
+    """A row of the table. products: a pattern of what is sold, in small letters without blanks."""
+
+    name: str
+    device: Device
+    title: str
+    source: str
+    products: str = ""
+
+
 with open(os.path.join(os.path.dirname(__file__), "named_devices.json"), "rb") as _file:
-    _ROWS = msgspec.json.decode(_file.read(), type=tuple[NamedDevice, ...])
-NAMED = {row.name: row for row in _ROWS}
+    _ROWS = msgspec.json.decode(_file.read(), type=tuple[_Row, ...])
+NAMED = {row.name: NamedDevice(row.name, row.device, row.title, row.source) for row in _ROWS}
 """Every device that needs not be here."""
 
 _LONGEST = 100
@@ -66,7 +71,7 @@ def canonical(name: str) -> str:
         if each in NAMED:
             return each
     product = _MAKERS.sub("", re.sub("[^a-z0-9]", "", text[:_LONGEST]), 1)
-    for row in NAMED.values():
+    for row in _ROWS:
         if row.products and re.fullmatch(f"(?:{row.products}){_REST}", product):
             return row.name
     letters = re.match("[a-z]*", text)
