@@ -41,8 +41,7 @@ class Sum:
         self.count += count
         self.total_ns += total_ns
         if len(self._lines) < self._most:
-            line = record.raw
-            self._lines[line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."] = None
+            self._lines[shown(record)] = None
 
     def add_calls(self, calls: "Calls", about: str, count: int = 0, total_ns: float = 0.0) -> None:
         """Add equal calls, with a row that says something about them. count, total_ns: or some of them."""
@@ -227,6 +226,12 @@ class Finder:
         code = type(self).__module__.rpartition(".")[2].replace("_", "-")
         texts = {"severity": severity, "seen": seen, "why": self.WHY, "action": self.ACTION}
         return Finding(code=code, **{**texts, **of_calls, **fields})
+
+
+def shown(record: Record) -> str:
+    """Return a record's line as evidence, cut where it is very long."""
+    line = record.raw
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
 
 
 def pool_of(record: Record) -> int:

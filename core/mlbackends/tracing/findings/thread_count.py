@@ -8,7 +8,7 @@ from math import ceil
 
 from mlbackends.model.trace import Header, Info, MklCall, Record
 from mlbackends.tracing import finder
-from mlbackends.tracing.finder import Calls, Found, Sum, percent, times, took
+from mlbackends.tracing.finder import Calls, Found, Sum, percent, shown, times, took
 
 _LONG_NS = 50_000
 """Calls below would gain nothing by more threads."""
@@ -34,7 +34,7 @@ class Finder(finder.Finder):
 
     def take(self, record: Record, count: int, total_ns: float) -> None:
         if isinstance(record, Info) and record.values.get("nthr", "").isdecimal():
-            self._onednn[record.source, record.process] = int(record.values["nthr"]), record.raw
+            self._onednn[record.source, record.process] = int(record.values["nthr"]), shown(record)
         elif isinstance(record, Header):
             self._headers[record.tracer] += count
             if record.tracer == "mkl":
@@ -51,8 +51,10 @@ class Finder(finder.Finder):
             callers |= {(*place, thread) for thread in calls.threads}
             if isinstance(calls.record, MklCall):
                 count = calls.pool or int(self._layers == {"sequential"})
-                of_mkl[place] += [(count, calls)] if count else []
-                used["MKL"] = max(used.get("MKL", (0, "")), (count, calls.record.raw))
+                if not count:
+                    continue
+                of_mkl[place].append((count, calls))
+                used["MKL"] = max(used.get("MKL", (0, "")), (count, shown(calls.record)))
             elif place in self._onednn:
                 used["oneDNN"] = max(used.get("oneDNN", (0, "")), self._onednn[place])
         # Each process has a header, also where its number is not known.

@@ -503,6 +503,7 @@ def test_far_fewer_threads_than_cores() -> None:
         ([cpu(1), *[run(milliseconds=0.01)] * 400], 32, 16),
         ([*[line(HEADER)] * 16, cpu(1), *[run(milliseconds=50)] * 4], 32, 16),
         ([run(milliseconds=50)] * 4, 32, 16),
+        ([line(str(gemm(80)).partition(" TID")[0])] * 4, 32, 16),
         ([cpu(1), *[run(milliseconds=50)] * 4], 1, 1),
     ],
     ids=[
@@ -511,6 +512,7 @@ def test_far_fewer_threads_than_cores() -> None:
         "short-calls",
         "many-processes",
         "not-told",
+        "not-told-by-mkl",
         "one-cpu",
     ],
 )
