@@ -31,6 +31,31 @@ def test_a_folder_can_be_looked_at_elsewhere(tmp_path: Path) -> None:
     assert backends("diff", str(folder), HGX).returncode == 0
 
 
+@pytest.mark.parametrize("name", ["good.json", "machine"])
+def test_what_is_there_is_replaced_only_when_asked(tmp_path: Path, name: str) -> None:
+    target = tmp_path / name
+    command = ("snapshot", str(target), "--root", HGX)
+    assert backends(*command).returncode == 0
+    mark = target if target.is_file() else target / "about.txt"
+    mark.write_text("mine")
+
+    refused = backends(*command)
+    assert (refused.returncode, refused.stdout, mark.read_text()) == (2, "", "mine")
+    assert "hint: add --overwrite to replace it, or name a" in refused.stderr
+
+    assert backends(*command, "--overwrite").returncode == 0
+    assert mark.read_text() != "mine"
+    assert os.listdir(tmp_path) == [name]
+
+
+def test_a_folder_that_is_no_recorded_machine_is_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("mine")
+
+    done = backends("snapshot", str(tmp_path), "--root", HGX, "--overwrite")
+    assert done.returncode == 2
+    assert os.listdir(tmp_path) == ["thesis.tex"]
+
+
 def test_it_says_what_is_in_it(tmp_path: Path) -> None:
     done = backends("snapshot", str(tmp_path / "machine"), "--root", HGX)
     assert "a recorded machine of " in done.stdout
@@ -96,6 +121,6 @@ def test_what_cannot_be_done_ends_with_2_and_one_line(
 def test_a_report_takes_the_place_of_the_last_one_whole(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     path.write_text("the last one")
-    assert backends("snapshot", str(path), "--root", HGX).returncode == 0
+    assert backends("snapshot", str(path), "--root", HGX, "--overwrite").returncode == 0
     assert json.loads(path.read_text())["schema"] == "backends.report/1"
     assert [each.name for each in tmp_path.iterdir()] == ["r.json"]

@@ -2,7 +2,8 @@
 
 FILE.json gets the report that `backends info --format json` prints. DIR gets those files, variables and
 outputs of commands that the probes read, and nothing else, so that `backends info --root DIR` answers
-elsewhere as here. Both are written whole or not at all.
+elsewhere as here. Both are written whole or not at all, and what is there is replaced only with
+--overwrite.
 
 What names the machine or its user is replaced, by placeholders of the same form, unless
 --keep-identity is given; no variable whose name looks like a secret is kept in either case. What is
@@ -15,6 +16,7 @@ Examples:
   backends doctor machine/                  and what is wrong with it
 """
 
+import os
 from collections.abc import Sequence
 
 import click
@@ -47,6 +49,9 @@ _NOTHING_REPLACED = "nothing was replaced: it names this machine and its user"
     is_flag=True,
     help="Keep host name, user, home folders, serial numbers, UUIDs and hardware addresses as they are.",
 )
+@click.option(
+    "--overwrite", is_flag=True, help="Replace a file or a recorded machine of that name."
+)
 @root_option("Take it of a recorded machine, not of this one.")
 @PYTHON
 @depth_option(
@@ -58,6 +63,7 @@ _NOTHING_REPLACED = "nothing was replaced: it names this machine and its user"
 def command(
     target: str,
     keep_identity: bool,
+    overwrite: bool,
     root: str | None,
     python: str,
     depth: str | None,
@@ -77,8 +83,14 @@ def command(
             f"a recorded machine is what reading tells: --depth {depth} is for FILE.json"
         )
     if not target.endswith(ENDING):
-        lines = _write_machine(target, keep_identity, root, python, timeout)
+        lines = _write_machine(
+            target, root, python, timeout, keep_identity=keep_identity, overwrite=overwrite
+        )
     else:
+        if os.path.isfile(target) and not overwrite:  # and not where it is a device or a FIFO
+            raise BadInput(
+                f"{target} is there already", "add --overwrite to replace it, or name another file"
+            )
         report = read_report(
             root or "-",
             python=python,
@@ -99,7 +111,13 @@ def command(
 
 
 def _write_machine(
-    target: str, keep_identity: bool, root: str | None, python: str, timeout: float
+    target: str,
+    root: str | None,
+    python: str,
+    timeout: float,
+    *,
+    keep_identity: bool,
+    overwrite: bool,
 ) -> list[str]:
     """Write a recorded machine; return lines about it."""
     from mlbackends.audit.snapshot import record
@@ -109,7 +127,9 @@ def _write_machine(
     described = ask(python, timeout) if python else None
     host = Host(root or "/", python=described, timeout=timeout)
     with ProgressLine() as progress:
-        contents = record(target, host, keep_identity=keep_identity, progress=progress)
+        contents = record(
+            target, host, keep_identity=keep_identity, overwrite=overwrite, progress=progress
+        )
     count = sum(contents.folders.values())
     lines = [
         f"{one_line(target)}: {binary_size(contents.size_bytes)}, a recorded machine of {count} files",

@@ -38,11 +38,17 @@ class Contents(Struct, frozen=True):
 
 
 def record(
-    folder: str, host: "Host", *, keep_identity: bool = False, progress: "Progress | None" = None
+    folder: str,
+    host: "Host",
+    *,
+    keep_identity: bool = False,
+    overwrite: bool = False,
+    progress: "Progress | None" = None,
 ) -> Contents:
     """Write what the probes read of a machine into a folder, whole or not at all.
 
-    Raises BadInput where the folder holds something already or cannot be made.
+    overwrite: replace a recorded machine. Raises BadInput where the folder holds something else, or
+    cannot be made.
     """
     from mlbackends.host.recording.anonymise import Anonymiser, SecretsRemover
     from mlbackends.host.recording.recorder import Recording
@@ -56,8 +62,12 @@ def record(
             f"{folder} is there, and is no folder",
             f"a report goes into a file that ends in {ENDING}",
         )
-    if os.path.isdir(target) and (os.path.islink(target) or os.listdir(target)):
-        raise BadInput(f"{folder} is not empty", "name a folder that is not there yet")
+    is_taken = os.path.isdir(target) and (os.path.islink(target) or bool(os.listdir(target)))
+    is_machine = is_taken and os.path.isfile(os.path.join(target, "host.json"))
+    if is_taken and not (overwrite and is_machine and not os.path.islink(target)):
+        hint = "name a folder that is not there yet"
+        hint = f"add --overwrite to replace it, or {hint}" if is_machine and not overwrite else hint
+        raise BadInput(f"{folder} is not empty", hint)
     recording = Recording(host)
     report = survey((), recording, Presence.FOUND, progress=progress)
     anonymiser = (
@@ -77,7 +87,14 @@ def record(
                 "Look at it with `backends info --root` and the name of this folder.\n"
             )
         # One step from nothing to everything; an empty folder of that name gives way to it.
-        os.replace(os.path.join(part, "machine"), target)
+        if is_taken:
+            os.rename(target, os.path.join(part, "before"))
+        try:
+            os.replace(os.path.join(part, "machine"), target)
+        except OSError:
+            if is_taken:
+                os.rename(os.path.join(part, "before"), target)
+            raise
     except OSError as error:
         raise BadInput(f"{folder} cannot be written: {error.strerror}") from None
     finally:
