@@ -25,8 +25,9 @@ _OF_A_DRIVER = re.compile(
 
 
 class Shadowed(NamedTuple):
-    """A copy that a search path gives a process, and the one of a wheel that it comes before."""
+    """A probe, its copy that a search path gives a process, and the one of a wheel that it comes before."""
 
+    probe: str
     taken: Library
     wheel: Library
 
@@ -85,7 +86,7 @@ def _pairs(report: ReportView) -> Iterator[Shadowed]:
             wheel = next(losers, None)
             if wheel is not None and taken.path not in seen:
                 seen.add(taken.path)
-                yield Shadowed(taken, wheel)
+                yield Shadowed(name, taken, wheel)
 
 
 def older_than_pinned(report: ReportView) -> tuple[Library, dict[str, str]] | None:

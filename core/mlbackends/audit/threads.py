@@ -147,7 +147,7 @@ class ThreadPools(Struct, frozen=True):
             "limits.effective_cpus": self.cpus,
             "limits.effective_cpus_because": self.because,
             **{
-                f"limits.beliefs: {name}": cpus
+                f"limits.beliefs.{name}.cpus": cpus
                 for name, cpus in (self.pools | self.counted).items()
             },
         }

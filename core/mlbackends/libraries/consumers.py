@@ -56,7 +56,8 @@ def marked(host: Host, libraries: list[Library]) -> list[Library]:
             names = names if is_mapped else ()
         elif names and not library.reasons:
             verb = "takes" if len(names) == 1 else "take"
-            library = replace(library, wins=True, wins_because=f"{_joined(names)} {verb} it")
+            why = ": ".join([f"{_joined(names)} {verb} it", *[library.wins_because] * library.wins])
+            library = replace(library, wins=True, wins_because=why)
         elif any(users) and library.wins:
             why = f"no package here takes it; a program that asks for {library.soname} gets it"
             library = replace(library, wins=False, wins_because=why)

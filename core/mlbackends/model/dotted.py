@@ -10,7 +10,7 @@ import msgspec
 
 from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.reasons import UNCERTAIN
-from mlbackends.model.records import ProbeReport, Report
+from mlbackends.model.records import ProbeReport, Report, speaking_copy
 
 FIELDS = tuple(name for name in ProbeReport.__struct_fields__ if name != "facts")
 
@@ -70,9 +70,13 @@ def value(report: Report, name: str, declared: tuple[str, ...] = ()) -> Any:
         hint = f"try {probe_name}.presence, or press TAB behind {probe_name}."
         raise BadInput(f"{name} names a probe, not a value", hint)
     head, *path = rest.split(".")
+    speaker = speaking_copy(probe_name, probe.libraries)
+    speaker_facts = speaker.facts if speaker else {}
     # A fact comes first: every fact has its dotted name, also where a field has the same.
     if head in probe.facts:
         found: Any = probe.facts[head]
+    elif head in declared and head in speaker_facts:
+        found = speaker_facts[head]
     elif head in declared:
         raise NoValue(name, probe)
     elif head in FIELDS:
@@ -84,16 +88,39 @@ def value(report: Report, name: str, declared: tuple[str, ...] = ()) -> Any:
         raise UnknownName(
             "value", name, tuple(f"{probe_name}.{each}" for each in (*declared, *FIELDS))
         )
-    for step in path:
-        if (found := below(found, step)) is None:
-            raise NoValue(name, probe)
+    found = _descend(found, path)
+    if found is None:
+        raise NoValue(name, probe)
     return found
 
 
+def _descend(value: Any, path: list[str]) -> Any:
+    """Return what stands below a value; a key may hold dots itself, as os.cpu_count does."""
+    if not path:
+        return value
+    for end in range(1, len(path) + 1):
+        found = below(value, ".".join(path[:end]))
+        if found is not None and (found := _descend(found, path[end:])) is not None:
+            return found
+    return None
+
+
 def below(value: Any, step: str) -> Any:
-    """Return what stands under a key of a table or a number of a list, None where nothing does."""
+    """Return what stands under a key of a table or a number of a list, None where nothing does.
+
+    Of a device or a copy of a library a fact has its short name. Of a list of tables a step is the first
+    value of one of them (beliefs.OpenMP), or a key of theirs, for the list of its values (devices.name).
+    """
     if isinstance(value, dict):
-        return value.get(step)
+        tables = (value, *(value.get(name) for name in ("facts", "volatile")))
+        return next((one[step] for one in tables if isinstance(one, dict) and step in one), None)
+    if not isinstance(value, list | tuple):
+        return None
     # -1 would count from the end.
-    is_index = isinstance(value, list | tuple) and step.isdecimal() and len(step) < 10
-    return value[int(step)] if is_index and int(step) < len(value) else None
+    if step.isdecimal() and len(step) < 10:
+        return value[int(step)] if int(step) < len(value) else None
+    rows = [row for row in value if isinstance(row, dict)]
+    named = (row for row in rows if row and next(iter(row.values())) == step)
+    found = [below(row, step) for row in rows if below(row, step) is not None]
+    lists = all(isinstance(each, list | tuple) for each in found)
+    return next(named, ([each for one in found for each in one] if lists else found) or None)

@@ -22,9 +22,17 @@ REPORT = Report(
         "cudnn": ProbeReport(
             Presence.FOUND,
             version="9.28.0",
-            facts={"sub_libraries": ["graph", "ops"], "table": {"a": 1}},
-            libraries=(Library("cudnn", "/lib/libcudnn.so.9"),),
-            devices=(Device("cuda", 0, name="H200"),),
+            facts={
+                "sub_libraries": ["graph", "ops"],
+                "table": {"a": 1},
+                "rules": [{"runtime": "os.cpu_count", "cpus": 8}, {"runtime": "MKL", "cpus": 4}],
+            },
+            libraries=(Library("cudnn", "/lib/libcudnn.so.9", facts={"kept": "by the copy"}),),
+            devices=(
+                Device(
+                    "cuda", 0, name="H200", facts={"mig": False}, volatile={"power_watts": 71.5}
+                ),
+            ),
         ),
         "nccl": ProbeReport(Presence.ABSENT),
     },
@@ -41,12 +49,19 @@ REPORT = Report(
         ("cudnn.table.a", 1),
         ("cudnn.libraries.0.path", "/lib/libcudnn.so.9"),
         ("cudnn.devices.0.name", "H200"),
+        ("cudnn.devices.0.mig", False),
+        ("cudnn.devices.0.power_watts", 71.5),
+        ("cudnn.devices.name", ["H200"]),
+        ("cudnn.rules.MKL.cpus", 4),
+        ("cudnn.rules.os.cpu_count.cpus", 8),
+        ("cudnn.rules.cpus", [8, 4]),
+        ("cudnn.kept", "by the copy"),
         ("nccl.libraries", []),
         ("nccl.presence", "absent"),
     ],
 )
 def test_a_name_leads_to_its_value(name: str, expected: Any) -> None:
-    assert value(REPORT, name) == expected
+    assert value(REPORT, name, ("kept",)) == expected
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def symptoms(report: ReportView) -> Symptoms:
                 yield Symptom(
                     f"{library.path} is a stub for linking, and {library.found_by} puts it before the"
                     " driver's own",
-                    evidence={f"{probe}.libraries": [library.path]},
+                    evidence={f"{probe}.libraries.path": [library.path]},
                 )
             if not library.reasons:
                 break

@@ -29,5 +29,5 @@ def symptoms(report: ReportView) -> Symptoms:
         f"torch needs {pin['package']} {pin['wanted']}, and a process gets {described(library)}:"
         f" {library.wins_because}",
         command=without_folder(report, library.found_by, library.path),
-        evidence={"torch.pins": [pin], "cudnn.libraries": [library.path]},
+        evidence={"torch.pins": [pin], "cudnn.libraries.path": [library.path]},
     )

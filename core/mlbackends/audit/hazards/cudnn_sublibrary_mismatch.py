@@ -26,12 +26,12 @@ def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each way in which they are mixed, with all the parts that are concerned."""
     parted = cudnn_parted(report)
     if parted is not None:
-        other, ours = parted
+        _, other, ours = parted
         yield Symptom(
             f"torch opens {described(ours)} by RPATH, and its sub-libraries are taken from"
             f" {described(other)}, for {other.found_by} comes before RUNPATH",
             command=without_folder(report, other.found_by, other.path),
-            evidence={"cudnn.libraries": [ours.path, other.path]},
+            evidence={"cudnn.libraries.path": [ours.path, other.path]},
         )
     for _, code in WARNINGS:
         found = list(report.warnings("cudnn", code))
@@ -42,7 +42,7 @@ def symptoms(report: ReportView) -> Symptoms:
             found[0].message + others,
             hint=found[0].hint,
             command=_command(report, found[0].hint),
-            evidence={"cudnn.warnings": [warning.message for warning in found]},
+            evidence={"cudnn.warnings.message": [warning.message for warning in found]},
         )
 
 

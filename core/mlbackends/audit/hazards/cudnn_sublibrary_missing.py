@@ -25,6 +25,6 @@ def symptoms(report: ReportView) -> Symptoms:
         yield from_warning(
             warning,
             command=reinstall(report, *package_of(copy)) if copy and from_wheel else "",
-            evidence={"cudnn.libraries": [copy.path]} if copy else {},
+            evidence={"cudnn.libraries.path": [copy.path]} if copy else {},
             severity=None if copy is None or copy.wins else Severity.NOTE,
         )

@@ -27,5 +27,5 @@ def symptoms(report: ReportView) -> Symptoms:
                 yield Symptom(
                     f"{reason.message}; it is that of {called(gpu)}",
                     hint=reason.hint,
-                    evidence={f"xpu.devices.{gpu.index}.reasons": [reason.code]},
+                    evidence={f"xpu.devices.{gpu.index}.reasons.code": [reason.code]},
                 )

@@ -33,6 +33,6 @@ def symptoms(report: ReportView) -> Symptoms:
             yield Symptom(
                 warning.message,
                 command=f"unset {name}",
-                evidence={"cpu.hardware_capability": has, f"{probe}.warnings": [_CODE]},
+                evidence={"cpu.hardware_capability": has, f"{probe}.warnings.code": [_CODE]},
                 severity=Severity.ERROR if is_error else None,
             )

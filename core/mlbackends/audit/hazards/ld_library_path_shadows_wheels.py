@@ -6,14 +6,9 @@ No alarm:  both of one version; a folder of the wheel itself; a copy that the lo
            it find by one, as in those of auditwheel: an RPATH comes before the variable.
 """
 
-from typing import TYPE_CHECKING
-
 from mlbackends.audit.environment import without_folder
 from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 from mlbackends.audit.libraries import Shadowed, described, older_than_pinned, shadowed
-
-if TYPE_CHECKING:
-    from mlbackends.model.records import FactValue
 
 SEVERITY = Severity.ERROR
 READS = ("environment", "packages")
@@ -44,13 +39,15 @@ def symptoms(report: ReportView) -> Symptoms:
         first = pairs[0]
         others = f", and {len(pairs) - 1} more of wheels" if len(pairs) > 1 else ""
         unlike = any(one.taken.version and one.wheel.version for one in pairs)
-        evidence: dict[str, FactValue] = {
-            one.taken.soname: [one.taken.path, one.wheel.path] for one in pairs
-        }
+        paths: dict[str, list[str]] = {}
+        for one in pairs:
+            paths.setdefault(f"{one.probe}.libraries.path", []).extend(
+                (one.taken.path, one.wheel.path)
+            )
         yield Symptom(
             f"{variable} names {folder}: {described(first.taken)} is taken in place of"
             f" {described(first.wheel)}{others}",
             command=without_folder(report, variable, first.taken.path),
-            evidence=evidence,
+            evidence={**paths},
             severity=None if unlike else Severity.WARNING,
         )

@@ -82,7 +82,7 @@ def _bad_files(report: ReportView, reported: set[str]) -> Symptoms:
             yield Symptom(
                 seen,
                 command=_command(report, library),
-                evidence={f"{name}.libraries": [library.path]},
+                evidence={f"{name}.libraries.path": [library.path]},
                 severity=_severity(library, is_fatal),
             )
 
@@ -98,7 +98,10 @@ def _refused(report: ReportView, one: Failed) -> Symptom:
         seen,
         hint=reason.hint,
         command="" if one.driver else _command(report, library),
-        evidence={f"{one.probe}.libraries": [library.path], "reason": reason.code},
+        evidence={
+            f"{one.probe}.libraries.path": [library.path],
+            f"{one.probe}.libraries.reasons.code": [reason.code],
+        },
         severity=_severity_of_refusal(one),
     )
 

@@ -25,7 +25,7 @@ def symptoms(report: ReportView) -> Symptoms:
         raise DoesNotApply("the processor is not of AMD")
     inside = [each for each in report.libraries("mkl") if each.found_by.startswith("inside ")]
     users = {each.found_by.removeprefix("inside ") for each in inside}
-    libraries = {"mkl.libraries": [each.path for each in inside]} if inside else {}
+    libraries = {"mkl.libraries.path": [each.path for each in inside]} if inside else {}
     blas_of = {}
     for probe in ("numpy", "scipy"):
         blas = str(report.fact(f"{probe}.blas", ""))

@@ -49,5 +49,8 @@ def symptoms(report: ReportView) -> Symptoms:
     shown = ", ".join(map(str, levels))
     yield Symptom(
         f"this virtual machine shows caches of level {shown} alone, and NNPACK needs to see level 3",
-        evidence={"cpu.caches": levels, "host.virtualisation": report.fact("host.virtualisation")},
+        evidence={
+            "cpu.caches.level": levels,
+            "host.virtualisation": report.fact("host.virtualisation"),
+        },
     )

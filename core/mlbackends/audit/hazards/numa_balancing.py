@@ -27,7 +27,8 @@ SOURCES = (
 
 def symptoms(report: ReportView) -> Symptoms:
     """Yield one on a machine with several nodes: a note where no GPU is."""
-    nodes = len(report.fact("memory.nodes", ()))
+    numbers = [node["node"] for node in report.fact("memory.nodes", ())]
+    nodes = len(numbers)
     if nodes < 2:
         raise DoesNotApply("the machine has one NUMA node")
     if not report.need("memory.numa_balancing"):
@@ -37,6 +38,6 @@ def symptoms(report: ReportView) -> Symptoms:
         f"the kernel balances {nodes} NUMA nodes by itself (kernel.numa_balancing)"
         + (f", on a machine with {counted(gpus, 'GPU')}" if gpus else ""),
         command="sysctl kernel.numa_balancing=0",
-        evidence={"memory.numa_balancing": True, "memory.nodes": nodes},
+        evidence={"memory.numa_balancing": True, "memory.nodes.node": numbers},
         severity=None if gpus else Severity.NOTE,
     )

@@ -41,7 +41,7 @@ def symptoms(report: ReportView) -> Symptoms:
     if driver.presence is Presence.USABLE:
         return
     refusals = [reason for reason in driver.reasons if reason.code == "compat-unsupported"]
-    evidence: dict[str, FactValue] = {"cuda_driver.libraries": [winner.path]}
+    evidence: dict[str, FactValue] = {"cuda_driver.libraries.path": [winner.path]}
     if refusals:
         yield from_warning(refusals[0], evidence=evidence)
         return

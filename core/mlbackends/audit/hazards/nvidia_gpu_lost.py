@@ -33,13 +33,13 @@ def symptoms(report: ReportView) -> Symptoms:
     counted = report.fact("nvidia.gpu_count")
     lost = [(gpu, reason) for gpu in gpus for reason in gpu.reasons if reason.code in _CODES]
     for gpu, reason in lost:
-        where = f"nvidia.devices.{gpu.index}.reasons"
+        where = f"nvidia.devices.{gpu.index}.reasons.code"
         yield Symptom(
             f"{called(gpu)}: {reason.message}", hint=reason.hint, evidence={where: [reason.code]}
         )
     for reason in probe_report.reasons if probe_report is not None and not lost else ():
         if reason.code in ("gpu-lost", "reset-required"):
-            yield from_warning(reason, evidence={"nvidia.reasons": [reason.code]})
+            yield from_warning(reason, evidence={"nvidia.reasons.code": [reason.code]})
             return
     answering(report)
     if counted is None or see_part_of_machine(report):

@@ -32,7 +32,10 @@ def symptoms(report: ReportView) -> Symptoms:
     split = [gpu for gpu in gpus if gpu.facts.get("mig")]
     if not split and not shown:
         raise DoesNotApply("no GPU here is in MIG mode")
-    yield from _of_the_list(report, len(instances) or len(shown))
+    seen: dict[str, FactValue] = {"nvidia.mig_instances": shown}
+    if instances:
+        seen = {"nvidia.devices.kind": ["mig"] * len(instances)}
+    yield from _of_the_list(report, seen)
     if container(report):
         return
     with_instances = {instance.facts.get("parent") for instance in instances}
@@ -41,12 +44,12 @@ def symptoms(report: ReportView) -> Symptoms:
             yield _nothing(gpu)
 
 
-def _of_the_list(report: ReportView, count: int) -> Symptoms:
+def _of_the_list(report: ReportView, instances: dict[str, FactValue]) -> Symptoms:
     value = report.variable(_VARIABLE)
     entries = [entry.strip() for entry in (value or "").split(",") if entry.strip()]
     evidence: dict[str, FactValue] = {
         f"environment.variables.{_VARIABLE}": value or "",
-        "nvidia.mig_instances": count,
+        **instances,
     }
     named = [entry for entry in entries if entry.startswith("MIG-")]
     if len(named) > 1:

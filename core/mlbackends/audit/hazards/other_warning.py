@@ -17,4 +17,4 @@ def symptoms(report: ReportView) -> Symptoms:
     for name, probe in report.record.probes.items():
         for warning in probe.warnings:
             if (name, warning.code) not in report.claimed:
-                yield from_warning(warning, evidence={f"{name}.warnings": [warning.code]})
+                yield from_warning(warning, evidence={f"{name}.warnings.code": [warning.code]})

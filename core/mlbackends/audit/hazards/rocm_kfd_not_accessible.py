@@ -49,7 +49,7 @@ def symptoms(report: ReportView) -> Symptoms:
         yield from_warning(
             reason,
             command=_COMMANDS.get(kind, ""),
-            evidence={"rocm.reasons": [reason.code], "host.container": kind},
+            evidence={"rocm.reasons.code": [reason.code], "host.container": kind},
         )
 
 

@@ -70,7 +70,7 @@ def _too_few(report: ReportView, variables: dict[str, str]) -> Symptoms:
             command=f"unset {one.variable}",
             evidence={
                 f"environment.variables.{one.variable}": one.value,
-                "limits.beliefs: OpenMP": threads,
+                "limits.beliefs.OpenMP.cpus": threads,
                 "limits.affinity": str(report.fact("limits.affinity", "")),
             },
         )

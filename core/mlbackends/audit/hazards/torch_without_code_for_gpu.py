@@ -57,7 +57,10 @@ def symptoms(report: ReportView) -> Symptoms:
                 f"torch {version}, built for CUDA {cuda}, is compiled for"
                 f" {', '.join(codes.listed)}; GPU {gpu.index} ({gpu.name}) is {capability}",
                 hint=_hint(capability),
-                evidence={"torch.cuda_version": cuda, f"nvidia.{gpu.index}.capability": capability},
+                evidence={
+                    "torch.cuda_version": cuda,
+                    f"nvidia.devices.{gpu.index}.capability": capability,
+                },
             )
     if not kinds:
         raise NotReported("no GPU tells its compute capability")

@@ -29,4 +29,4 @@ def symptoms(report: ReportView) -> Symptoms:
     for probe, code in WARNINGS:
         for warning in report.warnings(probe, code):
             if not warning.message.startswith(_ELSEWHERE):
-                yield from_warning(warning, evidence={f"{probe}.warnings": [code]})
+                yield from_warning(warning, evidence={f"{probe}.warnings.code": [code]})

@@ -38,5 +38,5 @@ def symptoms(report: ReportView) -> Symptoms:
                 yield Symptom(
                     reason.message,
                     command=reinstall(report, name, report.package(name)) if name else "",
-                    evidence={f"{probe}.reasons": ["metadata-only"]},
+                    evidence={f"{probe}.reasons.code": ["metadata-only"]},
                 )

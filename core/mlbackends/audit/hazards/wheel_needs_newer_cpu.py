@@ -8,6 +8,7 @@ Severity:  a warning in conda's environments, whose builds may be for older proc
 from mlbackends.audit.environment import install, uninstall
 from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
 from mlbackends.host.python.requirements import satisfies
+from mlbackends.model.records import nonempty
 
 SEVERITY = Severity.ERROR
 READS = ("packages", "cpu")
@@ -54,6 +55,7 @@ def symptoms(report: ReportView) -> Symptoms:
         raise DoesNotApply("the floors that are known are those of x86-64")
     is_conda = report.fact("python.manager") == "conda"
     has = frozenset(report.need("cpu.features"))
+    level = nonempty({"cpu.x86_64_level": report.fact("cpu.x86_64_level")})
     for name, releases, features, instead in _FLOORS:
         version = report.package(name)
         if name in _SERVED_BY and report.package(_SERVED_BY[name]):
@@ -70,5 +72,5 @@ def symptoms(report: ReportView) -> Symptoms:
                 f" ({report.fact('cpu.x86_64_level', 'x86-64')})",
                 command=command,
                 severity=Severity.WARNING if is_conda else None,
-                evidence={f"packages.distributions.{name}": version, "cpu.features": missing},
+                evidence={f"packages.distributions.{name}": version, **level},
             )

@@ -31,5 +31,5 @@ def symptoms(report: ReportView) -> Symptoms:
                 warning.message + (f"; it belongs to {owner}" if owner else ""),
                 hint=warning.hint,
                 command=f"sudo apt remove {owner}" if owner and has_apt else "",
-                evidence={f"{probe}.libraries": [library.path for library in winners]},
+                evidence={f"{probe}.libraries.path": [library.path for library in winners]},
             )

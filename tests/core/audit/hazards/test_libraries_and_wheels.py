@@ -213,7 +213,7 @@ def test_shadowing_is_told_once_for_a_folder_with_the_command_that_mends_it() ->
         ":/opt/apps/gcc/4.9/lib64:/opt/apps/mpich/lib"
     )
     # What libtorch_cuda needs itself, cuBLAS among it, it finds by RPATH.
-    assert check.evidence.keys() == {"libnvJitLink.so.12"}
+    assert check.evidence.keys() == {"nvjitlink.libraries.path"}
 
 
 def test_without_an_rpath_torch_gets_what_the_search_path_names() -> None:
@@ -223,7 +223,7 @@ def test_without_an_rpath_torch_gets_what_the_search_path_names() -> None:
 
     (check,) = checks(subject, "ld-library-path-shadows-wheels")
 
-    assert check.evidence.keys() == {"libcublas.so.12", "libcublasLt.so.12", "libnvJitLink.so.12"}
+    assert check.evidence.keys() == {"cublas.libraries.path", "nvjitlink.libraries.path"}
     assert check.message.endswith("and 2 more of wheels")
 
 
@@ -265,7 +265,7 @@ def test_the_systems_cudnn_on_the_search_path_gives_its_parts_to_the_wheels() ->
     assert only(subject, "cudnn-older-than-pinned").status is Status.PASSED
     assert only(subject, "ld-library-path-shadows-wheels").status is Status.PASSED
     without = with_probe(subject, "torch", facts={"own_folders_first": False})
-    assert "libcudnn.so.9" in only(without, "ld-library-path-shadows-wheels").evidence
+    assert "cudnn.libraries.path" in only(without, "ld-library-path-shadows-wheels").evidence
 
 
 def test_a_search_path_that_names_a_wheels_own_folder_is_no_alarm() -> None:
@@ -386,7 +386,7 @@ def test_a_library_that_could_not_be_opened_is_an_error_with_its_owner_and_the_c
     assert "libscipy_openblas64_-32a4b2a6.so: the loader says" in check.message
     assert check.message.endswith("; it belongs to numpy 2.4.6")
     assert check.command.endswith("--force-reinstall --no-deps numpy==2.4.6")
-    assert check.evidence["reason"] == code
+    assert check.evidence["openblas.libraries.reasons.code"] == [code]
 
 
 @pytest.mark.parametrize("code", ["crashed", "wrong-result"])
@@ -799,4 +799,4 @@ def test_a_warning_that_no_hazard_claims_is_still_told() -> None:
     (check,) = checks(subject, "other-warning")
 
     assert check.message == "something new is wrong"
-    assert check.evidence == {"cpu.warnings": ["a-new-code"]}
+    assert check.evidence == {"cpu.warnings.code": ["a-new-code"]}

@@ -1,0 +1,39 @@
+"""What a finding was seen by can be asked for: each piece of evidence has a dotted name of the report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlbackends.audit.reports import report_of
+from mlbackends.audit.runner import examine
+from mlbackends.model import dotted
+from mlbackends.model.registry import facts_of
+
+TESTS = Path(__file__).resolve().parents[2]
+SUBJECTS = (
+    "hosts/broken-environment", "hosts/ci-leftovers", "hosts/cluster-modules-node", "hosts/docker-cgroup1",
+    "hosts/epyc-eight-nodes", "hosts/gpu-server-degraded", "hosts/kvm-guest-without-l3",
+    "hosts/stale-conda-workstation", "hosts/untuned-slurm-node", "reports/hgx-h100-failing.json",
+    "reports/slurm-job-mig.json",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_evidence_is_what_its_dotted_name_gets_or_a_part_of_it(subject: str) -> None:
+    report = report_of(str(TESTS / subject), redact=False)
+
+    seen = 0
+    for check in examine(report).checks:
+        for name, value in check.evidence.items():
+            seen += 1
+            try:
+                whole: Any = dotted.value(report, name, tuple(facts_of(name.partition(".")[0])))
+            except dotted.NoValue:
+                whole = None
+            is_part = isinstance(value, list) and all(each in (whole or ()) for each in value)
+            # What is not there is evidence too.
+            assert whole == value or is_part or (whole is None and not value), (check.code, name)
+    assert seen
