@@ -387,22 +387,35 @@ def test_what_each_core_has_is_folded_where_a_node_is_narrow() -> None:
     assert drawn(one).count("L2 32 KiB") == 8
 
 
-def test_kinds_of_core_have_their_own_caches_where_the_counts_tell() -> None:
+def test_kinds_of_core_have_their_own_caches() -> None:
     kinds = [
         {"name": "performance", "threads": 16, "cores": 8, "cpus": "0-15"},
         {"name": "efficiency", "threads": 16, "cores": 16, "cpus": "16-31"},
     ]
     caches = [
-        cache(1, "data", 48 << 10, 8, 2),
-        cache(1, "data", 32 << 10, 16, 1),
-        cache(2, "unified", 2 << 20, 8, 2),
-        cache(2, "unified", 4 << 20, 4, 4),
+        cache(1, "data", 48 << 10, 8, 2) | {"kind": "performance"},
+        cache(1, "data", 32 << 10, 16, 1) | {"kind": "efficiency"},
+        cache(2, "unified", 2 << 20, 8, 2) | {"kind": "performance"},
+        cache(2, "unified", 4 << 20, 4, 4) | {"kind": "efficiency"},
     ]
     said = drawn(report(cpu=cpu(sockets=1, cores=24, threads=32, kinds=kinds, caches=caches)))
 
     assert "8 performance cores · 16 threads" in said and "16 efficiency cores" in said
     assert "each core: L1d 48 KiB" in said and "each core: L1d 32 KiB" in said
     assert said.count("L2 2 MiB") == 8 and said.count("L2 4 MiB") == 4
+
+
+def test_kinds_of_as_many_cores_have_their_own_caches() -> None:
+    kinds = [
+        {"name": "large", "threads": 10, "cores": 10, "cpus": "0-9"},
+        {"name": "small", "threads": 10, "cores": 10, "cpus": "10-19"},
+    ]
+    caches = [
+        cache(2, "unified", 2 << 20, 10, 1) | {"kind": "large"},
+        cache(2, "unified", 512 << 10, 10, 1) | {"kind": "small"},
+    ]
+    drawing = drawn(report(cpu=cpu(sockets=1, cores=20, threads=20, kinds=kinds, caches=caches)))
+    assert "each core: L2 2 MiB" in drawing and "each core: L2 512 KiB" in drawing
 
 
 def test_a_cache_whose_place_is_not_told_is_told_in_words() -> None:

@@ -28,12 +28,16 @@ class Cores(Struct):
 
 
 class Cache(Struct):
-    """Caches of one size: "L3", their size, and how many; sharing: CPUs of each, 0 if unknown."""
+    """Caches of one size: "L3", their size, and how many; sharing: CPUs of each, 0 if unknown.
+
+    kind: of the cores that alone have it.
+    """
 
     name: str
     size_bytes: int
     count: int
     sharing: int = 0
+    kind: str = ""
 
 
 class Node(Struct):
@@ -228,7 +232,8 @@ def _place_caches(facts: Facts, packages: list[Package]) -> list[str]:
         level, size = number(row, "level"), number(row, "size_bytes")
         if level and size:
             name = f"L{level}{_LETTERS.get(text(row, 'type'), '')}"
-            cache = Cache(name, size, number(row, "instances"), number(row, "shared_by_cpus"))
+            counts = number(row, "instances"), number(row, "shared_by_cpus")
+            cache = Cache(name, size, *counts, text(row, "kind"))
             by_name.setdefault(name, []).append(cache)
     notes: list[str] = []
     for name, caches in by_name.items():
@@ -244,20 +249,15 @@ def _place_caches(facts: Facts, packages: list[Package]) -> list[str]:
 def _given_to_cores(packages: list[Package], caches: list[Cache]) -> bool:
     """Give each kind of core the cache that each of its cores has of its own; False if none has."""
     cores = [each for package in packages for node in package.nodes for each in node.cores]
-    counts: Counter[tuple[str, int]] = Counter()
+    wanted: Counter[tuple[str, int]] = Counter()
     for each in cores:
-        counts[each.kind, each.threads] += each.count
-    wanted = {(count, threads) for (_, threads), count in counts.items()}
-    given = {(one.count, one.sharing): one for one in caches}
-    kinds = {kind for kind, _ in counts}
-    if not all(each.threads for each in cores) or set(given) != wanted:
+        wanted[each.kind, each.threads] += each.count
+    counts = {(one.kind, one.sharing): one.count for one in caches}
+    if not all(each.threads for each in cores) or counts != wanted or len(counts) < len(caches):
         return False
-    if not len(counts) == len(kinds) == len(wanted) or len(given) != len(caches):
-        return False
+    given = {one.kind: f"{one.name} {binary_size(one.size_bytes)}" for one in caches}
     for each in cores:
-        one = given[counts[each.kind, each.threads], each.threads]
-        own = [each.caches, f"{one.name} {binary_size(one.size_bytes)}"]
-        each.caches = " · ".join(filter(None, own))
+        each.caches = " · ".join(filter(None, [each.caches, given[each.kind]]))
     return True
 
 
