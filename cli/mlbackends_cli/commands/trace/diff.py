@@ -115,6 +115,8 @@ def command(
     implementation, or layout of a convolution, shows as a change of the same call. The direction stands
     behind the operation: fwd_t (training), fwd_i (inference), bwd_d (data), bwd_w (weights). A reorder
     into another block is another call.
+
+    Versions, threads, instruction sets and MKL's branch that differ between the traces are named below.
     """
     from mlbackends.tracing import filters, viewing
     from mlbackends_cli.traces.listings import printed, uncompared

@@ -34,7 +34,9 @@ class Finder(finder.Finder):
 
     def take(self, record: Record, count: int, total_ns: float) -> None:
         if isinstance(record, Info) and record.values.get("nthr", "").isdecimal():
-            self._onednn[record.source, record.process] = int(record.values["nthr"]), shown(record)
+            place = record.source, record.process
+            found = int(record.values["nthr"]), shown(record)
+            self._onednn[place] = max(found, self._onednn.get(place, found))
         elif isinstance(record, Header):
             self._headers[record.tracer] += count
             if record.tracer == "mkl":
@@ -61,7 +63,8 @@ class Finder(finder.Finder):
         processes = max(self._headers.values(), default=0)
         yield from self._against_machine(used, max(len(callers), processes))
         for place, pairs in of_mkl.items():
-            yield from self._against_each_other(place, pairs)
+            if place[1] is not None or processes < 2:
+                yield from self._against_each_other(place, pairs)
 
     def _against_machine(self, used: dict[str, tuple[int, str]], callers: int) -> Found:
         machine = self.machine

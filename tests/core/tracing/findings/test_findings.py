@@ -526,6 +526,8 @@ def test_mkl_with_fewer_threads_than_onednn_in_the_same_process() -> None:
     records = [cpu(8), *[run(milliseconds=50)] * 2, *[gemm(50, 1)] * 2]
     finding = one("thread-count", *records)
     assert "MKL had 1 thread in 2 calls, 50% of the time; oneDNN had 8" in finding.seen
+    runs = [line(HEADER)] * 2
+    assert not found("thread-count", *runs, *records)
     region = [gemm(50, 1, thread=thread) for thread in range(8)]
     assert not found("thread-count", cpu(8), *[run(milliseconds=50)] * 2, *region)
 
