@@ -56,21 +56,21 @@ class Sum:
 
 
 class Calls:
-    """Equal calls of one process. first, later: the times of the first ones, and of the others.
+    """Equal calls of one run of a process. first, later: the times of the first ones, and of the others.
 
     First are the first call, what began before it ended and so waited for the same, and the first call
     of each other thread. record: one of them; longest: the record of the longest first call. threads:
-    those that called.
+    those that called. pool: how many threads each call may use; 0 where that is not known.
     """
 
-    __slots__ = ("_end_ns", "first", "later", "longest", "record", "threads", "untimed")
+    __slots__ = ("_end_ns", "first", "later", "longest", "pool", "record", "threads", "untimed")
 
-    def __init__(self, record: Call) -> None:
+    def __init__(self, record: Call, pool: int) -> None:
         start = record.start_ns
         self._end_ns = -inf if start is None else start + (record.duration_ns or 0.0)
         self.threads: set[int | None] = set()
         self.first, self.later = Tally(), Tally()
-        self.record = record
+        self.record, self.pool = record, pool
         self.longest: Record = record
         self.untimed = 0
 
@@ -123,11 +123,6 @@ class Calls:
     def gigabytes_per_second(self) -> float:
         """Billions of bytes a second at best; 0 where the traffic or the time is not known."""
         return (self.record.bytes or 0.0) / self.least_ns if self.least_ns else 0.0
-
-    @property
-    def pool(self) -> int:
-        """How many threads each may use, as MKL prints it; 0 where that is not known."""
-        return pool_of(self.record)
 
     @property
     def is_on_gpu(self) -> bool:
@@ -234,9 +229,11 @@ def shown(record: Record) -> str:
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
 
 
-def pool_of(record: Record) -> int:
-    """Return how many threads a call of MKL may use; 0 where that is not known, and for all else."""
-    state = record.signature.state if isinstance(record, MklCall) else {}
+def pool_of(record: Record, of_onednn: int = 0) -> int:
+    """Return how many threads a call may use: as MKL prints it, or as oneDNN's header did; 0: not known."""
+    if not isinstance(record, MklCall):
+        return of_onednn
+    state = record.signature.state
     counts = (state.get(name, "") for name in _POOLS)
     return max((int(count) for count in counts if count.isdecimal()), default=0)
 

@@ -144,7 +144,8 @@ class Walk:
             if isinstance(record, Text):
                 continue
             if isinstance(record, Header):
-                self.finish()  # a process begins: what was made before is no more
+                self.finish()  # a process begins: what was made before is no more, and all calls are first
+                self._ends.clear()
             self.lines += 1
             self.unreadable += isinstance(record, Malformed)
             if isinstance(record, Call) and record.duration_ns is not None:

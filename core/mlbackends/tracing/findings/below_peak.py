@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 
-from mlbackends.model.trace import Info, Record
 from mlbackends.tracing import finder
 from mlbackends.tracing.finder import Calls, Found, Sum, by_share, percent, times, took
 
@@ -24,19 +23,12 @@ class Finder(finder.Finder):
     implementation ran have a finding of their own.
     """
 
-    WANTS = frozenset(("notes",))
+    WANTS = frozenset[str]()
     WHY = "what limits these calls is neither arithmetic nor memory"
     ACTION = (
         "look at their shapes (one small size, odd leading dimensions), layouts, threads and first"
         " calls; of oneDNN the dispatch view says why faster kernels refused (--level dispatch)"
     )
-
-    def begin(self) -> None:
-        self._pool = 0
-
-    def take(self, record: Record, count: int, total_ns: float) -> None:
-        if isinstance(record, Info) and record.values.get("nthr", "").isdecimal():
-            self._pool = max(self._pool, int(record.values["nthr"]))
 
     def result(self) -> Found:
         alike: defaultdict[tuple[str, ...], list[Calls]] = defaultdict(list)
@@ -75,5 +67,5 @@ class Finder(finder.Finder):
         roof = self.machine.roof
         if roof is None or not roof.threads:
             return 0.0
-        threads = pool or self._pool or roof.threads
+        threads = pool or roof.threads
         return roof.gflops * min(1.0, threads / roof.threads) * _OF_F32.get(dtype, 0.0)

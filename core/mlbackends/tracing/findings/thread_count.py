@@ -28,15 +28,13 @@ class Finder(finder.Finder):
     )
 
     def begin(self) -> None:
-        self._onednn: dict[Place, tuple[int, str]] = {}
+        self._lines: dict[int, str] = {}
         self._layers: set[str] = set()
         self._headers: Counter[str] = Counter()
 
     def take(self, record: Record, count: int, total_ns: float) -> None:
         if isinstance(record, Info) and record.values.get("nthr", "").isdecimal():
-            place = record.source, record.process
-            found = int(record.values["nthr"]), shown(record)
-            self._onednn[place] = max(found, self._onednn.get(place, found))
+            self._lines.setdefault(int(record.values["nthr"]), shown(record))
         elif isinstance(record, Header):
             self._headers[record.tracer] += count
             if record.tracer == "mkl":
@@ -45,26 +43,24 @@ class Finder(finder.Finder):
     def result(self) -> Found:
         used: dict[str, tuple[int, str]] = {}
         callers: set[tuple[str, int | None, int | None]] = set()
-        of_mkl: defaultdict[Place, list[tuple[int, Calls]]] = defaultdict(list)
+        pools: defaultdict[Place, list[tuple[int, Calls]]] = defaultdict(list)
         for calls in self.calls:
             if calls.is_on_gpu:
                 continue
             place = calls.record.source, calls.record.process
             callers |= {(*place, thread) for thread in calls.threads}
-            if isinstance(calls.record, MklCall):
-                count = calls.pool or int(self._layers == {"sequential"})
-                if not count:
-                    continue
-                of_mkl[place].append((count, calls))
-                used["MKL"] = max(used.get("MKL", (0, "")), (count, shown(calls.record)))
-            elif place in self._onednn:
-                used["oneDNN"] = max(used.get("oneDNN", (0, "")), self._onednn[place])
+            library = "MKL" if isinstance(calls.record, MklCall) else "oneDNN"
+            count = calls.pool or int(library == "MKL" and self._layers == {"sequential"})
+            if count:
+                pools[place].append((count, calls))
+                line = self._lines.get(count, "") if library == "oneDNN" else shown(calls.record)
+                used[library] = max(used.get(library, (0, "")), (count, line))
         # Each process has a header, also where its number is not known.
         processes = max(self._headers.values(), default=0)
         yield from self._against_machine(used, max(len(callers), processes))
-        for place, pairs in of_mkl.items():
+        for place, pairs in pools.items():
             if place[1] is not None or processes < 2:
-                yield from self._against_each_other(place, pairs)
+                yield from self._against_each_other(pairs)
 
     def _against_machine(self, used: dict[str, tuple[int, str]], callers: int) -> Found:
         machine = self.machine
@@ -111,11 +107,14 @@ class Finder(finder.Finder):
                 share=self.share(self.all_ns),
             )
 
-    def _against_each_other(self, place: Place, pairs: list[tuple[int, Calls]]) -> Found:
+    def _against_each_other(self, pairs: list[tuple[int, Calls]]) -> Found:
         """Yield a finding where MKL may use fewer threads in long calls than elsewhere in a process."""
-        here, _ = self._onednn.get(place, (0, ""))
-        most = max(here, *(pool for pool, _ in pairs))
-        few = [(pool, calls) for pool, calls in pairs if pool * _TIMES_FEWER <= most]
+        most, most_of = max(pairs, key=lambda pair: pair[0])
+        few = [
+            (pool, calls)
+            for pool, calls in pairs
+            if pool * _TIMES_FEWER <= most and isinstance(calls.record, MklCall)
+        ]
         # Several callers are a parallel region, in which each call has one thread, as it should.
         if len({thread for _, calls in few for thread in calls.threads}) != 1:
             return
@@ -124,7 +123,7 @@ class Finder(finder.Finder):
             found.add(calls.record, calls.count, calls.total_ns)
         share = self.share(found.total_ns)
         if found.total_ns >= _LONG_NS * found.count and share >= _LEAST_SHARE:
-            others = "oneDNN" if most == here else "other calls"
+            others = "other calls" if isinstance(most_of.record, MklCall) else "oneDNN"
             yield self.finding(
                 "low",
                 f"MKL had {times(min(pool for pool, _ in few), 'thread')} in"

@@ -1,12 +1,13 @@
 """What a trace gives away: each file of findings/ looks for one thing."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import cast
 
 from mlbackends.model import registry
-from mlbackends.model.trace import Call, Record
+from mlbackends.model.trace import Call, Header, Info, Record
 from mlbackends.model.trace_views import Finding, Findings
-from mlbackends.tracing.finder import KINDS, SEVERITIES, Calls, Finder
+from mlbackends.tracing.finder import KINDS, SEVERITIES, Calls, Finder, pool_of
 from mlbackends.tracing.machine import UNKNOWN, Machine
 from mlbackends.tracing.walk import Follower
 
@@ -29,7 +30,9 @@ class Collector:
             for kind in KINDS
         }
         self._adders = {kind: [each.add for each in found] for kind, found in self._by_kind.items()}
-        self._calls: dict[tuple[str, int | None, str], Calls] = {}
+        self._calls: dict[tuple[str, int | None, int, str], Calls] = {}
+        self._runs: Counter[tuple[str, int | None, str]] = Counter()
+        self._pools: dict[tuple[str, int | None], int] = {}
         self._count = 0
         self._total_ns = 0.0
 
@@ -38,11 +41,16 @@ class Collector:
         if record.counted:
             self._count += 1
             self._total_ns += record.duration_ns or 0.0
-            which = (record.source, record.process, record.key)
+            which = self._which(record)
             calls = self._calls.get(which)
             if calls is None:
-                calls = self._calls[which] = Calls(cast("Call", record))
+                pool = pool_of(record, self._pools.get(which[:2], 0))
+                calls = self._calls[which] = Calls(cast("Call", record), pool)
             calls.add(record)
+        elif isinstance(record, Header):
+            self._runs[record.source, record.process, record.tracer] += 1
+        elif isinstance(record, Info) and record.values.get("nthr", "").isdecimal():
+            self._pools[record.source, record.process] = int(record.values["nthr"])
         for add in self._adders[_kind(record)]:
             add(record)
 
@@ -51,10 +59,14 @@ class Collector:
         if record.counted:
             self._count += count
             self._total_ns += sum(durations)
-            calls = self._calls[record.source, record.process, record.key]
-            calls.later.add_many(count, durations)
+            self._calls[self._which(record)].later.add_many(count, durations)
         for watch in self._by_kind[_kind(record)]:
             watch.add_more(record, count, durations)
+
+    def _which(self, record: Record) -> tuple[str, int | None, int, str]:
+        """Return what equal calls share: a header begins another run of its library."""
+        source, process = record.source, record.process
+        return source, process, self._runs[source, process, record.tracer], record.key
 
     def follow(self, record: Record) -> tuple[Follower, ...]:
         """Return what takes each later call that is equal to one that was added."""

@@ -439,6 +439,22 @@ def test_times_that_nearly_are_unsteady(records: list[AnyRecord]) -> None:
     assert not found("unsteady-times", *records)
 
 
+def test_runs_with_other_threads_in_one_log_are_apart() -> None:
+    """A sweep over threads that was written into one log is neither unsteady nor far below itself."""
+    problem = "1024x1024:1024x1024"
+    sweep = [
+        each
+        for threads in (1, 16)
+        for each in (
+            line(HEADER),
+            cpu(threads),
+            *[run(milliseconds=64 / threads, problem=problem)] * 20,
+        )
+    ]
+    for code in ("unsteady-times", "below-peak", "first-calls", "thread-count"):
+        assert not found(code, *sweep)
+
+
 # ---- threads ---------------------------------------------------------------------------------
 
 
