@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from mlbackends.isolation.protocol import Reply, Request, read_reply
+from mlbackends import isolation
+from mlbackends.isolation.protocol import REPLY_LIMIT, Reply, Request, read_reply
 from mlbackends.model.reader import python_command
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Presence
@@ -31,11 +32,10 @@ FORKS = sys.platform == "linux"
 GRACE = 1.0
 """Seconds beyond the time limit after which the child itself is held to hang, and is killed."""
 
+_SEAL_LENGTH = 16
+
 EXIT_SECONDS = 5.0
 """How long a child that has closed its pipe may take to end: on a busy machine that is seconds."""
-
-WAKE = 0.25
-"""Seconds of silence after which the child gets SIGCONT."""
 
 
 def _start(what: str, **streams: int) -> "subprocess.Popen[bytes]":
@@ -84,9 +84,10 @@ class Child:
             yield from _all_of(requests, Reason("not-asked", message))
             return
         answered: set[int] = set()
-        for reply in self._answers(requests, meanwhile):
-            answered.add(reply.id)
-            yield reply
+        with _out_of_reach():
+            for reply in self._answers(requests, meanwhile):
+                answered.add(reply.id)
+                yield reply
         left = [
             replace(request, jobs=jobs)
             for request in requests
@@ -108,19 +109,19 @@ class Child:
     ) -> Iterator[Reply]:
         """Yield the replies, until all are there, the child has gone, or it is silent for too long."""
         import select
-        import signal
 
         process = self._process
         assert process is not None
         assert process.stdin is not None
         assert process.stdout is not None
         question, answer = process.stdin.fileno(), process.stdout.fileno()
-        open_jobs = {job.id for request in requests for job in request.jobs}
+        sealed = {os.urandom(8).hex(): request for request in requests}
+        open_jobs = {(seal, job.id) for seal, request in sealed.items() for job in request.jobs}
         limit = max((request.timeout for request in requests), default=0.0) + GRACE
         lines = memoryview(
             b"".join(
-                msgspec.json.encode(replace(request, seal=os.urandom(8).hex())) + b"\n"
-                for request in requests
+                msgspec.json.encode(replace(request, seal=seal)) + b"\n"
+                for seal, request in sealed.items()
             )
         )
         # Both at once: with thousands of files the child's answers fill its pipe while we still ask.
@@ -130,14 +131,10 @@ class Child:
         poller.register(answer, select.POLLIN | select.POLLHUP)
         unread = bytearray()
         heard = time.monotonic()
-        while open_jobs and time.monotonic() - heard < limit:
-            ready = dict(poller.poll(min(limit, WAKE) * 1000))
-            if not ready:  # a library may have stopped it
-                with contextlib.suppress(OSError):
-                    process.send_signal(signal.SIGCONT)
-                continue
-            heard = time.monotonic()
+        while open_jobs and (left := heard + limit - time.monotonic()) > 0:
+            ready = dict(poller.poll(left * 1000))
             if question in ready:
+                heard = time.monotonic()
                 try:
                     lines = lines[os.write(question, lines[:65536]) :]
                 except BlockingIOError:
@@ -154,11 +151,16 @@ class Child:
                 data = os.read(answer, 65536)
                 if not data:
                     return
-                *answered, unread = (unread + data).split(b"\n")
-                for line in answered:
-                    reply = msgspec.json.decode(line, type=Reply)
-                    if reply.id in open_jobs:
-                        open_jobs.discard(reply.id)
+                *lines_read, unread = (unread + data).split(b"\n")
+                if len(unread) > REPLY_LIMIT:
+                    unread = bytearray()
+                for line in lines_read:
+                    # A library can find this pipe in /proc: what it writes there has no seal.
+                    seal = line[:_SEAL_LENGTH].decode(errors="replace")
+                    reply = read_reply(bytes(line), seal) if seal in sealed else None
+                    if reply is not None and (seal, reply.id) in open_jobs:
+                        heard = time.monotonic()
+                        open_jobs.discard((seal, reply.id))
                         yield reply
 
     def _lost(self) -> Reason:
@@ -196,6 +198,21 @@ class Child:
             process.wait(timeout=0.3)
             return
         kill_group(process)
+
+
+@contextlib.contextmanager
+def _out_of_reach() -> Iterator[None]:
+    """Let no library open our descriptors and memory in /proc, where this process is ours to change."""
+    if not isolation.process_is_ours:
+        yield
+        return
+    from mlbackends.isolation.process import DUMPABLE, prctl
+
+    prctl(DUMPABLE, 0)
+    try:
+        yield
+    finally:
+        prctl(DUMPABLE, 1)
 
 
 def _all_of(requests: Iterable[Request], reason: Reason) -> Iterator[Reply]:

@@ -43,9 +43,9 @@ def work(request: Request, output: int) -> None:
                 send(output, short, request.seal)
 
 
-def send(output: int, reply: Reply, seal: str = "") -> None:
-    """Write a reply on a line of its own."""
-    data = seal.encode() + msgspec.json.encode(reply) + b"\n"
+def send(output: int, reply: Reply, seal: str) -> None:
+    """Write a reply on a line of its own, whatever somebody else has written there."""
+    data = b"\n" + seal.encode() + msgspec.json.encode(reply) + b"\n"
     while data:
         data = data[os.write(output, data) :]
 

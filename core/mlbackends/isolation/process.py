@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from mlbackends.isolation.protocol import Job, Reply, Request, read_reply
+from mlbackends.isolation.protocol import REPLY_LIMIT, Job, Reply, Request, read_reply
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Presence
 
@@ -23,9 +23,6 @@ GLANCE = 0.02
 
 NOISE_KEPT = 2000
 """Bytes of what a library prints that are kept for the message."""
-
-REPLY_LIMIT = 8 << 20
-"""Bytes of a reply; more without a newline is none of ours."""
 
 PIPE_READS = 64
 """How often a pipe is read at the end: what a full pipe holds, and not what a daemon goes on writing."""
@@ -60,7 +57,7 @@ class Forked:
             return True
         if age >= PATIENCE:
             return False
-        fields = _status(self.pid)
+        fields = process_status(self.pid)
         # R, S, D, ...; and how often it took a page in.
         state, faults = ("", 0)
         if len(fields) > 9:
@@ -196,6 +193,7 @@ def _be_forked(request: Request, replies: int, noise: int, parent: int) -> int:
     for caught in (signal.SIGTERM, signal.SIGCHLD):
         signal.signal(caught, signal.SIG_DFL)
     os.setsid()
+    prctl(DUMPABLE, 1)  # the library's own process is as any other
     prctl(SEND_ON_PARENTS_DEATH, signal.SIGKILL)
     if os.getppid() != parent:  # another library has killed it before that: no signal comes
         return 1
@@ -218,8 +216,10 @@ def _be_forked(request: Request, replies: int, noise: int, parent: int) -> int:
     return 0
 
 
-SEND_ON_PARENTS_DEATH, ADOPT_ORPHANS = 1, 36
-"""PR_SET_PDEATHSIG, with a signal; PR_SET_CHILD_SUBREAPER, with 1: daemons below become our children too."""
+SEND_ON_PARENTS_DEATH, DUMPABLE, ADOPT_ORPHANS = 1, 4, 36
+"""PR_SET_PDEATHSIG, with a signal; PR_SET_DUMPABLE, with 0: no other process without rights of its own opens
+/proc/PID/fd and /proc/PID/mem of this one; PR_SET_CHILD_SUBREAPER, with 1: daemons below become our
+children too."""
 
 
 def prctl(option: int, value: int) -> None:
@@ -266,14 +266,14 @@ def kill_orphans() -> None:
             pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
         except OSError:
             return
-        left = [pid for pid in pids if _status(pid)[1:2] == [str(os.getpid())]]
+        left = [pid for pid in pids if process_status(pid)[1:2] == [str(os.getpid())]]
         for pid in left:
             kill(pid)
         for pid in left:
             reap(pid)
 
 
-def _status(pid: int) -> list[str]:
+def process_status(pid: int) -> list[str]:
     """Return the fields of /proc/PID/stat behind the name, which may hold spaces and brackets."""
     try:
         handle = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)

@@ -6,6 +6,9 @@ from msgspec import Struct
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Answer, Library, Presence
 
+REPLY_LIMIT = 8 << 20
+"""Bytes of a reply; more without a newline is none of ours."""
+
 
 class Job(Struct, frozen=True):
     """One library for one probe."""
@@ -18,8 +21,8 @@ class Job(Struct, frozen=True):
 class Request(Struct, frozen=True):
     """All jobs of one file, for one process.
 
-    seal: stands before each reply of that process. What a library writes to our pipe has it not, and
-    is not taken for an answer.
+    seal: stands before each reply of that process, and before what the child sends on of it. What a
+    library writes to our pipes has it not, and is not taken for an answer.
     """
 
     jobs: tuple[Job, ...]
@@ -46,5 +49,5 @@ def read_reply(line: bytes, seal: str) -> Reply | None:
         return None
     try:
         return msgspec.json.decode(line[len(seal) :], type=Reply)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None

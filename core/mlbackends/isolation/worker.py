@@ -11,18 +11,22 @@ import contextlib
 import os
 import select
 import signal
+import time
 from collections import deque
+from collections.abc import Iterable
 
 import msgspec
 
 from mlbackends.isolation.process import (
     ADOPT_ORPHANS,
+    DUMPABLE,
     GLANCE,
     SEND_ON_PARENTS_DEATH,
     Forked,
     kill,
     kill_orphans,
     prctl,
+    process_status,
     read_some,
     reap,
 )
@@ -40,6 +44,8 @@ def main() -> None:
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE}:
         with contextlib.suppress(OSError, ValueError):  # two real-time signals are the C library's
             signal.signal(number, signal.SIG_DFL)
+    prctl(DUMPABLE, 0)
+    asker, watcher = os.getppid(), _start_watcher(output)
     server = _Server(output)
     # Not SIGKILL: the processes below are to end with us, and their daemons too.
     prctl(SEND_ON_PARENTS_DEATH, signal.SIGTERM)
@@ -49,8 +55,50 @@ def main() -> None:
     except (_Stopped, BrokenPipeError):
         pass
     finally:
+        if watcher:
+            kill(watcher)
+            reap(watcher)
         server.end()
+        if os.getppid() == asker:
+            _wake(asker)
         os._exit(0)
+
+
+def _start_watcher(output: int) -> int:
+    """Fork a process that wakes us and who asks while libraries may stop them; return its number, or 0."""
+    both = (os.getpid(), os.getppid())
+    try:
+        pid = os.fork()
+    except OSError:
+        return 0
+    if pid:
+        return pid
+    try:
+        prctl(SEND_ON_PARENTS_DEATH, signal.SIGKILL)
+        for descriptor in (0, 1, 2, output):
+            os.close(descriptor)
+        stopped: set[int] = set()
+        while os.getppid() == both[0]:
+            time.sleep(WAKE)
+            before, stopped = stopped, {each for each in both if process_status(each)[:1] == ["T"]}
+            for each in before & stopped:
+                _wake(each)
+    finally:
+        os._exit(0)
+
+
+def _wake(pid: int) -> None:
+    """Let a stopped process go on, and discard what is to stop it; not where its user did it.
+
+    Then a shell has taken the terminal from it.
+    """
+    state, _, group, _, _, foreground, *_ = process_status(pid) or ["gone"] * 6
+    if state != "gone" and (state != "T" or foreground in ("-1", group)):
+        os.kill(pid, signal.SIGCONT)
+
+
+WAKE = 0.2
+"""Seconds between two looks whether a library has stopped a process of ours."""
 
 
 class _Stopped(Exception):
@@ -104,16 +152,18 @@ class _Server:
                     self.more = data != b""
                     self._unread += data or b""
                     *lines, self._unread = self._unread.split(b"\n")
-                    self.waiting.extend(self._decoder.decode(line) for line in lines if line)
+                    for line in lines:
+                        with contextlib.suppress(msgspec.DecodeError):  # none of ours
+                            self.waiting.append(self._decoder.decode(line))
                 elif pipe == self._signals[0]:
                     if signal.SIGTERM in (read_some(pipe) or b""):
                         raise _Stopped
                 elif pipe in talking:
-                    self._send(talking[pipe].listen(pipe))
+                    self._send(talking[pipe].request, talking[pipe].listen(pipe))
             for one in [one for one in self.at_work.values() if one.is_over()]:
                 del self.at_work[one.pid]
                 replies, rest = one.end()
-                self._send(replies)
+                self._send(one.request, replies)
                 if rest:
                     self.waiting.appendleft(rest)
 
@@ -135,16 +185,18 @@ class _Server:
                     return
                 message = f"no process could be had to open it in: {error.strerror}"
                 reason = Reason("not-asked", message)
-                self._send([Reply(job.id, Presence.FOUND, None, reason) for job in request.jobs])
+                self._send(
+                    request, [Reply(job.id, Presence.FOUND, None, reason) for job in request.jobs]
+                )
                 continue
             self.at_work[one.pid] = one
             busy += 1
 
-    def _send(self, replies: list[Reply]) -> None:
+    def _send(self, request: Request, replies: Iterable[Reply]) -> None:
         from mlbackends.isolation.opening import send
 
         for reply in replies:
-            send(self.output, reply)
+            send(self.output, reply, request.seal)
 
     def end(self) -> None:
         """End every process below, whatever session it has."""

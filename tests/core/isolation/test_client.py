@@ -53,6 +53,11 @@ def use(opened, library):
     return Answer(library)
 """
 
+GRANDPARENT = """#include <stdio.h>
+#include <unistd.h>
+static int grandparent(void) { char path[64]; int pid = 1; sprintf(path, "/proc/%d/stat", getppid());
+ FILE *file = fopen(path, "r"); fscanf(file, "%*d (%*[^)]) %*c %d", &pid); return pid; }
+int fake_version(void) {"""
 GOOD = "int fake_version(void) { return 7; } void fake_use(void) {}"
 SOURCES = {
     "good": GOOD,
@@ -88,6 +93,18 @@ SOURCES = {
     " kill(getppid(), SIGKILL); for (;;) pause(); }",
     "stops_its_parent": "#include <signal.h>\n#include <unistd.h>\nint fake_version(void) {"
     " kill(getppid(), SIGSTOP); return 7; } void fake_use(void) {}",
+    "writes_to_its_parent": "#include <fcntl.h>\n#include <stdio.h>\n#include <string.h>\n#include <unistd.h>\nint fake_version(void) {"
+    ' const char *said = "\\xff\\xfe{\\n{\\"id\\":0,\\"presence\\":\\"usable\\"}\\n0123456789abcdef{\\"id\\":0}\\nno end";'
+    ' char path[64]; for (int i = 0; i < 64; ++i) { sprintf(path, "/proc/%d/fd/%d", getppid(), i);'
+    " int there = open(path, O_WRONLY | O_NONBLOCK); if (there >= 0) write(there, said, strlen(said)); }"
+    " return 7; } void fake_use(void) {}",
+    "floods_its_parent": "#include <fcntl.h>\n#include <stdio.h>\n#include <string.h>\n#include <unistd.h>\nint fake_version(void) {"
+    " static char much[65536]; char path[64]; memset(much, 120, sizeof much); for (;;) for (int i = 0; i < 64; ++i) {"
+    ' sprintf(path, "/proc/%d/fd/%d", getppid(), i); int there = open(path, O_WRONLY | O_NONBLOCK);'
+    " if (there >= 0) { write(there, much, sizeof much); close(there); } } }",
+    "stops_its_grandparent": f"#include <signal.h>\n{GRANDPARENT} kill(grandparent(), SIGSTOP); return 7; }} void fake_use(void) {{}}",
+    "stops_both": f"#include <signal.h>\n{GRANDPARENT} int who = grandparent(); kill(getppid(), SIGSTOP); kill(who, SIGSTOP);"
+    " return 7; } void fake_use(void) {}",
     "stops_itself": "#include <signal.h>\nint fake_version(void) { raise(SIGSTOP); return 7; }",
     "closes_everything_and_hangs": "#include <unistd.h>\nint fake_version(void) {"
     " for (int i = 0; i < 256; ++i) close(i); for (;;) pause(); }",
@@ -416,6 +433,53 @@ def test_a_library_that_stops_its_parent_costs_the_others_nothing(
         "hangs_when_opened": ("found", "timed-out"),
         "stops_its_parent": ("usable", ""),
     }
+
+
+def test_what_a_library_writes_into_its_parents_descriptors_is_no_answer(
+    fake_probe: Callable[..., Path],
+) -> None:
+    fake_probe("crashes_in_use", "good", "writes_to_its_parent")
+
+    found = outcomes(asked())
+
+    # Without the right to open them it writes nothing.
+    assert found.pop("writes_to_its_parent") in {("usable", ""), ("found", "exited")}
+    assert found == {"crashes_in_use": ("loadable", "crashed"), "good": ("usable", "")}
+
+
+def test_a_library_that_never_stops_writing_there_is_given_up(
+    fake_probe: Callable[..., Path],
+) -> None:
+    fake_probe("floods_its_parent", "good")
+
+    found = outcomes(asked(timeout=1.0))
+
+    assert found["floods_its_parent"][0] == "found"
+    assert found["good"] == ("usable", "")
+
+
+@pytest.mark.parametrize("name", ["stops_its_grandparent", "stops_both"])
+def test_a_library_that_stops_who_asks_delays_it(
+    fake_probe: Callable[..., Path], tmp_path: Path, name: str
+) -> None:
+    fake_probe("good", name)
+    program = textwrap.dedent(f"""
+        import sys; sys.path.insert(0, {str(tmp_path / "site")!r})
+        from mlbackends.survey import survey
+        print(*(each.presence for each in survey(("fake",)).probes["fake"].libraries))
+    """)
+
+    # A session of its own has no terminal, by which its user could have stopped it.
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        start_new_session=True,
+        check=False,
+    )
+
+    assert (done.stdout, done.stderr) == ("usable usable\n", "")
 
 
 @pytest.mark.usefixtures("way")
