@@ -61,13 +61,16 @@ def indented(record: object) -> str:
 
 
 def json_line(record: object) -> str:
-    """Return a record as JSON on one line; halves of characters become U+FFFD."""
+    """Return a record as JSON on one line; halves of characters become U+FFFD, controls are escaped."""
     import msgspec
 
+    from mlbackends.model.writable import escaped
+
     try:
-        return msgspec.json.encode(record).decode()
+        data = msgspec.json.encode(record)
     except UnicodeEncodeError:
-        return msgspec.json.encode(json_data(msgspec.to_builtins(record))).decode()
+        data = msgspec.json.encode(json_data(msgspec.to_builtins(record)))
+    return escaped(data).decode()
 
 
 def json_data(value: Any) -> Any:

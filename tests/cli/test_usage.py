@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from running import PLAIN, backends
+from running import PLAIN, backends, machine
 
 HOSTS = Path(__file__).parents[1] / "hosts"
 
@@ -135,3 +135,20 @@ def test_an_interrupt_while_modules_are_imported_is_one_word_and_130(tmp_path: P
     )
 
     assert (done.returncode, done.stderr) == (130, "backends: interrupted\n")
+
+
+def test_json_escapes_what_a_terminal_executes(tmp_path: Path) -> None:
+    host = '{"environment": {"OMP_NUM_THREADS": "\x9b31m\x7f"}}'
+    root = str(machine(tmp_path, {"/proc/cpuinfo": "processor : 0\n"}, host))
+
+    texts = [
+        backends("info", "--root", root, "environment", *options).stdout
+        for options in (
+            ("--format", "json"),
+            ("--format", "jsonl"),
+            ("--get", "environment.variables"),
+        )
+    ]
+    for text in texts:
+        assert "\\u009b31m\\u007f" in text
+        assert not {"\x9b", "\x7f"} & set(text)

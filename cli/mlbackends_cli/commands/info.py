@@ -22,7 +22,6 @@ Examples:
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from mlbackends.host.host import Host
 from mlbackends.model import registry
@@ -41,7 +40,7 @@ from mlbackends_cli.options import (
     format_option,
     root_option,
 )
-from mlbackends_cli.output import say, write
+from mlbackends_cli.output import json_line, say, write
 from mlbackends_cli.terminal import ProgressLine, page
 
 if TYPE_CHECKING:
@@ -236,4 +235,4 @@ def _bare(report: Report, name: str) -> str:
         error = Incomplete(f"{name} has no value here{why}")
         error.exit_code = exits.NO
         raise error from None
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return value if isinstance(value, str) else json_line(value)

@@ -5,7 +5,6 @@ import io
 
 from mlbackends.model.trace_views import AnyView
 from mlbackends.tracing.exporting import csv_cell
-from mlbackends_cli.output import json_data
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.traces.rows import table_of
 
@@ -18,7 +17,6 @@ def view(view: AnyView, _page: Page) -> str:
     writer.writerow(columns)
     for row in rows:
         writer.writerow(
-            " ".join(map(str, cell)) if isinstance(cell, tuple) else csv_cell(cell) for cell in row
+            csv_cell(" ".join(map(str, cell)) if isinstance(cell, tuple) else cell) for cell in row
         )
-    whole: str = json_data(text.getvalue())
-    return whole
+    return text.getvalue()

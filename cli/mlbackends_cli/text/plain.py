@@ -3,11 +3,8 @@
 import re
 from typing import Any
 
-_UNFIT = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, which XML forbids and terminals execute
-    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # what changes the direction of writing
-    "\ud800-\udfff\ufeff\ufffe\uffff]"  # halves of characters, and what is no character
-)
+from mlbackends.model.patterns import UNFIT
+
 _COMMAND = re.compile(r"^([^\S\n]*)(::)|##\[", re.MULTILINE)
 _MOST_BITS = 1000
 """A whole number of more bits cannot become a float; only a report that is not ours has one."""
@@ -15,7 +12,7 @@ _MOST_BITS = 1000
 
 def cleaned(text: str) -> str:
     """Return the text with each character that cannot or must not be shown replaced by U+FFFD."""
-    return _UNFIT.sub("\ufffd", text)
+    return UNFIT.sub("\ufffd", text)
 
 
 def one_line(text: str) -> str:

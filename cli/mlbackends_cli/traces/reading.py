@@ -18,8 +18,8 @@ from mlbackends.tracing.filters import Where, after_first
 from mlbackends.tracing.sources import Source, labels
 from mlbackends.tracing.walk import Walk
 from mlbackends_cli.output import say
-from mlbackends_cli.terminal import ProgressLine, has_unicode, is_terminal
-from mlbackends_cli.text.plain import cleaned, one_line
+from mlbackends_cli.terminal import ProgressLine, has_unicode
+from mlbackends_cli.text.plain import cleaned, one_line, without_commands
 from mlbackends_cli.traces.narrowing import middle_left_out
 
 if TYPE_CHECKING:
@@ -160,14 +160,9 @@ def chosen(logs: Logs, where: Where, skip_first: int = 0) -> Iterator[AnyRecord]
             yield record  # type: ignore[misc]  # what went in comes out
 
 
-def raw_lines(raws: Iterable[str], output: str = "") -> str | bytes:
-    """Return lines fit for a terminal; for a file or a pipe, byte for byte as they were."""
-    if output in ("", "-") and is_terminal(sys.stdout):
-        return "".join(map(fit_line, raws))
-    return b"".join(
-        (raw if raw.endswith("\n") else raw + "\n").encode("utf-8", "surrogateescape")
-        for raw in raws
-    )
+def raw_lines(raws: Iterable[str]) -> str:
+    """Return lines that neither a terminal nor GitHub's runner takes for a command."""
+    return without_commands("".join(map(fit_line, raws)))
 
 
 def fit_line(raw: str) -> str:

@@ -41,6 +41,14 @@ HARDWARE_ADDRESS = pattern(
 """Of six bytes; of eight as InfiniBand has them; of seven, of which the first is the kind, in BOOTIF=."""
 
 
+UNFIT = pattern(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, which XML forbids and terminals execute
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # what changes the direction of writing
+    "\ud800-\udfff\ufeff\ufffe\uffff]"  # halves of characters, and what is no character
+)
+"""A character that cannot or must not be shown."""
+
+
 def bytes_pattern(text: bytes, flags: int = 0) -> re.Pattern[bytes]:
     """Return the same for bytes."""
     return cast("re.Pattern[bytes]", _Lazy(text, flags))

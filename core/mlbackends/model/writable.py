@@ -5,6 +5,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from mlbackends.model.patterns import UNFIT
+
 Record = TypeVar("Record", bound=Struct)
 
 
@@ -19,6 +21,13 @@ def writable(record: Record) -> Record:
     except UnicodeEncodeError:
         return msgspec.convert(cleaned(msgspec.to_builtins(record)), type(record))
     return record
+
+
+def escaped(data: bytes) -> bytes:
+    """Return JSON with escapes for what must not be shown; msgspec has some below U+0020 alone."""
+    if data.isascii() and b"\x7f" not in data:
+        return data
+    return UNFIT.sub(lambda found: f"\\u{ord(found[0]):04x}", data.decode()).encode()
 
 
 def is_text(text: str) -> bool:

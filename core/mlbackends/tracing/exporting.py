@@ -20,7 +20,9 @@ import msgspec
 
 from mlbackends.host.files import standard_output, whole_file
 from mlbackends.model.errors import BadInput, UnknownName
+from mlbackends.model.patterns import UNFIT
 from mlbackends.model.trace import Record, as_row
+from mlbackends.model.writable import escaped
 from mlbackends.tracing import EXPORTS, fields, perfetto
 
 _MOST_KEYS = 50_000
@@ -107,10 +109,12 @@ def rows(records: Iterable[Record]) -> Iterable[list[Any]]:
 
 
 def csv_cell(value: object) -> object:
-    """Return a value as CSV has it: truths in lower case; NUL, where many readers end a text, as U+FFFD."""
+    """Return a value as CSV has it: truths in lower case, U+FFFD for what must not be shown."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return value.replace("\0", "\ufffd") if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    return "\r\n".join(UNFIT.sub("\ufffd", line) for line in value.split("\r\n"))
 
 
 def _write_csv(records: Iterable[Record], file: BinaryIO) -> int:
@@ -119,12 +123,12 @@ def _write_csv(records: Iterable[Record], file: BinaryIO) -> int:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     truths = [place for place, kind in enumerate(COLUMNS.values()) if kind is bool]
-    count = 0
+    source, count = _NAMES.index("source"), 0
     for row in rows(records):
         for place in truths:
             row[place] = csv_cell(row[place])
-        # The line, the last column, holds what all others are made of.
-        writer.writerow(map(csv_cell, row) if "\0" in row[-1] else row)
+        # The line, the last column, and its file's name hold what all others are made of.
+        writer.writerow(row if f"{row[-1]}{row[source]}".isprintable() else map(csv_cell, row))
         count += 1
     text.flush()
     text.detach()  # the file is not ours to close
@@ -142,7 +146,7 @@ def _write_jsonl(records: Iterable[Record], file: BinaryIO) -> int:
         except UnicodeEncodeError:
             # Bytes that are no UTF-8 stand as halves of characters; only Python writes and reads those.
             line = json.dumps(row, default=str).encode()
-        file.write(line + b"\n")
+        file.write(escaped(line) + b"\n")
         count += 1
     return count
 

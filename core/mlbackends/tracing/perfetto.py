@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from mlbackends.model.trace import Call, Record
+from mlbackends.model.writable import escaped
 from mlbackends.tracing.lanes import Placed, Placing, lane_name
 
 _HELD_BACK = 4096
@@ -27,7 +28,7 @@ def write(records: Iterable[Record], file: BinaryIO) -> int:
     totals: dict[str, Any] = {}
     separator = b""
     for event in _events(records, totals):
-        file.write(separator + encode(event))
+        file.write(separator + escaped(encode(event)))
         separator = b",\n"
     file.write(b'\n],"otherData":' + encode(totals) + b"}\n")
     calls: int = totals["calls"]

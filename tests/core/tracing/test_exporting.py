@@ -18,7 +18,7 @@ from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.registry import load
 from mlbackends.model.trace import Text
 from mlbackends.tracing import reader
-from mlbackends.tracing.exporting import COLUMNS, export, format_of, rows
+from mlbackends.tracing.exporting import COLUMNS, csv_cell, export, format_of, rows
 
 TRACES = Path(__file__).resolve().parents[2] / "traces"
 LOGS = sorted(path.name for path in TRACES.glob("*.log"))
@@ -69,16 +69,26 @@ def test_csv_holds_every_record(log: str, tmp_path: Path) -> None:
     rows = list(csv.DictReader(io.StringIO(text, newline="")))
     assert list(rows[0]) == list(COLUMNS)
     assert [row["shape"] for row in rows] == [record.shape for record in told]
-    assert [row["raw"] for row in rows] == [record.raw.replace("\0", "\ufffd") for record in told]
+    assert [row["raw"] for row in rows] == [csv_cell(record.raw) for record in told]
     times = [float(row["duration_ns"]) if row["duration_ns"] else None for row in rows]
     assert times == [record.duration_ns for record in told]
 
 
-def test_csv_keeps_bytes_quotes_and_line_ends(tmp_path: Path) -> None:
-    raw = b'a "quoted", \xff\r\n'.decode("utf-8", "surrogateescape")
+def test_csv_keeps_quotes_and_line_ends_and_no_controls(tmp_path: Path) -> None:
+    raw = b'a "quoted",\x1b[1m \xc2\x9b \xff\0\r\n'.decode("utf-8", "surrogateescape")
     path = tmp_path / "trace.csv"
-    export([Text(raw=raw)], str(path))
-    assert b'"a ""quoted"", \xff\r\n"' in path.read_bytes()
+    export([Text(raw=raw, source="a\x1b.log")], str(path))
+    text = path.read_bytes().decode()
+    assert '"a ""quoted"",\ufffd[1m \ufffd \ufffd\ufffd\r\n"' in text
+    assert "a\ufffd.log" in text
+
+
+def test_json_lines_escape_what_a_terminal_executes(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    export([Text(raw="\x9b31m \x7f \u202e é\n")], str(path))
+    data = path.read_text(encoding="utf-8")
+    assert '"\\u009b31m \\u007f \\u202e é\\n"' in data
+    assert json.loads(data)["raw"] == "\x9b31m \x7f \u202e é\n"
 
 
 # ---- Chrome's trace ----------------------------------------------------------------------------

@@ -227,7 +227,7 @@ def _write_records(logs: "Logs", request: Request, where: "Where") -> None:
     form, output = request.form, request.output
     records = islice(chosen(logs, where, request.skip_first), request.most or None)
     if form == "table":
-        write(raw_lines(map(str, records), output), output)
+        write(raw_lines(map(str, records)), output)
         return
     if form == "parquet" and output in ("", "-") and is_terminal(sys.stdout):
         raise BadInput("Parquet is no text for a terminal", "--output trace.parquet")
