@@ -19,8 +19,9 @@ from mlbackends.host.host import Host
 from mlbackends.host.variables import cpu_flags
 from mlbackends.libraries.blas_symbols import openblas_affixes, require_product
 from mlbackends.libraries.c_calls import CDLL, Calls
-from mlbackends.libraries.elf import extract_symbols
+from mlbackends.libraries.elf import NotElf, extract_symbols
 from mlbackends.libraries.shared_library import SharedLibrary
+from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Library, nonempty
 
@@ -28,6 +29,9 @@ _X86 = (
     "SAPPHIRERAPIDS", "COOPERLAKE", "SKYLAKEX", "ZEN", "HASWELL", "SANDYBRIDGE", "NEHALEM", "PRESCOTT",
 )  # fmt: skip
 """Sets of kernels, the best first. A build that lacks one takes the next that it has, but Zen's."""
+_OF_THREADS = ("blas_memory_alloc", "blas_server_avail", "exec_blas_async")
+"""A function of every build, one of those with threads, one of those whose threads are its own."""
+_LIMIT = pattern(r"MAX_THREADS=(\d{1,6})")
 
 
 def _file_text(path: str) -> str:
@@ -52,15 +56,37 @@ def _described(host: Host, library: Library) -> Library:
     words = text.split()
     if len(words) < 2:
         return library
+    names = [*_OF_THREADS, *(f"dgemm_beta_{core}" for core in _X86)]
+    defined: frozenset[str] = frozenset()
+    with suppress(NotElf, OSError):
+        defined = extract_symbols(host, library.path, names)
+    core = next((each for each in map(_shown, _X86) if each in words), "")
     facts = {
-        "architecture": _core(host, library) if "DYNAMIC_ARCH" in words else words[-1],
-        "threading": "openmp" if "USE_OPENMP" in words else "",
+        "architecture": _core(host, defined) if "DYNAMIC_ARCH" in words else core,
+        "threading": "",
+        "built_for_threads": _most_threads(host, library),
         "integer_bits": 64 if "USE64BITINT" in words else 32,
     }
+    if _OF_THREADS[0] in defined:  # else it hides what is its own
+        kinds = ("serial", "openmp", "pthreads")
+        facts["threading"] = kinds[len(defined.intersection(_OF_THREADS[1:]))]
     return replace(library, version=words[1], facts=nonempty(facts))
 
 
-def _core(host: Host, library: Library) -> str:
+def _most_threads(host: Host, library: Library) -> int | None:
+    """Return the MAX_THREADS that numpy or scipy noted of the copy in their wheel."""
+    module = os.path.dirname(library.path).removesuffix(".libs").removesuffix("/.dylibs")
+    if library.found_by != "site-packages" or not module.endswith(("/numpy", "/scipy")):
+        return None
+    limit = _LIMIT.search(host.read(f"{module}/__config__.py", 1 << 18))
+    return int(limit[1]) if limit else None
+
+
+def _shown(core: str) -> str:
+    return {"SKYLAKEX": "SkylakeX", "SAPPHIRERAPIDS": "SapphireRapids"}.get(core, core.capitalize())
+
+
+def _core(host: Host, defined: frozenset[str]) -> str:
     """Return whose kernels it chooses on x86-64, "" where that differs between versions.
 
     It goes by family and model, and for those that it does not know by instruction sets.
@@ -77,13 +103,12 @@ def _core(host: Host, library: Library) -> str:
     else:  # Zen to Zen 4; of a later family each version thinks as it likes
         wanted = ["ZEN"] if is_amd else ["HASWELL"]
         wanted += ["HASWELL"] if is_amd and family not in ("23", "24", "25") else []
-    built = extract_symbols(host, library.path, [f"dgemm_beta_{name}" for name in _X86])
     chosen = set()
     for name in wanted:
         below = (each for each in _X86[_X86.index(name) :] if each != "ZEN" or name == "ZEN")
-        chosen.add(next((each for each in below if f"dgemm_beta_{each}" in built), ""))
+        chosen.add(next((each for each in below if f"dgemm_beta_{each}" in defined), ""))
     core = chosen.pop() if len(chosen) == 1 else ""
-    return {"SKYLAKEX": "SkylakeX", "SAPPHIRERAPIDS": "SapphireRapids"}.get(core, core.capitalize())
+    return _shown(core)
 
 
 LIBRARY = SharedLibrary(
@@ -123,7 +148,7 @@ def load(opened: CDLL, library: Library) -> Answer:
 
     text = " ".join(call.text(f"{before}openblas_get_config{after}").split())
     core = call.text(f"{before}openblas_get_corename{after}") if has("get_corename") else ""
-    threads, limit = number("get_num_threads"), re.search(r"MAX_THREADS=(\d+)", text)
+    threads, limit = number("get_num_threads"), _LIMIT.search(text)
     facts = {
         "config": text,
         "architecture": core,

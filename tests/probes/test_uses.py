@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 FLAGS = "avx avx2 avx512vl avx512_bf16 amx_bf16"
 TEXT = "OpenBLAS 0.3.31  USE64BITINT DYNAMIC_ARCH NO_AFFINITY "
+BY_PATH = "the packages of this Python environment open it by path"
+PTHREADS = ("blas_memory_alloc", "blas_server_avail", "exec_blas_async")
 BLAS = "/site/numpy.libs/libscipy_openblas64_-0a1b2c3d.so"
 NUMPY = "/site/numpy/_core/_multiarray_umath.cpython-311-x86_64-linux-gnu.so"
 TORCH = "/site/torch/lib/libtorch_cpu.so"
@@ -37,19 +39,12 @@ def elf(soname: str = "", *needed: str, **more: Any) -> dict[str, Any]:
 
 
 def openblas(
-    soname: str, text: str = TEXT, kernels: tuple[str, ...] = ("HASWELL",)
+    soname: str,
+    text: str = TEXT,
+    kernels: tuple[str, ...] = ("HASWELL",),
+    threads: tuple[str, ...] = PTHREADS,
 ) -> dict[str, Any]:
-    names = (
-        "SAPPHIRERAPIDS",
-        "COOPERLAKE",
-        "SKYLAKEX",
-        "ZEN",
-        "HASWELL",
-        "SANDYBRIDGE",
-        "NEHALEM",
-        "PRESCOTT",
-    )
-    defined = {f"dgemm_beta_{name}": name in kernels for name in names}
+    defined = dict.fromkeys([*threads, *(f"dgemm_beta_{name}" for name in kernels)], True)
     return elf(soname, openblas_text=text, defined_symbols=defined)
 
 
@@ -99,6 +94,7 @@ def test_numpy_takes_the_openblas_of_its_wheel(tmp_path: Path) -> None:
                 "core": "Haswell",
                 "threads": 4,
                 "threads_because": "the affinity mask",
+                "runtime": "pthreads",
                 "path": BLAS,
             },
         }
@@ -115,7 +111,9 @@ def test_the_front_end_of_a_distribution_leads_to_the_blas_behind_it(tmp_path: P
     files = {
         NUMPY: elf("", "libblas.so.3"),
         "/usr/lib/libblas.so.3": elf("libblas.so.3", "libopenblas.so.0"),
-        "/usr/lib/libopenblas.so.0": openblas("libopenblas.so.0", "OpenBLAS 0.3.21 USE_OPENMP Zen"),
+        "/usr/lib/libopenblas.so.0": openblas(
+            "libopenblas.so.0", "OpenBLAS 0.3.21 Zen", threads=PTHREADS[:2]
+        ),
     }
 
     blas = table(machine(tmp_path, files))["numpy"]["blas"]
@@ -183,6 +181,34 @@ def test_variables_and_the_build_set_the_threads(tmp_path: Path) -> None:
     assert facts["numpy"]["blas"]["threads_because"] == "OPENBLAS_NUM_THREADS is 3"
 
 
+@pytest.mark.parametrize(
+    ("symbols", "threads"),
+    [((), 4), (PTHREADS[:1], 1), (PTHREADS[:2], 3), (PTHREADS, 2)],
+    ids=["hidden", "serial", "openmp", "pthreads"],
+)
+def test_the_threads_of_openblas_follow_the_rule_of_its_build(
+    tmp_path: Path, symbols: tuple[str, ...], threads: int
+) -> None:
+    files = NUMPYS | {BLAS: openblas("libscipy_openblas64_-0a1b2c3d.so", threads=symbols)}
+    environment = {"OPENBLAS_NUM_THREADS": "2", "OMP_NUM_THREADS": "3"} if len(symbols) > 1 else {}
+
+    blas = table(machine(tmp_path, files, environment=environment))["numpy"]["blas"]
+
+    assert blas["threads"] == threads
+
+
+def test_a_build_for_few_threads_takes_no_more(tmp_path: Path) -> None:
+    machine(tmp_path, NUMPYS)
+    config = tmp_path / "root" / "site" / "numpy" / "__config__.py"
+    config.write_text(
+        '"openblas configuration": "OpenBLAS 0.3.31 DYNAMIC_ARCH Haswell MAX_THREADS=2"'
+    )
+
+    blas = table(Host(str(tmp_path)))["numpy"]["blas"]
+
+    assert (blas["threads"], blas["threads_because"]) == (2, "it was built for 2")
+
+
 # ---- who wins, and who speaks ------------------------------------------------------------------
 
 WITH_TORCH = {
@@ -203,7 +229,19 @@ def test_one_runtime_of_openmp_wins_for_the_package_that_takes_it(tmp_path: Path
     ((path, winner),) = winners(host, "openmp").items()
 
     assert path == "/site/torch/lib/libgomp.so.1"
-    assert (winner.used_by, winner.wins_because) == (("torch",), "torch takes it")
+    assert (winner.used_by, winner.wins_because) == (("torch",), "torch takes it: " + BY_PATH)
+
+
+def test_what_a_wheel_brings_is_taken_by_that_wheel(tmp_path: Path) -> None:
+    own = "/site/xgboost.libs/libgomp-e985bcbb.so.1.0.0"
+    host = machine(tmp_path, WITH_TORCH | {own: gomp("libgomp-e985bcbb.so.1.0.0")})
+    info = tmp_path / "root" / "site" / "xgboost-3.0.dist-info"
+    info.mkdir()
+    (info / "RECORD").write_text(f"{own.removeprefix('/site/')},,\n")
+
+    taken = {one.used_by for one in winners(host, "openmp").values()}
+
+    assert taken == {("torch",), ("xgboost",)}
 
 
 def test_without_a_package_the_loaders_copy_wins(tmp_path: Path) -> None:

@@ -46,7 +46,10 @@ def marked(host: Host, libraries: list[Library]) -> list[Library]:
 
     Where no package takes any, those stay that the loader finds first. Of a process what it has mapped wins.
     """
-    users = [consumers(host).get(host.realpath(library.path), ()) for library in libraries]
+    users = [
+        consumers(host).get(host.realpath(library.path), ()) or _bringing(library)
+        for library in libraries
+    ]
     done = []
     for library, names in zip(libraries, users, strict=True):
         if host.pid is not None:
@@ -59,10 +62,17 @@ def marked(host: Host, libraries: list[Library]) -> list[Library]:
             why = ": ".join([f"{_joined(names)} {verb} it", *[library.wins_because] * library.wins])
             library = replace(library, wins=True, wins_because=why)
         elif any(users) and library.wins:
-            why = f"no package here takes it; a program that asks for {library.soname} gets it"
+            nobody = f"none of {_joined(tuple(table('libraries/consumers')['packages']))} takes it"
+            why = f"{nobody}; a program that asks for {library.soname} gets it"
             library = replace(library, wins=False, wins_because=why)
         done.append(replace(library, used_by=names))
     return done
+
+
+def _bringing(library: Library) -> tuple[str, ...]:
+    """Return the package in whose NAME.libs a copy lies: auditwheel puts there what that needs itself."""
+    is_own = library.owner and os.path.dirname(library.path).endswith((".libs", "/.dylibs"))
+    return (library.owner.split(" ")[0],) if is_own and not library.reasons else ()
 
 
 def _joined(names: tuple[str, ...]) -> str:
