@@ -20,7 +20,8 @@ class FlashCpu(AttentionBackend):
     Numbers: 16-bit elements are summed in float32. With AVX-512 BF16, AMX or Arm's BF16, the weights of
              bfloat16 tensors are rounded to bfloat16, and numbers below 2^-126 in size (subnormal ones) are
              taken for zero: so do the instructions, whatever the CPU's control register says.
-             A row that sees no key is 0. A mask of float32 beside float64 is copied.
+             A row that sees no key is 0, one whose scores all overflow is NaN. A mask of float32
+             beside float64 is copied.
     Source:  Dao 2023, FlashAttention-2, algorithm 1; Milakov and Gimelshein 2018, algorithm 3.
     """
 

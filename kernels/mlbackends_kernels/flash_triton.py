@@ -32,7 +32,8 @@ class FlashTriton(AttentionBackend):
     Shapes:  query (B, H, L, E), key (B, Hkv, S, E), value (B, Hkv, S, Ev); returns (B, H, L, Ev). B and H
              may be 1 where the others' are not. A mask of booleans or numbers broadcasts to (B, H, L, S).
     Numbers: products of 16-bit elements are summed in float32; float32 is multiplied in full, or as
-             TF32 where cuda.matmul.fp32_precision says so. A row that sees no key is 0.
+             TF32 where cuda.matmul.fp32_precision says so. A row that sees no key is 0;
+             one whose scores all overflow is NaN, but 0 beside a mask.
     Source:  Dao 2023, FlashAttention-2, algorithm 1.
     """
 

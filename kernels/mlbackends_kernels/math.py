@@ -21,8 +21,9 @@ class Math(AttentionBackend):
     Shapes:  query (..., H, L, E), key (..., Hkv, S, E), value (..., Hkv, S, Ev); what is before the
              last two broadcasts. Returns (..., H, L, Ev).
     Numbers: 16-bit elements are computed in float32 and rounded once, unless the problem says
-             otherwise. A row that sees no key is 0. Tensors of a GPU are copied to the CPU and back;
-             those of torch's meta device have no values, and neither has the result.
+             otherwise. A row that sees no key is 0, one whose scores all overflow is NaN. Tensors of a
+             GPU are copied to the CPU and back; those of torch's meta device have no values, and neither
+             has the result.
     """
 
     name, answers_to = "math", SDPBackend.MATH

@@ -346,10 +346,13 @@ def test_nan_in_the_query_is_zero_to_torchs_flash_and_nan_here() -> None:
     query[0, 0, 1, 0] = math.nan
     with torch_kernel(TorchKind.FLASH_ATTENTION):
         assert not attention(query, Q, Q)[0, 0, 1].any()
+    huge = torch.full_like(Q, 1e20)
+    assert not attention(huge, -huge, Q).any()
 
     for kind in (mlbackends.SDPBackend.MATH, mlbackends.SDPBackend.FLASH_ATTENTION):
         with mlbackends.sdpa_kernel([kind, mlbackends.SDPBackend.MATH], set_priority=True):
             assert ours(query, Q, Q)[0, 0, 1].isnan().all()
+            assert ours(huge, -huge, Q).isnan().all()
 
 
 def test_autocast_casts_torchs_attention_and_not_ours() -> None:

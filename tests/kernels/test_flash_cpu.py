@@ -206,6 +206,31 @@ def test_a_row_that_sees_nothing_is_zero(name: str, length: int) -> None:
 
 @built
 @pytest.mark.parametrize("name", LEVELS)
+@pytest.mark.parametrize("length", [1, 3, 40, 300])
+def test_a_row_whose_scores_all_overflow_is_nan(name: str, length: int) -> None:
+    with library.lowered(name):
+        for dtype, size in (("bfloat16", 1e20), ("float32", 1e20), ("float64", 1e160)):
+            x = stored(np.full((1, 1, length, 8), size), dtype)
+            arrays = [
+                stored(np.full((1, 1, 2, 8), -size), dtype),
+                x,
+                stored(np.ones(x.shape), dtype),
+            ]
+            for options in ({}, {"is_causal": True}):
+                out, logsumexp = both(arrays, dtype, **options)
+                assert np.isnan(out).all() and np.isnan(logsumexp).all()
+            mask = np.zeros((2, length), bool)
+            mask[1, -1] = True
+            for each, kind in (
+                (mask, "bool"),
+                (np.where(mask, 0, -np.inf).astype("f4"), "float32"),
+            ):
+                out, _ = both(arrays, dtype, each, kind)
+                assert not out[..., 0, :].any() and np.isnan(out[..., 1, :]).all()
+
+
+@built
+@pytest.mark.parametrize("name", LEVELS)
 @pytest.mark.parametrize("length", [2, 70])
 def test_large_scores_do_not_overflow(name: str, length: int) -> None:
     with library.lowered(name):

@@ -275,6 +275,14 @@ def test_a_row_that_sees_no_key_has_no_gradient(additive: bool) -> None:
     assert max(errors(arrays, "float32", seen)) < LIMIT["float32"]
 
 
+def test_a_row_whose_scores_all_overflow_gives_nan() -> None:
+    x = np.full((1, 1, 20, 8), 1e20, "float32")
+    arrays = (-x, x, x / x)
+    problem = told(arrays, "float32")
+    found = differentiated(problem, x / x, arrays, None, *attended(problem, arrays, None))
+    assert all(np.isnan(gradient).all() for gradient in found[:3])
+
+
 def test_gradients_are_the_slopes_of_the_forward_pass() -> None:
     """By central differences of the library's own forward pass, one element after the other."""
     arrays = drawn(4, (1, 2, 3, 4), (1, 2, 5, 4), (1, 2, 5, 2))

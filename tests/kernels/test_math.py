@@ -130,6 +130,17 @@ def test_a_row_that_sees_nothing_is_zero() -> None:
     assert seen[0, 0].any(-1).tolist() == [False, False, True, True, True]
 
 
+def test_a_row_whose_scores_all_overflow_is_nan() -> None:
+    x = np.full((1, 1, 3, 4), 1e20, "float32")
+    mask = np.array([[True, False, False], [False] * 3, [True] * 3])
+
+    assert np.isnan(run(x, -x, x / x)).all()
+    assert np.isnan(run(x, -x, x / x, is_causal=True)).all()
+    for each in (mask, np.where(mask, 0, -np.inf).astype("float32")):
+        assert np.isnan(run(x, -x, x / x, each)[0, 0]).all(-1).tolist() == [True, False, True]
+        assert not run(x, -x, x / x, each)[0, 0, 1].any()
+
+
 def test_no_width_gives_the_mean_of_the_values() -> None:
     nothing, value = np.ones((1, 3, 0), "float32"), np.arange(6, dtype="float32").reshape(1, 3, 2)
 

@@ -47,7 +47,8 @@ def scaled_dot_product_attention(
     gradients are refused.
     The mask of a numpy.ma.MaskedArray is ignored: all its numbers count.
     attn_mask: a CausalBias; or booleans, False where a key is not seen; or numbers that are added to
-    the scores; of a shape that broadcasts to (..., H, L, S). A row that sees no key is 0.
+    the scores; of a shape that broadcasts to (..., H, L, S). A row that sees no key is 0;
+    one that sees keys, and whose scores all overflow to -inf, is NaN.
     dropout_p: the probability, 0 to 1, that a weight is dropped; it counts whenever it is above 0, and
     what is kept is divided by 1 - dropout_p. seed decides which ones are dropped, by its lower 64 bits;
     without one it is repeatable by torch.manual_seed for torch's tensors (whose generator for the CPU is

@@ -32,7 +32,7 @@ def attend(
     logsumexp = np.zeros(problem.output_shape[:-1], given.inner)
     with np.errstate(all="ignore"):
         for rows in given.blocks():
-            weights, logsumexp[..., rows] = softmax(given.scores(rows))
+            weights, logsumexp[..., rows] = softmax(given.scores(rows), given.blind(rows))
             weights = given.dropped(given.keep(weights), rows)
             out[..., rows, :] = given.keep(weights @ given.value)
     return out, logsumexp
@@ -62,7 +62,7 @@ def gradients(problem: AttentionProblem, grad_out: Any, *tensors: Any) -> Gradie
     with np.errstate(all="ignore"):
         for rows in given.blocks():
             coming, scores = grad_out[..., rows, :], given.scores(rows)
-            weights, own = softmax(scores)
+            weights, own = softmax(scores, given.blind(rows))
             share = None if rounded else _share(scores, own, logsumexp[..., rows])
             weights = given.keep(weights if share is None else weights * share.astype(inner))
             for_value += given.dropped(weights, rows).swapaxes(-1, -2) @ coming
@@ -171,6 +171,17 @@ class Rows:
             return np.where(part, scores, -np.inf)
         return scores + interchange.widened(part, problem.mask.dtype, scores.dtype)
 
+    def blind(self, rows: slice) -> Any:
+        """Return which of some rows (..., rows, 1) see no key. Others whose scores are -inf overflowed."""
+        np, problem = numpy(), self.problem
+        if problem.is_causal:
+            offset = problem.key_length - problem.query_length if problem.lower_right else 0
+            return np.arange(problem.query_length)[rows, None] + offset < 0
+        if self.mask is None:
+            return np.array(not problem.key_length)
+        part = self.mask if self.mask.shape[-2] == 1 else self.mask[..., rows, :]
+        return ~seen_by(part, problem.mask.dtype if problem.mask else "").any(-1, keepdims=True)
+
     def dropped(self, weights: Any, rows: slice) -> Any:
         """Return the weights of some rows with some dropped, the rest enlarged so that their mean stays."""
         problem = self.problem
@@ -185,14 +196,20 @@ class Rows:
         return weights * kept / (1 - problem.dropout)
 
 
-def softmax(scores: Any) -> tuple[Any, Any]:
+def seen_by(mask: Any, dtype: str) -> Any:
+    """Return where a mask shows a key: true, or above -inf."""
+    return mask if dtype == "bool" else interchange.widened(mask, dtype, "float32") > -numpy().inf
+
+
+def softmax(scores: Any, blind: Any) -> tuple[Any, Any]:
     """Return the weights of each row, and the logarithm of the sum of its exponentials (..., rows).
 
-    The logarithm is in float64. Both are 0 where every score is -inf, NaN where one is.
+    blind: which rows see no key; both are 0 there. The logarithm is in float64. Both are NaN where a score
+    is, and where all are -inf since their products overflowed.
     """
     np = numpy()
     largest = scores.max(axis=-1, keepdims=True, initial=-np.inf)
-    blind = largest == -np.inf
+    blind = (largest == -np.inf) & blind
     weights = np.exp(scores - np.where(blind, 0, largest))
     total = weights.sum(axis=-1, keepdims=True)
     logsumexp = np.where(blind, 0, largest.astype("float64") + np.log(total))

@@ -221,7 +221,7 @@ def _attended_openly(
         mask = _with_causal(mask, q.shape[2], k.shape[2])
     if mask is not None:
         scores = np.where(mask, scores, -np.inf) if mask.dtype.kind == "b" else scores + mask
-    weights = _softmax(scores)
+    weights = _softmax(scores, mask)
     return product(weights, v), weights
 
 
@@ -235,8 +235,8 @@ def _with_causal(mask: Any, length: int, keys: int) -> Any:
     return mask & seen if mask.dtype.kind == "b" else np.where(seen, mask, -np.inf)
 
 
-def _softmax(scores: "Array") -> "Array":
-    """Return weights that add up to 1 along the last axis; 0 where no key is seen."""
+def _softmax(scores: "Array", mask: Any) -> "Array":
+    """Return weights that add up to 1 along the last axis; 0 where no key is seen, NaN where all overflow."""
     import numpy as np
 
     if not scores.shape[-1]:
@@ -245,5 +245,9 @@ def _softmax(scores: "Array") -> "Array":
     highest = np.where(np.isneginf(highest), 0, highest)
     weights = np.exp(scores - highest)
     total = weights.sum(-1, keepdims=True)
-    result: Array = weights / np.where(total == 0, 1, total)
+    blind = np.array(False)
+    if mask is not None:
+        blind = ~(mask if mask.dtype.kind == "b" else mask > -np.inf).any(-1, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        result: Array = weights / np.where(blind & (total == 0), 1, total)
     return result

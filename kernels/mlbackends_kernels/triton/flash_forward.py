@@ -229,6 +229,11 @@ def flash_forward(
             precision,
         )
 
+    if mask_kind == NO_MASK:
+        # Such a row sees a key, and each of its products overflowed to -inf.
+        sees = rows + (shift if causal else 0) >= 0
+        overflowed = (row_sum == 0.0) & sees & (key_length > 0)
+        row_sum = tl.where(overflowed, float("nan"), row_sum)
     result = result / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]
     output_tile = output + begin.to(tl.int64) * output_row
     output_tile += lines[:, None] * output_row + value_lanes[None, :]

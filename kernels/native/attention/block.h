@@ -419,7 +419,9 @@ struct Block {
      lanes. */
   template <int vectors>
   void finish_whole(int64_t first, const Real *output, const Real *largest, const Real *sum) {
-    const typename T::Vector sums = load<T>(sum);
+    Real whole[T::lanes];
+    for (int i = 0; i < T::lanes; i++) whole[i] = (Real)whole_sum(task, first + i, (double)sum[i]);
+    const typename T::Vector sums = load<T>(whole);
     const Real kept = (Real)dropout_scale(p);
     const typename T::Vector inverse = kept == 0         ? typename T::Vector{}
                                        : sums == (Real)0 ? sums
@@ -437,7 +439,7 @@ struct Block {
     }
     if (!p.logsumexp) return;
     for (int i = 0; i < T::lanes; i++)
-      write_logsumexp<T>(task, first + i, (double)largest[i], (double)sum[i], scaling.natural);
+      write_logsumexp<T>(task, first + i, (double)largest[i], (double)whole[i], scaling.natural);
   }
 };
 

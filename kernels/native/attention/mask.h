@@ -121,15 +121,6 @@ static __attribute__((noinline)) void hide(typename T::Real *scores, int64_t key
   }
 }
 
-INLINED int64_t mask_bytes(int element) {
-  switch (element) {
-    case MLBACKENDS_ATTENTION_BOOL: return 1;
-    case MLBACKENDS_ATTENTION_FLOAT32: return 4;
-    case MLBACKENDS_ATTENTION_FLOAT64: return 8;
-    default: return 2;
-  }
-}
-
 /* The mask of `rows` rows of a task from `first` on. */
 template <class T, int vectors>
 static void find_mask(const Task &task, int64_t first, int64_t rows, MaskRows<T, vectors> &mask) {

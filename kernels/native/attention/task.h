@@ -84,6 +84,43 @@ struct Scaling {
 /* What the sums of the weights that dropout keeps are multiplied by. */
 static inline double dropout_scale(const Problem &p) { return p.dropout < 1 ? 1 / (1 - p.dropout) : 0; }
 
+INLINED int64_t mask_bytes(int element) {
+  switch (element) {
+    case MLBACKENDS_ATTENTION_BOOL: return 1;
+    case MLBACKENDS_ATTENTION_FLOAT32: return 4;
+    case MLBACKENDS_ATTENTION_FLOAT64: return 8;
+    default: return 2;
+  }
+}
+
+/* Whether a mask shows a row one of the first `keys` keys: true, or above minus infinity. */
+template <class M>
+static bool shows(const char *at, int64_t stride, int64_t keys) {
+  for (int64_t k = 0; k < keys; k++) {
+    typename M::Stored stored;
+    memcpy(&stored, at + k * stride, sizeof stored);
+    if (widened(M{}, stored) > -(typename M::Inner::Real)__builtin_huge_val()) return true;
+  }
+  return false;
+}
+
+static bool sees_a_key(const Task &task, int64_t row) {
+  const Problem &p = *task.p;
+  const int64_t keys = task.limit(row), bytes = mask_bytes(p.mask_element), stride = p.mask_strides[3] * bytes;
+  if (!p.mask_element || !keys) return keys > 0;
+  const char *at = mask_row(task, row, bytes);
+  if (p.mask_element == MLBACKENDS_ATTENTION_BOOL) return shows<Seen<Single>>(at, stride, keys);
+  if (p.mask_element == MLBACKENDS_ATTENTION_FLOAT64) return shows<Wide>(at, stride, keys);
+  if (p.mask_element == MLBACKENDS_ATTENTION_FLOAT32) return shows<Float>(at, stride, keys);
+  if (p.mask_element == MLBACKENDS_ATTENTION_FLOAT16) return shows<Half>(at, stride, keys);
+  return shows<Brain>(at, stride, keys);
+}
+
+/* The sum of a row's weights: NaN where it sees keys, and the score of each overflowed to minus infinity. */
+static double whole_sum(const Task &task, int64_t row, double sum) {
+  return sum == 0 && sees_a_key(task, row) ? __builtin_nan("") : sum;
+}
+
 /* Write the log-sum-exp of a row, 0 where it saw no key. */
 template <class T>
 static void write_logsumexp(const Task &task, int64_t row, double largest, double sum, double natural) {
@@ -103,6 +140,7 @@ static void finish_row(const Task &task, int64_t row, const typename E::Inner::R
   typedef typename E::Inner T;
   const Problem &p = *task.p;
   const double kept = dropout_scale(p);
+  sum = whole_sum(task, row, sum);
   const typename T::Real inverse = sum == 0 || kept == 0 ? 0 : (typename T::Real)(kept / sum);
   char *at = output_row(task, row);
   int64_t c = 0;

@@ -9,6 +9,7 @@ import pytest
 
 import mlbackends
 from mlbackends.switches import store
+from mlbackends_kernels.operations.multi_head_attention import _softmax
 
 HEADS, WIDTH, LENGTH, BATCH = 2, 8, 5, 3
 FAST = "mha.fastpath_enabled"
@@ -135,6 +136,17 @@ def test_what_sees_no_key_is_the_bias_alone_and_has_no_weights() -> None:
         x, x, x, HEADS, *parameters, key_padding_mask=nothing
     )
     assert not share.any()
+
+
+def test_weights_whose_scores_all_overflow_are_nan_and_hidden_ones_0() -> None:
+    scores = np.full((1, 1, 2, 3), -np.inf, "float32")
+    hidden = np.array([[False] * 3, [True, False, False]])
+
+    with np.errstate(invalid="ignore"):
+        assert np.isnan(_softmax(scores, None)).all()
+        for mask in (hidden, np.where(hidden, np.float32(0), -np.inf)):
+            weights = _softmax(scores, mask)[0, 0]
+            assert not weights[0].any() and np.isnan(weights[1]).all()
 
 
 def test_one_sequence_needs_no_batch() -> None:
