@@ -8,6 +8,7 @@ import sys
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 
@@ -17,11 +18,13 @@ else:
     torch = pytest.importorskip("torch")
 
 from torch.nn import functional as F  # noqa: N812
+from torch.nn.attention import SDPBackend as TorchKind
+from torch.nn.attention import sdpa_kernel as torch_scope
 
 import mlbackends
 from mlbackends import fft
 from mlbackends.model.errors import NoBackend
-from mlbackends.sdpa import attend
+from mlbackends.sdpa import attend, switches
 from mlbackends_kernels.bridges import torch_compile
 from mlbackends_kernels.bridges.torch_compile import attention, compile_graph
 
@@ -436,13 +439,107 @@ def test_what_nobody_of_ours_computes_torch_computes(
     assert "ScaledDotProduct" in type(ours.grad_fn).__name__, "torch's own backward pass"
 
 
-def test_our_switches_are_obeyed(calls: list[Any]) -> None:
-    q, k, v = qkv(1, 2, 4, 8)
+Kinds = list[tuple[str, ...]]
 
-    with mlbackends.sdpa_kernel([]):
-        close(compiled(WAYS["plain"])(q, k, v), WAYS["plain"](q, k, v))
 
-    assert calls == []
+@pytest.fixture
+def allowed(monkeypatch: pytest.MonkeyPatch) -> Kinds:
+    """Return which of flash and math are allowed at each call that comes to our dispatcher."""
+    seen: Kinds = []
+    real = attend.scaled_dot_product_attention
+    kinds = (mlbackends.SDPBackend.FLASH_ATTENTION, mlbackends.SDPBackend.MATH)
+
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        seen.append(tuple(kind.name for kind in kinds if switches.allowed(kind)))
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(attend, "scaled_dot_product_attention", noted)
+    return seen
+
+
+SCOPES: dict[str, Any] = {
+    "ours": lambda *kinds: mlbackends.sdpa_kernel([mlbackends.SDPBackend[each] for each in kinds]),
+    "torch's": lambda *kinds: torch_scope([getattr(TorchKind, each) for each in kinds]),
+}
+
+
+def inside(scope: Any, *kinds: str) -> Any:
+    """Return compiled attention within a scope, and once more behind it."""
+
+    def scoped(q: Any, k: Any, v: Any) -> Any:
+        with scope(*kinds):
+            first = F.scaled_dot_product_attention(q, k, v)
+        return first + F.scaled_dot_product_attention(q, k, v)
+
+    return compiled(scoped, fullgraph=True)
+
+
+def around(scope: Any, *kinds: str) -> Any:
+    """Return compiled attention, called within a scope and once more behind it."""
+    plain = compiled(WAYS["plain"], fullgraph=True)
+
+    def scoped(*qkv: Any) -> Any:
+        with scope(*kinds):
+            first = plain(*qkv)
+        return first + plain(*qkv)
+
+    return scoped
+
+
+@pytest.mark.parametrize("scope", SCOPES.values(), ids=SCOPES)
+@pytest.mark.parametrize("scoped", [inside, around])
+def test_a_scope_governs_compiled_code(scoped: Any, scope: Any, allowed: Kinds) -> None:
+    tensors = qkv(1, 2, 4, 8)
+
+    scoped(scope, "MATH")(*tensors)
+
+    assert allowed == [("MATH",), ("FLASH_ATTENTION", "MATH")]
+    with pytest.raises(RuntimeError, match=r"No viable backend|fake tensor"):
+        scoped(scope)(*tensors)
+    assert all(map(switches.allowed, switches.SWITCHES)), "nothing is left switched off"
+
+
+@pytest.mark.parametrize("scope", SCOPES.values(), ids=SCOPES)
+def test_what_is_left_to_torch_is_in_the_scope_too(scope: Any) -> None:
+    dropping = compiled(lambda q: F.scaled_dot_product_attention(q, q, q, dropout_p=0.5))
+    q = torch.randn(1, 2, 4, 8)
+
+    dropping(q)
+    with scope("FLASH_ATTENTION"), pytest.raises(RuntimeError, match="No available kernel"):
+        dropping(q)
+
+
+def test_scopes_of_compiled_code_nest_and_are_left_where_it_raises(
+    allowed: Kinds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flash, math = mlbackends.SDPBackend.FLASH_ATTENTION, mlbackends.SDPBackend.MATH
+
+    def nested(q: Any) -> Any:
+        with mlbackends.sdpa_kernel([math, flash], set_priority=True):
+            found = F.scaled_dot_product_attention(q, q, q)
+            with mlbackends.cuda.sdp_kernel(enable_flash=False):
+                found = found + F.scaled_dot_product_attention(q, q, q)
+        return found + F.scaled_dot_product_attention(q, q, q)
+
+    q = torch.randn(1, 2, 4, 8)
+    ours = compiled(nested, fullgraph=True)
+    ours(q)
+    assert allowed == [("FLASH_ATTENTION", "MATH"), ("MATH",), ("FLASH_ATTENTION", "MATH")]
+    laid_out = mock.Mock(side_effect=[q, ZeroDivisionError])
+    monkeypatch.setattr(torch_compile, "_laid_out", laid_out)
+    with pytest.raises(ZeroDivisionError):
+        ours(q)
+    assert all(map(switches.allowed, switches.SWITCHES))
+
+
+@pytest.mark.parametrize("backend", ["eager", compile_graph])
+def test_a_scope_governs_direct_calls_in_compiled_code(backend: Any) -> None:
+    def direct(q: Any) -> Any:
+        with mlbackends.sdpa_kernel([]):
+            return mlbackends.scaled_dot_product_attention(q, q, q) + 1
+
+    with pytest.raises(NoBackend):
+        torch.compile(direct, backend=backend)(torch.randn(1, 2, 4, 8))
 
 
 @pytest.mark.parametrize(
@@ -496,6 +593,7 @@ def test_tensors_without_values_are_torch_s(calls: list[Any]) -> None:
     assert calls == []
 
 
+@pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
 def test_transforms_and_forward_gradients_are_torch_s(calls: list[Any]) -> None:
     q, k, v = qkv(3, 2, 4, 8)
 

@@ -97,10 +97,12 @@ def sdp_kernel(
     import warnings
 
     from mlbackends.sdpa.switches import sdpa_kernel
+    from mlbackends.switches.dynamo import is_compiling
 
-    warnings.warn(
-        "sdp_kernel() is deprecated: use mlbackends.sdpa_kernel()", FutureWarning, stacklevel=2
-    )
+    if not is_compiling():  # a warning would break the graph
+        warnings.warn(
+            "sdp_kernel() is deprecated: use mlbackends.sdpa_kernel()", FutureWarning, stacklevel=2
+        )
     wanted = {
         SDPBackend.FLASH_ATTENTION: enable_flash,
         SDPBackend.MATH: enable_math,

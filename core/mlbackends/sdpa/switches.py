@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 from mlbackends.sdpa.sdp_backend import SDPBackend, as_backend
 from mlbackends.switches import store
+from mlbackends.switches.dynamo import is_compiling
 
 SWITCHES = {
     SDPBackend.FLASH_ATTENTION: "cuda.flash_sdp",
@@ -25,7 +26,7 @@ def sdpa_kernel(
 
     Members of torch's own SDPBackend are understood, too. set_priority: try them in the order of the
     list, and the others behind. On leaving, every switch and the whole order are as they were found.
-    Also a decorator.
+    Also a decorator, and a scope of what torch.compile(backend="mlbackends") compiles.
 
     Raises AssertionError for anything but one SDPBackend or a list, as torch does, and TypeError or
     ValueError for a list that holds something else, which torch takes for "none at all",
@@ -34,6 +35,13 @@ def sdpa_kernel(
     if not isinstance(set_priority, bool):
         raise TypeError(f"set_priority must be a bool, not {type(set_priority).__name__}")
     wanted = _kinds_of(backends)
+    if is_compiling():  # a graph is captured: the scope is in it, and nothing is switched now
+        begin_in_graph(tuple([kind.name for kind in wanted]), set_priority)
+        try:
+            yield {}
+        finally:
+            end_in_graph()
+        return
     with store.restored(*SWITCHES.values(), PRIORITY_ORDER):
         values: dict[str, object] = {name: kind in wanted for kind, name in SWITCHES.items()}
         if set_priority:
@@ -41,6 +49,14 @@ def sdpa_kernel(
             values[PRIORITY_ORDER] = tuple(kind.value for kind in (*wanted, *others))
         store.write_all(values)
         yield {}
+
+
+def begin_in_graph(names: tuple[str, ...], set_priority: bool) -> None:
+    """Mark where a scope of these kinds begins in a graph; our backend of torch.compile enters it there."""
+
+
+def end_in_graph() -> None:
+    """Mark where the innermost scope of a graph ends."""
 
 
 def allowed(kind: SDPBackend) -> bool:

@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 _REASON = "mlbackends computes outside of graphs"
 
 
+def is_compiling() -> bool:
+    """Tell whether torch's compiler is tracing the caller."""
+    tells: Any = getattr(sys.modules.get("torch.compiler"), "is_compiling", None)
+    return tells is not None and tells()
+
+
 def untraced(function: "Callable[Parameters, Result]") -> "Callable[Parameters, Result]":
     """Return a function that torch's compiler neither traces nor compiles, nor what it calls."""
 
@@ -28,8 +34,7 @@ def untraced(function: "Callable[Parameters, Result]") -> "Callable[Parameters, 
             return function(*args, **kwargs)
         # Where nothing is traced, disabling the compiler would only cost time. The compiler traces this
         # too: is_compiling() is True for it, and keeps it from the rest, which it cannot trace.
-        traced: Any = getattr(sys.modules.get("torch.compiler"), "is_compiling", None)
-        if traced is not None and not traced():
+        if "torch.compiler" in sys.modules and not is_compiling():
             frames: Any = sys.modules.get("torch._C._dynamo.eval_frame")
             idle: Any = getattr(frames, "get_eval_frame_callback", lambda: ...)
             if idle() is None:

@@ -2,7 +2,9 @@
 
 The graph runs as torch's own "eager" backend would run it, with each scaled_dot_product_attention in it
 (also inside nn.MultiheadAttention, activation checkpoints and branches) replaced by `attention`.
-Written for and tested with torch 2.13.
+Written for torch 2.13 to 2.15. The scopes of both sdpa_kernel, torch's and ours, within the compiled code or
+around it, say which kinds of backends may compute: ours, and torch's where it computes what ours do not. A
+function whose graph breaks within a scope is not compiled, and the attention in it is torch's own.
 
 Ours are dense tensors on the CPU without dropout, and their gradients. For gradients of gradients the
 backward pass computes attention again with torch's own kernel and differentiates that.
@@ -12,14 +14,19 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 import types
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn import functional
+from torch.nn.attention import SDPBackend as TorchKind
+from torch.nn.attention import sdpa_kernel
+from torch.utils._python_dispatch import _disable_current_modes
 
 from mlbackends.model.errors import NoBackend
-from mlbackends.sdpa import attend
+from mlbackends.sdpa import attend, switches
+from mlbackends.sdpa.sdp_backend import SDPBackend
 from mlbackends_kernels.bridges import torch_gradients
 
 if TYPE_CHECKING:
@@ -51,16 +58,19 @@ def compile_graph(
         named = ", ".join(map(repr, options))
         raise ValueError(f"the backend 'mlbackends' takes no options; it was given {named}")
     replacements = _replacements()
+    has_scopes = False
     for module in graph.modules():
         if not isinstance(module, torch.fx.GraphModule):
             continue
         calls = [node for node in module.graph.nodes if node.op == "call_function"]
         found = [node for node in calls if node.target in replacements]
         for node in found:
+            has_scopes |= node.target is switches.begin_in_graph
             node.target = replacements[node.target]
         if found:
             module.recompile()
-    return graph.forward  # type: ignore[no-any-return,unused-ignore]
+    forward: Callable[..., Any] = graph.forward
+    return _leaving_scopes(forward) if has_scopes else forward
 
 
 def multi_head_attention_forward(*args: Any, **kwargs: Any) -> Any:
@@ -77,7 +87,70 @@ def _replacements() -> dict[Any, Callable[..., Any]]:
         aten: attention,
         aten.default: attention,
         functional.multi_head_attention_forward: multi_head_attention_forward,
+        switches.begin_in_graph: _begin,
+        switches.end_in_graph: _end,
     }
+
+
+# ---- scopes -----------------------------------------------------------------
+
+
+class _Scopes(threading.local):
+    """The scopes that the graphs of a thread have entered."""
+
+    def __init__(self) -> None:
+        self.entered: list[contextlib.AbstractContextManager[Any]] = []
+
+
+_SCOPES = _Scopes()
+for _marker in (switches.begin_in_graph, switches.end_in_graph):
+    torch.compiler.allow_in_graph(_marker)
+
+
+def _begin(names: tuple[str, ...], set_priority: bool) -> None:
+    scope = switches.sdpa_kernel([SDPBackend[name] for name in names], set_priority)
+    scope.__enter__()
+    _SCOPES.entered.append(scope)
+
+
+def _end() -> None:
+    _SCOPES.entered.pop().__exit__(None, None, None)
+
+
+def _leaving_scopes(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a graph that leaves the scopes that it entered also where it raises."""
+
+    def run(*args: Any) -> Any:
+        depth = len(_SCOPES.entered)
+        try:
+            return function(*args)
+        finally:
+            while len(_SCOPES.entered) > depth:
+                _end()
+
+    return run
+
+
+def _kinds() -> list[SDPBackend] | None:
+    """Return the kinds that torch's switches and ours both allow; None where those are all."""
+    is_on = torch._C  # noqa: SLF001
+    theirs = {
+        SDPBackend.FLASH_ATTENTION: is_on._get_flash_sdp_enabled(),  # noqa: SLF001
+        SDPBackend.EFFICIENT_ATTENTION: is_on._get_mem_efficient_sdp_enabled(),  # noqa: SLF001
+        SDPBackend.MATH: is_on._get_math_sdp_enabled(),  # noqa: SLF001
+        SDPBackend.CUDNN_ATTENTION: is_on._get_cudnn_sdp_enabled(),  # noqa: SLF001
+    }
+    found = [kind for kind, on in theirs.items() if on and switches.allowed(kind)]
+    return None if len(found) == len(theirs) else found
+
+
+def _by_torch(*tensors: Any, **options: Any) -> Any:
+    """Compute with torch's own attention, of the kinds that both allow."""
+    kinds = _kinds()
+    if kinds is None:
+        return functional.scaled_dot_product_attention(*tensors, **options)
+    with sdpa_kernel([getattr(TorchKind, kind.name) for kind in kinds]):
+        return functional.scaled_dot_product_attention(*tensors, **options)
 
 
 @functools.cache
@@ -117,24 +190,27 @@ def attention(
     tensors: tuple[Any, ...] = (query, key, value, attn_mask)
     ours = all(each is None or _is_ours(each) for each in tensors)
     if dropout_p != 0 or not ours or _is_traced():
-        return functional.scaled_dot_product_attention(*tensors, dropout_p, **options)
+        return _by_torch(*tensors, dropout_p, **options)
     tensors = tuple(map(_cast, tensors))
     wanted = torch.is_grad_enabled() and any(
         each is not None and each.requires_grad for each in tensors
     )
     plain: list[Any] = [None if each is None else each.detach() for each in tensors]
+    kinds = _kinds()
+    scope = contextlib.nullcontext() if kinds is None else switches.sdpa_kernel(kinds)
     try:
-        result = attend.scaled_dot_product_attention(*plain, **options, return_logsumexp=wanted)
+        with scope, _unrecorded():
+            result = attend.scaled_dot_product_attention(*plain, **options, return_logsumexp=wanted)
+            out = _laid_out(result[0] if wanted else result, tensors, options)
     except NoBackend:
-        return functional.scaled_dot_product_attention(*tensors, **options)
+        return _by_torch(*tensors, **options)
     except (RuntimeError, ValueError, TypeError, IndexError):  # NotImplementedError is the first
         # torch's exception, if it has one
         functional.scaled_dot_product_attention(*plain, **options)
         raise
     if not wanted:
-        return _laid_out(result, tensors, options)
-    found = [_laid_out(result[0], tensors, options), result[1]]
-    return _Attention.apply(found, options, *tensors)[0]  # type: ignore[no-any-return,no-untyped-call,unused-ignore]
+        return out
+    return _Attention.apply([out, result[1]], options, *tensors)[0]  # type: ignore[no-any-return,no-untyped-call,unused-ignore]
 
 
 class _Attention(torch_gradients.Attention):
@@ -199,6 +275,15 @@ def _is_traced() -> bool:
         torch._C._get_dispatch_mode(key) is not None  # noqa: SLF001
         for key in (keys.FAKE, keys.FUNCTIONAL, keys.PROXY)
     )
+
+
+def _unrecorded() -> contextlib.AbstractContextManager[Any]:
+    """Keep torch's other modes from the operations of ours, of which a later call of the kind needs fewer.
+
+    An activation checkpoint compares those of the forward pass with those of its repetition.
+    """
+    is_idle = not torch._C._len_torch_dispatch_stack()  # noqa: SLF001
+    return contextlib.nullcontext() if is_idle else _disable_current_modes()
 
 
 def _cast(tensor: Any) -> Any:
