@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from math import inf
 from typing import Any
 
-from mlbackends.model.trace import Call, MklCall, Record
+from mlbackends.model.trace import Call, MklCall, Record, Ukernel
 from mlbackends.model.trace_views import Finding
 from mlbackends.tracing.formats.onednn.descriptors import ELEMENT_BYTES
 from mlbackends.tracing.groups import Tally
@@ -127,7 +127,7 @@ class Calls:
     @property
     def is_on_gpu(self) -> bool:
         """Whether a GPU computed; its lines may hold the time of the submission alone."""
-        return "gpu" in str(getattr(self.record.signature, "engine", ""))
+        return is_on_gpu(self.record)
 
     @property
     def is_product(self) -> bool:
@@ -229,10 +229,15 @@ def shown(record: Record) -> str:
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
 
 
+def is_on_gpu(record: Record) -> bool:
+    """Tell whether a call of oneDNN ran on a GPU."""
+    return "gpu" in str(getattr(getattr(record, "signature", None), "engine", ""))
+
+
 def pool_of(record: Record, of_onednn: int = 0) -> int:
     """Return how many threads a call may use: as MKL prints it, or as oneDNN's header did; 0: not known."""
     if not isinstance(record, MklCall):
-        return of_onednn
+        return 0 if isinstance(record, Ukernel) else of_onednn
     state = record.signature.state
     counts = (state.get(name, "") for name in _POOLS)
     return max((int(count) for count in counts if count.isdecimal()), default=0)

@@ -4,9 +4,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from math import inf
 
-from mlbackends.model.trace import Info, MklCall, Record
+from mlbackends.model.trace import GraphPartition, Info, MklCall, Record, Ukernel
 from mlbackends.tracing import finder
-from mlbackends.tracing.finder import Calls, Found, Sum, percent, pool_of, times, took
+from mlbackends.tracing.finder import Calls, Found, Sum, is_on_gpu, percent, pool_of, times, took
 
 _LEAST_CALLERS = 1.5
 _TIMES_MORE = 1.25
@@ -22,7 +22,7 @@ class Finder(finder.Finder):
     Only OpenMP gives each caller a pool; TBB's, SYCL's and frameworks' own are shared.
     """
 
-    WANTS = frozenset(("work", "notes"))
+    WANTS = frozenset(("work", "uncounted", "notes"))
     WHY = (
         "each caller wakes its own threads: they take the CPUs from each other and spin at barriers"
         " while others wait for a CPU"
@@ -34,6 +34,7 @@ class Finder(finder.Finder):
 
     def begin(self) -> None:
         self._pools: dict[Place, int] = {}
+        self._is_decomposed = False
         self._spans: dict[str, tuple[float, float]] = {}
         self._busy: defaultdict[tuple[Place, int], Sum] = defaultdict(lambda: Sum(1))
 
@@ -41,6 +42,8 @@ class Finder(finder.Finder):
         if isinstance(record, Info) and record.values.get("runtime", "").lower() == "openmp":
             pool = record.values.get("nthr", "")
             self._pools[record.source, record.process] = int(pool) if pool.isdecimal() else 0
+        elif isinstance(record, GraphPartition) and "decomp" in record.implementation:
+            self._is_decomposed = True
 
     def add(self, record: Record) -> None:
         self.take(record, 1, 0.0)
@@ -52,6 +55,8 @@ class Finder(finder.Finder):
     def _span(self, record: Record, count: int, durations: Sequence[float]) -> None:
         """Widen the time in which calls of a source ran by one call, or the last of several."""
         if record.start_ns is None or record.clock != "epoch" or not record.counted:
+            return
+        if isinstance(record, Ukernel) or is_on_gpu(record):  # they use no pool
             return
         first, last = self._spans.get(record.source, (inf, -inf))
         start = record.start_ns
@@ -90,6 +95,8 @@ class Finder(finder.Finder):
             return
         processes = {process for ((_, process), _), _ in sums if process is not None}
         several = len(processes) > 1
+        if self._is_decomposed and not several:
+            return  # oneDNN itself ran the parts of a graph side by side, each with one thread
         of = f" of {len(processes)} processes" if several else ""
         left = self.machine.cpus_left if self.machine.cpus else f"one pool has {most}"
         why = self.WHY

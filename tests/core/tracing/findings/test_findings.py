@@ -589,6 +589,29 @@ def test_pools_that_are_shared_or_callers_in_turn_are_no_finding() -> None:
     assert not found("concurrent-callers", cpu(4), *in_turn)
 
 
+def test_micro_kernels_and_parts_of_a_graph_run_side_by_side_with_one_thread_each() -> None:
+    ukernel = (
+        "onednn_verbose,v1,ukernel,exec,cpu,brgemm,,undef,src:bf16::blocked:ab::f0"
+        " wei:bf16::blocked:ab::f0 dst:f32::blocked:ab::f0,,,64x64:64x64,10"
+    )
+    part = (
+        "onednn_verbose,v1,graph,exec,cpu,100002,sdp,matmul;softmax;matmul,,in0_f32:1:strided:undef:2x2:2s1"
+        " out0_f32:5:strided:undef:2x2:2s1,fpm:strict,sdp_decomp_kernel_t,dnnl_backend,20"
+    )
+
+    def at_once(text: str) -> list[AnyRecord]:
+        return [
+            line(text, thread=thread, start_ns=n * 10_000_000, clock="epoch")
+            for n in range(8)
+            for thread in range(4)
+        ]
+
+    matmul = str(run(milliseconds=10))
+    assert found("concurrent-callers", cpu(4), *at_once(matmul), machine=machine(4))
+    assert not found("concurrent-callers", cpu(4), *at_once(ukernel), machine=machine(4))
+    assert not found("concurrent-callers", cpu(4), *at_once(matmul), line(part), machine=machine(4))
+
+
 def test_processes_at_the_same_time_whose_mkl_has_a_pool_each() -> None:
     calls = [
         gemm(10, 4, process=process, start_ns=n * 10_000_000, clock="epoch")
