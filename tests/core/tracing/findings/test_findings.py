@@ -660,6 +660,25 @@ def test_calls_far_below_the_machine() -> None:
     assert not found("below-peak", *one_thread, machine=Machine(roof=roof))
 
 
+def test_copies_far_below_larger_ones() -> None:
+    def copied(rows: int, milliseconds: float, target: str = "ba") -> AnyRecord:
+        return run(
+            "reorder",
+            milliseconds,
+            tensors=f"src:f32::blocked:ab::f0 dst:f32::blocked:{target}::f0",
+            problem=f"{rows}x1024",
+        )
+
+    large, slow = [copied(2048, 1)] * 3, [copied(1024, 6, "AB16b16a")] * 3
+    finding = one("below-peak", *large, *slow)
+    assert finding.count == 3
+    assert "1.4 GB/s; the best of the same kind here 16.8" in finding.evidence[0]
+    in_the_cache = [copied(256, 0.1)] * 3
+    assert not found("below-peak", *in_the_cache, *[copied(4096, 12)] * 3)
+    gelu = [run("eltwise", 9, attributes="", problem="1024x1024", kernel="jit:avx2")] * 3
+    assert not found("below-peak", *large, *gelu)
+
+
 def test_one_fast_call_among_slow_ones_is_no_finding() -> None:
     """The machine was busy: another finding says so."""
     fast = [run(milliseconds=1, problem="1024x1024:1024x1024")] * 3
