@@ -15,6 +15,7 @@ WHY = (
 )
 MEND = "Give the thread pools as many threads as the quota has whole CPUs."
 SOURCES = (
+    "llvm/llvm-project#225493",
     "ollama/ollama#17916",
     "kserve/kserve#1031",
     "https://docs.kernel.org/admin-guide/cgroup-v2.html, cpu.max",

@@ -1,7 +1,8 @@
 """A GPU is in MIG mode, and a program does not get of it what it asks for.
 
 Found by:  the MIG instances, and the entries of CUDA_VISIBLE_DEVICES; a GPU in MIG mode without instances.
-No alarm:  one instance that is named by its MIG UUID, as a container with one is given it.
+No alarm:  one instance that is named by its MIG UUID, as a container with one is given it; from driver 570
+           on several, where no two are parts of one GPU instance.
 """
 
 from mlbackends.audit.gpus import called, container, nvidia_gpus
@@ -11,8 +12,8 @@ from mlbackends.model.records import Device, FactValue
 SEVERITY = Severity.WARNING
 READS = ("nvidia", "host")
 WHY = (
-    "CUDA shows one MIG instance to a process, however many are named: the rest is idle, and programs"
-    " that count on several fail or share one."
+    "Up to driver 565 CUDA shows one MIG instance to a process, from 570 on one of each GPU instance,"
+    " however many are named: the rest is idle, and programs that count on several fail or share one."
 )
 MEND = "Start one process for each instance, with CUDA_VISIBLE_DEVICES=MIG-<uuid> (nvidia-smi -L)."
 SOURCES = (
@@ -22,6 +23,7 @@ SOURCES = (
     "pytorch/pytorch#95784",
 )
 _VARIABLE = "CUDA_VISIBLE_DEVICES"
+_SEVERAL_SINCE = 570
 
 
 def symptoms(report: ReportView) -> Symptoms:
@@ -52,7 +54,19 @@ def _of_the_list(report: ReportView, instances: dict[str, FactValue]) -> Symptom
         **instances,
     }
     named = [entry for entry in entries if entry.startswith("MIG-")]
-    if len(named) > 1:
+    branch = str(report.fact("nvidia.driver_release", "")).partition(".")[0]
+    if branch.isdecimal() and int(branch) >= _SEVERAL_SINCE:
+        instances = {
+            device.uuid: (device.facts.get("parent"), device.facts["gpu_instance"])
+            for device in report.devices("nvidia")
+            if device.kind == "mig" and "gpu_instance" in device.facts
+        }
+        chosen = [instances[entry] for entry in named if entry in instances]
+        if len(chosen) > len(set(chosen)):
+            message = f"{_VARIABLE} names {len(chosen)} MIG instances that are parts of"
+            message += f" {len(set(chosen))} GPU instances; a process gets one of each"
+            yield Symptom(message, evidence=evidence)
+    elif len(named) > 1:
         message = f"{_VARIABLE} names {len(named)} MIG instances; a process gets the first alone"
         yield Symptom(message, evidence=evidence)
     elif entries and entries[0].isdecimal():

@@ -605,18 +605,40 @@ def test_in_a_container_the_fabric_manager_is_not_looked_for() -> None:
         ("", None),
     ],
 )
-def test_a_process_gets_one_mig_instance(value: str | None, severity: Severity | None) -> None:
+def test_a_process_gets_one_mig_instance_before_driver_570(
+    value: str | None, severity: Severity | None
+) -> None:
     split = gpu(0, facts={"mig": True})
     parts = [Device("mig", slot, facts={"parent": 0}) for slot in (0, 1)]
     variables = {} if value is None else {"CUDA_VISIBLE_DEVICES": value}
-    found = report(
-        nvidia=nvidia(split, *parts), host=server(), environment=environment(**variables)
-    )
+    old = nvidia(split, *parts, facts={"driver_release": "535.161.08"})
+    found = report(nvidia=old, host=server(), environment=environment(**variables))
 
     check = judged(found, "nvidia-mig-visible-devices")
 
     assert check.status is (Status.FAILED if severity else Status.PASSED)
     assert severity in (None, check.severity)
+
+
+@pytest.mark.parametrize(
+    ("value", "status"),
+    [("MIG-1,MIG-2", Status.PASSED), ("MIG-1,MIG-2,MIG-3", Status.FAILED), ("0", Status.PASSED)],
+)
+def test_a_process_gets_one_of_each_gpu_instance_from_driver_570_on(
+    value: str, status: Status
+) -> None:
+    parts = [
+        Device("mig", slot, uuid=f"MIG-{slot + 1}", facts={"parent": 0, "gpu_instance": instance})
+        for slot, instance in enumerate((1, 2, 2))
+    ]
+    new = nvidia(gpu(0, facts={"mig": True}), *parts, facts={"driver_release": "570.86.10"})
+    variables = environment(CUDA_VISIBLE_DEVICES=value)
+
+    check = judged(
+        report(nvidia=new, host=server(), environment=variables), "nvidia-mig-visible-devices"
+    )
+
+    assert check.status is status
 
 
 def test_a_gpu_in_mig_mode_without_instances_is_of_no_use() -> None:
