@@ -13,7 +13,7 @@ from mlbackends.model.records import nonempty
 SEVERITY = Severity.ERROR
 READS = ("packages", "cpu")
 WHY = (
-    "The import ends with an error (numpy, tensorflow), or ends the process with an illegal instruction"
+    "The import ends with an error (numpy, jaxlib), or ends the process with an illegal instruction"
     " (SIGILL) without a traceback."
 )
 MEND = "Install a release or a build that is compiled for older processors."
@@ -33,13 +33,17 @@ _FLOORS = (
     ("tensorflow", ">=1.6", ("avx",), ""),
     ("tensorflow", "==2.4.0", ("avx2",), "tensorflow==2.4.1"),
     ("tensorflow-cpu", ">=1.15", ("avx",), ""),
-    ("jaxlib", ">=0.1.62", ("avx",), ""),
+    ("jaxlib", ">=0.1.62,<0.12", ("avx",), ""),
+    ("jaxlib", ">=0.12", (*_V3, "f16c"), "jax<0.12"),
     ("numpy", ">=2.4.0", _V2, "numpy<2.4"),
     ("polars", ">=0.19.7,<1.34", _V3, "polars-lts-cpu=={version}"),
     ("polars-runtime-32", "", _V3, "polars[rtcompat]=={version}"),
     ("pyarrow", ">=1.0", ("sse4_2",), ""),
 )
 """Package, releases, features by Linux's names, and what can be installed in its place.
+
+Tried under qemu's Core 2, Nehalem and Sandy Bridge in 2026: numpy 2.5, jaxlib 0.11 and 0.12, tensorflow 2.21,
+polars 1.33, 1.35 and 2.1, pyarrow 26.
 
 From 1.34 on polars itself holds no binary; polars-runtime-32 does, and polars-runtime-compat comes before it.
 """
