@@ -3,8 +3,9 @@
 Found by:  environment: GOMP_CPU_AFFINITY, KMP_AFFINITY and OMP_PROC_BIND that bind, while
            LOCAL_WORLD_SIZE tells of several processes on this machine; those and OMP_PLACES that name
            fewer CPUs than the threads that limits tells OpenMP to start.
-No alarm:  a single process that is bound to a CPU for each thread, as tuning guides advise; false,
-           none, disabled; names of places whose CPUs are not known, such as sockets.
+No alarm:  a single process that is bound to a CPU for each thread, as tuning guides advise; processes of a
+           launcher that each have a share of the CPUs by their mask; false, none, disabled; names of
+           places whose CPUs are not known, such as sockets.
 """
 
 from mlbackends.audit.environment import settings
@@ -36,7 +37,7 @@ def symptoms(report: ReportView) -> Symptoms:
     variables = settings(report)
     yield from _too_few(report, variables)
     ranks = variables.get("LOCAL_WORLD_SIZE", "")
-    if not ranks or ranks == "1":
+    if not ranks or ranks == "1" or _has_its_share(report, ranks):
         return
     for name in _VARIABLES:
         value = variables.get(name, "")
@@ -50,6 +51,13 @@ def symptoms(report: ReportView) -> Symptoms:
                     "environment.variables.LOCAL_WORLD_SIZE": ranks,
                 },
             )
+
+
+def _has_its_share(report: ReportView, ranks: str) -> bool:
+    """Tell whether the mask leaves no more CPUs than one of so many processes has for itself."""
+    mask, online = report.fact("limits.affinity_cpus"), report.fact("limits.online_cpus")
+    is_number = ranks.isascii() and ranks.isdecimal() and len(ranks) < 7
+    return bool(is_number and mask and online and mask * int(ranks) <= online)
 
 
 def _too_few(report: ReportView, variables: dict[str, str]) -> Symptoms:

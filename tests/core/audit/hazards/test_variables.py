@@ -273,6 +273,16 @@ def test_a_cpu_for_each_thread_or_a_list_that_nobody_takes_is_no_alarm(
     assert seen(with_threads(8, **variables), "thread-binding") == []
 
 
+@pytest.mark.parametrize(("mask", "count"), [(8, 1), (5, 1), (4, 0)])
+def test_processes_that_have_cpus_of_their_own_may_bind_to_them(mask: int, count: int) -> None:
+    base = with_variables("ci-leftovers", OMP_PROC_BIND="close", LOCAL_WORLD_SIZE="2")
+    limits = base.probes["limits"]
+    limits = msgspec.structs.replace(limits, facts={**limits.facts, "affinity_cpus": mask})
+    subject = msgspec.structs.replace(base, probes={**base.probes, "limits": limits})
+
+    assert len(seen(subject, "thread-binding")) == count
+
+
 def test_one_thread_may_be_bound_to_one_cpu() -> None:
     one = with_threads(1, GOMP_CPU_AFFINITY="3")
     without = {name: probe for name, probe in one.probes.items() if name != "limits"}
