@@ -7,7 +7,8 @@ import sys
 
 import click
 
-from mlbackends import __version__, isolation
+import mlbackends.isolation
+from mlbackends import __version__
 from mlbackends.model.errors import MlBackendsError
 from mlbackends_cli import INTERRUPTED, exits, keep_interrupt
 from mlbackends_cli.lazy import FolderGroup
@@ -26,7 +27,7 @@ click.version_option(__version__, prog_name="backends", message="%(prog)s %(vers
 def guarded_main(arguments: list[str]) -> int:
     """Run the command line and return the exit code; nobody sees a traceback."""
     sys.unraisablehook = keep_interrupt
-    isolation.process_is_ours = True
+    mlbackends.isolation.process_is_ours = True
     try:
         code = main.main(arguments, prog_name="backends", standalone_mode=False)
         if sys.stdout is not None:  # a program may be started with its streams closed
