@@ -12,6 +12,8 @@ from mlbackends.tracing.machine import UNKNOWN, Machine
 from mlbackends.tracing.walk import Follower
 
 REGISTRY = "mlbackends.tracing.findings"
+_MOST_RUNS = 64
+"""So many runs of one place are apart; the others are put together, as thousands would take memory."""
 
 
 class Collector:
@@ -66,7 +68,8 @@ class Collector:
     def _which(self, record: Record) -> tuple[str, int | None, int, str]:
         """Return what equal calls share: a header begins another run of its library."""
         source, process = record.source, record.process
-        return source, process, self._runs[source, process, record.tracer], record.key
+        run = min(self._runs[source, process, record.tracer], _MOST_RUNS)
+        return source, process, run, record.key
 
     def follow(self, record: Record) -> tuple[Follower, ...]:
         """Return what takes each later call that is equal to one that was added."""
