@@ -251,6 +251,12 @@ def test_without_a_package_the_loaders_copy_wins(tmp_path: Path) -> None:
     assert list(winners(host, "openmp")) == ["/opt/lib/libomp.so.5"]
 
 
+def test_what_the_package_itself_loads_first_is_taken_without_a_runpath(tmp_path: Path) -> None:
+    files = WITH_TORCH | {TORCH: elf("libtorch_cpu.so", "libgomp.so.1")}
+
+    assert list(winners(machine(tmp_path, files), "openmp")) == ["/site/torch/lib/libgomp.so.1"]
+
+
 def test_a_runpath_gives_way_to_ld_library_path(tmp_path: Path) -> None:
     files = WITH_TORCH | {"/opt/lib/libgomp.so.1": gomp("libgomp.so.1")}
     host = machine(tmp_path, files, environment={"LD_LIBRARY_PATH": "/opt/lib"})

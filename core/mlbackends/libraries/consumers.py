@@ -88,13 +88,14 @@ def _taken_by(host: Host, package: dict[str, Any]) -> list[str]:
         filter(None, (_beginning(host, f"{location}/{name}") for name in package["files"])), ""
     )
     found = {host.realpath(path): None} if path else {}
+    own = tuple(os.path.normpath(f"{location}/{folder}") for folder in package["folders"])
     has_headers = False
     with suppress(NotElf, OSError):  # a recording may hold a file that needs nothing
         has_headers = bool(extract(host, path, read_elf).needed)
     if has_headers:
-        _follow(host, path, found, _DEEPEST)
+        _follow(host, path, own, found, _DEEPEST)
         return list(found)
-    for folder in (os.path.normpath(f"{location}/{each}") for each in package["folders"]):
+    for folder in own:
         for name in filter(_is_ours, host.listdir(folder)):
             found[host.realpath(f"{folder}/{name}")] = None
     return list(found)
@@ -107,18 +108,20 @@ def _beginning(host: Host, start: str) -> str:
     return next((f"{folder}/{each}" for each in names), "")
 
 
-def _follow(host: Host, path: str, found: dict[str, None], left: int) -> None:
+def _follow(host: Host, path: str, own: tuple[str, ...], found: dict[str, None], left: int) -> None:
+    """Add what a file takes. own: where else what it needs was loaded before, as torch/__init__.py does."""
     elf = extract(host, path, read_elf)
+    runpath = elf.runpath or (own if not elf.rpath else ())
     for name in elf.needed:
         if not _is_ours(name):
             continue
-        target = _resolved(host, path, name, elf.rpath if not elf.runpath else (), elf.runpath)
+        target = _resolved(host, path, name, elf.rpath if not elf.runpath else (), runpath)
         if not target:
             continue
         found[host.realpath(target)] = None
         if left and stem_of(name) in table("libraries/consumers")["front_ends"]:
             with suppress(NotElf, OSError):
-                _follow(host, host.realpath(target), found, left - 1)
+                _follow(host, host.realpath(target), (), found, left - 1)
 
 
 def _resolved(
