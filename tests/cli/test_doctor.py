@@ -226,3 +226,24 @@ def test_python_looks_at_another_environment() -> None:
     done = backends("doctor", "--python", sys.executable, "--depth", "found", "--fail-on", "never")
 
     assert done.returncode == 0
+
+
+def test_a_process_that_runs_is_judged_by_what_it_has() -> None:
+    program = "import time; print('ready', flush=True); time.sleep(600)"
+    environment = {**PLAIN, "MKL_DEBUG_CPU_TYPE": "5", "KMP_DUPLICATE_LIB_OK": "TRUE"}
+    command = [sys.executable, "-S", "-c", program]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        done = backends("doctor", "--pid", str(process.pid), "--only", "kmp-duplicate-lib-ok")
+        process.kill()
+
+    assert "kmp-duplicate-lib-ok" in done.stdout
+    assert f"process {process.pid}" in done.stdout
+
+
+def test_a_process_goes_with_no_file(tmp_path: Path) -> None:
+    done = backends("doctor", str(tmp_path / "report.json"), "--pid", "1")
+
+    assert done.returncode == 2
+    assert "--pid looks at the live machine" in done.stderr

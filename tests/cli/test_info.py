@@ -290,6 +290,53 @@ def test_several_values_are_printed_as_far_as_they_are_there(recorded: str) -> N
     assert done.stderr.startswith("backends: cudnn.version has no value here")
 
 
+def test_a_package_is_imported_where_its_name_or_presence_is_wanted(tmp_path: Path) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("raise SystemExit('imported')")
+    environment = {**PLAIN, "PYTHONPATH": str(tmp_path)}
+
+    def reasons(*arguments: str) -> str:
+        wanted = ("info", *arguments, "--format", "json")
+        probes = json.loads(backends(*wanted, environment=environment).stdout)["probes"]
+        return " ".join(reason["message"] for reason in probes["torch"].get("reasons", ()))
+
+    assert "SystemExit: imported" in reasons("torch")
+    assert "SystemExit: imported" in reasons("torch", "--require", "torch")
+    assert "SystemExit" not in reasons("torch", "--depth", "loadable")
+    wanted = ("--get", "torch.presence", "--get", "torch.location")
+    presence = backends("info", *wanted, environment=environment)
+    assert presence.stdout == f"found\n{tmp_path}/torch\n"
+
+
+@pytest.mark.parametrize("deep", [(), ("--deep",)], ids=["", "deep"])
+def test_deep_imports_what_is_not_named(tmp_path: Path, deep: tuple[str, ...]) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("open(__file__ + '.imported', 'w')")
+    environment = {**PLAIN, "PYTHONPATH": str(tmp_path)}
+
+    backends("info", *deep, "--get", "torch.location", environment=environment)
+
+    assert (tmp_path / "torch" / "__init__.py.imported").exists() is bool(deep)
+
+
+def test_what_each_package_takes_has_dotted_names() -> None:
+    root = str(HOSTS / "hgx-h100-eight-gpus")
+
+    done = backends("info", "--root", root, "--get", "uses.torch.openmp.threads")
+
+    assert (done.returncode, done.stdout) == (0, "64\n")
+
+
+@pytest.mark.parametrize("form", ["markdown", "html", "table"])
+def test_what_each_package_takes_is_on_every_page(form: str) -> None:
+    root = str(HOSTS / "hgx-h100-eight-gpus")
+
+    page = backends("info", "--root", root, "--format", form).stdout
+
+    assert "Uses" in page
+    assert "torch 2.6.0+cu124" in page
+
+
 def test_strict_is_exit_3_where_a_probe_could_not_tell() -> None:
     program = (
         "import sys; sys.argv = ['backends', 'info', 'memory', '--strict']\n"

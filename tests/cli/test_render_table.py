@@ -261,3 +261,33 @@ def test_a_long_path_begins_beside_its_mark() -> None:
     page = lines(report(cudnn={"presence": "usable", "libraries": [copy]}), details=True)
 
     assert "  ✓ /opt/xxx" in "\n".join(page)
+
+
+def test_what_each_package_takes_is_a_table_that_drops_columns_on_a_narrow_page() -> None:
+    blas = {
+        "library": "openblas",
+        "version": "0.3.30",
+        "core": "Zen",
+        "threads": 4,
+        "path": "/a/b.so",
+    }
+    openmp = {"library": "openmp", "threads": 2, "runtime": "gnu", "threads_because": "a rule"}
+    facts = {"scikit_learn": {"version": "1.9.1", "blas": blas, "openmp": openmp}}
+    one = report(uses={"presence": "found", "facts": facts})
+
+    wide, narrow = (lines(one, width=width) for width in (120, 60))
+
+    assert wide[0] == narrow[0] == "Uses"
+    assert wide[1].split() == ["package", "takes", "core", "threads", "runtime", "path"]
+    assert row(wide, "Zen").split()[2:] == ["openblas", "0.3.30", "Zen", "4", "/a/b.so"]
+    assert "path" not in narrow[1] and "1.9.1" in narrow[2]
+    (details,) = (line for line in lines(one, width=120, details=True) if "openmp" in line)
+    assert details.split()[-2:] == ["a", "rule"]
+
+
+def test_a_fact_that_would_be_misread_has_a_label() -> None:
+    one = report(numpy={"presence": "found", "facts": {"blas_configuration": "OpenBLAS Haswell"}})
+
+    page = lines(one, width=100, details=True)
+
+    assert any("blas_configuration of the build" in line for line in page)

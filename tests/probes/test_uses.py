@@ -287,6 +287,31 @@ sys.stdin.read()
 """
 
 
+def test_of_a_process_in_a_container_its_own_files_are_read(
+    tmp_path: Path, fake_library: FakeLibrary
+) -> None:
+    source = 'const char text[] = "OpenBLAS 0.3.29 DYNAMIC_ARCH ";\n'
+    built = fake_library("contained_blas", "libopenblas.so.0", source=source)
+    path = tmp_path / "libopenblas.so.0"
+    script = 'mount -t tmpfs none "$1" && cp "$2" "$1/libopenblas.so.0" && shift 2 && exec "$@"'
+    program = [sys.executable, "-S", "-c", PROGRAM, str(path)]
+    with subprocess.Popen(
+        ["unshare", "-rm", "sh", "-c", script, "sh", tmp_path, built, *program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        assert process.stdout is not None
+        is_there = process.stdout.readline() == b"ready\n"
+        report = survey(("openblas",), Host(pid=process.pid, python={})).probes["openblas"]
+        process.kill()
+
+    if not is_there:
+        pytest.skip("this user may make no mount namespace")
+    assert not path.exists()
+    assert (report.presence, report.version) == (Presence.FOUND, "0.3.29")
+
+
 def of_process(
     names: tuple[str, ...], python: dict[str, Any], *opened: Path, **variables: str
 ) -> dict[str, Any]:

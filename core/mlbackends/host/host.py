@@ -89,7 +89,7 @@ class Host:
         self.cache: dict[Any, Any] = {}
         """What functions under `once_per_host` returned."""
         self.is_live = os.path.abspath(root) == "/"
-        self.root = ""
+        self.root = _root_of(pid) if pid is not None and self.is_live else ""
         self._recorded: Description | None = None
         """What no file of a recorded machine tells; None for the live one."""
         if not self.is_live:
@@ -102,7 +102,7 @@ class Host:
         if environment is not None:
             variables = environment
         elif pid is not None:
-            data = self.read_bytes(f"/proc/{pid}/environ").decode(errors="surrogateescape")
+            data = self.read_bytes("/proc/self/environ").decode(errors="surrogateescape")
             variables = dict(item.split("=", 1) for item in data.split("\0") if "=" in item)
         else:
             variables = self._recorded.environment if self._recorded else os.environ
@@ -119,12 +119,16 @@ class Host:
         A link never leads out of a recorded root, whatever it says.
         """
         if self.pid is not None and path.startswith("/proc/self/"):
-            path = f"/proc/{self.pid}/{path[11:]}"
-        if self.is_live:
+            return f"/proc/{self.pid}/{path[11:]}"
+        if self._is_of_this_machine(path):
             return path
         # What a link of a loop says is for us to follow: the system would follow it out of the root.
         found = self._resolve(path)
         return self.root + found if found else _NOWHERE + path
+
+    def _is_of_this_machine(self, path: str) -> bool:
+        """Tell whether a path is one of this machine's own; the kernel's files are, of a container too."""
+        return not self.root or (self.is_live and path.startswith(("/proc/", "/sys/")))
 
     def _resolve(self, path: str) -> str:
         """Return a path without links, as the recorded machine names it; "" for links in a loop."""
@@ -243,7 +247,7 @@ class Host:
     @once_per_host
     def realpath(self, path: str) -> str:
         """Return the path with every link resolved, as this machine names it."""
-        if self.is_live:
+        if self._is_of_this_machine(path):
             return self._call(os.path.realpath, path, default=path)
         return self._resolve(path) or path
 
@@ -383,6 +387,15 @@ class Host:
 
         outcome = outcome_of(command, timeout, self.environment)
         return outcome.output if outcome.status == 0 else ""
+
+
+def _root_of(pid: int) -> str:
+    """Return where the files of a process lie that has mounts of its own, as in a container; else ""."""
+    try:
+        has_ours = os.readlink(f"/proc/{pid}/ns/mnt") == os.readlink("/proc/self/ns/mnt")
+    except OSError:
+        return ""
+    return "" if has_ours else f"/proc/{pid}/root"
 
 
 def resolved(path: str, target_of: Callable[[str], str]) -> str:

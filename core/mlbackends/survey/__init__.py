@@ -73,7 +73,7 @@ def survey(
     """
     start = time.perf_counter()
     host = host or Host(timeout=timeout)
-    opens = depth is not Presence.FOUND and host.is_live and host.is_ours
+    opens = depth is not Presence.FOUND and not host.root and host.is_ours
     if not host.is_live or host.pid is not None:
         depth = Presence.FOUND
     if opens:
