@@ -74,7 +74,9 @@ def test_what_scripts_call_loads_nothing_heavy(arguments: tuple[str, ...]) -> No
 
     assert tops(modules) == set()
     assert not modules & {"subprocess", "json", "tempfile", "pathlib", "dataclasses", "difflib"}
-    assert "mlbackends.switches" not in modules  # a name of `mlbackends` that is no module wakes them
+    assert (
+        "mlbackends.switches" not in modules
+    )  # a name of `mlbackends` that is no module wakes them
 
 
 @pytest.mark.parametrize("device", ["cpu", "sm90"])

@@ -298,9 +298,11 @@ def _difference(view: trace_views.Difference, *, everything: bool) -> Listing:
         f"{one.name}: {' and '.join(one.before)} before, {' and '.join(one.after)} after"
         for one in view.settings
     )
+    unsteady = (("before", view.unsteady_before), ("after", view.unsteady_after))
     notes = (
         *unchanged,
         *map(_text, changed),
+        *(f"unsteady {side}: {seen}" for side, seen in unsteady if seen),
         f"all calls: {took(view.before_ns)} before, {took(view.after_ns)} after{ratio}",
         f"compared by {view.measure}, from {view.threshold:g} times on",
         f"calls that take less than {percent(view.smallest_share)} of the time are noise",

@@ -216,6 +216,8 @@ class Difference(View, frozen=True, kw_only=True):
     measure: "total", "mean", "median" or "min". threshold: the ratio from which on a call is slower or
     faster. ratio: of the whole time. failed: something is slower; a comparison in CI ends with 1.
     settings: versions, threads and instruction sets that differ, where both traces tell them.
+    unsteady_before, unsteady_after: a sentence where the times of equal calls differ so much that ratios
+    say little.
     """
 
     by: tuple[str, ...]
@@ -230,6 +232,8 @@ class Difference(View, frozen=True, kw_only=True):
     changes: tuple[Change, ...] = ()
     failed: bool = False
     settings: tuple[SettingChange, ...] = ()
+    unsteady_before: str = ""
+    unsteady_after: str = ""
 
 
 class Reproduction(Struct, frozen=True, kw_only=True):

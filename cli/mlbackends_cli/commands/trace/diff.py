@@ -116,7 +116,8 @@ def command(
     behind the operation: fwd_t (training), fwd_i (inference), bwd_d (data), bwd_w (weights). A reorder
     into another block is another call.
 
-    Versions, threads, instruction sets and MKL's branch that differ between the traces are named below.
+    Versions, threads, instruction sets and MKL's branch that differ between the traces are named below,
+    and a trace whose times are unsteady: there ratios say little.
     """
     from mlbackends.tracing import filters, viewing
     from mlbackends_cli.traces.listings import printed, uncompared

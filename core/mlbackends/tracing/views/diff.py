@@ -2,12 +2,16 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from typing import Any
+
+from msgspec import structs
 
 from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.trace import Header, Info, MklCall, Primitive, Record
 from mlbackends.model.trace_views import Change, Difference, SettingChange, SummaryRow
 from mlbackends.tracing.finder import pool_of
 from mlbackends.tracing.groups import Group, Groups
+from mlbackends.tracing.viewing import begin
 
 BY = ("tracer", "operation", "shape", "dtype", "asked")
 """What the program requested: calls that differ in it, as forward and backward, have times of their own."""
@@ -24,12 +28,23 @@ class _Trace(Groups):
         self.settings: defaultdict[str, defaultdict[str, float]] = defaultdict(
             lambda: defaultdict(float)
         )
+        self._times: Any = begin("findings", codes=("unsteady-times",))
 
     def add_many(self, record: Record, count: int, durations: Sequence[float]) -> None:
         """Add equal calls, or lines that are none."""
         super().add_many(record, count, durations)
         for name, value in _settings(record):
             self.settings[name][value] += sum(durations)
+        if record.counted and durations:
+            is_own = record.duration_ns == durations[0]
+            self._times.add(record if is_own else structs.replace(record, duration_ns=durations[0]))
+            if len(durations) > 1:
+                self._times.add_more(record, len(durations) - 1, durations[1:])
+
+    @property
+    def unsteady(self) -> str:
+        """How unsteady the times are, in a sentence; "" where they are not."""
+        return "".join(one.seen for one in self._times.result().found)
 
     def values(self, name: str) -> tuple[str, ...]:
         """Return the values of a setting; of the kernels only those that took most of the time."""
@@ -99,6 +114,8 @@ class Collector(_Trace):
             changes=tuple(changes),
             failed=slower or whole,
             settings=tuple(self._changed_settings()),
+            unsteady_before=before.unsteady,
+            unsteady_after=self.unsteady,
         )
 
     def _changed_settings(self) -> Iterator[SettingChange]:

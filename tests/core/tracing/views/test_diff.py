@@ -215,6 +215,17 @@ def test_settings_that_are_the_same_or_not_told_are_no_change() -> None:
     assert settings(before, [call("a", 10)]) == {}
 
 
+def test_a_trace_whose_times_are_unsteady_is_named() -> None:
+    steady, starved = [[call("a", each) for each in (9, *[1] * 8, last)] for last in (1, 50)]
+    found = difference(steady, starved)
+    assert found.unsteady_before == ""
+    assert found.unsteady_after.startswith("1 call took over 3 times the median")
+    before, after = (
+        Aggregate().add([f"{each}\n".encode() for each in trace]) for trace in (steady, starved)
+    )
+    assert difference(before, after).unsteady_after == found.unsteady_after
+
+
 def test_of_a_log_without_a_header_the_kernels_tell_the_instruction_set() -> None:
     before, after = call("a", 10, "jit:avx512_core"), call("a", 10, "jit:avx2")
     assert settings([before], [after]) == {"oneDNN kernels": "avx512_core -> avx2"}
