@@ -149,6 +149,8 @@ def command(
         from mlbackends.model import requirement
 
         needs = [requirement.Requirement.parse(text) for text in requirements]
+        for need in needs:
+            requirement.check(need)
     host = _host(root, python, pid, timeout)
     wanted = tuple(map(plain, wanted))
     probes = [*names, *(name.partition(".")[0] for name in wanted)]

@@ -67,6 +67,19 @@ def _number(text: str) -> float | None:
     return float(match[1]) * _UNITS[match[2]] if match else None
 
 
+def in_unit_of(value: Any, wanted: str) -> str:
+    """Return a number in the unit that another was typed in, "7.63 GiB" beside "64GiB"; "" without one."""
+    typed = wanted.strip()
+    match = _NUMBER.fullmatch(typed.lower())
+    if not match or not match[2] or isinstance(value, bool) or not isinstance(value, int | float):
+        return ""
+    number = value / _UNITS[match[2]]
+    text = f"{number:.4g}"
+    if float(text) == float(match[1]) != number:  # which would read as if it were equal
+        text = f"{number:.12g}"
+    return f"{text} {typed[len(match[1]) :].strip()}"
+
+
 def is_beyond(text: str) -> bool:
     """Tell whether a text is a number that is larger than any that is compared."""
     number = _number(text)

@@ -1,11 +1,12 @@
 """What a user requires of a report: `cudnn`, `cudnn>=9.10`, `cpu.cores>=8`, `cpu.capability==AVX512`."""
 
+from string import ascii_letters
 from typing import Any
 
 from msgspec import Struct
 
 from mlbackends.model import dotted, registry
-from mlbackends.model.comparison import SIGNS, fits
+from mlbackends.model.comparison import SIGNS, fits, in_unit_of
 from mlbackends.model.condition import Comparison, Joined, Language, Unreadable, parse
 from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.patterns import pattern
@@ -45,6 +46,8 @@ class Requirement(Struct, frozen=True):
                 raise BadInput(f"the requirement {text!r} cannot be read", example) from None
             part = error.rest.partition(",")[0].strip()
             hint = f"a clause is one of {' '.join(SIGNS[1:])} and a value, such as >=9.10"
+            if part[:2] in ("=>", "=<"):
+                hint = f"did you mean {part[1]}={part[2:].strip()}?"
             value = part.lstrip("<>=!~").strip()
             if value and part[0] == "=" and part[1:].strip() == value:
                 hint = f"did you mean =={value}?"
@@ -80,6 +83,13 @@ def check(need: Requirement) -> None:
         _try_clauses(need, True, (), "true or false")
     elif fact and fact.kind in (int, float):
         _try_clauses(need, 1, (), "a number")
+        for sign, wanted in need.clauses:
+            ending = wanted.lower()[-2:]
+            kind = "hertz" if ending == "hz" else "bytes" if ending[-1:] == "b" else ""
+            if kind and not head.endswith(f"_{kind}"):
+                message = f"the requirement {need.text!r} can be met nowhere"
+                plain = f"{need.name}{sign}{wanted.rstrip(f'{ascii_letters} ')}"
+                raise BadInput(f"{message}: {need.name} is no number of {kind}", f"write {plain}")
 
 
 def _try_clauses(need: Requirement, sample: Any, order: tuple[str, ...], kind: str) -> None:
@@ -89,7 +99,8 @@ def _try_clauses(need: Requirement, sample: Any, order: tuple[str, ...], kind: s
         except BadInput as error:
             message = f"the requirement {need.text!r} can be met nowhere"
             about = f"{need.name} is {kind}, and {sign}{wanted} does not go with that"
-            raise BadInput(f"{message}: {about}", error.hint) from None
+            example = f"such as {need.name}{'==true' if sample is True else f'>={sample}'}"
+            raise BadInput(f"{message}: {about}", error.hint or example) from None
 
 
 def is_decidable(report: Report, need: Requirement) -> bool:
@@ -126,7 +137,8 @@ def unmet(report: Report, need: Requirement) -> str:
             return f"{need.text}: {about}"
     for sign, wanted in need.clauses:
         if not fits(value, sign, wanted, fact.order if fact else ()):
-            return f"{need.text}: {need.name} is {_shown(value)}, needed is {sign} {wanted}"
+            seen = in_unit_of(value, wanted) or _shown(value)
+            return f"{need.text}: {need.name} is {seen}, needed is {sign} {wanted}"
     return ""
 
 

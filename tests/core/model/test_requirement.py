@@ -52,6 +52,8 @@ def test_what_some_machine_could_meet_is_let_through(text: str) -> None:
         ("cudnn>=new", "a version"),
         ("cudnn~=9", "a version"),
         ("cpu.coress>=8", "no value named 'cpu.coress'"),
+        ("cpu.cores>=8 GB", "cpu.cores is no number of bytes"),
+        ("memory.total_bytes>=8GHz", "memory.total_bytes is no number of hertz"),
     ],
 )
 def test_what_no_machine_could_meet_is_decidable_without_one(text: str, said: str) -> None:
@@ -84,3 +86,20 @@ def test_a_no_is_decidable_from_a_who_knows(probe: ProbeReport, told: bool) -> N
 
     assert unmet(report, need)
     assert is_decidable(report, need) is told
+
+
+@pytest.mark.parametrize(
+    ("wanted", "seen"),
+    [
+        ("64GiB", "62.9 GiB"),
+        ("0.0625 TiB", "0.06143 TiB"),
+        ("68GB", "67.54 GB"),
+        ("62.9GiB", "62.8994003301 GiB"),
+        ("99999999999", "67537716839"),
+    ],
+)
+def test_a_size_is_told_in_the_unit_that_was_typed(wanted: str, seen: str) -> None:
+    report = with_probe("memory", ProbeReport(Presence.FOUND, facts={"total_bytes": 67537716839}))
+
+    sentence = unmet(report, Requirement.parse(f"memory.total_bytes>={wanted}"))
+    assert sentence.endswith(f": memory.total_bytes is {seen}, needed is >= {wanted}")

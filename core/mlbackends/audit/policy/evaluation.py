@@ -16,8 +16,10 @@ from mlbackends.audit.policy.rules import Golden, Policy, Rule
 from mlbackends.audit.policy.selection import PRESENCES, Found, Selection, Values
 from mlbackends.audit.runner import examine
 from mlbackends.model.audit import SCHEMA, Check, Outcome, Severity, Status
+from mlbackends.model.comparison import in_unit_of
 from mlbackends.model.dotted import is_certain
 from mlbackends.model.errors import BadInput
+from mlbackends.model.patterns import pattern
 from mlbackends.model.records import Presence, Report
 
 _NEEDED_RULE = {
@@ -35,6 +37,7 @@ _MISSING = {
 _MOST_CHANGES = 5
 _MOST_SHOWN = 3
 _MOST_EVIDENCE = 8
+_QUANTITY = pattern(r"[0-9][0-9.]*\s*[A-Za-z]+$")
 _GIBIBYTE = 1 << 30
 _MOST_BYTES = 1 << 64
 
@@ -277,16 +280,16 @@ def _value_verdict(
         return Verdict(Status.UNKNOWN, message)
     if quantifier == "none":
         if good:
-            return _failed(f"{_listed(good)}, and none may be {needed}", good)
+            return _failed(f"{_listed(good, needed)}, and none may be {needed}", good)
         return lacking() if unknown or found.absent else Verdict(Status.PASSED)
     if quantifier == "any":
         if good:
             return Verdict(Status.PASSED, evidence=_evidence(good))
         if unknown or not bad:
             return lacking()
-        return _failed(f"{_listed(bad)}, and for one of them needed is {needed}", bad)
+        return _failed(f"{_listed(bad, needed)}, and for one of them needed is {needed}", bad)
     if bad:
-        return _failed(f"{_listed(bad, doubts)}, needed is {needed}", bad)
+        return _failed(f"{_listed(bad, needed, doubts)}, needed is {needed}", bad)
     if found.absent or not good or (unknown and expectation.selection.is_of_many):
         return lacking()
     return Verdict(Status.PASSED, evidence=_evidence(good))
@@ -296,14 +299,19 @@ def _failed(message: str, values: dict[str, Any] | None = None) -> Verdict:
     return Verdict(Status.FAILED, message, _evidence(values or {}))
 
 
-def _listed(values: dict[str, Any], doubts: dict[str, str] | None = None) -> str:
-    """Return "NAME is VALUE" for the first few values, and how many there are besides."""
+def _listed(values: dict[str, Any], needed: str = "", doubts: dict[str, str] | None = None) -> str:
+    """Return "NAME is VALUE" for the first few values, and how many there are besides.
+
+    Sizes are also in the unit that `needed` has, else in GiB.
+    """
+    found = _QUANTITY.search(needed)
+    wanted = found[0] if found else ""
     shown = []
     for name, value in list(values.items())[:_MOST_SHOWN]:
         text = f"{name} is {worded(value)}"
         is_size = name.endswith("_bytes") and isinstance(value, int)
         if is_size and _GIBIBYTE <= value <= _MOST_BYTES:
-            text += f" ({value / _GIBIBYTE:.4g} GiB)"
+            text += f" ({in_unit_of(value, wanted) or f'{value / _GIBIBYTE:.4g} GiB'})"
         shown.append(text + (f" ({doubts[name]})" if doubts and name in doubts else ""))
     more = len(values) - len(shown)
     return "; ".join(shown) + (f"; and {more} more" if more else "")

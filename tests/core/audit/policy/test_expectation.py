@@ -147,6 +147,10 @@ def test_what_is_so_holds(text: str) -> None:
         ("cpu.capability >= AVX512", "cpu.capability is AVX2, needed is >= AVX512"),
         ("cpu.model_name == x", "cpu.model_name is not in the report"),
         (
+            "host.shared_memory_bytes >= 8GB",
+            "host.shared_memory_bytes is 2147483648 (2.147 GB), needed is >= 8GB",
+        ),
+        (
             "host.shared_memory_bytes >= 8GiB",
             "host.shared_memory_bytes is 2147483648 (2 GiB), needed is >= 8GiB",
         ),
