@@ -184,7 +184,8 @@ def read_report(
 
     for option, value in (("--python", python), ("--pid", pid)):
         if value and subject != LIVE:
-            raise BadInput(f"{option} looks at the live machine; it goes with no FILE or DIR")
+            message = f"{option} looks at the live machine; it goes with no FILE or DIR"
+            raise BadInput(message, "leave one of them out")
     with ProgressLine() as progress:
         return report_of(
             subject,

@@ -3,6 +3,7 @@
 import math
 import os
 import sys
+from errno import ENOENT
 from typing import Any
 
 from mlbackends.host.files import standard_output, whole_file
@@ -26,7 +27,9 @@ def write(text: str | bytes, path: str = "") -> None:
             with whole_file(path) as file:
                 file.write(text.encode() if isinstance(text, str) else text)
         except OSError as error:
-            raise BadInput(f"{path} cannot be written: {error.strerror}") from None
+            folder = os.path.dirname(path) or "."
+            hint = f"make the folder first: mkdir -p {folder}" if error.errno == ENOENT else ""
+            raise BadInput(f"{path} cannot be written: {error.strerror}", hint) from None
         return
     if sys.stdout is None:  # closed before we were started: nobody reads
         return

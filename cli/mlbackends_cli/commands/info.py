@@ -206,7 +206,8 @@ def _host(root: str | None, python: str | None, pid: int | None, timeout: float)
         raise BadInput("--python names no interpreter", "write --python venv/bin/python")
     if root and (pid or python):
         raise BadInput(
-            "--root looks at a recorded machine; it goes with neither --pid nor --python"
+            "--root looks at a recorded machine; it goes with neither --pid nor --python",
+            "leave --root or the others out",
         )
     if not (pid or python):
         return Host(root or "/", timeout=timeout)

@@ -77,10 +77,12 @@ def command(
             "`backends info --format json` writes a report to standard output",
         )
     if root and python:
-        raise BadInput("--root looks at a recorded machine; it does not go with --python")
+        message = "--root looks at a recorded machine; it does not go with --python"
+        raise BadInput(message, "leave one of them out")
     if not target.endswith(ENDING) and depth not in (None, Presence.FOUND.value):
         raise BadInput(
-            f"a recorded machine is what reading tells: --depth {depth} is for FILE.json"
+            f"a recorded machine is what reading tells: --depth {depth} is for FILE.json",
+            f"write {target}.json for a report, or leave --depth out",
         )
     if not target.endswith(ENDING):
         lines = _write_machine(

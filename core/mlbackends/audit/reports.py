@@ -86,7 +86,7 @@ def name_of(subject: str) -> str:
 
 def read_report(path: str) -> Report:
     """Read a report that `backends info --format json` wrote. Raises BadInput."""
-    data = bytes_of(path, REPORT_LIMIT, "report")
+    data = bytes_of(path, REPORT_LIMIT, "report", hint=_HINT)
     try:
         head = msgspec.json.decode(data, type=_Head)
         if head.schema.partition("/")[0] != SCHEMA.partition("/")[0]:
@@ -121,7 +121,7 @@ def is_deeper(value: Any, most: int) -> bool:
     return bool(level)
 
 
-def bytes_of(path: str, limit: int, kind: str, shown: str = "") -> bytes:
+def bytes_of(path: str, limit: int, kind: str, shown: str = "", hint: str = "") -> bytes:
     """Return a file of at most so many bytes. kind: what it should be, for messages. Raises BadInput."""
     shown = shown or path
     try:
@@ -135,7 +135,7 @@ def bytes_of(path: str, limit: int, kind: str, shown: str = "") -> bytes:
             data = b"" if size > limit else file.read(limit + 1)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
-        raise BadInput(f"{shown} cannot be read: {why}") from None
+        raise BadInput(f"{shown} cannot be read: {why}", hint) from None
     if max(size, len(data)) > limit:
-        raise BadInput(f"{shown} is larger than {limit >> 20} MiB: that is no {kind}")
+        raise BadInput(f"{shown} is larger than {limit >> 20} MiB: that is no {kind}", hint)
     return data

@@ -43,7 +43,10 @@ def ask(executable: str, timeout: float = 10.0) -> dict[str, Any]:
     """
     found = which(executable, os.environ.get("PATH", os.defpath))
     if not found:
-        raise BadInput(f"{executable} is not a program that can be run")
+        inside = os.path.join(executable, "bin", "python")
+        there = call_or(False, os.path.isfile, inside)
+        hint = f"write --python {inside if there else 'venv/bin/python'}"
+        raise BadInput(f"{executable} is not a program that can be run", hint)
     # A bare -I would also hide the user's site-packages.
     outcome = outcome_of((found, "-c", _QUESTION), timeout, os.environ)
     if outcome.timed_out:
@@ -59,7 +62,8 @@ def ask(executable: str, timeout: float = 10.0) -> dict[str, Any]:
     version = description.get("version")
     is_complete = isinstance(version, str) and isinstance(description.get("path"), list)
     if outcome.status != 0 or not is_complete:
-        raise BadInput(f"{executable} did not answer as a Python interpreter does")
+        hint = "name an interpreter, such as venv/bin/python"
+        raise BadInput(f"{executable} did not answer as a Python interpreter does", hint)
     numbers = tuple(int(part) for part in str(version).split(".")[:2] if part.isdecimal())
     if numbers < _OLDEST:
         needed = "3.x" if numbers < (3,) else ".".join(map(str, _OLDEST)) + " or newer"
@@ -81,16 +85,16 @@ def of_process(pid: int, timeout: float = 10.0) -> dict[str, Any]:
         owner = os.stat(folder).st_uid
         program = os.readlink(f"{folder}/exe")
     except OSError as error:
-        why = f"process {pid} cannot be looked at: {error.strerror}"
+        why, hint = f"process {pid} cannot be looked at: {error.strerror}", ""
         if isinstance(error, FileNotFoundError):
-            why = f"there is no process {pid}"
+            why, hint = f"there is no process {pid}", "`ps -e` lists them"
         # The name in parentheses may hold anything, so what follows it is counted from its end.
         fields = _read(f"{folder}/stat").rpartition(b")")[2].split()
         if fields[:1] in ([b"Z"], [b"X"], [b"x"]):
             why = f"process {pid} has ended; its parent has yet to take note"
         elif len(fields) > 6 and fields[6].isdigit() and int(fields[6]) & _KERNEL_THREAD:
             why = f"process {pid} is a thread of the kernel, which runs no program"
-        raise BadInput(why) from None
+        raise BadInput(why, hint) from None
     is_ours = owner == os.geteuid() and _PYTHON.match(os.path.basename(program))
     # In a container the name is another file's than ours; after an upgrade it is nobody's.
     if is_ours and _is_same_file(program, f"{folder}/exe"):

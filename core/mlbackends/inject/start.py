@@ -134,7 +134,8 @@ def startable(command: Sequence[str], search_path: str) -> list[str]:
         return [sys.executable, *command]
     if os.path.isfile(program) and os.sep in program:
         raise BadInput(f"{program} is not executable", "start it by its interpreter")
-    raise BadInput(f"{program} is not a program that can be run")
+    hint = "name a program on PATH, or one by its path"
+    raise BadInput(f"{program} is not a program that can be run", hint)
 
 
 def is_plain_script(program: str, search_path: str) -> bool:

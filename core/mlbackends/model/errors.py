@@ -40,7 +40,7 @@ class GroupName(UnknownName):
 
     def __init__(self, name: str, members: "tuple[str, ...]", told_by: str) -> None:
         message = f"{name} is a group, not a switch: {some(members, told_by)}"
-        MlBackendsError.__init__(self, message)
+        MlBackendsError.__init__(self, message, f"name one of them, such as {members[0]}")
         self.name = name
 
 

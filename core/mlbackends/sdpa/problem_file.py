@@ -16,7 +16,8 @@ def read_file(path: str, usual: Given | None = None) -> tuple[Wording, ...]:
     is_folder = os.path.isdir(path)
     if path != "-" and (is_folder or not os.path.exists(path)):
         why = "it is a folder" if is_folder else "there is no such file"
-        raise BadInput(f"{path} cannot be read: {why}")
+        hint = "it has one problem a line, such as --shape 2,8,1024,64 --causal"
+        raise BadInput(f"{path} cannot be read: {why}", hint)
     try:
         if path == "-":
             data = sys.stdin.buffer.read(_MOST_TEXT + 1) if sys.stdin else b""

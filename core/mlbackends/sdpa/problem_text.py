@@ -122,7 +122,8 @@ class Wording(Struct, frozen=True, kw_only=True):
 
 def _whole(name: str, text: str, largest: int = _LARGEST) -> int:
     if not (text.isascii() and text.isdecimal()) or len(text) > 20 or int(text) > largest:
-        raise BadInput(f"--{name}: {shown(text)} is no whole number from 0 to {largest}")
+        message = f"--{name}: {shown(text)} is no whole number from 0 to {largest}"
+        raise BadInput(message, _example(name))
     return int(text)
 
 
@@ -132,8 +133,12 @@ def _number(name: str, text: str) -> float:
     except ValueError:
         found = float("nan")
     if not isfinite(found):
-        raise BadInput(f"--{name}: {shown(text)} is no finite number")
+        raise BadInput(f"--{name}: {shown(text)} is no finite number", _example(name))
     return found
+
+
+def _example(name: str) -> str:
+    return f"write --{name} {WORDS[name].example}"
 
 
 def _sizes(name: str, text: str) -> tuple[int, ...]:
@@ -145,7 +150,7 @@ def _query_shape(name: str, text: str) -> tuple[int, ...]:
     if not 2 <= len(shape) <= _MOST_SIZES:
         takes = f"L,E or H,L,E or B,H,L,E, and more batches before: 2 to {_MOST_SIZES} sizes"
         seen = f"--{name} {shown(text)} has {counted(len(shape), 'size')}"
-        raise BadInput(f"{seen}; it takes {takes}")
+        raise BadInput(f"{seen}; it takes {takes}", _example(name))
     return shape
 
 
@@ -196,6 +201,7 @@ class Word(Struct, frozen=True):
 
     field: of Wording. read: makes one value of a text, or raises. split: a text into those of its
     members. usual: the value without the word. flag_value: the value of a word without a text.
+    example: a value, for messages.
     """
 
     field: str
@@ -205,6 +211,7 @@ class Word(Struct, frozen=True):
     split: Callable[[str], list[str]] = lambda text: text.split(",")
     usual: object = None
     flag_value: object = None
+    example: str = "8"
 
     @property
     def flag(self) -> bool:
@@ -220,6 +227,7 @@ WORDS = {
         "B,H,L,E",
         _query_shape,
         lambda text: [text],
+        example="2,8,1024,64",
     ),
     "kv-len": Word("kv_len", "Length of key and value.  [default: L]", "S"),
     "kv-heads": Word("kv_heads", "Heads of key and value.  [default: H]", "N"),
@@ -240,9 +248,14 @@ WORDS = {
         _mask,
         _split_masks,
         usual="none",
+        example="bool:2,1,64,64",
     ),
-    "dropout": Word("dropout", "Probability that a weight is dropped.", "P", _number, usual=0.0),
-    "scale": Word("scale", "Factor of the scores.  [default: 1/sqrt(E)]", "X", _number),
+    "dropout": Word(
+        "dropout", "Probability that a weight is dropped.", "P", _number, usual=0.0, example="0.1"
+    ),
+    "scale": Word(
+        "scale", "Factor of the scores.  [default: 1/sqrt(E)]", "X", _number, example="0.125"
+    ),
     "gqa": Word("gqa", "Heads of key and value serve groups of query heads.", flag_value=True),
     "layout": Word(
         "layout",

@@ -151,7 +151,8 @@ def read_bytes(path: str) -> bytes:
             data = b"" if is_pipe else file.read(_LIMIT + 1)
     except OSError as error:
         short = path if len(path) <= _LONGEST else f"{path[:_LONGEST]}..."
-        raise BadInput(f"{short} cannot be read: {error.strerror or error}") from None
+        hint = "a file of switches has lines such as cudnn.benchmark = true"
+        raise BadInput(f"{short} cannot be read: {error.strerror or error}", hint) from None
     except ValueError as error:  # a NUL in the name
         raise BadInput(f"{shown(path)} cannot be read: {error}") from None
     if is_pipe:
@@ -182,7 +183,8 @@ def parsed(data: bytes, path: str) -> "tuple[str, dict[str, object]]":
         line_number, _, where = place.removeprefix("line ").partition(", ")
         if not where:
             line_number, where = str(len(text.rstrip("\n").split("\n"))), "at the end"
-        raise BadInput(f"{path}:{line_number}: {problem} ({where})") from None
+        hint = "TOML has lines such as NAME = VALUE, and texts in quotes"
+        raise BadInput(f"{path}:{line_number}: {problem} ({where})", hint) from None
     except RecursionError:
         raise BadInput(f"{path}: nested more deeply than any switch is") from None
     except ValueError:  # int() refuses thousands of digits

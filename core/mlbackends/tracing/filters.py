@@ -57,6 +57,7 @@ _SIGNS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
 }
 _LONGEST = 10_000
+PATTERN_HINT = "put a backslash before a sign that is meant as it is, such as \\("
 
 
 class Where(Struct, frozen=True):
@@ -154,7 +155,7 @@ def _comparison(name: str, sign: str, value: str) -> Test:
         try:
             search = re.compile(value).search
         except (re.error, RecursionError, OverflowError) as error:
-            raise BadInput(f"{value!r} is no regular expression: {error}") from None
+            raise BadInput(f"{value!r} is no regular expression: {error}", PATTERN_HINT) from None
         text_of = fields.read_text(name)
         return lambda record: (search(text_of(record)) is not None) is (sign == "~")
     if value.lower() == "none" and is_equality:

@@ -119,7 +119,8 @@ def _opened(name: str) -> BinaryIO:
         return open(name, "rb")
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        raise BadInput(f"{name!r} cannot be opened: {why}") from None
+        hint = "`backends trace all -o FILE -- COMMAND` writes one; - is standard input"
+        raise BadInput(f"{name!r} cannot be opened: {why}", hint) from None
 
 
 def labels(names: Sequence[str]) -> tuple[str, ...]:

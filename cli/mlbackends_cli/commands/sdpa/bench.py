@@ -102,7 +102,7 @@ def command(
 
     wordings = wordings_of(given)
     if fail_below and not saved:
-        raise BadInput("--fail-below is for --compare FILE")
+        raise BadInput("--fail-below compares with a saved run", "add --compare FILE")
     refuse_unwritable(output or "-", *plots)
     drawings = {path: drawing(path) for path in plots}  # a picture that cannot be drawn fails now
     before = speed.read_saved(saved, wordings) if saved else None

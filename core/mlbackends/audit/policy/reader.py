@@ -132,7 +132,8 @@ def read(path: str, folder: str = "") -> Document:
 
     Raises BadInput where it cannot be read, PolicyError where it is no TOML.
     """
-    data = bytes_of(regular(path), LIMIT, "policy", one_line(path))
+    hint = "`backends audit --init --output policy.toml` writes one from this machine"
+    data = bytes_of(regular(path), LIMIT, "policy", one_line(path), hint)
     return parsed(data, path, folder or os.path.dirname(os.path.realpath(path)))
 
 

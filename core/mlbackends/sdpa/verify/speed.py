@@ -50,7 +50,8 @@ def read_saved(path: str, wordings: Sequence[Wording]) -> Benched:
             raise BadInput(f"{path} is larger than any saved run")
         saved = msgspec.json.decode(data, type=Benched)
     except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}") from None
+        hint = "`backends sdpa bench ... --format json --output FILE` writes one"
+        raise BadInput(f"{path} cannot be read: {error.strerror}", hint) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         message = f"{path} is no run that `backends sdpa bench --format json` saved: {error}"
         raise BadInput(message) from None

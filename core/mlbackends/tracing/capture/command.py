@@ -33,6 +33,7 @@ from mlbackends.tracing.capture.trace_file import (
     special_file,
     unwritable,
 )
+from mlbackends.tracing.filters import PATTERN_HINT
 
 TRACE = "MLBACKENDS_TRACE_FILE"
 """The variable that a traced command finds: where its trace goes."""
@@ -189,7 +190,8 @@ def _require_sound(output: str, components: str, environment: Mapping[str, str])
         own = _PYTHONS_OWN.search(components)
         problem = f"oneDNN knows no {own[0]}" if own else ""
     if problem:
-        raise BadInput(f"components is no regular expression: {components!r}: {problem}")
+        message = f"--components is no regular expression: {components!r}: {problem}"
+        raise BadInput(message, PATTERN_HINT)
 
 
 def _run(
