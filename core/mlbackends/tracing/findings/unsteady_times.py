@@ -33,8 +33,10 @@ class Finder(finder.Finder):
         for calls in self.calls:
             count, excess = _disturbed(calls)
             if count:
-                times_seen = (calls.median_ns, calls.later.mean or 0, calls.later.most or 0)
-                median, mean, longest = map(took, times_seen)
+                later = calls.later
+                median, mean, longest = map(
+                    took, (calls.median_ns, later.mean or 0, later.most or 0)
+                )
                 about = f"median {median}, mean {mean}, longest {longest} after the first"
                 slow.add_calls(calls, about, count, excess)
         share = self.share(slow.total_ns)

@@ -455,6 +455,16 @@ def test_runs_with_other_threads_in_one_log_are_apart() -> None:
         assert not found(code, *sweep)
 
 
+def test_calls_without_a_time_and_a_single_call_give_nothing_away() -> None:
+    whole = Machine(cpus=8, cores=8, roof=Roof(gflops=2000, gigabytes_per_second=99, threads=8))
+    problem = "1x4096:4096x4096"
+    untimed = [run(problem=problem, duration_ns=None) for _ in range(40)]
+    alone = run(milliseconds=3, problem="1024x1024:1024x1024")
+    for records in (untimed, [alone]):
+        seen = cast("Findings", view("findings", [line(HEADER), cpu(8), *records], machine=whole))
+        assert seen.found == ()
+
+
 # ---- threads ---------------------------------------------------------------------------------
 
 
