@@ -14,7 +14,7 @@ _LONG_NS = 50_000
 """Calls below would gain nothing by more threads."""
 _LEAST_SHARE = 0.1
 _TIMES_FEWER = 2
-_LEAST_NS = 1e8
+_LEAST_NS = 1e7
 Place = tuple[str, int | None]
 
 
