@@ -30,11 +30,16 @@ FACTS = (
     Fact("version_text", str, "What MKL says of its version, with the build's date."),
     Fact("build", str, "The date of the build, as YYYYMMDD."),
     Fact("max_threads", int, "The number of threads that MKL would use."),
+    Fact("threading", str, "Whose threads it takes: intel, gnu, tbb, pgi or sequential."),
     Fact("kernel_libraries", list[str], "The kernels for one processor that lie beside libmkl_rt."),
     Fact("kernels_used", list[str], "The kernels that were mapped after a product was computed."),
 )
 
 _KERNEL = pattern(r"libmkl_(def|mc|mc3|avx|avx2|avx512|avx10|avx512_mic)\.(?:so|\d+\.dylib|dylib)")
+
+
+_LAYERS = ("intel", "sequential", "pgi", "gnu", "tbb")
+"""By the numbers of mkl_service.h, MKL_THREADING_INTEL to MKL_THREADING_TBB."""
 
 
 def _kernels(names: Iterable[str]) -> list[str]:
@@ -99,6 +104,9 @@ def use(opened: CDLL, library: Library) -> Answer:
         if hasattr(opened, name):
             facts["max_threads"] = int(getattr(opened, name)())
             break
+    if hasattr(opened, "MKL_Set_Threading_Layer"):
+        layer = int(opened.MKL_Set_Threading_Layer(-1))  # what is no layer leaves the one in effect
+        facts |= {"threading": _LAYERS[layer]} if layer in range(len(_LAYERS)) else {}
     try:  # what this process, the child that asks, has mapped (Linux)
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
             names = [os.path.basename(line.rstrip()) for line in file if "libmkl_" in line]

@@ -53,6 +53,7 @@ void MKL_Get_Version_String(char *text, int length) {
                   " Intel(R) 64 architecture applications", length);
 }
 int MKL_Get_Max_Threads(void) { return 4; }
+int MKL_Set_Threading_Layer(int layer) { return layer == -1 ? 3 : 0; }
 """
     + RIGHT
 )
@@ -170,7 +171,7 @@ def test_mkl_tells_its_version_and_multiplies(fake_library: FakeLibrary) -> None
 
     assert (library.presence, report.version) == (Presence.USABLE, "2024.2")
     assert report.facts["build"] == "20240605"
-    assert report.facts["max_threads"] == 4
+    assert (report.facts["max_threads"], report.facts["threading"]) == (4, "gnu")
 
 
 def test_mkl_inside_torch_is_found_by_its_function(

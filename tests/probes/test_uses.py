@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mlbackends.host.host import Host
+from mlbackends.model.errors import BadInput
 from mlbackends.model.records import Library, Presence
 from mlbackends.model.requirement import Requirement, unmet
 from mlbackends.survey import survey
@@ -251,6 +252,21 @@ def test_without_a_package_the_loaders_copy_wins(tmp_path: Path) -> None:
     assert list(winners(host, "openmp")) == ["/opt/lib/libomp.so.5"]
 
 
+@pytest.mark.parametrize(
+    ("preloaded", "taken"),
+    [
+        ("/opt/lib/libiomp5.so", "/opt/lib/libiomp5.so"),  # it has the functions of libgomp too
+        ("/opt/lib/libgomp.so.1", "/opt/lib/libgomp.so.1"),
+        ("/opt/lib/libjemalloc.so.2", "/site/torch/lib/libgomp.so.1"),
+    ],
+)
+def test_what_is_preloaded_comes_first(tmp_path: Path, preloaded: str, taken: str) -> None:
+    files = WITH_TORCH | {preloaded: gomp(preloaded.rpartition("/")[2])}
+    host = machine(tmp_path, files, environment={"LD_PRELOAD": preloaded})
+
+    assert list(winners(host, "openmp")) == [taken]
+
+
 def test_what_the_package_itself_loads_first_is_taken_without_a_runpath(tmp_path: Path) -> None:
     files = WITH_TORCH | {TORCH: elf("libtorch_cpu.so", "libgomp.so.1")}
 
@@ -338,6 +354,11 @@ def test_of_a_process_versions_and_threads_are_told(fake_library: FakeLibrary) -
     blas = probes["uses"].facts["process"]["blas"]
     assert (blas["path"], blas["version"]) == (str(path), "0.3.29")
     assert (blas["threads"], blas["threads_because"]) == (1, "OPENBLAS_NUM_THREADS is 1")
+
+
+def test_a_process_that_may_not_be_looked_at_is_an_error() -> None:
+    with pytest.raises(BadInput, match="what process 2147483647 has mapped cannot be read"):
+        survey(("openmp",), Host(pid=2**31 - 1, python={}))
 
 
 def test_a_package_that_the_process_has_not_loaded_is_absent(

@@ -120,7 +120,7 @@ def _copy(library: Library) -> str:
     about = [f"{name} {library.facts[name]}" for name in _COPY_FACTS if name in library.facts]
     name = " ".join(filter(None, (library.soname or library.name, library.version)))
     owner = f" of {library.owner}" if library.owner else f" at {library.path}"
-    wins = "" if library.wins or not library.wins_because else ", shadowed"
+    wins = "" if library.wins or not library.wins_because else ", not taken"
     return f"{name}{owner}{wins}" + (f" ({', '.join(about)})" if about else "")
 
 

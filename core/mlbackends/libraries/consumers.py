@@ -35,7 +35,9 @@ def consumers(host: Host) -> dict[str, tuple[str, ...]]:
     for name, package in packages.items():
         if taken[name]:
             taken[name] += [
-                each for each in taken.get(package.get("blas_of"), ()) if "omp" not in each
+                each
+                for each in taken.get(package.get("blas_of"), ())
+                if "omp" not in os.path.basename(each)
             ]
     files = dict.fromkeys(file for name in taken for file in taken[name])
     return {file: tuple(name for name in taken if file in taken[name]) for file in files}
@@ -128,8 +130,10 @@ def _resolved(
     host: Host, path: str, name: str, rpath: tuple[str, ...], runpath: tuple[str, ...]
 ) -> str:
     """Return the file that the loader takes for a name that another file needs; "" where it finds none."""
+    # Intel's and LLVM's runtimes have the functions of GNU's too, and what is preloaded comes first.
+    names = (name, "libiomp5", "libomp") if name.startswith("libgomp") else (name,)
     preloaded = host.env("LD_PRELOAD").replace(":", " ").split()
-    if first := next((each for each in preloaded if os.path.basename(each) == name), ""):
+    if first := next((at for at in preloaded if os.path.basename(at).startswith(names)), ""):
         return first
     listed = [folder for folder in library_path(host)[1] if folder.startswith("/")]
     for folder in (*expanded(path, rpath), *listed, *expanded(path, runpath)):

@@ -15,6 +15,7 @@ from mlbackends import __version__
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import has_compiled_files
 from mlbackends.model import registry
+from mlbackends.model.errors import BadInput
 from mlbackends.model.reasons import Reason, shared_codes
 from mlbackends.model.records import (
     SCHEMA,
@@ -65,17 +66,15 @@ def survey(
 ) -> Report:
     """Ask the named probes, all of them by default, up to a presence level.
 
-    Raises UnknownName, with the nearest name. On a recorded host nothing can be opened, so the depth
-    is FOUND whatever is wanted; so it is for a process, of which what it has mapped is opened for its
-    version, if it is this user's. timeout: seconds for each answer of a library. computing: the probes
-    whose package is imported and computes, at USABLE. meanwhile: called once while libraries are
-    queried, where any are.
+    Raises UnknownName, with the nearest name, and BadInput for a process that may not be looked at.
+    On a recorded host nothing can be opened, so the depth is FOUND whatever is wanted; so it is for a
+    process, of which what it has mapped is opened for its version, if it is this user's.
+    timeout: seconds for each answer of a library. computing: the probes whose package is imported and
+    computes, at USABLE. meanwhile: called once while libraries are queried, where any are.
     """
     start = time.perf_counter()
     host = host or Host(timeout=timeout)
-    opens = depth is not Presence.FOUND and not host.root and host.is_ours
-    if not host.is_live or host.pid is not None:
-        depth = Presence.FOUND
+    opens, depth = _reach(host, depth)
     if opens:
         from mlbackends.isolation.client import Child
     # Where every probe runs there will be something to open: let the child come up meanwhile.
@@ -139,6 +138,15 @@ def survey(
         redacted=False,
         probes={name: reports[name] for name in requested},
     )
+
+
+def _reach(host: Host, depth: Presence) -> tuple[bool, Presence]:
+    """Return whether libraries are opened, and how far the report goes."""
+    if host.pid is not None and not host.mapped_files():
+        raise BadInput(f"what process {host.pid} has mapped cannot be read")
+    opens = depth is not Presence.FOUND and not host.root and host.is_ours
+    is_ours = host.is_live and host.pid is None
+    return opens, depth if is_ours else Presence.FOUND
 
 
 def _jobs(name: str, finding: Finding, host: Host, first: int) -> "list[Job]":

@@ -264,7 +264,7 @@ def test_a_copy_of_a_library_says_whose_it_is_and_what_it_told_of_threads() -> N
 
     assert device_limits.page_of("cpu", report).values["openblas.libraries"] == [
         "libopenblas.so.0 0.3.31 at /a/libopenblas.so.0 (threading pthreads, threads 64)",
-        "openblas of numpy 2.4, shadowed",
+        "openblas of numpy 2.4, not taken",
     ]
 
 

@@ -46,12 +46,12 @@ def symptoms(report: ReportView) -> Symptoms:
             yield _nothing(gpu)
 
 
-def _of_the_list(report: ReportView, instances: dict[str, FactValue]) -> Symptoms:
+def _of_the_list(report: ReportView, seen: dict[str, FactValue]) -> Symptoms:
     value = report.variable(_VARIABLE)
     entries = [entry.strip() for entry in (value or "").split(",") if entry.strip()]
     evidence: dict[str, FactValue] = {
         f"environment.variables.{_VARIABLE}": value or "",
-        **instances,
+        **seen,
     }
     named = [entry for entry in entries if entry.startswith("MIG-")]
     branch = str(report.fact("nvidia.driver_release", "")).partition(".")[0]
