@@ -12,6 +12,7 @@ class Finder(finder.Finder):
     """Looks at MKL's header."""
 
     WANTS = frozenset(("work", "notes"))
+    WHY, ACTION = MKL_ON_AMD, MKL_ON_AMD_ACTION
 
     def key(self, record: Record) -> type | None:
         is_generic = (
@@ -25,8 +26,7 @@ class Finder(finder.Finder):
         if Header not in self.sums:
             return
         calls = self.sums[MklCall]
-        why, action = MKL_ON_AMD, MKL_ON_AMD_ACTION
-        severity = "note"
+        severity, why, action = "note", self.WHY, self.ACTION
         if self.machine.vendor == "Intel":
             why = "MKL names the instruction set of every processor of Intel that it has code for"
             action = "look at MKL_ENABLE_INSTRUCTIONS and MKL_CBWR, and for a newer MKL"
