@@ -1,14 +1,16 @@
 """Ways between GPUs or nodes are switched off for NCCL.
 
 Found by:  environment, and nccl for what nccl.conf sets: NCCL_P2P_DISABLE, NCCL_P2P_LEVEL,
-           NCCL_SHM_DISABLE where there are several GPUs, NCCL_IB_DISABLE where host tells of an RDMA
-           device; numbers as NCCL reads them, with strtoll.
+           NCCL_SHM_DISABLE where there are several GPUs, NCCL_IB_DISABLE and NCCL_NET=Socket where host
+           tells of an RDMA device; numbers as NCCL reads them, with strtoll.
 No alarm:  P2P and shared memory with one GPU, InfiniBand without a device: nothing is lost there; words
            such as "true", which NCCL reads as 0; what a file sets and the environment sets otherwise.
+Severity:  a note between nodes where all ports are Ethernet, on which RDMA may not be set up.
 """
 
 from mlbackends.audit.environment import Effect, integer, is_number, settings
 from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.model.records import FactValue
 
 SEVERITY = Severity.WARNING
 READS = ("environment", "nvidia", "host")
@@ -37,11 +39,10 @@ _BETWEEN_GPUS = {
     "NCCL_P2P_LEVEL": (_is_none, "GPUs do not read each other's memory over NVLink or PCI"),
     "NCCL_SHM_DISABLE": (_is_one, "processes on this machine talk over the network"),
 }
+_OVER_TCP = "nodes talk over TCP sockets, not over the RDMA device that is here"
 _BETWEEN_NODES = {
-    "NCCL_IB_DISABLE": (
-        is_number,
-        "nodes talk over TCP sockets, not over the RDMA device that is here",
-    )
+    "NCCL_IB_DISABLE": (is_number, _OVER_TCP),
+    "NCCL_NET": (lambda value: value.lower() == "socket", _OVER_TCP),
 }
 
 
@@ -52,20 +53,18 @@ def symptoms(report: ReportView) -> Symptoms:
     table: dict[str, Effect] = dict(_BETWEEN_GPUS) if gpus > 1 else {}
     if report.fact("host.rdma_devices", []):
         table |= _BETWEEN_NODES
+    is_ethernet = report.fact("host.rdma_link_layers") == ["Ethernet"]
     variables = settings(report)
-    rows = [(name, value, "") for name, value in variables.items()]
-    rows += [
-        (row["name"], row["value"], row["file"])
-        for row in report.fact("nccl.configuration", [])
-        if row["name"] not in variables
-    ]
-    for name, value, file in rows:
-        has_effect, effect = table.get(name, (bool, ""))
-        if effect and has_effect(value):
-            where = f"nccl.configuration.{file}" if file else f"environment.variables.{name}"
+    rows = {row["name"]: row for row in report.fact("nccl.configuration", [])}
+    for name, (has_effect, effect) in table.items():
+        row = {} if name in variables else rows.get(name, {})
+        value, file = variables.get(name) or row.get("value", ""), row.get("file", "")
+        if value and has_effect(value):
+            evidence: dict[str, FactValue] = {f"environment.variables.{name}": value}
             yield Symptom(
                 f"{name} is {value[:80]!r}{f' in {file}' if file else ''}: {effect}",
                 hint=f"take its line out of {file}" if file else "",
                 command="" if file else f"unset {name}",
-                evidence={where: f"{name}={value}" if file else value},
+                evidence={"nccl.configuration": [row]} if file else evidence,
+                severity=Severity.NOTE if is_ethernet and name in _BETWEEN_NODES else None,
             )

@@ -49,7 +49,7 @@ def symptoms(report: ReportView) -> Symptoms:
             hint=hint,
             evidence={
                 f"nvidia.devices.{gpu.index}.ecc_uncorrected_since_load": count,
-                f"nvidia.devices.{gpu.index}.recovery_action": action or "",
+                **({f"nvidia.devices.{gpu.index}.recovery_action": action} if action else {}),
             },
             severity=severity,
         )

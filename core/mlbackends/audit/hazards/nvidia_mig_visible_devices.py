@@ -56,12 +56,12 @@ def _of_the_list(report: ReportView, seen: dict[str, FactValue]) -> Symptoms:
     named = [entry for entry in entries if entry.startswith("MIG-")]
     branch = str(report.fact("nvidia.driver_release", "")).partition(".")[0]
     if branch.isdecimal() and int(branch) >= _SEVERAL_SINCE:
-        instances = {
-            device.uuid: (device.facts.get("parent"), device.facts["gpu_instance"])
+        parts = {
+            device.uuid: (str(device.facts.get("parent")), str(device.facts["gpu_instance"]))
             for device in report.devices("nvidia")
             if device.kind == "mig" and "gpu_instance" in device.facts
         }
-        chosen = [instances[entry] for entry in named if entry in instances]
+        chosen = [parts[entry] for entry in named if entry in parts]
         if len(chosen) > len(set(chosen)):
             message = f"{_VARIABLE} names {len(chosen)} MIG instances that are parts of"
             message += f" {len(set(chosen))} GPU instances; a process gets one of each"

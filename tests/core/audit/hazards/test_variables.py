@@ -165,6 +165,7 @@ def test_a_value_without_the_effect_is_no_alarm(code: str, variables: dict[str, 
         ("nccl-leftovers", {"NCCL_P2P_DISABLE": "0x1"}),
         ("nccl-leftovers", {"NCCL_SHM_DISABLE": "1 # for the hang"}),
         ("nccl-leftovers", {"NCCL_IB_DISABLE": "2"}),
+        ("nccl-leftovers", {"NCCL_NET": "Socket"}),
         ("nccl-leftovers", {"NCCL_P2P_LEVEL": "LOC"}),
         ("nccl-leftovers", {"NCCL_P2P_LEVEL": "0x0"}),
         ("debugging-allocator", {"MALLOC_CHECK_": "3", "LD_PRELOAD": "libc_malloc_debug.so.0"}),
@@ -202,6 +203,20 @@ def test_what_nccl_conf_sets_counts_where_the_environment_says_nothing() -> None
     (check,) = checks(subject, "nccl-leftovers")
     assert check.message.startswith("NCCL_P2P_DISABLE is '1' in /etc/nccl.conf: GPUs do not read")
     assert (check.command, check.hint) == ("", "take its line out of /etc/nccl.conf")
+
+
+@pytest.mark.parametrize(
+    ("layers", "severity"), [(["Ethernet"], Severity.NOTE), (["InfiniBand"], Severity.WARNING)]
+)
+def test_tcp_between_nodes_is_a_note_where_all_ports_are_ethernet(
+    layers: list[str], severity: Severity
+) -> None:
+    base = with_variables("ci-leftovers", NCCL_IB_DISABLE="1")
+    host = base.probes["host"]
+    host = msgspec.structs.replace(host, facts={**host.facts, "rdma_link_layers": layers})
+    subject = msgspec.structs.replace(base, probes={**base.probes, "host": host})
+
+    assert [check.severity for check in checks(subject, "nccl-leftovers")] == [severity]
 
 
 def test_the_variable_of_nvidias_containers_is_a_note() -> None:
