@@ -17,9 +17,9 @@ MEND = (
     "Limit memory by a control group instead: systemd-run -p MemoryMax=..., --mem of the scheduler."
 )
 SOURCES = (
-    "https://docs.nvidia.com/cuda/cuda-c-programming-guide/, Unified virtual address space",
+    "https://docs.nvidia.com/cuda/cuda-c-programming-guide/ (Unified virtual address space)",
     "nicolasprevot/GpuShareSat#6",
-    "https://man7.org/linux/man-pages/man2/getrlimit.2.html, RLIMIT_AS",
+    "https://man7.org/linux/man-pages/man2/getrlimit.2.html (RLIMIT_AS)",
 )
 _MANY = 16
 

@@ -23,7 +23,7 @@ SOURCES = (
     "pytorch/pytorch#91989",
     "pytorch/pytorch#49971",
     "pytorch/pytorch#8126",
-    "https://man7.org/linux/man-pages/man2/sched_setaffinity.2.html: inherited, within the cpuset",
+    "https://man7.org/linux/man-pages/man2/sched_setaffinity.2.html (inherited, within the cpuset)",
 )
 _BINDING = ("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PROC_BIND", "OMP_PLACES")
 

@@ -18,10 +18,10 @@ WHY = (
 MEND = "Unset it when the fault is found."
 SOURCES = (
     "torch 2.15, torch/_dynamo/config.py and eval_frame.py, torch/jit/_state.py",
-    "https://triton-lang.org/main/programming-guide/chapter-3/debugging.html, TRITON_INTERPRET",
+    "https://triton-lang.org/main/programming-guide/chapter-3/debugging.html (TRITON_INTERPRET)",
     "JAX documentation, Configuration options, jax_disable_jit",
     "https://numba.readthedocs.io/en/stable/reference/envvars.html",
-    "https://docs.nvidia.com/cuda/cuda-c-programming-guide/, CUDA_FORCE_PTX_JIT",
+    "https://docs.nvidia.com/cuda/cuda-c-programming-guide/ (CUDA_FORCE_PTX_JIT)",
 )
 _TABLE = {
     "TORCH_COMPILE_DISABLE": (is_one, "torch.compile compiles nothing"),

@@ -12,7 +12,8 @@ READS = ("cpu",)
 WHY = "It makes measurements steady, and slows what runs in few threads most."
 MEND = "Keep it off while you measure, and switch it on for work."
 SOURCES = (
-    "https://docs.kernel.org/admin-guide/pm/cpufreq.html, boost; intel_pstate.html, no_turbo",
+    "https://docs.kernel.org/admin-guide/pm/cpufreq.html (boost)",
+    "https://docs.kernel.org/admin-guide/pm/intel_pstate.html (no_turbo)",
     "https://docs.kernel.org/admin-guide/acpi/cppc_sysfs.html",
 )
 _INTEL = "/sys/devices/system/cpu/intel_pstate/no_turbo"

@@ -17,7 +17,7 @@ WHY = (
 )
 MEND = "Name the number of workers where a program takes it."
 SOURCES = (
-    "https://docs.python.org/3/library/os.html, os.cpu_count and os.process_cpu_count",
+    "https://docs.python.org/3/library/os.html (os.cpu_count and os.process_cpu_count)",
     "python/cpython#80235",
 )
 WARNINGS = (("limits", "limit-below-hardware"),)

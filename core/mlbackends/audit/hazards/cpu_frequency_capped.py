@@ -12,7 +12,7 @@ SEVERITY = Severity.WARNING
 READS = ("cpu",)
 WHY = "A cap that was set to save power or to measure holds for everything that computes."
 MEND = "Raise it to the processor's own highest clock."
-SOURCES = ("https://docs.kernel.org/admin-guide/pm/cpufreq.html, scaling_max_freq",)
+SOURCES = ("https://docs.kernel.org/admin-guide/pm/cpufreq.html (scaling_max_freq)",)
 _GIGA = 1e9
 
 

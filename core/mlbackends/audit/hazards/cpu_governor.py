@@ -13,7 +13,7 @@ READS = ("cpu",)
 WHY = "Everything that runs on the processor takes as long as its lowest clock makes it take."
 MEND = "Choose another governor; a machine that computes has performance."
 SOURCES = (
-    "https://docs.kernel.org/admin-guide/pm/cpufreq.html, intel_pstate.html, amd-pstate.html",
+    "https://docs.kernel.org/admin-guide/pm/cpufreq.html (intel_pstate.html, amd-pstate.html)",
     "practice",
 )
 WARNINGS = (("cpu", "degraded"),)

@@ -18,7 +18,7 @@ SOURCES = (
     "llvm/llvm-project#225493",
     "ollama/ollama#17916",
     "kserve/kserve#1031",
-    "https://docs.kernel.org/admin-guide/cgroup-v2.html, cpu.max",
+    "https://docs.kernel.org/admin-guide/cgroup-v2.html (cpu.max)",
 )
 WARNINGS = (("limits", "limit-below-hardware"),)
 

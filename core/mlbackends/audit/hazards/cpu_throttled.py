@@ -13,7 +13,7 @@ WHY = (
     " periods, and every further thread makes it worse."
 )
 MEND = "Start fewer threads than the quota has CPUs, or raise the quota."
-SOURCES = ("ollama/ollama#17916", "https://docs.kernel.org/admin-guide/cgroup-v2.html, cpu.stat")
+SOURCES = ("ollama/ollama#17916", "https://docs.kernel.org/admin-guide/cgroup-v2.html (cpu.stat)")
 WARNINGS = (("limits", "throttled"),)
 
 

@@ -16,7 +16,7 @@ WHY = (
 )
 MEND = "Set CUBLAS_WORKSPACE_CONFIG before Python starts."
 SOURCES = (
-    "https://docs.nvidia.com/cuda/cublas/, Results reproducibility",
+    "https://docs.nvidia.com/cuda/cublas/ (Results reproducibility)",
     "pytorch/pytorch#15359",
     "pytorch/pytorch#41377",
 )

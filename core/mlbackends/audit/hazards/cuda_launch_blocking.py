@@ -16,7 +16,7 @@ WHY = (
 )
 MEND = "Unset it when the fault is found."
 SOURCES = (
-    "https://docs.nvidia.com/cuda/cuda-c-programming-guide/, CUDA_LAUNCH_BLOCKING",
+    "https://docs.nvidia.com/cuda/cuda-c-programming-guide/ (CUDA_LAUNCH_BLOCKING)",
     "ROCm documentation, environment variables, AMD_SERIALIZE_KERNEL",
 )
 

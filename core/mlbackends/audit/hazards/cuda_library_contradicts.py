@@ -12,7 +12,7 @@ WHY = "A file was copied over another release, or half of an upgrade is there: w
 MEND = "Install that library anew, as a whole and from one source."
 SOURCES = (
     "https://docs.nvidia.com/cuda/cuda-installation-guide-linux/",
-    "https://docs.nvidia.com/cuda/cublas/, cuBLASLt",
+    "https://docs.nvidia.com/cuda/cublas/ (cuBLASLt)",
 )
 WARNINGS = tuple(
     (name, "conflict")

@@ -15,7 +15,7 @@ WHY = (
 )
 MEND = "Take the stubs folder out of LD_LIBRARY_PATH and of the loader's configuration."
 SOURCES = (
-    "https://docs.nvidia.com/cuda/cuda-driver-api/, CUDA_ERROR_STUB_LIBRARY",
+    "https://docs.nvidia.com/cuda/cuda-driver-api/ (CUDA_ERROR_STUB_LIBRARY)",
     "numba/numba#8985",
     "NVIDIA/warp#219",
 )

@@ -15,7 +15,7 @@ WHY = (
 )
 MEND = "Unset it, or name devices from 0 on, or their UUIDs as `nvidia-smi -L` prints them."
 SOURCES = (
-    "https://docs.nvidia.com/cuda/cuda-c-programming-guide/, CUDA environment variables",
+    "https://docs.nvidia.com/cuda/cuda-c-programming-guide/ (CUDA environment variables)",
     "pytorch/pytorch#80876",
     "pytorch/examples#115",
 )

@@ -19,10 +19,11 @@ WHY = (
 )
 MEND = "Unset it when the fault is found."
 SOURCES = (
-    "https://man7.org/linux/man-pages/man3/mallopt.3.html; glibc NEWS for 2.34, libc_malloc_debug.so",
-    "https://docs.python.org/3/using/cmdline.html, PYTHONMALLOC and PYTHONDEVMODE",
+    "https://man7.org/linux/man-pages/man3/mallopt.3.html",
+    "glibc, NEWS for 2.34: libc_malloc_debug.so",
+    "https://docs.python.org/3/using/cmdline.html (PYTHONMALLOC and PYTHONDEVMODE)",
     "https://docs.pytorch.org/docs/stable/cuda_environment_variables.html",
-    "https://docs.nvidia.com/cuda/cuda-c-programming-guide/, CUDA_CACHE_DISABLE",
+    "https://docs.nvidia.com/cuda/cuda-c-programming-guide/ (CUDA_CACHE_DISABLE)",
 )
 
 

@@ -24,7 +24,8 @@ SOURCES = (
     "https://uxlfoundation.github.io/oneDNN/dev_guide_cpu_dispatcher_control.html",
     "oneMKL developer guide, Instruction Set Specific Dispatching",
     "OpenBLAS README, OPENBLAS_CORETYPE; kernel/x86_64/KERNEL.ZEN",
-    "https://numpy.org/doc/stable/reference/simd/build-options.html; npy_cpu_features.c, npy__cpu_check_env",
+    "https://numpy.org/doc/stable/reference/simd/build-options.html",
+    "numpy/numpy, numpy/_core/src/common/npy_cpu_features.c",
 )
 
 

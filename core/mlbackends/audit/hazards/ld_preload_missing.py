@@ -13,7 +13,7 @@ WHY = (
     " allocator or runtime that somebody measured with is not in use."
 )
 MEND = "Correct the path, or unset the variable."
-SOURCES = ("https://man7.org/linux/man-pages/man8/ld.so.8.html, LD_PRELOAD",)
+SOURCES = ("https://man7.org/linux/man-pages/man8/ld.so.8.html (LD_PRELOAD)",)
 WARNINGS = (("environment", "override-invalid"),)
 
 

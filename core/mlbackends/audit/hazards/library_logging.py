@@ -19,12 +19,14 @@ MEND = (
     "Unset it when the question is answered; `backends trace` reads such lines in a run of its own."
 )
 SOURCES = (
-    "https://uxlfoundation.github.io/oneDNN/dev_guide_verbose.html; src/common/verbose.cpp",
+    "https://uxlfoundation.github.io/oneDNN/dev_guide_verbose.html",
+    "uxlfoundation/oneDNN, src/common/verbose.cpp",
     "oneMKL developer guide, MKL_VERBOSE",
-    "https://docs.nvidia.com/cuda/cublas/, cuBLASLt logging; hipBLASLt documentation, environment variables",
-    "https://docs.nvidia.com/deeplearning/cudnn/latest/reference/troubleshooting.html, CUDNN_LOGDEST_DBG",
-    "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html, NCCL_DEBUG",
-    "https://docs.pytorch.org/docs/stable/distributed.html, TORCH_DISTRIBUTED_DEBUG",
+    "https://docs.nvidia.com/cuda/cublas/ (cuBLASLt logging)",
+    "https://rocm.docs.amd.com/projects/hipBLASLt/en/latest/reference/env-variables.html",
+    "https://docs.nvidia.com/deeplearning/cudnn/latest/reference/troubleshooting.html (CUDNN_LOGDEST_DBG)",
+    "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html (NCCL_DEBUG)",
+    "https://docs.pytorch.org/docs/stable/distributed.html (TORCH_DISTRIBUTED_DEBUG)",
 )
 
 

@@ -17,8 +17,8 @@ MEND = "Raise the limit where the process is started."
 SOURCES = (
     "NVIDIA/nccl-tests#206",
     "openucx/ucx#8229",
-    "https://man7.org/linux/man-pages/man2/getrlimit.2.html, RLIMIT_MEMLOCK",
-    "https://docs.kernel.org/admin-guide/abi-stable.html, sysfs-class-infiniband, link_layer",
+    "https://man7.org/linux/man-pages/man2/getrlimit.2.html (RLIMIT_MEMLOCK)",
+    "https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband, link_layer)",
 )
 WARNINGS = (("memory", "limit-below-hardware"),)
 

@@ -13,7 +13,7 @@ WHY = (
     " soon has more."
 )
 MEND = "Find the module in the kernel's log of machine checks, and replace it."
-SOURCES = ("https://docs.kernel.org/filesystems/proc.html, HardwareCorrupted; mm/hwpoison.html",)
+SOURCES = ("https://docs.kernel.org/filesystems/proc.html (HardwareCorrupted; mm/hwpoison.html)",)
 WARNINGS = (("memory", "degraded"),)
 
 

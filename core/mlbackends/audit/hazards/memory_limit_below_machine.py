@@ -13,7 +13,7 @@ WHY = (
     " word of their own; /dev/shm counts as well."
 )
 MEND = "Name sizes where a program takes them, and leave room for /dev/shm and the page cache."
-SOURCES = ("https://docs.kernel.org/admin-guide/cgroup-v2.html, memory.max and memory.high",)
+SOURCES = ("https://docs.kernel.org/admin-guide/cgroup-v2.html (memory.max and memory.high)",)
 
 
 def symptoms(report: ReportView) -> Symptoms:

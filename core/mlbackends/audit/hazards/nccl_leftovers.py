@@ -8,9 +8,13 @@ No alarm:  P2P and shared memory with one GPU, InfiniBand without a device: noth
 Severity:  a note between nodes where all ports are Ethernet, on which RDMA may not be set up.
 """
 
+from typing import TYPE_CHECKING
+
 from mlbackends.audit.environment import Effect, integer, is_number, settings
 from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
-from mlbackends.model.records import FactValue
+
+if TYPE_CHECKING:
+    from mlbackends.model.records import FactValue
 
 SEVERITY = Severity.WARNING
 READS = ("environment", "nvidia", "host")

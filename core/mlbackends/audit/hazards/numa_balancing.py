@@ -21,7 +21,7 @@ SOURCES = (
     "deepseek-ai/DeepEP#624",
     "ROCm/amdsmi#81",
     "ROCm documentation, System optimization, Disable NUMA auto-balancing",
-    "https://docs.kernel.org/admin-guide/sysctl/kernel.html, numa_balancing",
+    "https://docs.kernel.org/admin-guide/sysctl/kernel.html (numa_balancing)",
 )
 
 

@@ -24,7 +24,7 @@ WHY = (
 )
 MEND = "Take the compat folder off LD_LIBRARY_PATH and out of /etc/ld.so.conf.d, then run ldconfig."
 SOURCES = (
-    "https://docs.nvidia.com/deploy/cuda-compatibility/, forward compatibility",
+    "https://docs.nvidia.com/deploy/cuda-compatibility/ (forward compatibility)",
     "NVIDIA/nvidia-docker#1294",
     "NVIDIA/nvidia-docker#1515",
     "NVIDIA/nvidia-container-toolkit#291",

@@ -11,7 +11,7 @@ SEVERITY = Severity.WARNING
 READS = ("nvidia",)
 WHY = "CUDA leaves the GPU out or returns 46 for it, although nvidia-smi lists it as free."
 MEND = "Set the compute mode to DEFAULT, unless the GPU is kept for displays."
-SOURCES = ("https://docs.nvidia.com/deploy/nvml-api/, nvmlComputeMode_t; nvidia-smi(1), -c",)
+SOURCES = ("https://docs.nvidia.com/deploy/nvml-api/ (nvmlComputeMode_t; nvidia-smi(1), -c)",)
 WARNINGS = (("nvidia", "compute-prohibited"),)
 
 

@@ -16,7 +16,7 @@ WHY = (
 )
 MEND = "Install a newer driver, or the build of the framework that is made for an older CUDA."
 SOURCES = (
-    "https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/, table 2",
+    "https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/ (table 2)",
     "pytorch/pytorch#4546",
     "pytorch/pytorch#25581",
     "lllyasviel/Fooocus#1313",

@@ -18,7 +18,7 @@ WHY = (
 MEND = "Drain the machine and do what the driver asks for; look for Xid 48, 94, 95 and 154 in the kernel log."
 SOURCES = (
     "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/error-recovery-and-response-flags.html",
-    "https://docs.nvidia.com/deploy/nvml-api/, nvmlDeviceGpuRecoveryAction_t",
+    "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGpuRecoveryAction_t)",
     "leptonai/gpud#108",
 )
 WARNINGS = (("nvidia", "ecc-errors"),)

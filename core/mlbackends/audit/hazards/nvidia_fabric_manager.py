@@ -26,7 +26,7 @@ SOURCES = (
     "ollama/ollama#12136",
     "NVIDIA/gpu-operator#544",
     "siderolabs/extensions#717",
-    "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/, fourth generation NVSwitches",
+    "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/ (fourth generation NVSwitches)",
 )
 WARNINGS = (("nvidia", "fabric-not-ready"),)
 _NOT_READY = ("not-started", "in-progress")

@@ -21,7 +21,7 @@ SOURCES = (
     "NVIDIA/NVSentinel#155",
     "leptonai/gpud#1209",
     "aws/eks-node-monitoring-agent#94",
-    "https://docs.nvidia.com/deploy/xid-errors/, 79",
+    "https://docs.nvidia.com/deploy/xid-errors/ (79)",
 )
 _CODES = ("gpu-lost", "reset-required", "timed-out")
 

@@ -17,7 +17,7 @@ WHY = (
 )
 MEND = "Start one process for each instance, with CUDA_VISIBLE_DEVICES=MIG-<uuid> (nvidia-smi -L)."
 SOURCES = (
-    "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/mig-device-names.html, CUDA_VISIBLE_DEVICES",
+    "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/mig-device-names.html (CUDA_VISIBLE_DEVICES)",
     "pytorch/pytorch#102715",
     "pytorch/pytorch#130181",
     "pytorch/pytorch#95784",

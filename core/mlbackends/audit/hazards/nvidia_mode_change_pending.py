@@ -11,7 +11,7 @@ READS = ("nvidia",)
 WHY = "The machine is not in the state that somebody set, and will change by itself at the next reset."
 MEND = "Drain the GPU and reset it (nvidia-smi --gpu-reset), or reboot."
 SOURCES = (
-    "https://docs.nvidia.com/deploy/nvml-api/, nvmlDeviceGetEccMode and nvmlDeviceGetMigMode",
+    "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetEccMode and nvmlDeviceGetMigMode)",
 )
 WARNINGS = (("nvidia", "mode-change-pending"),)
 

@@ -18,7 +18,7 @@ WHY = (
 MEND = "Install the other kind of kernel module, or the driver branch that still has the GPU."
 SOURCES = (
     "NVIDIA/open-gpu-kernel-modules, README: compatible GPUs",
-    "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/, kernel modules",
+    "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/ (kernel modules)",
     "NVIDIA, support plan for Maxwell, Pascal and Volta: 580 is the last branch",
 )
 

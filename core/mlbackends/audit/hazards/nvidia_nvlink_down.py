@@ -20,8 +20,8 @@ WHY = (
 )
 MEND = "Look for Xid 74 in the kernel log, reset all GPUs together; then reseat or replace the GPU or bridge."
 SOURCES = (
-    "https://docs.nvidia.com/deploy/nvml-api/, nvmlDeviceGetNvLinkState",
-    "https://docs.nvidia.com/deploy/xid-errors/, 74",
+    "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetNvLinkState)",
+    "https://docs.nvidia.com/deploy/xid-errors/ (74)",
 )
 
 

@@ -23,7 +23,7 @@ MEND = (
     " service has: that unit cannot be enabled, udev starts it."
 )
 SOURCES = (
-    "https://docs.nvidia.com/deploy/driver-persistence/; nvidia-smi(1), -pm",
+    "https://docs.nvidia.com/deploy/driver-persistence/ (nvidia-smi(1), -pm)",
     "Ubuntu, nvidia-compute-utils, nvidia-persistenced.service: no [Install]",
     "Azure/aks-gpu#105",
     "NVIDIA/nvidia-docker#723",

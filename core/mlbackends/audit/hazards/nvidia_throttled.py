@@ -16,7 +16,7 @@ WHY = (
 )
 MEND = "Look at the cooling, the power cables and the power supply of the machine."
 SOURCES = (
-    "https://docs.nvidia.com/deploy/nvml-api/, nvmlClocksEventReasons",
+    "https://docs.nvidia.com/deploy/nvml-api/ (nvmlClocksEventReasons)",
     "NVIDIA/NVSentinel#890",
 )
 _BAD = {

@@ -16,9 +16,9 @@ WHY = (
 )
 MEND = "Raise the soft limit; a process may do so itself up to the hard one."
 SOURCES = (
-    "https://docs.pytorch.org/docs/stable/multiprocessing.html, file_descriptor",
+    "https://docs.pytorch.org/docs/stable/multiprocessing.html (file_descriptor)",
     "pytorch/pytorch#973",
-    "https://man7.org/linux/man-pages/man2/getrlimit.2.html, RLIMIT_NOFILE",
+    "https://man7.org/linux/man-pages/man2/getrlimit.2.html (RLIMIT_NOFILE)",
 )
 _DEFAULT = 1024
 _ENOUGH = 4096

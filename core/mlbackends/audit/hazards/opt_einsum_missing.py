@@ -15,7 +15,7 @@ WHY = (
     " many times the work and memory of the best order."
 )
 MEND = "Install opt_einsum; torch finds it by itself."
-SOURCES = ("https://docs.pytorch.org/docs/stable/backends.html, torch.backends.opt_einsum",)
+SOURCES = ("https://docs.pytorch.org/docs/stable/backends.html (torch.backends.opt_einsum)",)
 
 
 def symptoms(report: ReportView) -> Symptoms:

@@ -20,7 +20,7 @@ MEND = (
 )
 SOURCES = (
     "https://docs.kernel.org/mm/overcommit-accounting.html",
-    "https://man7.org/linux/man-pages/man5/proc_sys_vm.5.html, overcommit_memory",
+    "https://man7.org/linux/man-pages/man5/proc_sys_vm.5.html (overcommit_memory)",
 )
 
 

@@ -27,8 +27,8 @@ MEND = (
     "Boot with iommu=pt, and switch off ACS on the PCIe switches, in the firmware or with setpci."
 )
 SOURCES = (
-    "https://docs.nvidia.com/cuda/cuda-c-programming-guide/, IOMMU on Linux",
-    "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html, ACS",
+    "https://docs.nvidia.com/cuda/cuda-c-programming-guide/ (IOMMU on Linux)",
+    "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html (ACS)",
     "NVIDIA/nccl#2079",
     "NVIDIA/nccl#304",
     "leptonai/gpud#236",

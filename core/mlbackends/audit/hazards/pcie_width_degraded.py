@@ -19,7 +19,7 @@ MEND = "Reseat the card and its riser, then look at the slot's lanes in the firm
 SOURCES = (
     "NVIDIA/NVSentinel#890",
     "Syllo/nvtop#6",
-    "https://docs.kernel.org/admin-guide/abi-testing.html, sysfs-bus-pci",
+    "https://docs.kernel.org/admin-guide/abi-testing.html (sysfs-bus-pci)",
 )
 _KINDS = {"nvidia": "cuda", "rocm": "rocm"}
 

@@ -16,7 +16,7 @@ WHY = (
 MEND = "Install the version that is pinned, or a release that goes with what is there."
 SOURCES = (
     "pytorch/pytorch#134929",
-    "https://packaging.python.org/en/latest/specifications/core-metadata/, Requires-Dist",
+    "https://packaging.python.org/en/latest/specifications/core-metadata/ (Requires-Dist)",
 )
 WARNINGS = tuple((name, "pin-mismatch") for name in FRAMEWORKS)
 

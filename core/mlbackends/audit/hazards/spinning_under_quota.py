@@ -16,9 +16,9 @@ WHY = (
 )
 MEND = "Let waiting threads sleep: OMP_WAIT_POLICY=passive."
 SOURCES = (
-    "https://www.openmp.org/specifications/, 5.2, OMP_WAIT_POLICY",
-    "https://gcc.gnu.org/onlinedocs/libgomp/, GOMP_SPINCOUNT",
-    "https://docs.kernel.org/admin-guide/cgroup-v2.html, cpu.max",
+    "https://www.openmp.org/specifications/ (5.2, OMP_WAIT_POLICY)",
+    "https://gcc.gnu.org/onlinedocs/libgomp/ (GOMP_SPINCOUNT)",
+    "https://docs.kernel.org/admin-guide/cgroup-v2.html (cpu.max)",
 )
 _WAITS = "threads that have nothing to do keep their CPU busy, and the CPU quota pays for it"
 

@@ -21,7 +21,7 @@ MEND = "Unset it, and let the program choose its precision."
 SOURCES = (
     "https://developer.nvidia.com/blog/accelerating-ai-training-with-tf32-tensor-cores/",
     "https://docs.pytorch.org/docs/stable/cuda_environment_variables.html",
-    "https://docs.monai.io/en/stable/precision_accelerating.html, NVIDIA's containers",
+    "https://docs.monai.io/en/stable/precision_accelerating.html (NVIDIA's containers)",
 )
 _TABLE = {
     "NVIDIA_TF32_OVERRIDE": (

@@ -26,7 +26,7 @@ MEND = (
 SOURCES = (
     "pytorch/pytorch#101850",
     "pytorch/pytorch#91989",
-    "https://gcc.gnu.org/onlinedocs/libgomp/, GOMP_CPU_AFFINITY",
+    "https://gcc.gnu.org/onlinedocs/libgomp/ (GOMP_CPU_AFFINITY)",
 )
 _UNBOUND = ("false", "none", "disabled", "no", "0")
 _VARIABLES = ("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PROC_BIND")

@@ -17,7 +17,7 @@ MEND = "Raise the limit, or start fewer threads in each process."
 SOURCES = (
     "OpenMathLib/OpenBLAS#1668",
     "MIC-DKFZ/nnUNet#1343",
-    "https://man7.org/linux/man-pages/man2/getrlimit.2.html, RLIMIT_NPROC: it does not hold for root",
+    "https://man7.org/linux/man-pages/man2/getrlimit.2.html (RLIMIT_NPROC: it does not hold for root)",
 )
 _POOLS = 8
 

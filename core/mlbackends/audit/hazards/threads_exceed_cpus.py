@@ -17,7 +17,7 @@ WHY = (
 )
 MEND = "Ask for no more threads than there are CPUs, divided by the processes that run at once."
 SOURCES = (
-    "https://www.openmp.org/specifications/, 5.2, OMP_NUM_THREADS",
+    "https://www.openmp.org/specifications/ (5.2, OMP_NUM_THREADS)",
     "oneMKL developer guide, Techniques to Set the Number of Threads",
 )
 WARNINGS = (

@@ -30,7 +30,7 @@ SOURCES = (
     "pytorch/pytorch#150733",
     "pytorch/pytorch#164471, PyTorch CUDA support matrix",
     "pytorch/pytorch#182849",
-    "https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/, deprecated architectures",
+    "https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/ (deprecated architectures)",
 )
 
 _WHEEL = pattern(r"(\d{1,3})\.(\d{1,3})\.\d{1,3}(?:\+cu\d{2,3})?")

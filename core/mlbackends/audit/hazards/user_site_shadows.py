@@ -19,7 +19,7 @@ MEND = (
 )
 SOURCES = (
     "facebookresearch/detectron2#3351",
-    "https://docs.python.org/3/using/cmdline.html, PYTHONNOUSERSITE",
+    "https://docs.python.org/3/using/cmdline.html (PYTHONNOUSERSITE)",
 )
 WARNINGS = tuple((name, "hidden-by-user-site") for name in FRAMEWORKS)
 
