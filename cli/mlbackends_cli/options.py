@@ -162,7 +162,7 @@ REDACT = click.option(
     "--redact/--no-redact",
     default=True,
     show_default=True,
-    help="Replace host name, user, home folder, serial numbers and UUIDs.",
+    help="Replace host name, user, home folder, serial numbers, UUIDs and addresses.",
 )
 
 

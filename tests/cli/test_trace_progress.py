@@ -100,8 +100,8 @@ def test_a_bar_is_as_full_as_the_share() -> None:
 def test_it_tells_share_amount_rate_and_time_left(
     tmp_path: Path, progress: Callable[..., ReadingProgress]
 ) -> None:
-    shown = progress(sparse(tmp_path / "run.log", 200_000_000))
-    source = Source(str(tmp_path / "run.log"))
+    source = Source(str(sparse(tmp_path / "run.log", 200_000_000)))
+    shown = progress(tmp_path / "run.log")
     shown.begin(source)
     source.position = 50_000_000
     assert shown.line(200).split() == [

@@ -115,7 +115,7 @@ def _complete_values(ctx: click.Context, param: click.Parameter, incomplete: str
 @click.option(
     "--redact/--no-redact",
     default=None,
-    help="Replace host name, user, home folder, serial numbers and UUIDs.  [default: --redact;"
+    help="Replace host name, user, home folder, serial numbers, UUIDs and addresses.  [default: --redact;"
     " with --get --no-redact]",
 )
 @TIMEOUT

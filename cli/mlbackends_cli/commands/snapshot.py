@@ -38,7 +38,7 @@ _LEFT_OUT = (
     "left out: of the kernel's command line, the mounts, and the metadata of packages all that no probe"
     " reads"
 )
-_REPLACED = "host name, user, home folder, serial numbers and UUIDs: replaced by words that say so"
+_REPLACED = "host name, user, home folder, serial numbers, UUIDs and addresses: replaced by words that say so"
 _NOTHING_REPLACED = "nothing was replaced: it names this machine and its user"
 
 

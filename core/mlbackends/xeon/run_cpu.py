@@ -105,7 +105,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _one_line(message: str) -> str:
-    line = " ".join(message.split())
+    line = "".join(each if each.isprintable() else "\ufffd" for each in " ".join(message.split()))
     return f"run_cpu: error: {line if len(line) <= _LONGEST else line[:_LONGEST] + '...'}\n"
 
 

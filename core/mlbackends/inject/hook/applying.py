@@ -115,6 +115,7 @@ def _end(message: str) -> "NoReturn":
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
+    message = "".join(each if each.isprintable() else " " for each in message)
     with contextlib.suppress(OSError):
         os.write(2, f"backends run: {message}\n".encode("utf-8", "backslashreplace"))
     os._exit(2)
