@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -432,7 +432,7 @@ def test_the_first_nccl_conf_that_sets_a_variable_holds(machine: Machine) -> Non
     machine.write("/opt/nccl.conf", "NCCL_DEBUG=INFO\n")
 
     def rows(**environment: str) -> list[tuple[str, ...]]:
-        found = nccl.find(machine.host(**environment)).facts["configuration"]
+        found: Any = nccl.find(machine.host(**environment)).facts["configuration"]
         return [tuple(row.values()) for row in found]
 
     assert rows(HOME="/home/me") == [

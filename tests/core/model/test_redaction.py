@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -101,7 +103,9 @@ def test_addresses_in_variables_are_hidden_as_in_a_recorded_machine(
 
 
 def test_the_server_of_a_package_is_hidden_and_a_version_stays() -> None:
-    facts = {"wheels": [{"url": "https://pypi.corp/x-10.2.0.1.whl", "version": "10.2.0.1"}]}
+    facts: dict[str, Any] = {
+        "wheels": [{"url": "https://pypi.corp/x-10.2.0.1.whl", "version": "10.2.0.1"}]
+    }
 
     assert hidden(ProbeReport(Presence.FOUND, facts=facts), "packages").facts == {
         "wheels": [{"url": "https://redacted-1/x-10.2.0.1.whl", "version": "10.2.0.1"}]
