@@ -31,6 +31,7 @@ _X86 = (
 """Sets of kernels, the best first. A build that lacks one takes the next that it has, but Zen's."""
 _OF_THREADS = ("blas_memory_alloc", "blas_server_avail", "exec_blas_async")
 """A function of every build, one of those with threads, one of those whose threads are its own."""
+_TEXT = pattern(r"OpenBLAS [0-9][\w.]* [\w =]{4,200}")
 _LIMIT = pattern(r"MAX_THREADS=(\d{1,6})")
 
 
@@ -49,8 +50,8 @@ def _file_text(path: str) -> str:
 
 def _described(host: Host, library: Library) -> Library:
     """Add what the file tells without being opened: its version, its threads, its kernels."""
-    text = ""
-    if not library.reasons:
+    text = _noted(host, library)
+    if not text and not library.reasons:
         with suppress(OSError):
             text = host.extracted(library.path, "openblas_text", str, _file_text)
     words = text.split()
@@ -60,11 +61,12 @@ def _described(host: Host, library: Library) -> Library:
     defined: frozenset[str] = frozenset()
     with suppress(NotElf, OSError):
         defined = extract_symbols(host, library.path, names)
+    limit = _LIMIT.search(text)
     core = next((each for each in map(_shown, _X86) if each in words), "")
     facts = {
         "architecture": _core(host, defined) if "DYNAMIC_ARCH" in words else core,
         "threading": "",
-        "built_for_threads": _most_threads(host, library),
+        "built_for_threads": int(limit[1]) if limit else None,
         "integer_bits": 64 if "USE64BITINT" in words else 32,
     }
     if _OF_THREADS[0] in defined:  # else it hides what is its own
@@ -73,13 +75,13 @@ def _described(host: Host, library: Library) -> Library:
     return replace(library, version=words[1], facts=nonempty(facts))
 
 
-def _most_threads(host: Host, library: Library) -> int | None:
-    """Return the MAX_THREADS that numpy or scipy noted of the copy in their wheel."""
+def _noted(host: Host, library: Library) -> str:
+    """Return what numpy or scipy noted of the copy in their wheel; "" of another, or an old release."""
     module = os.path.dirname(library.path).removesuffix(".libs").removesuffix("/.dylibs")
-    if library.found_by != "site-packages" or not module.endswith(("/numpy", "/scipy")):
-        return None
-    limit = _LIMIT.search(host.read(f"{module}/__config__.py", 1 << 18))
-    return int(limit[1]) if limit else None
+    if library.found_by == "site-packages" and module.endswith(("/numpy", "/scipy")):
+        text = host.read(f"{module}/__config__.py", 1 << 18)
+        return found[0] if (found := _TEXT.search(text)) else ""
+    return ""
 
 
 def _shown(core: str) -> str:

@@ -44,6 +44,7 @@ def product(device):
     facts.setdefault("computed_on", []).append(device)
 
 product("cpu")
+facts["configuration"] = torch.__config__.show()
 facts["threads"] = torch.get_num_threads()
 facts["interop_threads"] = torch.get_num_interop_threads()
 for kind in ("cuda", "xpu", "mps"):
@@ -94,9 +95,24 @@ def find(host: Host) -> Finding:
     return replace(finding, libraries=tuple(libraries), presence=presence)
 
 
+def learned(facts: dict[str, FactValue]) -> dict[str, FactValue]:
+    """Return what CHECK left as facts."""
+    return facts | _configuration(str(facts.pop("configuration", "")))
+
+
 def load(opened: CDLL, library: Library) -> Answer:
     """Ask which kernels it takes on this processor, how many threads, and how it was built."""
-    text = returned_string(opened, "_ZN2at11show_config") or ""
+    facts = _configuration(returned_string(opened, "_ZN2at11show_config") or "")
+    if capability := returned_string(opened, "_ZN2at18get_cpu_capability"):
+        facts["cpu_capability"] = capability
+    for fact, name in (("threads", "num_threads"), ("interop_threads", "num_interop_threads")):
+        if function := getattr(opened, f"_ZN2at{len(name) + 4}get_{name}Ev", None):
+            facts[fact] = int(function())
+    return Answer(library, facts=facts)
+
+
+def _configuration(text: str) -> dict[str, FactValue]:
+    """Return the facts in what torch.__config__.show() prints."""
     settings = dict(
         part.split("=", 1)
         for part in text.partition("Build settings: ")[2].split(", ")
@@ -104,18 +120,17 @@ def load(opened: CDLL, library: Library) -> Answer:
     )
     openmp = re.search(r"OpenMP (\d{6})", text)
     compiler = re.search(r"- ((?:GCC|Clang|clang|MSVC) [\w.]+)", text)
-    facts = {
-        "cpu_capability": returned_string(opened, "_ZN2at18get_cpu_capability"),
-        "compiler": compiler and compiler[1],
-        "blas": settings.get("BLAS_INFO"),
-        "lapack": settings.get("LAPACK_INFO"),
-        "openmp_date": int(openmp[1]) if openmp else None,
-        "build_settings": settings,
-    }
-    for fact, name in (("threads", "num_threads"), ("interop_threads", "num_interop_threads")):
-        if function := getattr(opened, f"_ZN2at{len(name) + 4}get_{name}Ev", None):
-            facts[fact] = int(function())
-    return Answer(library, facts=nonempty(facts))
+    capability = re.search(r"CPU capability usage: (\w+)", text)
+    return nonempty(
+        {
+            "cpu_capability": capability and capability[1],
+            "compiler": compiler and compiler[1],
+            "blas": settings.get("BLAS_INFO"),
+            "lapack": settings.get("LAPACK_INFO"),
+            "openmp_date": int(openmp[1]) if openmp else None,
+            "build_settings": settings,
+        }
+    )
 
 
 def _build(host: Host, torch: frameworks.Package) -> dict[str, FactValue]:

@@ -29,7 +29,8 @@ from mlbackends.model.tables import table
 
 GROUP = "use"
 NEEDS = (
-    "openblas", "mkl", "blis", "accelerate", "flexiblas", "blas", "openmp", "onednn", "torch", "limits",
+    "openblas", "mkl", "blis", "accelerate", "flexiblas", "blas", "openmp", "onednn",
+    "numpy", "scipy", "torch", "limits",
 )  # fmt: skip
 _COLUMNS = "library, version, core, threads, threads_because, runtime, path, problem"
 FACTS = (
@@ -64,7 +65,7 @@ def derive(
 ) -> dict[str, FactValue]:
     """Return what each package takes, from the reports of the probes of these libraries."""
     uses: dict[str, dict[str, FactValue]] = {}
-    for probe in NEEDS[:-2]:
+    for probe in NEEDS[:8]:
         report = reports[probe]
         speaker = speaking_copy(probe, report.libraries)
         for library in report.libraries:
@@ -74,6 +75,11 @@ def derive(
                 kind = probe if probe in ("openmp", "onednn") else "blas"
                 use = uses.setdefault(user.replace("-", "_"), {})
                 use.setdefault(kind, _use(probe, library, own, user, reports))
+    for user in ("numpy", "scipy"):  # a framework of macOS is no file that a header could name
+        for library in reports["accelerate"].libraries[:1]:
+            if "accelerate" in str(reports[user].facts.get("blas", "")).lower():
+                row = _use("accelerate", library, library.facts, user, reports)
+                uses.setdefault(user, {}).setdefault("blas", row)
     return {
         name: {**(version if isinstance(version := facts.get(name), dict) else {}), **uses[name]}
         for name in (fact.name for fact in FACTS)

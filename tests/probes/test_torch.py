@@ -411,6 +411,9 @@ class Tensor:
 
 float32 = None
 arange = lambda *sizes, **options: Tensor()
+class __config__:
+    show = lambda: "- GCC 13.3\\n- CPU capability usage: SVE256\\n- Build settings: BLAS_INFO=open, X=1, "
+
 get_num_threads = get_num_interop_threads = lambda: 2
 print("a line of its own")
 """
@@ -439,6 +442,8 @@ def test_torch_is_usable_when_it_computed(tmp_path: Path, source: str, devices: 
     assert report.presence is Presence.USABLE
     assert report.facts["computed_on"] == devices
     assert (report.facts["threads"], report.reasons) == (2, ())
+    assert (report.facts["blas"], report.facts["cpu_capability"]) == ("open", "SVE256")
+    assert "configuration" not in report.facts
 
 
 @pytest.mark.parametrize(

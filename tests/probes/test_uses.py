@@ -175,6 +175,15 @@ def test_the_kernels_of_openblas_follow_from_the_processor_and_the_file(
     assert blas.get("core") == core
 
 
+def test_on_macos_numpy_takes_the_framework_that_it_was_built_for(tmp_path: Path) -> None:
+    framework = "/System/Library/Frameworks/Accelerate.framework/Versions/A/Resources/Info.plist"
+    machine(tmp_path, {NUMPY: {}, framework: {}}, platform="darwin")
+    config = tmp_path / "root" / "site" / "numpy" / "__config__.py"
+    config.write_text('"blas": {"name": "accelerate", "version": "unknown"}')
+
+    assert table(Host(str(tmp_path)))["numpy"]["blas"]["library"] == "accelerate"
+
+
 def test_variables_and_the_build_set_the_threads(tmp_path: Path) -> None:
     facts = table(machine(tmp_path, NUMPYS, environment={"OPENBLAS_NUM_THREADS": "3"}))
 

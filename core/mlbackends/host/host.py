@@ -119,7 +119,7 @@ class Host:
         A link never leads out of a recorded root, whatever it says.
         """
         if self.pid is not None and path.startswith("/proc/self/"):
-            return f"/proc/{self.pid}/{path[11:]}"
+            path = f"/proc/{self.pid}/{path[11:]}"
         if self._is_of_this_machine(path):
             return path
         # What a link of a loop says is for us to follow: the system would follow it out of the root.

@@ -1,9 +1,11 @@
 """Import a package in an interpreter of its own, compute with it, and take that into its probe's report.
 
 The probe's CHECK is Python source. It runs in the interpreter that is inspected, as a user's program would,
-and leaves its facts in `facts`; `fail(code, message)` ends it.
+and leaves its facts in `facts`, which the probe's `learned` reads, if it has one; `fail(code, message)`
+ends it.
 """
 
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -43,16 +45,18 @@ class _Result(msgspec.Struct):
     reason: tuple[str, str] | None
 
 
-def computed(name: str, check: str, report: ProbeReport, host: Host, timeout: float) -> ProbeReport:
+def computed(
+    name: str, module: ModuleType, report: ProbeReport, host: Host, timeout: float
+) -> ProbeReport:
     """Return a probe's report with what came of its check. timeout: seconds, LEAST_SECONDS at least."""
     executable = str(host.python.get("executable", ""))
     limit = max(timeout, LEAST_SECONDS)
-    outcome = outcome_of((executable, "-c", _FRAME % check), limit, host.environment)
+    outcome = outcome_of((executable, "-c", _FRAME % module.CHECK), limit, host.environment)
     facts: dict[str, Any] = {}
     reason: tuple[str, str] | None
     try:
         result = msgspec.json.decode(outcome.output, type=_Result)
-        facts, reason = result.facts, result.reason
+        facts, reason = getattr(module, "learned", dict)(result.facts), result.reason
     except msgspec.DecodeError:
         if outcome.timed_out:
             reason = "timed-out", f"{name} did not compute within {limit:g} s in {executable}"

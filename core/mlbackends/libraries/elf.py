@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
+from mlbackends.host.host import once_per_host
 from mlbackends.libraries.elf_image import ElfImage, opened
 from mlbackends.libraries.elf_image import NotElf as NotElf  # noqa: PLC0414  part of what this module offers
 
@@ -37,6 +38,7 @@ class Elf(Struct, frozen=True):
     runpath: tuple[str, ...]
 
 
+@once_per_host
 def extract(host: Host, path: str, read: Callable[[str], _Result]) -> _Result:
     """Read a file of a host with `read_elf`, `version_definitions` or `version_needs`.
 

@@ -122,7 +122,7 @@ def survey(
 
             if progress is not None:
                 progress(len(replies), len(jobs) + 1, name)
-            reports[name] = computed(name, modules[name].CHECK, reports[name], host, timeout)
+            reports[name] = computed(name, modules[name], reports[name], host, timeout)
     for name, finding in findings.items():
         if hasattr(modules[name], "derive"):
             facts = modules[name].derive(finding.facts, reports)
