@@ -11,6 +11,7 @@ from mlbackends.model.errors import did_you_mean, nearest
 
 _VALUE = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\S+) is not """)
 """How a message of click about a value begins: with the value as Python writes it."""
+_LONGEST = 80
 _EXTRA = re.compile(r"unexpected extra arguments? \((.*)\)", re.DOTALL)
 
 
@@ -98,15 +99,16 @@ def _bad_value(message: str, param: click.Parameter) -> tuple[str, str]:
     found = _VALUE.match(message)
     if found is None:
         return f"{title}: {message}", ""
+    seen = found[1] if len(found[1]) <= _LONGEST else f"{found[1][:_LONGEST]}..."
     if choices:
         near = did_you_mean(nearest(found[1][1:-1], choices))
-        return f"{title} cannot be {found[1]}: it is one of {', '.join(choices)}", near
+        return f"{title} cannot be {seen}: it is one of {', '.join(choices)}", near
     whole = isinstance(param.type, click.types.IntParamType)
     needed = "a whole number" if whole else "a number"
     least, most = (getattr(param.type, name, None) for name in ("min", "max"))
     needed += f" from {least:g}" if least is not None else ""
     needed += f" to {most:g}" if most is not None else " on" if least is not None else ""
-    return f"{title} cannot be {found[1]}: it is {needed}", ""
+    return f"{title} cannot be {seen}: it is {needed}", ""
 
 
 def _title(param: click.Parameter) -> str:

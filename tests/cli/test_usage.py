@@ -109,6 +109,17 @@ def test_an_error_is_one_line_that_nobody_takes_for_a_command(arguments: tuple[s
     assert "##[" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [("info", "--format"), ("info", "--pid"), ("info", "--get"), ("explain",), ("doctor",)],
+)
+def test_an_error_about_a_long_word_is_short(arguments: tuple[str, ...]) -> None:
+    done = backends(*arguments, "9" * 5000)
+
+    assert done.returncode == 2
+    assert len(done.stderr) < 2500
+
+
 def test_an_output_with_an_odd_name_is_named_on_one_line(tmp_path: Path) -> None:
     (tmp_path / NAME).write_text("cudnn.benchmark = true\n")
 

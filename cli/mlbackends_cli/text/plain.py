@@ -6,6 +6,7 @@ from typing import Any
 from mlbackends.model.patterns import UNFIT
 
 _COMMAND = re.compile(r"^([^\S\n]*)(::)|##\[", re.MULTILINE)
+_LONGEST_LINE = 2000
 _MOST_BITS = 1000
 """A whole number of more bits cannot become a float; only a report that is not ours has one."""
 
@@ -38,7 +39,7 @@ def without_commands(text: str, dot: str = "·") -> str:
 
 def log_line(text: str) -> str:
     """Return the text on one line, which neither a terminal nor GitHub's runner takes for a command."""
-    return without_commands(one_line(text))
+    return without_commands(one_line(shortened(text, _LONGEST_LINE)))
 
 
 def amount(name: str, value: Any) -> str:
