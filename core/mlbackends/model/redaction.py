@@ -60,6 +60,8 @@ COMMON_WORDS = frozenset({
 _IPV4 = pattern(r"(?<![\w.-])(?<![^/]/)(?:\d{1,3}\.){3}\d{1,3}(?![\w.-])")
 _IPV6 = pattern(r"(?<![\w.:])[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}(?![\w:])")
 _SERVER = pattern(r"(?<=://)((?:[^/\s@]*@)?)([A-Za-z0-9](?:[\w.-]*\w)?)(?=[:/?#\s]|$)")
+NUMERIC_SERVER = pattern(r"(?<=://)(?:\d{1,3}\.){3}\d{1,3}(?![\w.-])")
+"""The address in a URL, wherever it stands: no version is behind "://"."""
 _NAME = pattern(r"(?<![\w:.-])[A-Za-z](?:[\w.-]*\w)?")
 _SERVER_VARIABLE = pattern(
     r"(?:_ADDRESS|_ADDR|_HOST|_HOSTS|_HOSTNAMES?|_COMM_ID|_NODELIST|_SERVERS?)$"
@@ -95,6 +97,16 @@ def in_texts(name: str, replacement: str) -> tuple[re.Pattern[str], Callable[[re
     return pattern(rf"({_SYSTEM_PATH})|(?<![^\W_]){re.escape(name)}(?![^\W_])"), replace
 
 
+def is_somebodys(address: str) -> bool:
+    """Tell whether numbers with dots are an address of one machine.
+
+    127 is this one, 0 and 255 are everybody, 198.18 and 198.19 nobody (RFC 2544).
+    """
+    parts = [int(part) for part in address.split(".")]
+    is_nobodys = parts[0] == 198 and parts[1] in (18, 19)
+    return max(parts) <= 255 and parts[0] not in (0, 127, 255) and not is_nobodys
+
+
 def without_addresses(
     text: str, server: Callable[[str], str], address: Callable[[str], str], variable: str = ""
 ) -> str:
@@ -117,11 +129,8 @@ def without_addresses(
         return kept(server(name))
 
     def ipv4(found: re.Match[str]) -> str:
-        parts = [int(part) for part in found[0].split(".")]
-        # 127 is this machine, 0 and 255 are everybody.
-        is_somebody = max(parts) <= 255 and parts[0] not in (0, 127, 255)
-        is_somebody = is_somebody and "VERSION" not in variable
-        return kept(address(found[0])) if is_somebody else found[0]
+        is_address = is_somebodys(found[0]) and "VERSION" not in variable
+        return kept(address(found[0])) if is_address else found[0]
 
     def ipv6(found: re.Match[str]) -> str:
         import ipaddress
@@ -265,6 +274,10 @@ class _Replacer:
                 value = HARDWARE_ADDRESS.sub(lambda found: self.whole(found[0]), value)
             if "://" in value:
                 value = URL_LOGIN.sub("://redacted@", value)
+                value = NUMERIC_SERVER.sub(
+                    lambda found: self.whole(found[0]) if is_somebodys(found[0]) else found[0],
+                    value,
+                )
             return value
         if isinstance(value, (list, tuple)):
             return [self.inside(each) for each in value]

@@ -50,6 +50,8 @@ def hidden(probe: ProbeReport, name: str = "nvidia") -> ProbeReport:
         ("/opt/libgrace-1/graceful-x", "/opt/libgrace-1/graceful-x"),
         ("/usr/lib/x-grace-1.so", "/usr/lib/x-grace-1.so"),
         ("0000:10:00.0", "0000:10:00.0"),
+        ("see tcp://203.0.113.77:80, 10.2.0.1", "see tcp://redacted-1:80, 10.2.0.1"),
+        ("tcp://127.0.0.1:80 tcp://0.0.0.0", "tcp://127.0.0.1:80 tcp://0.0.0.0"),
         ("12.9.4.2", "12.9.4.2"),
     ],
 )

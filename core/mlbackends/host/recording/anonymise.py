@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from mlbackends.host.recording import excerpts
 from mlbackends.model.patterns import HARDWARE_ADDRESS, URL_LOGIN, UUID
-from mlbackends.model.redaction import Names, in_paths, in_texts, is_common, without_addresses
+from mlbackends.model.redaction import (
+    NUMERIC_SERVER,
+    Names,
+    in_paths,
+    in_texts,
+    is_common,
+    is_somebodys,
+    without_addresses,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -79,6 +87,7 @@ class Anonymiser:
             (_LONG_ID, self._long_id),
             (HARDWARE_ADDRESS, self._hardware_address),
             (URL_LOGIN, self._login),
+            (NUMERIC_SERVER, self._numeric_server),
         ]
 
     def text(self, text: str) -> str:
@@ -190,6 +199,9 @@ class Anonymiser:
         if found[0] == _NO_LOGIN:
             return found[0]
         return self._counted(_NO_LOGIN, "login in an address")
+
+    def _numeric_server(self, found: re.Match[str]) -> str:
+        return self._address(found[0]) if is_somebodys(found[0]) else found[0]
 
     def _server(self, name: str) -> str:
         return f"server-{self._number('server', name)}.example"

@@ -154,6 +154,8 @@ def test_a_short_name_is_replaced_where_it_is_a_part_of_a_path(before: str, afte
         ("/scratch/node7_tmp/x", "/scratch/host_tmp/x"),
         ("/usr/lib/x-alice-1.so", "/usr/lib/x-alice-1.so"),
         ("/opt/malice-1", "/opt/malice-1"),
+        ("tcp://203.0.113.77:80, 10.2.0.1", "tcp://198.18.0.1:80, 10.2.0.1"),
+        ("tcp://127.0.0.1:80", "tcp://127.0.0.1:80"),
     ],
 )
 def test_a_name_within_a_part_of_a_path_is_replaced(before: str, after: str) -> None:
