@@ -1,7 +1,7 @@
 """The highest clock that is allowed is below what the processor guarantees.
 
 Found by:  cpu: scaling_max_freq below the base frequency, or half of the highest where no base is told,
-           each kind of core held to its own.
+           each CPU held to its own (held_cpus).
 No alarm:  the clock of this moment; a cap above the base frequency, which takes only boost away; small
            cores that are slower than the large ones.
 """
@@ -17,25 +17,15 @@ _GIGA = 1e9
 
 
 def symptoms(report: ReportView) -> Symptoms:
-    """Yield one for each kind of core whose cap is below its base frequency."""
-    every = {
-        name: report.fact(f"cpu.{name}") for name in ("limit_hertz", "max_hertz", "base_hertz")
-    }
-    kinds = [
-        kind for kind in report.fact("cpu.kinds", []) if {"limit_hertz", "max_hertz"} <= {*kind}
-    ]
-    if not kinds and None in (every["limit_hertz"], every["max_hertz"]):
+    """Yield one for the CPUs whose cap is below their base frequency."""
+    limit, most = report.fact("cpu.limit_hertz"), report.fact("cpu.max_hertz")
+    if limit is None or most is None:
         raise DoesNotApply("the system does not show how clocks are limited")
-    for kind in kinds or [every]:
-        limit, most = int(kind["limit_hertz"]), int(kind["max_hertz"])
-        if limit >= min(kind.get("base_hertz") or most // 2, most):
-            continue
-        which, chosen = "this processor reaches", ""
-        if cpus := kind.get("cpus"):
-            which, chosen = f"CPUs {cpus} reach", f" -c {cpus}"
+    if held := report.fact("cpu.held_cpus"):
         yield Symptom(
-            f"clocks are capped at {limit / _GIGA:.1f} GHz, and {which} {most / _GIGA:.1f} GHz",
-            hint="as root, until the next start",
-            command=f"cpupower{chosen} frequency-set -u {most / _GIGA:.2f}GHz",
-            evidence={"cpu.limit_hertz": limit, "cpu.max_hertz": most},
+            f"the cap of CPUs {held} is below their base frequency; the fastest are allowed"
+            f" {limit / _GIGA:.1f} GHz, and this processor reaches {most / _GIGA:.1f} GHz",
+            hint="as root, until the next start; the kernel keeps each CPU to its own highest",
+            command=f"cpupower -c {held} frequency-set -u {most / _GIGA:.2f}GHz",
+            evidence={"cpu.held_cpus": held, "cpu.limit_hertz": limit, "cpu.max_hertz": most},
         )

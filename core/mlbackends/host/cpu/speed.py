@@ -107,13 +107,22 @@ def frequency_facts(
             (f"{policy}/boost", "1"),
         )
     )
+    named = static or (hertz(in_name[1], _GIGAHERTZ) if in_name else None)
+    capped = {
+        each: (own, allowed)
+        for each, (own, allowed) in of_cpus.items()
+        if own and allowed and allowed < own
+    }
     facts = {
         "min_hertz": hertz(host.read(f"{policy}/cpuinfo_min_freq"), _KILOHERTZ),
-        "base_hertz": static or (hertz(in_name[1], _GIGAHERTZ) if in_name else None),
+        "base_hertz": named,
         **range_of(host, cpus, of_cpus),
         "current_hertz": current,
-        "capped_cpus": format_cpu_list(
-            each for each, (own, allowed) in of_cpus.items() if own and allowed and allowed < own
+        "capped_cpus": format_cpu_list(capped),
+        "held_cpus": format_cpu_list(
+            each
+            for each, (own, allowed) in capped.items()
+            if allowed < min(_base(host, each) or named or own // 2, own)
         ),
         "governor": word(host.read(f"{policy}/scaling_governor", 64)),
         "scaling_driver": word(host.read(f"{policy}/scaling_driver", 64)),

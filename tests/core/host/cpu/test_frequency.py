@@ -124,6 +124,26 @@ def test_a_policy_speaks_for_its_own_cpus_alone(tmp_path: Path) -> None:
     assert facts["capped_cpus"] == "4-6"
 
 
+def test_a_cpu_is_held_to_its_own_base_frequency(tmp_path: Path) -> None:
+    files = {}
+    for cpu, most, allowed, base in (
+        (0, 5_000_000, 5_000_000, 3_600_000),
+        (1, 5_000_000, 3_500_000, 3_600_000),
+        (2, 3_800_000, 3_500_000, 2_700_000),  # below the others' base, above its own
+        (3, 2_000_000, 900_000, 0),
+        (4, 2_000_000, 1_000_000, 0),
+    ):
+        folder = f"{CPU}/cpufreq/policy{cpu}"
+        files[f"{folder}/cpuinfo_max_freq"] = str(most)
+        files[f"{folder}/scaling_max_freq"] = str(allowed)
+        if base:
+            files[f"{CPU}/cpu{cpu}/cpufreq/base_frequency"] = str(base)
+    facts = frequencies(machine(tmp_path, files), tuple(range(5)))
+
+    assert facts["capped_cpus"] == "1-4"
+    assert facts["held_cpus"] == "1,3"
+
+
 def test_old_kernels_have_a_folder_for_each_cpu_and_no_policy(tmp_path: Path) -> None:
     files = {}
     for cpu, most in enumerate(("1500000", "2000000")):
