@@ -242,6 +242,21 @@ def test_a_process_that_runs_is_judged_by_what_it_has() -> None:
     assert f"process {process.pid}" in done.stdout
 
 
+def test_what_a_process_has_mapped_was_opened_by_it(fake_library: FakeLibrary) -> None:
+    source = "int ncclGetVersion(int *v) { *v = 22005; return 0; }"
+    library = fake_library("mapped", "libnccl.so.2", source=source)
+    program = (
+        f"import ctypes, time; ctypes.CDLL({str(library)!r}); print(flush=True); time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-S", "-c", program], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        done = backends("doctor", "--pid", str(process.pid), "--only", "library-broken", "--strict")
+        process.kill()
+
+    assert (done.returncode, "not checked" in done.stdout.lower()) == (0, False)
+
+
 def test_a_process_goes_with_no_file(tmp_path: Path) -> None:
     done = backends("doctor", str(tmp_path / "report.json"), "--pid", "1")
 

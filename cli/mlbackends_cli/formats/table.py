@@ -238,8 +238,8 @@ def _libraries(rows: Iterable[probes.Row], page: Page) -> list[_Line]:
 def _uses(report: Report, page: Page) -> RenderableType | None:
     """Return what each package takes: with the files where they fit."""
     rows = probes.uses(report.probes.get("uses"))
-    for left_out in (("threads_because",), ("threads_because", "path")):
-        rows = [{name: row[name] for name in row if name not in left_out} for row in rows]
+    for left_out in ("threads_because", "path", "runtime"):
+        rows = [{name: row[name] for name in row if name != left_out} for row in rows]
         if isinstance(table := _records("", rows, page), Table):
             break
     return table if rows else None

@@ -166,7 +166,12 @@ def failed(report: ReportView) -> Iterator[Failed]:
 
 def not_opened(report: ReportView) -> str:
     """Return why it is not known whether what a process would take opens; "" where that is known."""
-    taken = [library for _, library in _taken(report) if library.presence is Presence.FOUND]
+    # What a process has mapped was opened by it.
+    taken = [
+        library
+        for _, library in _taken(report)
+        if library.presence is Presence.FOUND and not isinstance(library.used, bool)
+    ]
     if not is_opened(report):
         unread = len({library.path for library in taken if not library.reasons})
         if not unread:

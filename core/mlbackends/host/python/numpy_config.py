@@ -36,6 +36,12 @@ _OLD_LIBRARIES = pattern(r"""['"]libraries['"]\s*:\s*\[\s*['"]([^'"]+)['"]""")
 _EXTENSIONS = (".so", ".dylib", ".dll")
 
 
+def _old_blas(text: str) -> str:
+    """Return the BLAS in a __config__.py of numpy.distutils, before Meson."""
+    found = (_OLD_LIBRARIES.search(section) for section in _OLD.findall(text))
+    return next((match[1] for match in found if match), "")
+
+
 def config_facts(host: Host, location: str, module: str) -> dict[str, FactValue]:
     """Return the facts that __config__.py and the folder of bundled libraries tell.
 
@@ -47,9 +53,8 @@ def config_facts(host: Host, location: str, module: str) -> dict[str, FactValue]
         {key: value for key, _, value in _ITEM.findall(sections.get(name, ""))}
         for name in ("blas", "lapack", "c")
     )
-    old = (_OLD_LIBRARIES.search(section) for section in _OLD.findall(text))
     values = {
-        "blas": blas.get("name") or next((match[1] for match in old if match), ""),
+        "blas": blas.get("name") or _old_blas(text),
         "blas_version": blas.get("version", ""),
         "blas_configuration": " ".join(blas.get("openblas configuration", "").split()),
         "blas_folder": blas.get("lib directory", ""),
