@@ -61,6 +61,17 @@ class Placing:
             self._ends[lane] = max(self._ends.get(lane, start), start + round(duration))
         return Placed(lane, start, duration, record.start_ns is None)
 
+    def place_again(self, lane: Lane, duration: float, start_ns: int | None) -> Placed | None:
+        """Return the place of a call that encloses none and is in none, as an equal one had on this lane."""
+        if not 0 <= duration <= _LONGEST_NS:
+            return None
+        if start_ns is None:
+            start = self._ends.get(lane, 0)
+        else:
+            start = start_ns - self._origins.setdefault("epoch", start_ns)
+        self._ends[lane] = max(self._ends.get(lane, start), start + round(duration))
+        return Placed(lane, start, duration, start_ns is None)
+
 
 def lane_name(lane: Lane) -> str:
     """Return the name of a lane for people."""

@@ -63,7 +63,8 @@ def takes_aggregates(name: str) -> bool:
 
 def takes_repeats(name: str) -> bool:
     """Tell whether a view can be made by a `Walk`, in which few lines are read in full."""
-    return takes_aggregates(name) or hasattr(registry.load(REGISTRY, name).Collector, "add_more")
+    collector = registry.load(REGISTRY, name).Collector
+    return any(hasattr(collector, each) for each in ("add_many", "add_more", "follow_lines"))
 
 
 def from_aggregates(

@@ -3,7 +3,7 @@
 A finding needs the order of the calls, the first lines that show it, and sums. So of equal calls from
 one place the first ones are given to `add` one by one, like any record. Of the others the time
 alone is kept, and given to `add_more` at the end, with the last one's start; who needs to know of each
-says so by `follow`.
+says so by `follow` or `follow_lines`.
 """
 
 from array import array
@@ -27,6 +27,7 @@ from mlbackends.tracing.reader import (
 )
 
 Follower = Callable[[float], None]
+LineFollower = Callable[[bytes, int, float, int | None], None]
 _MOST = 60_000
 _END = ord("\n")
 _READ_AGAIN = 4
@@ -34,15 +35,24 @@ _READ_AGAIN = 4
 
 
 class _Repeat:
-    """Equal calls from one place. end_ns: until when calls began beside the first. start_ns: of the last."""
+    """Equal calls from one place.
 
-    __slots__ = ("durations", "end_ns", "followers", "lines", "record", "start_ns")
+    end_ns: until when calls began beside the first; with `lines`, who is given one by one. shown, durations:
+    the times of these and of the others. start_ns: of the last.
+    """
 
-    def __init__(self, record: Call | None, followers: list[Follower], end_ns: float) -> None:
+    __slots__ = (
+        *("durations", "end_ns", "followers", "line_followers", "lines", "record", "shown"),
+        "start_ns",
+    )
+
+    def __init__(self, record: Call | None, end_ns: float, *, has_order: bool) -> None:
         self.record = record  # None where nobody asks for such calls
-        self.followers = followers
-        self.end_ns = end_ns
-        self.lines: set[bytes] | None = set() if record else None
+        self.followers: list[Follower] = []
+        self.line_followers: list[LineFollower] = []
+        self.end_ns = end_ns if has_order else -inf
+        self.lines: set[bytes] | None = set() if has_order else None
+        self.shown = array("d")
         self.durations = array("d")
         self.start_ns: int | None = None
 
@@ -59,9 +69,10 @@ class _Repeat:
 class Walk:
     """Walks through logs and gives what is in them to takers, such as the collector of a view.
 
-    takers: each has `add(record)`, and for equal calls in sums `add_more` or, where it needs no order,
-    `add_many(record, count, durations)`. `follow(record)`, where there is one, returns what takes the time
-    of each later call that is equal, in order.
+    takers: each has `add(record)`, and for equal calls in sums `add_more`, after the first few, or, where
+    it needs no order, `add_many(record, count, durations)`, after the first. `follow(record)`, where there
+    is one, returns what takes the time of each later call that is equal, in order; `follow_lines(record)`,
+    what takes its line, number, time and start instead of sums.
     keep: which records are wanted; equal calls from one place have equal answers.
     lines, unreadable: how many records came that are no text, and how many could not be read.
     """
@@ -71,8 +82,16 @@ class Walk:
     ) -> None:
         self.lines = self.unreadable = 0
         self._adders = [taker.add for taker in takers]
-        self._adders_of_sums = [getattr(each, "add_more", None) or each.add_many for each in takers]
+        ordered = [taker for taker in takers if hasattr(taker, "add_more")]
+        summed = [taker for taker in takers if taker not in ordered]
+        self._ordered = [taker.add for taker in ordered]
+        self._adders_of_rest = [taker.add_more for taker in ordered]
+        self._adders_of_all = [taker.add_many for taker in summed if hasattr(taker, "add_many")]
         self._follow = [taker.follow for taker in takers if hasattr(taker, "follow")]
+        self._needs_times = bool(self._adders_of_rest or self._adders_of_all)
+        self._follow_lines = [
+            taker.follow_lines for taker in takers if hasattr(taker, "follow_lines")
+        ]
         self._keep = keep
         self._log = ""
         self._places: dict[bytes, dict[Hashable, _Repeat]] = {b"": {}}
@@ -101,37 +120,38 @@ class Walk:
                 self._read(line, number)
             elif repeat is None:
                 self._first(line, number, at, before, cut)
-            elif (repeat.lines is None and cut[2] is None) or not repeat.is_shown(
-                line[at:], cut[2]
-            ):
-                repeat.durations.append(cut[1])
-                repeat.start_ns = cut[2]
-                for follower in repeat.followers:
-                    follower(cut[1])
             else:
-                self.lines += 1
-                if repeat.record is not None:
-                    raw = line[at:].rstrip(b"\r\n").decode("utf-8", "surrogateescape")
-                    self._give(
-                        structs.replace(
-                            repeat.record,
-                            raw=raw,
-                            line_number=number,
-                            duration_ns=cut[1],
-                            start_ns=cut[2],
-                        )
-                    )
+                repeat.start_ns = cut[2]
+                for take in repeat.line_followers:
+                    take(line[at:] if at else line, number, cut[1], cut[2])
+                if (repeat.lines is None and cut[2] is None) or not repeat.is_shown(
+                    line[at:], cut[2]
+                ):
+                    if self._needs_times:
+                        repeat.durations.append(cut[1])
+                    else:
+                        self.lines += 1
+                    for follower in repeat.followers:
+                        follower(cut[1])
+                else:
+                    repeat.shown.append(cut[1])
+                    assert repeat.record is not None
+                    shown = repeated(repeat.record, line[at:], number, cut[1], cut[2])
+                    for add in self._ordered:
+                        add(shown)
         self.finish()
 
     def finish(self) -> None:
         """Give the sums away, and begin anew."""
         for repeat in self._repeats:
-            count = len(repeat.durations)
-            self.lines += count
-            if count and repeat.record is not None:
+            rest, every = repeat.durations, repeat.shown + repeat.durations
+            self.lines += len(every)
+            if every and repeat.record is not None:
                 last = structs.replace(repeat.record, start_ns=repeat.start_ns)
-                for add_many in self._adders_of_sums:
-                    add_many(last, count, repeat.durations)
+                for add_many in self._adders_of_all:
+                    add_many(last, len(every), every)
+                for add_more in self._adders_of_rest if rest else ():
+                    add_more(last, len(rest), rest)
         self._repeats.clear()
         own = self._places[b""]
         own.clear()
@@ -153,12 +173,9 @@ class Walk:
                 end = -inf if start is None else start + record.duration_ns
                 self._ends.setdefault(_which(record), end)
             if self._keep(record):
-                self._give(record)
+                for add in self._adders:
+                    add(record)
         return records
-
-    def _give(self, record: Record) -> None:
-        for add in self._adders:
-            add(record)
 
     def _first(self, line: bytes, number: int, at: int, before: bytes, cut: Cut) -> None:
         """Read a line whose key is new, and remember the key if it was cut rightly."""
@@ -171,10 +188,31 @@ class Walk:
         if len(self._repeats) >= _MOST:
             self.finish()
         wanted = self._keep(record)
-        followers = [each for follow in self._follow for each in follow(record)] if wanted else []
-        repeat = _Repeat(record if wanted else None, followers, self._ends[_which(record)])
+        end_ns = self._ends[_which(record)]
+        repeat = _Repeat(
+            record if wanted else None, end_ns, has_order=wanted and bool(self._ordered)
+        )
+        if wanted:
+            repeat.followers = [each for follow in self._follow for each in follow(record)]
+            takes = (follow(record) for follow in self._follow_lines)
+            repeat.line_followers = [take for take in takes if take]
         self._repeats.append(repeat)
         self._places.setdefault(before, {})[cut[0]] = repeat
+
+
+def repeated(
+    record: Call, line: bytes, number: int, duration_ns: float, start_ns: int | None
+) -> Call:
+    """Return the record of a call that is equal to one that was read, from its line."""
+    raw = line.rstrip(b"\r\n").decode("utf-8", "surrogateescape")
+    return structs.replace(
+        record,
+        raw=raw,
+        line_number=number,
+        duration_ns=duration_ns,
+        start_ns=start_ns,
+        clock="" if start_ns is None else "epoch",
+    )
 
 
 def _which(record: Call) -> tuple[str, int | None, str]:

@@ -222,9 +222,19 @@ def _page(logs: "Logs", request: Request, where: "Where") -> str:
 
 def _write_records(logs: "Logs", request: Request, where: "Where") -> None:
     from mlbackends.tracing import exporting
-    from mlbackends_cli.traces.reading import chosen, raw_lines
+    from mlbackends.tracing.walk import Walk
+    from mlbackends_cli.traces.reading import chosen, raw_lines, takes_sums
 
     form, output = request.form, request.output
+    # Lines of calls that repeat need not be read in full.
+    is_whole = not request.most and "kind" not in where.fields
+    if form in exporting.LINES and is_whole and takes_sums({}, where, request.skip_first):
+        with (
+            exporting.opened(output or "-") as file,
+            closing(exporting.LINES[form](file)) as writer,
+        ):
+            logs.walk(Walk((writer,), where))
+        return
     records = islice(chosen(logs, where, request.skip_first), request.most or None)
     if form == "table":
         write(raw_lines(map(str, records)), output)

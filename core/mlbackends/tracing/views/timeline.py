@@ -6,7 +6,8 @@ from collections import Counter
 from mlbackends.model.errors import BadInput
 from mlbackends.model.trace import Record
 from mlbackends.model.trace_views import Lane, Span, Timeline
-from mlbackends.tracing.lanes import Placing, lane_name
+from mlbackends.tracing.lanes import Placed, Placing, lane_name
+from mlbackends.tracing.walk import LineFollower
 
 _FIRST_WIDTH_NS = 1024
 
@@ -37,8 +38,38 @@ class Collector:
         if not record.counted:
             return
         placed = self._placing.place(record)
-        if placed is None:
-            return
+        if placed is not None:
+            self._draw(record.operation, placed)
+
+    def follow_lines(self, record: Record) -> LineFollower | None:
+        """Return what takes each later call that is equal to one that was added."""
+        lane = (record.source, record.process, record.thread)
+        if not record.counted or lane not in self._placing.lanes:
+            return None
+        operation, number = record.operation, self._placing.lanes[lane]
+        place, counts = self._placing.place_again, self._counts
+
+        def take(_: bytes, __: int, duration: float, start_ns: int | None) -> None:
+            placed = place(lane, duration, start_ns)
+            if placed is None:
+                return
+            start, width = placed.start_ns, self._width
+            stretch = start // width
+            end = start + math.ceil(duration)
+            spans = self._busy[number]
+            # Nearly all calls lie in one stretch that was begun before.
+            if end // width != stretch or stretch not in spans:
+                self._draw(operation, placed)
+                return
+            self._synthetic += placed.synthetic
+            self._stamped += not placed.synthetic
+            counts[number] += 1
+            self._last_ns = max(self._last_ns, end)
+            spans[stretch][operation] += duration  # type: ignore[assignment]
+
+        return take
+
+    def _draw(self, operation: str, placed: Placed) -> None:
         self._synthetic += placed.synthetic
         self._stamped += not placed.synthetic
         lane = self._placing.lanes[placed.lane]
@@ -54,7 +85,6 @@ class Collector:
             first, last = first >> 1, last >> 1
         self._first, self._last = first, last
         spans = self._busy.setdefault(lane, {})
-        operation = record.operation
         for number in range(start // self._width, end // self._width + 1):
             # Since the call began: of a stamp as a fraction, nanoseconds would be lost.
             ahead = number * self._width - start

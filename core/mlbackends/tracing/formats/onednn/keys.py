@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Mapping
 from msgspec import structs
 
 from mlbackends.model.signature import PrimitiveSignature
-from mlbackends.tracing.numbers import is_stamp, is_time
+from mlbackends.tracing.numbers import LONGEST, is_stamp
 
 MILLISECONDS = 1e6
 """What oneDNN tells times in, in nanoseconds."""
@@ -30,9 +30,9 @@ def cut(line: bytes) -> tuple[bytes, float | None, int | None] | None:
     except ValueError:
         key = line.rstrip(b"\r\n") + _UNTIMED
     else:
-        if not is_time(duration):
+        if not 0 <= duration <= LONGEST:
             return None
-    start = _stamp(line)
+    start = _stamp(line) if line[_AFTER_FORMAT : _AFTER_FORMAT + 1].isdigit() else 0
     if not start:
         return key, duration, None
     end = key.find(b",", start)

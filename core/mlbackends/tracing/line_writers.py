@@ -1,0 +1,163 @@
+"""Records as lines of text: CSV and JSON Lines.
+
+Most calls of a trace repeat. A writer is a taker of a `Walk`: of a call that comes again it changes the few
+fields that differ in the line that it wrote before.
+"""
+
+import csv
+import json
+import re
+from collections.abc import Callable, Iterable
+from operator import itemgetter
+from types import SimpleNamespace
+from typing import Any, BinaryIO
+
+import msgspec
+
+from mlbackends.model.trace import Call, Record, as_row
+from mlbackends.tracing.rows import COLUMNS, Rows
+from mlbackends.tracing.walk import LineFollower, repeated
+
+_MOST_LINES = 1000
+_MARK = re.compile(b'"?\x7f([a-z_]+)\x7f"?')
+_FILLED = ("line_number", "start_ns", "duration_ns", "gflops", "gigabytes_per_second", "raw")
+"""What differs between equal calls of one place."""
+_TRUTHS = [name for name, kind in COLUMNS.items() if kind is bool]
+Form = tuple[list[bytes], Callable[[list[bytes]], tuple[bytes, ...]]]
+"""What stands between these fields in a line, and what brings them into its order."""
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+class LineWriter:
+    """Writes a line for each record, the last of them when it is closed. count: how many there were.
+
+    HEAD: the first line. NULL: what is not known. SPECIAL: what cannot stand in quotes as it is.
+    """
+
+    HEAD = NULL = SPECIAL = ""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.count = 0
+        self._file = file
+        self._lines = [self.HEAD.encode()]
+        self._last: tuple[Record, dict[str, Any]] | None = None
+
+    def fields(self, record: Record) -> dict[str, Any]:
+        """Return the fields of a record, in the line's order."""
+        raise NotImplementedError
+
+    def line(self, fields: dict[str, Any]) -> bytes:
+        """Return fields as a line, with its end."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Write what is left; the file is not ours to close."""
+        self._file.write(b"".join(self._lines))
+        self._lines.clear()
+
+    def add(self, record: Record) -> None:
+        """Write a record."""
+        fields = self.fields(record)
+        self._last = record, fields
+        self._write(self.line(fields))
+
+    def follow_lines(self, record: Call) -> LineFollower:
+        """Return what writes each later call that is equal to the one that was added last."""
+        assert self._last is not None
+        forms: dict[bool, Form] = {record.start_ns is None: self._form(self._last[1])}
+        flops = traffic = None
+        if record.executed and not record.workspace_query:
+            flops, traffic = record.flops, record.bytes
+        write, null, encode = self._write, self.NULL.encode(), _encode
+        raw = record.raw
+        is_plain = raw.isascii() and raw.isprintable() and "," in raw
+        is_plain = is_plain and not any(each in raw for each in self.SPECIAL)
+
+        def take(line: bytes, number: int, duration: float, start_ns: int | None) -> None:
+            line = line.rstrip(b"\r\n")
+            # What may stand beside a number that is damaged; a loop over them costs as much as the line.
+            if not is_plain or b"\t" in line or b"\v" in line or b"\f" in line or b"\r" in line:
+                self.add(repeated(record, line, number, duration, start_ns))
+                return
+            form = forms.get(start_ns is None)
+            if form is None:
+                again = repeated(record, line, number, duration, start_ns)
+                form = forms[start_ns is None] = self._form(self.fields(again))
+            rate = None if flops is None or not duration else flops / duration
+            flow = None if traffic is None or not duration else traffic / duration
+            # One call for all numbers: Python's own would take longer than all the rest.
+            numbers = encode((number, start_ns, duration, rate, flow))[1:-1]
+            if null != b"null":
+                numbers = numbers.replace(b"null", null)
+            parts, order = form
+            parts[1::2] = order([*numbers.split(b","), b'"%b"' % line])
+            write(b"".join(parts))
+
+        return take
+
+    def _write(self, line: bytes) -> None:
+        self.count += 1
+        self._lines.append(line)
+        if len(self._lines) >= _MOST_LINES:
+            self.close()
+
+    def _form(self, fields: dict[str, Any]) -> Form:
+        marks = {name: f"\x7f{name}\x7f" for name in _FILLED}
+        # A mark stands in quotes where texts always do.
+        parts = _MARK.split(self.line(fields | marks))
+        return parts, itemgetter(*(_FILLED.index(name.decode()) for name in parts[1::2]))
+
+
+class CsvWriter(LineWriter):
+    """Rows as in RFC 4180, but with line feeds alone; what is not known is empty."""
+
+    HEAD = ",".join(COLUMNS) + "\n"
+    SPECIAL = '"'
+
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__(file)
+        self._row = Rows().row
+        # What it writes to has it back.
+        self._text = csv.writer(SimpleNamespace(write=str), lineterminator="\n").writerow
+
+    def fields(self, record: Record) -> dict[str, Any]:
+        """Return the columns."""
+        return dict(zip(COLUMNS, self._row(record), strict=True))
+
+    def line(self, fields: dict[str, Any]) -> bytes:
+        """Return a row."""
+        # The line holds what all other texts are made of.
+        if "\0" in fields["raw"]:
+            values: Iterable[Any] = map(csv_cell, fields.values())
+        else:
+            values = (fields | {name: csv_cell(fields[name]) for name in _TRUTHS}).values()
+        text: str = self._text(values)  # type: ignore[assignment]
+        return text.encode("utf-8", "surrogateescape")
+
+
+class JsonWriter(LineWriter):
+    """Objects with a record's own fields, its signature's and what is derived."""
+
+    NULL = "null"
+    SPECIAL = '"\\'
+
+    def fields(self, record: Record) -> dict[str, Any]:
+        """Return a record's own fields, its signature's and what is derived of it."""
+        return as_row(record)
+
+    def line(self, fields: dict[str, Any]) -> bytes:
+        """Return an object."""
+        try:
+            return _encode(fields) + b"\n"
+        except UnicodeEncodeError:
+            # Bytes that are no UTF-8 stand as halves of characters; only Python writes and reads those.
+            return json.dumps(fields, default=str).encode() + b"\n"
+
+
+def csv_cell(value: object) -> object:
+    """Return a value as CSV has it: truths in lower case; NUL, where many readers end a text, as U+FFFD."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value.replace("\0", "\ufffd") if isinstance(value, str) else value
