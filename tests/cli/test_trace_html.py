@@ -19,6 +19,7 @@ from mlbackends.tracing.machine import UNKNOWN, Machine
 from mlbackends.tracing.reader import read
 from mlbackends.tracing.reader import records as records_of
 from mlbackends.tracing.viewing import view
+from mlbackends.tracing.walk import Walk
 from mlbackends_cli.traces.listings import listing
 from mlbackends_cli.web.trace_page import Contents, trace_page
 
@@ -82,6 +83,16 @@ def rendered(
     for record in records:
         contents.add(record)
     return trace_page(contents.result(title, **more))
+
+
+@pytest.mark.parametrize("times", [1, 7])
+def test_a_page_of_a_walk_is_that_of_the_records(times: int) -> None:
+    data = b"".join(path.read_bytes() for path in sorted(TRACES.glob("*.log"))) * times
+    contents = Contents()
+    walk = Walk(contents.takers)
+    walk.add([data])
+    contents.text_lines = walk.texts
+    assert trace_page(contents.result("a trace")) == rendered(records_of([data]))
 
 
 def pictures(text: str) -> dict[str, ET.Element]:

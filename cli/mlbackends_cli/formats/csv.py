@@ -4,7 +4,7 @@ import csv
 import io
 
 from mlbackends.model.trace_views import AnyView
-from mlbackends.tracing.exporting import csv_cell
+from mlbackends.tracing.rows import csv_cell
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.traces.rows import table_of
 

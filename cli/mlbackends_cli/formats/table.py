@@ -2,7 +2,7 @@
 
 import io
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
@@ -62,7 +62,11 @@ def _printed(parts: Iterable[RenderableType], page: Page) -> str:
         safe_box=not page.unicode,
     )
     console.print(Group(*parts))
-    text = re.sub(_CONTROLS, "\ufffd", file.getvalue())
+    return _finished(file.getvalue(), page)
+
+
+def _finished(text: str, page: Page) -> str:
+    text = re.sub(_CONTROLS, "\ufffd", text)
     return page.fitted("\n".join(map(str.rstrip, text.split("\n"))).rstrip("\n") + "\n")
 
 
@@ -72,7 +76,9 @@ def _indented(content: RenderableType, columns: int = 2) -> RenderableType:
 
 def listing(listing: Listing, page: Page) -> str:
     """Return groups of rows below their titles; rows that differ from the usual stand out."""
-    widths = _widths(listing, page)
+    widths, is_whole = _widths(listing, page)
+    if is_whole and not page.color:
+        return _finished(_plain_lines(listing, widths), page)
     parts: list[RenderableType] = []
     if widths:
         parts.append(_grid([[Text(column, style="dim") for column in listing.columns]], widths))
@@ -105,8 +111,28 @@ def _grid(rows: Iterable[Iterable[Text]], widths: Iterable[int]) -> Table:
     return grid
 
 
-def _widths(listing: Listing, page: Page) -> list[int]:
-    """Return how wide each column is, so that lines break between words alone; [] where that fails."""
+def _plain_lines(listing: Listing, widths: Sequence[int]) -> str:
+    """Return a listing whose cells all fit, as rich would print it in fifty times the time."""
+    rows = [listing.columns]
+    for group in listing.groups:
+        indent = "  " if group.title else ""
+        rows += [(group.title,)] if group.title else []
+        rows += [(indent + first, *others) for first, *others in group.rows]
+    rows += [(note,) for note in listing.notes]
+    lines = (
+        "  ".join(
+            cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=False)
+        )
+        for row in rows
+    )
+    return "\n".join(lines)
+
+
+def _widths(listing: Listing, page: Page) -> tuple[list[int], bool]:
+    """Return how wide each column is, so that lines break between words alone; [] where that fails.
+
+    And whether each cell is printed whole, on one line.
+    """
     most: list[int] = []
     least: list[int] = []
     for number, title in enumerate(listing.columns):
@@ -118,12 +144,14 @@ def _widths(listing: Listing, page: Page) -> list[int]:
         least.append(min(longest, _NARROW if number else page.width * 3 // 5))
     room = page.width - 2 * (len(most) - 1)
     if sum(least) > room:
-        return []
+        return [], False
     widths = list(most)
     while sum(widths) > room:
         at = max(range(len(widths)), key=lambda each: (widths[each] > least[each], widths[each]))
         widths[at] -= 1
-    return widths
+    texts = (*(group.title for group in listing.groups), *listing.notes)
+    fits = widths == most and all(cell_len(text) <= page.width for text in texts)
+    return widths, fits
 
 
 def report(report: Report, page: Page) -> str:

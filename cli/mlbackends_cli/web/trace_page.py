@@ -1,6 +1,6 @@
 """One page about a trace: numbers, findings, charts and tables."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from mlbackends.model.trace import Header, Malformed, Record, Text
@@ -33,7 +33,8 @@ _COLUMNS = ("share", "time", "calls", "GFLOP/s", "GB/s", "mean", "median", "min"
 class Contents:
     """What is on a page, collected in one walk through the records.
 
-    machine: the one that the trace is of. versions: of the libraries that printed, as "oneDNN 3.6.2".
+    machine: the one that the trace is of.
+    takers: what a `Walk` gives records to, in place of `add`; `text_lines` is then to be set.
     """
 
     def __init__(self, machine: Machine = UNKNOWN) -> None:
@@ -47,8 +48,9 @@ class Contents:
             "roofline": begin("roofline", roof=machine.roof),
             "dispatch": begin("dispatch"),
         }
-        self.versions: dict[str, None] = {}
-        self.lines = self.text_lines = self.unreadable = 0
+        self.seen = _Seen()
+        self.takers = (self.seen, *self._collectors.values())
+        self.text_lines = 0
         self.title = self.tool = self.created = ""
 
     def add(self, record: Record) -> None:
@@ -56,11 +58,7 @@ class Contents:
         if isinstance(record, Text):
             self.text_lines += 1
             return
-        self.lines += 1
-        self.unreadable += isinstance(record, Malformed)
-        if isinstance(record, Header) and len(self.versions) < 20:
-            self.versions[f"{_NAMES.get(record.tracer, record.tracer)} {record.version}"] = None
-        for each in self._collectors.values():
+        for each in self.takers:
             each.add(record)
 
     def result(self, title: str, *, tool: str = "", created: str = "") -> "Contents":
@@ -71,6 +69,24 @@ class Contents:
     def views(self) -> dict[str, Any]:
         """Return the view of each kind of what came in so far."""
         return {name: each.result() for name, each in self._collectors.items()}
+
+
+class _Seen:
+    """How many lines of libraries there were, unreadable ones too, and the versions that printed them."""
+
+    def __init__(self) -> None:
+        self.versions: dict[str, None] = {}
+        self.lines = self.unreadable = 0
+
+    def add(self, record: Record) -> None:
+        self.lines += 1
+        self.unreadable += isinstance(record, Malformed)
+        if isinstance(record, Header) and len(self.versions) < 20:
+            self.versions[f"{_NAMES.get(record.tracer, record.tracer)} {record.version}"] = None
+
+    def add_many(self, record: Record, count: int, durations: Sequence[float]) -> None:
+        del record, durations
+        self.lines += count
 
 
 def trace_page(contents: Contents) -> str:
@@ -88,7 +104,10 @@ def trace_page(contents: Contents) -> str:
         best = max(point.gflops for point in roofline.points)
         numbers.append((short_number(best), "GFLOP/s at best"))
     numbers.append((f"{len(findings)}", "things to look at"))
-    about = [", ".join(contents.versions), f"as of {contents.created}" if contents.created else ""]
+    about = [
+        ", ".join(contents.seen.versions),
+        f"as of {contents.created}" if contents.created else "",
+    ]
     found = element("ul", *map(_finding, findings), kind="findings") if findings else ""
     uncounted = [
         [
@@ -100,9 +119,9 @@ def trace_page(contents: Contents) -> str:
     ]
     others = table(("why",), uncounted, "numbers few", numbers=("lines", "time"))
     origin = {
-        "lines of the libraries": f"{contents.lines:,}",
+        "lines of the libraries": f"{contents.seen.lines:,}",
         "lines of the program": f"{contents.text_lines:,}" if contents.text_lines else "",
-        "could not be read": f"{contents.unreadable:,}" if contents.unreadable else "",
+        "could not be read": f"{contents.seen.unreadable:,}" if contents.seen.unreadable else "",
         "made by": contents.tool,
     }
     body = [

@@ -7,15 +7,13 @@ fields that differ in the line that it wrote before.
 import csv
 import json
 import re
-from collections.abc import Callable, Iterable
-from operator import itemgetter
 from types import SimpleNamespace
 from typing import Any, BinaryIO
 
 import msgspec
 
 from mlbackends.model.trace import Call, Record, as_row
-from mlbackends.tracing.rows import COLUMNS, Rows
+from mlbackends.tracing.rows import COLUMNS, Rows, csv_cell
 from mlbackends.tracing.walk import LineFollower, repeated
 
 _MOST_LINES = 1000
@@ -23,15 +21,15 @@ _MARK = re.compile(b'"?\x7f([a-z_]+)\x7f"?')
 _FILLED = ("line_number", "start_ns", "duration_ns", "gflops", "gigabytes_per_second", "raw")
 """What differs between equal calls of one place."""
 _TRUTHS = [name for name, kind in COLUMNS.items() if kind is bool]
-Form = tuple[list[bytes], Callable[[list[bytes]], tuple[bytes, ...]]]
-"""What stands between these fields in a line, and what brings them into its order."""
+Form = tuple[list[bytes], slice, int]
+"""A line in parts, and where among them its numbers and its raw text are."""
 
 
 _encode = msgspec.json.Encoder().encode
 
 
 class LineWriter:
-    """Writes a line for each record, the last of them when it is closed. count: how many there were.
+    """Writes a line for each record, the last of them when it is closed. count: how many were written.
 
     HEAD: the first line. NULL: what is not known. SPECIAL: what cannot stand in quotes as it is.
     """
@@ -41,7 +39,8 @@ class LineWriter:
     def __init__(self, file: BinaryIO) -> None:
         self.count = 0
         self._file = file
-        self._lines = [self.HEAD.encode()]
+        self._lines: list[bytes] = []
+        file.write(self.HEAD.encode())
         self._last: tuple[Record, dict[str, Any]] | None = None
 
     def fields(self, record: Record) -> dict[str, Any]:
@@ -55,13 +54,16 @@ class LineWriter:
     def close(self) -> None:
         """Write what is left; the file is not ours to close."""
         self._file.write(b"".join(self._lines))
+        self.count += len(self._lines)
         self._lines.clear()
 
     def add(self, record: Record) -> None:
         """Write a record."""
         fields = self.fields(record)
         self._last = record, fields
-        self._write(self.line(fields))
+        self._lines.append(self.line(fields))
+        if len(self._lines) >= _MOST_LINES:
+            self.close()
 
     def follow_lines(self, record: Call) -> LineFollower:
         """Return what writes each later call that is equal to the one that was added last."""
@@ -70,7 +72,7 @@ class LineWriter:
         flops = traffic = None
         if record.executed and not record.workspace_query:
             flops, traffic = record.flops, record.bytes
-        write, null, encode = self._write, self.NULL.encode(), _encode
+        lines, null, encode = self._lines, self.NULL.encode(), _encode
         raw = record.raw
         is_plain = raw.isascii() and raw.isprintable() and "," in raw
         is_plain = is_plain and not any(each in raw for each in self.SPECIAL)
@@ -91,23 +93,22 @@ class LineWriter:
             numbers = encode((number, start_ns, duration, rate, flow))[1:-1]
             if null != b"null":
                 numbers = numbers.replace(b"null", null)
-            parts, order = form
-            parts[1::2] = order([*numbers.split(b","), b'"%b"' % line])
-            write(b"".join(parts))
+            parts, places, last = form
+            parts[places] = numbers.split(b",")
+            parts[last] = b'"%b"' % line
+            lines.append(b"".join(parts))
+            if len(lines) >= _MOST_LINES:
+                self.close()
 
         return take
-
-    def _write(self, line: bytes) -> None:
-        self.count += 1
-        self._lines.append(line)
-        if len(self._lines) >= _MOST_LINES:
-            self.close()
 
     def _form(self, fields: dict[str, Any]) -> Form:
         marks = {name: f"\x7f{name}\x7f" for name in _FILLED}
         # A mark stands in quotes where texts always do.
         parts = _MARK.split(self.line(fields | marks))
-        return parts, itemgetter(*(_FILLED.index(name.decode()) for name in parts[1::2]))
+        last = parts.index(b"raw")
+        # The numbers stand in one order in all formats, the line before or behind them.
+        return parts, slice(1, 10, 2) if last == 11 else slice(3, 12, 2), last
 
 
 class CsvWriter(LineWriter):
@@ -130,7 +131,7 @@ class CsvWriter(LineWriter):
         """Return a row."""
         # The line holds what all other texts are made of.
         if "\0" in fields["raw"]:
-            values: Iterable[Any] = map(csv_cell, fields.values())
+            values: Any = map(csv_cell, fields.values())
         else:
             values = (fields | {name: csv_cell(fields[name]) for name in _TRUTHS}).values()
         text: str = self._text(values)  # type: ignore[assignment]
@@ -154,10 +155,3 @@ class JsonWriter(LineWriter):
         except UnicodeEncodeError:
             # Bytes that are no UTF-8 stand as halves of characters; only Python writes and reads those.
             return json.dumps(fields, default=str).encode() + b"\n"
-
-
-def csv_cell(value: object) -> object:
-    """Return a value as CSV has it: truths in lower case; NUL, where many readers end a text, as U+FFFD."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return value.replace("\0", "\ufffd") if isinstance(value, str) else value

@@ -62,3 +62,10 @@ class Rows:
             is_known = timed and row[amount] is not None
             row[rate] = row[amount] / record.duration_ns if is_known else None
         return row
+
+
+def csv_cell(value: object) -> object:
+    """Return a value as CSV has it: truths in lower case; NUL, where many readers end a text, as U+FFFD."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value.replace("\0", "\ufffd") if isinstance(value, str) else value

@@ -74,13 +74,14 @@ class Walk:
     is one, returns what takes the time of each later call that is equal, in order; `follow_lines(record)`,
     what takes its line, number, time and start instead of sums.
     keep: which records are wanted; equal calls from one place have equal answers.
-    lines, unreadable: how many records came that are no text, and how many could not be read.
+    lines, unreadable: how many records came that are no text, and how many could not be read. texts: how
+    many are text.
     """
 
     def __init__(
         self, takers: Sequence[Any], keep: Callable[[Record], bool] = lambda _: True
     ) -> None:
-        self.lines = self.unreadable = 0
+        self.lines = self.unreadable = self.texts = 0
         self._adders = [taker.add for taker in takers]
         ordered = [taker for taker in takers if hasattr(taker, "add_more")]
         summed = [taker for taker in takers if taker not in ordered]
@@ -101,20 +102,22 @@ class Walk:
     def add(self, chunks: Iterable[bytes], log: str = "") -> None:
         """Walk through a log, as UTF-8 in pieces cut anywhere. log: see `reader.records`."""
         self._log = log
-        leaves = tracers()
+        cutters = {mark: leaf.cut for mark, (_, leaf) in tracers().items()}
         repeats = self._places[b""]
         for number, line in enumerate(lines(chunks), 1):
-            at, before, tracer = 0, b"", leaves.get(line[:MARK_LENGTH])
-            if tracer is None:
+            at, before, cutter = 0, b"", cutters.get(line[:MARK_LENGTH])
+            if cutter is None:
                 found = located(line)
                 if found is None:
                     if (bare := plain(line)) != line and located(bare):
                         self._read(line, number)
+                    else:
+                        self.texts += 1
                     continue
                 before, at, cut = found
                 repeat = None if cut is None else self._places.get(before, {}).get(cut[0])
             else:
-                cut = tracer[1].cut(line)
+                cut = cutter(line)
                 repeat = None if cut is None else repeats.get(cut[0])
             if cut is None or cut[1] is None or line[-1] != _END:
                 self._read(line, number)
@@ -162,6 +165,7 @@ class Walk:
         records = [with_log(each, self._log) for each in line_records(line, number)]
         for record in records:
             if isinstance(record, Text):
+                self.texts += 1
                 continue
             if isinstance(record, Header):
                 self.finish()  # a process begins: what was made before is no more, and all calls are first

@@ -17,8 +17,10 @@ import pytest
 from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.registry import load
 from mlbackends.model.trace import Text
-from mlbackends.tracing import reader
-from mlbackends.tracing.exporting import COLUMNS, csv_cell, export, format_of, rows
+from mlbackends.tracing import exporting, reader
+from mlbackends.tracing.exporting import export, format_of
+from mlbackends.tracing.rows import COLUMNS, csv_cell, rows
+from mlbackends.tracing.walk import Walk
 
 TRACES = Path(__file__).resolve().parents[2] / "traces"
 LOGS = sorted(path.name for path in TRACES.glob("*.log"))
@@ -48,6 +50,58 @@ def test_json_lines_hold_every_record(log: str, tmp_path: Path) -> None:
     assert [row["raw"] for row in rows] == [record.raw for record in told]
     assert [row["operation"] for row in rows] == [record.operation for record in told]
     assert {row["kind"] for row in rows} == {record.kind for record in told}
+
+
+def walked(data: bytes, form: str) -> list[Any]:
+    """Return what a walk writes, read back."""
+    file = io.BytesIO()
+    writer = exporting.LINES[form](file)
+    Walk([writer]).add([data])
+    writer.close()
+    lines = read_back(file.getvalue(), form)
+    assert len(lines) == writer.count
+    return lines
+
+
+def read_back(data: bytes, form: str) -> list[Any]:
+    """Return objects of JSON Lines, or rows of CSV with numbers as such."""
+    text = data.decode("utf-8", "surrogateescape")
+    if form == "jsonl":
+        return [json.loads(line) for line in text.splitlines()]
+    rows = csv.DictReader(io.StringIO(text, newline=""))
+    numbers = {name for name, kind in COLUMNS.items() if kind in (int, float)}
+    return [
+        {name: float(cell) if cell and name in numbers else cell for name, cell in row.items()}
+        for row in rows
+    ]
+
+
+DAMAGED = [
+    MATMUL.format("", "0.5"),
+    MATMUL.format("1795258901075.670898,", "0.25"),
+    MATMUL.format("", "\t0.5"),
+    MATMUL.format("", "0"),
+    MATMUL.format("", "1e-5").replace("undef", 'un"de\\f'),
+    MATMUL.format("", "0.5").replace("jit", "j\udca7t"),
+    MATMUL.format("", "0.5").replace("jit", "50%j\x7ft"),
+    "[rank1]: " + MATMUL.format("", "0.5"),
+    "[pid 12 tid 13 end 1795258901075670898] " + MATMUL.format("", "0.5"),
+    "MKL_VERBOSE SDOT(512,0x7f,1,0x55,1) 28.43us CNR:OFF Dyn:1 FastMM:1 TID:0  NThr:2",
+    "MKL_VERBOSE DNOSUCH(3) 28.43us CNR:OFF",
+]
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+@pytest.mark.parametrize("log", [*LOGS, ""])
+def test_a_walk_writes_what_the_records_are(log: str, form: str, tmp_path: Path) -> None:
+    if log:
+        data = (TRACES / log).read_bytes() * 3
+    else:
+        lines = "\r\n".join([*DAMAGED, *DAMAGED[::-1], *DAMAGED, ""])
+        data = lines.encode("utf-8", "surrogateescape")
+    path = tmp_path / "trace"
+    export((each for each in reader.records([data]) if not isinstance(each, Text)), str(path), form)
+    assert walked(data, form) == read_back(path.read_bytes(), form)
 
 
 def test_bytes_that_are_no_utf8_survive_json_lines(tmp_path: Path) -> None:

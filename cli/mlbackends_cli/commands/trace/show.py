@@ -207,13 +207,21 @@ def _name(file: str) -> str:
 
 def _page(logs: "Logs", request: Request, where: "Where") -> str:
     from mlbackends import __version__
+    from mlbackends.model.trace import Text
     from mlbackends.tracing.filters import after_first
+    from mlbackends.tracing.walk import Walk
+    from mlbackends_cli.traces.reading import takes_sums
     from mlbackends_cli.web.trace_page import Contents
 
     contents = Contents(request.machine())
-    for record in after_first(logs.records(), request.skip_first):
-        if where(record):
-            contents.add(record)
+    if takes_sums({}, where, request.skip_first) and "kind" not in where.fields:
+        walk = Walk(contents.takers, where)
+        logs.walk(walk)
+        contents.text_lines = walk.texts if where(Text()) else 0
+    else:
+        for record in after_first(logs.records(), request.skip_first):
+            if where(record):
+                contents.add(record)
     title = cleaned(", ".join(os.path.basename(_name(name)) for name in logs.names))
     created = time.strftime("%Y-%m-%d %H:%M:%S %z")
     made = contents.result(title, tool=f"backends {__version__}", created=created)

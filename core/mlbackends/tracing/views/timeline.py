@@ -1,12 +1,12 @@
 """When which operation ran, in stretches of equal length that grow with the trace."""
 
-import math
 from collections import Counter
+from math import ceil
 
 from mlbackends.model.errors import BadInput
 from mlbackends.model.trace import Record
 from mlbackends.model.trace_views import Lane, Span, Timeline
-from mlbackends.tracing.lanes import Placed, Placing, lane_name
+from mlbackends.tracing.lanes import Placing, lane_name
 from mlbackends.tracing.walk import LineFollower
 
 _FIRST_WIDTH_NS = 1024
@@ -39,7 +39,14 @@ class Collector:
             return
         placed = self._placing.place(record)
         if placed is not None:
-            self._draw(record.operation, placed)
+            lane = self._placing.lanes[placed.lane]
+            self._draw(
+                record.operation,
+                lane,
+                placed.start_ns,
+                placed.duration_ns,
+                synthetic=placed.synthetic,
+            )
 
     def follow_lines(self, record: Record) -> LineFollower | None:
         """Return what takes each later call that is equal to one that was added."""
@@ -50,32 +57,34 @@ class Collector:
         place, counts = self._placing.place_again, self._counts
 
         def take(_: bytes, __: int, duration: float, start_ns: int | None) -> None:
-            placed = place(lane, duration, start_ns)
-            if placed is None:
+            start = place(lane, duration, start_ns)
+            if start is None:
                 return
-            start, width = placed.start_ns, self._width
+            width = self._width
             stretch = start // width
-            end = start + math.ceil(duration)
+            end = start + ceil(duration)
             spans = self._busy[number]
             # Nearly all calls lie in one stretch that was begun before.
             if end // width != stretch or stretch not in spans:
-                self._draw(operation, placed)
+                self._draw(operation, number, start, duration, synthetic=start_ns is None)
                 return
-            self._synthetic += placed.synthetic
-            self._stamped += not placed.synthetic
+            if start_ns is None:
+                self._synthetic += 1
+            else:
+                self._stamped += 1
             counts[number] += 1
             self._last_ns = max(self._last_ns, end)
             spans[stretch][operation] += duration  # type: ignore[assignment]
 
         return take
 
-    def _draw(self, operation: str, placed: Placed) -> None:
-        self._synthetic += placed.synthetic
-        self._stamped += not placed.synthetic
-        lane = self._placing.lanes[placed.lane]
+    def _draw(
+        self, operation: str, lane: int, start: int, duration: float, *, synthetic: bool
+    ) -> None:
+        self._synthetic += synthetic
+        self._stamped += not synthetic
         self._counts[lane] += 1
-        start, duration = placed.start_ns, placed.duration_ns
-        end = start + math.ceil(duration)
+        end = start + ceil(duration)
         self._last_ns = end if self._first is None else max(self._last_ns, end)
         first, last = start // self._width, end // self._width
         if self._first is not None:
