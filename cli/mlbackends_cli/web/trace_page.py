@@ -49,7 +49,7 @@ class Contents:
             "dispatch": begin("dispatch"),
         }
         self.seen = _Seen()
-        self.takers = (self.seen, *self._collectors.values())
+        self.takers: tuple[Any, ...] = (self.seen, *self._collectors.values())
         self.text_lines = 0
         self.title = self.tool = self.created = ""
 

@@ -69,7 +69,7 @@ def opened(path: str) -> Iterator[BinaryIO]:
 def _write_lines(kind: type[LineWriter], records: Iterable[Record], file: BinaryIO) -> int:
     writer = kind(file)
     for record in records:
-        writer.add(record)
+        writer.write(record)
     writer.close()
     return writer.count
 

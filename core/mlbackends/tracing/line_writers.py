@@ -34,14 +34,15 @@ class LineWriter:
     HEAD: the first line. NULL: what is not known. SPECIAL: what cannot stand in quotes as it is.
     """
 
-    HEAD = NULL = SPECIAL = ""
+    HEAD = SPECIAL = ""
+    NULL = b""
 
     def __init__(self, file: BinaryIO) -> None:
         self.count = 0
         self._file = file
         self._lines: list[bytes] = []
         file.write(self.HEAD.encode())
-        self._last: tuple[Record, dict[str, Any]] | None = None
+        self._last: Form | None = None
 
     def fields(self, record: Record) -> dict[str, Any]:
         """Return the fields of a record, in the line's order."""
@@ -57,31 +58,35 @@ class LineWriter:
         self.count += len(self._lines)
         self._lines.clear()
 
-    def add(self, record: Record) -> None:
+    def write(self, record: Record) -> None:
         """Write a record."""
+        self._append(self.line(self.fields(record)))
+
+    def add(self, record: Record) -> None:
+        """Write a record that may come again."""
         fields = self.fields(record)
-        self._last = record, fields
-        self._lines.append(self.line(fields))
-        if len(self._lines) >= _MOST_LINES:
-            self.close()
+        self._last = None
+        if not isinstance(record, Call) or not self._is_plain(record.raw):
+            self._append(self.line(fields))
+            return
+        self._last = self._form(fields)
+        numbers = tuple(fields[name] for name in _FILLED[:-1])
+        self._append(self._filled(self._last, numbers, record.raw.encode()))
 
     def follow_lines(self, record: Call) -> LineFollower:
         """Return what writes each later call that is equal to the one that was added last."""
-        assert self._last is not None
-        forms: dict[bool, Form] = {record.start_ns is None: self._form(self._last[1])}
+        forms: dict[bool, Form | None] = {record.start_ns is None: self._last}
+        is_plain = self._last is not None
         flops = traffic = None
         if record.executed and not record.workspace_query:
             flops, traffic = record.flops, record.bytes
-        lines, null, encode = self._lines, self.NULL.encode(), _encode
-        raw = record.raw
-        is_plain = raw.isascii() and raw.isprintable() and "," in raw
-        is_plain = is_plain and not any(each in raw for each in self.SPECIAL)
+        append, filled = self._append, self._filled
 
         def take(line: bytes, number: int, duration: float, start_ns: int | None) -> None:
             line = line.rstrip(b"\r\n")
             # What may stand beside a number that is damaged; a loop over them costs as much as the line.
             if not is_plain or b"\t" in line or b"\v" in line or b"\f" in line or b"\r" in line:
-                self.add(repeated(record, line, number, duration, start_ns))
+                self.write(repeated(record, line, number, duration, start_ns))
                 return
             form = forms.get(start_ns is None)
             if form is None:
@@ -89,18 +94,29 @@ class LineWriter:
                 form = forms[start_ns is None] = self._form(self.fields(again))
             rate = None if flops is None or not duration else flops / duration
             flow = None if traffic is None or not duration else traffic / duration
-            # One call for all numbers: Python's own would take longer than all the rest.
-            numbers = encode((number, start_ns, duration, rate, flow))[1:-1]
-            if null != b"null":
-                numbers = numbers.replace(b"null", null)
-            parts, places, last = form
-            parts[places] = numbers.split(b",")
-            parts[last] = b'"%b"' % line
-            lines.append(b"".join(parts))
-            if len(lines) >= _MOST_LINES:
-                self.close()
+            append(filled(form, (number, start_ns, duration, rate, flow), line))
 
         return take
+
+    def _append(self, line: bytes) -> None:
+        self._lines.append(line)
+        if len(self._lines) >= _MOST_LINES:
+            self.close()
+
+    def _is_plain(self, raw: str) -> bool:
+        """Tell whether a line stands in quotes as it is, in all formats."""
+        is_text = raw.isascii() and raw.isprintable() and "," in raw
+        return is_text and not any(each in raw for each in self.SPECIAL)
+
+    def _filled(self, form: Form, values: tuple[Any, ...], raw: bytes) -> bytes:
+        # One call for all numbers: Python's own would take longer than all the rest.
+        numbers = _encode(values)[1:-1]
+        if self.NULL != b"null":
+            numbers = numbers.replace(b"null", self.NULL)
+        parts, places, last = form
+        parts[places] = numbers.split(b",")
+        parts[last] = b'"%b"' % raw
+        return b"".join(parts)
 
     def _form(self, fields: dict[str, Any]) -> Form:
         marks = {name: f"\x7f{name}\x7f" for name in _FILLED}
@@ -134,14 +150,14 @@ class CsvWriter(LineWriter):
             values: Any = map(csv_cell, fields.values())
         else:
             values = (fields | {name: csv_cell(fields[name]) for name in _TRUTHS}).values()
-        text: str = self._text(values)  # type: ignore[assignment]
+        text: str = self._text(values)
         return text.encode("utf-8", "surrogateescape")
 
 
 class JsonWriter(LineWriter):
     """Objects with a record's own fields, its signature's and what is derived."""
 
-    NULL = "null"
+    NULL = b"null"
     SPECIAL = '"\\'
 
     def fields(self, record: Record) -> dict[str, Any]:

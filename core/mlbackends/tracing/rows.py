@@ -57,10 +57,10 @@ class Rows:
         row = list(first)
         for place, value in zip(self._places, self._values_of(record), strict=True):
             row[place] = value
-        timed = record.duration_ns and row[self._executed] and not row[self._query]
+        duration = record.duration_ns if row[self._executed] and not row[self._query] else None
         for amount, rate in self._rates:
-            is_known = timed and row[amount] is not None
-            row[rate] = row[amount] / record.duration_ns if is_known else None
+            value = row[amount]
+            row[rate] = value / duration if duration and value is not None else None
         return row
 
 

@@ -19,7 +19,9 @@ from mlbackends.model.registry import load
 from mlbackends.model.trace import Text
 from mlbackends.tracing import exporting, reader
 from mlbackends.tracing.exporting import export, format_of
+from mlbackends.tracing.exporting import export, format_of
 from mlbackends.tracing.rows import COLUMNS, csv_cell, rows
+from mlbackends.tracing.walk import Walk
 from mlbackends.tracing.walk import Walk
 
 TRACES = Path(__file__).resolve().parents[2] / "traces"

@@ -6,6 +6,7 @@ Source:   oneDNN 3.13, doc/performance/verbose.md; the versions back to 0.x as w
 """
 
 import re
+from functools import lru_cache
 
 from mlbackends.model.signature import (
     Derived,
@@ -62,7 +63,7 @@ def derive(signature: Signature) -> Derived:
         return Derived(
             operation=signature.primitive,
             shape=signature.problem,
-            dtype=dtype(descriptors(signature.memory_descriptors)),
+            dtype=_dtype_of(signature.memory_descriptors),
             implementation=signature.implementation,
             isa=isa(signature.implementation),
             flops=flops,
@@ -83,6 +84,7 @@ def derive(signature: Signature) -> Derived:
     return Derived()
 
 
+@lru_cache(maxsize=1024)
 def isa(implementation: str) -> str:
     """Return the instruction set that an implementation's name holds, the last if several; "" if none.
 
@@ -93,6 +95,7 @@ def isa(implementation: str) -> str:
     return found[-1] if found else ""
 
 
+@lru_cache(maxsize=1024)
 def slow_path(primitive: str, implementation: str) -> str:
     """Return the word that gives a slow implementation away, "ref inside" for a part of one, "" if none.
 
@@ -104,6 +107,11 @@ def slow_path(primitive: str, implementation: str) -> str:
             if word in words and not (word == "simple" and primitive in {"concat", "sum"}):
                 return f"{word} inside" if "+" in implementation else word
     return ""
+
+
+@lru_cache(maxsize=1024)
+def _dtype_of(memory_descriptors: str) -> str:
+    return dtype(descriptors(memory_descriptors))
 
 
 def dtype(tensors: tuple[MemoryDescriptor, ...]) -> str:
