@@ -13,11 +13,13 @@ from typing import Any, BinaryIO
 import msgspec
 
 from mlbackends.model.trace import Call, Record, as_row
+from mlbackends.model.writable import escaped
 from mlbackends.tracing.rows import COLUMNS, Rows, csv_cell
 from mlbackends.tracing.walk import LineFollower, repeated
 
 _MOST_LINES = 1000
-_MARK = re.compile(b'"?\x7f([a-z_]+)\x7f"?')
+_MARK = re.compile('"?§([a-z_]+)§"?'.encode())
+"""A field that is to be filled in: no line that stands in quotes as it is holds this sign."""
 _FILLED = ("line_number", "start_ns", "duration_ns", "gflops", "gigabytes_per_second", "raw")
 """What differs between equal calls of one place."""
 _TRUTHS = [name for name, kind in COLUMNS.items() if kind is bool]
@@ -66,7 +68,8 @@ class LineWriter:
         """Write a record that may come again."""
         fields = self.fields(record)
         self._last = None
-        if not isinstance(record, Call) or not self._is_plain(record.raw):
+        has_mark = "§" in record.source or "§" in record.prefix
+        if not isinstance(record, Call) or has_mark or not self._is_plain(record.raw):
             self._append(self.line(fields))
             return
         self._last = self._form(fields)
@@ -119,7 +122,7 @@ class LineWriter:
         return b"".join(parts)
 
     def _form(self, fields: dict[str, Any]) -> Form:
-        marks = {name: f"\x7f{name}\x7f" for name in _FILLED}
+        marks = {name: f"§{name}§" for name in _FILLED}
         # A mark stands in quotes where texts always do.
         parts = _MARK.split(self.line(fields | marks))
         last = parts.index(b"raw")
@@ -145,11 +148,11 @@ class CsvWriter(LineWriter):
 
     def line(self, fields: dict[str, Any]) -> bytes:
         """Return a row."""
-        # The line holds what all other texts are made of.
-        if "\0" in fields["raw"]:
-            values: Any = map(csv_cell, fields.values())
+        # The line and its file's name hold what all other texts are made of.
+        if f"{fields['raw']}{fields['source']}".isprintable():
+            values: Any = (fields | {name: csv_cell(fields[name]) for name in _TRUTHS}).values()
         else:
-            values = (fields | {name: csv_cell(fields[name]) for name in _TRUTHS}).values()
+            values = map(csv_cell, fields.values())
         text: str = self._text(values)
         return text.encode("utf-8", "surrogateescape")
 
@@ -167,7 +170,8 @@ class JsonWriter(LineWriter):
     def line(self, fields: dict[str, Any]) -> bytes:
         """Return an object."""
         try:
-            return _encode(fields) + b"\n"
+            line = _encode(fields)
         except UnicodeEncodeError:
             # Bytes that are no UTF-8 stand as halves of characters; only Python writes and reads those.
-            return json.dumps(fields, default=str).encode() + b"\n"
+            line = json.dumps(fields, default=str).encode()
+        return escaped(line) + b"\n"

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any
 
+from mlbackends.model.patterns import UNFIT
 from mlbackends.model.trace import Record, as_row
 from mlbackends.tracing import fields
 
@@ -65,7 +66,9 @@ class Rows:
 
 
 def csv_cell(value: object) -> object:
-    """Return a value as CSV has it: truths in lower case; NUL, where many readers end a text, as U+FFFD."""
+    """Return a value as CSV has it: truths in lower case, U+FFFD for what must not be shown."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return value.replace("\0", "\ufffd") if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    return "\r\n".join(UNFIT.sub("\ufffd", line) for line in value.split("\r\n"))

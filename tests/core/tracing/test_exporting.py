@@ -19,9 +19,7 @@ from mlbackends.model.registry import load
 from mlbackends.model.trace import Text
 from mlbackends.tracing import exporting, reader
 from mlbackends.tracing.exporting import export, format_of
-from mlbackends.tracing.exporting import export, format_of
 from mlbackends.tracing.rows import COLUMNS, csv_cell, rows
-from mlbackends.tracing.walk import Walk
 from mlbackends.tracing.walk import Walk
 
 TRACES = Path(__file__).resolve().parents[2] / "traces"
@@ -54,11 +52,11 @@ def test_json_lines_hold_every_record(log: str, tmp_path: Path) -> None:
     assert {row["kind"] for row in rows} == {record.kind for record in told}
 
 
-def walked(data: bytes, form: str) -> list[Any]:
+def walked(data: bytes, form: str, label: str = "") -> list[Any]:
     """Return what a walk writes, read back."""
     file = io.BytesIO()
     writer = exporting.LINES[form](file)
-    Walk([writer]).add([data])
+    Walk([writer]).add([data], label)
     writer.close()
     lines = read_back(file.getvalue(), form)
     assert len(lines) == writer.count
@@ -96,14 +94,13 @@ DAMAGED = [
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 @pytest.mark.parametrize("log", [*LOGS, ""])
 def test_a_walk_writes_what_the_records_are(log: str, form: str, tmp_path: Path) -> None:
-    if log:
-        data = (TRACES / log).read_bytes() * 3
-    else:
-        lines = "\r\n".join([*DAMAGED, *DAMAGED[::-1], *DAMAGED, ""])
-        data = lines.encode("utf-8", "surrogateescape")
-    path = tmp_path / "trace"
-    export((each for each in reader.records([data]) if not isinstance(each, Text)), str(path), form)
-    assert walked(data, form) == read_back(path.read_bytes(), form)
+    lines = "\r\n".join([*DAMAGED, *DAMAGED[::-1], *DAMAGED, ""])
+    data = (TRACES / log).read_bytes() * 3 if log else lines.encode("utf-8", "surrogateescape")
+    for label in ("", "a§raw§.log") if not log else ("",):
+        path = tmp_path / "trace"
+        found = reader.records([data], log=label)
+        export((each for each in found if not isinstance(each, Text)), str(path), form)
+        assert walked(data, form, label) == read_back(path.read_bytes(), form)
 
 
 def test_bytes_that_are_no_utf8_survive_json_lines(tmp_path: Path) -> None:
