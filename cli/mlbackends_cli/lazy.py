@@ -62,7 +62,11 @@ class FolderGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command; a name that is none gets the nearest one as a suggestion."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            raise UnknownName("command", args[0], tuple(self.list_commands(ctx)))
+            names = tuple(self.list_commands(ctx))
+            error = UnknownName("command", args[0], names, f"{ctx.command_path} --help")
+            if ctx.parent is None and args[0] in registry.names("mlbackends_probes"):
+                error.hint = f"write `backends info {args[0]}`"
+            raise error
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
