@@ -20,7 +20,7 @@ from pathlib import Path
 NOT_HERE = 77
 _NEW_MOUNTS, _NEW_USER = 0x00020000, 0x10000000
 _PRIVATE, _RECURSIVE = 1 << 18, 1 << 14
-_GETATTR, _INIT = 3, 26
+_GETATTR, _INIT, _ACCESS = 3, 26, 34
 _FOLDER_MODE = 0o40755
 
 
@@ -65,14 +65,14 @@ def serve(device: int, opens: bool) -> None:
     while True:
         request = os.read(device, 1 << 17)
         _, operation, unique, node = struct.unpack_from("=IIQQ", request)
-        answer = b""
+        answer = None
         if operation == _INIT:
             answer = struct.pack("=IIIIHHII32x", 7, 31, 0, 0, 12, 9, 1 << 16, 1)
-        elif operation == _GETATTR and node == 1 and opens:
-            answer = struct.pack(
-                "=QIIQ40x12xIIIIIII4x", 60, 0, 0, 1, _FOLDER_MODE, 2, 0, 0, 0, 4096, 0
-            )
-        if answer:
+        elif opens and node == 1 and operation == _ACCESS:
+            answer = b""
+        elif opens and node == 1 and operation == _GETATTR:
+            answer = struct.pack("=QIIQ40x12xIIIIII4x", 60, 0, 0, 1, _FOLDER_MODE, 2, 0, 0, 0, 4096)
+        if answer is not None:
             os.write(device, struct.pack("=IiQ", 16 + len(answer), 0, unique) + answer)
 
 

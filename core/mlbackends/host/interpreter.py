@@ -41,7 +41,7 @@ def ask(executable: str, timeout: float = 10.0) -> dict[str, Any]:
     Raises BadInput where it is no Python, is too old, fails or does not answer within the limit
     (seconds).
     """
-    found = which(executable, os.environ.get("PATH", os.defpath))
+    found = which(executable, os.environ.get("PATH", os.defpath), timeout)
     if not found:
         inside = os.path.join(executable, "bin", "python")
         there = call_or(False, os.path.isfile, inside)

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from mlbackends import isolation
 from mlbackends.isolation.protocol import REPLY_LIMIT, Reply, Request, read_reply
+from mlbackends.model.mounts import environment
 from mlbackends.model.reader import python_command
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Presence
@@ -41,7 +42,8 @@ EXIT_SECONDS = 5.0
 def _start(what: str, **streams: int) -> "subprocess.Popen[bytes]":
     import subprocess
 
-    return subprocess.Popen(python_command(what), start_new_session=True, **streams)  # type: ignore[call-overload,no-any-return]
+    command, variables = python_command(what), environment(trusting=True)
+    return subprocess.Popen(command, env=variables, start_new_session=True, **streams)  # type: ignore[call-overload,no-any-return]
 
 
 class Child:

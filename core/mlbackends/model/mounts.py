@@ -95,7 +95,7 @@ def call(
     from mlbackends.model.reader import TooLate, answer
 
     try:
-        result: Result = answer(seconds, function, os.path.abspath(path), *rest)
+        result: Result = answer(_careful, seconds, function, os.path.abspath(path), *rest)
     except TooLate:
         table.silent.add(mount)
         raise failure from None
@@ -110,6 +110,12 @@ def check(path: str) -> None:
         raise
     except (OSError, ValueError):  # whoever opens it will say so
         pass
+
+
+def check_temporary() -> None:
+    """Raise NotAnswering where a variable names a folder for temporary files that gives no answer."""
+    for variable in ("TMPDIR", "TEMP", "TMP"):
+        check(os.environ.get(variable, "/"))
 
 
 def _touch(path: str) -> None:
@@ -140,7 +146,24 @@ def is_silent(path: str) -> bool:
     return mount_of(path) in _current().silent
 
 
-def which(program: str, search_path: str) -> str:
+def environment(*, trusting: bool) -> dict[str, str]:
+    """Return our variables for a program of ours, whose start would wait for a folder that does not answer.
+
+    LD_LIBRARY_PATH is without those on mounts that were silent, and unless trusting on any that may be.
+    """
+    variables, table = dict(os.environ), _current()
+    left_out = table.silent if trusting else table.foreign
+    if left_out and (folders := variables.get("LD_LIBRARY_PATH")):
+        kept = [folder for folder in folders.split(":") if mount_of(folder) not in left_out]
+        variables["LD_LIBRARY_PATH"] = ":".join(kept)
+    return variables
+
+
+def _careful() -> dict[str, str]:
+    return environment(trusting=False)
+
+
+def which(program: str, search_path: str, seconds: float = _SECONDS) -> str:
     """Return the file that a program's name stands for, "" for none; folders that do not answer are skipped.
 
     Raises NotAnswering for a program that is named by such a path.
@@ -149,10 +172,12 @@ def which(program: str, search_path: str) -> str:
 
     try:
         if os.path.dirname(program) or not _current().foreign:
-            return call(shutil.which, program, os.F_OK | os.X_OK, search_path) or ""
+            mode = os.F_OK | os.X_OK
+            return call(shutil.which, program, mode, search_path, seconds=seconds) or ""
         for folder in search_path.split(os.pathsep) if search_path else ():
             with contextlib.suppress(NotAnswering):
-                if found := call(shutil.which, os.path.join(folder or os.curdir, program)):
+                path = os.path.join(folder or os.curdir, program)
+                if found := call(shutil.which, path, seconds=seconds):
                     return found
     except ValueError:  # a null byte
         pass
@@ -170,6 +195,8 @@ class _Mounts:
         self.foreign: dict[str, str] = {}
         self.silent: set[str] = set()
         self._in_the_kernel = False
+        self._folders: dict[str, str] = {}
+        """Where folders lead."""
         self._targets: dict[str, str] = {}
         """What the links that were met say, "" for what is no link."""
         try:
@@ -191,16 +218,28 @@ class _Mounts:
         for path in (__file__, sys.prefix, sys.base_prefix) if self.foreign else ():
             while mount := self.mount_of(path):
                 del self.foreign[mount]
+                self._folders.clear()
 
     def mount_of(self, path: str) -> str:
         """Return the foreign mount that a path leads to, "" for none; nothing on such a mount is called."""
+        path = os.fspath(path)
         if path.startswith(_OF_THE_KERNEL) and not self._in_the_kernel:
             return ""
-        todo, at, links = os.fspath(path).split("/")[::-1], "", 0
-        if todo[-1]:  # relative
-            with contextlib.suppress(OSError):
-                todo += os.getcwd().split("/")[::-1]
-        while todo and links <= _LINK_LIMIT:
+        if not path.startswith("/"):
+            try:
+                path = f"{os.getcwd()}/{path}"
+            except OSError:  # it was deleted
+                return ""
+        folder, _, name = path.rpartition("/")
+        if folder not in self._folders:
+            self._folders[folder] = self._followed("", folder)
+        at = self._followed(self._folders[folder], name)
+        return at if at in self.foreign else ""
+
+    def _followed(self, at: str, path: str) -> str:
+        """Return where a path below a folder leads, "" for the root; on a foreign mount, that mount."""
+        todo, links = path.split("/")[::-1], 0
+        while todo and links <= _LINK_LIMIT and at not in self.foreign:
             part = todo.pop()
             if part in ("", "."):
                 continue
@@ -224,7 +263,7 @@ class _Mounts:
             if target[0] == "/":
                 at = ""
             todo += target.split("/")[::-1]
-        return ""
+        return at
 
 
 _mounts: _Mounts | None = None

@@ -9,6 +9,7 @@ import errno
 import os
 import sys
 from _thread import allocate_lock
+from collections.abc import Callable, Mapping
 from typing import Any
 
 _START_SECONDS = 30.0
@@ -25,7 +26,7 @@ class TooLate(Exception):
 class Reader:
     """A process that makes calls, one after another. Raises OSError where none can be had."""
 
-    def __init__(self) -> None:
+    def __init__(self, variables: Mapping[str, str]) -> None:
         import socket
         import subprocess
         from multiprocessing.connection import Connection
@@ -39,6 +40,7 @@ class Reader:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 cwd="/",
+                env=dict(variables),
                 start_new_session=True,
             )
             self._connection = Connection(ours.detach())
@@ -72,13 +74,16 @@ _reader: Reader | None = None
 _lock = allocate_lock()
 
 
-def answer(seconds: float, *question: Any) -> Any:
-    """Make a call in the process that can be left behind; here where no process can be had."""
+def answer(variables: Callable[[], Mapping[str, str]], seconds: float, *question: Any) -> Any:
+    """Make a call in the process that can be left behind; here where no process can be had.
+
+    variables: returns the environment in which the process starts.
+    """
     global _reader  # noqa: PLW0603  under the lock
     with _lock:
         try:
             if _reader is None or _reader.owner != os.getpid():
-                _reader = Reader()
+                _reader = Reader(variables())
         except OSError:
             return question[0](*question[1:])
         try:

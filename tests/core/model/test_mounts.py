@@ -187,6 +187,27 @@ def test_a_program_is_found_behind_a_folder_that_is_silent(silent: Path, tmp_pat
         mounts.which(f"{silent}/bin/program", "")
 
 
+def test_our_processes_start_without_the_loaders_folders_that_are_silent(
+    silent: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"/usr/lib:{silent}/lib")
+
+    assert mounts.environment(trusting=True)["LD_LIBRARY_PATH"] == f"/usr/lib:{silent}/lib"
+    assert mounts.environment(trusting=False)["LD_LIBRARY_PATH"] == "/usr/lib"
+    mounts._current().silent.add(str(silent))
+    assert mounts.environment(trusting=True)["LD_LIBRARY_PATH"] == "/usr/lib"
+
+
+def test_a_folder_for_temporary_files_that_is_silent_is_refused(
+    silent: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(silent))
+    mounts._current().silent.add(str(silent))
+
+    with pytest.raises(mounts.NotAnswering, match="does not answer"):
+        mounts.check_temporary()
+
+
 def test_a_survey_names_what_does_not_answer_and_is_else_whole(silent: Path) -> None:
     environment = {"CUDA_HOME": str(silent), "CONDA_PREFIX": f"{silent}/conda"}
     host = Host(environment=environment, timeout=0.02)

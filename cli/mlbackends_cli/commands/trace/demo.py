@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from mlbackends.model.errors import NoBackend
+from mlbackends.model.mounts import check_temporary
 from mlbackends_cli import exits
 from mlbackends_cli.options import COLOR
 from mlbackends_cli.output import say, write
@@ -52,6 +53,7 @@ def command(tracer: str, output: str, color: str) -> int:
     with ExitStack() as stack:
         path = output
         if not output:
+            check_temporary()
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="backends-demo-"))
             path = os.path.join(folder, "demo.log")
         for number, each in enumerate(demonstrations(tracers)):

@@ -10,6 +10,7 @@ import msgspec
 
 from mlbackends.isolation.service import Service
 from mlbackends.model.errors import BadInput, UnknownName
+from mlbackends.model.mounts import check_temporary
 from mlbackends.model.reader import python_command
 from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.dispatch import backends
@@ -121,6 +122,7 @@ def program_command(python: str, path: str, arguments: Sequence[str]) -> list[st
 @contextmanager
 def started(plan: Plan) -> Iterator[Processes]:
     """Give processes, and a folder for their files, both of which are gone after the block."""
+    check_temporary()
     with tempfile.TemporaryDirectory(prefix="backends-sdpa-", ignore_cleanup_errors=True) as folder:
         processes = Processes(plan, folder)
         try:

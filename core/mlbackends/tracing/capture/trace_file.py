@@ -15,6 +15,7 @@ from functools import partial
 from typing import Self
 
 from mlbackends.model.errors import BadInput
+from mlbackends.model.mounts import check
 from mlbackends.tracing.capture.environment import ranks_files
 
 _PIECE_BYTES = 1 << 20
@@ -150,6 +151,7 @@ def special_file(path: str) -> io.FileIO | None:
     It is open before the command runs, so that a FIFO keeps its reader. Raises BadInput where it cannot
     be written; a FIFO that nobody reads is not waited for.
     """
+    check(path)
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError):
