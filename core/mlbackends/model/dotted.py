@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from mlbackends.model.errors import BadInput, UnknownName
-from mlbackends.model.reasons import UNCERTAIN
+from mlbackends.model.reasons import UNCERTAIN, Reason
 from mlbackends.model.records import ProbeReport, Report, speaking_copy
 
 FIELDS = tuple(name for name in ProbeReport.__struct_fields__ if name != "facts")
@@ -25,7 +25,7 @@ class NoValue(LookupError):
 
 def is_certain(probe: ProbeReport) -> bool:
     """Tell whether a probe could say how it is; one that was stopped or refused could not."""
-    return probe.failure is None and not any(reason.code in UNCERTAIN for reason in probe.reasons)
+    return probe.failure is None and not _is_open(probe.reasons)
 
 
 def undetermined(report: Report) -> list[str]:
@@ -34,12 +34,16 @@ def undetermined(report: Report) -> list[str]:
     for name, probe in report.probes.items():
         things = [(library.path, library.reasons) for library in probe.libraries]
         things += [(f"{each.kind}:{each.index}", each.reasons) for each in probe.devices]
-        parts = [each for each, reasons in things if any(r.code in UNCERTAIN for r in reasons)]
-        if probe.presence is None or not is_certain(probe):
+        parts = [each for each, reasons in things if _is_open(reasons)]
+        if probe.presence is None or not is_certain(probe) or _is_open(probe.warnings):
             found.append(name)
         elif parts:
             found.append(f"{name} ({', '.join(parts)})")
     return found
+
+
+def _is_open(reasons: tuple[Reason, ...]) -> bool:
+    return any(reason.code in UNCERTAIN for reason in reasons)
 
 
 def plain(name: str) -> str:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from mlbackends.model.dotted import NoValue, value
+from mlbackends.model.dotted import NoValue, undetermined, value
 from mlbackends.model.errors import BadInput, UnknownName
+from mlbackends.model.reasons import Reason
 from mlbackends.model.records import SCHEMA, Device, Library, Presence, ProbeReport, Report
 
 REPORT = Report(
@@ -91,3 +92,26 @@ def test_a_wrong_name_is_told_the_nearest(name: str, hint: str) -> None:
     with pytest.raises((UnknownName, BadInput)) as caught:
         value(REPORT, name)
     assert hint in caught.value.hint
+
+
+def test_what_is_left_open_is_named() -> None:
+    late = (Reason("timed-out", "no answer"),)
+    surely = (Reason("crashed", "SIGSEGV"),)
+    probes = {
+        "cpu": ProbeReport(Presence.FOUND, reasons=surely, warnings=surely),
+        "mtia": ProbeReport(None, reasons=surely),
+        "nccl": ProbeReport(
+            Presence.USABLE,
+            libraries=(
+                Library("nccl", "/a", reasons=late),
+                Library("nccl", "/b", reasons=surely),
+            ),
+        ),
+        "nvidia": ProbeReport(Presence.USABLE, devices=(Device("cuda", 1, reasons=late),)),
+        "memory": ProbeReport(Presence.FOUND, warnings=late),
+        "xpu": ProbeReport(Presence.ABSENT, reasons=late),
+    }
+
+    assert undetermined(Report(SCHEMA, "", Presence.USABLE, "/", "", 0.0, False, probes)) == [
+        *("mtia", "nccl (/a)", "nvidia (cuda:1)", "memory", "xpu")
+    ]
