@@ -124,8 +124,8 @@ def test_explain_says_by_which_cudnn_torch_would_choose() -> None:
     words = (*SHAPE, "--dtype", "float16", "--device")
     data = record("explain", *words, "sm90,gfx942,cpu")
 
-    assert [each["torch_cudnn"] for each in data["problems"]] == ["9.19.0", "", ""]
-    assert "torch 2.13 with cuDNN 9.19.0 would take CUDNN" in ran("explain", *words, "sm90").stdout
+    assert [each["torch_cudnn"] for each in data["problems"]] == ["9.26.0", "", ""]
+    assert "torch 2.15 with cuDNN 9.26.0 would take CUDNN" in ran("explain", *words, "sm90").stdout
 
 
 def test_a_variable_that_is_no_value_is_told_in_one_line() -> None:
@@ -141,7 +141,7 @@ def test_explain_exits_1_where_nobody_can() -> None:
 
     assert done.returncode == 1
     assert "mlbackends would take no backend" in done.stdout
-    assert "torch 2.13 would take none, and raise" in done.stdout
+    assert "torch 2.15 would take none, and raise" in done.stdout
 
 
 def test_explain_exits_1_where_the_required_one_cannot() -> None:

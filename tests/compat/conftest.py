@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,8 @@ from mlbackends.switches.table import SWITCHES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+sys.path.append(os.path.dirname(__file__))  # builds.py
 
 #: torch has no way back from a value to having followed fp32_precision, so these need a new process.
 _ONE_WAY = ("cudnn.conv.fp32_precision", "cudnn.rnn.fp32_precision", "cudnn.fp32_precision")

@@ -35,6 +35,9 @@ from mlbackends.switches.table import NOT_IN_FLAGS, SWITCHES, Switch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+TORCH_RELEASE = ".".join(torch.__version__.split(".")[:2])
+#: The switches that this torch has.
+HERE = {name: flag for name, flag in SWITCHES.items() if flag.since <= TORCH_RELEASE}
 PUBLIC = ("attribute", "function", "flags")
 """How a switch is reached that Python can read. The others are variables, which only a library reads."""
 
@@ -70,6 +73,7 @@ POOL: tuple[Any, ...] = (
 def pool_of(flag: Switch) -> list[Any]:
     """Every value to try on a switch: the pool, and each word that it takes, in two cases."""
     words = list(getattr(flag.kind, "words", ())) + list(getattr(flag.kind, "aliases", ()))
+    words = [each for each in words if flag.needed_torch(each) <= TORCH_RELEASE]
     more: list[Any] = [each for word in words for each in (word, word.upper(), f"{word} ")]
     if flag.name == "cuda.sdp_priority_order":
         # A list of more than five writes past torch's array.
@@ -112,7 +116,7 @@ class Side:
     def state(self) -> dict[str, str]:
         """Every switch's value, or the type of what reading it raises."""
         found = {}
-        for flag in SWITCHES.values():
+        for flag in HERE.values():
             if flag.reached in PUBLIC:
                 try:
                     found[flag.name] = shown(self.read(flag))
@@ -299,7 +303,7 @@ def fresh() -> Iterator[Difference]:
 
 def freezing() -> Iterator[Difference]:
     """Compare what each way does after disable_global_flags(), and inside the scopes that lift it."""
-    for flag in SWITCHES.values():
+    for flag in HERE.values():
         for way in ways(flag):
             for lifted in (False, True):
                 yield from in_a_child(functools.partial(_frozen, flag, way, lifted))

@@ -1,4 +1,4 @@
-"""The answers that mean the same in torch 2.13 and here, where torch's wheel is what is installed."""
+"""The answers that mean the same in torch and here, where torch's wheel is what is installed."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 import pytest
+from builds import without_cuda
 
 import mlbackends
 from mlbackends import fft
@@ -426,7 +427,7 @@ def test_a_setting_is_refused_with_torch_s_exception(call: Any) -> None:
     assert str(ours.value).startswith(start)
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="what torch says where there is no device")
+@without_cuda
 @pytest.mark.parametrize(
     "call",
     [
@@ -461,7 +462,7 @@ def test_a_plan_cache_without_a_device_raises_torch_s_exception(
         call(mlbackends.cuda)
 
 
-@pytest.mark.skipif(bool(torch.version.cuda), reason="what a torch without CUDA does")
+@without_cuda
 def test_a_library_is_that_of_the_build_in_torch_and_that_of_this_machine_here(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -472,7 +473,7 @@ def test_a_library_is_that_of_the_build_in_torch_and_that_of_this_machine_here(
         assert mlbackends.cuda.preferred_blas_library("cublaslt").name == "Cublaslt"
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="what torch says where there is no device")
+@without_cuda
 def test_an_unknown_name_of_plan_caches_asks_for_a_device_in_torch_and_is_unknown_here() -> None:
     for error, backends in ((AssertionError, torch.backends), (AttributeError, mlbackends)):
         with pytest.raises(error):
@@ -481,6 +482,7 @@ def test_an_unknown_name_of_plan_caches_asks_for_a_device_in_torch_and_is_unknow
             backends.cuda.cufft_plan_cache.max_sise = 3
 
 
+@without_cuda
 def test_torch_stores_a_solver_that_it_then_refuses_and_we_do_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

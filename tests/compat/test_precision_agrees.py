@@ -1,4 +1,4 @@
-"""The tree of float32 precisions and the older switches, step by step beside torch 2.13."""
+"""The tree of float32 precisions and the older switches, step by step beside torch's."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from builds import IS_NEWEST
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
-WORDS = ("none", "ieee", "tf32", "bf16", "default", "TF32")
+WORDS = ("none", "ieee", "tf32", "bf16", "default", "TF32", *(["bfx9"] if IS_NEWEST else []))
 ENTRIES = {
     "fp32_precision": ("generic", "all"),
     "mkldnn.fp32_precision": ("mkldnn", "all"),

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from builds import IS_NEWEST
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 OPERATIONS = ("bmm", "topk", "_foreach_mm")
 KEYS = ("CPU", "CUDA", "XPU")
 DSLS = ("triton", "cutedsl")
-#: The newest torch that this follows; in an older one some names are missing.
-IS_NEWEST = hasattr(registry, "_destroy_override")
 #: What torch looks its overrides up by.
 INDEXES = ("dsl_name", "dispatch_key", "op_symbol")
 FUNCTIONS = (

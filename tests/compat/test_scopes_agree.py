@@ -1,4 +1,4 @@
-"""Scopes, deleting and reading of switches beside torch 2.13: nested, decorating, interrupted, in threads."""
+"""Scopes, deleting and reading of switches beside torch: nested, decorating, interrupted, in threads."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from builds import without_cuda
 
 import mlbackends
 from mlbackends.switches import store
@@ -192,6 +193,7 @@ def test_set_flags_returns_what_was_and_leaves_what_is_none(side: Any) -> None:
     assert side.set_flags() == ("none",)
 
 
+@without_cuda
 def test_the_manager_of_plan_caches_refuses_alike_where_there_is_no_gpu(side: Any) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU here")
@@ -243,6 +245,7 @@ def test_what_cudnn_takes_is_asked_alike(side: Any) -> None:
         side.cudnn.enabled = True
 
 
+@without_cuda
 def test_a_dropout_state_needs_a_gpu(side: Any) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU here")

@@ -138,15 +138,16 @@ def equal_heads() -> Constraint:
     return Constraint("heads-differ", "as many heads in key and value as in the query", test)
 
 
-def grouped_heads(*, value_may_differ: bool = False) -> Constraint:
+def grouped_heads(*, value_may_differ: bool = False, one_for_all: bool = False) -> Constraint:
     """Ask for equal heads, or with enable_gqa for heads of key and value that divide the query's.
 
     value_may_differ: with enable_gqa, key and value need not have as many heads as each other.
+    one_for_all: without it, they may also have one head each.
     """
 
     def test(problem: AttentionProblem) -> str:
         query, key, value = _heads(problem)
-        if query == key == value:
+        if query == key == value or (one_for_all and query and key == value == 1):
             return ""
         if not problem.enable_gqa:
             return _heads_differ(problem, "they must be equal unless enable_gqa is True")

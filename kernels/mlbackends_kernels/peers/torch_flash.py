@@ -2,7 +2,7 @@
 
 from mlbackends.sdpa.constraints import no_float64_inside, no_lower_right
 from mlbackends.sdpa.rules import cpu
-from mlbackends.sdpa.rules.environment import NEWEST
+from mlbackends.sdpa.rules.environment import Environment
 from mlbackends.sdpa.verify.peer import Peer
 from mlbackends_kernels.checking import program
 
@@ -11,7 +11,7 @@ PEER = Peer(
     summary="PyTorch's own flash attention on the CPU",
     answers_to="FLASH_ATTENTION",
     probe="torch",
-    constraints=(*cpu.flash(NEWEST), no_lower_right(), no_float64_inside()),
+    constraints=(*cpu.flash(Environment()), no_lower_right(), no_float64_inside()),
     program=program("torch_program"),
     arguments=("FLASH_ATTENTION",),
     install="pip install torch",

@@ -1,4 +1,4 @@
-"""torch's rules for devices that are not here: what torch 2.13 for CUDA 13.0 takes, case by case."""
+"""torch's rules for devices that are not here: what torch 2.13 and 2.15 take, case by case."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.model.reasons import shared_codes
 from mlbackends.model.records import Device
 from mlbackends.sdpa.rules import CPU_ORDER, rules, unknown_device, why_not
-from mlbackends.sdpa.rules.environment import NEWEST, Environment
+from mlbackends.sdpa.rules.environment import NEWEST as OF_2_15
+from mlbackends.sdpa.rules.environment import Environment
 from mlbackends.sdpa.sdp_backend import SDPBackend
 
 MATH, FLASH = SDPBackend.MATH, SDPBackend.FLASH_ATTENTION
 EFFICIENT, CUDNN = SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION
+NEWEST = Environment(cudnn_version=91900)
+"""torch 2.13, with the cuDNN of its wheel."""
 DEFAULT = (FLASH, EFFICIENT, MATH, CUDNN, SDPBackend.OVERRIDEABLE)
 
 
@@ -316,3 +319,73 @@ def test_what_is_not_written_down_is_said_so() -> None:
 )  # fmt: skip
 def test_a_version_of_cudnn_is_written_as_people_do(told: int, written: str) -> None:
     assert decoded(told) == written
+
+
+# ---- what came later ------------------------------------------------------------------
+
+OF_2_14 = Environment(torch=(2, 14), cudnn_version=92600)
+
+
+@pytest.mark.parametrize("kind", [FLASH, EFFICIENT, CUDNN])
+def test_one_head_of_key_and_value_is_shared_since_2_14(kind: SDPBackend) -> None:
+    for question in ({"heads": (8, 1, 1)}, {"heads": (8, 2, 2), "enable_gqa": True}):
+        is_older = question["heads"] == (8, 1, 1) or kind is EFFICIENT
+        assert ("heads-differ" in codes(kind, **question)) is is_older
+        assert codes(kind, OF_2_14, **question) == set()
+    assert codes(kind, OF_2_14, heads=(8, 1, 8)) == {"heads-differ"}
+
+
+@pytest.mark.parametrize("mask", [None, (128, 128), (8, 128, 128)])
+def test_a_problem_without_batch_is_one_of_a_batch_of_one_since_2_14(
+    mask: tuple[int, ...] | None,
+) -> None:
+    spec = TensorSpec((8, 128, 64), "float16")
+    problem = AttentionProblem(
+        query=spec,
+        key=spec,
+        value=spec,
+        mask=TensorSpec(mask, "float16") if mask else None,
+        device=Device("cuda", 0, capability="9.0"),
+    )
+    for kind in (EFFICIENT, CUDNN):
+        assert "wrong-rank" in {each.code for each in why_not(kind, problem, NEWEST)}
+        assert why_not(kind, problem, OF_2_14) == ()
+
+
+@pytest.mark.parametrize("side", ["batch", "heads"])
+def test_flash_attention_has_a_largest_grid_since_2_15(side: str) -> None:
+    question: dict[str, Any] = {"batch": 65536} if side == "batch" else {"heads": (65536,) * 3}
+
+    assert codes(FLASH, OF_2_14, **question) == set()
+    assert codes(FLASH, OF_2_15, **question) == {"too-many-heads"}
+
+
+@pytest.mark.parametrize(
+    ("sm", "version", "dims", "older", "newer"),
+    [
+        ("9.0", 91000, (256, 256), True, False),
+        ("9.0", 92201, (256, 256), True, True),
+        ("9.0", 91100, (192, 128), True, True),
+        ("10.0", 92600, (256, 256), False, True),
+        ("10.7", 92500, (256, 256), False, False),
+        ("8.0", 92600, (256, 256), False, False),
+        ("10.0", 91100, (192, 128), True, True),
+    ],
+)
+def test_cudnn_takes_longer_rows_since_2_14(
+    sm: str, version: int, dims: tuple[int, int], older: bool, newer: bool
+) -> None:
+    for release, wanted in (((2, 13), older), ((2, 14), newer)):
+        environment = Environment(torch=release, cudnn_version=version)
+        assert (codes(CUDNN, environment, sm=sm, dims=dims) == set()) is wanted
+
+
+def test_cudnn_gives_gradients_of_long_rows_for_some_widths() -> None:
+    for dims, codes_wanted in (
+        ((256, 256), set()),
+        ((192, 128), set()),
+        ((192, 192), {"gradient"}),
+    ):
+        question: dict[str, Any] = {"dims": dims, "requires_grad": True}
+        assert codes(CUDNN, OF_2_15, **question) == codes_wanted
+    assert codes(CUDNN, OF_2_15, dims=(192, 192)) == set()

@@ -3,7 +3,9 @@
 `can_use_*` evaluates them, and `sdpa explain` for a device that is not here.
 """
 
-from mlbackends.model.problem import AttentionProblem
+from msgspec.structs import replace
+
+from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.model.reasons import Reason
 from mlbackends.sdpa.constraints import Constraint, dtype_in, unmet
 from mlbackends.sdpa.rules import cpu, cuda, cuda_cudnn, rocm
@@ -31,7 +33,7 @@ def rules(
 ) -> tuple[Constraint, ...] | None:
     """Return what torch asks before it takes a kind of backend on a platform, None if it never does.
 
-    The formula (MATH) takes every problem of floating-point numbers: torch 2.13 raises for integers, and
+    The formula (MATH) takes every problem of floating-point numbers: torch raises for integers, and
     for complex numbers, of which it has no softmax. What torch has for other platforms than CPU, CUDA
     and ROCm is not written down here.
     """
@@ -59,4 +61,24 @@ def why_not(
     constraints = rules(kind, problem.platform, environment)
     if constraints is None:
         return (Reason("wrong-device", f"on {problem.platform} torch has no {kind.name}"),)
-    return unmet(constraints, problem)
+    return unmet(constraints, batched(problem) if environment.torch >= (2, 14) else problem)
+
+
+def batched(problem: AttentionProblem) -> AttentionProblem:
+    """Return a problem of three dimensions with a batch of one, as torch sees it since 2.14.
+
+    Source: sdp_utils_cpp.h of torch 2.14, normalize_unbatched_input.
+    """
+    specs = (problem.query, problem.key, problem.value)
+    if any(spec.nested or len(spec.shape) != 3 for spec in specs):
+        return problem
+    mask = problem.mask
+    while mask is not None and len(mask.shape) < 4:
+        mask = _unsqueezed(mask)
+    query, key, value = map(_unsqueezed, specs)
+    return replace(problem, query=query, key=key, value=value, mask=mask)
+
+
+def _unsqueezed(spec: TensorSpec) -> TensorSpec:
+    first = spec.shape[0] * spec.strides[0] if spec.shape else 1
+    return replace(spec, shape=(1, *spec.shape), strides=(first, *spec.strides))

@@ -1,7 +1,7 @@
 """Which problems torch's attention kernels for the CPU take.
 
-Source: torch 2.13, observed. It also takes a key and a value of different lengths, and computes
-nonsense: such a problem cannot be made here.
+Source: torch 2.13 and 2.15, observed; sdp_utils_cpp.h of 2.14. It also takes a key and a value
+of different lengths, and computes nonsense: such a problem cannot be made here.
 """
 
 from mlbackends.sdpa import constraints as need
@@ -12,14 +12,13 @@ from mlbackends.sdpa.rules.shared import where_dense
 
 def flash(environment: Environment) -> tuple[Constraint, ...]:
     """Return what torch's flash attention on the CPU asks for, in its order."""
-    del environment  # nothing of it matters here
     return (
         need.on_device("cpu"),
         need.not_nested(),
         need.no_dropout(),
         need.rank_is(4),
         need.equal_batch(),
-        need.grouped_heads(),
+        need.grouped_heads(one_for_all=environment.torch >= (2, 14)),
         need.mask_fixed(),
         need.mask_ranks(2, 4),
         where_dense(need.same_head_dim()),

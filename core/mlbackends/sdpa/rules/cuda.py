@@ -1,6 +1,6 @@
 """Which problems torch's flash and memory-efficient attention take on CUDA.
 
-Source: torch 2.13.0 for CUDA 13.0, its binary.
+Source: torch 2.13.0 for CUDA 13.0, 2.14.1 and 2.15.0, their binaries; sdp_utils.cpp between the last two.
 """
 
 from collections.abc import Callable
@@ -10,6 +10,7 @@ from mlbackends.sdpa import constraints as need
 from mlbackends.sdpa.constraints import Constraint
 from mlbackends.sdpa.rules.environment import Environment
 from mlbackends.sdpa.rules.shared import (
+    CROWD,
     NESTED_HEAD_DIM,
     NESTED_HEADS,
     row_alignment,
@@ -21,8 +22,8 @@ _SMALL = ((8, 6), (8, 7), (8, 8), (8, 9), (12, 0), (12, 1))
 
 
 def flash(environment: Environment) -> tuple[Constraint, ...]:
-    """Return what flash attention asks for, in torch's order."""
-    del environment  # nothing of it matters here
+    """Return what flash attention asks for, in torch's order; FA3 and FA4 are not asked about."""
+    crowd = (where_dense(CROWD),) if environment.torch >= (2, 15) else ()
     return (
         need.on_device("cuda"),
         need.rank_is(4),
@@ -36,18 +37,16 @@ def flash(environment: Environment) -> tuple[Constraint, ...]:
         _HALF,
         NESTED_HEADS,
         where_dense(need.equal_batch()),
-        where_dense(need.grouped_heads()),
+        where_dense(need.grouped_heads(one_for_all=environment.torch >= (2, 14))),
         where_dense(need.non_empty()),
         where_dense(need.last_dim_contiguous(singleton_exempt=True)),
+        *crowd,
     )
 
 
 def efficient(environment: Environment) -> tuple[Constraint, ...]:
-    """Return what memory-efficient attention asks for, in torch's order.
-
-    Grouped heads come with a later release.
-    """
-    del environment  # nothing of it matters here
+    """Return what memory-efficient attention asks for, in torch's order; grouped heads since 2.14."""
+    is_grouped = environment.torch >= (2, 14)
     return (
         need.on_device("cuda"),
         need.capability_between((5, 0), (12, 1)),
@@ -58,7 +57,7 @@ def efficient(environment: Environment) -> tuple[Constraint, ...]:
         where_dense(need.non_empty()),
         where_dense(need.last_dim_contiguous(mask_too=True)),
         where_dense(need.equal_batch()),
-        where_dense(need.equal_heads()),
+        where_dense(need.grouped_heads(one_for_all=True) if is_grouped else need.equal_heads()),
         _SINGLE_OR_HALF,
     )
 

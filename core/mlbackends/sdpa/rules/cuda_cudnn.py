@@ -1,4 +1,4 @@
-"""Which problems torch gives to cuDNN's attention. Source: torch 2.13.0 for CUDA 13.0, its binary."""
+"""Which problems torch gives to cuDNN's attention. Source: as of flash attention on CUDA."""
 
 from collections.abc import Callable
 
@@ -7,15 +7,14 @@ from mlbackends.model.problem import AttentionProblem
 from mlbackends.sdpa import constraints as need
 from mlbackends.sdpa.constraints import Constraint
 from mlbackends.sdpa.rules.environment import Environment
-from mlbackends.sdpa.rules.shared import where_dense
+from mlbackends.sdpa.rules.shared import CROWD, where_dense
 
-_MOST = 65535
 _NOT_DETERMINISTIC = "deterministic algorithms are demanded; it is not deterministic"
 
 
 def cudnn(environment: Environment) -> tuple[Constraint, ...]:
     """Return what cuDNN's attention asks for, in torch's order."""
-    version = environment.cudnn_version
+    version, is_newer = environment.cudnn_version, environment.torch >= (2, 14)
 
     def with_cudnn(
         code: str, sentence: str, test: Callable[[AttentionProblem, int], str]
@@ -29,7 +28,7 @@ def cudnn(environment: Environment) -> tuple[Constraint, ...]:
     return (
         with_cudnn("not-built", "cuDNN 8.9.3 or newer", _there),
         with_cudnn("dropout", "with dropout, a cuDNN that is not 9.11.1 to 9.13", _broken_dropout),
-        _nested(environment.nested_cudnn),
+        _nested(environment.nested_cudnn, longer_than=128 if is_newer else 0),
         need.on_device("cuda"),
         need.rank_is(4),
         Constraint(
@@ -45,14 +44,23 @@ def cudnn(environment: Environment) -> tuple[Constraint, ...]:
         where_dense(need.non_empty()),
         where_dense(need.last_dim_contiguous(singleton_exempt=True)),
         where_dense(need.equal_batch()),
-        where_dense(need.grouped_heads(value_may_differ=True)),
-        where_dense(Constraint("too-many-heads", f"batch and heads at most {_MOST}", _crowd)),
-        with_cudnn("head-dim-too-large", "head_dim at most 128, more on some GPUs", _head_dim),
+        where_dense(need.grouped_heads(value_may_differ=True, one_for_all=is_newer)),
+        where_dense(CROWD),
+        with_cudnn(
+            "head-dim-too-large",
+            "head_dim at most 128, more on some GPUs",
+            _head_dim if is_newer else _head_dim_of_2_13,
+        ),
         need.head_dim_multiple_of(8),
         with_cudnn(
             "length-unsupported", "before cuDNN 9, lengths in multiples of 64", _old_lengths
         ),
         where_dense(Constraint("length-unsupported", "more than one key", _single)),
+        *(
+            (with_cudnn("gradient", "for gradients, some head_dims", _gradient),)
+            if is_newer
+            else ()
+        ),
     )
 
 
@@ -73,7 +81,7 @@ def _broken_dropout(problem: AttentionProblem, version: int) -> str:
     return f"{seen}; from 9.11.1 to 9.13 it takes none"
 
 
-def _nested(enabled: bool) -> Constraint:
+def _nested(enabled: bool, longer_than: int) -> Constraint:
     def test(problem: AttentionProblem) -> str:
         if not (problem.query.nested or problem.key.nested or problem.value.nested):
             return ""
@@ -82,6 +90,10 @@ def _nested(enabled: bool) -> Constraint:
         if problem.capability and problem.capability[0] not in (9, 10):
             device = "".join(map(str, problem.capability))
             return f"the tensors are nested on sm{device}; it takes those on sm90 to sm103"
+        if longer_than and problem.query_length <= longer_than:
+            return (
+                f"the tensors are nested; it takes those whose longest query is above {longer_than}"
+            )
         return ""
 
     return Constraint("nested", "tensors that are not nested, unless that is enabled", test)
@@ -93,18 +105,42 @@ def _sixteenths(problem: AttentionProblem) -> str:
     return f"dropout is {problem.dropout}; it must be a multiple of 1/16"
 
 
-def _crowd(problem: AttentionProblem) -> str:
-    batch = problem.query.shape[0] if problem.rank > 3 else 1
-    if batch <= _MOST and problem.heads <= _MOST:
-        return ""
-    return f"batch is {batch} and heads are {problem.heads}; it takes at most {_MOST} of each"
+def _has_256(problem: AttentionProblem, version: int) -> bool:
+    """Tell whether cuDNN has kernels for rows of 256 elements there."""
+    capability = problem.capability or (0, 0)
+    unsupported = capability == (10, 7) and version <= 92500
+    return (capability == (9, 0) or capability[0] == 10) and version > 92200 and not unsupported
 
 
 def _head_dim(problem: AttentionProblem, version: int) -> str:
+    capability = problem.capability or (0, 0)
+    is_pair = (problem.head_dim, problem.value_dim) == (192, 128) and version >= 91100
+    if is_pair and (capability == (9, 0) or capability[0] == 10):
+        return ""
+    return _at_most(256 if _has_256(problem, version) else 128, problem, version)
+
+
+def _head_dim_of_2_13(problem: AttentionProblem, version: int) -> str:
     widths, capability = (problem.head_dim, problem.value_dim), problem.capability or (0, 0)
     if capability[0] == 10 and version >= 91100 and widths == (192, 128):
         return ""
-    limit = 256 if capability == (9, 0) and version >= 91000 else 128
+    is_hopper = capability == (9, 0) and version >= 91000
+    return _at_most(256 if is_hopper else 128, problem, version)
+
+
+def _gradient(problem: AttentionProblem, version: int) -> str:
+    specs = (problem.query, problem.key, problem.value)
+    if not any(spec.requires_grad for spec in specs) or not _has_256(problem, version):
+        return ""
+    widths = (problem.head_dim, problem.value_dim)
+    if max(widths) <= 128 or widths in ((192, 128), (256, 256)):
+        return ""
+    allowed = "it gives one up to 128, for 192 and 128, and for 256"
+    return f"head_dims are {widths[0]} and {widths[1]} and a gradient is required; {allowed}"
+
+
+def _at_most(limit: int, problem: AttentionProblem, version: int) -> str:
+    widths = (problem.head_dim, problem.value_dim)
     seen = max(widths)
     if seen <= limit:
         return ""

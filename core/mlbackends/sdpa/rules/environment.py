@@ -13,20 +13,21 @@ from mlbackends.switches import store
 class Environment(Struct, frozen=True):
     """What a torch would find where it runs.
 
-    cudnn_version: as cudnnGetVersion returns it, 91500 for 9.15.0 and 8907 for 8.9.7; 0 without cuDNN.
-    deterministic: deterministic algorithms are demanded, not only warned about. nested_cudnn:
-    whether TORCH_CUDNN_SDPA_NESTED_TENSOR_ENABLED is 1. composable_kernel: whether CK's kernels are
-    preferred to AOTriton's on ROCm.
+    torch: its release, 2.13 or newer. cudnn_version: as cudnnGetVersion returns it, 91500 for 9.15.0 and
+    8907 for 8.9.7; 0 without cuDNN. deterministic: deterministic algorithms are demanded, not only warned
+    about. nested_cudnn: whether TORCH_CUDNN_SDPA_NESTED_TENSOR_ENABLED is 1. composable_kernel: whether CK's
+    kernels are preferred to AOTriton's on ROCm.
     """
 
+    torch: tuple[int, int] = (2, 13)
     cudnn_version: int = 0
     deterministic: bool = False
     nested_cudnn: bool = False
     composable_kernel: bool = False
 
 
-NEWEST = Environment(cudnn_version=91900)
-"""A torch of today on a GPU, for questions about a device that is not here."""
+NEWEST = Environment(torch=(2, 15), cudnn_version=92600)
+"""The newest torch whose rules are here, on a GPU; for questions about a device that is not here."""
 
 
 def environment_here(problem: AttentionProblem) -> Environment:
@@ -41,7 +42,9 @@ def environment_here(problem: AttentionProblem) -> Environment:
     if hasattr(torch, "are_deterministic_algorithms_enabled"):
         warns = torch.is_deterministic_algorithms_warn_only_enabled()
         deterministic = bool(torch.are_deterministic_algorithms_enabled()) and not warns
+    release = str(getattr(torch, "__version__", "")).split(".")[:2]
     return Environment(
+        torch=(int(release[0]), int(release[1])) if "".join(release).isdecimal() else NEWEST.torch,
         cudnn_version=cudnn_version,
         deterministic=deterministic,
         nested_cudnn=os.environ.get("TORCH_CUDNN_SDPA_NESTED_TENSOR_ENABLED") == "1",

@@ -42,7 +42,7 @@ def flash(environment: Environment) -> tuple[Constraint, ...]:
         need.dtype_in(*REDUCED),
         NESTED_HEADS,
         where_dense(need.equal_batch()),
-        where_dense(need.grouped_heads()),
+        where_dense(need.grouped_heads(one_for_all=environment.torch >= (2, 14))),
         where_dense(need.non_empty()),
         where_dense(need.last_dim_contiguous(singleton_exempt=True)),
     )

@@ -37,6 +37,19 @@ NESTED_HEAD_DIM = Constraint(
 NESTED_HEADS = Constraint("nested", "nested tensors whose heads do not differ", _nested_heads)
 
 
+_MOST = 65535
+
+
+def _crowd(problem: AttentionProblem) -> str:
+    batch = problem.query.shape[0] if problem.rank > 3 else 1
+    if batch <= _MOST and problem.heads <= _MOST:
+        return ""
+    return f"batch is {batch} and heads are {problem.heads}; it takes at most {_MOST} of each"
+
+
+CROWD = Constraint("too-many-heads", f"batch and heads at most {_MOST}", _crowd)
+
+
 def training_limit(is_small: Callable[[AttentionProblem], bool], small: str) -> Constraint:
     """Ask for shorter rows on GPUs with too little shared memory for the backward pass.
 
