@@ -126,8 +126,8 @@ VARIABLES = rules(
 
 
 HERE = {name: flag for name, flag in SWITCHES.items() if flag.since <= f"{RELEASE[0]}.{RELEASE[1]}"}
-#: What an older torch's signatures lack: the last parameter of get_dsl_operations.
-OLDER = () if IS_NEWEST else ("python_native*.get_dsl_operations",)
+#: What an older torch lacks: the last parameter of get_dsl_operations, and two of the DSLs.
+OLDER = () if IS_NEWEST else ("python_native*.get_dsl_operations", "python_native.all_dsls")
 
 
 def unexplained(found: list[tuple[str, ...]], known: tuple[Explained, ...]) -> list[Any]:

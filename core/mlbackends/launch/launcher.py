@@ -19,7 +19,7 @@ from mlbackends.launch.notices import Notice, Refused, information, warning
 from mlbackends.launch.options import Options
 from mlbackends.launch.planning import Instance, plan
 from mlbackends.launch.processes import Child, executable, run
-from mlbackends.launch.variables import child_environment
+from mlbackends.launch.variables import THREADS, child_environment
 
 _NO_NUMACTL = (
     "numactl is missing or may not bind here, so memory is not bound to NUMA nodes;"
@@ -84,13 +84,18 @@ def prepare(
     children = tuple(
         Child(
             (*binding_command(tool, one.cpus, one.memory_nodes), *program),
-            made,
+            _with_threads(made, one, found),
             one.cpus if tool == "affinity" else (),
         )
         for one in planned.instances
     )
     commands = [information(shlex.join(child.command)) for child in children]
     return Launch(children, (*planned.notices, *of_binding, *of_environment, *commands))
+
+
+def _with_threads(made: dict[str, str], one: Instance, found: Mapping[str, str]) -> dict[str, str]:
+    """Return an instance's environment: as many OpenMP threads as it has CPUs, unless that was set."""
+    return made if THREADS in found else {**made, THREADS: str(len(one.cpus))}
 
 
 def program_command(options: Options, command: Sequence[str]) -> list[str]:

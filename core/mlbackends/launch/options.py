@@ -1,6 +1,6 @@
 """The options of a launch as data: argparse, click and the man page are made from one table.
 
-Names, spellings and defaults are those of torch 2.13's run_cpu; `cores` is ours.
+Names, spellings and defaults are those of torch 2.15's run_cpu; `cores` is ours.
 """
 
 from typing import Annotated, get_args, get_type_hints
@@ -51,7 +51,8 @@ class Options(Struct, frozen=True, kw_only=True):
     use_default_allocator: Annotated[bool, Option(ALLOCATOR,
         "Preload none; otherwise tcmalloc or jemalloc is preloaded where one is found.")] = False
     disable_iomp: Annotated[bool, Option(OPENMP, "Do not preload Intel's OpenMP runtime, libiomp5.")] = False
-    ncores_per_instance: Annotated[int, Option(INSTANCES, "Cores of each instance.", "N")] = -1
+    ncores_per_instance: Annotated[int | tuple[int, ...], Option(INSTANCES,
+        "Cores of each instance; run_cpu takes several numbers, one an instance.", "N", kind=int)] = -1
     ninstances: Annotated[int, Option(INSTANCES, "How many instances.", "N")] = -1
     skip_cross_node_cores: Annotated[bool, Option(INSTANCES,
         "Leave the cores over that would make an instance span two NUMA nodes.")] = False
@@ -82,7 +83,10 @@ class Options(Struct, frozen=True, kw_only=True):
 _HINTS = get_type_hints(Options, include_extras=True)
 OPTIONS: tuple[Option, ...] = tuple(
     replace(
-        shown, name=field.name, kind=kind if isinstance(kind, type) else str, default=field.default
+        shown,
+        name=field.name,
+        kind=kind if isinstance(kind, type) else shown.kind,
+        default=field.default,
     )
     for field in fields(Options)
     for kind, shown in [get_args(_HINTS[field.name])]

@@ -1,6 +1,6 @@
 """From options and cores to instances: how many, and which CPUs each gets.
 
-Nothing is read from the machine here. Instances are all of one size and share no CPU.
+Nothing is read from the machine here. Instances share no CPU. Source: torch 2.15, run_cpu.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from mlbackends.launch.options import Options
 from mlbackends.model.errors import BadInput
 
 Shares = list[tuple[int, ...]]
-"""The CPUs of each instance; all have as many."""
+"""The CPUs of each instance."""
 _CORES_IN_LATENCY_MODE = 4
 
 
@@ -32,7 +32,7 @@ class Instance(Struct, frozen=True):
 class Plan(Struct, frozen=True):
     """What will be started, and the notices on it.
 
-    threads: how many CPUs each instance has. shares_cores: hyper-threads of one core may both be in
+    threads: how many CPUs the first instance has. shares_cores: hyper-threads of one core may both be in
     use.
     """
 
@@ -48,14 +48,14 @@ def plan(options: Options, topology: Topology, environment: Mapping[str, str]) -
     environment: LOCAL_WORLD_SIZE and LOCAL_RANK, which torchrun sets, split each instance's cores.
     Raises Refused, BadInput, UnknownCpu or TooFewCores: the exceptions of torch by their other base.
     """
-    counts = {
-        "--ninstances": options.ninstances,
-        "--ncores-per-instance": options.ncores_per_instance,
-    }
-    for name, number in counts.items():
+    sizes = sizes_of(options)
+    counts = [("--ninstances", options.ninstances)]
+    counts += [("--ncores-per-instance", size) for size in sizes]
+    for name, number in counts:
         if number != -1 and number < 1:
             raise BadInput(f"{name} is {number}; at least 1 is needed")
-    if options.multi_instance and set(counts.values()) == {-1} and not options.latency_mode:
+    has_counts = options.ninstances != -1 or sizes != (-1,)
+    if options.multi_instance and not has_counts and not options.latency_mode:
         options = replace(options, throughput_mode=True)
     notices: list[Notice] = []
     cpus = chosen_cpus(options, topology, notices)
@@ -68,18 +68,18 @@ def plan(options: Options, topology: Topology, environment: Mapping[str, str]) -
             raise Refused(f"--rank is {options.rank}; the instances are 0 to {len(shares) - 1}")
         shares = [shares[options.rank]]
         notices.append(information(f"assigning {len(shares[0])} cores for instance {options.rank}"))
-    size = len(shares[0])
     ranks = _number(environment, "LOCAL_WORLD_SIZE", 1)
     if ranks > 1:
         rank = _number(environment, "LOCAL_RANK", 0)
-        size //= ranks
         if rank >= ranks:
             raise BadInput(f"LOCAL_RANK is {rank}; with a LOCAL_WORLD_SIZE of {ranks} it is lower")
-        if size == 0:
+        least = min(map(len, shares))
+        if least < ranks:
             raise TooFewCores(
-                f"each rank needs a core at least; there are {len(shares[0])} for {ranks} ranks"
+                f"each rank needs a core at least; there are {least} for {ranks} ranks"
             )
-        shares = [share[rank * size : (rank + 1) * size] for share in shares]
+        parts = [(share, len(share) // ranks) for share in shares]
+        shares = [share[rank * size : (rank + 1) * size] for share, size in parts]
     instances = []
     for index, share in enumerate(shares):
         nodes = sorted({owner[cpu] for cpu in share})
@@ -97,7 +97,7 @@ def plan(options: Options, topology: Topology, environment: Mapping[str, str]) -
     shares_cores = any(len(used.intersection(core.cpus)) > 1 for core in topology.cores)
     if options.use_logical_core and options.core_list is None and not takes_modes(options):
         shares_cores = True
-    return Plan(tuple(instances), size, shares_cores, tuple(notices))
+    return Plan(tuple(instances), len(shares[0]), shares_cores, tuple(notices))
 
 
 def _number(environment: Mapping[str, str], name: str, lowest: int) -> int:
@@ -122,7 +122,7 @@ def chosen_cpus(options: Options, topology: Topology, notices: list[Notice]) -> 
         if options.cores is not None:
             raise Refused("--core-list and --cores both say which CPUs to use; give one of them")
         cpus = _usable(options.core_list, "--core-list", topology)
-        if options.ncores_per_instance == -1:
+        if sizes_of(options) == (-1,):
             raise Refused("--core-list needs --ncores-per-instance, which was not given")
         for name, is_given in (
             ("--node-id", options.node_id != -1),
@@ -190,12 +190,18 @@ def _usable(text: str, name: str, topology: Topology) -> tuple[int, ...]:
 # ---- how many, and how large ------------------------------------------------
 
 
+def sizes_of(options: Options) -> tuple[int, ...]:
+    """Return the numbers of --ncores-per-instance, (-1,) where it is not given."""
+    given = options.ncores_per_instance
+    return given if isinstance(given, tuple) else (given,)
+
+
 def shares_of_mode(
     options: Options, cpus: Sequence[int], by_node: Shares, notices: list[Notice]
 ) -> Shares:
-    """Divide in latency mode (four cores each) or throughput mode (one instance per node).
+    """Divide in latency mode (four cores each, and the rest) or throughput mode (one instance per node).
 
-    by_node: the CPUs of each node. Raises Refused where latency mode finds fewer than four cores.
+    by_node: the CPUs of each node. Raises Refused where no node has four cores and none may be spanned.
     """
     mode = "latency" if options.latency_mode else "throughput"
     notices.append(
@@ -204,20 +210,16 @@ def shares_of_mode(
             "--use-logical-core do not count"
         )
     )
-    if mode == "latency":
-        size = _CORES_IN_LATENCY_MODE
-        if len(cpus) < size:
-            raise Refused(f"latency mode needs {size} cores for an instance; there are {len(cpus)}")
-        return _divided(options, cpus, by_node, size)
-    size = min(len(group) for group in by_node)
-    over = len(cpus) - size * len(by_node)
-    if over:
-        notices.append(
-            warning(
-                f"the smallest node has {size} cores, so each instance gets {size}; {over} are left over"
-            )
-        )
-    return [group[:size] for group in by_node]
+    if mode == "throughput":
+        return by_node
+    size = _CORES_IN_LATENCY_MODE
+    parts = by_node if options.skip_cross_node_cores else [tuple(cpus)]
+    shares = [part[at : at + size] for part in parts for at in range(0, len(part), size)]
+    if options.skip_cross_node_cores:
+        shares = [share for share in shares if len(share) == size]
+    if not shares:
+        raise Refused(f"latency mode needs {size} cores of a node; the largest has fewer")
+    return shares
 
 
 def shares_of_counts(
@@ -225,52 +227,70 @@ def shares_of_counts(
 ) -> Shares:
     """Divide by --ninstances and --ncores-per-instance; one instance has all where neither is given.
 
-    by_node: the CPUs of each node. Raises Refused where the options need more cores than there are.
+    by_node: the CPUs of each node. Raises Refused where the options need more cores than there are, BadInput
+    where they give another number of sizes than of instances.
     """
-    count, size, total = options.ninstances, options.ncores_per_instance, len(cpus)
-    largest_node = max(len(group) for group in by_node)
-    if size == -1:
+    count, sizes, total = options.ninstances, sizes_of(options), len(cpus)
+    if len(sizes) > 1 and count not in (-1, len(sizes)):
+        raise BadInput(
+            f"--ninstances is {count}, and --ncores-per-instance has {len(sizes)} numbers"
+        )
+    if len(sizes) == 1 and sizes[0] == -1:
         count = max(count, 1)
         if count > total:
             raise Refused(f"there are {total} cores for {count} instances; each needs one at least")
-        size = total // count
-        while options.skip_cross_node_cores and count > 1 and size > 1:
-            if sum(len(group) // size for group in by_node) >= count:
-                break
-            size -= 1
-    elif size > total:
-        raise Refused(f"--ncores-per-instance is {size}; there are {total} cores")
-    elif options.skip_cross_node_cores and size > largest_node:
-        raise Refused(
-            f"--ncores-per-instance is {size}; with --skip-cross-node-cores it can be "
-            f"{largest_node} at most, the cores of the largest node"
-        )
-    shares = _divided(options, cpus, by_node, size)
-    whole = total
-    if options.skip_cross_node_cores and size <= largest_node:
-        whole = sum(len(group) // size * size for group in by_node)
+        if options.skip_cross_node_cores and count <= len(by_node):
+            return by_node[:count]
+        sizes = (_even_size(options, count, total, by_node),) * count
+    elif len(sizes) == 1:
+        if count == -1:  # a list of cores is shared out, as torch did before 2.14
+            count = max(total // sizes[0], 1) if options.core_list is not None else 1
+        sizes *= count
+    needed = sum(sizes)
+    if needed > total and len(sizes) == 1:
+        raise Refused(f"--ncores-per-instance is {needed}; there are {total} cores")
+    if needed > total:
+        sized = f" of {sizes[0]} cores" if len(set(sizes)) == 1 else ""
+        raise Refused(f"{len(sizes)} instances{sized} need {needed}; there are {total}")
+    if options.core_list is not None and needed < total:
         notices.append(
-            information(f"{total - whole} cores are left over so that no instance spans nodes")
+            warning(f"of the {total} cores in --core-list only the first {needed} are used")
         )
-    if count == -1:
+    if options.skip_cross_node_cores:
+        shares = _within_nodes(sizes, by_node)
+        notices.append(
+            information(f"{total - needed} cores are left over so that no instance spans nodes")
+        )
         return shares
-    if count > len(shares):
-        spare = f", {whole} of them without spanning nodes" if whole < total else ""
-        raise Refused(
-            f"{count} instances of {size} cores need {count * size}; there are {total}{spare}"
-        )
-    if options.core_list is not None and count * size < total:
-        notices.append(
-            warning(f"of the {total} cores in --core-list only the first {count * size} are used")
-        )
-    return shares[:count]
+    starts = [sum(sizes[:at]) for at in range(len(sizes))]
+    return [tuple(cpus[at : at + size]) for at, size in zip(starts, sizes, strict=True)]
 
 
-def _divided(options: Options, cpus: Sequence[int], by_node: Shares, size: int) -> Shares:
-    """Return the cores in parts of one size, none of which spans nodes where the options forbid it."""
-    is_split = options.skip_cross_node_cores and size <= max(len(group) for group in by_node)
-    return [
-        tuple(group[at : at + size])
-        for group in (by_node if is_split else [cpus])
-        for at in range(0, len(group) - size + 1, size)
-    ]
+def _even_size(options: Options, count: int, total: int, by_node: Shares) -> int:
+    """Return the most cores that each of some instances can have."""
+    size = total // count
+    while options.skip_cross_node_cores and size > 1:
+        if sum(len(group) // size for group in by_node) >= count:
+            break
+        size -= 1
+    return size
+
+
+def _within_nodes(sizes: Sequence[int], by_node: Shares) -> Shares:
+    """Return one instance a node where they fit so, else as many on a node as it has cores for."""
+    if len(sizes) <= len(by_node):
+        pairs = list(zip(sizes, by_node, strict=False))
+        if all(size <= len(group) for size, group in pairs):
+            return [group[:size] for size, group in pairs]
+    left, shares = list(by_node), []
+    for size in sizes:
+        at = next((at for at, group in enumerate(left) if len(group) >= size), None)
+        if at is None:
+            largest = max(map(len, by_node))
+            raise Refused(
+                f"--skip-cross-node-cores leaves no node with {size} cores free for an instance;"
+                f" the largest has {largest}"
+            )
+        shares.append(left[at][:size])
+        left[at] = left[at][size:]
+    return shares

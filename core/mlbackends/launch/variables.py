@@ -12,6 +12,7 @@ from mlbackends.launch.notices import Notice, Refused, information, warning
 from mlbackends.launch.options import Options
 from mlbackends.launch.planning import Plan
 
+THREADS = "OMP_NUM_THREADS"
 _JEMALLOC_SETTINGS = "oversize_threshold:1,background_thread:true,metadata_thp:auto"
 _AFFINITY = "granularity=fine,compact,1,0"
 _PACKAGES = {
@@ -69,7 +70,7 @@ def child_environment(
     wanted: dict[str, str] = {}
     if options.enable_jemalloc and is_preloaded("jemalloc", entries):
         wanted["MALLOC_CONF"] = _JEMALLOC_SETTINGS
-    wanted["OMP_NUM_THREADS"] = str(plan.threads)
+    wanted[THREADS] = str(plan.threads)
     if not options.disable_iomp:
         if preload("iomp5"):
             if not plan.shares_cores:

@@ -92,6 +92,9 @@ _EXAMPLES = """examples:
 """
 
 _CPUinfo = CPUinfo
+SEVERAL = "ncores_per_instance"
+"""The option that takes one number or several."""
+_SEVERAL_FLAGS = ("--ncores-per-instance", "--ncores_per_instance")
 _LONGEST = 400
 """The most characters of an error that are shown: a value may have any number."""
 
@@ -125,6 +128,8 @@ def create_args(parser: argparse.ArgumentParser | None = None) -> argparse.Argum
         settings: dict[str, Any] = {"action": "store_true"}
         if option.kind is not bool:
             settings = {"type": option.kind, "default": option.default, "metavar": option.metavar}
+            if option.name == SEVERAL:
+                settings["nargs"] = "+"
         groups[option.group].add_argument(
             *option.flags, dest=option.name, help=option.help, **settings
         )
@@ -135,8 +140,18 @@ def create_args(parser: argparse.ArgumentParser | None = None) -> argparse.Argum
 
 def main(args: argparse.Namespace) -> int:
     """Launch what was parsed and return the exit code; raises as `launch` does."""
-    options = Options(**{option.name: getattr(args, option.name) for option in OPTIONS})
+    options = options_of(args)
     return launch(options, [args.program, *args.program_args])
+
+
+def options_of(args: argparse.Namespace) -> Options:
+    """Return what was parsed as the settings of a launch."""
+    values = {option.name: getattr(args, option.name) for option in OPTIONS}
+    sizes = values[SEVERAL]
+    values[SEVERAL] = (
+        sizes if isinstance(sizes, int) else sizes[0] if len(sizes) == 1 else tuple(sizes)
+    )
+    return Options(**values)
 
 
 def run(arguments: list[str]) -> int:
@@ -171,7 +186,12 @@ def split(arguments: list[str]) -> tuple[list[str], list[str]]:
             break
         # A beginning stands for the option.
         flags = [word] if word in valued or not word.startswith("--") else list(valued)
-        at += 2 if any(valued.get(each) for each in flags if each.startswith(word)) else 1
+        meant = [each for each in flags if each.startswith(word)]
+        at += 2 if any(valued.get(each) for each in meant) else 1
+        while any(each in _SEVERAL_FLAGS for each in meant) and arguments[at : at + 1]:
+            if not arguments[at].isdecimal():
+                break
+            at += 1
     return arguments[:at], arguments[at:]
 
 

@@ -34,7 +34,7 @@ def test_one_instance_has_every_physical_core_and_the_memory_of_their_nodes() ->
 
 
 def test_an_instance_that_spans_nodes_is_told() -> None:
-    made = plan(Options(ncores_per_instance=3), machine(4, 4), {})
+    made = plan(Options(ncores_per_instance=3, ninstances=2), machine(4, 4), {})
     told = [sentence for level, sentence in made.notices if level == "WARNING"]
     assert len(told) == 1
     assert told[0].startswith("instance 1 spans the NUMA nodes 0, 1; --skip-cross-node-cores")

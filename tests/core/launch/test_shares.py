@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,9 +16,9 @@ UNEVEN: Shares = [(0, 1, 2, 3, 4, 5), (6, 7, 8, 9)]
 EVEN: Shares = [(0, 1, 2, 3), (4, 5, 6, 7)]
 
 
-def counted(by_node: Shares, **options: int | bool) -> Shares:
+def counted(by_node: Shares, **options: Any) -> Shares:
     cpus = [cpu for group in by_node for cpu in group]
-    return shares_of_counts(Options(**options), cpus, by_node, [])  # type: ignore[arg-type]
+    return shares_of_counts(Options(**options), cpus, by_node, [])
 
 
 def in_mode(by_node: Shares, **options: bool) -> tuple[Shares, list[Notice]]:
@@ -35,22 +35,35 @@ def test_a_count_alone_divides_what_there_is() -> None:
     assert counted(EVEN, ninstances=3) == [(0, 1), (2, 3), (4, 5)]
 
 
-def test_a_size_alone_makes_as_many_as_fit() -> None:
-    assert counted(EVEN, ncores_per_instance=3) == [(0, 1, 2), (3, 4, 5)]
+def test_a_size_alone_makes_one_instance_and_of_a_list_of_cores_as_many_as_fit() -> None:
+    assert counted(EVEN, ncores_per_instance=3) == [(0, 1, 2)]
+    assert counted(EVEN, ncores_per_instance=3, core_list="0-7") == [(0, 1, 2), (3, 4, 5)]
+
+
+def test_several_sizes_make_an_instance_each() -> None:
+    assert counted(EVEN, ncores_per_instance=(3, 1)) == [(0, 1, 2), (3,)]
+    assert counted(UNEVEN, ncores_per_instance=(6, 2), skip_cross_node_cores=True) == [
+        (0, 1, 2, 3, 4, 5),
+        (6, 7),
+    ]
+    with pytest.raises(RuntimeError, match="no node with 6 cores free for an instance"):
+        counted(UNEVEN, ncores_per_instance=(2, 6), skip_cross_node_cores=True)
+    with pytest.raises(ValueError, match="--ninstances is 3, and --ncores-per-instance has 2"):
+        counted(EVEN, ncores_per_instance=(3, 1), ninstances=3)
+    with pytest.raises(RuntimeError, match="2 instances need 9; there are 8"):
+        counted(EVEN, ncores_per_instance=(5, 4))
 
 
 def test_no_instance_spans_nodes_where_that_is_asked() -> None:
-    assert counted(EVEN, ncores_per_instance=3, skip_cross_node_cores=True) == [
-        (0, 1, 2),
-        (4, 5, 6),
-    ]
-    assert counted(UNEVEN, ncores_per_instance=4, skip_cross_node_cores=True) == [
-        (0, 1, 2, 3),
-        (6, 7, 8, 9),
-    ]
+    spared = {"ninstances": 2, "skip_cross_node_cores": True}
+    assert counted(EVEN, ncores_per_instance=3, **spared) == [(0, 1, 2), (4, 5, 6)]
+    assert counted(EVEN, **spared) == EVEN
+    assert counted(UNEVEN, **spared) == UNEVEN
 
 
-def test_a_node_too_small_for_an_instance_is_left_out() -> None:
+def test_nodes_take_several_instances_where_there_are_more_of_them() -> None:
+    spared = {"ninstances": 3, "skip_cross_node_cores": True}
+    assert counted(EVEN, ncores_per_instance=2, **spared) == [(0, 1), (2, 3), (4, 5)]
     assert counted(UNEVEN, ncores_per_instance=5, skip_cross_node_cores=True) == [(0, 1, 2, 3, 4)]
 
 
@@ -68,10 +81,10 @@ def test_a_count_that_must_not_span_gets_the_largest_size_that_fits() -> None:
         ({"ninstances": 9}, "there are 8 cores for 9 instances"),
         ({"ninstances": 3, "ncores_per_instance": 3}, "3 instances of 3 cores need 9; there are 8"),
         ({"ncores_per_instance": 9}, "--ncores-per-instance is 9; there are 8 cores"),
-        ({"ncores_per_instance": 5, "skip_cross_node_cores": True}, "can be 4 at most"),
+        ({"ncores_per_instance": 5, "skip_cross_node_cores": True}, "the largest has 4"),
         (
             {"ninstances": 3, "ncores_per_instance": 3, "skip_cross_node_cores": True},
-            "there are 8, 6 of them without spanning nodes",
+            "3 instances of 3 cores need 9; there are 8",
         ),
     ],
 )
@@ -80,22 +93,21 @@ def test_more_than_there_is_is_refused(options: dict[str, int], seen: str) -> No
         counted(EVEN, **options)
 
 
-def test_throughput_mode_gives_each_node_one_instance_of_the_smallest_nodes_size() -> None:
-    shares, notices = in_mode(UNEVEN, throughput_mode=True)
-    assert shares == [(0, 1, 2, 3), (6, 7, 8, 9)]
-    assert "2 are left over" in notices[-1][1]
+def test_throughput_mode_gives_each_node_an_instance_of_all_its_cores() -> None:
+    assert in_mode(UNEVEN, throughput_mode=True)[0] == UNEVEN
 
 
-def test_latency_mode_gives_four_cores_each() -> None:
+def test_latency_mode_gives_four_cores_each_and_the_rest_to_one_more() -> None:
     assert in_mode(EVEN, latency_mode=True)[0] == EVEN
-    assert in_mode(UNEVEN, latency_mode=True)[0] == [(0, 1, 2, 3), (4, 5, 6, 7)]
+    assert in_mode(UNEVEN, latency_mode=True)[0] == [(0, 1, 2, 3), (4, 5, 6, 7), (8, 9)]
     spared, _ = in_mode(UNEVEN, latency_mode=True, skip_cross_node_cores=True)
     assert spared == [(0, 1, 2, 3), (6, 7, 8, 9)]
 
 
-def test_latency_mode_with_three_cores_is_refused() -> None:
-    with pytest.raises(RuntimeError, match="needs 4 cores for an instance; there are 3"):
-        in_mode([(0, 1, 2)], latency_mode=True)
+def test_latency_mode_with_three_cores_is_refused_where_no_node_may_be_spanned() -> None:
+    assert in_mode([(0, 1, 2)], latency_mode=True)[0] == [(0, 1, 2)]
+    with pytest.raises(RuntimeError, match="latency mode needs 4 cores of a node"):
+        in_mode([(0, 1, 2)], latency_mode=True, skip_cross_node_cores=True)
 
 
 def test_a_mode_tells_what_does_not_count() -> None:

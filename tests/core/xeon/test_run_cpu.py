@@ -16,7 +16,7 @@ if sys.platform != "linux":
     pytest.skip("launches are Linux's", allow_module_level=True)
 
 from mlbackends.launch.options import OPTIONS
-from mlbackends.xeon.run_cpu import create_args, main, run, split
+from mlbackends.xeon.run_cpu import create_args, main, options_of, run, split
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,7 +63,16 @@ def test_every_option_is_understood_in_every_spelling() -> None:
     for option in OPTIONS:
         for flag in option.flags:
             args = create_args().parse_args([flag, *values[option.kind], "--", "s.py"])
-            assert getattr(args, option.name) == wanted[option.kind], flag
+            assert getattr(options_of(args), option.name) == wanted[option.kind], flag
+
+
+@pytest.mark.parametrize("flag", ["--ncores-per-instance", "--ncores_per_instance"])
+def test_several_sizes_end_where_the_program_begins(flag: str) -> None:
+    own, command = split([flag, "4", "6", "s.py", "8"])
+    assert (own, command) == ([flag, "4", "6"], ["s.py", "8"])
+    assert split([flag, "4", "--rank", "0", "s.py"])[1] == ["s.py"]
+    args = create_args().parse_args([*own, "--", "s.py"])
+    assert options_of(args).ncores_per_instance == (4, 6)
 
 
 def test_what_is_not_given_has_its_default() -> None:
