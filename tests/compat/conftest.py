@@ -15,7 +15,7 @@ from mlbackends.switches.table import SWITCHES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-sys.path.append(os.path.dirname(__file__))  # builds.py
+sys.path.append(os.path.join(os.path.dirname(__file__), "installed"))
 
 #: torch has no way back from a value to having followed fp32_precision, so these need a new process.
 _ONE_WAY = ("cudnn.conv.fp32_precision", "cudnn.rnn.fp32_precision", "cudnn.fp32_precision")
