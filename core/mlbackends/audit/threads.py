@@ -75,6 +75,12 @@ def bound(variables: Mapping[str, str]) -> list[Bound]:
     ]
 
 
+def reads_kmp(report: ReportView) -> bool:
+    """Tell whether a runtime here may read the variables KMP_...: Intel's and LLVM's do, GNU's does not."""
+    makers = {one.facts.get("runtime") for one in report.libraries("openmp")}
+    return not makers or not makers.isdisjoint(("intel", "llvm"))
+
+
 def cpu_list(text: str) -> frozenset[int]:
     """Return the CPUs of a list such as "0-3,8"; none of what is no list."""
     return _ranges(text.split(","))

@@ -2,11 +2,13 @@
 
 Found by:  environment: OMP_WAIT_POLICY, KMP_BLOCKTIME and GOMP_SPINCOUNT that keep idle threads busy,
            where limits tells of a quota.
-No alarm:  the same settings without a quota, where they are a fair trade.
+No alarm:  the same settings without a quota, where they are a fair trade; KMP_BLOCKTIME where all runtimes
+           are GNU's.
 """
 
 from mlbackends.audit.environment import effects
 from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptoms
+from mlbackends.audit.threads import reads_kmp
 
 SEVERITY = Severity.WARNING
 READS = ("environment", "limits")
@@ -38,4 +40,5 @@ def symptoms(report: ReportView) -> Symptoms:
     """Yield each setting that makes threads spin, where a quota counts it."""
     if report.fact("limits.cpu_quota") is None:
         raise DoesNotApply("there is no CPU quota")
-    yield from effects(report, _TABLE)
+    unread = () if reads_kmp(report) else ("KMP_BLOCKTIME",)
+    yield from effects(report, {name: row for name, row in _TABLE.items() if name not in unread})

@@ -5,12 +5,12 @@ Found by:  environment: GOMP_CPU_AFFINITY, KMP_AFFINITY and OMP_PROC_BIND that b
            fewer CPUs than the threads that limits tells OpenMP to start.
 No alarm:  a single process that is bound to a CPU for each thread, as tuning guides advise; processes of a
            launcher that each have a share of the CPUs by their mask; false, none, disabled; names of
-           places whose CPUs are not known, such as sockets.
+           places whose CPUs are not known, such as sockets; KMP_AFFINITY where all runtimes are GNU's.
 """
 
 from mlbackends.audit.environment import settings
 from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
-from mlbackends.audit.threads import bound, cpu_list
+from mlbackends.audit.threads import bound, cpu_list, reads_kmp
 
 SEVERITY = Severity.WARNING
 READS = ("environment",)
@@ -35,6 +35,8 @@ _VARIABLES = ("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PROC_BIND")
 def symptoms(report: ReportView) -> Symptoms:
     """Yield each variable that binds threads to too few CPUs, or those of several processes alike."""
     variables = settings(report)
+    if not reads_kmp(report):
+        variables.pop("KMP_AFFINITY", None)
     yield from _too_few(report, variables)
     ranks = variables.get("LOCAL_WORLD_SIZE", "")
     if not ranks or ranks == "1" or _has_its_share(report, ranks):

@@ -13,7 +13,7 @@ from mlbackends.audit.hazard import NotReported
 from mlbackends.audit.reports import report_of
 from mlbackends.audit.runner import examine
 from mlbackends.model.audit import Check, Severity, Status
-from mlbackends.model.records import Presence, ProbeReport, Report
+from mlbackends.model.records import Library, Presence, ProbeReport, Report
 
 HOSTS = Path(__file__).resolve().parents[3] / "hosts"
 HAS = {
@@ -294,6 +294,16 @@ def test_processes_that_have_cpus_of_their_own_may_bind_to_them(mask: int, count
     limits = base.probes["limits"]
     limits = msgspec.structs.replace(limits, facts={**limits.facts, "affinity_cpus": mask})
     subject = msgspec.structs.replace(base, probes={**base.probes, "limits": limits})
+
+    assert len(seen(subject, "thread-binding")) == count
+
+
+@pytest.mark.parametrize(("runtime", "count"), [("gnu", 0), ("intel", 1), ("llvm", 1), ("", 1)])
+def test_kmp_affinity_counts_where_a_runtime_reads_it(runtime: str, count: int) -> None:
+    base = with_threads(8, KMP_AFFINITY="proclist=[0],explicit")
+    one = Library("openmp", "/venv/lib/libomp.so", facts={"runtime": runtime})
+    openmp = ProbeReport(presence=Presence.FOUND, libraries=(one,) if runtime else ())
+    subject = msgspec.structs.replace(base, probes={**base.probes, "openmp": openmp})
 
     assert len(seen(subject, "thread-binding")) == count
 
