@@ -1,7 +1,8 @@
 """MKL computes on a slow branch so that results are equal everywhere.
 
 Found by:  environment: MKL_CBWR with a branch below the processor's; cpu: what it has.
-No alarm:  AUTO, OFF, and the processor's own branch, which cost little.
+No alarm:  AUTO, the processor's own branch, and on other makers' processors all but COMPATIBLE, which MKL
+           takes for AUTO, as it does small letters and words that it does not know (by MKL_VERBOSE).
 """
 
 from mlbackends.audit.environment import settings
@@ -23,11 +24,11 @@ def symptoms(report: ReportView) -> Symptoms:
     value = settings(report).get("MKL_CBWR", "")
     if not value:
         raise DoesNotApply("MKL_CBWR is not set")
-    branch = value.upper().removeprefix("BRANCH=").split(",")[0].strip()
+    branch = value.removeprefix("BRANCH=").split(",")[0].strip()
     has_avx512 = "avx512f" in report.fact("cpu.features", ())
     slow = branch in _BELOW_AVX2 and report.fact("cpu.avx2") is True
     slow = slow or (branch == "AVX2" and has_avx512)
-    if report.fact("cpu.vendor") != "Intel" and branch not in ("COMPATIBLE", "AUTO", "OFF"):
+    if report.fact("cpu.vendor") != "Intel" and branch != "COMPATIBLE":
         return  # other makers' processors get AUTO for every other branch
     if slow:
         best = "AVX-512" if has_avx512 else "AVX2"

@@ -121,6 +121,7 @@ def test_an_environment_that_was_not_recorded_is_unknown_not_clean() -> None:
         ("debugging-allocator", {"PYTHONMALLOC": "malloc", "MALLOC_ARENA_MAX": "1"}),
         ("debugging-preload", {"LD_PRELOAD": "/usr/lib/libjemalloc.so.2:libiomp5.so"}),
         ("mkl-cbwr", {"MKL_CBWR": "AUTO"}),
+        ("mkl-cbwr", {"MKL_CBWR": "compatible"}),
         ("mkl-cbwr", {"MKL_CBWR": "AVX512,STRICT"}),
         ("tf32-override", {"NVIDIA_TF32_OVERRIDE": "1"}),
         ("library-logging", {"ONEDNN_VERBOSE": "none", "MKL_VERBOSE": "3"}),
@@ -172,6 +173,7 @@ def test_a_value_without_the_effect_is_no_alarm(code: str, variables: dict[str, 
         ("debugging-allocator", {"MALLOC_PERTURB_": "165"}),
         ("tf32-override", {"NVIDIA_TF32_OVERRIDE": "0"}),
         ("cuda-launch-blocking", {"AMD_SERIALIZE_KERNEL": "3"}),
+        ("mkl-cbwr", {"MKL_CBWR": "BRANCH=COMPATIBLE"}),
     ],
 )
 def test_a_value_is_read_as_the_library_reads_it(code: str, variables: dict[str, str]) -> None:
