@@ -90,7 +90,9 @@ def _report_bug(error: Exception) -> int:
             file.write(text)
     except OSError:
         say(message)
-        click.echo(text, err=True)
+        from mlbackends_cli.text.plain import cleaned
+
+        click.echo(cleaned(text), err=True)
     else:
         say(message, f"the traceback is in {file.name}")
     return exits.BUG

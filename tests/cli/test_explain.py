@@ -131,7 +131,7 @@ def test_of_many_names_none_is_a_wall() -> None:
     with pytest.raises(UnknownName) as error:
         explain.explained("zzzzzz")
 
-    assert error.value.hint == "`backends explain` has them all"
+    assert error.value.hint == "`backends explain` lists the kinds of topics"
 
 
 # ---- devices -----------------------------------------------------------------------------------

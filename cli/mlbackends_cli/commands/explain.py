@@ -163,6 +163,8 @@ def explained(topic: str) -> list[Passage]:
         error = UnknownName("topic", topic, tuple(topics()), "backends explain")
         if topic in device_limits.kinds():
             error.hint = f"write `backends explain device {topic}`"
+        elif not error.hint.startswith("did"):
+            error.hint = "`backends explain` lists the kinds of topics"
         raise error
     return found
 
