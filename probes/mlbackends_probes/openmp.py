@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from mlbackends.host.host import Host
 from mlbackends.host.variables import valid_instead
 from mlbackends.libraries.c_calls import CDLL, ctypes
-from mlbackends.libraries.elf import NotElf, extract, extract_symbols, read_elf, version_definitions
+from mlbackends.libraries.elf import NotElf, extract, extract_symbols, version_definitions
 from mlbackends.libraries.owners import needed_of_the_system
 from mlbackends.libraries.search import stem_of
 from mlbackends.libraries.shared_library import SharedLibrary
@@ -99,22 +99,13 @@ def _meeting(host: Host, libraries: tuple[Library, ...]) -> tuple[list[Library],
         return mapped, f"process {host.pid} has mapped {which}"
     brought: dict[str, Library] = {}
     for library in libraries:
-        folder, name = os.path.split(library.path)
-        if library.found_by != "site-packages" or not library.owner or library.reasons:
-            continue
-        # auditwheel puts into NAME.libs what an extension module needs, and only that. torch/lib is
-        # filled by hand, so its main library is asked.
-        is_needed = folder.endswith(".libs")
-        with contextlib.suppress(NotElf, OSError):
-            beside = f"{folder}/libtorch_cpu.so"
-            is_needed = is_needed or name in extract(host, beside, read_elf).needed
-        if is_needed:
+        if library.found_by == "site-packages" and library.used_by and not library.reasons:
             # The loader takes a second file of the same soname for the first one.
             brought.setdefault(library.soname, library)
     copies, packages, seen = [], [], []
     for library in brought.values():
         copies.append(library)
-        packages.append(library.owner.split(" ")[0])
+        packages.append(library.used_by[0])
         seen.append(f"{packages[-1]} brings {os.path.basename(library.path)}")
     # Copies outside of wheels that a wheel's file needs. Whoever needs a soname that a wheel brings
     # may get that wheel's copy: those share one.

@@ -23,9 +23,9 @@ def symptoms(report: ReportView) -> Symptoms:
     """Yield one where a package uses it."""
     if report.fact("cpu.vendor") != "AMD":
         raise DoesNotApply("the processor is not of AMD")
-    inside = [each for each in report.libraries("mkl") if each.found_by.startswith("inside ")]
-    users = {each.found_by.removeprefix("inside ") for each in inside}
-    libraries = {"mkl.libraries.path": [each.path for each in inside]} if inside else {}
+    taken = [each for each in report.libraries("mkl") if each.used_by]
+    users = {user for each in taken for user in each.used_by}
+    libraries = {"mkl.libraries.path": [each.path for each in taken]} if taken else {}
     blas_of = {}
     for probe in ("numpy", "scipy"):
         blas = str(report.fact(f"{probe}.blas", ""))
