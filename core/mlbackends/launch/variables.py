@@ -6,11 +6,13 @@ Source: ld.so(8); the folders and their order are those of torch 2.13's run_cpu,
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from glob import escape, glob
 
 from mlbackends.launch.notices import Notice, Refused, information, warning
 from mlbackends.launch.options import Options
 from mlbackends.launch.planning import Plan
+from mlbackends.model.mounts import call_or
 
 THREADS = "OMP_NUM_THREADS"
 _JEMALLOC_SETTINGS = "oversize_threshold:1,background_thread:true,metadata_thp:auto"
@@ -43,6 +45,8 @@ def child_environment(
             entries[:0] = [path] if path else []
         return is_preloaded(name, entries)
 
+    is_there = partial(call_or, False, os.path.isdir)
+
     def missing(name: str, where: str = "") -> None:
         notices.append(
             warning(
@@ -54,7 +58,7 @@ def child_environment(
     if options.enable_tcmalloc or options.enable_jemalloc:
         allocator = "tcmalloc" if options.enable_tcmalloc else "jemalloc"
         if not preload(allocator):
-            missing(allocator, f" in {', '.join(filter(os.path.isdir, folders))}")
+            missing(allocator, f" in {', '.join(filter(is_there, folders))}")
     elif not (
         is_preloaded("jemalloc", entries)
         or options.use_default_allocator
@@ -123,14 +127,16 @@ def find_library(name: str, folders: list[str]) -> str:
 
     In each folder the plain name goes first; it comes with development packages only.
     """
-    plain = f"lib{name}.so"
-    for folder in folders:
-        for path in sorted(glob(f"{os.path.join(escape(folder), plain)}*")):
-            ending = os.path.basename(path).removeprefix(plain)
-            if (not ending or (ending[0] == "." and ending[1:2].isdecimal())) and os.path.isfile(
-                path
-            ):
-                return path
+    find = partial(_library_in, f"lib{name}.so")
+    return next(filter(None, (call_or("", find, folder) for folder in folders)), "")
+
+
+def _library_in(plain: str, folder: str) -> str:
+    for path in sorted(glob(f"{os.path.join(escape(folder), plain)}*")):
+        ending = os.path.basename(path).removeprefix(plain)
+        is_numbered = ending[:1] == "." and ending[1:2].isdecimal()
+        if (not ending or is_numbered) and os.path.isfile(path):
+            return path
     return ""
 
 

@@ -56,6 +56,8 @@ _FOREIGN = frozenset(
 """Types of file systems behind which stands another machine or program; so does each "fuse.NAME"."""
 
 _OF_THE_KERNEL = ("/proc/", "/sys/", "/dev/")
+_LINKS_ANYWHERE = ("/exe", "/cwd", "/root", "/fd/", "/map_files/")
+"""What leads out of /proc/PID."""
 _UNUSED = "/proc/sys/fs/binfmt_misc"
 """An autofs mount that every systemd has, and nothing here reads."""
 
@@ -223,7 +225,8 @@ class _Mounts:
     def mount_of(self, path: str) -> str:
         """Return the foreign mount that a path leads to, "" for none; nothing on such a mount is called."""
         path = os.fspath(path)
-        if path.startswith(_OF_THE_KERNEL) and not self._in_the_kernel:
+        is_of_the_kernel = path.startswith(_OF_THE_KERNEL) and not self._in_the_kernel
+        if is_of_the_kernel and not any(link in path for link in _LINKS_ANYWHERE):
             return ""
         if not path.startswith("/"):
             try:

@@ -4,9 +4,11 @@ True is earned: the library was opened in a child process and answered, or compu
 """
 
 import importlib.machinery
+import os
 import sys
 from functools import cache
 
+from mlbackends.model.mounts import call_or, mount_of
 from mlbackends.model.reasons import UNCHECKED
 from mlbackends.model.records import Presence
 from mlbackends.survey import survey
@@ -64,4 +66,5 @@ def is_importable(name: str) -> bool:
     """Tell whether this process would find a top-level Python package, without importing it."""
     if name in sys.modules:
         return sys.modules[name] is not None
-    return importlib.machinery.PathFinder.find_spec(name) is not None
+    folders = [at for at in sys.path if not mount_of(at) or call_or(False, os.path.exists, at)]
+    return importlib.machinery.PathFinder.find_spec(name, folders) is not None

@@ -102,6 +102,9 @@ SOURCES = {
     " static char much[65536]; char path[64]; memset(much, 120, sizeof much); for (;;) for (int i = 0; i < 64; ++i) {"
     ' sprintf(path, "/proc/%d/fd/%d", getppid(), i); int there = open(path, O_WRONLY | O_NONBLOCK);'
     " if (there >= 0) { write(there, much, sizeof much); close(there); } } }",
+    "counts_what_it_can_open": "#include <fcntl.h>\n#include <stdio.h>\n#include <unistd.h>\nint fake_version(void) {"
+    ' int count = 0; char path[64]; for (int i = 0; i < 64; ++i) { sprintf(path, "/proc/%d/fd/%d", getppid(), i);'
+    " count += open(path, O_WRONLY | O_NONBLOCK) >= 0; } return count; } void fake_use(void) {}",
     "stops_its_grandparent": f"#include <signal.h>\n{GRANDPARENT} kill(grandparent(), SIGSTOP); return 7; }} void fake_use(void) {{}}",
     "stops_both": f"#include <signal.h>\n{GRANDPARENT} int who = grandparent(); kill(getppid(), SIGSTOP); kill(who, SIGSTOP);"
     " return 7; } void fake_use(void) {}",
@@ -456,6 +459,25 @@ def test_a_library_that_never_stops_writing_there_is_given_up(
 
     assert found["floods_its_parent"][0] == "found"
     assert found["good"] == ("usable", "")
+
+
+def test_a_library_without_special_rights_opens_no_descriptor_of_its_parent(
+    fake_probe: Callable[..., Path], tmp_path: Path
+) -> None:
+    fake_probe("counts_what_it_can_open")
+    program = textwrap.dedent(f"""
+        import sys; sys.path.insert(0, {str(tmp_path / "site")!r})
+        from mlbackends.survey import survey
+        print(survey(("fake",)).probes["fake"].version)
+    """)
+    command = [sys.executable, "-c", program]
+    if os.geteuid() == 0:
+        if not shutil.which("setpriv"):
+            pytest.skip("root opens everything, and setpriv, which takes that from it, is not here")
+        command[:0] = ["setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    assert (done.stdout, done.stderr) == ("0\n", "")
 
 
 @pytest.mark.parametrize("name", ["stops_its_grandparent", "stops_both"])

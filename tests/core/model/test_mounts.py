@@ -117,6 +117,8 @@ def test_a_path_is_followed_from_the_current_folder(
 
     assert found.mount_of("net/x") == str(tmp_path / "net")
     assert found.mount_of("x") == ""
+    assert found.mount_of("/proc/self/cwd/net/x") == str(tmp_path / "net")
+    assert found.mount_of("/proc/self/maps") == ""
 
 
 def test_a_mount_that_answers_is_read(network: Path) -> None:

@@ -12,6 +12,7 @@ from functools import cache
 from msgspec import Struct
 
 from mlbackends.model import registry
+from mlbackends.model.mounts import call
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Library, Presence, ProbeReport
@@ -117,7 +118,7 @@ def _exports(path: str, function: str) -> bool:
     from mlbackends.libraries.elf import NotElf, defined_symbols
 
     try:
-        return bool(defined_symbols(os.path.realpath(path), (function,)))
+        return bool(call(defined_symbols, path, (function,)))
     except (NotElf, OSError):
         return sys.platform != "linux"  # other formats are not read: opening it decides
 
