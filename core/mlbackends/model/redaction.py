@@ -250,10 +250,11 @@ class _Replacer:
         return value
 
     def _address(self, text: str) -> str:
-        """Replace an address, here and wherever else it stands."""
+        """Replace an address, here and wherever else it stands, unless it is a word."""
         word: str = self.whole(text)
-        found = pattern(rf"(?<![\w.-]){re.escape(text)}(?![\w-])")
-        self._texts.append((text, found, word))
+        if len(text) > 2 and not is_common(text):
+            found = pattern(rf"(?<![\w.-]){re.escape(text)}(?![\w-])")
+            self._texts.append((text, found, word))
         return word
 
     def inside(self, value: Any) -> Any:

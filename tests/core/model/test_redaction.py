@@ -104,6 +104,15 @@ def test_addresses_in_variables_are_hidden_as_in_a_recorded_machine(
     assert cleaned.warnings[0].message == f"{variable} is {after}, and cannot be"
 
 
+def test_a_server_that_is_called_by_a_word_is_hidden_in_its_variable_alone() -> None:
+    warning = Reason("conflict", "the master of the worker is not there")
+    facts = {"variables": {"MASTER_ADDR": "master", "PEER_HOSTS": "gw7"}}
+
+    cleaned = hidden(ProbeReport(Presence.FOUND, facts=facts, warnings=(warning,)), "environment")
+    assert cleaned.facts["variables"] == {"MASTER_ADDR": "redacted-1", "PEER_HOSTS": "redacted-2"}
+    assert cleaned.warnings == (warning,)
+
+
 def test_the_server_of_a_package_is_hidden_and_a_version_stays() -> None:
     facts: dict[str, Any] = {
         "wheels": [{"url": "https://pypi.corp/x-10.2.0.1.whl", "version": "10.2.0.1"}]
