@@ -26,6 +26,7 @@ HASWELL = frozenset(("avx", "avx2"))
         ("OPENBLAS_CORETYPE", "Haswell", SAPPHIRE_RAPIDS, "Intel", ("avx512f",)),
         ("OPENBLAS_CORETYPE", "ZEN", HASWELL, "AMD", ()),
         ("OPENBLAS_CORETYPE", "Zen", SAPPHIRE_RAPIDS, "AMD", ("avx512f",)),
+        ("OPENBLAS_CORETYPE", "Generic", HASWELL, "AMD", ()),
         ("OPENBLAS_CORETYPE", "Excavator", HASWELL, "AMD", ("avx2",)),
         ("OMP_NUM_THREADS", "AVX2", SAPPHIRE_RAPIDS, "Intel", ()),
     ],
