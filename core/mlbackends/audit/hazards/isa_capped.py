@@ -16,8 +16,8 @@ from mlbackends.model.records import FactValue
 SEVERITY = Severity.WARNING
 READS = ("environment", "cpu")
 WHY = (
-    "They are set to reproduce a result or to get round a crash, and stay. Products of matrices are"
-    " then slower by the width of vectors that is lost, or more."
+    "They are set to reproduce a result or to get round a crash, and stay. What they steer (products of"
+    " matrices, NumPy's own loops) is then slower by the width of vectors that is lost, or more."
 )
 MEND = "Unset it, and measure whether its reason is still there."
 SOURCES = (
