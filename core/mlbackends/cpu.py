@@ -7,7 +7,7 @@ __all__ = ["get_cpu_capability"]
 
 
 def get_cpu_capability() -> str:
-    """Return the level of CPU kernels: "DEFAULT", "AVX2", "AVX512", "VSX", "Z VECTOR", "SVE256".
+    """Return the level of CPU kernels: "DEFAULT", "AVX2", "AVX512", "VSX", "Z VECTOR", "SVE128", "SVE256".
 
     What the hardware has, lowered by ATEN_CPU_CAPABILITY; from the probe `cpu`. A value that the
     variable cannot have is ignored, with a warning once a process.

@@ -132,12 +132,12 @@ def test_a_graviton_3_runs_torchs_sve256(tmp_path: Path) -> None:
     assert "x86_64_level" not in facts and "kinds" not in facts
 
 
-def test_a_graviton_4_has_shorter_vectors_and_does_not(tmp_path: Path) -> None:
+def test_a_graviton_4_has_shorter_vectors_and_runs_sve128(tmp_path: Path) -> None:
     features = "fp asimd asimdhp asimddp sve sve2 bf16 i8mm"
     facts = look(machine(tmp_path, "aarch64", graviton("0xd4f", features, 16))).facts
     assert facts["model_name"] == "Arm Neoverse-V2"
     assert facts["sve_vector_bytes"] == 16
-    assert facts["capability"] == "DEFAULT"
+    assert facts["capability"] == "SVE128"
 
 
 def test_an_olympus_tells_the_length_of_its_streaming_vectors(tmp_path: Path) -> None:

@@ -38,8 +38,8 @@ _INSTRUCTION_SETS = {
     "ppc64le": ("vsx",),
     "ppc64": ("vsx",),
     "s390x": ("zvector",),
-    "aarch64": ("sve256",),
-    "arm64": ("sve256",),
+    "aarch64": ("sve128", "sve256"),
+    "arm64": ("sve128", "sve256"),
 }
 #: In place of a value: nothing is to be changed, and no variable is needed.
 _NOTHING = object()

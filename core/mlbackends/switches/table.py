@@ -231,7 +231,7 @@ _ROWS = (
          reached="variable", variable="PYTORCH_SKIP_CUDNN_COMPATIBILITY_CHECK"),
     # ---- the CPU's libraries ------------------------------------------------
     Switch("cpu.capability",
-         Choice("default", "avx2", "avx512", "vsx", "zvector", "sve256", optional=True), None,
+         Choice("default", "avx2", "avx512", "vsx", "zvector", "sve128", "sve256", optional=True), None,
          "The highest instruction set that CPU kernels may use; the hardware's own by default.",
          reached="variable", variable="ATEN_CPU_CAPABILITY", obeyed_by=(OURS, TORCH)),
     Switch("mkldnn.enabled", _BOOL, True, "Let convolutions, recurrent layers and products use oneDNN.",

@@ -1,6 +1,6 @@
 """The compiled library: where it lies, its interface, and which instruction set it uses.
 
-ATEN_CPU_CAPABILITY lowers the instruction set as in torch: default, avx2, avx512 or, on AArch64, sve256, in
+ATEN_CPU_CAPABILITY lowers the instruction set as in torch: default, avx2, avx512 or, on AArch64, sve128, sve256, in
 lower case, read once. A value that torch would ignore is ignored, and so is one beyond what this CPU has.
 """
 
@@ -29,6 +29,7 @@ BFLOAT16_PAIRS = frozenset({"avx512_bf16", "amx_bf16", "neon_bf16", "sve256"})
 _LEFT = {
     "default": ("baseline", "neon"),
     "avx2": ("baseline", "avx2"),
+    "sve128": ("neon", "neon_bf16"),
     "sve256": ("neon", "neon_bf16", "sve256"),
 }
 

@@ -16,8 +16,9 @@ from mlbackends.model.tables import table
 VARIABLE = "ATEN_CPU_CAPABILITY"
 
 _LONGEST_NAME = 40
-_SVE256_BYTES = 32
-_CAPABILITIES = ("DEFAULT", "AVX2", "AVX512", "SVE256", "VSX", "Z VECTOR")
+#: By the bytes of a vector. Source: torch 2.13, DispatchStub.h and testing/_internal/common_utils.py.
+_SVE = {16: "SVE128", 32: "SVE256"}
+_CAPABILITIES = ("DEFAULT", "AVX2", "AVX512", "SVE128", "SVE256", "VSX", "Z VECTOR")
 
 
 def _table(name: str) -> Any:
@@ -131,8 +132,8 @@ def hardware_capability(
 ) -> str:
     """Return what torch would find without the variable; "" if the features are not known.
 
-    SVE256 needs vectors of exactly 32 bytes and BF16; other lengths run the NEON code. macOS builds
-    have no SVE code.
+    SVE128 and SVE256 need vectors of exactly 16 and 32 bytes, and BF16; other lengths run the NEON code.
+    macOS builds have no SVE code.
     """
     needs: dict[str, list[str]] | None = _table("capability_needs").get(architecture)
     if needs is None or (not features and architecture != "ppc64le"):
@@ -140,8 +141,8 @@ def hardware_capability(
     has_sve = architecture == "aarch64" and platform == "linux" and "sve" in features
     if has_sve and sve_vector_bytes is None:
         return ""
-    if has_sve and sve_vector_bytes == _SVE256_BYTES and "bf16" in features:
-        return "SVE256"
+    if has_sve and "bf16" in features and (found := _SVE.get(sve_vector_bytes or 0)):
+        return found
     return next((name for name, needed in needs.items() if features.issuperset(needed)), "DEFAULT")
 
 
@@ -164,7 +165,10 @@ def capability(
             f"{VARIABLE}={override[:60]!r} is no value that torch takes here; it is ignored",
             f"use one of: {', '.join(accepted)} (lower case), or unset {VARIABLE}",
         )
-    if not hardware or _CAPABILITIES.index(wanted) <= _CAPABILITIES.index(hardware):
+    is_there = not hardware or _CAPABILITIES.index(wanted) <= _CAPABILITIES.index(hardware)
+    if architecture == "aarch64":  # vectors have one length
+        is_there = wanted in ("DEFAULT", hardware or wanted)
+    if is_there:
         return wanted, None
     used, end = wanted, "torch does not check this and dies of an illegal instruction (SIGILL)"
     if architecture == "aarch64":

@@ -18,7 +18,8 @@ AVX512 = frozenset({"avx512f", "avx512vl", "avx512bw", "avx512dq", "fma", "avx2"
         ("x86_64", {"sse4_2", "avx"}, None, "DEFAULT"),
         ("aarch64", {"asimd"}, None, "DEFAULT"),
         ("aarch64", {"asimd", "sve", "bf16"}, 32, "SVE256"),
-        ("aarch64", {"asimd", "sve", "bf16"}, 16, "DEFAULT"),
+        ("aarch64", {"asimd", "sve", "bf16"}, 16, "SVE128"),
+        ("aarch64", {"asimd", "sve"}, 16, "DEFAULT"),
         ("aarch64", {"asimd", "sve", "bf16"}, 64, "DEFAULT"),
         ("aarch64", {"asimd", "sve"}, 32, "DEFAULT"),
         ("aarch64", {"asimd", "sve", "bf16"}, None, ""),
@@ -48,6 +49,13 @@ def test_an_override_above_the_hardware_is_taken_and_flagged() -> None:
     assert wrong is not None
     assert wrong.code == "override-exceeds-hardware"
     assert "SIGILL" in wrong.message and "AVX2" in wrong.message
+
+
+@pytest.mark.parametrize(("hardware", "word"), [("SVE256", "sve128"), ("SVE128", "sve256")])
+def test_another_length_of_vectors_falls_to_default(hardware: str, word: str) -> None:
+    used, wrong = capability("aarch64", hardware, word, "linux")
+    assert used == "DEFAULT" and wrong is not None
+    assert capability("aarch64", hardware, hardware.lower(), "linux") == (hardware, None)
 
 
 def test_sve256_where_it_is_not_falls_to_default() -> None:
