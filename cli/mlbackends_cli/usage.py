@@ -45,14 +45,15 @@ def explained(
 
 def contexts(main: click.Command, arguments: Sequence[str]) -> list[click.Context]:
     """Return the contexts of the commands that are named, the innermost last."""
-    found = [click.Context(main, info_name="backends")]
+    found = [click.Context(main, info_name="backends", **main.context_settings)]
     for word in arguments:
         group = found[-1].command
         if not isinstance(group, click.Group):
             break
         command = None if word[:1] == "-" else group.get_command(found[-1], word)
         if command is not None:
-            found.append(click.Context(command, info_name=word, parent=found[-1]))
+            settings = command.context_settings
+            found.append(click.Context(command, parent=found[-1], info_name=word, **settings))
     return found
 
 

@@ -72,10 +72,11 @@ def test_an_error_has_what_is_wrong_and_what_to_type(
 
 @pytest.mark.parametrize("words", ["", "info", "trace", "trace show", "help"])
 def test_help_is_what_the_option_shows(words: str) -> None:
-    done = backends("help", *words.split())
+    wide = {"COLUMNS": "120"}
+    done = backends("help", *words.split(), environment=wide)
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == backends(*words.split(), "--help").stdout
+    assert done.stdout == backends(*words.split(), "--help", environment=wide).stdout
 
 
 NAME = "x\n::error::y\x1b[31m\x9b\r##[error]z"
