@@ -688,6 +688,7 @@ ARM = ("neon", "neon_bf16", "sve256")
         (ARM, "", "sve256"),
         (ARM, "default", "neon"),
         (ARM, "sve256", "sve256"),
+        (ARM, "sve128", "neon_bf16"),
         (ARM, "avx2", "sve256"),
         (("neon", "neon_bf16"), "sve256", "neon_bf16"),
         (("neon", "sve512"), "sve256", "neon"),
