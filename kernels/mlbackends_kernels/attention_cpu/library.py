@@ -1,7 +1,8 @@
 """The compiled library: where it lies, its interface, and which instruction set it uses.
 
 ATEN_CPU_CAPABILITY lowers the instruction set as in torch: default, avx2, avx512 or, on AArch64, sve128 and
-sve256, in lower case, read once. A value that torch would ignore is ignored, and so is one beyond what this CPU has.
+sve256, in lower case, read once. A value that torch would ignore is ignored, and so is one beyond what this
+CPU has.
 """
 
 from __future__ import annotations
