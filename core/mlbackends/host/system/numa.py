@@ -25,7 +25,8 @@ _TIERS = "/sys/devices/virtual/memory_tiering"
 _DAX_KINDS = {"/ndbus": "persistent", "/hmem": "special-purpose", "/dax_region": "cxl"}
 """What kind of memory a device of direct access is, by a part of its path.
 
-special-purpose: firmware keeps it from ordinary use, as HBM and CXL memory (EFI_MEMORY_SP).
+special-purpose: firmware keeps it from ordinary use, as HBM and CXL memory (EFI_MEMORY_SP). It is HBM where
+its bandwidth or the kernel's tier is better than that of the CPUs' own memory.
 """
 _HBM_RATIO = 2
 """How many times the bandwidth of the CPUs' own memory HBM has at least; hwloc draws the line there."""
@@ -49,18 +50,22 @@ def numa_nodes(host: Host) -> Nodes:
         devices, tiers = _devices(host), _tiers(host)
         bandwidths = {number: _bandwidth(host, number) for number in memory}
     slowest = min((rate for number, rate in bandwidths.items() if rate and cpus[number]), default=0)
+    of_cpus = (tier for number, tier in tiers.items() if cpus.get(number) and number not in devices)
+    usual = min(of_cpus, default=0)
     nodes: Nodes = []
     for number, sizes in memory.items():
         words = host.read(f"{NODE}/node{number}/distance", 65536).split()
         distances = [whole_number(word, highest=255) for word in words]
         kind, near = devices.get(number, ("", ""))
         rate = bandwidths.get(number)
+        is_fast = bool(slowest) and (rate or 0) >= _HBM_RATIO * slowest
+        if kind == "special-purpose" and (is_fast or tiers.get(number, usual) < usual):
+            kind = "hbm"
         if not cpus[number]:
+            kind = kind or ("hbm" if is_fast else "")
             near = near or _near_cpus(
                 host, number, dict(zip(memory, distances, strict=False)), cpus
             )
-            if rate and slowest and rate >= _HBM_RATIO * slowest:
-                kind = kind or "hbm"
         facts: dict[str, FactValue | None] = {
             "memory_bytes": sizes.get("MemTotal"),
             "distances": distances if None not in distances else None,

@@ -136,6 +136,8 @@ def _hypervisor(host: Host, firmware: dict[str, str]) -> tuple[str, str]:
     for beginning, name in names["clock_sources"]:
         if any(clock.startswith(beginning) for clock in clocks):
             return name, "the kernel's clock sources"
+    if ".metal" in firmware["product_name"] and firmware["sys_vendor"].startswith("Amazon"):
+        return "none", f"{_DMI}/product_name"  # "m7g.metal-48xl"; others have the Nitro hypervisor
     for field, beginning, name in names["hypervisors"]:
         is_metal = has_flag is False and beginning in names["metal_too"]
         if firmware[field].startswith(beginning) and not is_metal:
@@ -164,6 +166,10 @@ def _hypervisor(host: Host, firmware: dict[str, str]) -> tuple[str, str]:
         by_id = (name for mark, name in names["pci"] if f"{vendor}:{number}".startswith(mark))
         if name := next(by_id, names["pci_subsystems"].get(subsystem, "")):
             return name, f"the PCI device {address}, {vendor}:{number}"
+    compatible = host.read("/proc/device-tree/compatible", 256)
+    for beginning, name in names["device_trees"]:  # of machines that only hypervisors have
+        if compatible.startswith(beginning):
+            return name, "/proc/device-tree/compatible"
     if has_flag is False:
         return "none", "/proc/cpuinfo lists no hypervisor flag"
     return ("unknown", "the flag in /proc/cpuinfo") if has_flag else ("", "")
