@@ -217,7 +217,7 @@ METAL = "processor\t: 0\nflags\t\t: fpu lahf_lm\n"
             "azure",
         ),
         ({"sys_vendor": "Microsoft Corporation", "product_name": "Surface"}, METAL, "none", ""),
-        ({"sys_vendor": "Amazon EC2", "product_name": "p5.48xlarge"}, GUEST, "unknown", "ec2"),
+        ({"sys_vendor": "Amazon EC2", "product_name": "p5.48xlarge"}, GUEST, "kvm", "ec2"),
         ({"sys_vendor": "Amazon EC2", "product_name": "m5.metal"}, METAL, "none", "ec2"),
         ({"sys_vendor": "Xen", "bios_version": "4.11.amazon"}, GUEST, "xen", "ec2"),
         ({"sys_vendor": "Google", "product_name": "Google Compute Engine"}, GUEST, "kvm", "gce"),
