@@ -277,4 +277,19 @@ def _current() -> _Mounts:
     global _mounts  # noqa: PLW0603  replaced as a whole
     if _mounts is None or time.monotonic() - _mounts.read_at > _VALID_SECONDS:
         _mounts = _Mounts()
+        if _mounts.foreign:
+            _spare_imports(_mounts)
     return _mounts
+
+
+def _spare_imports(table: _Mounts) -> None:
+    """Hide from imports the folders of sys.path that do not answer, where none was imported from yet.
+
+    Each import of what is not there would wait for them, and the standard library has such ones.
+    """
+    finders: dict[str, Any] = sys.path_importer_cache
+    unseen = [at for at in sys.path if at and at not in finders and table.mount_of(at)]
+    finders.update(dict.fromkeys(unseen))
+    for folder in unseen:
+        if call_or(None, os.path.exists, folder) is not None:
+            del finders[folder]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -187,6 +188,32 @@ def test_a_program_is_found_behind_a_folder_that_is_silent(silent: Path, tmp_pat
     assert mounts.which("program", f"{silent}/bin") == ""
     with pytest.raises(mounts.NotAnswering, match="does not answer"):
         mounts.which(f"{silent}/bin/program", "")
+
+
+def test_an_import_waits_for_no_folder_that_is_silent(
+    silent: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = f"{silent}/lib"
+    monkeypatch.setattr(sys, "path", [*sys.path, folder])
+    monkeypatch.setattr(sys, "path_importer_cache", {**sys.path_importer_cache})
+    table = mounts._current()
+    table.silent.add(str(silent))
+    mounts._spare_imports(table)
+
+    assert sys.path_importer_cache[folder] is None
+    assert repr(folder) not in reader.python_command("")[-1]
+
+
+def test_an_import_finds_what_a_mount_that_answers_holds(
+    network: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (network / "only_there_9.py").write_text("")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(network)])
+    monkeypatch.setattr(sys, "path_importer_cache", {**sys.path_importer_cache})
+    mounts._spare_imports(mounts._current())
+
+    assert importlib.util.find_spec("only_there_9") is not None
+    assert repr(str(network)) in reader.python_command("")[-1]
 
 
 def test_our_processes_start_without_the_loaders_folders_that_are_silent(
