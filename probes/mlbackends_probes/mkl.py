@@ -48,7 +48,9 @@ def _kernels(names: Iterable[str]) -> list[str]:
 
 def _described(host: Host, library: Library) -> Library:
     kernels = _kernels(host.listdir(os.path.dirname(host.realpath(library.path))))
-    return replace(library, facts=nonempty({"kernel_libraries": kernels}))
+    package, _, version = library.owner.partition(" ")  # until it is opened, its package's
+    version = version if package == "mkl" else ""
+    return replace(library, version=version, facts=nonempty({"kernel_libraries": kernels}))
 
 
 LIBRARY = SharedLibrary(

@@ -123,6 +123,28 @@ def test_the_front_end_of_a_distribution_leads_to_the_blas_behind_it(tmp_path: P
     assert (blas["version"], blas["core"], blas["runtime"]) == ("0.3.21", "Zen", "openmp")
 
 
+def test_in_a_conda_environment_the_link_leads_to_mkl(tmp_path: Path) -> None:
+    site = "/env/lib/python3.11/site-packages"
+    files = {
+        NUMPY.replace("/site", site): elf("", "libcblas.so.3", rpath=["$ORIGIN/../../../../"]),
+        "/env/lib/libmkl_rt.so.2": elf("libmkl_rt.so.2"),
+    }
+    machine(tmp_path, files, python={"path": [site], "prefix": "/env"})
+    (tmp_path / f"root{site}" / "numpy" / "__init__.py").touch()
+    (tmp_path / f"root{site}" / "numpy-2.3.0.dist-info").mkdir()
+    meta = tmp_path / "root" / "env" / "conda-meta"
+    meta.mkdir()
+    (meta / "mkl-2023.1.0-h213fc3f_46344.json").write_text('{"files": ["lib/libmkl_rt.so.2"]}')
+    (tmp_path / "root" / "env" / "lib" / "libcblas.so.3").symlink_to("libmkl_rt.so.2")
+
+    facts = table(Host(str(tmp_path)))
+
+    assert facts["numpy"]["version"] == "2.3.0"
+    blas = facts["numpy"]["blas"]
+    assert (blas["library"], blas["version"]) == ("mkl", "2023.1.0")
+    assert blas["path"] == "/env/lib/libmkl_rt.so.2"
+
+
 def test_scikit_learn_takes_scipys_blas_and_an_openmp_of_its_own(tmp_path: Path) -> None:
     theirs = "/site/scipy.libs/libscipy_openblas-0a1b2c3d.so"
     own = "/site/scikit_learn.libs/libgomp-e985bcbb.so.1.0.0"
