@@ -14,6 +14,7 @@ from mlbackends.model.errors import BadInput
 from mlbackends.model.records import Library, Presence
 from mlbackends.model.requirement import Requirement, unmet
 from mlbackends.survey import survey
+from mlbackends_probes import uses
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -439,3 +440,18 @@ def test_a_file_that_was_replaced_since_has_no_version(
 
     (library,) = (one for one in report.libraries if one.path == str(path))
     assert (library.version, [one.code for one in library.reasons]) == ("", ["replaced"])
+
+
+def test_a_table_that_cannot_be_made_costs_the_others_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("no table")
+
+    monkeypatch.setattr(uses, "derive", fail)
+
+    probes = survey(("uses", "openblas"), machine(tmp_path, NUMPYS)).probes
+
+    assert probes["uses"].failure is not None
+    assert probes["uses"].failure.message == "ZeroDivisionError: no table"
+    assert probes["openblas"].presence is Presence.FOUND

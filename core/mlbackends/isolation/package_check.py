@@ -5,6 +5,7 @@ and leaves its facts in `facts`, which the probe's `learned` reads, if it has on
 ends it.
 """
 
+import time
 from types import ModuleType
 from typing import Any
 
@@ -51,6 +52,7 @@ def computed(
     """Return a probe's report with what came of its check. timeout: seconds, LEAST_SECONDS at least."""
     executable = str(host.python.get("executable", ""))
     limit = max(timeout, LEAST_SECONDS)
+    start = time.perf_counter()
     outcome = outcome_of((executable, "-c", _FRAME % module.CHECK), limit, host.environment)
     facts: dict[str, Any] = {}
     reason: tuple[str, str] | None
@@ -77,4 +79,5 @@ def computed(
         facts={**report.facts, **facts},
         libraries=tuple(libraries),
         reasons=(Reason(*reason),) if reason else (),
+        duration_seconds=round(report.duration_seconds + time.perf_counter() - start, 6),
     )

@@ -125,9 +125,7 @@ def survey(
             reports[name] = computed(name, modules[name], reports[name], host, timeout)
     for name, finding in findings.items():
         if hasattr(modules[name], "derive"):
-            facts = modules[name].derive(finding.facts, reports)
-            found = {"presence": Presence.FOUND, "reasons": ()} if facts else {}
-            reports[name] = replace(reports[name], facts=facts, **found)
+            reports[name] = _derived(modules[name], finding, reports, reports[name])
     return Report(
         schema=SCHEMA,
         tool=f"backends {__version__}",
@@ -268,6 +266,18 @@ def _of_process(host: Host, found: Finding) -> Finding:
 def _has_check(module: ModuleType, finding: Finding) -> bool:
     """Tell whether the package of a probe is here and can be made to compute."""
     return hasattr(module, "CHECK") and "location" in finding.facts
+
+
+def _derived(
+    module: ModuleType, finding: Finding, reports: dict[str, ProbeReport], own: ProbeReport
+) -> ProbeReport:
+    """Return a probe's report with the facts that follow from those of others."""
+    try:
+        facts = module.derive(finding.facts, reports)
+    except Exception as error:  # noqa: BLE001  as in survey
+        return _failed(module, error, own.duration_seconds)
+    found = {"presence": Presence.FOUND, "reasons": ()} if facts else {}
+    return replace(own, facts=facts, **found)
 
 
 def _failed(module: ModuleType, error: Exception, seconds: float) -> ProbeReport:
