@@ -1,13 +1,14 @@
 """What adding up a million trace lines costs, beside oneDNN's own converter and a plain regular expression.
 
-    python tests/benchmarks/traces.py [--converter DIR] [--lines 1000000] [--rounds 3] [--log WORD]
+    python tests/benchmarks/traces.py [--converter DIR] [--lines 1000000] [--rounds 3] [--formats]
 
 DIR is scripts/verbose_converter of a checkout of oneDNN; without it that row is left out. The lines are
 those of tests/traces with other times: `repeated` as they are (some 70 different calls), `diverse` with
 other sizes (36,000 different calls), `stamped` with time stamps and program text between, MKL's with the
 addresses as they were or with new ones in each line. All read the same file and print a table by
 primitive, implementation and problem, or by routine and arguments; ours prints minimum, maximum and
-median as well. CPU time and peak memory are those of the process; the programs take turns.
+median as well. --formats measures `trace show` in the formats that hold every record, and repro, too.
+CPU time and peak memory are those of the process; the programs take turns.
 """
 
 from __future__ import annotations
@@ -54,6 +55,9 @@ for record in read(sys.argv[1]):
 for key, (count, total) in totals.items():
     print(key, count, total, sep="\\t")
 """
+
+SHOW = [sys.executable, "-c", "from mlbackends_cli import program; program()", "trace", "show"]
+FORMATS = [["--view", "repro"], *(["--format", form] for form in ("html", "csv", "jsonl"))]
 
 PLAIN_MKL = r"""
 import re, sys
@@ -172,6 +176,7 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--streamed", action="store_true", help="records one by one as well")
+    parser.add_argument("--formats", action="store_true", help="repro, html, csv and jsonl as well")
     parser.add_argument("--log", default="", help="only logs with this word in their name")
     arguments = parser.parse_args()
     dice = random.Random(4)
@@ -201,6 +206,8 @@ def main() -> None:
             if peer == "regex":
                 commands["regular expression"] = [sys.executable, "-c", PLAIN_MKL, log]
             commands["ours"] = [*ours, log]
+            for options in FORMATS if arguments.formats else ():
+                commands[f"ours, {' '.join(options)}"] = [*SHOW, log, *options]
             if arguments.streamed:
                 commands["ours, record by record"] = [sys.executable, "-c", STREAMED, log]
             compared(name, commands, arguments.rounds)
