@@ -10,6 +10,7 @@ from mlbackends.model.trace_views import Finding
 from mlbackends.tracing.formats.onednn.descriptors import ELEMENT_BYTES
 from mlbackends.tracing.groups import Tally
 from mlbackends.tracing.machine import Machine
+from mlbackends.tracing.numbers import whole_number
 
 KINDS = ("work", "uncounted", "notes")
 """Calls whose time belongs in a total, other calls, and what is no call."""
@@ -240,7 +241,7 @@ def pool_of(record: Record, of_onednn: int = 0) -> int:
         return 0 if isinstance(record, Ukernel) else of_onednn
     state = record.signature.state
     counts = (state.get(name, "") for name in _POOLS)
-    return max((int(count) for count in counts if count.isdecimal()), default=0)
+    return max((whole_number(count) or 0 for count in counts), default=0)
 
 
 def percent(share: float) -> str:

@@ -18,6 +18,7 @@ from mlbackends.tracing.rows import COLUMNS, Rows, csv_cell
 from mlbackends.tracing.walk import LineFollower, repeated
 
 _MOST_LINES = 1000
+_BLANK = ord(" ")
 _MARK = re.compile('"?§([a-z_]+)§"?'.encode())
 """A field that is to be filled in: no line that stands in quotes as it is holds this sign."""
 _FILLED = ("line_number", "start_ns", "duration_ns", "gflops", "gigabytes_per_second", "raw")
@@ -72,9 +73,12 @@ class LineWriter:
         if not isinstance(record, Call) or has_mark or not self._is_plain(record.raw):
             self._append(self.line(fields))
             return
-        self._last = self._form(fields)
-        numbers = tuple(fields[name] for name in _FILLED[:-1])
-        self._append(self._filled(self._last, numbers, record.raw.encode()))
+        parts, places, last = self._last = self._form(fields)
+        # One call for all numbers: Python's own would take longer than all the rest.
+        numbers = _encode([fields[name] for name in _FILLED[:-1]])[1:-1]
+        parts[places] = numbers.replace(b"null", self.NULL).split(b",")
+        parts[last] = b'"%b"' % record.raw.encode()
+        self._append(b"".join(parts))
 
     def follow_lines(self, record: Call) -> LineFollower:
         """Return what writes each later call that is equal to the one that was added last."""
@@ -83,12 +87,12 @@ class LineWriter:
         flops = traffic = None
         if record.executed and not record.workspace_query:
             flops, traffic = record.flops, record.bytes
-        append, filled = self._append, self._filled
+        lines, encode, null = self._lines, _encode, self.NULL
 
+        # A million lines go through here: nothing in it is a function of its own.
         def take(line: bytes, number: int, duration: float, start_ns: int | None) -> None:
             line = line.rstrip(b"\r\n")
-            # What may stand beside a number that is damaged; a loop over them costs as much as the line.
-            if not is_plain or b"\t" in line or b"\v" in line or b"\f" in line or b"\r" in line:
+            if not is_plain or line[-1] <= _BLANK:  # what may stand behind a number that is damaged
                 self.write(repeated(record, line, number, duration, start_ns))
                 return
             form = forms.get(start_ns is None)
@@ -97,7 +101,15 @@ class LineWriter:
                 form = forms[start_ns is None] = self._form(self.fields(again))
             rate = None if flops is None or not duration else flops / duration
             flow = None if traffic is None or not duration else traffic / duration
-            append(filled(form, (number, start_ns, duration, rate, flow), line))
+            numbers = encode((number, start_ns, duration, rate, flow))[1:-1]
+            if null != b"null":
+                numbers = numbers.replace(b"null", null)
+            parts, places, last = form
+            parts[places] = numbers.split(b",")
+            parts[last] = b'"%b"' % line
+            lines.append(b"".join(parts))
+            if len(lines) >= _MOST_LINES:
+                self.close()
 
         return take
 
@@ -110,16 +122,6 @@ class LineWriter:
         """Tell whether a line stands in quotes as it is, in all formats."""
         is_text = raw.isascii() and raw.isprintable() and "," in raw
         return is_text and not any(each in raw for each in self.SPECIAL)
-
-    def _filled(self, form: Form, values: tuple[Any, ...], raw: bytes) -> bytes:
-        # One call for all numbers: Python's own would take longer than all the rest.
-        numbers = _encode(values)[1:-1]
-        if self.NULL != b"null":
-            numbers = numbers.replace(b"null", self.NULL)
-        parts, places, last = form
-        parts[places] = numbers.split(b",")
-        parts[last] = b'"%b"' % raw
-        return b"".join(parts)
 
     def _form(self, fields: dict[str, Any]) -> Form:
         marks = {name: f"§{name}§" for name in _FILLED}

@@ -7,6 +7,7 @@ from math import inf
 from mlbackends.model.trace import GraphPartition, Info, MklCall, Record, Ukernel
 from mlbackends.tracing import finder
 from mlbackends.tracing.finder import Calls, Found, Sum, is_on_gpu, percent, pool_of, times, took
+from mlbackends.tracing.numbers import whole_number
 
 _LEAST_CALLERS = 1.5
 _TIMES_MORE = 1.25
@@ -40,8 +41,8 @@ class Finder(finder.Finder):
 
     def take(self, record: Record, count: int, total_ns: float) -> None:
         if isinstance(record, Info) and record.values.get("runtime", "").lower() == "openmp":
-            pool = record.values.get("nthr", "")
-            self._pools[record.source, record.process] = int(pool) if pool.isdecimal() else 0
+            pool = whole_number(record.values.get("nthr", "")) or 0
+            self._pools[record.source, record.process] = pool
         elif isinstance(record, GraphPartition) and "decomp" in record.implementation:
             self._is_decomposed = True
 

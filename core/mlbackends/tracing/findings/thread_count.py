@@ -9,6 +9,7 @@ from math import ceil
 from mlbackends.model.trace import Header, Info, MklCall, Record
 from mlbackends.tracing import finder
 from mlbackends.tracing.finder import Calls, Found, Sum, percent, shown, times, took
+from mlbackends.tracing.numbers import whole_number
 
 _LONG_NS = 50_000
 """Calls below would gain nothing by more threads."""
@@ -33,8 +34,8 @@ class Finder(finder.Finder):
         self._headers: Counter[str] = Counter()
 
     def take(self, record: Record, count: int, total_ns: float) -> None:
-        if isinstance(record, Info) and record.values.get("nthr", "").isdecimal():
-            self._lines.setdefault(int(record.values["nthr"]), shown(record))
+        if isinstance(record, Info) and (pool := whole_number(record.values.get("nthr", ""))):
+            self._lines.setdefault(pool, shown(record))
         elif isinstance(record, Header):
             self._headers[record.tracer] += count
             if record.tracer == "mkl":

@@ -9,6 +9,7 @@ from mlbackends.model.trace import Call, Header, Info, Record
 from mlbackends.model.trace_views import Finding, Findings
 from mlbackends.tracing.finder import KINDS, SEVERITIES, Calls, Finder, pool_of
 from mlbackends.tracing.machine import UNKNOWN, Machine
+from mlbackends.tracing.numbers import whole_number
 from mlbackends.tracing.walk import Follower
 
 REGISTRY = "mlbackends.tracing.findings"
@@ -51,8 +52,8 @@ class Collector:
             calls.add(record)
         elif isinstance(record, Header):
             self._runs[record.source, record.process, record.tracer] += 1
-        elif isinstance(record, Info) and record.values.get("nthr", "").isdecimal():
-            self._pools[record.source, record.process] = int(record.values["nthr"])
+        elif isinstance(record, Info) and (count := whole_number(record.values.get("nthr", ""))):
+            self._pools[record.source, record.process] = count
         for add in self._adders[_kind(record)]:
             add(record)
 

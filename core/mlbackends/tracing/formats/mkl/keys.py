@@ -38,7 +38,7 @@ def cut(line: bytes) -> tuple[Key, float, None] | None:
         duration = float(time[:-1]) * _UNITS[time[-1]]
     except (KeyError, ValueError, IndexError):
         return None
-    if not is_time(duration):
+    if not is_time(duration) or not (time[:1] + time[-2:-1]).isdigit():  # no blanks
         return None
     return (masked(call), state.rstrip(b"\r\n")), duration, None
 

@@ -30,9 +30,12 @@ def cut(line: bytes) -> tuple[bytes, float | None, int | None] | None:
     except ValueError:
         key = line.rstrip(b"\r\n") + _UNTIMED
     else:
-        if not 0 <= duration <= LONGEST:
+        if not 0 <= duration <= LONGEST or not 48 <= time[0] <= 57:  # a digit, and no blank
             return None
-    start = _stamp(line) if line[_AFTER_FORMAT : _AFTER_FORMAT + 1].isdigit() else 0
+    try:
+        start = _stamp(line) if 48 <= line[_AFTER_FORMAT] <= 57 else 0  # a digit
+    except IndexError:
+        start = 0
     if not start:
         return key, duration, None
     end = key.find(b",", start)
