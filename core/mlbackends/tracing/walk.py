@@ -30,8 +30,11 @@ Follower = Callable[[float], None]
 LineFollower = Callable[[bytes, int, float, int | None], None]
 _MOST = 60_000
 _END = ord("\n")
-_READ_AGAIN = 4
-"""So many different lines of equal calls are given one by one behind the first; no finding shows more."""
+_READ_AGAIN, _MOST_READ_AGAIN = 4, 1000
+"""So many different lines of equal calls are given one by one behind the first; no finding shows more.
+
+Of the calls that are new behind so many others, the first alone: these have shown enough.
+"""
 
 
 class _Repeat:
@@ -46,12 +49,12 @@ class _Repeat:
         "start_ns",
     )
 
-    def __init__(self, record: Call | None, end_ns: float, *, has_order: bool) -> None:
+    def __init__(self, record: Call | None, end_ns: float, *, is_shown: bool) -> None:
         self.record = record  # None where nobody asks for such calls
         self.followers: list[Follower] = []
         self.line_followers: list[LineFollower] = []
-        self.end_ns = end_ns if has_order else -inf
-        self.lines: set[bytes] | None = set() if has_order else None
+        self.end_ns = end_ns
+        self.lines: set[bytes] | None = set() if is_shown else None
         self.shown = array("d")
         self.durations = array("d")
         self.start_ns: int | None = None
@@ -192,10 +195,10 @@ class Walk:
         if len(self._repeats) >= _MOST:
             self.finish()
         wanted = self._keep(record)
-        end_ns = self._ends[_which(record)]
-        repeat = _Repeat(
-            record if wanted else None, end_ns, has_order=wanted and bool(self._ordered)
-        )
+        has_order = wanted and bool(self._ordered)
+        end_ns = self._ends[_which(record)] if has_order else -inf
+        is_shown = has_order and len(self._repeats) < _MOST_READ_AGAIN
+        repeat = _Repeat(record if wanted else None, end_ns, is_shown=is_shown)
         if wanted:
             repeat.followers = [each for follow in self._follow for each in follow(record)]
             takes = (follow(record) for follow in self._follow_lines)
