@@ -143,7 +143,11 @@ COLOR = click.option(
     show_default=True,
     help="Colour; auto heeds NO_COLOR, FORCE_COLOR, CLICOLOR and the terminal.",
 )
-TIMEOUT = timeout_option(5.0, "How long a library may take for each answer before it is stopped.")
+TIMEOUT = timeout_option(
+    5.0,
+    "How long a library may take for each answer before it is stopped, and a network mount or FUSE"
+    " before it is left out.",
+)
 PYTHON = click.option(
     "--python",
     metavar="EXE",

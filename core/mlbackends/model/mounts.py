@@ -20,39 +20,11 @@ from typing import Any, TypeVar
 
 from mlbackends.model.errors import MlBackendsError
 
-_FOREIGN = frozenset(
-    [
-        "9p",
-        "acfs",
-        "afs",
-        "autofs",
-        "beegfs",
-        "ceph",
-        "cifs",
-        "coda",
-        "davfs",
-        "fuse",
-        "fuseblk",
-        "gfs2",
-        "glusterfs",
-        "gpfs",
-        "lustre",
-        "ncpfs",
-        "nfs",
-        "nfs4",
-        "ocfs2",
-        "orangefs",
-        "panfs",
-        "prl_fs",
-        "pvfs2",
-        "smb3",
-        "smbfs",
-        "vboxsf",
-        "virtiofs",
-        "vmhgfs",
-        "wekafs",
-    ]
-)
+_FOREIGN = frozenset({
+    "9p", "acfs", "afs", "autofs", "beegfs", "ceph", "cifs", "coda", "davfs", "fuse", "fuseblk", "gfs2",
+    "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "panfs", "prl_fs", "pvfs2",
+    "smb3", "smbfs", "vboxsf", "virtiofs", "vmhgfs", "wekafs",
+})  # fmt: skip
 """Types of file systems behind which stands another machine or program; so does each "fuse.NAME"."""
 
 _OF_THE_KERNEL = ("/proc/", "/sys/", "/dev/")
@@ -64,6 +36,7 @@ _UNUSED = "/proc/sys/fs/binfmt_misc"
 _SECONDS = 5.0
 _VALID_SECONDS = 60.0
 _LINK_LIMIT = 40
+
 Result = TypeVar("Result")
 
 
@@ -87,17 +60,19 @@ def call(
     function: importable by its name, and with a result that can be pickled.
     Raises what the function raises, and NotAnswering.
     """
-    mount = mount_of(path)
+    table = _current()
+    mount = table.mount_of(path) if table.foreign else ""
     if not mount:
         return function(path, *rest)
-    table = _current()
     failure = NotAnswering(path, mount, table.foreign[mount])
     if mount in table.silent:
         raise failure
     from mlbackends.model.reader import TooLate, answer
 
     try:
-        result: Result = answer(_careful, seconds, function, os.path.abspath(path), *rest)
+        # Not abspath, for which a link and ".." behind it are nothing.
+        whole = path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
+        result: Result = answer(_careful, seconds, function, whole, *rest)
     except TooLate:
         table.silent.add(mount)
         raise failure from None
