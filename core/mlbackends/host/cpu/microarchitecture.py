@@ -30,10 +30,8 @@ def microarchitecture(architecture: str, facts: dict[str, Any]) -> dict[str, str
             archspec = f"power{generation}{'le' if architecture == 'ppc64le' else ''}"
     elif facts.get("model_name_source") == "part-number":
         name = model_name.removeprefix(f"{facts.get('vendor', '')} ")
-    elif found_name := re.match(
-        r"Apple M\d+|[a-z]+,[\w-]+$", model_name
-    ):  # macOS; RISC-V's device tree
-        name = found_name[0].removeprefix("Apple ")
+    elif found_name := re.match(r"Apple (M\d+)|(Spacemit\(R\) X\d+$|[a-z]+,[\w-]+$)", model_name):
+        name = found_name[1] or found_name[2]  # macOS; RISC-V, by the maker or by the device tree
     if not archspec:
         chip = re.search(r"\((M\d)\b", name)  # "Firestorm (M1 Pro)"
         archspec = names["archspec"].get(chip[1] if chip else name, "")

@@ -88,8 +88,8 @@ def virtual_machine(host: Host) -> dict[str, str]:
     """Return the facts of the firmware's names of this machine, its hypervisor and its cloud.
 
     virtual_machines.json has the fields of the firmware's table, how a value begins, and the hypervisor or
-    cloud that writes it (metal_too: on machines without one as well); and clock sources and PCI devices
-    that only a guest of a hypervisor has.
+    cloud that writes it (metal_too: on machines without one as well); clock sources and PCI devices that only
+    a guest of a hypervisor has; and device trees, of which OPAL's (ibm,powernv) is that of the bare machine.
     "" for what is not known. virtualisation: "none" where nothing names one and the processor denies it,
     "unknown" where it says that there is one and nothing names it.
     """
@@ -166,9 +166,9 @@ def _hypervisor(host: Host, firmware: dict[str, str]) -> tuple[str, str]:
         by_id = (name for mark, name in names["pci"] if f"{vendor}:{number}".startswith(mark))
         if name := next(by_id, names["pci_subsystems"].get(subsystem, "")):
             return name, f"the PCI device {address}, {vendor}:{number}"
-    compatible = host.read("/proc/device-tree/compatible", 256)
-    for beginning, name in names["device_trees"]:  # of machines that only hypervisors have
-        if compatible.startswith(beginning):
+    compatible = host.read("/proc/device-tree/compatible", 256).split("\0")
+    for beginning, name in names["device_trees"]:
+        if any(each.startswith(beginning) for each in compatible):
             return name, "/proc/device-tree/compatible"
     if has_flag is False:
         return "none", "/proc/cpuinfo lists no hypervisor flag"
