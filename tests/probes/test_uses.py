@@ -388,6 +388,15 @@ def test_of_a_process_versions_and_threads_are_told(fake_library: FakeLibrary) -
     assert (blas["threads"], blas["threads_because"]) == (1, "OPENBLAS_NUM_THREADS is 1")
 
 
+def test_without_a_process_everything_is_ours_on_every_system(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("os.stat", lambda *_, **__: (_ for _ in ()).throw(FileNotFoundError))
+
+    assert Host(environment={}).is_ours  # macOS and Windows have no /proc
+    assert not Host(pid=1, environment={}).is_ours
+
+
 def test_a_process_that_may_not_be_looked_at_is_an_error() -> None:
     with pytest.raises(BadInput, match="what process 2147483647 has mapped cannot be read"):
         survey(("openmp",), Host(pid=2**31 - 1, python={}))

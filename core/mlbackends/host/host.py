@@ -311,7 +311,7 @@ class Host:
     def is_ours(self) -> bool:
         """Whether the process that is inspected is this user's; without one it is this process."""
         try:
-            return os.stat(f"/proc/{self.pid or 'self'}").st_uid == os.geteuid()
+            return self.pid is None or os.stat(f"/proc/{self.pid}").st_uid == os.geteuid()
         except (AttributeError, OSError):
             return False
 
