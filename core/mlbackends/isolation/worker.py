@@ -30,7 +30,7 @@ from mlbackends.isolation.process import (
     read_some,
     reap,
 )
-from mlbackends.isolation.protocol import Reply, Request
+from mlbackends.isolation.protocol import REPLY_LIMIT, Reply, Request
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Presence
 
@@ -152,6 +152,7 @@ class _Server:
                     self.more = data != b""
                     self._unread += data or b""
                     *lines, self._unread = self._unread.split(b"\n")
+                    del self._unread[REPLY_LIMIT:]
                     for line in lines:
                         with contextlib.suppress(msgspec.DecodeError):  # none of ours
                             self.waiting.append(self._decoder.decode(line))
