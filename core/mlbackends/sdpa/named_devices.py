@@ -51,7 +51,10 @@ NAMES = (*HERE, *NAMED)
 
 
 _MAKERS = re.compile("(?:nvidia|geforce|tesla|quadro|amd|radeon|instinct|apple)*")
-_REST = "(?:ti|super|xtx?|gre|max|ultra|laptop|gpu|generation|sxm[0-9]?|pcie|nvl|oam|hbm[0-9]?e?|[0-9]+gb)*"
+_REST = (
+    "(?:ti|d|super|xtx?|gre|maxq?|ultra|laptop|gpu|generation|server|workstation|edition"
+    "|sxm[0-9]?|pcie|nvl|oam|hbm[0-9]?e?|[0-9]+gb)*"
+)
 """What may stand behind a product's name, and changes nothing that the rules ask for."""
 
 
@@ -63,7 +66,8 @@ def canonical(name: str) -> str:
     text = name.lower().strip()
     if text in NAMES or re.fullmatch("cuda:[0-9]{1,3}", text):
         return "cuda" if text == "cuda:0" else text
-    short = re.sub(r"^(?:cuda|rocm|hip)[:\s]+|[\s_]", "", text)
+    text = re.sub(r"^(?:cuda|rocm|hip)[:\s]+", "", text)
+    short = re.sub(r"[\s_]", "", text)
     if short.startswith("gfx"):  # gfx90a:sramecc+:xnack-
         short = short.partition(":")[0]
     number = re.fullmatch(r"(?:sm|compute)?([0-9]{1,2})\.?([0-9])[af]?", short)

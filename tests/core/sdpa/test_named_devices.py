@@ -47,6 +47,10 @@ def test_a_wrong_name_gets_the_nearest(typed: str, meant: str) -> None:
         ("sm_90", "sm90"),
         ("cuda:sm90", "sm90"),
         ("cuda:sm_90a", "sm90"),
+        ("cuda:h100", "sm90"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "sm120"),
+        ("NVIDIA RTX 4000 SFF Ada Generation", "sm89"),
+        ("RTX 4090 D", "sm89"),
         ("compute_120", "sm120"),
         ("9.0", "sm90"),
         ("gfx90a:sramecc+:xnack-", "gfx90a"),
@@ -91,5 +95,5 @@ def test_no_other_device_is_suggested_for_one_that_is_not_there(typed: str) -> N
 )
 def test_every_product_in_a_title_is_understood(row: NamedDevice) -> None:
     for product in filter(None, row.title.partition(": ")[2].partition(" and ")[0].split(", ")):
-        if not product.endswith(("000", "900")) and "half" not in product:  # a series, RTX 4000
+        if not product.endswith("series"):
             assert canonical(product) == row.name
