@@ -56,7 +56,7 @@ def fits(value: Any, sign: str, wanted: str, order: tuple[str, ...] = ()) -> boo
     if order:
         places = {word.lower(): place for place, word in enumerate(order)}
         if wanted.lower() not in places:
-            raise BadInput(f"{wanted!r} is none of its words", f"they are {' < '.join(order)}")
+            raise BadInput(f"{wanted!r} is none of its words", f"its words are {' < '.join(order)}")
         # What has another order (SVE256 beside AVX2) is neither above nor below.
         return _compare(places.get(value.lower(), math.nan), places[wanted.lower()], sign)
     return _text_fits(str(value), sign, wanted)

@@ -119,8 +119,9 @@ def suggestion(name: str, known: "tuple[str, ...]") -> str:
 def nearest(name: str, known: "tuple[str, ...]") -> list[str]:
     """Return the known names that are most likely meant, [] if none is near.
 
-    The same in another case, else those that go on where `name` ends, else the one spelled most alike, else
-    those of which a part, between ".", "_" and "-", begins with it.
+    The same in another case, else those that go on where `name` ends, else the one spelled most alike, where
+    that is not for its number alone (tf32 is no fp32), else those of which a part, between ".", "_" and "-",
+    begins with it.
     """
     import difflib
 
@@ -133,6 +134,10 @@ def nearest(name: str, known: "tuple[str, ...]") -> list[str]:
     if 0 < len(longer) <= 5:
         return longer
     close = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
+    stem = name.lower().rstrip("0123456789")
+    if close and stem and close[0].endswith(name.lower()[len(stem) :] or "?"):
+        near = close[0].rstrip("0123456789")
+        close = close if difflib.get_close_matches(stem, [near], cutoff=0.6) else []
     if not close and len(name) > 1:
         begin = f"-{name.lower().translate(_PARTS)}"
         parts = [each for each in lower if begin in f"-{each.translate(_PARTS)}"]

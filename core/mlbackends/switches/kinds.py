@@ -118,7 +118,8 @@ class Choice(Kind):
             raise self.wrong_type(f"{switch} expects a string, but got {_type_of(value)}")
         word = self.aliases.get(value, value)
         if word not in self.words:
-            raise self.unknown(f"{switch} cannot be {_shown(value)}. {self._accepted(value)}")
+            words = self._accepted(value)
+            raise self.unknown(f"{switch} cannot be {_shown(value)}. Choose from: {words}")
         return word
 
     def parsed(self, text: str) -> object:
@@ -126,14 +127,14 @@ class Choice(Kind):
             return None
         word = self.aliases.get(text, text)
         if word not in self.words:
-            raise ValueError(self._accepted(text))
+            raise ValueError(f"it is one of {self._accepted(text)}")
         return word
 
     def _accepted(self, word: str) -> str:
         from mlbackends.model.errors import suggestion
 
         words = (*self.words, *self.aliases)
-        return f"Choose from: {', '.join(words)}{suggestion(word, words)}"
+        return f"{', '.join(words)}{suggestion(word, words)}"
 
 
 class Count(Kind):

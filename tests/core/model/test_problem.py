@@ -141,6 +141,12 @@ def test_a_mistyped_element_type_is_corrected() -> None:
     assert caught.value.hint == "did you mean 'bfloat16'?"
 
 
+def test_another_type_of_as_many_bits_is_not_suggested() -> None:
+    with pytest.raises(InvalidProblem) as caught:
+        TensorSpec((1, 1), "tf32")
+    assert caught.value.hint.startswith("known: float32, bfloat16")
+
+
 @given(st.lists(st.integers(0, 5), max_size=5).map(tuple))
 def test_left_out_strides_are_those_of_rows_side_by_side(shape: tuple[int, ...]) -> None:
     strides = TensorSpec(shape, "float32").strides

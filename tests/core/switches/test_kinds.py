@@ -161,6 +161,11 @@ def test_another_word_gets_the_list_and_the_nearest(word: str, meant: str) -> No
         WORDS.parsed(word)
 
 
+def test_the_opposite_of_a_word_is_not_suggested_for_it() -> None:
+    with pytest.raises(ValueError, match=r"^it is one of none, ieee, tf32$"):
+        Choice("none", "ieee", "tf32").parsed("fp32")
+
+
 def test_an_optional_word_may_be_none_in_a_variable() -> None:
     kind = Choice("auto", "greedy", optional=True)
 
