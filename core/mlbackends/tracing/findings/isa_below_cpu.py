@@ -56,8 +56,8 @@ class Finder(finder.Finder):
             )
             yield self.finding(
                 by_share(share, high=1.0, medium=0.1),
-                f"{percent(share)} of the time ran kernels below {_LEVELS[best]},"
-                f" which others here use: {sums}",
+                f"{percent(share)} of the time ran kernels below {_LEVELS[best]}, which"
+                f" {'others here use' if best in kernels else 'the header names'}: {sums}",
                 why="these kernels were chosen since none for the wider vectors took the problem",
                 action="trace with --level dispatch: the dispatch view tells what refused them",
                 evidence=tuple(line for calls in below.values() for line in calls.lines)[:4],

@@ -1,4 +1,4 @@
-"""Lines that begin as a library's could not be read: torn, or of a version not known here."""
+"""Lines that begin as a library's could not be read: truncated, or of a version not known here."""
 
 from mlbackends.model.trace import Malformed, Record
 from mlbackends.tracing import finder
@@ -10,7 +10,7 @@ class Finder(finder.Finder):
 
     WANTS = frozenset(("notes",))
     WHY = "their time is in no total"
-    ACTION = "list them with --where kind=malformed; a torn last line means a killed program"
+    ACTION = "list them with --list-malformed; a truncated last line means a killed program"
     LINES = 3
 
     def key(self, record: Record) -> str | None:

@@ -202,6 +202,9 @@ def test_kernels_below_the_headers_instruction_set_are_told() -> None:
     assert finding.share == 0.25
     assert "below AVX-512" in finding.seen
     assert "AVX2 1 call 1 ms" in finding.seen
+    assert "which others here use" in finding.seen
+    alone = one("isa-below-cpu", line(ISA), run(kernel="jit:avx2"))
+    assert "which the header names: AVX2" in alone.seen
 
 
 def test_a_capped_header_is_told_where_the_processor_is_known() -> None:
