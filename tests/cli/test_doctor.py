@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -240,6 +241,27 @@ def test_a_process_that_runs_is_judged_by_what_it_has() -> None:
 
     assert "kmp-duplicate-lib-ok" in done.stdout
     assert f"process {process.pid}" in done.stdout
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "sched_setaffinity") or len(os.sched_getaffinity(0)) < 2,
+    reason="it needs two CPUs",
+)
+def test_a_cure_names_the_process_that_is_sick() -> None:
+    first = min(os.sched_getaffinity(0))
+    program = (
+        f"import os, time; os.sched_setaffinity(0, [{first}]); print(flush=True); time.sleep(600)"
+    )
+    command = [sys.executable, "-S", "-c", program]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=PLAIN) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        arguments = ("--pid", str(process.pid), "--only", "affinity-one-cpu", "--format", "json")
+        done = backends("doctor", *arguments)
+        process.kill()
+
+    (check,) = json.loads(done.stdout)["checks"]
+    assert re.fullmatch(rf"taskset -acp \S+ {process.pid}", check["command"])
 
 
 def test_what_a_process_has_mapped_was_opened_by_it(fake_library: FakeLibrary) -> None:

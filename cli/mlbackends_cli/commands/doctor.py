@@ -57,6 +57,8 @@ def command(
     redact: bool,
     **written: Any,
 ) -> int:
+    from msgspec.structs import replace
+
     from mlbackends.audit.hazard import load
     from mlbackends.audit.reports import name_of
     from mlbackends.audit.runner import examine
@@ -68,4 +70,9 @@ def command(
     )
     name = f"process {pid}" if pid else name_of(subject)
     outcome = examine(report, only=only, ignored=ignore, subject=name)
+    if pid:  # a cure that is typed in the sick program's shell is for that program
+        checks = (
+            replace(each, command=each.command.replace("$$", str(pid))) for each in outcome.checks
+        )
+        outcome = replace(outcome, checks=tuple(checks))
     return finish(outcome, **written)

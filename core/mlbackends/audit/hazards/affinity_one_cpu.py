@@ -45,7 +45,7 @@ def symptoms(report: ReportView) -> Symptoms:
     cpuset = str(report.fact("limits.cpuset", "")) or f"0-{online - 1}"
     hint, command = "", ""
     if len(cpu_list(cpuset)) > 1:
-        command = f"taskset -cp {cpuset} $$"
+        command = f"taskset -acp {cpuset} $$"
         if binding:
             hint = f"the parent may have been bound by {' and '.join(binding)}: unset it there"
     else:

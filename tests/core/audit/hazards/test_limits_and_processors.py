@@ -277,8 +277,8 @@ def test_boost_that_would_give_nothing_is_not_missed(highest: int | None, said: 
 @pytest.mark.parametrize(
     ("cpuset", "command", "hint"),
     [
-        ("0-15", "taskset -cp 0-15 $$", "KMP_AFFINITY: unset it there"),
-        (None, "taskset -cp 0-31 $$", "KMP_AFFINITY: unset it there"),
+        ("0-15", "taskset -acp 0-15 $$", "KMP_AFFINITY: unset it there"),
+        (None, "taskset -acp 0-31 $$", "KMP_AFFINITY: unset it there"),
         ("5", "", "its cpuset has no other CPU"),
     ],
 )
