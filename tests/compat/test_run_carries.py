@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from builds import IS_NEWEST
 
 from mlbackends import inject
 from mlbackends.inject.steps import Step, plan
@@ -123,6 +124,12 @@ SEEN: tuple[tuple[str, str, object], ...] = (
         True,
     ),
 )
+#: The same, of what came after torch 2.13.
+LATER: tuple[tuple[str, str, object], ...] = (
+    ("cuda.matmul.prefer_cublaslt_grouped_gemm=true", f"{M}prefer_cublaslt_grouped_gemm", True),
+    ("cuda.cublas_workspace_cache=true", "os.environ['TORCH_CUBLAS_WORKSPACE_CACHE']", "1"),
+    ("python_native.aot_disabled=true", "os.environ['TORCH_DISABLE_NATIVE_AOT']", "1"),
+)
 #: What only a build for CUDA, cuDNN or Intel GPUs takes.
 ELSEWHERE = (
     "cuda.cublas_workspace_size=:4096:8",
@@ -173,12 +180,21 @@ def seen(settings: tuple[str, ...], *expressions: str, **environment: str) -> li
 
 
 def test_every_settable_switch_is_tried_here() -> None:
-    tried = {text.partition("=")[0] for text in (*(row[0] for row in SEEN), *ELSEWHERE)}
+    texts = (*(row[0] for row in (*SEEN, *LATER)), *ELSEWHERE)
+    tried = {text.partition("=")[0] for text in texts}
     assert tried == {name for name, flag in SWITCHES.items() if not flag.read_only}
 
 
+@pytest.mark.parametrize("row", [*LATER, ("cuda.matmul.fp32_precision=bfx9", "", "")])
+@pytest.mark.skipif(IS_NEWEST, reason="this torch has them")
+def test_what_came_later_is_refused_for_an_older_torch(row: tuple[str, str, object]) -> None:
+    done = run((row[0],), sys.executable, "-c", "print(1)")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "or newer; " in done.stderr and f"is torch {torch.__version__}" in done.stderr
+
+
 def test_all_together_are_seen() -> None:
-    settings, expressions, wanted = zip(*SEEN, strict=True)
+    settings, expressions, wanted = zip(*SEEN, *(LATER if IS_NEWEST else ()), strict=True)
     found = seen(settings, *expressions)
     assert dict(zip(settings, found, strict=True)) == dict(zip(settings, wanted, strict=True))
 
