@@ -106,7 +106,7 @@ def test_addresses_in_variables_are_hidden_as_in_a_recorded_machine(
 
 def test_a_server_that_is_called_by_a_word_is_hidden_in_its_variable_alone() -> None:
     warning = Reason("conflict", "the master of the worker is not there")
-    facts = {"variables": {"MASTER_ADDR": "master", "PEER_HOSTS": "gw7"}}
+    facts: dict[str, Any] = {"variables": {"MASTER_ADDR": "master", "PEER_HOSTS": "gw7"}}
 
     cleaned = hidden(ProbeReport(Presence.FOUND, facts=facts, warnings=(warning,)), "environment")
     assert cleaned.facts["variables"] == {"MASTER_ADDR": "redacted-1", "PEER_HOSTS": "redacted-2"}
