@@ -166,9 +166,9 @@ def _hypervisor(host: Host, firmware: dict[str, str]) -> tuple[str, str]:
         by_id = (name for mark, name in names["pci"] if f"{vendor}:{number}".startswith(mark))
         if name := next(by_id, names["pci_subsystems"].get(subsystem, "")):
             return name, f"the PCI device {address}, {vendor}:{number}"
-    compatible = host.read("/proc/device-tree/compatible", 256).split("\0")
+    machines = host.read("/proc/device-tree/compatible", 256).split("\0")
     for beginning, name in names["device_trees"]:
-        if any(each.startswith(beginning) for each in compatible):
+        if any(each.startswith(beginning) for each in machines):
             return name, "/proc/device-tree/compatible"
     if has_flag is False:
         return "none", "/proc/cpuinfo lists no hypervisor flag"
