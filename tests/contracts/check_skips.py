@@ -13,6 +13,7 @@ from xml.etree import ElementTree as ET  # what pytest wrote a moment ago
 NEEDS_MORE = {
     "tests.cli.test_sdpa_bench": ("needs a font", "a font"),
     "tests.compat.test_cuda_wheels": ("nvidia-cudnn-cu13", "a wheel of half a gigabyte"),
+    "tests.compat.test_run_cpu_agrees": ("an older torch", "torch 2.15, five gigabytes"),
     "tests.compat.test_sdpa_onednn": ("a wheel of", "two wheels that bring oneDNN, 234 MB"),
     "tests.compat.test_trace_mpi": ("mpirun is not here", "a wheel of MPI, 37 MB"),
     "tests.compat.test_trace_wheels": ("wheel", "wheels of oneDNN and MKL, 300 MB"),
