@@ -9,7 +9,7 @@ HELP = """Run a command with MKL's and oneDNN's tracing on, and read, explain an
 
 Both libraries can print a line for every call that they run. mkl, onednn and all run a command
 and collect these lines in a file, off its own output; show and diff read such files, and any
-log that has the lines among other text, from MKL-DNN 0.x to oneDNN 3.13 and MKL 2019 to 2026.
+log that has the lines among other text, from MKL-DNN 0.x to oneDNN 3.13 and MKL 2018 to 2026.
 In Python, `with mlbackends.trace("onednn") as session:` does the same for a few calls.
 """
 
