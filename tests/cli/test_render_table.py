@@ -224,7 +224,7 @@ def test_no_line_is_wider_than_the_terminal(width: int, details: bool) -> None:
 @pytest.mark.parametrize("color", [False, True])
 @pytest.mark.parametrize("details", [False, True])
 def test_nothing_that_a_terminal_obeys_gets_through(color: bool, details: bool) -> None:
-    hostile = "a\x1b]0;title\x07b\x1b[2Jc\x9b1md\u202ee [red]f[/red]"
+    hostile = "a\x1b]0;title\x07b\x1b[2Jc\x9b1md\u202ee\x1b[8m [red]f[/red]\n::error::g"
     one = report(
         cpu={"presence": "found", "facts": {"model_name": hostile, "rows": [{hostile: hostile}]}},
         cudnn=library(
@@ -236,7 +236,9 @@ def test_nothing_that_a_terminal_obeys_gets_through(color: bool, details: bool) 
     text = "\n".join(lines(one, color=color, details=details, width=200))
 
     assert not set(re.sub(r"\x1b\[[0-9;]*m", "", text)) & {"\x1b", "\x07", "\x9b", "\u202e"}
+    assert "\x1b[8m" not in text
     assert "[red]f[/red]" in text
+    assert not re.search("^\\s*::", text, re.MULTILINE)
 
 
 def test_details_have_every_fact_and_copy_with_hints() -> None:

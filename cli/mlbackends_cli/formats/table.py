@@ -1,12 +1,12 @@
 """The page for people on a terminal: reports, outcomes and lists, as wide as the page."""
 
 import io
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
+from rich.segment import Segments
 from rich.table import Table
 from rich.text import Text
 
@@ -15,7 +15,7 @@ from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device, Library, ProbeReport, Report
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text import checks, probes, prose
-from mlbackends_cli.text.plain import amount, without_commands
+from mlbackends_cli.text.plain import amount, cleaned, without_commands
 from mlbackends_cli.text.prose import Listing
 
 _Line = tuple[list[str | Text], str | Text]
@@ -34,11 +34,6 @@ _SEVERITIES = {
     Severity.WARNING: ("!", "!", "33"),
     Severity.NOTE: ("·", "-", "36"),
 }
-_CONTROLS = (
-    "\x1b(?!\\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]"
-    "|[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
-)
-"""What a terminal executes or turns around, but for rich's own colours."""
 _SHORT = 40
 """A reason of at most so many characters is repeated for each library."""
 _NARROW = 24
@@ -61,13 +56,15 @@ def _printed(parts: Iterable[RenderableType], page: Page) -> str:
         legacy_windows=False,
         safe_box=not page.unicode,
     )
-    console.print(Group(*parts))
+    # Before rich adds its colours: those of a value would be obeyed too, and may hide the rest.
+    segments = (each._replace(text=cleaned(each.text)) for each in console.render(Group(*parts)))
+    console.print(Segments(segments), end="")
     return _finished(file.getvalue(), page)
 
 
 def _finished(text: str, page: Page) -> str:
-    text = re.sub(_CONTROLS, "\ufffd", text)
-    return page.fitted("\n".join(map(str.rstrip, text.split("\n"))).rstrip("\n") + "\n")
+    text = without_commands("\n".join(map(str.rstrip, text.split("\n"))).rstrip("\n") + "\n")
+    return page.fitted(text)
 
 
 def _indented(content: RenderableType, columns: int = 2) -> RenderableType:
@@ -78,7 +75,7 @@ def listing(listing: Listing, page: Page) -> str:
     """Return groups of rows below their titles; rows that differ from the usual stand out."""
     widths, is_whole = _widths(listing, page)
     if is_whole and not page.color:
-        return _finished(_plain_lines(listing, widths), page)
+        return _finished(cleaned(_plain_lines(listing, widths)), page)
     parts: list[RenderableType] = []
     if widths:
         parts.append(_grid([[Text(column, style="dim") for column in listing.columns]], widths))
