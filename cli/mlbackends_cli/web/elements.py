@@ -13,7 +13,7 @@ _MOST_CHARACTERS = 4000
 
 def escaped(text: str) -> str:
     """Return text as HTML, whatever is in it, and not endlessly long."""
-    return escape(cleaned(shortened(text, _MOST_CHARACTERS)))
+    return escape(cleaned(shortened(text, _MOST_CHARACTERS))).replace("\n", "&#10;")
 
 
 def element(tag: str, *inside: str, kind: str = "", **attributes: str) -> str:
