@@ -135,7 +135,7 @@ def _time(call: Callable[[], Any], duration: float, most: int) -> dict[str, Any]
     seconds: list[float] = []
     waited = _waited()
     stop = begin = clock()
-    while stop < begin + duration and len(seconds) < most:
+    while stop < begin + duration and len(early) + len(seconds) < most:
         start = clock()
         call()
         stop = clock()

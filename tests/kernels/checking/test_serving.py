@@ -33,6 +33,15 @@ def test_the_first_fifth_of_the_time_warms_up_and_is_not_counted() -> None:
     assert 1 <= len(timed) < counted.calls
 
 
+def test_there_are_no_more_calls_than_wanted() -> None:
+    counted = Counted()
+    answer = serving.answering(lambda _: counted)
+    answer({"do": "prepare"})
+
+    assert len(answer({"do": "time", "seconds": 60, "calls": 3})["seconds"]) == 3
+    assert counted.calls == 3
+
+
 def test_a_call_that_takes_longer_is_counted_all_the_same() -> None:
     counted = Counted()
     answer = serving.answering(lambda _: counted)
