@@ -3,6 +3,8 @@
 Found by:  the warnings of every probe, without those that another hazard claims in its WARNINGS.
 """
 
+from typing import Any
+
 from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.WARNING
@@ -13,8 +15,12 @@ SOURCES = ("the probe that the evidence names",)
 
 
 def symptoms(report: ReportView) -> Symptoms:
-    """Yield each warning that is left."""
+    """Yield each warning that is left, once where several probes have it, as of a folder that all read."""
+    found: dict[Any, list[str]] = {}
     for name, probe in report.record.probes.items():
         for warning in probe.warnings:
             if (name, warning.code) not in report.claimed:
-                yield from_warning(warning, evidence={f"{name}.warnings.code": [warning.code]})
+                found.setdefault(warning, []).append(name)
+    for warning, names in found.items():
+        evidence = {f"{name}.warnings.code": [warning.code] for name in names}
+        yield from_warning(warning, evidence=evidence)

@@ -801,3 +801,7 @@ def test_a_warning_that_no_hazard_claims_is_still_told() -> None:
 
     assert check.message == "something new is wrong"
     assert check.evidence == {"cpu.warnings.code": ["a-new-code"]}
+
+    both = with_probe(subject, "memory", warnings=(warning,))
+    (check,) = checks(both, "other-warning")
+    assert list(check.evidence) == ["cpu.warnings.code", "memory.warnings.code"]
