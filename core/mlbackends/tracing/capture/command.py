@@ -239,8 +239,8 @@ def _losses(
     """Report that a signal ended the command (-N), and lines that are not in the trace."""
     if code < 0:
         name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
-        kept = f"the {totals['']} lines until then are kept"
-        yield warning(f"the command was ended by {name}; {kept}")
+        kept = f"; the {totals['']} lines until then are kept" if totals[""] else ""
+        yield warning(f"the command was ended by {name}{kept}")
     if on_the_way.lost:
         why = os.strerror(on_the_way.lost_reason)
         yield warning(f"{on_the_way.lost} lines could not be written to the trace: {why}")
