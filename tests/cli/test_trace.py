@@ -156,8 +156,16 @@ def test_what_was_captured_before_a_kill_is_kept(talker: str, tmp_path: Path) ->
     trace = tmp_path / "run.log"
     done = backends("trace", "onednn", "-o", str(trace), "--", "sh", "-c", f"{talker}; kill -9 $$")
     assert done.returncode == 137
-    assert "ended by SIGKILL" in done.stderr
+    assert "ended by SIGKILL; the 3 lines until then are kept" in done.stderr
     assert trace.read_text().count("\n") == 3
+
+
+def test_a_command_that_was_killed_without_a_line_keeps_none(tmp_path: Path) -> None:
+    trace = tmp_path / "run.log"
+    done = backends("trace", "onednn", "-o", str(trace), "--", "sh", "-c", "kill -9 $$")
+    assert done.returncode == 137
+    assert "ended by SIGKILL\n" in done.stderr
+    assert not trace.exists()
 
 
 def test_no_command_is_a_usage_error() -> None:
