@@ -38,6 +38,8 @@ def find(host: Host) -> Finding:
     prefix = python.get("prefix", "")
     if not prefix:
         message = "the recorded machine does not say which Python it has"
+        if host.pid is not None:
+            message = f"process {host.pid} is no Python"
         return Finding(presence=Presence.ABSENT, reasons=(Reason("not-found", message),))
     version = python.get("version", "") if _VERSION.fullmatch(python.get("version", "")) else ""
     base = python.get("base_prefix") or prefix

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -33,6 +35,13 @@ def look(
     record = {"python": told, "environment": environment or {}}
     (folder / "host.json").write_text(json.dumps(record))
     return probe.find(Host(str(folder)))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are looked at on Linux")
+def test_a_process_without_python_is_no_recorded_machine() -> None:
+    found = probe.find(Host("/", pid=os.getpid(), python={}))
+    assert found.presence is Presence.ABSENT
+    assert found.reasons[0].message == f"process {os.getpid()} is no Python"
 
 
 def test_a_virtual_environment_is_told_by_its_two_prefixes(tmp_path: Path) -> None:
