@@ -25,7 +25,7 @@ from mlbackends.model.errors import BadInput
 from mlbackends.model.records import Presence
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import PYTHON, TIMEOUT, depth_option, read_report, root_option
-from mlbackends_cli.output import indented, write
+from mlbackends_cli.output import indented, refuse_unwritable, write
 from mlbackends_cli.terminal import ProgressLine
 from mlbackends_cli.text.plain import binary_size, one_line, without_commands
 from mlbackends_cli.text.prose import wrapped
@@ -89,6 +89,7 @@ def command(
             target, root, python, timeout, keep_identity=keep_identity, overwrite=overwrite
         )
     else:
+        refuse_unwritable(target)
         if os.path.isfile(target) and not overwrite:  # and not where it is a device or a FIFO
             raise BadInput(
                 f"{target} is there already", "add --overwrite to replace it, or name another file"

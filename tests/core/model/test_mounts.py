@@ -290,3 +290,20 @@ def test_a_dead_mount_costs_its_time_limit(tmp_path: Path, how: str) -> None:
     }
     assert silent >= {"compilers", "vulkan", "cudnn"}
     assert probes["cpu"]["facts"]["cores"] > 0
+
+
+def test_a_report_is_not_written_to_a_dead_mount(tmp_path: Path) -> None:
+    folder = tmp_path / "dead"
+    folder.mkdir()
+    command = ["-m", "mlbackends", "snapshot", "--depth", "found", f"{folder}/report.json"]
+    done = subprocess.run(
+        [sys.executable, str(DEAD_MOUNT), str(folder), "silent", sys.executable, *command],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if done.returncode == 77:
+        pytest.skip(done.stderr)
+    assert done.returncode == 2
+    assert "does not answer" in done.stderr
