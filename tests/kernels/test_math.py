@@ -41,6 +41,15 @@ def run(query: Any, key: Any, value: Any, mask: Any = None, **more: Any) -> Any:
     return backend.run(told(query, key, value, mask, **more), query, key, value, mask)
 
 
+def test_a_causal_row_without_keys_sees_none() -> None:
+    query, none = np.ones((1, 1, 2, 4), "float32"), np.ones((1, 1, 0, 4), "float32")
+    problem = told(query, none, none, is_causal=True)
+    out, logsumexp = backend.run_with_logsumexp(problem, query, none, none)
+
+    assert not out.any()
+    assert not logsumexp.any()
+
+
 def one_by_one(problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any) -> Any:
     """Compute attention as the definition says it, one number after the other."""
     length, keys = problem.query_length, problem.key_length

@@ -174,11 +174,13 @@ class Rows:
     def blind(self, rows: slice) -> Any:
         """Return which of some rows (..., rows, 1) see no key. Others whose scores are -inf overflowed."""
         np, problem = numpy(), self.problem
+        if not problem.key_length:
+            return np.array(True)
         if problem.is_causal:
             offset = problem.key_length - problem.query_length if problem.lower_right else 0
             return np.arange(problem.query_length)[rows, None] + offset < 0
         if self.mask is None:
-            return np.array(not problem.key_length)
+            return np.array(False)
         part = self.mask if self.mask.shape[-2] == 1 else self.mask[..., rows, :]
         return ~seen_by(part, problem.mask.dtype if problem.mask else "").any(-1, keepdims=True)
 

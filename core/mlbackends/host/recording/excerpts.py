@@ -161,7 +161,7 @@ _FILES: tuple[tuple[re.Pattern[str], Callable[[bytes], bytes]], ...] = (
         lambda data: re.sub(rb"(?im)^(serial[ \t]*:[ \t]*).*$", rb"\g<1>0", data),
     ),
     # The hypervisors of a mainframe; the rest is serial numbers and the names of its guests.
-    (pattern(r"/proc/sysinfo"), _lines(bytes_pattern(rb".*Control Program:"))),
+    (pattern(r"/proc/sysinfo"), _lines(bytes_pattern(rb".*Control Program:|LPAR Number:"))),
     (pattern(r"/proc/sys/kernel/hostname"), lambda data: b"host\n" if data else b""),
     (pattern(r"/proc/sys/kernel/domainname"), lambda _: b""),
     (pattern(r"/etc/group"), _groups),

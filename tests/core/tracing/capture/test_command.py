@@ -65,7 +65,8 @@ class Captures:
         )
 
     def lines(self, path: Path | None = None) -> list[str]:
-        text = (path or self.trace).read_text().splitlines()
+        path = path or self.trace
+        text = path.read_text().splitlines() if path.exists() else []  # none is kept without a line
         return [line.rpartition("] ")[2] for line in text]
 
     def told(self) -> Any:
