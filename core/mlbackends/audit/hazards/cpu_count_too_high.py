@@ -13,12 +13,12 @@ SEVERITY = Severity.NOTE
 READS = ("limits",)
 WHY = (
     "os.cpu_count() counts the machine's CPUs whatever is left of them, so that programs that size"
-    " their workers by it start too many; os.process_cpu_count(), joblib and nproc ask for the mask."
+    " their workers by it start too many; os.process_cpu_count() heeds the mask, and no quota."
 )
 MEND = "Name the number of workers where a program takes it."
 SOURCES = (
     "https://docs.python.org/3/library/os.html (os.cpu_count and os.process_cpu_count)",
-    "python/cpython#80235",
+    "python/cpython#109649",
 )
 WARNINGS = (("limits", "limit-below-hardware"),)
 _PYTHON = (3, 13)

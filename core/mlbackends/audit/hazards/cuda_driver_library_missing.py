@@ -17,7 +17,7 @@ MEND = (
 )
 SOURCES = (
     "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html",
-    "NVIDIA/nvidia-docker#1085",
+    "mudler/LocalAI#11973",
 )
 
 

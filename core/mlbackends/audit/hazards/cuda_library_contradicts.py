@@ -8,11 +8,14 @@ from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.WARNING
 READS = ("cublas", "cuda_runtime", "cudnn")
-WHY = "A file was copied over another release, or half of an upgrade is there: what runs is a mixture."
+WHY = (
+    "Parts of two releases are mixed, as by a file that was copied or half of an upgrade: symbols may be"
+    " missing, and calls fail."
+)
 MEND = "Install that library anew, as a whole and from one source."
 SOURCES = (
-    "https://docs.nvidia.com/cuda/cuda-installation-guide-linux/",
-    "https://docs.nvidia.com/cuda/cublas/ (cuBLASLt)",
+    "pytorch/pytorch#174320",
+    "hpcaitech/ColossalAI#4059",
 )
 WARNINGS = tuple(
     (name, "conflict")

@@ -9,11 +9,14 @@ from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.WARNING
 READS = ("cuda_toolkit",)
-WHY = "Extensions are compiled with the headers of one toolkit and the compiler of another."
+WHY = (
+    "Build tools take different ones: torch's extensions CUDA_HOME, then CUDA_PATH, then nvcc on PATH;"
+    " CMake its compiler's, then CUDA_PATH. Headers of another release than nvcc's fail, or are wrong."
+)
 MEND = "Let PATH, CUDA_HOME and CUDA_PATH name one toolkit."
 SOURCES = (
-    "pytorch/pytorch, torch.utils.cpp_extension",
-    "https://docs.nvidia.com/cuda/cuda-installation-guide-linux/",
+    "pytorch/pytorch, torch/utils/cpp_extension.py, _find_cuda_home",
+    "https://cmake.org/cmake/help/latest/module/FindCUDAToolkit.html (Search Behavior)",
 )
 WARNINGS = (("cuda_toolkit", "conflict"), ("environment", "conflict"))
 

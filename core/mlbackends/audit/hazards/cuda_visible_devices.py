@@ -15,8 +15,8 @@ WHY = (
 )
 MEND = "Unset it, or name devices from 0 on, or their UUIDs as `nvidia-smi -L` prints them."
 SOURCES = (
-    "https://docs.nvidia.com/cuda/cuda-c-programming-guide/ (CUDA environment variables)",
-    "pytorch/pytorch#80876",
+    "https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html",
+    "pytorch/pytorch, torch/cuda/__init__.py, _parse_visible_devices",
     "pytorch/examples#115",
 )
 WARNINGS = (("nvidia", "hidden-by-variable"), ("nvidia", "override-invalid"))

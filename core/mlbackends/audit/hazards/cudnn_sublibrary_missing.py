@@ -11,9 +11,12 @@ from mlbackends.audit.libraries import package_of
 
 SEVERITY = Severity.ERROR
 READS = ("cudnn",)
-WHY = "libcudnn opens them when they are first used, and ends the process where one is not there."
+WHY = (
+    "libcudnn opens them when they are first used. Without some the process ends (`Unable to load any of"
+    " {libcudnn_ops.so.9...}`); in place of others it takes those of another cuDNN, or does without."
+)
 MEND = "Install the whole cuDNN again."
-SOURCES = ("pytorch/pytorch#188892", "pytorch/pytorch#185512")
+SOURCES = ("pytorch/pytorch#188892", "pytorch/pytorch#185512", "daswer123/xtts-finetune-webui#18")
 WARNINGS = (("cudnn", "sub-library-missing"),)
 
 

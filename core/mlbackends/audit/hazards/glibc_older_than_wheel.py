@@ -14,7 +14,7 @@ WHY = "Their libraries do not load: `version 'GLIBC_2.28' not found`. pip looks 
 MEND = (
     "Run them in a container with a newer system, or install releases that were built for this one."
 )
-SOURCES = ("pytorch/pytorch#123649", "pytorch/pytorch#150724", "https://peps.python.org/pep-0600/")
+SOURCES = ("pytorch/pytorch#123649", "pytorch/pytorch#138732", "https://peps.python.org/pep-0600/")
 
 
 def symptoms(report: ReportView) -> Symptoms:

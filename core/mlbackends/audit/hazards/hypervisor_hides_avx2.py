@@ -12,10 +12,12 @@ WHY = (
     "The processor below has more than it may show. torch takes its slowest kernels, and wheels that"
     " were built for AVX die of an illegal instruction."
 )
-MEND = "Give the machine the host's processor: type host in Proxmox, -cpu host in QEMU, then restart it."
+MEND = (
+    "Give the machine the host's processor: type host in Proxmox, -cpu host in QEMU; then stop and start"
+    " it. Live migration is unsafe from then on."
+)
 SOURCES = (
     "pytorch/pytorch#22338",
-    "openfoodfacts/openfoodfacts-infrastructure#63",
     "https://www.qemu.org/docs/master/system/qemu-cpu-models.html",
 )
 _INVENTED = ("QEMU Virtual CPU", "Common KVM processor", "Common 32-bit KVM processor")

@@ -11,7 +11,7 @@ SEVERITY = Severity.WARNING
 READS = ("xpu",)
 WHY = "Level Zero then finds no device, and torch.xpu says that there is none."
 MEND = "Add the user to the group of the render nodes; give a container --device=/dev/dri and the group."
-SOURCES = ("intel/llm-scaler#370", "oneapi-src/level-zero#96")
+SOURCES = ("intel/llm-scaler#385", "intel/llvm#19520")
 
 
 def symptoms(report: ReportView) -> Symptoms:

@@ -15,7 +15,7 @@ WHY = (
     " 'GLIBCXX_3.4.30' not found`."
 )
 MEND = "Let a newer libstdc++ come first: the system's, or the environment's own lib folder."
-SOURCES = ("pytorch/pytorch#157709", "pytorch/pytorch#87279", "pytorch/pytorch#121796")
+SOURCES = ("pytorch/pytorch#157709", "pytorch/pytorch#87279")
 
 
 def symptoms(report: ReportView) -> Symptoms:

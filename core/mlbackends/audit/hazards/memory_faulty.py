@@ -1,7 +1,7 @@
 """Memory is faulty.
 
 Found by:  memory: HardwareCorrupted in /proc/meminfo, which the kernel took out of use.
-No alarm:  errors that were corrected, which leave no page out of use.
+No alarm:  errors that were corrected and left the page in use.
 """
 
 from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
@@ -9,11 +9,15 @@ from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
 SEVERITY = Severity.ERROR
 READS = ("memory",)
 WHY = (
-    "The kernel kills what uses a page with an uncorrectable error, and a module that has one bad page"
-    " soon has more."
+    "Pages with errors that could not be corrected, or were corrected too often, are taken out of use; a"
+    " process that uses one with an uncorrectable error is sent SIGBUS."
 )
 MEND = "Find the module in the kernel's log of machine checks, and replace it."
-SOURCES = ("https://docs.kernel.org/filesystems/proc.html (HardwareCorrupted; mm/hwpoison.html)",)
+SOURCES = (
+    "https://docs.kernel.org/filesystems/proc.html (HardwareCorrupted)",
+    "https://docs.kernel.org/mm/hwpoison.html",
+    "Linux, mm/memory-failure.c (soft_offline_page)",
+)
 WARNINGS = (("memory", "degraded"),)
 
 

@@ -25,7 +25,7 @@ MEND = (
     "Let the hypervisor pass the caches on: <cache mode='passthrough'/> in libvirt,"
     " -cpu host,host-cache-info=on in QEMU; or torch.backends.nnpack.set_flags(False)."
 )
-SOURCES = ("Maratyszcza/NNPACK#207", "Maratyszcza/NNPACK#221", "pytorch/pytorch#143646")
+SOURCES = ("Maratyszcza/NNPACK, src/init.c", "Maratyszcza/NNPACK#81", "Maratyszcza/NNPACK#207")
 _WITH_AVX2 = ("AVX2", "AVX512")
 
 
