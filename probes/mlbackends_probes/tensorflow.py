@@ -58,5 +58,9 @@ def find(host: Host) -> Finding:
         cuda = quoted("cuda_version")
         warning = driver_warning(driver_release(host), cuda, f"{what}, built for CUDA {cuda},")
     elif facts.get("is_cuda_build") is False and not facts.get("is_rocm_build"):
-        warning = gpu_unused(host, what, "install tensorflow[and-cuda]")
+        # PyPI's tensorflow is built with CUDA for x86-64 alone: tensorflow.org/install/pip.
+        hint = f"uninstall {tensorflow.name}, then install tensorflow[and-cuda]"
+        if host.machine == "aarch64":
+            hint = "PyPI has no build with CUDA for aarch64: build one, or use a container that has it"
+        warning = gpu_unused(host, what, hint)
     return found(host, tensorflow, "tensorflow", nonempty(facts), (warning,))

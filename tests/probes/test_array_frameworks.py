@@ -182,7 +182,9 @@ def test_a_cpu_build_of_tensorflow_beside_a_gpu_is_a_warning(tmp_path: Path) -> 
     finding = tensorflow.find(machine(tmp_path, files))
 
     assert finding.facts["distribution"] == "tensorflow-cpu"
-    assert [one.code for one in finding.warnings] == ["degraded"]
+    assert [(one.code, one.hint) for one in finding.warnings] == [
+        ("degraded", "uninstall tensorflow-cpu, then install tensorflow[and-cuda]")
+    ]
 
 
 def test_tensorflow_on_windows_is_but_tensorflow_intel(tmp_path: Path) -> None:

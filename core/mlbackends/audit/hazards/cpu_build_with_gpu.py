@@ -9,9 +9,16 @@ from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
 READS = ("torch", "jax", "tensorflow")
-WHY = "Everything runs on the processor, many times slower, and nothing says so."
+WHY = (
+    "Programs that take a GPU where there is one run on the processor, many times slower; JAX warns of it,"
+    " torch does not."
+)
 MEND = "Install the build for the GPU, from the index that the framework's page names for it."
-SOURCES = ("pytorch/pytorch#168065", "astral-sh/uv#17236", "pytorch/pytorch#106565")
+SOURCES = (
+    "pytorch/pytorch#168065",
+    "pytorch/pytorch#106565",
+    "https://www.tensorflow.org/install/pip",
+)
 WARNINGS = (("torch", "degraded"), ("jax", "degraded"), ("tensorflow", "degraded"))
 
 
@@ -39,8 +46,8 @@ def symptoms(report: ReportView) -> Symptoms:
 
 
 def _command(report: ReportView, probe: str) -> str:
-    """Return what installs a build for CUDA where one command does it everywhere."""
-    wanted = {"jax": "jax[cuda12]", "tensorflow": "tensorflow[and-cuda]"}.get(probe, "")
-    if probe == "jax" and str(report.fact("nvidia.cuda_version", "")).startswith("13"):
-        wanted = "jax[cuda13]"
-    return install(report, "--upgrade", wanted) if wanted else ""
+    """Return what installs a build for CUDA where one command does it everywhere: a plugin of jax."""
+    if probe != "jax":
+        return ""
+    is_13 = str(report.fact("nvidia.cuda_version", "")).startswith("13")
+    return install(report, "--upgrade", "jax[cuda13]" if is_13 else "jax[cuda12]")

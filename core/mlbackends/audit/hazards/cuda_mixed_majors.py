@@ -4,17 +4,22 @@ Found by:  packages: names that end in -cu12, -cu13, and unsuffixed ones by thei
 No alarm:  NVIDIA's empty placeholders; the parts of the CUTLASS DSL, which come for both on purpose.
 """
 
-from mlbackends.audit.environment import uninstall
+from collections.abc import Iterator
+
+from mlbackends.audit.environment import reinstall, uninstall
 from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
 READS = ("packages",)
 WHY = (
-    "They share folders and, as cuDNN and NCCL do, whole files: which of the two a program gets is"
-    " decided by what was installed last."
+    "Some have files in common, as those of cuDNN and NVSHMEM do: a program gets what was installed last,"
+    " and to uninstall one takes files of the other."
 )
-MEND = "Keep the packages of the version that your framework was built for."
-SOURCES = ("rapidsai/rapidsai-csp-utils#137", "gpustack/runner#176")
+MEND = (
+    "Uninstall those that your framework was not built for, then reinstall those that had files in common"
+    " with them: a plain install takes them for installed."
+)
+SOURCES = ("sgl-project/sglang#31035", "marin-community/marin#6947", "gpustack/runner#176")
 WARNINGS = (("packages", "cuda-majors-mixed"),)
 
 
@@ -28,10 +33,19 @@ def symptoms(report: ReportView) -> Symptoms:
             strangers = [
                 name for major, names in majors.items() if major != wanted for name in names
             ]
-            command = uninstall(report, *strangers)
-            hint = (
-                f"torch is built for CUDA {wanted}: uninstall the others, then install torch again"
-            )
+            restored = dict.fromkeys(_restored(report, strangers))
+            command = " && ".join((uninstall(report, *strangers), *restored))
+            hint = f"torch is built for CUDA {wanted}: uninstall the others"
         yield Symptom(
             warning.message, hint=hint, command=command, evidence={"packages.cuda_majors": majors}
         )
+
+
+def _restored(report: ReportView, strangers: list[str]) -> Iterator[str]:
+    """Yield what reinstalls each package that has files in common with one of the strangers."""
+    versions = report.fact("packages.distributions", {})
+    for pair in report.fact("packages.owned_twice", []):
+        names = {pair["first"], pair["second"]}
+        if len(ours := names.difference(strangers)) == 1:
+            name = ours.pop()
+            yield reinstall(report, name, versions.get(name, ""))

@@ -1,9 +1,11 @@
 """A toolkit's stub of the driver is in front of the real libcuda or libnvidia-ml.
 
-Found by:  a file in a stubs folder under the name that the loader looks for (libcuda.so.1), found before
-           the driver's own; CUDA's own word (34).
-No alarm:  the folder itself: libcuda.so without a number is for the linker, and the loader passes it by.
+Found by:  a file in a stubs folder, found before the driver's own; CUDA's own word (34).
+No alarm:  a stubs folder that the loader does not search.
+Severity:  a note for libcuda.so without a number, which Numba and Warp ask for and most programs do not.
 """
+
+import itertools
 
 from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 
@@ -25,14 +27,19 @@ _SEARCHED = ("LD_PRELOAD", "LD_LIBRARY_PATH", "mapped", "ld.so.cache", "system-f
 def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each stub that the loader meets first."""
     for probe in ("cuda_driver", "nvidia"):
-        for library in report.libraries(probe):
-            is_stub = any(reason.code == "stub-library" for reason in library.reasons)
-            # Programs ask for the name with a number; that without one is the linker's.
-            if is_stub and library.path.endswith(".so.1") and library.found_by in _SEARCHED:
-                yield Symptom(
-                    f"{library.path} is a stub for linking, and {library.found_by} puts it before the"
-                    " driver's own",
-                    evidence={f"{probe}.libraries.path": [library.path]},
-                )
-            if not library.reasons:
-                break
+        libraries = report.libraries(probe)
+        before = itertools.takewhile(lambda library: bool(library.reasons), libraries)
+        stubs = [
+            library
+            for library in before
+            if library.found_by in _SEARCHED
+            and any(reason.code == "stub-library" for reason in library.reasons)
+        ]
+        numbered = [library for library in stubs if library.path.endswith(".so.1")]
+        for library in numbered or stubs:
+            yield Symptom(
+                f"{library.path} is a stub for linking, and {library.found_by} puts it before the"
+                " driver's own",
+                evidence={f"{probe}.libraries.path": [library.path]},
+                severity=None if numbered else Severity.NOTE,
+            )

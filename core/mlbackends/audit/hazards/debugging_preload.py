@@ -1,7 +1,8 @@
 """A debugger's library is loaded into every program.
 
 Found by:  environment: LD_PRELOAD names a sanitizer, a heap checker or a profiler of allocations.
-No alarm:  jemalloc, tcmalloc and OpenMP runtimes, which are preloaded for speed.
+No alarm:  jemalloc, tcmalloc and OpenMP runtimes, which are preloaded for speed; libubsan and glibc's
+           libc_malloc_debug, which alone check nothing.
 """
 
 import os
@@ -12,13 +13,14 @@ from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 SEVERITY = Severity.WARNING
 READS = ("environment",)
 WHY = (
-    "Allocations, accesses or locks are checked or recorded, in every program that is started: two to"
-    " fifteen times the time, more memory, and CUDA may refuse to start where the address space is taken."
+    "Allocations or locks are checked or recorded in every program that is started, which takes time and"
+    " memory; under AddressSanitizer cuInit may fail (2, out of memory), and nvcc break."
 )
 MEND = "Unset LD_PRELOAD when the fault is found."
 SOURCES = (
-    "https://github.com/google/sanitizers/wiki/AddressSanitizerAsDso",
-    "vortex-data/vortex#8481",
+    "google/sanitizers#629",
+    "NVIDIA/DALI#5370",
+    "https://www.gnu.org/software/libc/manual/html_node/Heap-Consistency-Checking.html",
     "https://man7.org/linux/man-pages/man8/ld.so.8.html",
 )
 _CHECKERS = {
@@ -26,13 +28,11 @@ _CHECKERS = {
     "libclang_rt.asan": "AddressSanitizer",
     "libtsan": "ThreadSanitizer",
     "libclang_rt.tsan": "ThreadSanitizer",
-    "libubsan": "UndefinedBehaviorSanitizer",
     "liblsan": "LeakSanitizer",
     "libefence": "Electric Fence",
     "libduma": "DUMA",
     "libdmalloc": "dmalloc",
     "libmemusage": "glibc's memusage",
-    "libc_malloc_debug": "glibc's heap checks",
     "libheaptrack_preload": "heaptrack",
 }
 

@@ -38,7 +38,6 @@ _RUNTIME_NAME = re.compile(r"\.so\.\d|-[0-9a-f]{6,40}\.so|\.dylib$|\.dll$|\.libs
 """What is opened when a program runs; libX.so alone is for linking, and may be a script."""
 _OF_THE_SYSTEM = frozenset({"ld.so.cache", "system-folder", "well-known-folder"})
 _EVERYWHERE = ("openmp", "blas", "openblas", "cudnn")
-_SEARCHED = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 
 
 def symptoms(report: ReportView) -> Symptoms:
@@ -64,8 +63,9 @@ def _bad_files(report: ReportView, reported: set[str]) -> Symptoms:
             reason = next((one for one in library.reasons if one.code in _CODES), None)
             if reason is None or library.path in reported or not _RUNTIME_NAME.search(library.path):
                 continue
-            # Of a wrong processor and of nothing the loader goes on; a file that is none ends it.
-            is_fatal = reason.code == "not-a-library" and library.found_by in _SEARCHED
+            # Of a wrong processor and of nothing the loader goes on; a file that is none ends it,
+            # except in LD_PRELOAD, where it is told of and ignored.
+            is_fatal = reason.code == "not-a-library" and library.found_by == "LD_LIBRARY_PATH"
             soname = library.soname
             if kept_by_torch(report, soname) or kept_by_package(report, soname):
                 is_fatal = False

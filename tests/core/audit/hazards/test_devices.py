@@ -339,8 +339,13 @@ def test_only_a_stub_that_the_loader_meets_first_is_wrong() -> None:
     assert status(first, real) is Status.FAILED
     assert status(first) is Status.FAILED
     assert status(real, first) is Status.PASSED
-    assert status(for_linker, real) is Status.PASSED
     assert status(by_the_way) is Status.PASSED
+    assert judged(
+        report(cuda_driver=told(libraries=(for_linker, first))), "cuda-stub-library"
+    ).evidence == {"cuda_driver.libraries.path": [first.path]}
+    # Numba and Warp ask for libcuda.so.
+    asked = judged(report(cuda_driver=told(libraries=(for_linker, real))), "cuda-stub-library")
+    assert (asked.status, asked.severity) == (Status.FAILED, Severity.NOTE)
 
 
 # ---- nodes and containers ------------------------------------------------------------------------

@@ -329,6 +329,13 @@ def test_the_loader_passes_a_library_for_another_processor_and_stops_at_what_is_
     assert only(fatal, code).status is Status.UNKNOWN
     fatal = with_probe(fatal, "torch", facts={"own_folders_first": False})
     assert only(fatal, code).severity is Severity.ERROR
+    # The loader tells of a file that it cannot preload, and goes on.
+    preloaded = with_probe(
+        broken("LD_PRELOAD", "not-a-library", path, GOOD),
+        "torch",
+        facts={"own_folders_first": False},
+    )
+    assert only(preloaded, code).status is Status.UNKNOWN
 
 
 def test_a_linker_script_is_no_broken_library() -> None:
@@ -766,9 +773,10 @@ def test_an_environment_of_uv_is_mended_with_uv() -> None:
 def test_the_packages_that_torch_was_not_built_for_are_the_ones_to_uninstall() -> None:
     check = only(report("broken-environment"), "cuda-mixed-majors")
 
-    assert check.command.endswith(
-        "pip uninstall nvidia-cublas nvidia-cuda-runtime nvidia-cudnn-cu13"
-    )
+    removed, _, restored = check.command.partition(" && ")
+    assert removed.endswith("pip uninstall nvidia-cublas nvidia-cuda-runtime nvidia-cudnn-cu13")
+    # Both have libcudnn.so.9, which goes with the first of them.
+    assert "--force-reinstall --no-deps nvidia-cudnn-cu12==" in restored
     assert check.hint.startswith("torch is built for CUDA 12")
 
 

@@ -120,6 +120,8 @@ def test_an_environment_that_was_not_recorded_is_unknown_not_clean() -> None:
         ("debugging-allocator", {"PYTORCH_NO_CUDA_MEMORY_CACHING": "0"}),
         ("debugging-allocator", {"PYTHONMALLOC": "malloc", "MALLOC_ARENA_MAX": "1"}),
         ("debugging-preload", {"LD_PRELOAD": "/usr/lib/libjemalloc.so.2:libiomp5.so"}),
+        ("debugging-preload", {"LD_PRELOAD": "libubsan.so.1:libc_malloc_debug.so.0"}),
+        ("kmp-duplicate-lib-ok", {"KMP_DUPLICATE_LIB_OK": "o"}),
         ("mkl-cbwr", {"MKL_CBWR": "AUTO"}),
         ("mkl-cbwr", {"MKL_CBWR": "compatible"}),
         ("mkl-cbwr", {"MKL_CBWR": "AVX512,STRICT"}),
@@ -174,6 +176,9 @@ def test_a_value_without_the_effect_is_no_alarm(code: str, variables: dict[str, 
         ("tf32-override", {"NVIDIA_TF32_OVERRIDE": "0"}),
         ("cuda-launch-blocking", {"AMD_SERIALIZE_KERNEL": "3"}),
         ("mkl-cbwr", {"MKL_CBWR": "BRANCH=COMPATIBLE"}),
+        ("kmp-duplicate-lib-ok", {"KMP_DUPLICATE_LIB_OK": ".T."}),
+        ("kmp-duplicate-lib-ok", {"KMP_DUPLICATE_LIB_OK": "10"}),
+        ("kmp-duplicate-lib-ok", {"KMP_DUPLICATE_LIB_OK": "enabled"}),
     ],
 )
 def test_a_value_is_read_as_the_library_reads_it(code: str, variables: dict[str, str]) -> None:
