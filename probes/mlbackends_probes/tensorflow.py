@@ -61,6 +61,8 @@ def find(host: Host) -> Finding:
         # PyPI's tensorflow is built with CUDA for x86-64 alone: tensorflow.org/install/pip.
         hint = f"uninstall {tensorflow.name}, then install tensorflow[and-cuda]"
         if host.machine == "aarch64":
-            hint = "PyPI has no build with CUDA for aarch64: build one, or use a container that has it"
+            hint = (
+                "PyPI has no build with CUDA for aarch64: build one, or use a container that has it"
+            )
         warning = gpu_unused(host, what, hint)
     return found(host, tensorflow, "tensorflow", nonempty(facts), (warning,))
