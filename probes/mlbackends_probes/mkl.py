@@ -77,8 +77,10 @@ def find(host: Host) -> Finding:
     if host.env("MKL_DEBUG_CPU_TYPE"):
         message = "MKL_DEBUG_CPU_TYPE is set; MKL takes no notice of it since 2020 update 1"
         warnings.append(Reason("override-invalid", message, "unset it"))
-    for name in ("MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR"):
-        value = host.env(name).upper().removeprefix("BRANCH=")
+    for name, value in (
+        ("MKL_ENABLE_INSTRUCTIONS", host.env("MKL_ENABLE_INSTRUCTIONS").upper()),
+        ("MKL_CBWR", host.env("MKL_CBWR").removeprefix("BRANCH=")),
+    ):
         for word, flag in (("AVX512", "avx512f"), ("AVX2", "avx2")):
             if value.startswith(word) and (flags := cpu_flags(host)) and flag not in flags:
                 message = f"{name} is {host.env(name)}, and this processor has no {word}"

@@ -2,8 +2,8 @@
 
 variables.json has them by probe, each with the values that the library takes. That is null for any, or an
 object: `minimum` for a whole number (for several with commas between them where `list` is true), `one_of` for
-words (in these letters alone where `case` is true), `pattern` for a regular expression and `meaning` for what
-it stands for; the value is compared in lower case.
+words, `pattern` for a regular expression and `meaning` for what it stands for; the value is compared in lower
+case, or as it stands where `case` is true.
 """
 
 import re
@@ -51,7 +51,8 @@ def valid_instead(value: str, rule: dict[str, Any]) -> str:
         words = rule["one_of"]
         fold = str.strip if "case" in rule else lambda word: word.strip().lower()
         return "" if fold(value) in map(fold, words) else "one of " + ", ".join(words)
-    return "" if re.fullmatch(rule["pattern"], value.strip().lower()) else str(rule["meaning"])
+    compared = value if "case" in rule else value.strip().lower()
+    return "" if re.fullmatch(rule["pattern"], compared) else str(rule["meaning"])
 
 
 def cpu_flags(host: Host) -> frozenset[str]:
