@@ -2,7 +2,9 @@
 
 Found by:  openmp: the runtimes that the libraries of one environment bring and ask for (meeting).
 No alarm:  libomptarget and Intel's libiomp5_db are no runtimes; a copy that nothing here loads.
-Severity:  an error where Intel's and LLVM's meet, a note where two are copies of one maker's.
+Severity:  an error where Intel's and LLVM's meet, a note where all are GNU's or Microsoft's, of which
+           several may be in a process. A second copy of Intel's or LLVM's ends the program (OMP: Error #15),
+           unless a package sets KMP_DUPLICATE_LIB_OK, as scikit-learn does.
 """
 
 from mlbackends.audit.environment import uninstall
@@ -13,7 +15,7 @@ SEVERITY = Severity.WARNING
 READS = ("openmp",)
 WHY = (
     "Each runtime has threads of its own: a limit that is set in one does not hold in the other, and"
-    " Intel's and LLVM's together may deadlock or give wrong results."
+    " Intel's and LLVM's together may crash, deadlock or give wrong results."
 )
 MEND = "Install all packages that compute from one channel, so that they share one runtime."
 SOURCES = (
@@ -21,6 +23,7 @@ SOURCES = (
     "pytorch/pytorch#149422",
     "pytorch/pytorch#44282",
     "joblib/threadpoolctl#49",
+    "scikit-learn/scikit-learn, sklearn/__init__.py (KMP_DUPLICATE_LIB_OK)",
 )
 WARNINGS = (("openmp", "conflict"),)
 
@@ -37,7 +40,7 @@ def symptoms(report: ReportView) -> Symptoms:
     severity = None
     if makers >= _DEADLOCK:
         severity = Severity.ERROR
-    elif len(meeting) > 1 and len(makers) == 1:
+    elif len(meeting) > 1 and len(makers) == 1 and not makers & _DEADLOCK:
         severity = Severity.NOTE
     owners = {package_of(library)[0] for library in meeting}
     command = uninstall(report, _STANDALONE) if len(owners) > 1 and _STANDALONE in owners else ""

@@ -170,11 +170,12 @@ def meeting(*runtimes: tuple[str, str]) -> Report:
     return with_probe(base, "openmp", libraries=libraries, facts=facts, warnings=(warning,))
 
 
-def test_two_copies_of_one_runtime_are_a_note_and_intel_with_llvm_an_error() -> None:
+def test_two_copies_of_gnus_runtime_are_a_note_and_intel_with_llvm_an_error() -> None:
     code = "openmp-two-runtimes"
 
     assert only(meeting(("gnu", "torch"), ("gnu", "sklearn")), code).severity is Severity.NOTE
     assert only(meeting(("gnu", "torch"), ("llvm", "faiss")), code).severity is Severity.WARNING
+    assert only(meeting(("llvm", "torch"), ("llvm", "faiss")), code).severity is Severity.WARNING
     assert only(meeting(("intel", "torch"), ("llvm", "faiss")), code).severity is Severity.ERROR
 
 
