@@ -1,4 +1,4 @@
-"""A variable overrides what programs decide about TF32.
+"""A variable decides about TF32 for programs.
 
 Found by:  environment: NVIDIA_TF32_OVERRIDE=0, TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1.
 No alarm:  torch.backends' own switches, which programs set knowingly; a machine without an NVIDIA GPU;
@@ -15,13 +15,12 @@ SEVERITY = Severity.WARNING
 READS = ("environment", "nvidia")
 WHY = (
     "TF32 keeps 10 bits of the mantissa, so results differ from the fourth digit on; without it matrix"
-    " products in float32 take several times as long. What the program asks for is not what it gets."
+    " products in float32 take several times as long. A program that asks for nothing else gets that."
 )
 MEND = "Unset it, and let the program choose its precision."
 SOURCES = (
     "https://developer.nvidia.com/blog/accelerating-ai-training-with-tf32-tensor-cores/",
-    "https://docs.pytorch.org/docs/stable/cuda_environment_variables.html",
-    "https://docs.monai.io/en/stable/precision_accelerating.html (NVIDIA's containers)",
+    "pytorch/pytorch, aten/src/ATen/Context.h (float32_matmul_precision, its first value)",
 )
 _TABLE = {
     "NVIDIA_TF32_OVERRIDE": (
@@ -30,7 +29,7 @@ _TABLE = {
     ),
     "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": (
         is_one,
-        "torch's matrix products in float32 are in TF32, whatever set_float32_matmul_precision says",
+        "torch's matrix products in float32 are in TF32 until the program sets their precision",
     ),
 }
 
