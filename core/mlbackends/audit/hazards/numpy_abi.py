@@ -23,7 +23,7 @@ MEND = "Install numpy<2, or newer releases of those packages."
 SOURCES = (
     "numpy/numpy#26191",
     "https://numpy.org/doc/stable/numpy_2_0_migration_guide.html",
-    "TorchIO-project/torchio#1183",
+    "pytorch/pytorch#131668",
     "pytorch/pytorch#132179",
     "lorentzenchr/model-diagnostics#206",
 )

@@ -9,9 +9,12 @@ from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
 READS = ("nvidia",)
-WHY = "CUDA leaves the GPU out or returns 46 for it, although nvidia-smi lists it as free."
+WHY = "No CUDA context can be created on it: programs get 46 (cudaErrorDevicesUnavailable)."
 MEND = "Set the compute mode to DEFAULT, unless the GPU is kept for displays."
-SOURCES = ("https://docs.nvidia.com/deploy/nvml-api/ (nvmlComputeMode_t; nvidia-smi(1), -c)",)
+SOURCES = (
+    "https://docs.nvidia.com/deploy/nvml-api/ (nvmlComputeMode_t; nvidia-smi(1), -c)",
+    "https://docs.nvidia.com/cuda/cuda-runtime-api/ (cudaErrorDevicesUnavailable)",
+)
 WARNINGS = (("nvidia", "compute-prohibited"),)
 
 

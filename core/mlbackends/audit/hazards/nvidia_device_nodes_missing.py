@@ -11,11 +11,11 @@ from mlbackends.model.records import Presence
 SEVERITY = Severity.ERROR
 READS = ("nvidia",)
 WHY = (
-    "CUDA cannot start without /dev/nvidiactl, /dev/nvidia-uvm and a node for the GPU: it says 304,"
-    " 999 or that there is no device, and frameworks take the processor."
+    "CUDA cannot start without /dev/nvidiactl, /dev/nvidia-uvm and a node for the GPU: it says 999"
+    " (unknown error) or that there is no device, and frameworks take the processor."
 )
 MEND = "On a machine: nvidia-modprobe -u -c 0 as root. In a container: start it with its GPUs."
-SOURCES = ("pytorch/pytorch#49081", "NVIDIA/nvidia-docker#1085")
+SOURCES = ("pytorch/pytorch#49081", "NVIDIA/nvidia-docker#997", "NVIDIA/DIGITS#799")
 WARNINGS = (("nvidia", "device-nodes-missing"), ("nvidia", "permission-denied"))
 
 

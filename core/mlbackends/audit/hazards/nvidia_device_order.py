@@ -15,7 +15,7 @@ WHY = (
 )
 MEND = "Set CUDA_DEVICE_ORDER=PCI_BUS_ID before the program starts, or name GPUs by UUID."
 SOURCES = (
-    "https://docs.nvidia.com/cuda/cuda-c-programming-guide/ (CUDA_DEVICE_ORDER)",
+    "https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html",
     "ModelCloud/Device-SMI#40",
     "gpustack/gpustack#1633",
 )

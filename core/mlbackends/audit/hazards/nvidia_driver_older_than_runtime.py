@@ -16,9 +16,9 @@ WHY = (
 )
 MEND = "Install a newer driver, or the build of the framework that is made for an older CUDA."
 SOURCES = (
-    "https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/ (table 2)",
+    "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",
     "pytorch/pytorch#4546",
-    "pytorch/pytorch#25581",
+    "sgl-project/sglang#11395",
     "lllyasviel/Fooocus#1313",
 )
 _PROBES = ("cuda_runtime", "torch", "jax", "tensorflow", "onnxruntime", "cupy", "cuda_toolkit")

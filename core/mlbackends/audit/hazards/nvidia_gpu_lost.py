@@ -13,15 +13,15 @@ from mlbackends.model.records import Presence
 SEVERITY = Severity.ERROR
 READS = ("nvidia", "host")
 WHY = (
-    "A job that is given all GPUs hangs or stops, and the numbers of the GPUs behind it move; it often"
-    " comes back only with a power cycle."
+    "A job that is given all GPUs hangs or stops, and the numbers of the GPUs behind it move. NVIDIA's"
+    " action for one that fell off the bus is to restart the machine."
 )
-MEND = "Drain the machine, look for Xid 79 or 154 in the kernel log, power-cycle it; then replace the GPU."
+MEND = "Drain the machine, look for Xid 79 or 154 in the kernel log, restart it; replace a GPU lost again."
 SOURCES = (
-    "NVIDIA/NVSentinel#155",
+    "NVIDIA/NVSentinel#684",
     "leptonai/gpud#1209",
     "aws/eks-node-monitoring-agent#94",
-    "https://docs.nvidia.com/deploy/xid-errors/ (79)",
+    "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html (79: RESTART_BM)",
 )
 _CODES = ("gpu-lost", "reset-required", "timed-out")
 

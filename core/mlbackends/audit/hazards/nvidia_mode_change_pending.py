@@ -8,8 +8,8 @@ from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.WARNING
 READS = ("nvidia",)
-WHY = "The machine is not in the state that somebody set, and will change by itself at the next reset."
-MEND = "Drain the GPU and reset it (nvidia-smi --gpu-reset), or reboot."
+WHY = "The machine is not in the state that somebody set, and changes by itself at the next reset or reboot."
+MEND = "For MIG drain and reset the GPU (nvidia-smi --gpu-reset); a change of ECC takes a reboot."
 SOURCES = (
     "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetEccMode and nvmlDeviceGetMigMode)",
 )

@@ -19,7 +19,8 @@ MEND = "Install the other kind of kernel module, or the driver branch that still
 SOURCES = (
     "NVIDIA/open-gpu-kernel-modules, README: compatible GPUs",
     "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/ (kernel modules)",
-    "NVIDIA, support plan for Maxwell, Pascal and Volta: 580 is the last branch",
+    'the kernel log of 580 on Blackwell: "requires use of the NVIDIA open kernel modules"',
+    "https://wiki.nixos.org/wiki/NVIDIA (Maxwell to Volta: the legacy branch 580)",
 )
 
 

@@ -12,7 +12,7 @@ SEVERITY = Severity.WARNING
 READS = ("nvidia", "host")
 WHY = "CUDA does not work on it: programs compute on the processor, many times slower."
 MEND = "Install NVIDIA's driver from the distribution; it keeps nouveau away, after a reboot."
-SOURCES = ("leptonai/gpud#591", "NVIDIA driver README, nouveau")
+SOURCES = ("Azure/azhpc-diagnostics#44", "canonical/hardware-observer-operator#359")
 _CODES = ("nouveau-bound", "no-driver")
 _USERS = ("cuda_driver", "cuda_runtime", "cuda_toolkit", "cudnn", "cublas", "cupy")
 

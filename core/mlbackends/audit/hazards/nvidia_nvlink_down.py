@@ -14,14 +14,12 @@ if TYPE_CHECKING:
 
 SEVERITY = Severity.WARNING
 READS = ("nvidia",)
-WHY = (
-    "What all GPUs exchange goes at the speed of the slowest link, or takes PCIe; NCCL chooses other"
-    " paths or fails."
-)
-MEND = "Look for Xid 74 in the kernel log, reset all GPUs together; then reseat or replace the GPU or bridge."
+WHY = "What the GPUs exchange has fewer links than it could have, or takes PCIe."
+MEND = "Look for Xid 74 in the kernel log; drain and reset the GPU, then restart, then have it serviced."
 SOURCES = (
     "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetNvLinkState)",
-    "https://docs.nvidia.com/deploy/xid-errors/ (74)",
+    "https://docs.nvidia.com/health-validation/reference/checks/nvlink (nvlink_active)",
+    "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html (74)",
 )
 
 

@@ -23,8 +23,8 @@ MEND = (
     " service has: that unit cannot be enabled, udev starts it."
 )
 SOURCES = (
-    "https://docs.nvidia.com/deploy/driver-persistence/ (nvidia-smi(1), -pm)",
-    "Ubuntu, nvidia-compute-utils, nvidia-persistenced.service: no [Install]",
+    "https://docs.nvidia.com/deploy/driver-persistence/overview.html",
+    "canonical/nvidia-graphics-drivers#34 (Ubuntu's unit: udev starts it)",
     "Azure/aks-gpu#105",
     "NVIDIA/nvidia-docker#723",
     "NVIDIA/nvidia-container-toolkit#202",

@@ -11,8 +11,8 @@ from mlbackends.model.errors import counted
 SEVERITY = Severity.WARNING
 READS = ("limits",)
 WHY = (
-    "torch's data loader keeps a file open for each tensor that a worker hands over, and NCCL some for"
-    ' each pair of ranks: runs end with "Too many open files" or "received 0 items of ancdata".'
+    "torch's data loader keeps a file open for each tensor that a worker hands over: runs end with"
+    ' "Too many open files" or "received 0 items of ancdata".'
 )
 MEND = "Raise the soft limit; a process may do so itself up to the hard one."
 SOURCES = (

@@ -15,7 +15,10 @@ WHY = (
     " many times the work and memory of the best order."
 )
 MEND = "Install opt_einsum; torch finds it by itself."
-SOURCES = ("https://docs.pytorch.org/docs/stable/backends.html (torch.backends.opt_einsum)",)
+SOURCES = (
+    "pytorch/pytorch, torch/backends/opt_einsum/__init__.py",
+    "pytorch/pytorch#87199",
+)
 
 
 def symptoms(report: ReportView) -> Symptoms:

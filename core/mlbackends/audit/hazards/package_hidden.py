@@ -13,7 +13,7 @@ WHY = "Who upgrades the hidden one sees no change, and other packages may have b
 MEND = "Uninstall the one that you do not want."
 SOURCES = (
     "https://docs.python.org/3/library/sys_path_init.html",
-    "facebookresearch/detectron2#3351",
+    "facebookresearch/detectron2#693",
 )
 WARNINGS = tuple((name, "installation-hidden") for name in FRAMEWORKS)
 

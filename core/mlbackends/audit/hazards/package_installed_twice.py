@@ -17,7 +17,7 @@ WHY = (
 MEND = "Uninstall it until nothing is left, then install the one that you want."
 SOURCES = (
     "pytorch/vision#9174",
-    "https://onnxruntime.ai/docs/install/ (one flavour per environment)",
+    "https://onnxruntime.ai/docs/get-started/with-python.html (one flavour per environment)",
 )
 WARNINGS = (("packages", "installed-twice"), *((name, "installed-twice") for name in FRAMEWORKS))
 

@@ -13,9 +13,10 @@ READS = ("packages",)
 WHY = "Compiled parts are made for one version of each other: they do not load, or do so by luck."
 MEND = "Install all of them in one command, so that the resolver sees them together."
 SOURCES = (
-    "https://docs.jax.dev/en/latest/installation.html",
-    "Dao-AILab/flash-attention, installation",
-    "facebookresearch/xformers, installation",
+    "jax-ml/jax#17638",
+    "jax-ml/jax#15285",
+    "Dao-AILab/flash-attention, setup.py (wheels by torch and CUDA)",
+    "facebookresearch/xformers#982",
 )
 WARNINGS = (
     ("flash_attention", "conflict"),

@@ -9,13 +9,10 @@ from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.WARNING
 READS = ("packages",)
-WHY = (
-    "It was compiled and tried with that version alone: with another, symbols are missing or results"
-    " differ, often only in one operation."
-)
+WHY = "It was compiled and tried with that version alone: with another, symbols may be missing."
 MEND = "Install the version that is pinned, or a release that goes with what is there."
 SOURCES = (
-    "pytorch/pytorch#134929",
+    "pytorch/pytorch#119932",
     "https://packaging.python.org/en/latest/specifications/core-metadata/ (Requires-Dist)",
 )
 WARNINGS = tuple((name, "pin-mismatch") for name in FRAMEWORKS)

@@ -10,7 +10,7 @@ SEVERITY = Severity.WARNING
 READS = ("python",)
 WHY = "Those packages come before the environment's own, and their compiled parts do not load here."
 MEND = "Unset PYTHONPATH; modules that clusters load often set it."
-SOURCES = ("https://docs.python.org/3/using/cmdline.html (PYTHONPATH)",)
+SOURCES = ("https://docs.python.org/3/library/sys_path_init.html (PYTHONPATH)",)
 WARNINGS = (("python", "other-python"),)
 
 

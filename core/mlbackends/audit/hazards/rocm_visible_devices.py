@@ -12,7 +12,10 @@ WHY = (
     "HIP counts from zero what the variable before has left, so an index that was right hides all."
 )
 MEND = "Set one of them, with indices from 0."
-SOURCES = ("https://rocm.docs.amd.com/en/latest/conceptual/gpu-isolation.html",)
+SOURCES = (
+    "https://rocm.docs.amd.com/en/docs-6.1.2/conceptual/gpu-isolation.html",
+    "ROCm/clr, rocclr/device/rocm/rocdevice.cpp (HIP's list, else CUDA's)",
+)
 WARNINGS = (("rocm", "hidden-by-variable"), ("rocm", "conflict"))
 
 

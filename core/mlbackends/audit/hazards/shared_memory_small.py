@@ -16,8 +16,8 @@ MEND = "Start the container with --ipc=host or --shm-size=16g; in Kubernetes mou
 SOURCES = (
     "NVIDIA/nccl#342",
     "NVIDIA/nccl#290",
-    "NVIDIA/nccl-tests#143",
-    "open-mmlab/mmdetection#6993",
+    "NVIDIA/nccl#525",
+    "open-mmlab/mmsegmentation#1356",
 )
 WARNINGS = (("host", "small-shared-memory"),)
 _COMMANDS = {"docker": "docker run --shm-size=16g ...", "podman": "podman run --shm-size=16g ..."}

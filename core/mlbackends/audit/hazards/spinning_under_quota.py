@@ -16,11 +16,12 @@ WHY = (
     "An active wait costs nothing where a CPU is a thread's own. Under a quota every turn of the loop"
     " is paid for, and is missing where there is work."
 )
-MEND = "Let waiting threads sleep: OMP_WAIT_POLICY=passive."
+MEND = "Unset it; OMP_WAIT_POLICY=passive lets waiting threads sleep at once."
 SOURCES = (
     "https://www.openmp.org/specifications/ (5.2, OMP_WAIT_POLICY)",
-    "https://gcc.gnu.org/onlinedocs/libgomp/ (GOMP_SPINCOUNT)",
-    "https://docs.kernel.org/admin-guide/cgroup-v2.html (cpu.max)",
+    "https://gcc.gnu.org/onlinedocs/libgomp/GOMP_005fSPINCOUNT.html",
+    "https://reviews.llvm.org/D18577 (active: KMP_BLOCKTIME=infinite, which goes before it)",
+    "https://docs.kernel.org/scheduler/sched-bwc.html",
 )
 _WAITS = "threads that have nothing to do keep their CPU busy, and the CPU quota pays for it"
 

@@ -10,11 +10,11 @@ from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 SEVERITY = Severity.NOTE
 READS = ("packages",)
 WHY = (
-    "pip renames what it removes and puts it back if it fails; that these are left means that a process"
-    " held files open or the disk was full. pip warns of an invalid distribution ever after."
+    "pip renames what it removes, puts it back if it fails and deletes it in the end; that did not"
+    " happen, as where a process holds files open. pip may warn of an invalid distribution ever after."
 )
 MEND = "Remove them, and install again the package that they were of if it fails."
-SOURCES = ("pypa/pip, AdjacentTempDirectory",)
+SOURCES = ("pypa/pip, AdjacentTempDirectory", "pypa/pip#10452")
 
 
 def symptoms(report: ReportView) -> Symptoms:

@@ -15,7 +15,7 @@ WHY = (
     " an installation that was broken off. `pip check` finds nothing wrong."
 )
 MEND = "Install the package again, over what is there."
-SOURCES = ("sgl-project/sglang#31035", "ai-dynamo/nixl#1705")
+SOURCES = ("astral-sh/uv#19430",)
 
 
 def symptoms(report: ReportView) -> Symptoms:

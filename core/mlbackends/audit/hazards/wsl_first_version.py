@@ -8,10 +8,13 @@ from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom,
 
 SEVERITY = Severity.ERROR
 READS = ("host",)
-WHY = "No GPU can be reached from it, and it translates calls: files and processes are slow."
-MEND = "Convert the distribution; that keeps its files."
+WHY = "CUDA works in the second version alone; the first translates calls, and much work on files is slow."
+MEND = (
+    "Convert the distribution, after a copy of what it holds: Microsoft warns that this can fail."
+)
 SOURCES = (
     "https://learn.microsoft.com/windows/wsl/compare-versions",
+    "https://learn.microsoft.com/windows/wsl/basic-commands (--set-version)",
     "https://docs.nvidia.com/cuda/wsl-user-guide/",
 )
 

@@ -11,9 +11,8 @@ WHY = "The Linux library talks to a kernel module that WSL does not have, so CUD
 MEND = "Remove the nvidia driver's packages inside WSL; only Windows needs a driver."
 SOURCES = (
     "https://docs.nvidia.com/cuda/wsl-user-guide/",
-    "microsoft/WSL#8587",
-    "microsoft/WSL#5663",
-    "rapidsai/cuml#6218",
+    "numba/numba#7106",
+    "NVIDIA/cuml#6218",
 )
 WARNINGS = (("cuda_driver", "conflict"), ("nvidia", "conflict"))
 
