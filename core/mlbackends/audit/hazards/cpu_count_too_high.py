@@ -13,12 +13,13 @@ SEVERITY = Severity.NOTE
 READS = ("limits",)
 WHY = (
     "os.cpu_count() counts the machine's CPUs whatever is left of them, so that programs that size"
-    " their workers by it start too many; os.process_cpu_count() heeds the mask, and no quota."
+    " their workers by it start too many; os.process_cpu_count() heeds the mask and no quota, joblib both."
 )
 MEND = "Name the number of workers where a program takes it."
 SOURCES = (
     "https://docs.python.org/3/library/os.html (os.cpu_count and os.process_cpu_count)",
     "python/cpython#109649",
+    "joblib/loky#114",
 )
 WARNINGS = (("limits", "limit-below-hardware"),)
 _PYTHON = (3, 13)

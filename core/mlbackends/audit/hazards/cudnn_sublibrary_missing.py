@@ -12,11 +12,17 @@ from mlbackends.audit.libraries import package_of
 SEVERITY = Severity.ERROR
 READS = ("cudnn",)
 WHY = (
-    "libcudnn opens them when they are first used. Without some the process ends (`Unable to load any of"
-    " {libcudnn_ops.so.9...}`); in place of others it takes those of another cuDNN, or does without."
+    "libcudnn opens them when they are first used. Without one the process ends (`Unable to load any of"
+    " {libcudnn_ops.so.9...}`), calls fail (CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED), or that of another"
+    " cuDNN is taken."
 )
 MEND = "Install the whole cuDNN again."
-SOURCES = ("pytorch/pytorch#188892", "pytorch/pytorch#185512", "daswer123/xtts-finetune-webui#18")
+SOURCES = (
+    "pytorch/pytorch#188892",
+    "daswer123/xtts-finetune-webui#18",
+    "JuliaGPU/CUDA.jl#3205",
+    "ultralytics/ultralytics#17170",
+)
 WARNINGS = (("cudnn", "sub-library-missing"),)
 
 
