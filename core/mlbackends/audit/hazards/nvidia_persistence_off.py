@@ -23,7 +23,7 @@ MEND = (
     " service has: that unit cannot be enabled, udev starts it."
 )
 SOURCES = (
-    "https://docs.nvidia.com/deploy/driver-persistence/overview.html",
+    "https://docs.nvidia.com/deploy/driver-persistence/ (Overview, Data Persistence)",
     "canonical/nvidia-graphics-drivers#34 (Ubuntu's unit: udev starts it)",
     "Azure/aks-gpu#105",
     "NVIDIA/nvidia-docker#723",

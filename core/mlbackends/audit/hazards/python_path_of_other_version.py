@@ -9,7 +9,7 @@ from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
 SEVERITY = Severity.WARNING
 READS = ("python",)
 WHY = "Those packages come before the environment's own, and their compiled parts do not load here."
-MEND = "Unset PYTHONPATH; modules that clusters load often set it."
+MEND = "Unset PYTHONPATH where it is set: it holds for every version of Python."
 SOURCES = ("https://docs.python.org/3/library/sys_path_init.html (PYTHONPATH)",)
 WARNINGS = (("python", "other-python"),)
 

@@ -2,8 +2,10 @@
 
 Found by:  torch: partners such as torchvision and torchaudio, the version that each pins, and the local
            parts of their versions (+cu124, +cpu).
-No alarm:  a local part that only one of the two has.
+No alarm:  a local part that only one of the two has; another minor version of CUDA from torchvision 0.16 on.
 """
+
+import re
 
 from mlbackends.audit.environment import install
 from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
@@ -13,7 +15,12 @@ SEVERITY = Severity.ERROR
 READS = ("torch",)
 WHY = "Its operators are not registered or crash: `operator torchvision::nms does not exist`."
 MEND = "Install torch and its companions in one command from one index."
-SOURCES = ("pytorch/pytorch#157648", "pytorch/vision#9174")
+SOURCES = (
+    "pytorch/pytorch#157648",
+    "pytorch/vision#8985",
+    "pytorch/vision#7726 (0.16 refuses another major version of CUDA only)",
+    "pytorch/audio, _extension/utils.py (_check_cuda_version)",
+)
 
 _BUILDS = ("cu", "cpu", "rocm", "xpu")
 
@@ -28,8 +35,8 @@ def symptoms(report: ReportView) -> Symptoms:
                 f"{name} {version} is built for torch {wanted}, and torch {torch} is installed"
             )
             command = install(report, f"torch=={wanted}", f"{name}=={version.partition('+')[0]}")
-        elif _is_other_build(torch, version):
-            message = f"{name} {version} and torch {torch} are builds for different devices"
+        elif _is_other_build(torch, name, version):
+            message = f"{name} {version} and torch {torch} are builds for different devices or CUDA versions"
             command = ""
         else:
             continue
@@ -38,6 +45,8 @@ def symptoms(report: ReportView) -> Symptoms:
         )
 
 
-def _is_other_build(torch: str, partner: str) -> bool:
-    one, other = torch.partition("+")[2], partner.partition("+")[2]
+def _is_other_build(torch: str, name: str, version: str) -> bool:
+    one, other = torch.partition("+")[2], version.partition("+")[2]
+    if name == "torchvision" and satisfies(version, ">=0.16"):
+        one, other = (re.sub(r"^(cu\d+)\d$", r"\1", local) for local in (one, other))
     return one != other and one.startswith(_BUILDS) and other.startswith(_BUILDS)

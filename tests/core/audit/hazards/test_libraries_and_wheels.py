@@ -590,6 +590,25 @@ def test_builds_for_different_devices_do_not_go_together() -> None:
     assert only(alike, "torch-extension-mismatch").status is Status.PASSED
 
 
+@pytest.mark.parametrize(
+    ("package", "version", "status"),
+    [
+        ("torchvision", "0.21.0+cu118", Status.FAILED),
+        ("torchvision", "0.21.0+cu124", Status.PASSED),
+        ("torchvision", "0.15.2+cu124", Status.FAILED),
+        ("torchaudio", "2.6.0+cu124", Status.FAILED),
+    ],
+)
+def test_torchvision_takes_another_minor_version_of_cuda(
+    package: str, version: str, status: Status
+) -> None:
+    row = {"package": package, "version": version, "wanted": "2.6.0"}
+    facts: dict[str, Any] = {"partners": [row]}
+    subject = with_probe(report("hgx-h100-eight-gpus"), "torch", version="2.6.0+cu126", facts=facts)
+
+    assert only(subject, "torch-extension-mismatch").status is status
+
+
 def test_without_a_gpu_a_missing_compiler_is_a_note() -> None:
     code, base = "compiler-missing-for-torch-compile", report("stale-conda-workstation")
     without = with_probe(base, "nvidia", devices=())
