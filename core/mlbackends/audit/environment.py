@@ -89,9 +89,17 @@ def install(report: ReportView, *wanted: str) -> str:
 def reinstall(report: ReportView, name: str, version: str) -> str:
     """Return the command that writes a package's files anew and touches no other package."""
     is_uv = report.fact("python.manager") == "uv"
-    options = ("--reinstall-package", name) if is_uv else ("--force-reinstall",)
+    options = ["--reinstall-package", name] if is_uv else ["--force-reinstall"]
+    # PyPI has no version with a local part; PyTorch has an index for each build (pytorch/pytorch#111716).
+    build = version.partition("+")[2]
+    if name in _AT_PYTORCH and _PYTORCH_BUILD.fullmatch(build):
+        options += ["--index-url", f"https://download.pytorch.org/whl/{build}"]
     wanted = f"{name}=={version}" if version else name
     return _package_command(report, "install", *options, "--no-deps", wanted)
+
+
+_AT_PYTORCH = ("torch", "torchvision", "torchaudio", "torchtext", "xformers")
+_PYTORCH_BUILD = pattern(r"cpu|xpu|cu\d+|rocm[\d.]+")
 
 
 def uninstall(report: ReportView, *names: str) -> str:

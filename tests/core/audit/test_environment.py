@@ -31,6 +31,14 @@ def test_pip_is_the_one_of_the_environment_that_is_looked_at() -> None:
     )
 
 
+def test_a_build_that_pypi_does_not_have_is_reinstalled_from_pytorchs_index() -> None:
+    index = "--index-url https://download.pytorch.org/whl/cu126"
+
+    assert reinstall(VENV, "torch", "2.6.0+cu126").endswith(f"{index} --no-deps torch==2.6.0+cu126")
+    assert "--index-url" not in reinstall(VENV, "torch", "2.6.0")
+    assert "--index-url" not in reinstall(VENV, "flash_attn", "2.8.3+cu12torch2.8")
+
+
 def test_what_uv_made_has_no_pip_of_its_own() -> None:
     assert install(UV, "a") == "uv pip install --python /venv/bin/python a"
     assert uninstall(UV, "a") == "uv pip uninstall --python /venv/bin/python a"
