@@ -12,7 +12,11 @@ SEVERITY = Severity.WARNING
 READS = ("nvidia", "host")
 WHY = "CUDA does not work on it: programs compute on the processor, many times slower."
 MEND = "Install NVIDIA's driver from the distribution; it keeps nouveau away, after a reboot."
-SOURCES = ("Azure/azhpc-diagnostics#44", "canonical/hardware-observer-operator#359")
+SOURCES = (
+    "Azure/azhpc-diagnostics#44",
+    "canonical/hardware-observer-operator#359",
+    "Debian, nvidia-kernel-support (nvidia-blacklists-nouveau.conf)",
+)
 _CODES = ("nouveau-bound", "no-driver")
 _USERS = ("cuda_driver", "cuda_runtime", "cuda_toolkit", "cudnn", "cublas", "cupy")
 
