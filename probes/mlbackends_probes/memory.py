@@ -10,7 +10,7 @@ Source:   Linux, proc(5) and Documentation/admin-guide/mm.
 from typing import Any
 
 from mlbackends.host.host import Host
-from mlbackends.host.quantities import meminfo, size_in_bytes
+from mlbackends.host.quantities import size_in_bytes
 from mlbackends.host.system import kernel, memory
 from mlbackends.host.system.numa import gpu_memory
 from mlbackends.model.reasons import Reason
@@ -54,17 +54,12 @@ def find(host: Host) -> Finding:
             "swap_free_bytes": size_in_bytes(sizes.get("free", "")),
         }
     elif host.platform == "linux":
-        numbers = meminfo(host.read("/proc/meminfo", 65536))
+        numbers = memory.numbers_without_gpus(host)
         names = ("huge_pages", "huge_pages_in_use", "nodes", "nodes_free", "swaps")
         tables = (*memory.huge_pages(host), *memory.nodes(host), memory.swaps(host))
-        if gpu_bytes := gpu_memory(host, "MemTotal"):
-            free = gpu_memory(host, "MemFree")
-            off = {"MemTotal": gpu_bytes, "MemAvailable": free, "MemFree": free}
-            for name in off.keys() & numbers.keys():
-                numbers[name] = max(0, numbers[name] - off[name])
-            facts["gpu_bytes"] = gpu_bytes
         limit, is_unlimited = memory.locked_memory_limit(host)
-        facts |= {
+        facts = {
+            "gpu_bytes": gpu_memory(host, "MemTotal") or None,
             **{
                 fact: numbers[name]
                 for fact, name in _MEMINFO.items()

@@ -20,6 +20,7 @@ from mlbackends.libraries.elf import NotElf, extract, read_elf
 from mlbackends.libraries.loader_cache import cached_libraries
 from mlbackends.libraries.owners import expanded
 from mlbackends.libraries.search import library_path, stem_of
+from mlbackends.model.errors import joined
 from mlbackends.model.records import Library
 from mlbackends.model.tables import table
 
@@ -61,10 +62,10 @@ def marked(host: Host, libraries: list[Library]) -> list[Library]:
             names = names if is_mapped else ()
         elif names and not library.reasons:
             verb = "takes" if len(names) == 1 else "take"
-            why = ": ".join([f"{_joined(names)} {verb} it", *[library.wins_because] * library.wins])
+            why = ": ".join([f"{joined(names)} {verb} it", *[library.wins_because] * library.wins])
             library = replace(library, wins=True, wins_because=why)
         elif any(users) and library.wins:
-            nobody = f"none of {_joined(tuple(table('libraries/consumers')['packages']))} takes it"
+            nobody = f"none of {joined(tuple(table('libraries/consumers')['packages']))} takes it"
             why = f"{nobody}; a program that asks for {library.soname} gets it"
             library = replace(library, wins=False, wins_because=why)
         done.append(replace(library, used_by=names))
@@ -75,10 +76,6 @@ def _bringing(library: Library) -> tuple[str, ...]:
     """Return the package in whose NAME.libs a copy lies: auditwheel puts there what that needs itself."""
     is_own = library.owner and os.path.dirname(library.path).endswith((".libs", "/.dylibs"))
     return (library.owner.split(" ")[0],) if is_own and not library.reasons else ()
-
-
-def _joined(names: tuple[str, ...]) -> str:
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _taken_by(host: Host, package: dict[str, Any]) -> list[str]:

@@ -6,6 +6,8 @@ Each carries the exit code that the command line ends with, and a hint.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mlbackends.model.reasons import Reason
 
 
@@ -85,6 +87,11 @@ def some(names: "tuple[str, ...]", told_by: str = "") -> str:
         return ", ".join(names)
     rest = f"and {len(names) - _MOST_NAMES + 2} more"
     return f"{', '.join(names[: _MOST_NAMES - 2])} {rest}" + (f": `{told_by}`" if told_by else "")
+
+
+def joined(names: "Sequence[str]") -> str:
+    """Return names as a sentence has them: "numpy, scipy and torch"."""
+    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
 def counted(number: int, noun: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from mlbackends.model.errors import joined
 from mlbackends.model.problem import AttentionProblem, TensorSpec, heads_of
 from mlbackends.model.reasons import Reason
 
@@ -294,7 +295,7 @@ def no_gradient() -> Constraint:
         )
         wanting = [name for name, spec in inputs if spec is not None and spec.requires_grad]
         verb = "requires" if len(wanting) == 1 else "require"
-        return f"{_listed(wanting)} {verb} a gradient; it computes none" if wanting else ""
+        return f"{joined(wanting)} {verb} a gradient; it computes none" if wanting else ""
 
     hint = "call it under torch.no_grad(), or give it tensor.detach()"
     return Constraint("gradient", "inputs that require no gradient", test, hint, sizes=False)
@@ -352,10 +353,6 @@ def _heads(problem: AttentionProblem) -> tuple[int, int, int]:
 def _heads_differ(problem: AttentionProblem, needed: str) -> str:
     query, key, value = _heads(problem)
     return f"query, key and value have {query}, {key} and {value} heads; {needed}"
-
-
-def _listed(names: list[str]) -> str:
-    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
 def _size(sizes: tuple[int, ...]) -> str:

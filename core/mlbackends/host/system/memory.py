@@ -22,8 +22,23 @@ _USE = {"free": "free_hugepages", "reserved": "resv_hugepages", "surplus": "surp
 def total_memory(host: Host) -> int | None:
     """Return how much memory Linux has, in bytes, without that of GPUs; None where it does not tell."""
     # It is in the first line; what follows need not be read for it.
-    total = meminfo(host.read("/proc/meminfo", 1024)).get("MemTotal", 0)
-    return max(0, total - gpu_memory(host, "MemTotal")) or None
+    return numbers_without_gpus(host, 1024).get("MemTotal") or None
+
+
+def numbers_without_gpus(host: Host, limit: int = 65536) -> dict[str, int]:
+    """Return the numbers of /proc/meminfo, without the memory of GPUs that the kernel counts.
+
+    limit: how many bytes of the file are read.
+    """
+    numbers = meminfo(host.read("/proc/meminfo", limit))
+    for name, counted in (
+        ("MemTotal", "MemTotal"),
+        ("MemAvailable", "MemFree"),
+        ("MemFree", "MemFree"),
+    ):
+        if name in numbers:
+            numbers[name] = max(0, numbers[name] - gpu_memory(host, counted))
+    return numbers
 
 
 def huge_pages(host: Host) -> tuple[Rows, Rows]:

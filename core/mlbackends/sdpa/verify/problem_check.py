@@ -222,8 +222,6 @@ class ProblemCheck:
                 unstable
                 or f"a quarter of its rounds took {third / first:.2g} times as long as another"
             )
-        if unstable:
-            self.rounds.pop(result.backend, None)
         seconds = [each for samples in rounds.values() for each in samples]
         median = statistics.median(seconds)
         lower, upper = quarters(seconds)

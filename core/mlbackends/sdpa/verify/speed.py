@@ -20,9 +20,11 @@ def of_problem(wording: Wording, checked: CheckedProblem, rounds: Rounds) -> Ben
     """Return the record of a problem. rounds: by backend, the seconds of each round's calls."""
     *leading, _, width = wording.shape
     kind = " ".join(replace(wording, shape=(*leading, 0, width), kv_len=None).words)
+    timings = {each.backend: each.timing for each in checked.results if each.timing}
     medians = {
         name: {turn: statistics.median(each) for turn, each in taken.items()}
         for name, taken in rounds.items()
+        if name not in timings or not timings[name].unstable
     }
     ratios = []
     for name, own in medians.items():
