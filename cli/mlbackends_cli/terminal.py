@@ -18,17 +18,22 @@ _WIDEST = 1000
 
 
 class Page(Struct, frozen=True):
-    """What a format may use. width: columns. details: probes were named, so show everything."""
+    """What a format may use. width: columns. details: probes were named, so show everything.
+
+    absent: show what is not here, and nothing else. terminal: somebody looks at it, and no program.
+    """
 
     width: int = 80
     color: bool = False
     unicode: bool = True
     details: bool = False
     timing: bool = False
+    absent: bool = False
+    terminal: bool = False
 
     def styled(self, text: str, style: str) -> str:
         """Return text in one of the terminal's styles, by its number; plain without colour."""
-        return f"\033[{style}m{text}\033[0m" if self.color else text
+        return f"\033[{style}m{text}\033[0m" if self.color and style and text else text
 
     def sign(self, fancy: str, plain: str) -> str:
         """Return the first where there are characters beyond ASCII, else the second."""
@@ -39,18 +44,21 @@ class Page(Struct, frozen=True):
         return text if self.unicode else text.translate(_ASCII).encode("ascii", "replace").decode()
 
 
-def page(color: str, output: str = "", *, details: bool = False, timing: bool = False) -> Page:
-    """Describe what standard output can show, or a file where `output` names one."""
+def page(color: str, output: str = "", **flags: bool) -> Page:
+    """Describe what standard output can show, or a file where `output` names one.
+
+    flags: what was asked for, by its name in `Page`.
+    """
     to_file = output not in ("", "-")
+    at_terminal = not to_file and is_terminal(sys.stdout)
+    # What forces colour means the terminal or the pager behind a pipe, never a file.
+    has_color = wants_color(color, at_terminal, {} if to_file else os.environ)
     return Page(
         width=max(40, columns(os.environ)),
-        # What forces colour means the terminal or the pager behind a pipe, never a file.
-        color=wants_color(
-            color, not to_file and is_terminal(sys.stdout), {} if to_file else os.environ
-        ),
+        color=has_color,
+        terminal=at_terminal or has_color,
         unicode=to_file or has_unicode(sys.stdout),
-        details=details,
-        timing=timing,
+        **flags,
     )
 
 

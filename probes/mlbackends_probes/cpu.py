@@ -18,15 +18,6 @@ from mlbackends.model.registry import facts_of
 
 GROUP = "machine"
 
-SUMMARY = (
-    "model_name",
-    "{sockets} sockets",
-    "{cores} cores",
-    "{threads} threads",
-    "hardware_capability",
-    "x86_64_level",
-)
-USUAL = {"sockets": 1}
 
 # A number is how many threads of each core are on, where some are: POWER has 8 of them.
 _SMT = frozenset({"on", "off", "forceoff", "notsupported", "notimplemented", *"12345678"})

@@ -30,6 +30,7 @@ from mlbackends.model.records import (
 from mlbackends.model.tables import table
 
 GROUP = "accelerator"
+SUMMARY = ("CUDA {version}", "driver {driver_release}")
 FACTS = (
     Fact("driver_release", str, "The release in the name of the libcuda that programs get."),
     Fact("forward_compatibility", bool, "Whether programs get a forward-compatibility libcuda."),

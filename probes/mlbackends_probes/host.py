@@ -32,6 +32,7 @@ SUMMARY = (
     "container: {container}",
     "WSL {wsl_version}",
     "virtualisation: {virtualisation}",
+    "{shared_memory_bytes} in /dev/shm",
 )
 USUAL = {"container": "none", "virtualisation": "none"}
 CODES = {

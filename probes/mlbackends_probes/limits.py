@@ -27,12 +27,6 @@ from mlbackends.model.records import Finding, Presence, nonempty
 from mlbackends.model.registry import facts_of
 
 GROUP = "machine"
-SUMMARY = (
-    "{effective_cpus} CPUs usable, set by {effective_cpus_because}",
-    "{effective_memory_bytes} usable, set by {effective_memory_because}",
-    "cgroup {cgroup_version}",
-    "{scheduler}",
-)
 CODES = {
     "throttled": "The CPU quota stops the group often; more threads make that worse, not better.",
 }

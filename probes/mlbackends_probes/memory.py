@@ -18,13 +18,6 @@ from mlbackends.model.records import Finding, Presence, nonempty
 
 GROUP = "machine"
 
-SUMMARY = (
-    "{total_bytes} in all",
-    "{available_bytes} available",
-    "{swap_total_bytes} swap",
-    "transparent huge pages: {transparent_huge_pages}",
-)
-USUAL = {"swap_total_bytes": 0}
 
 _MEMINFO = {
     "total_bytes": "MemTotal",

@@ -30,7 +30,12 @@ from mlbackends.libraries.search import libraries_named, stem_of
 from mlbackends.model.records import Answer, FactValue, Finding, Library, Presence, nonempty
 
 GROUP = "framework"
-SUMMARY = ("torch {version}", "CUDA {cuda_version}", "HIP {hip_version}", "XPU {xpu_version}")
+SUMMARY = (
+    "CUDA {cuda_version}",
+    "HIP {hip_version}",
+    "XPU {xpu_version}",
+    "{cpu_capability} kernels",
+)
 FACTS = frameworks.PACKAGE_FACTS
 
 CHECK = """

@@ -20,7 +20,6 @@ from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, Finding, nonempty
 
 GROUP = "framework"
-SUMMARY = ("transformer-engine {version}",)
 FACTS = (
     *PACKAGE_FACTS,
     Fact("parts", dict[str, str], "Its other packages, with their versions."),

@@ -17,8 +17,7 @@ from mlbackends_cli.text import plain, probes
             "1 core · 2 threads",
         ),
         ("packages", ProbeReport(Presence.FOUND, facts={"count": 1}), "1 package"),
-        ("scipy", ProbeReport(Presence.FOUND), "scipy"),
-        ("scipy", ProbeReport(Presence.FOUND, version="1.2"), "scipy 1.2"),
+        ("scipy", ProbeReport(Presence.FOUND, version="1.2"), ""),
     ],
 )
 def test_a_glance_counts_one_thing_in_the_singular_and_leaves_no_gap(
@@ -32,7 +31,7 @@ def test_a_word_before_a_comma_is_singular_too() -> None:
         Presence.FOUND, facts={"effective_cpus": 1, "effective_cpus_because": "quota"}
     )
 
-    assert probes.glance("limits", limits) == "1 CPU usable, set by quota"
+    assert probes.glance("limits", limits) == "1 CPU usable, by the CPU quota"
 
 
 def test_what_the_processor_can_do_is_shown_and_not_what_a_variable_claims() -> None:

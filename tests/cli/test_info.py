@@ -333,8 +333,8 @@ def test_what_each_package_takes_is_on_every_page(form: str) -> None:
 
     page = backends("info", "--root", root, "--format", form).stdout
 
-    assert "Uses" in page
-    assert "torch 2.6.0+cu124" in page
+    assert "torch" in page and "2.6.0+cu124" in page
+    assert ("OpenMP gnu · 64 threads" if form == "table" else "Uses") in page
 
 
 def test_strict_is_exit_3_where_a_probe_could_not_tell() -> None:
@@ -351,7 +351,7 @@ def test_strict_is_exit_3_where_a_probe_could_not_tell() -> None:
 
     assert done.returncode == 3
     assert done.stderr == "backends: could not tell: memory\n"
-    assert done.stdout.startswith("? Memory  could not tell: KeyError: 'boom'")
+    assert done.stdout.startswith("?  Memory  could not tell: KeyError: 'boom'")
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,6 +12,9 @@ import pytest
 from mlbackends.model import registry
 from mlbackends.model.records import Report
 from mlbackends_cli.terminal import Page
+from mlbackends_cli.text import probes
+
+HOSTS = Path(__file__).parents[1] / "hosts"
 
 NO_DRIVER = "it computes on a CUDA device only, and the driver's libcuda.so.1 is not found"
 
@@ -38,7 +42,8 @@ def lines(one: Report, **page: Any) -> list[str]:
 
 
 def row(page: list[str], name: str) -> str:
-    """Return the one line that names a probe."""
+    """Return the one line that names a probe, before what is to be looked at."""
+    page = page[: page.index("Look at")] if "Look at" in page else page
     found = [line for line in page if re.search(rf"\b{name}\b", line)]
     assert len(found) == 1
     return found[0].strip()
@@ -81,12 +86,19 @@ def test_libraries_on_two_rungs_share_no_line() -> None:
     assert row(lines(one), "nccl").startswith("·")
 
 
-def test_a_short_reason_is_told_again() -> None:
-    page = lines(
-        report(cublas=library("found", ("x", "too old")), nccl=library("found", ("x", "too old")))
-    )
+def test_what_is_broken_is_told_below_with_its_cure_for_each_that_is() -> None:
+    broken = {
+        "presence": "found",
+        "reasons": [{"code": "x", "message": "too old", "hint": "renew it"}],
+    }
+    page = lines(report(cublas=broken, nccl=broken))
 
-    assert "too old" in row(page, "cublas") and "too old" in row(page, "nccl")
+    assert page[page.index("Look at") + 1 :][:4] == [
+        "  ✗  cublas  too old",
+        "             → renew it",
+        "  ✗  nccl    too old",
+        "             → renew it",
+    ]
 
 
 def test_devices_that_are_alike_are_counted() -> None:
@@ -115,9 +127,10 @@ def test_an_accelerator_that_is_not_usable_says_why() -> None:
 
 
 def test_what_is_not_here_is_named_and_the_machine_never_is() -> None:
-    page = lines(report(mkl=library("absent"), nccl=library("absent"), limits=library("absent")))
+    one = report(mkl=library("absent"), nccl=library("absent"), limits=library("absent"))
 
-    assert page[page.index("Not here") + 1].strip() == "mkl, nccl"
+    assert lines(one)[0] == "2 more are not here: backends info --absent"
+    assert [line.split()[0] for line in lines(one, absent=True)] == ["Libraries", "mkl", "nccl"]
 
 
 UNTOLD = {
@@ -130,10 +143,9 @@ def test_what_no_file_can_tell_of_is_not_said_to_be_missing() -> None:
     one = report(mtia=UNTOLD, nccl=library("absent"))
     page = lines(one)
 
-    assert page[page.index("Not here") + 1].strip() == "nccl"
-    assert page[page.index("Could not tell") + 1].strip() == "mtia  only torch could tell"
-    assert "?" not in page[0]
-    assert lines(one, details=True)[0].startswith("? Meta MTIA  could not tell")
+    assert "1 more is not here: backends info --absent" in page
+    assert page[page.index("Could not tell") + 1].strip() == "?  mtia  only torch could tell"
+    assert lines(one, details=True)[0].startswith("?  Meta MTIA  could not tell")
 
 
 def test_one_warning_of_two_probes_is_told_once() -> None:
@@ -153,7 +165,7 @@ def test_ten_warnings_are_told_and_where_the_others_are() -> None:
     )
 
     assert [line for line in page if "thing 9" in line] and not any("thing 10" in x for x in page)
-    assert "  and 2 more: backends info mkl nccl" in page
+    assert "and 2 more: backends info mkl nccl" in map(str.strip, page)
 
 
 def test_what_a_device_and_its_probe_both_say_is_told_once() -> None:
@@ -179,8 +191,7 @@ def test_records_are_a_table_where_they_fit_and_else_a_list() -> None:
 
     wide, narrow = (lines(one, width=width, details=True) for width in (100, 60))
     assert any(re.fullmatch(r"  path +headers_version", line) for line in wide)
-    assert "  •  path             /opt/" in "\n".join(narrow)
-    assert "     headers_version  13.0" in narrow
+    assert narrow[3:5] == [f"  •  path  /opt/{'x' * 40}", "     headers_version  13.0"]
     assert lines(one, width=60, details=True, unicode=False)[-1] == "  -  path  /usr"
 
 
@@ -188,7 +199,7 @@ def test_details_call_the_rung_as_the_report_does() -> None:
     copy = {"name": "x", "path": "/x.so", "presence": "usable"}
     page = lines(report(cudnn={"presence": "usable", "libraries": [copy]}), details=True)
 
-    assert "      presence  usable" in page and not any("rung" in line for line in page)
+    assert "     presence  usable" in page and not any("rung" in line for line in page)
 
 
 def test_without_colour_there_is_none() -> None:
@@ -262,10 +273,10 @@ def test_a_long_path_begins_beside_its_mark() -> None:
     copy = {"name": "x", "path": "/opt/" + "x" * 200, "presence": "usable"}
     page = lines(report(cudnn={"presence": "usable", "libraries": [copy]}), details=True)
 
-    assert "  ✓ /opt/xxx" in "\n".join(page)
+    assert "  ✓  /opt/" in page
 
 
-def test_what_each_package_takes_is_a_table_that_drops_columns_on_a_narrow_page() -> None:
+def test_what_each_package_takes_is_told_with_it_and_in_full_where_it_is_named() -> None:
     blas = {
         "library": "openblas",
         "version": "0.3.30",
@@ -277,14 +288,56 @@ def test_what_each_package_takes_is_a_table_that_drops_columns_on_a_narrow_page(
     facts = {"scikit_learn": {"version": "1.9.1", "blas": blas, "openmp": openmp}}
     one = report(uses={"presence": "found", "facts": facts})
 
-    wide, narrow = (lines(one, width=width) for width in (120, 60))
-
-    assert wide[0] == narrow[0] == "Uses"
-    assert wide[1].split() == ["package", "takes", "core", "threads", "runtime", "path"]
-    assert row(wide, "Zen").split()[2:] == ["openblas", "0.3.30", "Zen", "4", "/a/b.so"]
-    assert "path" not in narrow[1] and "1.9.1" in narrow[2]
+    assert lines(one, width=60)[:3] == [
+        "Packages",
+        "  scikit-learn  BLAS openblas 0.3.30 · Zen · 4 threads",
+        "                OpenMP gnu · 2 threads",
+    ]
     (details,) = (line for line in lines(one, width=120, details=True) if "openmp" in line)
     assert details.split()[-2:] == ["a", "rule"]
+
+
+def recorded() -> dict[str, Report]:
+    """Return the report of each recorded machine, of what is there, and one thing that is not."""
+    return {
+        file.parent.name: report(
+            **msgspec.json.decode(file.read_bytes())["probes"], xnnpack=library("absent")
+        )
+        for file in HOSTS.glob("*/expected.json")
+    }
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
+def test_the_page_of_a_recorded_machine_fits_and_breaks_no_word(width: int) -> None:
+    for name, one in recorded().items():
+        page = lines(one, width=width)
+        assert max(map(len, page)) <= width, name
+        assert "not here: backends info --absent" in " ".join(page), name
+        text = "\n".join(page)
+        words = {"", *re.split(r"[\s/]+", text)}
+        found = [f"{reason.message} {reason.hint}" for _, reason in probes.broken(one)]
+        found += [text for texts in probes.taken(one.probes.get("uses")).values() for text in texts]
+        for word in re.split(r"[\s/]+", " ".join(found)):
+            assert word in words or len(word) > width - 4, (name, word)
+
+
+def test_a_wide_terminal_has_two_columns_and_a_pipe_has_one() -> None:
+    one = recorded()["hgx-h100-eight-gpus"]
+    piped, seen = (lines(one, width=120, terminal=on) for on in (False, True))
+
+    assert piped[0] == "Machine" and seen[0].split() == ["Machine", "Libraries"]
+    assert len(seen) < len(piped)
+    assert {word for line in seen for word in line.split()} >= {"cusparselt", "64", "threads"}
+    assert max(map(len, seen)) <= 120
+
+
+def test_many_short_facts_stand_side_by_side_on_a_terminal() -> None:
+    one = report(limits={"presence": "found", "facts": {f"fact_{i}": i for i in range(20)}})
+
+    assert "  fact_1   1   fact_6   6   fact_11  11  fact_16  16" in lines(
+        one, width=60, details=True, terminal=True
+    )
+    assert "  fact_19  19" in lines(one, width=60, details=True)
 
 
 def test_a_fact_that_would_be_misread_has_a_label() -> None:

@@ -87,7 +87,7 @@ def test_a_terminal_without_unicode_gets_ascii() -> None:
 
     assert done.returncode == 0
     assert done.stdout.isascii()
-    assert "+ computed something right" in done.stdout
+    assert "- found only" in done.stdout
 
 
 @pytest.mark.slow

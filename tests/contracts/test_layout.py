@@ -281,10 +281,6 @@ def test_only_the_command_line_imports_click() -> None:
     assert all(below(name, "mlbackends_cli") for name in importers("click"))
 
 
-def test_only_the_table_imports_rich() -> None:
-    assert importers("rich") <= {"mlbackends_cli.formats.table"}
-
-
 def test_only_the_parquet_export_imports_pyarrow() -> None:
     assert importers("pyarrow") <= {"mlbackends.tracing.exporting"}
 

@@ -119,6 +119,11 @@ def _complete_values(ctx: click.Context, param: click.Parameter, incomplete: str
     " with --get --no-redact]",
 )
 @TIMEOUT
+@click.option(
+    "--absent",
+    is_flag=True,
+    help="List what was looked for and is not here, each with what it is, instead of the page.",
+)
 @click.option("--timing", is_flag=True, help="Show how long each probe took.")
 @OUTPUT
 @COLOR
@@ -135,6 +140,7 @@ def command(
     pid: int | None,
     redact: bool | None,
     timeout: float,
+    absent: bool,
     timing: bool,
     output: str,
     color: str,
@@ -151,6 +157,9 @@ def command(
         needs = [requirement.Requirement.parse(text) for text in requirements]
         for need in needs:
             requirement.check(need)
+    if absent and (form != "table" or names):
+        hint = "leave NAME out" if names else "the other formats list them with all the rest"
+        raise BadInput("--absent is for the page of all that is here", hint)
     host = _host(root, python, pid, timeout)
     wanted = tuple(map(plain, wanted))
     probes = [*names, *(name.partition(".")[0] for name in wanted)]
@@ -161,7 +170,7 @@ def command(
     # Only what asks how far a package goes makes it compute.
     computing = {*names, *(need.probe for need in needs)}
     computing |= {name.partition(".")[0] for name in wanted if name.endswith(_COMPUTED)}
-    presence = Presence(depth or ("found" if root else "usable"))
+    presence = Presence(depth or ("found" if root or absent else "usable"))
     with ProgressLine() as progress:
         report = survey(
             tuple(dict.fromkeys(probes)),
@@ -170,8 +179,8 @@ def command(
             timeout=timeout,
             computing=_probes() if deep else computing,
             progress=progress,
-            # rich takes as long to import as a library to answer. Not in a thread: an interrupt amid
-            # an import leaves locks held for which another thread's import would wait for ever.
+            # Not in a thread: an interrupt amid an import leaves locks held for which another
+            # thread's import would wait for ever.
             meanwhile=None if wanted else lambda: registry.load("mlbackends_cli.formats", form),
         )
     missing = [reason for need in needs if (reason := requirement.unmet(report, need))]
@@ -190,7 +199,7 @@ def command(
         if values != [None] * len(values):
             write("\n".join(value or "" for value in values), output)
     else:
-        style = page(color, output, details=bool(names), timing=timing)
+        style = page(color, output, details=bool(names), timing=timing, absent=absent)
         write(formats.text(form, "report", shown, style), output)
     for reason in missing:
         say(f"required, but not so: {reason}")

@@ -1,373 +1,347 @@
 """The page for people on a terminal: reports, outcomes and lists, as wide as the page."""
 
-import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from rich.cells import cell_len
-from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
-from rich.segment import Segments
-from rich.table import Table
-from rich.text import Text
+from msgspec.structs import replace
 
 from mlbackends.model.audit import Check, Outcome, Severity
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device, Library, ProbeReport, Report
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text import checks, probes, prose
-from mlbackends_cli.text.plain import amount, cleaned, without_commands
+from mlbackends_cli.text.layout import (
+    Cell,
+    Row,
+    grid,
+    half,
+    lines,
+    side_by_side,
+    width,
+    widths,
+)
+from mlbackends_cli.text.plain import amount, without_commands
 from mlbackends_cli.text.prose import Listing
 
-_Line = tuple[list[str | Text], str | Text]
-"""The short cells of a line, and the text behind them."""
-
 _MARKS = {
-    "usable": ("✓", "+", "green"),
-    "loadable": ("◐", "~", "cyan"),
-    "found": ("·", "-", "yellow"),
-    "broken": ("✗", "x", "red"),
-    "unknown": ("?", "?", "red"),
-    "absent": (" ", " ", "dim"),
+    "usable": ("✓", "+", "32"),
+    "loadable": ("◐", "~", "36"),
+    "found": ("·", "-", "33"),
+    "broken": ("✗", "x", "31"),
+    "unknown": ("?", "?", "31"),
+    "absent": (" ", " ", "2"),
 }
 _SEVERITIES = {
     Severity.ERROR: ("✗", "x", "31"),
     Severity.WARNING: ("!", "!", "33"),
     Severity.NOTE: ("·", "-", "36"),
 }
+# Bold, underlined and dim read on a light background and on a dark one; the colours are the terminal's own.
+_HEADING, _NAME, _DIM = "1;4", "1", "2"
 _SHORT = 40
 """A reason of at most so many characters is repeated for each library."""
 _NARROW = 24
-"""Text that would get fewer columns than this begins on a line of its own."""
+"""A column of a list that is too wide gets so many columns at least."""
+_TWO_COLUMNS = 120
+"""A page of so many columns shows its sections side by side."""
 _MOST_WARNINGS = 10
+_FEW, _SHORT_FACT = 8, 18
+"""More facts than that stand side by side on a terminal, where their values are that short."""
 
 
-def _printed(parts: Iterable[RenderableType], page: Page) -> str:
-    file = io.StringIO()
-    # Standard colours only: each terminal draws them so that they read on its own background.
-    console = Console(
-        file=file,
-        width=page.width,
-        force_terminal=page.color,
-        color_system="standard" if page.color else None,
-        no_color=not page.color,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        legacy_windows=False,
-        safe_box=not page.unicode,
-    )
-    # Before rich adds its colours: those of a value would be obeyed too, and may hide the rest.
-    segments = (each._replace(text=cleaned(each.text)) for each in console.render(Group(*parts)))
-    console.print(Segments(segments), end="")
-    return _finished(file.getvalue(), page)
-
-
-def _finished(text: str, page: Page) -> str:
-    text = without_commands("\n".join(map(str.rstrip, text.split("\n"))).rstrip("\n") + "\n")
-    return page.fitted(text)
-
-
-def _indented(content: RenderableType, columns: int = 2) -> RenderableType:
-    return Padding(content, (0, 0, 0, columns))
+def _printed(found: Iterable[str], page: Page) -> str:
+    return page.fitted(without_commands("\n".join(found).rstrip("\n") + "\n"))
 
 
 def listing(listing: Listing, page: Page) -> str:
     """Return groups of rows below their titles; rows that differ from the usual stand out."""
-    widths, is_whole = _widths(listing, page)
-    if is_whole and not page.color:
-        return _finished(cleaned(_plain_lines(listing, widths)), page)
-    parts: list[RenderableType] = []
-    if widths:
-        parts.append(_grid([[Text(column, style="dim") for column in listing.columns]], widths))
+    return _printed(_listed(listing, page), page)
+
+
+def _listed(listing: Listing, page: Page) -> Iterator[str]:
+    columns = _widths(listing, page)
+    if columns:
+        yield from grid([[Cell(title, _DIM) for title in listing.columns]], columns, page)
     for at, group in enumerate(listing.groups):
-        parts += [Text(group.title, style="bold")] if group.title else []
         indent = 2 if group.title else 0
-        rows = []
+        if group.title:
+            yield from grid([[Cell(group.title, _NAME)]], [page.width], page)
         for number, (first, *others) in enumerate(group.rows):
-            style = "yellow" if (at, number) in listing.marked else ""
-            if widths:
-                cells = (" " * indent + first, *others)
-                rows.append([Text(cell, style=style) for cell in cells])
+            style = "33" if (at, number) in listing.marked else ""
+            if columns:
+                row = [Cell(each, style) for each in (first, *others)]
+                yield from grid([row], [columns[0] - indent, *columns[1:]], page, indent)
                 continue
             # On a page that is too narrow, the other cells stand below the first.
             titled = zip(listing.columns[1:], others, strict=True)
             below = " · ".join(f"{title} {cell}" for title, cell in titled if cell)
-            parts.append(_indented(Text(first, style=style, overflow="fold"), indent))
+            yield from grid([[Cell(first, style)]], [page.width - indent], page, indent)
             if below:
-                parts.append(_indented(Text(below, style=style, overflow="fold"), indent + 2))
-        parts += [_grid(rows, widths)] if rows else []
-    return _printed([*parts, *(Text(note, style="dim") for note in listing.notes)], page)
+                yield from grid([[Cell(below, style)]], [page.width - indent - 2], page, indent + 2)
+    for note in listing.notes:
+        yield from grid([[Cell(note, _DIM)]], [page.width], page)
 
 
-def _grid(rows: Iterable[Iterable[Text]], widths: Iterable[int]) -> Table:
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    for width in widths:
-        grid.add_column(overflow="fold", width=width)
-    for row in rows:
-        grid.add_row(*row)
-    return grid
-
-
-def _plain_lines(listing: Listing, widths: Sequence[int]) -> str:
-    """Return a listing whose cells all fit, as rich would print it in fifty times the time."""
-    rows = [listing.columns]
-    for group in listing.groups:
-        indent = "  " if group.title else ""
-        rows += [(group.title,)] if group.title else []
-        rows += [(indent + first, *others) for first, *others in group.rows]
-    rows += [(note,) for note in listing.notes]
-    lines = (
-        "  ".join(
-            cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=False)
-        )
-        for row in rows
-    )
-    return "\n".join(lines)
-
-
-def _widths(listing: Listing, page: Page) -> tuple[list[int], bool]:
-    """Return how wide each column is, so that lines break between words alone; [] where that fails.
-
-    And whether each cell is printed whole, on one line.
-    """
+def _widths(listing: Listing, page: Page) -> list[int]:
+    """Return how wide each column is, so that lines break between words alone; [] where that fails."""
     most: list[int] = []
     least: list[int] = []
     for number, title in enumerate(listing.columns):
         indent = 2 if number == 0 and any(group.title for group in listing.groups) else 0
         cells = [title, *(row[number] for group in listing.groups for row in group.rows)]
-        most.append(max(map(cell_len, cells)) + indent)
-        longest = max(cell_len(word) for cell in cells for word in cell.split() or [""]) + indent
+        most.append(max(map(width, cells)) + indent)
+        longest = max(width(word) for cell in cells for word in cell.split() or [""]) + indent
         # A name stays whole; a path or a kernel's signature may be broken.
         least.append(min(longest, _NARROW if number else page.width * 3 // 5))
     room = page.width - 2 * (len(most) - 1)
     if sum(least) > room:
-        return [], False
-    widths = list(most)
-    while sum(widths) > room:
-        at = max(range(len(widths)), key=lambda each: (widths[each] > least[each], widths[each]))
-        widths[at] -= 1
-    texts = (*(group.title for group in listing.groups), *listing.notes)
-    fits = widths == most and all(cell_len(text) <= page.width for text in texts)
-    return widths, fits
+        return []
+    while sum(most) > room:
+        at = max(range(len(most)), key=lambda each: (most[each] > least[each], most[each]))
+        most[at] -= 1
+    return most
 
 
 def report(report: Report, page: Page) -> str:
     """Return the overview, or every detail where the page asks for details."""
-    return _printed(_details(report, page) if page.details else _overview(report, page), page)
+    found = _absent(report, page) if page.absent else _overview(report, page)
+    return _printed(_details(report, page) if page.details else found, page)
 
 
-def _overview(report: Report, page: Page) -> list[RenderableType]:
+def _overview(report: Report, page: Page) -> Iterator[str]:
     rows = probes.overview(report)
-    packages = [
-        f"{row.name} (could not tell)"
-        if row.probe.failure
-        else probes.glance(row.name, row.probe) or f"{row.name} {row.probe.version}".rstrip()
-        for row in sorted(rows["framework"])
+    looked = any(probes.group(name) == "accelerator" for name in report.probes)
+    machine = [
+        [*_named("", row.name), Cell("\n".join(_machine(row)) + _time(row.probe, page))]
+        for row in rows["machine"]
     ]
-    asked_for = any(probes.group(name) == "accelerator" for name in report.probes)
-    none_found = Text("none found", style="dim") if asked_for else None
-    sections = {
-        "Machine": _lines(
-            [([row.name], row.lines[0] + _time(row.probe, page)) for row in rows["machine"]], page
-        ),
-        "Accelerators": _lines(_accelerators(rows["accelerator"], page), page) or none_found,
-        "Libraries": _lines(_libraries(rows["library"], page), page),
-        "Uses": _uses(report, page),
-        "Packages": Text(" · ".join(packages)),
-        "Not here": Text(", ".join(probes.missing(report)), style="dim"),
-        "Could not tell": _lines(
-            [([name], why) for name, why in probes.undetermined(report).items()], page
-        ),
-        "Look at": _warnings(report, page),
+    nothing = [[Cell(""), Cell("none found", _DIM), Cell("")]] if looked else []
+    sections: dict[str, Sequence[Row]] = {
+        "Machine": machine,
+        "Accelerators": [*_accelerators(rows["accelerator"], page)] or nothing,
+        "Packages": [*_packages(report, rows["framework"], page)],
+        "Libraries": [*_libraries(rows["library"], page)],
     }
-    parts: list[RenderableType] = []
-    for title, content in sections.items():
-        if content is not None and not (isinstance(content, Text) and not content.plain):
-            parts += [Text(title, style="bold"), _indented(content)]
-    states = ("usable", "loadable", "found", "broken")
-    marks = [f"{page.sign(*_MARKS[state][:2])} {probes.MEANINGS[state]}" for state in states]
-    took = f"   {report.duration_seconds:.2f} s" if page.timing else ""
-    return [*parts, Text("   ".join(marks) + took, style="dim")]
+    found = [(title, rows) for title, rows in sections.items() if rows]
+    if not (page.terminal and page.width >= _TWO_COLUMNS and found):  # grep wants a line for each
+        yield from _sections(found, page)
+    else:
+        column = half(page)
+        sizes = [len([*_sections([each], column)]) for each in found]
+        count = min(range(1, len(found) + 1), key=lambda at: max(sum(sizes[:at]), sum(sizes[at:])))
+        left, right = _sections(found[:count], column), _sections(found[count:], column)
+        yield from side_by_side(left, right, page)
+    below = replace(page, width=min(page.width, _TWO_COLUMNS))  # longer lines are hard to read
+    unknown = [[*_named("?", name), Cell(why)] for name, why in probes.undetermined(report).items()]
+    for title, more in (("Could not tell", unknown), ("Look at", [*_look_at(report, page)])):
+        yield from _sections([(title, more)] if more else [], below)
+    if missing := probes.missing(report):
+        are = "is" if len(missing) == 1 else "are"
+        line = f"{len(missing)} more {are} not here: backends info --absent"
+        yield from grid([[Cell(line)]], [page.width], page)
+    states = {probes.state_of(row.probe) for kind in probes.GROUPS[1:] for row in rows[kind]}
+    marks = [
+        f"{page.sign(*signs)} {probes.MEANINGS[state]}"
+        for state, (*signs, _) in _MARKS.items()
+        if state in states
+    ]
+    took = [f"{report.duration_seconds:.2f} s"] if page.timing else []
+    yield from grid([[Cell("   ".join([*marks, *took]), _DIM)]], [page.width], page)
 
 
-def _lines(rows: list[_Line], page: Page, indent: int = 2) -> RenderableType | None:
-    """Return lines of short cells with a text behind them, which goes below them on a narrow page.
-
-    indent: how far from the left the lines are printed.
-    """
-    if not rows:
-        return None
-    heads = [[_folding(cell) for cell in cells] for cells, _ in rows]
-    texts = [_folding(text) for _, text in rows]
-    widths = [max(cell.cell_len for cell in column) for column in zip(*heads, strict=True)]
-    before = sum(width + 2 for width in widths if width)
-    if page.width - indent - before >= _NARROW:
-        grid = Table.grid(padding=(0, 2, 0, 0))
-        for _ in widths:
-            grid.add_column(no_wrap=True)
-        grid.add_column(overflow="fold")
-        for cells, text in zip(heads, texts, strict=True):
-            grid.add_row(*cells, text)
-        return grid
-    lines: list[RenderableType] = []
-    for cells, text in zip(heads, texts, strict=True):
-        head = Text("  ", overflow="fold").join(cell for cell in cells if cell.plain)
-        if head.cell_len + 2 + text.cell_len <= page.width - indent and "\n" not in text.plain:
-            lines.append(Text("  ").join(part for part in (head, text) if part.plain))
-            continue
-        lines += [head] if head.plain else []
-        lines.append(_indented(text))
-    return Group(*lines)
+def _sections(found: Sequence[tuple[str, Sequence[Row]]], page: Page) -> Iterator[str]:
+    """Yield sections whose names and versions align."""
+    columns = widths(row[:-1] for _, rows in found for row in rows)
+    for title, rows in found:
+        yield page.styled(title, _HEADING)
+        for row in rows:
+            yield from lines([row], page, columns[: len(row) - 1])
 
 
-def _folding(cell: str | Text) -> Text:
-    text = Text(cell) if isinstance(cell, str) else cell
-    text.overflow = "fold"
-    return text
+def _named(mark: str, name: str, style: str = "31") -> list[Cell]:
+    return [Cell(mark, style), Cell(name, _NAME)]
 
 
-def _accelerators(rows: Iterable[probes.Row], page: Page) -> list[_Line]:
-    found: list[_Line] = []
-    for name, probe, lines, problem in rows:
-        texts = [*lines, problem] if probe.devices else [": ".join(filter(None, [*lines, problem]))]
-        texts = [*filter(None, texts)] or [probe.version or str(probe.presence)]
-        if problem or not probe.devices:
-            texts[-1] += _time(probe, page)
-        first = [_mark(probe, page), Text(name)]
-        for text in texts:
-            found.append(([*first], text))
-            first = [Text(""), Text("")]
-    return found
+def _machine(row: probes.Row) -> list[str]:
+    return row.lines if row.probe.failure else probes.aspects(row.name, row.probe)
 
 
-def _libraries(rows: Iterable[probes.Row], page: Page) -> list[_Line]:
+def _accelerators(rows: Iterable[probes.Row], page: Page) -> Iterator[Row]:
+    for name, probe, found, problem in sorted(rows, key=lambda row: not row.probe.devices):
+        texts = [
+            *probes.device_lines(probe, explained=True),
+            *found[len(probes.device_lines(probe)) :],
+        ]
+        texts += [problem] if problem and probes.state_of(probe) != "broken" else []
+        if not probe.devices:
+            texts = [": ".join(texts) or probe.version or str(probe.presence)]
+        worst = next((each for each in probe.devices if probes.state_of(each) == "broken"), probe)
+        yield [_mark(worst, page), Cell(name, _NAME), Cell("\n".join(texts) + _time(probe, page))]
+
+
+def _packages(report: Report, rows: Iterable[probes.Row], page: Page) -> Iterator[Row]:
+    """Yield torch first, each package with what it takes, and last what is no package of its own."""
+    taken = probes.taken(report.probes.get("uses"))
+    last = ("compilers", "packages")
+    for row in sorted(rows, key=lambda row: (row.name in last, row.name != "torch", row.name)):
+        problem = row.problem if probes.state_of(row.probe) != "broken" else ""
+        yield _version_row(row, " · ".join(filter(None, [*row.lines, problem])), page)
+        if texts := taken.pop(row.name.replace("_", "-"), ()):
+            yield [*_named("", ""), Cell("\n".join(texts))]
+    for name, texts in taken.items():  # a package without a probe, or a process that is looked at
+        yield [*_named("", name), Cell("\n".join(texts))]
+
+
+def _version_row(row: probes.Row, text: str, page: Page) -> Row:
+    text += _time(row.probe, page)
+    return [_mark(row.probe, page), Cell(row.name, _NAME), Cell(row.probe.version), Cell(text)]
+
+
+def _libraries(rows: Iterable[probes.Row], page: Page) -> Iterator[Row]:
     # A missing driver is one long sentence for a dozen libraries: they share it, to fit a screen.
     alike: dict[tuple[str, ...], list[probes.Row]] = {}
     for row in rows:
         is_shared = len(row.problem) > _SHORT and not page.timing
         key = (probes.state_of(row.probe), row.problem) if is_shared else (row.name,)
         alike.setdefault(key, []).append(row)
-    found: list[_Line] = []
-    for (name, probe, lines, problem), *others in alike.values():
-        text = Text(problem or "".join(lines))
-        if len(probe.libraries) > 1 and not problem:
-            text.append(f" · {len(probe.libraries)} files", style="dim")
-        text.append(_time(probe, page), style="dim")
-        found.append(([_mark(probe, page), name, probe.version], text))
+    for row, *others in alike.values():
+        is_broken = probes.state_of(row.probe) == "broken"  # of which "Look at" tells why
+        text = "".join(row.lines) if is_broken or not row.problem else row.problem
+        if len(row.probe.libraries) > 1 and not row.problem:
+            text += f" · {len(row.probe.libraries)} files"
+        if others and is_broken:
+            yield from (_version_row(each, "".join(each.lines), page) for each in (row, *others))
+            continue
+        yield _version_row(row, text, page)
         if others:
             names = ", ".join(f"{each.name} {each.probe.version}".rstrip() for each in others)
-            found.append((["", "", ""], f"the same: {names}"))
-    return found
+            yield [Cell(""), Cell(""), Cell(""), Cell(f"the same: {names}")]
 
 
-def _uses(report: Report, page: Page) -> RenderableType | None:
-    """Return what each package takes: with the files where they fit."""
-    rows = probes.uses(report.probes.get("uses"))
-    for left_out in ("threads_because", "path", "runtime"):
-        rows = [{name: row[name] for name in row if name != left_out} for row in rows]
-        if isinstance(table := _records("", rows, page), Table):
-            break
-    return table if rows else None
+def _look_at(report: Report, page: Page) -> Iterator[Row]:
+    """Yield what is broken, then what is not as it should be, each with its cure."""
+    broken, warnings = probes.broken(report), probes.warnings(report)
+    *signs, style = _MARKS["broken"]
+    for mark, color, found in (
+        (page.sign(*signs), style, broken),
+        ("!", "33", warnings[:_MOST_WARNINGS]),
+    ):
+        for name, one in found:
+            hint = f"\n→ {one.hint}" if one.hint else ""
+            yield [*_named(mark, name, color), Cell(one.message + hint)]
+    if left := warnings[_MOST_WARNINGS:]:
+        names = " ".join(dict.fromkeys(name for name, _ in left))
+        yield [Cell(""), Cell(""), Cell(f"and {len(left)} more: backends info {names}")]
+    if broken or warnings:
+        yield [
+            Cell(""),
+            Cell(""),
+            Cell("why each hurts, and how to mend it: backends doctor", _DIM),
+        ]
 
 
-def _warnings(report: Report, page: Page) -> RenderableType | None:
-    found = probes.warnings(report)
-    rows: list[_Line] = [
-        ([Text("!", style="yellow"), name], one.message) for name, one in found[:_MOST_WARNINGS]
-    ]
-    listed = _lines(rows, page)
-    left = found[_MOST_WARNINGS:]
-    if listed is None or not left:
-        return listed
-    names = " ".join(dict.fromkeys(name for name, _ in left))
-    return Group(listed, Text(f"and {len(left)} more: backends info {names}"))
+def _absent(report: Report, page: Page) -> Iterator[str]:
+    """Yield what was looked for and is not here, by group, with what each is."""
+    names = probes.missing(report)
+    room = max(map(len, names), default=0)
+    for group, title in (
+        ("accelerator", "Accelerators"),
+        ("framework", "Packages"),
+        ("library", "Libraries"),
+    ):
+        rows = [
+            [Cell(name, _NAME), Cell(f"{probes.label(name)}: {probes.meaning(name)}")]
+            for name in names
+            if probes.group(name) == group
+        ]
+        if rows:
+            yield page.styled(f"{title} that are not here", _HEADING)
+            yield from lines(rows, page, [room])
 
 
 # ---- everything about the probes that were named -------------------------------------------
 
 
-def _details(report: Report, page: Page) -> list[RenderableType]:
-    parts: list[RenderableType] = []
-    for name, probe in report.probes.items():
-        parts += [Text("")] if parts else []
-        headline = Text.assemble(_mark(probe, page), " ", (probes.label(name), "bold"))
-        headline.append(f" {probe.version}" if probe.version else "")
+def _details(report: Report, page: Page) -> Iterator[str]:
+    for number, (name, probe) in enumerate(report.probes.items()):
+        if number:
+            yield ""
         undetermined = probe.failure is None and probes.state_of(probe) == "unknown"
         state = probes.MEANINGS["unknown"] if undetermined else probe.presence
-        headline.append(f"  {state or probes.why(probe)}")
-        headline.append(f"{_time(probe, page)}  {probes.meaning(name)}", style="dim")
-        parts.append(headline)
+        label = f"{probes.label(name)} {probe.version}".rstrip()
+        about = f"{state or probes.why(probe)}{_time(probe, page)}  {probes.meaning(name)}"
+        yield from lines([[_mark(probe, page), Cell(label, _NAME), Cell(about)]], page, indent=0)
         facts, tables = probes.shown_facts(name, probe)
         reasons = probes.own_reasons(probe) if not probe.libraries else []
-        rows = _values(facts) + _reasons("because", reasons) + _reasons("look at", probe.warnings)
-        if listed := _lines(rows, page):
-            parts.append(_indented(listed))
-        parts += [_indented(_records(fact, rows, page)) for fact, rows in tables.items()]
+        short, rows = _short(_values(facts), page)
+        yield from short
+        rows += _reasons("because", reasons) + _reasons("look at", probe.warnings)
+        yield from lines(rows, page)
+        for fact, records in tables.items():
+            yield from _records(fact, records, page)
         for device in probe.devices:
             title = f"{device.kind} {device.index}  {device.name}"
-            parts.append(_thing(device, title, probes.values_of(device), page))
+            yield from _thing(device, title, probes.values_of(device), page)
         for library in probe.libraries:
             values = {"presence": str(library.presence), **probes.values_of(library)}
-            parts.append(_thing(library, library.path, values, page))
-    return parts
+            yield from _thing(library, library.path, values, page)
 
 
-def _records(fact: str, rows: probes.Table, page: Page) -> RenderableType:
-    """Return a list of records as a table where it fits, else one record below the other."""
-    columns = probes.columns(rows)
-    cells = [[amount(c, row[c]) if c in row else "" for c in columns] for row in rows]
-    widths = [max(map(cell_len, column)) for column in zip(columns, *cells, strict=True)]
-    if sum(widths) + 2 * len(widths) + 2 <= page.width and not any(
-        "\n" in cell for row in cells for cell in row
+def _short(rows: list[list[Cell]], page: Page) -> tuple[list[str], list[list[Cell]]]:
+    """Return the short of many facts as lines of several, for a terminal; and the other facts."""
+    short = [row for row in rows if width(row[1].text) <= _SHORT_FACT]
+    columns = widths(short)
+    count = (page.width - 2) // (sum(columns) + 4) if page.terminal and len(short) > _FEW else 1
+    if count < 2:
+        return [], rows
+    height = -(-len(short) // count)
+    beside = [[cell for row in short[at::height] for cell in row] for at in range(height)]
+    filled = [row + [Cell("")] * (2 * count - len(row)) for row in beside]
+    return [*grid(filled, columns * count, page, 2)], [row for row in rows if row not in short]
+
+
+def _records(fact: str, rows: probes.Table, page: Page) -> Iterator[str]:
+    """Yield a list of records as a table where it fits, else one record below the other."""
+    names = probes.columns(rows)
+    texts = [[amount(name, row[name]) if name in row else "" for name in names] for row in rows]
+    table = [[Cell(name, _NAME) for name in names], *(list(map(Cell, each)) for each in texts)]
+    columns = widths(table)
+    yield from lines([[Cell(fact, "3")]], page) if fact else ()
+    if sum(columns) + 2 * len(columns) <= page.width and not any(
+        "\n" in cell for row in texts for cell in row
     ):
-        table = Table(
-            title=fact or None, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0)
-        )
-        for column in columns:
-            table.add_column(Text(column))
-        for texts in cells:
-            table.add_row(*map(Text, texts))
-        return table
-    parts: list[RenderableType] = [Text(fact, style="italic")]
+        yield from grid(table, columns, page, 2)
+        return
     for row in rows:
-        here = {name: value for name, value in row.items() if value != ""}
-        listed: list[_Line] = [(["", *head], text) for head, text in _values(here)]
-        if listed:
-            listed[0][0][0] = page.sign("•", "-")
-        parts.append(_lines(listed, page) or Text(""))
-    return Group(*parts)
+        found = [[Cell(""), *pair] for pair in _values({k: v for k, v in row.items() if v != ""})]
+        if found:
+            found[0][0] = Cell(page.sign("•", "-"))
+        yield from lines(found, page)
 
 
 def _thing(
     thing: Device | Library, title: str, values: Mapping[str, object], page: Page
-) -> RenderableType:
-    """Return a device or a copy of a library."""
-    # Two columns, so that a path without a place to break begins beside its mark.
-    head = Table.grid(padding=(0, 1, 0, 0))
-    head.add_column(no_wrap=True)
-    head.add_column(overflow="fold")
-    head.add_row(_mark(thing, page), Text(title))
-    listed = _lines(_values(values) + _reasons("because", thing.reasons), page, indent=6)
-    return _indented(Group(head, _indented(listed, 4)) if listed else head)
+) -> Iterator[str]:
+    """Yield a device or a copy of a library."""
+    mark, room = _mark(thing, page), page.width - 4
+    yield from grid([[mark, Cell(title, _NAME)]], [1, room - 1], page, 2)
+    yield from lines(_values(values) + _reasons("because", thing.reasons), page, indent=5)
 
 
-def _values(values: Mapping[str, object]) -> list[_Line]:
-    return [([Text(name, style="dim")], amount(name, value)) for name, value in values.items()]
+def _values(values: Mapping[str, object]) -> list[list[Cell]]:
+    return [[Cell(name, _DIM), Cell(amount(name, value))] for name, value in values.items()]
 
 
-def _reasons(word: str, reasons: Iterable[Reason]) -> list[_Line]:
-    rows: list[_Line] = []
+def _reasons(word: str, reasons: Iterable[Reason]) -> list[list[Cell]]:
+    found = []
     for reason in reasons:
-        text = Text(f"{reason.message} [{reason.code}]")
-        if reason.hint:
-            text.append(f"\n→ {reason.hint}", style="italic")
-        rows.append(([Text(word, style="dim")], text))
-    return rows
+        hint = f"\n→ {reason.hint}" if reason.hint else ""
+        found.append([Cell(word, _DIM), Cell(f"{reason.message} [{reason.code}]{hint}")])
+    return found
 
 
-def _mark(thing: ProbeReport | Device | Library, page: Page) -> Text:
+def _mark(thing: ProbeReport | Device | Library, page: Page) -> Cell:
     *signs, style = _MARKS[probes.state_of(thing)]
-    return Text(page.sign(*signs), style=style)
+    return Cell(page.sign(*signs), style)
 
 
 def _time(probe: ProbeReport, page: Page) -> str:

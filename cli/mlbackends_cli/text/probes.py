@@ -6,10 +6,11 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from mlbackends.model import registry
-from mlbackends.model.errors import UnknownName
+from mlbackends.model.errors import UnknownName, counted
 from mlbackends.model.reasons import UNCHECKED, Reason
 from mlbackends.model.records import Device, Library, Presence, ProbeReport, Report
 from mlbackends.model.registry import facts_of
+from mlbackends_cli.text import machine
 from mlbackends_cli.text.plain import amount, binary_size
 
 GROUPS = ("machine", "accelerator", "library", "framework", "use")
@@ -22,6 +23,9 @@ MEANINGS = {
     "unknown": "could not tell",
     "absent": "not here",
 }
+_PARTS = ("cpu", "memory", "limits")
+"""The first of a machine's parts; the others keep their order."""
+_KINDS = {"blas": "BLAS", "openmp": "OpenMP", "onednn": "oneDNN"}
 _NOT_ITS_FAULT = UNCHECKED | {"no-driver", "no-device"}
 """Reasons for which a thing that is here is not called broken."""
 
@@ -58,20 +62,28 @@ def group(name: str) -> str:
 
 
 def glance(name: str, probe: ProbeReport) -> str:
-    """Return the facts that the probe's SUMMARY names, as one line; "" where it names none.
+    """Return what the overview shows of a probe, as one line."""
+    return " · ".join(aspects(name, probe))
 
-    An item is a fact's name, or a template such as "{sockets} sockets". It is left out where a fact is
-    missing, or has the value that the probe's USUAL gives. Without a SUMMARY a framework shows its version.
+
+def aspects(name: str, probe: ProbeReport) -> list[str]:
+    """Return what the overview shows of a probe: a line for each aspect of a processor, else one or none.
+
+    That is the facts that the probe's SUMMARY names. An item is a fact's name, or a template such as
+    "{sockets} sockets". It is left out where a fact is missing, or has the value that the probe's
+    USUAL gives.
     """
+    if name in machine.ASPECTS:
+        return [line for line in machine.ASPECTS[name](probe.facts) if line]
     module = _probe(name)
     usual = getattr(module, "USUAL", {})
-    values = {"version": probe.version}
+    values = {"version": probe.version} if probe.version else {}
     for fact, value in probe.facts.items():
         if fact not in usual or usual[fact] != value:
-            values[fact] = amount(fact, value)
+            text = amount(fact, value)
+            values[fact] = text.replace(", ", " · ") if isinstance(value, dict) else text
     shown = []
-    default = (f"{name} {{version}}",) if group(name) == "framework" else ()
-    for item in getattr(module, "SUMMARY", default):
+    for item in getattr(module, "SUMMARY", ()):
         template = item if "{" in item else f"{{{item}}}"
         try:
             text = " ".join(template.format(**values).split())
@@ -79,7 +91,7 @@ def glance(name: str, probe: ProbeReport) -> str:
             continue
         if text:  # "1 cores" becomes "1 core", "1 CPUs usable" becomes "1 CPU usable"
             shown.append(re.sub(r"^1 ([A-Za-z]+)s(?=[ ,]|$)", r"1 \1", text))
-    return " · ".join(shown)
+    return [" · ".join(shown)] if shown else []
 
 
 # ---- how far a thing got, and why not further ----------------------------------------------
@@ -90,7 +102,8 @@ def state_of(thing: ProbeReport | Library | Device) -> str:
     if thing.presence is None or getattr(thing, "failure", None) is not None:
         return "unknown"
     here = thing.presence in (Presence.FOUND, Presence.LOADABLE)
-    codes = {reason.code for reason in thing.reasons} - _NOT_ITS_FAULT
+    excused = UNCHECKED if isinstance(thing, Device) else _NOT_ITS_FAULT
+    codes = {reason.code for reason in thing.reasons} - excused
     return "broken" if here and codes else str(thing.presence)
 
 
@@ -119,9 +132,13 @@ def overview(report: Report) -> dict[str, list[Row]]:
                 rows[kind].append(Row(name, probe, lines, ""))
         elif is_here(probe) and kind != "use":  # `uses` has these
             is_card = kind == "accelerator"
-            lines = device_lines(probe) or lines if is_card else [lines[0] or where(probe)]
+            place = where(probe) if kind == "library" else ""
+            lines = [*device_lines(probe), *lines] if is_card else [lines[0] or place]
             rows[kind].append(Row(name, probe, [line for line in lines if line], problem))
-    for kind in GROUPS[1:]:  # a machine's parts keep their order
+    rows["machine"].sort(
+        key=lambda row: _PARTS.index(row.name) if row.name in _PARTS else len(_PARTS)
+    )
+    for kind in GROUPS[1:]:
         rows[kind].sort(key=best_first)
     return rows
 
@@ -153,6 +170,19 @@ def undetermined(report: Report) -> dict[str, str]:
         first: f"{why}; so also {', '.join(others)}" if others else why
         for why, (first, *others) in by_reason.items()
     }
+
+
+def broken(report: Report) -> list[tuple[str, Reason]]:
+    """Return why each probe and each device is broken, with the probe's name."""
+    found: dict[tuple[str, str], Reason] = {}
+    for name, probe in report.probes.items():
+        things: tuple[ProbeReport | Device, ...] = (probe, *probe.devices)
+        for thing in things:
+            if state_of(thing) == "broken":
+                for reason in thing.reasons:
+                    if reason.code not in UNCHECKED:
+                        found.setdefault((name, reason.message), reason)
+    return [(name, reason) for (name, _), reason in found.items()]
 
 
 def warnings(report: Report) -> list[tuple[str, Reason]]:
@@ -190,15 +220,19 @@ def where(probe: ProbeReport) -> str:
     if best is None:
         return ""
     if best.found_by.startswith("inside "):
-        return f"{best.found_by}: {best.owner or best.path}"
+        inside = best.owner.startswith(best.found_by.removeprefix("inside "))
+        return f"inside {best.owner}" if inside else f"{best.found_by}: {best.owner or best.path}"
     return best.owner if best.owner and best.found_by in ("site-packages", "conda") else best.path
 
 
 # ---- devices, libraries and facts ----------------------------------------------------------
 
 
-def device_lines(probe: ProbeReport) -> list[str]:
-    """Return a line for each kind of a probe's devices, with how many are alike."""
+def device_lines(probe: ProbeReport, *, explained: bool = False) -> list[str]:
+    """Return a line for each kind of a probe's devices, with how many are alike.
+
+    explained: why one is broken stands elsewhere.
+    """
     groups: dict[tuple[object, ...], list[Device]] = {}
     for device in probe.devices:
         key = (device.name, device.memory_bytes, device.capability, device.presence, device.reasons)
@@ -210,7 +244,8 @@ def device_lines(probe: ProbeReport) -> list[str]:
         parts.append(binary_size(device.memory_bytes) if device.memory_bytes else "")
         parts.append(device.capability)
         parts.append(f"driver {device.driver}" if device.driver else "")
-        parts.append(_because(device.reasons))
+        is_broken = explained and state_of(device) == "broken"
+        parts.append(MEANINGS["broken"] if is_broken else _because(device.reasons))
         lines.append(" · ".join(part for part in parts if part))
     return lines
 
@@ -286,6 +321,27 @@ def uses(probe: ProbeReport | None) -> Table:
     order = ("package", "takes", "core", "threads", "runtime", "problem", "path", "threads_because")
     here = [name for name in order if any(name in row for row in rows)]
     return [{name: row.get(name, "") for name in here} for row in rows]
+
+
+def taken(probe: ProbeReport | None) -> dict[str, list[str]]:
+    """Return what each package takes, as phrases: "BLAS openblas 0.3.30 · Haswell · 4 threads"."""
+    found: dict[str, list[str]] = {}
+    for package, use in (probe.facts if probe else {}).items():
+        for kind, row in use.items() if isinstance(use, dict) else ():
+            if isinstance(row, dict):
+                library = str(row.get("library", ""))
+                runtime, count = row.get("runtime"), row.get("threads")
+                if library == kind:
+                    library, runtime = (
+                        ("", runtime) if kind != "openmp" else (str(runtime or ""), "")
+                    )
+                head = (_KINDS.get(kind, kind), library, row.get("version"))
+                threads = counted(count, "thread") if isinstance(count, int) else ""
+                parts = (" ".join(str(each) for each in head if each), row.get("core"), threads)
+                rest = (runtime, row.get("problem"))
+                phrase = " · ".join(str(part) for part in (*parts, *rest) if part)
+                found.setdefault(package.replace("_", "-"), []).append(phrase)
+    return found
 
 
 def columns(rows: Table) -> list[str]:
