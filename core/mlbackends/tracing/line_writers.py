@@ -1,17 +1,19 @@
 """Records as lines of text: CSV and JSON Lines.
 
 Most calls of a trace repeat. A writer is a taker of a `Walk`: of a call that comes again it changes the few
-fields that differ in the line that it wrote before.
+fields that differ in the line that it wrote before, and of one with other sizes a few more.
 """
 
 import csv
 import json
 import re
+from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any, BinaryIO
 
 import msgspec
 
+from mlbackends.model.signature import PrimitiveSignature
 from mlbackends.model.trace import Call, Record, as_row
 from mlbackends.model.writable import escaped
 from mlbackends.tracing.rows import COLUMNS, Rows, csv_cell
@@ -23,9 +25,23 @@ _MARK = re.compile('"?§([a-z_]+)§"?'.encode())
 """A field that is to be filled in: no line that stands in quotes as it is holds this sign."""
 _FILLED = ("line_number", "start_ns", "duration_ns", "gflops", "gigabytes_per_second", "raw")
 """What differs between equal calls of one place."""
+_SIZED = ("key", "problem", "shape", "flops", "bytes")
+"""What else differs between primitives that differ in their sizes alone."""
+_ALIKE = attrgetter(
+    *(name for name in Call.__struct_fields__ if name not in {*_FILLED, "signature"}),
+    *(
+        f"signature.{name}"
+        for name in PrimitiveSignature.__struct_fields__
+        if name not in _SIZED
+    ),
+)
+"""What such primitives have in common."""
+_MOST_FORMS = 10_000
 _TRUTHS = [name for name, kind in COLUMNS.items() if kind is bool]
-Form = tuple[list[bytes], slice, int]
-"""A line in parts, and where among them its numbers and its raw text are."""
+Parts = list[bytes]
+"""A line in parts; every second one is the name of a field that is to be filled in."""
+Form = tuple[Parts, slice, int]
+"""A line, and where in it its numbers and its raw text are."""
 
 
 _encode = msgspec.json.Encoder().encode
@@ -34,11 +50,12 @@ _encode = msgspec.json.Encoder().encode
 class LineWriter:
     """Writes a line for each record, the last of them when it is closed. count: how many were written.
 
-    HEAD: the first line. NULL: what is not known. SPECIAL: what cannot stand in quotes as it is.
+    HEAD: the first line. NULL: what is not known. QUOTE: around texts that hold no separator. SPECIAL: what
+    cannot stand in quotes as it is.
     """
 
     HEAD = SPECIAL = ""
-    NULL = b""
+    NULL = QUOTE = b""
 
     def __init__(self, file: BinaryIO) -> None:
         self.count = 0
@@ -46,6 +63,7 @@ class LineWriter:
         self._lines: list[bytes] = []
         file.write(self.HEAD.encode())
         self._last: Form | None = None
+        self._sized: dict[tuple[object, ...], Parts] = {}
 
     def fields(self, record: Record) -> dict[str, Any]:
         """Return the fields of a record, in the line's order."""
@@ -67,15 +85,14 @@ class LineWriter:
 
     def add(self, record: Record) -> None:
         """Write a record that may come again."""
-        fields = self.fields(record)
         self._last = None
         has_mark = "§" in record.source or "§" in record.prefix
         if not isinstance(record, Call) or has_mark or not self._is_plain(record.raw):
-            self._append(self.line(fields))
+            self.write(record)
             return
-        parts, places, last = self._last = self._form(fields)
+        parts, places, last = self._last = self._form(record)
         # One call for all numbers: Python's own would take longer than all the rest.
-        numbers = _encode([fields[name] for name in _FILLED[:-1]])[1:-1]
+        numbers = _encode([getattr(record, name) for name in _FILLED[:-1]])[1:-1]
         parts[places] = numbers.replace(b"null", self.NULL).split(b",")
         parts[last] = b'"%b"' % record.raw.encode()
         self._append(b"".join(parts))
@@ -98,7 +115,7 @@ class LineWriter:
             form = forms.get(start_ns is None)
             if form is None:
                 again = repeated(record, line, number, duration, start_ns)
-                form = forms[start_ns is None] = self._form(self.fields(again))
+                form = forms[start_ns is None] = self._form(again)
             rate = None if flops is None or not duration else flops / duration
             flow = None if traffic is None or not duration else traffic / duration
             numbers = encode((number, start_ns, duration, rate, flow))[1:-1]
@@ -123,13 +140,43 @@ class LineWriter:
         is_text = raw.isascii() and raw.isprintable() and "," in raw
         return is_text and not any(each in raw for each in self.SPECIAL)
 
-    def _form(self, fields: dict[str, Any]) -> Form:
-        marks = {name: f"§{name}§" for name in _FILLED}
-        # A mark stands in quotes where texts always do.
-        parts = _MARK.split(self.line(fields | marks))
+    def _form(self, record: Call) -> Form:
+        signature = record.signature
+        if isinstance(signature, PrimitiveSignature):
+            alike = (type(record), *_ALIKE(record))
+            parts = self._sized.get(alike)
+            if parts is None:
+                if len(self._sized) >= _MOST_FORMS:
+                    self._sized.clear()
+                parts = self._sized[alike] = self._parts(record, (*_FILLED, *_SIZED))
+            texts = (signature.key, signature.problem, signature.problem)
+            values = [b"%b%b%b" % (self.QUOTE, text.encode(), self.QUOTE) for text in texts]
+            numbers = _encode((record.flops, record.bytes))[1:-1].replace(b"null", self.NULL)
+            parts = _filled(parts, dict(zip(_NAMES, [*values, *numbers.split(b",")], strict=True)))
+        else:
+            parts = self._parts(record, _FILLED)
         last = parts.index(b"raw")
         # The numbers stand in one order in all formats, the line before or behind them.
         return parts, slice(1, 10, 2) if last == 11 else slice(3, 12, 2), last
+
+    def _parts(self, record: Call, names: tuple[str, ...]) -> Parts:
+        fields = self.fields(record)
+        # A mark stands in quotes where texts always do.
+        return _MARK.split(self.line(fields | {name: f"§{name}§" for name in names if name in fields}))
+
+
+_NAMES = [name.encode() for name in _SIZED]
+
+
+def _filled(parts: Parts, values: dict[bytes, bytes]) -> Parts:
+    """Return a line with some of its fields filled in."""
+    found = [parts[0]]
+    for name, behind in zip(parts[1::2], parts[2::2], strict=True):
+        if name in values:
+            found[-1] += values[name] + behind
+        else:
+            found += (name, behind)
+    return found
 
 
 class CsvWriter(LineWriter):
@@ -162,7 +209,7 @@ class CsvWriter(LineWriter):
 class JsonWriter(LineWriter):
     """Objects with a record's own fields, its signature's and what is derived."""
 
-    NULL = b"null"
+    NULL, QUOTE = b"null", b'"'
     SPECIAL = '"\\'
 
     def fields(self, record: Record) -> dict[str, Any]:

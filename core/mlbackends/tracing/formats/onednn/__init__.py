@@ -8,6 +8,8 @@ Source:   oneDNN 3.13, doc/performance/verbose.md; the versions back to 0.x as w
 import re
 from functools import lru_cache
 
+from msgspec import structs
+
 from mlbackends.model.signature import (
     Derived,
     PartitionSignature,
@@ -54,23 +56,14 @@ def derive(signature: Signature) -> Derived:
     """Tell operation, sizes, types, instruction set and work of a call."""
     if isinstance(signature, PrimitiveSignature):
         flops, traffic = work(signature)
-        words = f"{signature.auxiliary} {signature.attributes}".split()
-        arguments = {
-            name: value for name, colon, value in (word.partition(":") for word in words) if colon
-        }
-        if signature.primitive == "rnn" and signature.propagation.startswith("backward"):
-            arguments["passes"] = "2"  # of the data and of the weights, in one call
-        return Derived(
-            operation=signature.primitive,
-            shape=signature.problem,
-            dtype=_dtype_of(signature.memory_descriptors),
-            implementation=signature.implementation,
-            isa=isa(signature.implementation),
-            flops=flops,
-            bytes=traffic,
-            slow_path=slow_path(signature.primitive, signature.implementation),
-            arguments=arguments,
+        unsized = _unsized(
+            signature.primitive,
+            signature.implementation,
+            signature.propagation,
+            signature.memory_descriptors,
+            f"{signature.auxiliary} {signature.attributes}",
         )
+        return structs.replace(unsized, shape=signature.problem, flops=flops, bytes=traffic)
     if isinstance(signature, PartitionSignature):
         tensors = descriptors(signature.logical_tensors)
         operations = ";".join(signature.operations)
@@ -82,6 +75,25 @@ def derive(signature: Signature) -> Derived:
             arguments={"fpmath": signature.fpmath_mode, "operations": operations},
         )
     return Derived()
+
+
+@lru_cache(maxsize=1024)
+def _unsized(
+    primitive: str, implementation: str, propagation: str, memory_descriptors: str, words: str
+) -> Derived:
+    """Return what is derived of a primitive but for its sizes: programs call one with many."""
+    pairs = (word.partition(":") for word in words.split())
+    arguments = {name: value for name, colon, value in pairs if colon}
+    if primitive == "rnn" and propagation.startswith("backward"):
+        arguments["passes"] = "2"  # of the data and of the weights, in one call
+    return Derived(
+        operation=primitive,
+        dtype=dtype(descriptors(memory_descriptors)),
+        implementation=implementation,
+        isa=isa(implementation),
+        slow_path=slow_path(primitive, implementation),
+        arguments=arguments,
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -107,11 +119,6 @@ def slow_path(primitive: str, implementation: str) -> str:
             if word in words and not (word == "simple" and primitive in {"concat", "sum"}):
                 return f"{word} inside" if "+" in implementation else word
     return ""
-
-
-@lru_cache(maxsize=1024)
-def _dtype_of(memory_descriptors: str) -> str:
-    return dtype(descriptors(memory_descriptors))
 
 
 def dtype(tensors: tuple[MemoryDescriptor, ...]) -> str:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import lru_cache
-from math import prod
+from math import nan, prod
 
 from mlbackends.model.signature import PrimitiveSignature
 from mlbackends.tracing.formats.onednn.descriptors import (
@@ -22,74 +22,60 @@ from mlbackends.tracing.formats.onednn.descriptors import (
     MemoryDescriptor,
     descriptors,
 )
-from mlbackends.tracing.numbers import whole_number
 
 _GATES = {"lstm": 4, "gru": 3, "augru": 3, "rnn": 1}
-_PAIR = re.compile(r"([a-z]+)(\d+)")
-_NAMED_SIZES = re.compile(r"(?:_?[a-z]+\d+)+_?")
-_LIST = re.compile(r"\d+(?:x\d+)*")
+_PAIR = re.compile(r"([a-z]+)([0-9]+)")
+_NAMED_SIZES = re.compile(r"(?:_?[a-z]+[0-9]{1,18})+_?")
+_DIMS = "[0-9]{1,18}(?:x[0-9]{1,18}){0,11}"
+_LISTS = re.compile(f"{_DIMS}(?::{_DIMS})*")
 Elements = Mapping[str, float]
 
 
-@lru_cache(maxsize=4096)
 def named_sizes(problem: str) -> dict[str, int] | None:
     """Return the sizes of a problem by name, None where it has none such.
 
     mb4_ic3oc16_ih64oh64kh3sh1dh0ph1_iw64ow64kw3sw1dw0pw1, m128n64k256 (matmul in 1.x to 2.3),
     g2mb4ic16_ih8. `*` is a size that is only known when it runs; what holds one has no sizes here.
     """
-    if len(problem) > 1000 or _NAMED_SIZES.fullmatch(problem) is None:
+    if _NAMED_SIZES.fullmatch(problem) is None:
         return None
-    found = {name: whole_number(size) for name, size in _PAIR.findall(problem)}
-    return None if None in found.values() else found  # type: ignore[return-value]
+    return {name: int(size) for name, size in _PAIR.findall(problem)}
 
 
-@lru_cache(maxsize=4096)
-def listed_sizes(problem: str) -> tuple[tuple[int, ...], ...] | None:
+def listed_sizes(problem: str) -> list[list[int]] | None:
     """Return the sizes of each tensor (128x256:256x64), None where the problem does not list them."""
-    parts = problem.split(":")
-    if any(len(part) > 400 or _LIST.fullmatch(part) is None for part in parts):
+    if _LISTS.fullmatch(problem) is None:
         return None
-    found = tuple(tuple(map(whole_number, part.split("x"))) for part in parts)
-    return None if any(None in sizes for sizes in found) else found  # type: ignore[return-value]
+    return [[*map(int, part.split("x"))] for part in problem.split(":")]
 
 
 def work(call: PrimitiveSignature) -> tuple[float | None, float | None]:
     """Return the operations and the bytes of one execution, None for what its sizes do not tell."""
-    tensors = [each for each in descriptors(call.memory_descriptors) if each.present]
-    if call.component == "graph" or any(each.kind == "sparse" for each in tensors):
+    tensors = _tensors(call.memory_descriptors)
+    if call.component == "graph" or tensors.has_sparse:
         return None, None
+    flops: float | None = None
+    amounts: Elements = {}
     named = named_sizes(call.problem)
-    listed = listed_sizes(call.problem)
+    listed = listed_sizes(call.problem) if named is None else None
     with suppress(OverflowError):  # sizes that are damaged
-        return _counted(call, tensors, named, listed)
+        if call.primitive in _PRODUCTS:
+            flops, amounts = _product(named, listed)
+        elif named is not None and call.primitive in _COUNTED:
+            with suppress(KeyError):  # a size that is not there
+                flops, amounts = _COUNTED[call.primitive](named, call)
+        elif named is not None:
+            amounts = _spatial(named)
+        elif listed is not None:
+            amounts = _lists(call, [prod(dims) for dims in listed], tensors)
+        else:
+            return None, None
+        return flops, tensors.traffic(amounts)
     return None, None
 
 
-def _counted(
-    call: PrimitiveSignature,
-    tensors: list[MemoryDescriptor],
-    named: dict[str, int] | None,
-    listed: tuple[tuple[int, ...], ...] | None,
-) -> tuple[float | None, float | None]:
-    flops: float | None = None
-    amounts: Elements = {}
-    if call.primitive in _PRODUCTS:
-        flops, amounts = _product(named, listed)
-    elif named is not None and call.primitive in _COUNTED:
-        with suppress(KeyError):  # a size that is not there
-            flops, amounts = _COUNTED[call.primitive](named, call)
-    elif named is not None:
-        amounts = _spatial(named)
-    elif listed is not None:
-        amounts = _lists(call, [prod(dims) for dims in listed], tensors)
-    else:
-        return None, None
-    return flops, _bytes(tensors, amounts)
-
-
 def _product(
-    named: dict[str, int] | None, listed: tuple[tuple[int, ...], ...] | None
+    named: dict[str, int] | None, listed: list[list[int]] | None
 ) -> tuple[float | None, Elements]:
     """Count a product (..., M, K) @ (..., K, N)."""
     if named is not None and {"m", "n", "k"} <= named.keys():
@@ -171,13 +157,10 @@ def _spatial(sizes: dict[str, int]) -> Elements:
     return {"src": source, "data": source, "dst": target, "ws": target, **small}
 
 
-def _lists(
-    call: PrimitiveSignature, counts: list[int], tensors: list[MemoryDescriptor]
-) -> Elements:
+def _lists(call: PrimitiveSignature, counts: list[int], tensors: "_Tensors") -> Elements:
     """Count the elements where a list of sizes stands for each tensor, or one for all."""
     if len(counts) == 1:
-        names = [each.name for each in tensors if each.name not in _SMALL]
-        return dict.fromkeys((name.removeprefix("diff_") for name in names), counts[0])
+        return dict.fromkeys(tensors.large, counts[0])
     if call.primitive == "concat":
         return {"dst": sum(counts), "src": sum(counts) / len(counts)}
     if call.primitive == "reduction":
@@ -188,24 +171,42 @@ def _lists(
 _SMALL = frozenset({"stats", "mean", "var", "ss", "scale", "shift", "wei"})
 
 
-def _bytes(tensors: list[MemoryDescriptor], amounts: Elements) -> float | None:
-    """Add up the traffic; None where a tensor's type or size is not known."""
-    total = 0.0
-    sources = 0
-    names = {each.name for each in tensors}
-    # What is read and written under one name: `data`, or going backward its gradient.
-    both = ("diff_data", "diff", "data") if names.isdisjoint({"dst", "diff_dst"}) else ()
-    twice = next((name for name in both if name in names), "")
-    for each in tensors:
-        name = each.name.removeprefix("diff_")
-        size = ELEMENT_BYTES.get(each.dtype)
-        if name.startswith("src") and f"src{sources}" in amounts:
-            name, sources = f"src{sources}", sources + 1
-        amount = amounts.get(name, amounts.get(role_of(name)))
-        if size is None or (amount is None and name not in _SMALL):
-            return None
-        total += size * (amount or 0) * (2 if each.name == twice else 1)
-    return total or None
+class _Tensors:
+    """The tensors of a call that are there. large: the names of those that are as large as a problem."""
+
+    def __init__(self, found: list[MemoryDescriptor]) -> None:
+        self.has_sparse = any(each.kind == "sparse" for each in found)
+        names = [each.name for each in found]
+        self.large = [each.removeprefix("diff_") for each in names if each not in _SMALL]
+        # What is read and written under one name: `data`, or going backward its gradient.
+        both = () if {"dst", "diff_dst"} & {*names} else ("diff_data", "diff", "data")
+        twice = next((name for name in both if name in names), "")
+        self._parts = []
+        sources = 0
+        for each in found:
+            name = each.name.removeprefix("diff_")
+            size = ELEMENT_BYTES.get(each.dtype, nan) * (2 if each.name == twice else 1)
+            amounts = (name, role_of(name))
+            if name.startswith("src"):
+                amounts, sources = (f"src{sources}", *amounts), sources + 1
+            self._parts.append((amounts, size, 0 if name in _SMALL else nan))
+
+    def traffic(self, amounts: Elements) -> float | None:
+        """Add up the bytes of so many elements; None where a tensor's type or size is not known."""
+        total = 0.0
+        for names, size, default in self._parts:
+            for name in names:
+                if name in amounts:
+                    total += size * amounts[name]
+                    break
+            else:
+                total += size * default
+        return total if total > 0 else None  # "not a number" is greater than none
+
+
+@lru_cache(maxsize=1024)
+def _tensors(memory_descriptors: str) -> _Tensors:
+    return _Tensors([each for each in descriptors(memory_descriptors) if each.present])
 
 
 def role_of(name: str) -> str:
