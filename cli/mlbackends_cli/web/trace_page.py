@@ -1,5 +1,6 @@
 """One page about a trace: numbers, findings, charts and tables."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -39,9 +40,7 @@ class Contents:
 
     def __init__(self, machine: Machine = UNKNOWN) -> None:
         by_call = ("operation", "shape", "dtype", "implementation")
-        self._collectors = {
-            "operations": begin("summary", by=("operation",)),
-            "groups": begin("summary", by=("operation", "implementation", "dtype")),
+        self._collectors: dict[str, Any] = {
             "calls": begin("summary", by=by_call, top=_MOST_CALLS),
             "findings": begin("findings", machine=machine),
             "timeline": begin("timeline"),
@@ -68,7 +67,11 @@ class Contents:
 
     def views(self) -> dict[str, Any]:
         """Return the view of each kind of what came in so far."""
-        return {name: each.result() for name, each in self._collectors.items()}
+        groups: Any = begin("summary", by=("operation", "implementation", "dtype"))
+        groups.add_groups(self._collectors["calls"])
+        return {
+            name: each.result() for name, each in {**self._collectors, "groups": groups}.items()
+        }
 
 
 class _Seen:
@@ -92,12 +95,15 @@ class _Seen:
 def trace_page(contents: Contents) -> str:
     """Return the page."""
     views = contents.views()
-    operations, calls, roofline = views["operations"], views["calls"], views["roofline"]
+    groups, calls, roofline = views["groups"], views["calls"], views["roofline"]
     findings = views["findings"].found
-    colours = Colours(row.values[0] for row in operations.rows)
+    operations: Counter[str] = Counter()
+    for row in groups.rows:
+        operations[row.values[0]] += row.total_ns
+    colours = Colours(name for name, _ in operations.most_common())
     numbers = [
-        (took(operations.total_ns) if operations.total_ns else "-", "in calls that are counted"),
-        (f"{operations.count:,}", "calls"),
+        (took(calls.total_ns) if calls.total_ns else "-", "in calls that are counted"),
+        (f"{calls.count:,}", "calls"),
         (f"{calls.groups:,}", "different calls, by shape and kernel"),
     ]
     if roofline.points:
@@ -128,7 +134,7 @@ def trace_page(contents: Contents) -> str:
         header(contents.title, about, numbers),
         "<main>\n",
         section("look-at", "Look at", found),
-        section("where", "Where the time went", _twice(bars, views["groups"], colours)),
+        section("where", "Where the time went", _twice(bars, groups, colours)),
         section("when", "When", _twice(lanes, views["timeline"], colours)),
         section("work", "Work against traffic", _twice(points, roofline, colours)),
         section("calls", "Calls", _calls(calls)),

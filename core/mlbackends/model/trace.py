@@ -134,6 +134,13 @@ class Call(Record, frozen=True, kw_only=True):
     nested: ClassVar[bool] = _computed(
         lambda self: self.event in {"create_nested", "exec:external"}
     )
+    counted: ClassVar[bool] = _computed(  # many ask for it: executed, not nested and no query
+        lambda self: (
+            self.event.startswith("exec")
+            and self.event != "exec:external"
+            and not self.derived.workspace_query
+        )
+    )
 
 
 class MklCall(Call, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ Every kind of record has every field; one that it does not have is None, or "" w
 
 import re
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 from mlbackends.model.errors import BadInput, UnknownName, nearest
@@ -104,6 +105,8 @@ def read(name: str) -> Reader:
     if dot:
         return lambda record: _entry(record, table, entry)
     if name in TEXTS:
+        if hasattr(Record, name):
+            return attrgetter(name)
         return lambda record: _look(record, name) or ""
     return lambda record: _look(record, name)
 

@@ -106,6 +106,16 @@ class Group:
             self.traffic += derived.bytes * timed
             self.traffic_ns += total_ns
 
+    def add(self, other: "Group") -> None:
+        """Add the calls of another group."""
+        self.tally.count += other.tally.count
+        self.tally.times.extend(other.tally.times)
+        self.tally.total += other.tally.total
+        self.flops += other.flops
+        self.flops_ns += other.flops_ns
+        self.traffic += other.traffic
+        self.traffic_ns += other.traffic_ns
+
     def row(self, values: tuple[str, ...], whole_ns: float) -> SummaryRow:
         """Return the group as a row; the cumulative share is left to who knows the order."""
         tally = self.tally
@@ -171,6 +181,15 @@ class Groups:
             if key:
                 self._by_key[key] = group
         group.add_many(record, count, durations)
+
+    def add_groups(self, finer: "Groups") -> None:
+        """Add calls that are in groups by more fields."""
+        places = [finer.by.index(name) for name in self.by]
+        for values, group in finer.groups.items():
+            own = tuple(values[place] for place in places)
+            self.groups.setdefault(own, Group(group.record)).add(group)
+        self.count += finer.count
+        self.total_ns += finer.total_ns
 
     def sorted(self) -> list[tuple[tuple[str, ...], Group]]:
         """Return the groups, those that took longest first, then those that came most often."""

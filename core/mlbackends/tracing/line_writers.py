@@ -29,11 +29,7 @@ _SIZED = ("key", "problem", "shape", "flops", "bytes")
 """What else differs between primitives that differ in their sizes alone."""
 _ALIKE = attrgetter(
     *(name for name in Call.__struct_fields__ if name not in {*_FILLED, "signature"}),
-    *(
-        f"signature.{name}"
-        for name in PrimitiveSignature.__struct_fields__
-        if name not in _SIZED
-    ),
+    *(f"signature.{name}" for name in PrimitiveSignature.__struct_fields__ if name not in _SIZED),
 )
 """What such primitives have in common."""
 _MOST_FORMS = 10_000
@@ -162,7 +158,9 @@ class LineWriter:
     def _parts(self, record: Call, names: tuple[str, ...]) -> Parts:
         fields = self.fields(record)
         # A mark stands in quotes where texts always do.
-        return _MARK.split(self.line(fields | {name: f"§{name}§" for name in names if name in fields}))
+        return _MARK.split(
+            self.line(fields | {name: f"§{name}§" for name in names if name in fields})
+        )
 
 
 _NAMES = [name.encode() for name in _SIZED]

@@ -17,7 +17,6 @@ from mlbackends.model.trace import AnyRecord, Call, Header, Malformed, Record, T
 from mlbackends.tracing.prefixes import plain, prefix
 from mlbackends.tracing.reader import (
     MARK_LENGTH,
-    Cut,
     is_cut_right,
     line_records,
     lines,
@@ -44,36 +43,43 @@ class _Repeat:
     the times of these and of the others. start_ns: of the last.
     """
 
-    __slots__ = (
-        *("durations", "end_ns", "followers", "line_followers", "lines", "record", "shown"),
-        "start_ns",
-    )
+    __slots__ = ("durations", "end_ns", "followers", "lines", "record", "show", "shown", "start_ns")
 
-    def __init__(self, record: Call | None, end_ns: float, *, is_shown: bool) -> None:
-        self.record = record  # None where nobody asks for such calls
+    def __init__(self, record: Call, show: Sequence[Callable[[Record], None]]) -> None:
+        self.record = record
+        self.show = show
         self.followers: list[Follower] = []
-        self.line_followers: list[LineFollower] = []
-        self.end_ns = end_ns
-        self.lines: set[bytes] | None = set() if is_shown else None
-        self.shown = array("d")
+        self.end_ns = -inf
+        self.lines: set[bytes] | None = None
+        self.shown = array("d", [record.duration_ns or 0.0])
         self.durations = array("d")
-        self.start_ns: int | None = None
+        self.start_ns = record.start_ns
 
-    def is_shown(self, line: bytes, start: int | None) -> bool:
-        """Tell whether a call is one of those that are given one by one."""
+    def take(self, line: bytes, number: int, duration: float, start: int | None) -> None:
+        """Take in a call; those that are new show it."""
+        self.start_ns = start
+        is_new = start is not None and start < self.end_ns
         if self.lines is not None and line not in self.lines:
+            is_new = True
             self.lines.add(line)
             if len(self.lines) >= _READ_AGAIN:
                 self.lines = None
-            return True
-        return start is not None and start < self.end_ns
+        if is_new:
+            self.shown.append(duration)
+            record = repeated(self.record, line, number, duration, start)
+            for add in self.show:
+                add(record)
+            return
+        self.durations.append(duration)
+        for follower in self.followers:
+            follower(duration)
 
 
 class Walk:
     """Walks through logs and gives what is in them to takers, such as the collector of a view.
 
     takers: each has `add(record)`, and for equal calls in sums `add_more`, after the first few, or, where
-    it needs no order, `add_many(record, count, durations)`, after the first. `follow(record)`, where there
+    it needs no order, `add_many(record, count, durations)`, for all. `follow(record)`, where there
     is one, returns what takes the time of each later call that is equal, in order; `follow_lines(record)`,
     what takes its line, number, time and start instead of sums.
     keep: which records are wanted; equal calls from one place have equal answers.
@@ -85,20 +91,21 @@ class Walk:
         self, takers: Sequence[Any], keep: Callable[[Record], bool] = lambda _: True
     ) -> None:
         self.lines = self.unreadable = self.texts = 0
-        self._adders = [taker.add for taker in takers]
         ordered = [taker for taker in takers if hasattr(taker, "add_more")]
-        summed = [taker for taker in takers if taker not in ordered]
+        summed = [taker for taker in takers if taker not in ordered and hasattr(taker, "add_many")]
+        self._adders = [taker.add for taker in takers]
+        self._first_adders = [taker.add for taker in takers if taker not in summed]
         self._ordered = [taker.add for taker in ordered]
         self._adders_of_rest = [taker.add_more for taker in ordered]
-        self._adders_of_all = [taker.add_many for taker in summed if hasattr(taker, "add_many")]
+        self._adders_of_all = [taker.add_many for taker in summed]
         self._follow = [taker.follow for taker in takers if hasattr(taker, "follow")]
-        self._needs_times = bool(self._adders_of_rest or self._adders_of_all)
         self._follow_lines = [
             taker.follow_lines for taker in takers if hasattr(taker, "follow_lines")
         ]
         self._keep = keep
         self._log = ""
-        self._places: dict[bytes, dict[Hashable, _Repeat]] = {b"": {}}
+        self._places: dict[bytes, dict[Hashable, LineFollower]] = {b"": {}}
+        self._count = 0
         self._repeats: list[_Repeat] = []
         self._ends: dict[tuple[str, int | None, str], float] = {}
 
@@ -106,66 +113,98 @@ class Walk:
         """Walk through a log, as UTF-8 in pieces cut anywhere. log: see `reader.records`."""
         self._log = log
         cutters = {mark: leaf.cut for mark, (_, leaf) in tracers().items()}
-        repeats = self._places[b""]
+        takers = self._places[b""]
+        known = 0
         for number, line in enumerate(lines(chunks), 1):
-            at, before, cutter = 0, b"", cutters.get(line[:MARK_LENGTH])
-            if cutter is None:
-                found = located(line)
-                if found is None:
-                    if (bare := plain(line)) != line and located(bare):
-                        self._read(line, number)
-                    else:
-                        self.texts += 1
-                    continue
-                before, at, cut = found
-                repeat = None if cut is None else self._places.get(before, {}).get(cut[0])
+            cutter = cutters.get(line[:MARK_LENGTH])
+            cut = None if cutter is None else cutter(line)
+            take = None if cut is None else takers.get(cut[0])
+            if cut is None or take is None or cut[1] is None or line[-1] != _END:
+                self._add(line, number)
             else:
-                cut = cutter(line)
-                repeat = None if cut is None else repeats.get(cut[0])
-            if cut is None or cut[1] is None or line[-1] != _END:
-                self._read(line, number)
-            elif repeat is None:
-                self._first(line, number, at, before, cut)
-            else:
-                repeat.start_ns = cut[2]
-                for take in repeat.line_followers:
-                    take(line[at:] if at else line, number, cut[1], cut[2])
-                if (repeat.lines is None and cut[2] is None) or not repeat.is_shown(
-                    line[at:], cut[2]
-                ):
-                    if self._needs_times:
-                        repeat.durations.append(cut[1])
-                    else:
-                        self.lines += 1
-                    for follower in repeat.followers:
-                        follower(cut[1])
-                else:
-                    repeat.shown.append(cut[1])
-                    assert repeat.record is not None
-                    shown = repeated(repeat.record, line[at:], number, cut[1], cut[2])
-                    for add in self._ordered:
-                        add(shown)
+                known += 1
+                take(line, number, cut[1], cut[2])
+        self.lines += known
         self.finish()
+
+    def _add(self, line: bytes, number: int) -> None:
+        """Add a line that has something before it, or whose key is new."""
+        found = located(line)
+        if found is None:
+            if (bare := plain(line)) != line and located(bare):
+                self._give(self._read(line, number), self._adders)
+            else:
+                self.texts += 1
+            return
+        before, at, cut = found
+        if cut is None or cut[1] is None or line[-1] != _END:
+            self._give(self._read(line, number), self._adders)
+        elif take := self._places.get(before, {}).get(cut[0]):
+            self.lines += 1
+            take(line[at:], number, cut[1], cut[2])
+        else:
+            records = self._read(line, number)
+            record = records[0] if len(records) == 1 else None
+            if (
+                not isinstance(record, Call)
+                or not is_cut_right(record, cut)
+                or (at and prefix(line[:at]) is None)
+                or plain(line) != line
+            ):
+                self._give(records, self._adders)
+                return
+            self._give(records, self._first_adders)
+            if self._count >= _MOST:
+                self.finish()
+            self._count += 1
+            self._places.setdefault(before, {})[cut[0]] = self._taker(record)
+
+    def _taker(self, record: Call) -> LineFollower:
+        """Return what takes in calls that are equal to one that was given away."""
+        if not self._keep(record):
+            return lambda *_: None
+        found: list[LineFollower] = [
+            each for follow in self._follow_lines if (each := follow(record))
+        ]
+        if self._ordered or self._adders_of_all:
+            repeat = _Repeat(record, self._ordered)
+            repeat.followers = [each for follow in self._follow for each in follow(record)]
+            if self._ordered:
+                repeat.end_ns = self._ends[_which(record)]
+                if len(self._repeats) < _MOST_READ_AGAIN:
+                    repeat.lines = set()
+            self._repeats.append(repeat)
+            found.append(repeat.take)
+        if len(found) == 1:
+            return found[0]
+
+        def take(line: bytes, number: int, duration: float, start_ns: int | None) -> None:
+            for each in found:
+                each(line, number, duration, start_ns)
+
+        return take
 
     def finish(self) -> None:
         """Give the sums away, and begin anew."""
         for repeat in self._repeats:
             rest, every = repeat.durations, repeat.shown + repeat.durations
-            self.lines += len(every)
-            if every and repeat.record is not None:
-                last = structs.replace(repeat.record, start_ns=repeat.start_ns)
-                for add_many in self._adders_of_all:
-                    add_many(last, len(every), every)
-                for add_more in self._adders_of_rest if rest else ():
-                    add_more(last, len(rest), rest)
+            last = structs.replace(repeat.record, start_ns=repeat.start_ns)
+            for add_many in self._adders_of_all:
+                add_many(last, len(every), every)
+            for add_more in self._adders_of_rest if rest else ():
+                add_more(last, len(rest), rest)
         self._repeats.clear()
+        self._count = 0
         own = self._places[b""]
         own.clear()
         self._places = {b"": own}
 
     def _read(self, line: bytes, number: int) -> list[AnyRecord]:
-        """Read a line in full, and give away what is in it."""
-        records = [with_log(each, self._log) for each in line_records(line, number)]
+        """Return what is in a line."""
+        return [with_log(each, self._log) for each in line_records(line, number)]
+
+    def _give(self, records: list[AnyRecord], adders: Sequence[Callable[[Record], None]]) -> None:
+        """Give records away."""
         for record in records:
             if isinstance(record, Text):
                 self.texts += 1
@@ -175,36 +214,13 @@ class Walk:
                 self._ends.clear()
             self.lines += 1
             self.unreadable += isinstance(record, Malformed)
-            if isinstance(record, Call) and record.duration_ns is not None:
+            if self._ordered and isinstance(record, Call) and record.duration_ns is not None:
                 start = record.start_ns
                 end = -inf if start is None else start + record.duration_ns
                 self._ends.setdefault(_which(record), end)
             if self._keep(record):
-                for add in self._adders:
+                for add in adders:
                     add(record)
-        return records
-
-    def _first(self, line: bytes, number: int, at: int, before: bytes, cut: Cut) -> None:
-        """Read a line whose key is new, and remember the key if it was cut rightly."""
-        records = self._read(line, number)
-        record = records[0] if len(records) == 1 else None
-        if not isinstance(record, Call) or not is_cut_right(record, cut):
-            return
-        if (at and prefix(line[:at]) is None) or plain(line) != line:
-            return
-        if len(self._repeats) >= _MOST:
-            self.finish()
-        wanted = self._keep(record)
-        has_order = wanted and bool(self._ordered)
-        end_ns = self._ends[_which(record)] if has_order else -inf
-        is_shown = has_order and len(self._repeats) < _MOST_READ_AGAIN
-        repeat = _Repeat(record if wanted else None, end_ns, is_shown=is_shown)
-        if wanted:
-            repeat.followers = [each for follow in self._follow for each in follow(record)]
-            takes = (follow(record) for follow in self._follow_lines)
-            repeat.line_followers = [take for take in takes if take]
-        self._repeats.append(repeat)
-        self._places.setdefault(before, {})[cut[0]] = repeat
 
 
 def repeated(

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 
 from mlbackends.model.trace import Primitive, Record
 from mlbackends.tracing import finder
@@ -32,7 +32,6 @@ class Finder(finder.Finder):
         self._streams: dict[tuple[str, int | None, int | None], _Stream] = {}
         self._needed: defaultdict[str, Sum] = defaultdict(lambda: Sum(0))
         self._reorders = Sum(3)
-        self._roles: dict[tuple[str, str, bool], str] = {}
 
     def add(self, record: Record) -> None:
         super().add(record)
@@ -71,10 +70,9 @@ class Finder(finder.Finder):
             who = ""
             for other, is_after in ((after, True), (stream.last, False)):
                 if other is not None and not who:
-                    pair = (reorder.signature.key, other.signature.key, is_after)
-                    if pair not in self._roles:
-                        self._roles[pair] = _role(reorder, other, is_after=is_after)
-                    who = self._roles[pair]
+                    tensors = (each.signature.memory_descriptors for each in (reorder, other))
+                    if role := _role(*tensors, is_after):
+                        who = f"{role} of {other.operation} ({other.implementation})"
             who = who or f"no primitive beside it; {reorder.dtype} {reorder.shape}"
             needed = self._needed[who]
             needed.count += 1
@@ -109,23 +107,18 @@ class Finder(finder.Finder):
         )
 
 
-def _role(reorder: Primitive, other: Primitive, *, is_after: bool) -> str:
+@lru_cache(maxsize=1024)
+def _role(of_reorder: str, of_other: str, is_after: bool) -> str:
     """Return what a reorder's tensor is to the primitive after or before it, "" if its layouts differ."""
     wanted = "dst" if is_after else "src"
-    tensors = descriptors(reorder.signature.memory_descriptors)
-    moved = next((each for each in tensors if each.name.startswith(wanted)), None)
-    role = ""
-    for each in descriptors(other.signature.memory_descriptors):
-        if (
-            not moved
-            or not moved.layout
-            or (each.layout, each.dtype) != (moved.layout, moved.dtype)
-        ):
+    moved = next((each for each in descriptors(of_reorder) if each.name.startswith(wanted)), None)
+    if moved is None or not moved.layout:
+        return ""
+    for each in descriptors(of_other):
+        if (each.layout, each.dtype) != (moved.layout, moved.dtype):
             continue
         if is_after and each.name.startswith(_INPUTS):
-            role = "weights" if each.name.startswith("wei") else "input"
-            break
+            return "weights" if each.name.startswith("wei") else "input"
         if not is_after and not each.name.startswith(("src", "wei", "bia")):
-            role = "result"
-            break
-    return f"{role} of {other.operation} ({other.implementation})" if role else ""
+            return "result"
+    return ""

@@ -33,6 +33,10 @@ class Collector:
             for kind in KINDS
         }
         self._adders = {kind: [each.add for each in found] for kind, found in self._by_kind.items()}
+        self._followed = {
+            kind: [each.follow for each in found if type(each).follow is not Finder.follow]
+            for kind, found in self._by_kind.items()
+        }
         self._calls: dict[tuple[str, int | None, int, str], Calls] = {}
         self._runs: Counter[tuple[str, int | None, str]] = Counter()
         self._pools: dict[tuple[str, int | None], int] = {}
@@ -74,7 +78,7 @@ class Collector:
 
     def follow(self, record: Record) -> tuple[Follower, ...]:
         """Return what takes each later call that is equal to one that was added."""
-        found = (watch.follow(record) for watch in self._by_kind[_kind(record)])
+        found = (follow(record) for follow in self._followed[_kind(record)])
         return tuple(each for each in found if each is not None)
 
     def result(self) -> Findings:

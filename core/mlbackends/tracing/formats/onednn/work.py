@@ -42,11 +42,11 @@ def named_sizes(problem: str) -> dict[str, int] | None:
     return {name: int(size) for name, size in _PAIR.findall(problem)}
 
 
-def listed_sizes(problem: str) -> list[list[int]] | None:
+def listed_sizes(problem: str) -> tuple[tuple[int, ...], ...] | None:
     """Return the sizes of each tensor (128x256:256x64), None where the problem does not list them."""
     if _LISTS.fullmatch(problem) is None:
         return None
-    return [[*map(int, part.split("x"))] for part in problem.split(":")]
+    return tuple([tuple(map(int, part.split("x"))) for part in problem.split(":")])
 
 
 def work(call: PrimitiveSignature) -> tuple[float | None, float | None]:
@@ -75,7 +75,7 @@ def work(call: PrimitiveSignature) -> tuple[float | None, float | None]:
 
 
 def _product(
-    named: dict[str, int] | None, listed: list[list[int]] | None
+    named: dict[str, int] | None, listed: tuple[tuple[int, ...], ...] | None
 ) -> tuple[float | None, Elements]:
     """Count a product (..., M, K) @ (..., K, N)."""
     if named is not None and {"m", "n", "k"} <= named.keys():
@@ -186,7 +186,7 @@ class _Tensors:
         for each in found:
             name = each.name.removeprefix("diff_")
             size = ELEMENT_BYTES.get(each.dtype, nan) * (2 if each.name == twice else 1)
-            amounts = (name, role_of(name))
+            amounts: tuple[str, ...] = (name, role_of(name))
             if name.startswith("src"):
                 amounts, sources = (f"src{sources}", *amounts), sources + 1
             self._parts.append((amounts, size, 0 if name in _SMALL else nan))
