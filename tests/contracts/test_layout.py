@@ -47,7 +47,7 @@ TORCH_NAMES = frozenset({
 #: The rooms of `mlbackends` beside torch's names.
 ROOMS = frozenset({
     "audit", "host", "inject", "isolation", "launch", "libraries", "model", "sdpa", "survey", "switches",
-    "tracing",
+    "tracing", "usage",
 })  # fmt: skip
 TORCH = "torch's names"
 #: Our bindings of CUDA's libraries, which give way to NVIDIA's own; nothing may be added here.
@@ -70,6 +70,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "sdpa": frozenset({"model", "host", "libraries", "isolation", "survey", "switches", TORCH}),
     "audit": frozenset({"model", "host", "libraries", "survey", "switches"}),
     "tracing": frozenset({"model", "host", "libraries", "isolation", "launch", "inject", "survey", TORCH}),
+    "usage": frozenset({"model", "host", "libraries"}),
     "mlbackends_probes": frozenset({"model", "host", "libraries"}),
     "mlbackends_kernels": frozenset({"model", "host", "libraries", "isolation", "switches", "sdpa", TORCH}),
     "mlbackends_cli": frozenset({*ROOMS, TORCH}),

@@ -135,6 +135,12 @@ Result nvmlDeviceGetPowerManagementLimitConstraints(void *device, u32 *low, u32 
     return number(device, high, 700000);
 }
 Result nvmlDeviceGetPowerUsage(void *device, u32 *out) { return number(device, out, 71250); }
+Result nvmlDeviceGetUtilizationRates(void *device, void *rates) {
+    u32 share = value("FAKE_UTILISATION", 101);
+    if (share > 100) return UNSUPPORTED;
+    ((u32 *)rates)[1] = 0;
+    return number(device, rates, share);
+}
 Result nvmlDeviceGetTemperature(void *device, u32 sensor, u32 *out) { return number(device, out, 31 + sensor); }
 Result nvmlDeviceGetCpuAffinity(void *device, u32 words, u64 *set) {
     memset(set, 0, words * sizeof *set);
@@ -223,13 +229,15 @@ Result nvmlDeviceGetNvLinkRemoteDeviceType(void *device, u32 link, u32 *kind) {
     return link < 3 ? number(device, kind, 0) : UNSUPPORTED;
 }
 Result nvmlDeviceGetComputeRunningProcesses_v3(void *device, u32 *count, void *processes) {
-    struct { u32 pid; u64 memory; u32 gpu_instance, compute_instance; } one = {4321, 1ULL << 30, ~0u, ~0u};
+    u32 other = value("FAKE_PROCESS", 0);
+    struct { u32 pid; u64 memory; u32 gpu_instance, compute_instance; } both[] = {
+        {4321, 1ULL << 30, ~0u, ~0u}, {other, 2ULL << 30, ~0u, ~0u}};
     u32 room = *count;
     if (alive(device) != OK) return LOST;
-    *count = index_of(device) == 0;
+    *count = index_of(device) == 0 ? 1 + (other != 0) : 0;
     if (!*count) return OK;
-    if (!room) return TOO_SMALL;
-    memcpy(processes, &one, sizeof one);
+    if (room < *count) return TOO_SMALL;
+    memcpy(processes, both, *count * sizeof *both);
     return OK;
 }
 Result nvmlSystemGetDriverBranch(void *info, u32 size) {

@@ -19,6 +19,7 @@ from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device, Report
 from mlbackends.model.registry import facts_of
 from mlbackends.model.tables import table
+from mlbackends.model.usage import Usage
 
 _CONTAINER_LETTERS = 32
 _UUID_LETTERS = len("01234567-0123-0123-0123-0123456789ab")
@@ -193,6 +194,17 @@ def redacted(report: Report, names: Names) -> Report:
     tree = hide.inside(tree)
     tree["redacted"] = True
     return msgspec.convert(tree, Report)
+
+
+def redacted_usage(usage: Usage, names: Names) -> Usage:
+    """Return a sample of `backends top` without users' names and the arguments of programs."""
+    hide = _Replacer(names)
+    tree = msgspec.to_builtins(usage)
+    for process in tree["processes"]:
+        process["command"] = ""
+        if process["user"] and not is_common(process["user"]):
+            process["user"] = hide.whole(process["user"])
+    return msgspec.convert({**hide.inside(tree), "redacted": True}, Usage)
 
 
 def _without_identifying(value: Any, hide: "_Replacer") -> Any:

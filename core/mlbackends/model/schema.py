@@ -16,6 +16,7 @@ from mlbackends.model import (
     policy,
     registry,
     switches,
+    usage,
 )
 from mlbackends.model.audit import Outcome
 from mlbackends.model.device_kinds import KindPages
@@ -100,5 +101,6 @@ SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "sdpa-list": partial(_of, explanation.BackendList, explanation.LIST_SCHEMA),
     "sdpa-check": partial(_of, checked.Checked, checked.SCHEMA),
     "sdpa-bench": partial(_of, benched.Benched, benched.SCHEMA),
+    "top": partial(_of, usage.Usage, usage.SCHEMA),
 }
 """The schema of each kind of record that a command prints or reads."""

@@ -99,7 +99,7 @@ class CudaLibrary(Struct, frozen=True):
             return Finding(facts=facts, reasons=(*lacking, reason), warnings=invalid)
         libraries, warnings = [], [*invalid]
         for library in found:
-            described, doubts = self._versioned(host, library)
+            described, doubts = self.versioned(host, library)
             libraries.append(described)
             warnings += doubts
         winner = next((library for library in libraries if library.wins), libraries[0])
@@ -118,7 +118,7 @@ class CudaLibrary(Struct, frozen=True):
             numbers.append(str(number.value))
         return answered(library, ".".join(numbers))
 
-    def _versioned(self, host: Host, library: Library) -> tuple[Library, list[Reason]]:
+    def versioned(self, host: Host, library: Library) -> tuple[Library, list[Reason]]:
         """Add the version that a copy's surroundings tell, with a warning where they do not agree."""
         if library.reasons:
             return library, []

@@ -1,0 +1,116 @@
+"""What NVML says of the GPUs now: utilisation, memory, temperature, power and processes.
+
+NVML is opened in a process of its own, which stays from sample to sample; one that hangs or crashes costs
+the GPUs' lines for a minute and nothing else. Source: NVML API reference.
+"""
+
+import ctypes
+import os
+import time
+from functools import cache
+from typing import Any
+
+from mlbackends.host.host import Host
+from mlbackends.libraries.cuda import driver, nvml
+from mlbackends.model.reader import Reader, TooLate
+from mlbackends.model.reasons import NotUsable, Reason
+from mlbackends.model.usage import GpuProcess, GpuUsage
+
+_SECONDS = 5.0
+_RETRY_SECONDS = 60.0
+
+Sample = tuple[tuple[GpuUsage, ...], Reason | None]
+"""The GPUs, and why they could not be read."""
+
+
+class Gpus:
+    """Reads the GPUs by the copy of NVML that programs get; `close` ends its process."""
+
+    def __init__(self, host: Host) -> None:
+        found = driver.driver_libraries(host, "nvidia", "libnvidia-ml")
+        whole = [library for library in found if not library.reasons]
+        self._path = next((library.path for library in whole if library.wins), "")
+        self._reader: Reader | None = None
+        self._problem: Reason | None = None
+        self._retry_at = 0.0
+
+    def read(self) -> Sample:
+        """Return every GPU; () and no reason where there is no NVML."""
+        if not self._path or time.monotonic() < self._retry_at:
+            return (), self._problem
+        try:
+            self._reader = self._reader or Reader(os.environ)
+            is_result, answer = self._reader.answer(_SECONDS, (sample, self._path))
+            if not is_result:
+                raise answer
+        except (TooLate, EOFError, OSError) as error:
+            how = (
+                f"gave no answer within {_SECONDS:g} s" if isinstance(error, TooLate) else "failed"
+            )
+            self._problem = Reason(
+                "nvml-failed", f"{self._path} {how}; it is tried again in a minute"
+            )
+            self._retry_at = time.monotonic() + _RETRY_SECONDS
+            self.close()
+            return (), self._problem
+        found: Sample = answer
+        return found
+
+    def close(self) -> None:
+        """End NVML's process."""
+        if self._reader is not None:
+            self._reader.end()
+        self._reader = None
+
+
+@cache
+def _opened(path: str) -> Any:
+    bound = nvml.bound(ctypes.CDLL(path))
+    nvml.must(bound, "nvmlInit")
+    return bound
+
+
+def sample(path: str) -> Sample:
+    """Return what one copy of NVML says; called in a process that is kept for it."""
+    try:
+        bound = _opened(path)
+        handles = nvml.all_gpus(bound, nvml.must(bound, "nvmlDeviceGetCount"))
+    except NotUsable as stop:
+        return (), stop.reason
+    return tuple(of_gpu(bound, index, handle) for index, handle in handles), None
+
+
+def of_gpu(bound: Any, index: int, handle: Any) -> GpuUsage:
+    """Return what NVML says of one GPU; what it refuses is left out."""
+    if isinstance(handle, Reason):
+        return GpuUsage(index, reasons=(handle,))
+    fields: dict[str, Any] = {}
+
+    def get(function: str, *arguments: Any) -> Any:
+        return nvml.query(bound, f"nvmlDeviceGet{function}", handle, *arguments)
+
+    reasons: tuple[Reason, ...] = ()
+    try:
+        name = get("Name")
+        fields["name"] = name if isinstance(name, str) else ""
+        if (modes := get("MigMode")) is not None:
+            fields["mig"] = modes[0] == 1
+        if (memory := get("MemoryInfo")) is not None:
+            fields |= {"memory_bytes": memory.total, "memory_used_bytes": memory.used}
+        if (rates := get("UtilizationRates")) is not None:
+            fields["utilisation_percent"] = float(rates.gpu)
+        fields["temperature_celsius"] = get("Temperature", 0)
+        for field, function in (
+            ("power_watts", "PowerUsage"),
+            ("power_limit_watts", "EnforcedPowerLimit"),
+        ):
+            if (milliwatts := get(function)) is not None:
+                fields[field] = milliwatts / 1000
+    except nvml.GpuGone as gone:
+        reasons = (gone.reason,)
+    rows = nvml.processes(bound, [(index, handle)]) if not reasons else []
+    processes = (
+        GpuProcess(row["pid"], str(row.get("name", "")), row.get("memory_bytes"))  # type: ignore[arg-type]
+        for row in rows
+    )
+    return GpuUsage(index, **fields, processes=tuple(processes), reasons=reasons)

@@ -1,0 +1,110 @@
+"""Which backend libraries a process has mapped, with the versions that files tell; nothing is opened.
+
+mapped.json has the file names of each library, under the name of its probe. What is built into another
+library, as oneDNN is into torch, has no file of its own. Source: proc_pid_maps(5).
+"""
+
+import os
+import re
+from contextlib import suppress
+from functools import cache
+
+from mlbackends.host.host import Host
+from mlbackends.libraries.cuda.libraries import CudaLibrary, package_version, version_in_file_name
+from mlbackends.libraries.owners import owner_of
+from mlbackends.libraries.search import stem_of
+from mlbackends.model import registry
+from mlbackends.model.patterns import bytes_pattern
+from mlbackends.model.records import Library
+from mlbackends.model.tables import table
+from mlbackends.model.usage import MappedLibrary
+from mlbackends.model.writable import clean
+
+POOLS = frozenset({"openmp", "openblas", "mkl", "blis", "tbb", "torch", "tensorflow", "onednn"})
+"""Libraries that start a thread for each CPU that they think they have."""
+
+_CODE = bytes_pattern(rb"^\S+ r.xp \S+ \S+ \d+ +(/\S.*\.so\b.*)$", re.MULTILINE)
+_DELETED = " (deleted)"
+_SITE = re.compile(r"(.*/(?:site|dist)-packages)/")
+
+
+class Mapped:
+    """Reads what processes have mapped; versions and owners are looked up once a file."""
+
+    def __init__(self, proc: str = "/proc") -> None:
+        self._proc = proc
+        self._hosts: dict[tuple[int, str], Host] = {}
+        self._known: dict[tuple[str, str], tuple[str, str]] = {}
+
+    def libraries(self, pid: int) -> tuple[MappedLibrary, ...]:
+        """Return a process's backend libraries, frameworks first.
+
+        Raises OSError where the process has ended, or is not ours to look at.
+        """
+        with open(f"{self._proc}/{pid}/maps", "rb", buffering=0) as file:
+            data = file.readall()
+        found: dict[tuple[str, ...], MappedLibrary] = {}
+        for path in sorted({os.fsdecode(path) for path in _CODE.findall(data)}, key=len):
+            real = path.removesuffix(_DELETED)
+            folder, file_name = os.path.split(real)
+            name, shown_by = _library_of(file_name)
+            # cuDNN and MKL are many files in one folder; two OpenMP runtimes in one are two.
+            key = (name, folder, shown_by if name == "openmp" else "")
+            if name and key not in found:
+                version, owner = self._lookup(pid, name, path) if path == real else ("", "")
+                found[key] = MappedLibrary(name, clean(real), version, owner, path != real)
+        order = [*table("usage/mapped")]
+        return tuple(sorted(found.values(), key=lambda one: (order.index(one.name), one.path)))
+
+    def _lookup(self, pid: int, name: str, path: str) -> tuple[str, str]:
+        """Return a file's version and owner."""
+        space = ours = ""
+        with suppress(OSError):
+            ours = os.readlink("/proc/self/ns/mnt")
+            space = os.readlink(f"{self._proc}/{pid}/ns/mnt")
+        if (space, path) not in self._known:
+            site = found[1] if (found := _SITE.match(path)) else ""
+            prefix = (
+                "" if site or path.startswith(("/usr/lib", "/lib")) else path.partition("/lib/")[0]
+            )
+            key = (pid if space != ours else 0, site or prefix)
+            if key not in self._hosts:  # a machine with the environment of that file alone
+                self._hosts[key] = Host(
+                    pid=key[0] or None,
+                    python={"path": [site] if site else []},
+                    environment={"CONDA_PREFIX": prefix},
+                )
+            self._known[space, path] = _described(self._hosts[key], name, path)
+        return self._known[space, path]
+
+
+@cache
+def _library_of(file_name: str) -> tuple[str, str]:
+    """Return the name of the library that a file is, and what of its name shows it; "" for others."""
+    found = _names().match(file_name)
+    return (str(found.lastgroup), found[0]) if found else ("", "")
+
+
+@cache
+def _names() -> re.Pattern[str]:
+    parts = (f"(?P<{name}>{files})" for name, files in table("usage/mapped").items())
+    return re.compile(f"(?:{'|'.join(parts)})(?![a-z])")
+
+
+def _described(host: Host, name: str, path: str) -> tuple[str, str]:
+    """Return a file's version and the package that installed it."""
+    soname = os.path.basename(path)
+    found_by = "site-packages" if _SITE.match(path) else ""
+    library = Library(name, path, soname, owner=owner_of(host, path), found_by=found_by)
+    declared = getattr(registry.load("mlbackends_probes", name), "LIBRARY", None)
+    if isinstance(declared, CudaLibrary):
+        library = declared.versioned(host, library)[0]
+    elif describe := getattr(declared, "describe", None):
+        library = describe(host, library)
+    version = library.version
+    if name.startswith("cuda_"):
+        version = version_in_file_name(os.path.basename(host.realpath(path)))
+    # A package of that name is the library itself; another one brings a copy.
+    for word in filter(None, (name, name.replace("_", "-"), stem_of(soname).lower())):
+        version = version or package_version(library, word)
+    return clean(version), clean(library.owner)

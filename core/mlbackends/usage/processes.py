@@ -1,0 +1,223 @@
+"""The processes of a machine, cheaply read again and again: on Linux from /proc, elsewhere by psutil.
+
+On Linux one file a process is read each time. What cannot change without it showing there is read once:
+the name until the program changes, mapped libraries until the size of what is mapped does.
+Sources: proc_pid_stat(5); sched_getaffinity(2).
+"""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import pairwise
+from math import inf
+from typing import Any
+
+from mlbackends.host.host import Host
+from mlbackends.host.quantities import one_line
+from mlbackends.host.system.cgroups import cpu_quota
+from mlbackends.model.usage import ProcessUsage
+from mlbackends.usage.mapped import POOLS, Mapped
+
+_KERNEL_THREAD = 0x00200000
+"""PF_KTHREAD of include/linux/sched.h."""
+_ROUNDS = 16
+"""After so many samples the CPUs that a process may use are read again."""
+_BUSY_PERCENT = 50
+_MOST_THREADS = 512
+"""So many threads are looked at in one sample; one costs 20 microseconds."""
+_COMMAND = 4096
+
+Row = dict[str, Any]
+"""The fields of a `ProcessUsage`."""
+
+
+class _Process:
+    """What is kept of a process between two samples; equal `identity` is the same program of it."""
+
+    def __init__(self, identity: tuple[str, str]) -> None:
+        self.identity = identity
+        self.fields: Row = {}
+        self.ticks = self.mapped_bytes = -1
+        self.read_at = 0.0
+
+
+class Processes:
+    """Reads processes; the second sample and each after it has what they used of the CPUs in between.
+
+    proc: the folder of processes. seconds: how long one sample may go on reading mapped files.
+    """
+
+    def __init__(self, proc: str = "/proc", seconds: float = inf) -> None:
+        self._proc, self._seconds = proc, seconds
+        self._mapped = Mapped(proc)
+        self._seen: dict[int, _Process] = {}
+        self._kernel: set[int] = set()
+        self._quotas: dict[bytes, float] = {}
+        self._round = 0
+
+    def read(self, seconds: float) -> list[ProcessUsage]:
+        """Return every process but the kernel's own threads. seconds: since the last sample."""
+        per_tick = 100 / os.sysconf("SC_CLK_TCK") / seconds if seconds else 0.0
+        page = os.sysconf("SC_PAGE_SIZE")
+        pids = {int(name) for name in os.listdir(self._proc) if name.isdecimal()}
+        self._kernel &= pids
+        self._round += 1
+        rows: list[Row] = []
+        seen: dict[int, _Process] = {}
+        stale: list[tuple[float, int, int]] = []
+        for pid in pids - self._kernel:
+            try:
+                comm, numbers = self._status(pid)
+            except PermissionError:  # with hidepid nothing but the number and the owner is shown
+                rows.append({"pid": pid, "name": "", "user": self._user(pid)})
+                continue
+            except (OSError, ValueError):  # it has ended
+                continue
+            if int(numbers[6]) & _KERNEL_THREAD:
+                self._kernel.add(pid)
+                continue
+            process = seen[pid] = self._process(pid, (numbers[19], comm))
+            ticks = int(numbers[11]) + int(numbers[12])
+            if process.ticks >= 0 and per_tick:
+                used = round(max(0, ticks - process.ticks) * per_tick, 1)
+                process.fields["cpu_percent"] = used
+            process.ticks = ticks
+            if "cpus" not in process.fields or pid % _ROUNDS == self._round % _ROUNDS:
+                process.fields["cpus"] = self._cpus(pid)
+            process.fields["state"] = numbers[0]
+            process.fields["threads"] = int(numbers[17])
+            process.fields["memory_bytes"] = int(numbers[21]) * page
+            rows.append(process.fields)
+            if int(numbers[20]) != process.mapped_bytes:
+                stale.append((process.read_at, pid, int(numbers[20])))
+        self._seen = seen
+        self._read_maps(sorted(stale))
+        self._count_running(rows)
+        return [ProcessUsage(**row) for row in rows]
+
+    def _status(self, pid: int) -> tuple[str, list[str]]:
+        """Return a process's name, and the fields behind it; the name in parentheses may hold anything."""
+        handle = os.open(f"{self._proc}/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            data = os.read(handle, 4096).decode(errors="replace")
+        finally:
+            os.close(handle)
+        before, _, rest = data.rpartition(")")
+        numbers = rest.split()
+        if len(numbers) < 22:
+            raise ValueError(data)
+        return before.partition("(")[2], numbers
+
+    def _process(self, pid: int, identity: tuple[str, str]) -> _Process:
+        """Return what is kept of a process; its name anew where it runs another program now."""
+        known = self._seen.get(pid)
+        if known and known.identity == identity:
+            return known
+        process = _Process(identity)
+        if known and known.identity[0] == identity[0]:
+            process.ticks = known.ticks
+        arguments: list[str] = []
+        with suppress(OSError), open(f"{self._proc}/{pid}/cmdline", "rb", buffering=0) as file:
+            arguments = file.read(_COMMAND).decode(errors="replace").rstrip("\0").split("\0")
+        process.fields = {
+            "pid": pid,
+            "name": name_of(one_line(identity[1]), arguments),
+            "user": self._user(pid),
+            "command": one_line(" ".join(arguments), _COMMAND),
+        }
+        return process
+
+    def _user(self, pid: int) -> str:
+        import pwd
+
+        try:
+            number = os.stat(f"{self._proc}/{pid}").st_uid
+        except OSError:
+            return ""
+        with suppress(KeyError):
+            return one_line(pwd.getpwuid(number).pw_name)
+        return str(number)
+
+    def _cpus(self, pid: int) -> float | None:
+        """Return how many CPUs a process may use, by its affinity and the quota of its control group."""
+        try:
+            count = len(os.sched_getaffinity(pid))
+            with open(f"{self._proc}/{pid}/cgroup", "rb", buffering=0) as file:
+                group = file.readall()
+        except OSError:
+            return None
+        if group not in self._quotas or self._round % _ROUNDS == hash(group) % _ROUNDS:
+            quota = cpu_quota(Host(pid=pid, environment={}))
+            self._quotas[group] = quota.value if quota else inf
+        return min(count, self._quotas[group])
+
+    def _read_maps(self, stale: list[tuple[float, int, int]]) -> None:
+        """Read what processes have mapped, first of those that have waited longest."""
+        end = time.monotonic() + self._seconds
+        for _, pid, mapped_bytes in stale:
+            process = self._seen[pid]
+            process.read_at = time.monotonic()
+            if process.read_at > end:
+                return
+            process.mapped_bytes = mapped_bytes
+            process.fields["libraries"] = None
+            with suppress(OSError):
+                process.fields["libraries"] = self._mapped.libraries(pid)
+
+    def _count_running(self, rows: list[Row]) -> None:
+        """Count the threads that want to run, of those that compute with more of them than CPUs."""
+        left = _MOST_THREADS
+        for row in rows:
+            row["running_threads"] = None
+            has_pool = any(one.name in POOLS for one in row.get("libraries") or ())
+            is_busy = (row.get("cpu_percent") or 0) >= _BUSY_PERCENT
+            if has_pool and is_busy and row["threads"] > (row["cpus"] or inf):
+                left -= row["threads"]
+                if left >= 0:
+                    row["running_threads"] = self._running(row["pid"])
+            row["oversubscribed"] = (row["running_threads"] or 0) > (row.get("cpus") or inf)
+
+    def _running(self, pid: int) -> int:
+        """Return how many of a process's threads run, or wait for a CPU."""
+        states = []
+        with suppress(OSError):
+            for task in os.listdir(f"{self._proc}/{pid}/task"):
+                with open(f"{self._proc}/{pid}/task/{task}/stat", "rb", buffering=0) as file:
+                    states.append(file.read(512).rpartition(b")")[2][1:2])
+        return states.count(b"R")
+
+
+def name_of(comm: str, arguments: list[str]) -> str:
+    """Return what people call a process: of a Python its program too, "python train.py"."""
+    if not any(os.path.basename(each).startswith("python") for each in (comm, *arguments[:1])):
+        return comm
+    for before, argument in pairwise(arguments):
+        if before == "-m" or argument == "-c":
+            return one_line("python -c" if argument == "-c" else f"python -m {argument}", 80)
+        if before not in ("-W", "-X") and not argument.startswith("-"):
+            return one_line(f"python {os.path.basename(argument)}", 80)
+    return comm
+
+
+def by_psutil() -> Iterator[ProcessUsage]:
+    """Yield every process where there is no /proc; mapped libraries are not known there.
+
+    psutil keeps the processes of the last call, so that the next one has their share of the CPUs.
+    """
+    import psutil
+
+    names = ["pid", "name", "username", "cmdline", "status", "num_threads", "memory_info"]
+    for process in psutil.process_iter([*names, "cpu_percent"]):
+        found = process.info  # None is what may not be read
+        arguments = found["cmdline"] or []
+        yield ProcessUsage(
+            pid=found["pid"],
+            name=name_of(one_line(found["name"] or ""), arguments),
+            user=one_line(found["username"] or ""),
+            command=one_line(" ".join(arguments), _COMMAND),
+            state=(found["status"] or "")[:1].upper(),
+            cpu_percent=found["cpu_percent"],
+            threads=found["num_threads"],
+            memory_bytes=found["memory_info"].rss if found["memory_info"] else None,
+        )

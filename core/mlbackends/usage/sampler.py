@@ -1,0 +1,173 @@
+"""Samples of what uses the machine: each returns the use since the one before.
+
+Sources: Linux Documentation/accounting/psi.rst and admin-guide/cgroup-v2.rst.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from math import inf
+from typing import Any, Self
+
+from msgspec.structs import replace
+
+from mlbackends import __version__
+from mlbackends.host.host import Host
+from mlbackends.host.quantities import numbers_by_name
+from mlbackends.host.system import cgroups
+from mlbackends.host.system.kernel import mounts
+from mlbackends.model.reasons import Reason
+from mlbackends.model.usage import SCHEMA, GpuUsage, GroupUsage, MachineUsage, ProcessUsage, Usage
+from mlbackends.usage.gpus import Gpus
+from mlbackends.usage.processes import Processes, by_psutil
+
+SORTS: dict[str, Callable[[ProcessUsage], Any]] = {
+    "cpu": lambda one: -(one.cpu_percent or 0),
+    "memory": lambda one: -(one.memory_bytes or 0),
+    "gpu": lambda one: (-(one.gpu_memory_bytes or 0), -len(one.gpus), -(one.cpu_percent or 0)),
+    "threads": lambda one: -(one.threads or 0),
+    "name": lambda one: one.name.lower(),
+    "pid": lambda one: one.pid,
+}
+"""What processes can be sorted by: the largest first, names and numbers upwards."""
+
+
+class Sampler:
+    """Takes samples; the first has no shares of CPUs yet. seconds: as of `Processes`."""
+
+    def __init__(self, proc: str = "/proc", seconds: float = inf) -> None:
+        self._host = Host()
+        self._gpus = Gpus(self._host)
+        self._processes = Processes(proc, seconds) if sys.platform == "linux" else None
+        self._time = 0.0
+        self._group: dict[str, float] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._gpus.close()
+
+    def sample(self) -> Usage:
+        """Return the use since the last sample, of all processes."""
+        now = time.monotonic()
+        seconds, self._time = now - self._time if self._time else 0.0, now
+        gpus, problem = self._gpus.read()
+        everyone = self._processes.read(seconds) if self._processes else [*by_psutil()]
+        processes, strangers = on_gpus(everyone, gpus)
+        return Usage(
+            schema=SCHEMA,
+            tool=f"backends {__version__}",
+            created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            interval_seconds=round(seconds, 3),
+            redacted=False,
+            machine=_machine(is_first=not seconds),
+            group=self._own_group(seconds),
+            gpus=gpus,
+            process_count=len(processes),
+            processes=tuple(processes),
+            notes=(*filter(None, (self._note(), problem)), *strangers),
+        )
+
+    def _note(self) -> Reason | None:
+        """Return what of the processes cannot be seen here."""
+        if self._processes is None:
+            message = "which libraries a process has mapped is told by Linux alone"
+            return Reason("not-linux", message)
+        options = {
+            each for mount in mounts(self._host) if mount.kind == "proc" for each in mount.options
+        }
+        if options & {"hidepid=1", "hidepid=2", "hidepid=noaccess", "hidepid=invisible"}:
+            return Reason("hidden", "/proc hides other users' processes (hidepid)")
+        return None
+
+    def _own_group(self, seconds: float) -> GroupUsage:
+        host = self._host
+        quota, limit = cgroups.cpu_quota(host), cgroups.limit(host, "memory_limit_bytes")
+        folder = (quota.folder if quota else "") or next(iter(cgroups.home(host, "cpu")[1]), "")
+        statistics = numbers_by_name(host.read(f"{folder}/cpu.stat", 65536))
+        rise = {name: value - self._group.get(name, value) for name, value in statistics.items()}
+        has_two, self._group = bool(self._group) and seconds > 0, {**statistics}
+        used, periods = rise.get("usage_usec"), rise.get("nr_periods")
+        stopped = rise.get("nr_throttled", 0)
+        waits = {name: _pressure(host, folder, name) for name in ("cpu", "memory", "io")}
+        return GroupUsage(
+            cpus=quota.value if quota and quota.value < inf else None,
+            cpu_percent=round(used / seconds / 1e4, 1) if has_two and used is not None else None,
+            throttled_percent=round(100 * stopped / periods, 1) if has_two and periods else None,
+            memory_bytes=cgroups.memory_usage(host, limit.folder if limit else ""),
+            memory_limit_bytes=int(limit.value) if limit and limit.value < inf else None,
+            pressure={name: share for name, share in waits.items() if share is not None},
+        )
+
+
+def on_gpus(
+    everyone: list[ProcessUsage], gpus: Sequence[GpuUsage]
+) -> tuple[list[ProcessUsage], list[Reason]]:
+    """Return the processes with what they have on GPUs, and what of the GPUs has no process here.
+
+    In a container the driver's numbers may be those of the host: a process that has no CUDA driver mapped
+    is another one than it means.
+    """
+    found = {one.pid: one for one in everyone}
+    strangers = []
+    for gpu in gpus:
+        for each in gpu.processes:
+            one = found.get(each.pid)
+            libraries = one.libraries if one else ()
+            if one and (libraries is None or any(lib.name == "cuda_driver" for lib in libraries)):
+                memory = (one.gpu_memory_bytes or 0) + (each.memory_bytes or 0)
+                found[each.pid] = replace(
+                    one, gpus=(*one.gpus, gpu.index), gpu_memory_bytes=memory or None
+                )
+                continue
+            name = f" ({each.name})" if each.name else ""
+            message = (
+                f"GPU {gpu.index} computes for process {each.pid}{name}, which is not seen here"
+            )
+            strangers.append(Reason("not-seen", message))
+    return [*found.values()], strangers
+
+
+def _machine(*, is_first: bool) -> MachineUsage:
+    import psutil
+
+    percents = tuple(psutil.cpu_percent(percpu=True))
+    memory, swap = psutil.virtual_memory(), psutil.swap_memory()
+    return MachineUsage(
+        cpus=len(percents),
+        cpu_percent=None if is_first else round(sum(percents) / (len(percents) or 1), 1),
+        core_percents=() if is_first else percents,
+        load=tuple(round(each, 2) for each in os.getloadavg()) if hasattr(os, "getloadavg") else (),
+        memory_bytes=memory.total,
+        memory_used_bytes=memory.total - memory.available,
+        swap_bytes=swap.total,
+        swap_used_bytes=swap.used,
+    )
+
+
+def _pressure(host: Host, folder: str, name: str) -> float | None:
+    """Return in what share of the last ten seconds some process waited, in percent."""
+    text = host.read(f"{folder}/{name}.pressure", 4096) or host.read(f"/proc/pressure/{name}", 4096)
+    with suppress(ValueError, IndexError):
+        return float(text.split("avg10=", 1)[1].split(None, 1)[0])
+    return None
+
+
+def selected(usage: Usage, sort: str, pids: Collection[int] = (), text: str = "") -> Usage:
+    """Return a sample with its processes sorted, and with those alone that are meant.
+
+    sort: one of SORTS. pids: these. text: those whose number, name, user, command or libraries contain it.
+    """
+    kept = (one for one in usage.processes if not pids or one.pid in pids)
+    kept = (one for one in kept if not text or text.lower() in _words(one).lower())
+    return replace(
+        usage, processes=tuple(sorted(kept, key=lambda one: (SORTS[sort](one), one.pid)))
+    )
+
+
+def _words(process: ProcessUsage) -> str:
+    libraries = (f"{each.name} {each.version} {each.path}" for each in process.libraries or ())
+    return "\n".join((str(process.pid), process.name, process.user, process.command, *libraries))

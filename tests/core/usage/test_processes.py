@@ -1,0 +1,195 @@
+"""Processes are read from a folder that stands for /proc, and from this machine's own."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mlbackends.usage.mapped import Mapped
+from mlbackends.usage.processes import Processes, by_psutil, name_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+LINE = "7f0000000000-7f0000001000 {mode} 00000000 08:01 1234   {path}\n"
+
+
+def put(
+    proc: Path,
+    pid: int,
+    name: str = "trainer",
+    *,
+    state: str = "S",
+    ticks: int = 0,
+    threads: int = 1,
+    mapped: int = 4096,
+    flags: int = 0,
+    maps: str = "",
+) -> None:
+    """Write a process into a folder, as proc_pid_stat(5) has it."""
+    folder = proc / str(pid)
+    folder.mkdir(parents=True, exist_ok=True)
+    fields = [state, "1", "1", "1", "0", "0", str(flags), "0", "0", "0", "0", str(ticks), "0"]
+    fields += ["0", "0", "20", "0", str(threads), "0", "777", str(mapped), "10"]
+    (folder / "stat").write_text(f"{pid} ({name}) {' '.join(fields)} 0 0\n")
+    (folder / "maps").write_text(maps)
+    (folder / "cmdline").write_text("")
+
+
+def test_a_share_of_the_cpus_comes_with_the_second_sample(tmp_path: Path) -> None:
+    put(tmp_path, 7, ticks=100)
+    reader = Processes(str(tmp_path))
+    (first,) = reader.read(0.0)
+    put(tmp_path, 7, ticks=100 + os.sysconf("SC_CLK_TCK"))
+    (second,) = reader.read(2.0)
+
+    assert (first.cpu_percent, second.cpu_percent) == (None, 50.0)
+    assert second.memory_bytes == 10 * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.parametrize("name", ["a) b (c", "evil\n\033[31m)\n9 (x", "\u202egnp.exe", ""])
+def test_a_hostile_name_is_one_line_without_controls(tmp_path: Path, name: str) -> None:
+    put(tmp_path, 7, name, threads=3)
+    (found,) = Processes(str(tmp_path)).read(0.0)
+
+    assert found.name.isprintable()
+    assert (found.state, found.threads) == ("S", 3)
+
+
+def test_kernel_threads_the_ended_and_the_damaged_are_left_out(tmp_path: Path) -> None:
+    put(tmp_path, 2, "kthreadd", flags=0x00200000)
+    put(tmp_path, 7)
+    (tmp_path / "8").mkdir()
+    (tmp_path / "9").mkdir()
+    (tmp_path / "9" / "stat").write_text("9 (cut")
+    (tmp_path / "self").mkdir()
+
+    assert [one.pid for one in Processes(str(tmp_path)).read(0.0)] == [7]
+
+
+def test_a_zombie_is_shown_without_libraries(tmp_path: Path) -> None:
+    put(tmp_path, 7, state="Z", mapped=0)
+    (found,) = Processes(str(tmp_path)).read(0.0)
+
+    assert (found.state, found.libraries) == ("Z", ())
+
+
+def test_mapped_files_are_read_again_only_when_their_size_changes(tmp_path: Path) -> None:
+    line = LINE.format(mode="r-xp", path="/opt/lib/libgomp.so.1")
+    reader = Processes(str(tmp_path))
+    put(tmp_path, 7)
+    (first,) = reader.read(0.0)
+    put(tmp_path, 7, maps=line)
+    (second,) = reader.read(1.0)
+    put(tmp_path, 7, maps=line, mapped=8192)
+    (third,) = reader.read(1.0)
+
+    assert [one.libraries for one in (first, second)] == [(), ()]
+    assert [one.name for one in third.libraries or ()] == ["openmp"]
+
+
+def test_without_time_left_mapped_files_are_read_later(tmp_path: Path) -> None:
+    put(tmp_path, 7)
+    (found,) = Processes(str(tmp_path), seconds=-1.0).read(0.0)
+
+    assert found.libraries is None
+
+
+def test_what_may_not_be_read_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path, 7)
+    (tmp_path / "7" / "maps").unlink()
+    (tmp_path / "7" / "maps").mkdir()
+    refused = str(tmp_path / "8" / "stat")
+    put(tmp_path, 8)
+    opened = os.open
+
+    def open_(path: str, *rest: int) -> int:
+        if path == refused:  # as with hidepid
+            raise PermissionError(1, "not permitted")
+        return opened(path, *rest)
+
+    monkeypatch.setattr(os, "open", open_)
+    found = {one.pid: one for one in Processes(str(tmp_path)).read(0.0)}
+
+    assert found[7].libraries is None
+    assert (found[8].name, found[8].threads) == ("", None)
+
+
+def test_more_threads_that_run_than_cpus_are_oversubscribed(tmp_path: Path) -> None:
+    maps = LINE.format(mode="r-xp", path="/opt/lib/libgomp.so.1")
+    own = os.getpid()  # a process whose affinity can be read
+    count = len(os.sched_getaffinity(0)) + 1
+    put(tmp_path, own, maps=maps, threads=count)
+    (tmp_path / str(own) / "cgroup").write_text("0::/\n")
+    for task in range(count):
+        folder = tmp_path / str(own) / "task" / str(task)
+        folder.mkdir(parents=True)
+        (folder / "stat").write_text(f"{task} (R) (trainer) R 1\n")
+    reader = Processes(str(tmp_path))
+    reader.read(0.0)
+    put(tmp_path, own, maps=maps, threads=count, ticks=1000)
+    (found,) = reader.read(1.0)
+
+    assert (found.running_threads, found.oversubscribed) == (count, True)
+
+
+def test_libraries_are_code_that_a_probe_knows(tmp_path: Path) -> None:
+    paths = {
+        "/w/lib/python3.11/site-packages/torch/lib/libtorch_cpu.so": "r-xp",
+        "/w/lib/python3.11/site-packages/torch/lib/libtorch_python.so": "r-xp",
+        "/w/lib/python3.11/site-packages/torch/lib/libgomp-24e2ab19.so.1": "r-xp",
+        "/opt/conda/lib/libomp.so (deleted)": "r-xp",
+        "/opt/cuda/libcudnn_ops.so.9": "r-xp",
+        "/opt/cuda/libcudnn.so.9": "r-xp",
+        "/opt/cuda/libcudartist.so.9": "r-xp",
+        "/opt/libopenblas.so.0": "r--p",
+    }
+    put(
+        tmp_path, 7, maps="".join(LINE.format(mode=mode, path=path) for path, mode in paths.items())
+    )
+    found = Mapped(str(tmp_path)).libraries(7)
+
+    assert [(one.name, one.path.rpartition("/")[2], one.replaced) for one in found] == [
+        ("torch", "libtorch_cpu.so", False),
+        ("openmp", "libomp.so", True),
+        ("openmp", "libgomp-24e2ab19.so.1", False),
+        ("cudnn", "libcudnn.so.9", False),
+    ]
+
+
+def test_this_process_has_its_name_and_libraries() -> None:
+    pytest.importorskip("numpy")
+    found = {one.pid: one for one in Processes().read(0.0)}[os.getpid()]
+
+    assert found.threads is not None and found.cpus
+    (numpy,) = (one for one in found.libraries or () if one.name == "numpy")
+    assert numpy.path.endswith(".so") and not numpy.replaced
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (["/usr/bin/python3", "-u", "/work/train.py", "--x"], "python train.py"),
+        (
+            ["python", "-W", "error", "-m", "torch.distributed.run"],
+            "python -m torch.distributed.run",
+        ),
+        (["python", "-c", "import x"], "python -c"),
+        (["python"], "python3"),
+    ],
+)
+def test_a_python_goes_by_its_program(arguments: list[str], name: str) -> None:
+    assert name_of("python3", arguments) == name
+    assert name_of("bash", ["bash", "train.py"]) == "bash"
+
+
+def test_psutil_tells_of_processes_where_there_is_no_proc() -> None:
+    found = {one.pid: one for one in by_psutil()}[os.getpid()]
+
+    assert found.threads and found.memory_bytes and found.name
+    assert (found.libraries, found.cpus) == (None, None)
