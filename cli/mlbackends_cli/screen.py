@@ -1,0 +1,83 @@
+"""A terminal that a command draws over, as it was before when the command ends; and the keys typed there."""
+
+import os
+import select
+import sys
+import time
+from typing import Any, Self
+
+from mlbackends.model.errors import BadInput
+from mlbackends_cli.terminal import is_terminal
+
+_ENTER, _LEAVE = "\033[?1049h\033[?25l", "\033[?25h\033[?1049l"
+_SEQUENCES = {
+    "\033[A": "up", "\033OA": "up", "\033[B": "down", "\033OB": "down", "\033": "escape",
+    "\r": "\n", "\x7f": "\b", "\b": "\b",
+}  # fmt: skip
+_GLANCE = 0.1
+"""Seconds after which a change of the terminal's size is seen."""
+
+
+class Screen:
+    """The other screen of a terminal, without a cursor, where each key comes at once.
+
+    instead: what to type where there is no terminal; `BadInput` says so.
+    """
+
+    def __init__(self, instead: str) -> None:
+        if not is_terminal(sys.stdout) or os.environ.get("TERM", "dumb") == "dumb":
+            raise BadInput("this draws over a terminal, and standard output is none", instead)
+        self._keys = [sys.stdin.fileno()] if is_terminal(sys.stdin) else []
+        self._typed = ""
+        self._modes: Any = None
+
+    def __enter__(self) -> Self:
+        for descriptor in self._keys:
+            import termios
+
+            self._modes = termios.tcgetattr(descriptor)
+            modes = termios.tcgetattr(descriptor)
+            modes[3] &= ~(termios.ICANON | termios.ECHO)
+            modes[6][termios.VSUSP] = b"\0"  # Ctrl-Z would leave its shell on this screen
+            termios.tcsetattr(descriptor, termios.TCSADRAIN, modes)
+        self._write(_ENTER)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for descriptor in self._keys:
+            import termios
+
+            termios.tcsetattr(descriptor, termios.TCSADRAIN, self._modes)
+        self._write(_LEAVE)
+
+    @staticmethod
+    def _write(text: str) -> None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+    @staticmethod
+    def size() -> tuple[int, int]:
+        """Return its columns and rows; 80 and 24 where it does not tell."""
+        width, height = os.get_terminal_size(sys.stdout.fileno())
+        return width or 80, height or 24
+
+    def draw(self, lines: list[str]) -> None:
+        """Show lines from the top; those that have no room are left out."""
+        shown = lines[: self.size()[1]]
+        self._write("\033[H" + "\033[K\n".join(shown) + "\033[K\033[J")
+
+    def key(self, seconds: float) -> str:
+        """Return the next key within so many seconds; "" without one, or when the size has changed."""
+        size, end = self.size(), time.monotonic() + seconds
+        while not self._typed and self.size() == size and (left := end - time.monotonic()) > 0:
+            if select.select(self._keys, [], [], min(left, _GLANCE))[0]:
+                self._typed = os.read(self._keys[0], 256).decode(errors="replace")
+                if not self._typed:  # the terminal is gone
+                    return "q"
+        for sequence, name in _SEQUENCES.items():
+            if self._typed.startswith(sequence):
+                # What follows an escape that is none of these belongs to it.
+                self._typed = "" if name == "escape" else self._typed[len(sequence) :]
+                return name
+        sign, self._typed = self._typed[:1], self._typed[1:]
+        return sign

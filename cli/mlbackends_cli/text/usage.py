@@ -1,0 +1,211 @@
+"""What uses the machine, as lines of a page: the machine, its GPUs, then a table of processes.
+
+Built without rich, whose table of forty processes takes 20 ms of a core: too much for every second.
+"""
+
+import unicodedata
+from collections.abc import Sequence
+
+from mlbackends.model.usage import GpuUsage, MappedLibrary, ProcessUsage, Usage
+from mlbackends_cli.terminal import Page
+from mlbackends_cli.text.plain import binary_size, one_line, without_commands
+from mlbackends_cli.text.prose import wrapped
+
+_LABEL = 9
+_NARROW = 100
+"""On a narrower page libraries stand below their process, and no user is shown."""
+_NARROWEST = 60
+_FEW_CORES, _MOST_CORE_LINES = 8, 3
+_RED, _YELLOW, _GREEN, _DIM, _BOLD = "31", "33", "32", "2", "1"
+
+
+def header(usage: Usage, page: Page) -> list[str]:
+    """Return the lines about the machine, the limits of the container, and each GPU."""
+    machine, group = usage.machine, usage.group
+    load = " ".join(f"{each:.2f}" for each in machine.load)
+    about = _joined(f"{usage.process_count} processes", load and f"load {load}", usage.created[11:])
+    lines = [page.styled("backends top", _BOLD) + cropped(f"  {about}", page.width - 12)]
+    cpu = machine.cpu_percent
+    lines += _meter("CPU", cpu, f"{_number(cpu)} % of {machine.cpus} CPUs", page)
+    cores = _cores(machine.core_percents, page)
+    if machine.cpus <= _FEW_CORES:
+        lines[-1] += "  " + "".join(cores).strip()
+    else:
+        lines += cores
+    memory = _of(machine.memory_used_bytes, machine.memory_bytes)
+    swap = f"swap {_of(machine.swap_used_bytes, machine.swap_bytes)}" if machine.swap_bytes else ""
+    share = _share(machine.memory_used_bytes, machine.memory_bytes)
+    lines += _meter("memory", share, _joined(memory, swap), page)
+    if group.cpus is not None:
+        used, stopped = group.cpu_percent, group.throttled_percent
+        text = (
+            f"{used / 100:.2f} of {group.cpus:g} CPUs"
+            if used is not None
+            else f"{group.cpus:g} CPUs"
+        )
+        stops = f"stopped in {stopped:.0f} % of periods" if stopped is not None else ""
+        share = used / group.cpus if used is not None else None
+        lines += _meter("quota", share, _joined(text, stops), page)
+    if group.memory_limit_bytes:
+        text = f"{_of(group.memory_bytes, group.memory_limit_bytes)} of memory"
+        lines += _meter("limit", _share(group.memory_bytes, group.memory_limit_bytes), text, page)
+    if group.pressure:
+        waits = _joined(*(f"{name} {share:.0f} %" for name, share in group.pressure.items()))
+        lines += _meter("pressure", None, waits, page)
+    for gpu in usage.gpus:
+        lines += _gpu(gpu, page)
+    for note in usage.notes:
+        lines += _meter("note", None, note.message, page)
+    return [page.fitted(line) for line in lines]
+
+
+def _gpu(gpu: GpuUsage, page: Page) -> list[str]:
+    label, share = f"GPU {gpu.index}", gpu.utilisation_percent
+    if gpu.reasons:
+        return _meter(label, None, gpu.reasons[0].message, page)
+    watts = "" if gpu.power_watts is None else f"{gpu.power_watts:.0f}"
+    limit = "" if gpu.power_limit_watts is None else f" of {gpu.power_limit_watts:.0f}"
+    text = _joined(
+        "MIG is on" if gpu.mig and share is None else f"{_number(share)} %",
+        _of(gpu.memory_used_bytes, gpu.memory_bytes),
+        "" if gpu.temperature_celsius is None else f"{gpu.temperature_celsius} °C",
+        f"{watts}{limit} W" if watts else "",
+        gpu.name,
+    )
+    return _meter(label, share, text, page)
+
+
+def _meter(label: str, share: float | None, text: str, page: Page) -> list[str]:
+    """Return a label, a bar, and a text beside it on one line or more; no bar without a share in percent."""
+    width = max(10, min(40, page.width // 4))
+    filled = round(min(100.0, share or 0.0) / 100 * width)
+    full, empty = page.sign("█", "#") * filled, page.sign("░", "-") * (width - filled)
+    start = f"{label:<{_LABEL}}" + (f"{full}{empty} " if share is not None else "")
+    # What belongs together, as a number and its unit, stays on one line where that has room.
+    room = page.width - len(start)
+    parts = one_line(text).split(" · ")
+    glued = [part.replace(" ", "\xa0") if len(part) <= room else part for part in parts]
+    lines = wrapped("\xa0· ".join(glued), page.width, start, " " * len(start))
+    coloured = page.styled(full, _heat(share or 0)) + page.styled(empty, _DIM)
+    return [line.replace(full + empty, coloured, 1).replace("\xa0", " ") for line in lines]
+
+
+def _cores(percents: Sequence[float], page: Page) -> list[str]:
+    """Return a sign for each CPU, at most some lines of them."""
+    signs, room = page.sign("▁▂▃▄▅▆▇█", "01234567"), page.width - _LABEL
+    cores = [page.styled(signs[min(7, int(each / 12.5))], _heat(each)) for each in percents]
+    starts = range(0, min(len(cores), room * _MOST_CORE_LINES), room)
+    return [" " * _LABEL + "".join(cores[at : at + room]) for at in starts]
+
+
+def _heat(percent: float) -> str:
+    return _RED if percent >= 85 else _YELLOW if percent >= 60 else _GREEN
+
+
+def table(usage: Usage, page: Page, rows: Sequence[ProcessUsage]) -> list[str]:
+    """Return a line of titles, and of each process a line; on a narrow page its libraries below."""
+    is_wide = page.width >= _NARROW
+    columns = {"pid": 7, "cpu %": 6, "thr/cpu": 8, "memory": 9}
+    columns |= {"gpu mem": 9} if usage.gpus and page.width >= _NARROWEST else {}
+    used = sum(columns.values()) + len(columns) + 10 * is_wide
+    names = max(12, min(36, (page.width - used) // 3)) if is_wide else page.width - used
+    titles = "".join(f"{title:>{width}} " for title, width in columns.items())
+    titles += f"{'user':<10}{'name':<{names}} libraries" if is_wide else "name"
+    lines = [page.styled(titles, _BOLD)]
+    for one in rows:
+        cells = [str(one.pid), _number(one.cpu_percent), _threads(one), _size(one.memory_bytes)]
+        cells += [_size(one.gpu_memory_bytes) if one.gpus else ""]  # left out without its column
+        padded = [f"{cell:>{width}} " for cell, width in zip(cells, columns.values(), strict=False)]
+        if one.oversubscribed:
+            padded[2] = page.styled(padded[2], _RED)
+        text = "".join(padded) + (_fit(one.user, 9) + " " if is_wide else "")
+        name = _fit(one.name or "?", names)
+        text += page.styled(name, _BOLD) if one.libraries else name
+        libraries = "?" if one.libraries is None else ", ".join(map(_library, one.libraries))
+        if is_wide:
+            text += " " + cropped(libraries, page.width - used - names - 1)
+        lines.append(text.rstrip())
+        if one.libraries and not is_wide:
+            lines.append(page.styled(" " * 8 + cropped(libraries, page.width - 8), _DIM))
+    return [page.fitted(line) for line in lines]
+
+
+def legend(usage: Usage) -> list[str]:
+    """Return what signs mean that stand on the page."""
+    return [
+        text
+        for text, is_shown in (
+            (
+                "! more threads want to run than it has CPUs: set OMP_NUM_THREADS lower",
+                any(one.oversubscribed for one in usage.processes),
+            ),
+            ("? could not be told", any(one.libraries is None for one in usage.processes)),
+        )
+        if is_shown
+    ]
+
+
+def whole(usage: Usage, page: Page, most: int = 30) -> str:
+    """Return the page that is printed once, with so many processes."""
+    lines = [*header(usage, page), "", *table(usage, page, usage.processes[:most])]
+    left = len(usage.processes) - most
+    lines += [f"and {left} more; --format json has all"] if left > 0 else []
+    lines += [line for text in legend(usage) for line in wrapped(text, page.width)]
+    return without_commands("\n".join(lines))
+
+
+def _threads(one: ProcessUsage) -> str:
+    cpus = "" if one.cpus is None else f"/{one.cpus:g}"
+    return f"{'?' if one.threads is None else one.threads}{cpus}{'!' if one.oversubscribed else ''}"
+
+
+def _library(one: MappedLibrary) -> str:
+    """Return a library with its version, and the package that brings it where that is another thing."""
+    # One of OpenMP's runtimes goes by the name of its file.
+    file_name = one.path.rpartition("/")[2]
+    name = file_name.partition(".")[0].partition("-")[0] if one.name == "openmp" else one.name
+    owner, _, version = one.owner.partition(" ")
+    is_itself = one.version and version.startswith(one.version)
+    parts = (name, one.version, f"({owner})" if owner and not is_itself else "")
+    return one_line(" ".join(filter(None, parts))) + " (replaced on disk)" * one.replaced
+
+
+def _joined(*parts: str) -> str:
+    return " · ".join(filter(None, parts))
+
+
+def _number(value: float | None) -> str:
+    return "?" if value is None else f"{value:.0f}" if value >= 10 else f"{value:.1f}"
+
+
+def _size(value: int | None) -> str:
+    return "?" if value is None else binary_size(value)
+
+
+def _of(used: int | None, total: int | None) -> str:
+    return f"{_size(used)} of {_size(total)}" if total else ""
+
+
+def _share(used: int | None, total: int | None) -> float | None:
+    return 100 * used / total if used is not None and total else None
+
+
+def _fit(text: str, width: int) -> str:
+    """Return a text in exactly so many columns."""
+    text = cropped(one_line(text), width)
+    return text + " " * (width - sum(map(_columns, text)))
+
+
+def cropped(text: str, width: int) -> str:
+    """Return as much of a text as fits into so many columns; an ellipsis ends one that was cut."""
+    if sum(map(_columns, text)) <= width:
+        return text
+    while text and sum(map(_columns, text)) >= width:
+        text = text[:-1]
+    return text + "…" * (width > 0)
+
+
+def _columns(sign: str) -> int:
+    if sign.isascii():
+        return 1
+    return 0 if unicodedata.combining(sign) else 1 + (unicodedata.east_asian_width(sign) in "WF")

@@ -1,0 +1,216 @@
+"""`backends top`: one page, a record, and the view on a terminal."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import select
+import signal
+import struct
+import sys
+import termios
+import time
+from typing import TYPE_CHECKING
+
+import jsonschema
+import pytest
+from running import PLAIN, backends
+
+from mlbackends.model.reasons import Reason
+from mlbackends.model.schema import SCHEMAS
+from mlbackends.model.usage import (
+    SCHEMA,
+    GpuUsage,
+    GroupUsage,
+    MachineUsage,
+    MappedLibrary,
+    ProcessUsage,
+    Usage,
+)
+from mlbackends_cli.commands.top import _View
+from mlbackends_cli.terminal import Page
+from mlbackends_cli.text import usage as pages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LIBRARIES = (
+    MappedLibrary("torch", "/v/torch/lib/libtorch_cpu.so", "2.13.0", "torch 2.13.0+cpu"),
+    MappedLibrary("openmp", "/v/torch/lib/libgomp-24e2ab19.so.1", "", "torch 2.13.0+cpu"),
+    MappedLibrary(
+        "cudnn", "/c/libcudnn.so.9", "9.10.2", "nvidia-cudnn-cu12 9.10.2.21", replaced=True
+    ),
+)
+USAGE = Usage(
+    SCHEMA,
+    "backends 0.1.0",
+    "2026-11-23T04:00:00Z",
+    1.0,
+    redacted=False,
+    machine=MachineUsage(64, 43.0, (3.0, 70.0, 99.0) * 21, (4.0, 3.0, 2.0), 1 << 38, 1 << 36, 1 << 33, 0),
+    group=GroupUsage(4.0, 390.0, 62.0, 1 << 33, 1 << 34, {"cpu": 43.0}),
+    gpus=(
+        GpuUsage(0, "NVIDIA H100 80GB HBM3", False, 63.0, 80 << 30, 50 << 30, 67, 412.5, 700.0),
+        GpuUsage(1, mig=True),
+        GpuUsage(2, reasons=(Reason("gpu-lost", "the GPU fell off the bus"),)),
+    ),
+    process_count=300,
+    processes=(
+        ProcessUsage(
+            4242,
+            "python train.py",
+            "ann",
+            cpu_percent=398.0,
+            threads=65,
+            running_threads=64,
+            cpus=4.0,
+            memory_bytes=9 << 30,
+            gpus=(0,),
+            gpu_memory_bytes=50 << 30,
+            libraries=LIBRARIES,
+            oversubscribed=True,
+        ),
+        ProcessUsage(7, "训练\033[2J\n模型" * 9, "\u202eroot", cpu_percent=0.0, threads=1, libraries=()),
+        ProcessUsage(8, ""),
+    ),
+    notes=(Reason("hidden", "/proc hides other users' processes (hidepid)"),),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("color", [False, True])
+@pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
+def test_no_line_is_wider_than_the_page(width: int, color: bool) -> None:
+    text = pages.whole(USAGE, Page(width, color=color))
+    plain = text
+    for style in ("0", "1", "2", "31", "32", "33"):
+        plain = plain.replace(f"\033[{style}m", "")
+
+    assert "\033" not in plain and "\u202e" not in plain
+    assert max(sum(map(pages._columns, line)) for line in plain.splitlines()) <= width
+    for fact in (
+        "43 % of 64 CPUs",
+        "stopped in",
+        "67 °C",
+        "MIG is on",
+        "hidepid",
+        "65/4!",
+        "torch 2.13",
+    ):
+        assert fact in plain
+
+
+def test_a_page_says_what_brings_a_library_and_what_is_not_known() -> None:
+    text = pages.whole(USAGE, Page(200))
+
+    assert "torch 2.13.0, libgomp (torch), cudnn 9.10.2 (replaced on disk)" in text
+    assert "! more threads want to run" in text
+    assert "? could not be told" in text
+    assert "3.90 of 4 CPUs · stopped in 62 % of periods" in text
+
+
+def test_a_page_of_ascii() -> None:
+    assert pages.whole(USAGE, Page(80, unicode=False)).isascii()
+
+
+def test_more_processes_than_the_page_has_are_counted() -> None:
+    assert "and 2 more; --format json has all" in pages.whole(USAGE, Page(80), most=1)
+
+
+def test_keys_change_the_view() -> None:
+    view = _View("cpu", (), "", hides=False)
+    for key in ("s", "/", "t", "q", "\b", "\n", "down"):
+        view.take(key)
+    lines = view.lines(USAGE, Page(80), 24)
+
+    assert (view.sort, view.text, view.first, view.has_more) == ("memory", "t", 1, True)
+    assert len(lines) == 24
+    view.take("?")
+    assert any("sort by the next" in line for line in view.lines(USAGE, Page(80), 24))
+    for key in ("x", "escape", "q"):
+        view.take(key)
+    assert (view.text, view.has_more) == ("", False)
+
+
+def test_the_record_is_as_its_schema_says() -> None:
+    done = backends("top", "--once", "--interval", "0.1", "--format", "json")
+    record = json.loads(done.stdout)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    jsonschema.validate(record, SCHEMAS["top"]())
+    assert record["redacted"] is True
+    assert {one["command"] for one in record["processes"]} == {""}
+
+
+def test_one_page_of_one_process() -> None:
+    pid = str(os.getpid())
+    done = backends("top", "--once", "--interval", "0.1", "--pid", pid, "--no-redact")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert pid in done.stdout.splitlines()[-1] + done.stdout.splitlines()[-2]
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [((), "`backends top --once` prints one page"), (("--format", "json"), "add --once")],
+)
+def test_what_needs_once_names_it(words: tuple[str, ...], hint: str) -> None:
+    done = backends("top", *words)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert hint in done.stderr
+
+
+class Terminal:
+    """A terminal of 100 columns and 24 rows with `backends top` on it."""
+
+    def __init__(self) -> None:
+        self.child, self.end = pty.fork()
+        if self.child == 0:
+            time.sleep(0.05)
+            words = ["-m", "mlbackends", "top", "--interval", "0.1"]
+            os.execve(sys.executable, [sys.executable, *words], {**PLAIN, "TERM": "xterm"})
+        self.resize(100)
+        self.modes = termios.tcgetattr(self.end)
+        self.shown = b""
+
+    def resize(self, columns: int) -> None:
+        fcntl.ioctl(self.end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+
+    def read_until(self, text: bytes) -> None:
+        self.shown = b""
+        while text not in self.shown:
+            assert select.select([self.end], [], [], 60)[0]
+            self.shown += os.read(self.end, 4096)
+
+    def code(self) -> int:
+        """Return its exit code, having read what it still prints."""
+        self.read_until(b"\033[?1049l")
+        return os.waitstatus_to_exitcode(os.waitpid(self.child, 0)[1])
+
+
+@pytest.fixture
+def terminal() -> Iterator[Terminal]:
+    made = Terminal()
+    yield made
+    os.close(made.end)
+
+
+@pytest.mark.parametrize("key", [b"q", b"\x03"])
+def test_a_key_ends_the_view_and_the_terminal_is_as_before(terminal: Terminal, key: bytes) -> None:
+    terminal.read_until(b"q quit")
+    os.write(terminal.end, key)
+
+    assert terminal.code() == 0
+    assert termios.tcgetattr(terminal.end) == terminal.modes
+
+
+def test_the_view_follows_the_terminals_size(terminal: Terminal) -> None:
+    terminal.read_until(b"libraries")
+    terminal.resize(60)
+    terminal.read_until(b"memory name")  # no user there
+    os.kill(terminal.child, signal.SIGTERM)
+
+    assert terminal.code() == 128 + signal.SIGTERM
+    assert termios.tcgetattr(terminal.end) == terminal.modes
