@@ -26,6 +26,7 @@ from mlbackends.switches.deviations import DEVIATIONS
 from mlbackends.switches.table import SWITCHES, of_module
 from mlbackends_cli import device_pages, exits, switch_pages
 from mlbackends_cli.commands import completion
+from mlbackends_cli.lazy import Command
 from mlbackends_cli.main import main as group
 from mlbackends_cli.output import indented
 from mlbackends_cli.text import prose
@@ -94,12 +95,11 @@ def page(command: click.Command, context: click.Context) -> str:
         "\n.PP\n".join(paragraphs(command.help or "")),
         ".SH OPTIONS",
     ]
-    options = [
-        record
-        for each in command.get_params(context)
-        if isinstance(each, click.Option) and (record := each.get_help_record(context))
-    ]
-    lines += definitions(dict(options))
+    assert isinstance(command, Command)
+    sections = command.option_sections(context)
+    for heading, rows in sections.items():
+        lines += [f".SS {escaped(heading)}"] if len(sections) > 1 else []
+        lines += definitions(dict(rows))
     if isinstance(command, click.Group):
         lines.append(".SH COMMANDS")
         for sub in command.list_commands(context):
@@ -116,10 +116,6 @@ def page(command: click.Command, context: click.Context) -> str:
     ]
     lines += [".SH ENVIRONMENT", *definitions(ENVIRONMENT), ".SH FILES", *definitions(FILES)]
     examples = [each for each in (command.epilog or "").split("\n\n") if "Examples:" in each]
-    if isinstance(command, click.Group):
-        examples += [
-            f"\b\nExamples:\n{text}" for text in (command.help or "").split("Start with:\n")[1:]
-        ]
     for text in examples:
         lines += [
             ".SH EXAMPLES",

@@ -11,10 +11,15 @@ import click
 from mlbackends.model import registry
 from mlbackends.model.errors import BadInput, UnknownName
 
+_FEW_OPTIONS = 6
+_EXAMPLE = re.compile(r"^  (\S.*)\n?", re.MULTILINE)
+
 
 def documented(**options: Any) -> Callable[[Callable[..., Any]], click.Command]:
     """Return a decorator that makes a function the command of its file, whose docstring is the help."""
-    return lambda function: click.command(**_help(function.__module__), **options)(function)
+    return lambda function: click.command(cls=Command, **_help(function.__module__), **options)(
+        function
+    )
 
 
 def _help(module: str) -> dict[str, Any]:
@@ -25,7 +30,38 @@ def _help(module: str) -> dict[str, Any]:
     return {"help": text, "epilog": title + examples}
 
 
-class FolderGroup(click.Group):
+class Command(click.Command):
+    """A command whose help begins with an example, and has its options under headings where they are many."""
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the first example, then what click writes."""
+        if example := _EXAMPLE.search(f"{self.epilog}\n{self.help}"):
+            formatter.write(f"Example: {re.sub('  +', '   ', example[1])}\n\n")
+        super().format_help(ctx, formatter)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options under their headings."""
+        for heading, rows in self.option_sections(ctx).items():
+            with formatter.section(heading):
+                formatter.write_dl(rows)
+
+    def option_sections(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
+        """Return the options with their help, by heading; "Options" alone where they are few."""
+        options = [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
+        headings = {}  # option -> heading
+        with open(os.path.join(os.path.dirname(__file__), "options.txt"), encoding="utf-8") as file:
+            for line in file if len(options) > _FEW_OPTIONS else ():
+                heading, _, names = line.partition(": ")
+                headings.update(dict.fromkeys(names.split(), heading))
+        sections: dict[str, list[tuple[str, str]]] = {each: [] for each in headings.values()}
+        for option in options:
+            if record := option.get_help_record(ctx):
+                heading = headings.get(max(option.opts, key=len), "Options")
+                sections.setdefault(heading, []).append(record)
+        return {heading: rows for heading, rows in sections.items() if rows}
+
+
+class FolderGroup(Command, click.Group):
     """A group with one command for each file of a package; the file defines it as `command`.
 
     A folder with an `__init__.py` is a group, where the package sets FOLDERS_ARE_ENTRIES = True. The name
@@ -69,10 +105,20 @@ class FolderGroup(click.Group):
             raise error
         return super().resolve_command(ctx, args)
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands, which are what is looked for, then the options."""
+        self.format_commands(ctx, formatter)
+        super().format_options(ctx, formatter)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands, each with the first line of its file; only other distributions' are imported."""
+        """List the commands, each with the first line of its file; only other distributions' are imported.
+
+        Those that the help shows already are left out.
+        """
         rows = []
         for command in self.list_commands(ctx):
+            if f"  {ctx.command_path} {command} " in (self.help or ""):
+                continue
             name = command.replace("-", "_")
             path = os.path.join(importlib.import_module(self.folder).__path__[0], name)
             path = os.path.join(path, "__init__.py") if os.path.isdir(path) else f"{path}.py"

@@ -42,6 +42,20 @@ def write(text: str | bytes, path: str = "") -> None:
         file.write(data)
 
 
+def write_paged(text: str, path: str = "") -> None:
+    """Write text as `write` does; through the user's pager where the terminal has fewer lines."""
+    from mlbackends_cli import terminal
+
+    if path or not 0 < terminal.rows() <= text.count("\n"):
+        write(text, path)
+        return
+    import click
+
+    click.echo_via_pager(
+        text.rstrip("\n")
+    )  # PAGER, else less -R; a pager that is left early is no error
+
+
 def say(message: str, hint: str = "") -> None:
     """Print one line to standard error, and a hint below it; nobody need read it."""
     import click

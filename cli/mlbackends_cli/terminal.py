@@ -101,6 +101,11 @@ def columns(environment: Mapping[str, str]) -> int:
     return _size(sys.stdout)[0] or 80
 
 
+def rows() -> int:
+    """Return how many lines the terminal at standard output has, 0 where there is none."""
+    return _size(sys.stdout)[1] if is_terminal(sys.stdout) else 0
+
+
 def error_terminal_size() -> tuple[int, int] | None:
     """Return the columns and rows of the terminal at standard error, None where there is none."""
     if not is_terminal(sys.stderr) or os.environ.get("TERM", "dumb") == "dumb":

@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import termios
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,7 +19,6 @@ from mlbackends_cli.terminal import page, wants_color
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     FakeLibrary = Callable[..., Path]
 
@@ -153,3 +153,29 @@ def in_terminal(*arguments: str, environment: dict[str, str], columns: int = 0) 
         written += piece
     os.close(master)
     return process.wait(60), written.decode()
+
+
+@pytest.mark.parametrize(
+    ("topic", "pager", "expected"),
+    [
+        ("reasons", "sed s/^/|/", "|Reason codes"),
+        ("reasons", "head -1", "Reason codes"),
+        ("dlopen-failed", "sed s/^/|/", "dlopen-failed"),
+        ("reasons", "no-such-program", "Reason codes"),
+    ],
+)
+def test_what_is_longer_than_the_terminal_goes_through_the_pager(
+    topic: str, pager: str, expected: str
+) -> None:
+    environment = {"TERM": "xterm", "PAGER": pager, "NO_COLOR": "1"}
+    code, written = in_terminal("explain", topic, environment=environment, columns=80)
+
+    assert (code, written.splitlines()[0]) == (0, expected)
+    assert ("exited" in written) == ("Reason" in expected and "head" not in pager)
+
+
+def test_a_wide_terminal_shows_the_page_in_two_columns() -> None:
+    root = str(Path(__file__).parents[1] / "hosts" / "hgx-h100-eight-gpus")
+    _, written = in_terminal("info", "--root", root, environment={"NO_COLOR": "1"}, columns=120)
+
+    assert written.splitlines()[0].split() == ["Machine", "Libraries"]

@@ -3,12 +3,29 @@
 Every answer has a presence level: absent, found (a file is there), loadable (it opens and
 answers), usable (it computed something right). What is not usable has a reason.
 
-Start with:
-  backends info                        what is here, on one page
-  backends info cudnn                  every copy of one library, and which one wins
-  backends info --format json          the same for a program
-  backends info --get cpu.capability   one bare value for a script
-  backends info --require 'cudnn>=9'   exit 1 and say why, where that is not so
+Look:
+  backends info                               what is here, on one page
+  backends info torch cudnn                   everything about two things
+  backends top                                what uses it now
+  backends snapshot then.json                 keep it
+  backends diff then.json -                   what has changed since
+
+Judge:
+  backends doctor                             what is wrong, and its cure
+  backends audit --policy gpu.toml            what is not as you expect it
+  backends explain cudnn.benchmark            what a switch or a code means
+
+Attention:
+  backends sdpa explain --shape 2,8,1024,64   who can, or why not
+  backends sdpa check --shape 2,8,1024,64     is it right, and how fast
+
+Traces:
+  backends trace onednn -- python train.py    what oneDNN runs; also mkl, all
+  backends trace show backends-trace.log      where the time went
+
+Switches:
+  backends flags list --changed               which are not at their default
+  backends run --set cudnn.benchmark=true -- python train.py
 """
 
 # One file for each command, and a folder for each group of commands.

@@ -6,8 +6,7 @@ memory, clocks, host names, serial numbers, and the folder in which the environm
 where they differ.
 
 Examples:
-  backends snapshot good.json                  while it works
-  backends diff good.json -                    what has changed here since
+  backends diff good.json -                    what has changed here since `backends snapshot good.json`
   backends diff node1.json node2.json --format markdown
   backends diff old/ new/ --only 'cud*' --ignore '*.found_by'
 """

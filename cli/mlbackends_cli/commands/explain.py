@@ -4,7 +4,8 @@ TOPIC is the name of a switch or of a group of them, a code from what `backends 
 `backends trace show --view findings` finds or from the reasons of a report, the code of a deviation,
 or switches, hazards, findings, reasons or deviations for all of those. Behind the word device come
 kinds of devices, such as cuda or mps: what each cannot do and may offer, beside what was found here.
-Without TOPIC: a short index of all that there is.
+Without TOPIC: a short index of all that there is. What is longer than the terminal goes through PAGER,
+or less.
 
 Examples:
   backends explain                       what can be explained, by kind
@@ -29,7 +30,7 @@ from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends_cli import formats
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import COLOR, OUTPUT, format_option, read_report
-from mlbackends_cli.output import write
+from mlbackends_cli.output import write, write_paged
 from mlbackends_cli.terminal import page
 from mlbackends_cli.text import prose
 from mlbackends_cli.text.prose import Passage
@@ -104,7 +105,10 @@ def command(
 
         parts += map(device_pages.markdown, pages)
         passages += [passage for each in pages for passage in device_pages.passages(each)]
-    write("\n".join(parts) if form == "markdown" else prose.printed(passages, style), output)
+    if form == "markdown":
+        write("\n".join(parts), output)
+    else:
+        write_paged(prose.printed(passages, style), output)
 
 
 def _kind(name: str) -> str:

@@ -10,6 +10,7 @@ import click
 
 from mlbackends.model.errors import BadInput
 from mlbackends_cli.lazy import FolderGroup, documented
+from mlbackends_cli.output import write_paged
 from mlbackends_cli.usage import contexts
 
 
@@ -32,4 +33,4 @@ def command(ctx: click.Context, names: tuple[str, ...]) -> None:
         path = found.command_path
         hint = f"write `backends help {path.partition(' ')[2]}`"
         raise BadInput(f"`{path}` has no commands of its own", hint)
-    click.echo(found.get_help())
+    write_paged(found.get_help())

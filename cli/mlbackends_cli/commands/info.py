@@ -8,7 +8,7 @@ costs its own line and nothing else. No network is used. A package that can be m
 numpy) is imported in a process of its own where it is named, or with --deep, and has a minute for it.
 
 Examples:
-  backends info                               one page: usable, here but not usable, not here
+  backends info                               what is here and what is broken, on one page
   backends info cuda_driver cudnn             everything about two things
   backends info --format json | jq .probes.cpu.facts.capability
   backends info --get cpu.capability

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mlbackends_cli.lazy import Command
 from mlbackends_cli.options import COLOR, together
 from mlbackends_cli.output import say
 from mlbackends_cli.terminal import Page, error_page, error_terminal_size
@@ -62,6 +63,7 @@ def capture_command(name: str, tracers: tuple[str, ...], examples: str) -> click
     )
     command = click.command(
         name,
+        cls=Command,
         context_settings={"allow_interspersed_args": False},  # what follows COMMAND is its own
         help=help_text + (_OF_ONEDNN if of_onednn else _OF_MKL),
         epilog=f"\b\nExamples:\n{examples}",

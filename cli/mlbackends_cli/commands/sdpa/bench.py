@@ -9,6 +9,7 @@ where one is wrong, a backend crashed, or --fail-below says so; exit 3 where it 
 unstable.
 
 Examples:
+  backends sdpa bench --shape 2,8,1024,64 --peers
   backends sdpa bench --shape 1,8,512,64 --shape 1,8,1024,64 --shape 1,8,2048,64 --peers --plot speed.svg
   backends sdpa bench --shape 2,8,1024,64 --dtype float32,bfloat16 --format json --output then.json
   backends sdpa bench --shape 1,8,1024,64 --backward --backend flash_cpu --backend torch_flash

@@ -11,6 +11,7 @@ import click
 from mlbackends.model.errors import NoBackend
 from mlbackends.model.mounts import check_temporary
 from mlbackends_cli import exits
+from mlbackends_cli.lazy import Command
 from mlbackends_cli.options import COLOR
 from mlbackends_cli.output import say, write
 from mlbackends_cli.terminal import page
@@ -22,6 +23,7 @@ _TOP = 10
 
 @click.command(
     "demo",
+    cls=Command,
     epilog="""\b
 Examples:
   backends trace demo

@@ -7,6 +7,7 @@ import click
 
 from mlbackends.model.errors import BadInput
 from mlbackends_cli import exits
+from mlbackends_cli.lazy import Command
 from mlbackends_cli.options import COLOR, OUTPUT, TypedPath, format_option
 from mlbackends_cli.output import say, write
 from mlbackends_cli.terminal import page
@@ -36,6 +37,7 @@ def _number(text: str, otherwise: str, whole: float) -> float:
 
 @click.command(
     "diff",
+    cls=Command,
     epilog="""\b
 Examples:
   backends trace diff before.log after.log

@@ -14,6 +14,7 @@ from mlbackends.model import registry
 from mlbackends.model.errors import BadInput
 from mlbackends.tracing import EXPORTS
 from mlbackends_cli import exits, formats
+from mlbackends_cli.lazy import Command
 from mlbackends_cli.options import COLOR, OUTPUT, TypedPath, format_option
 from mlbackends_cli.output import say, write
 from mlbackends_cli.terminal import is_terminal, page
@@ -43,6 +44,7 @@ Fields, for --where and --group-by:
 
 @click.command(
     "show",
+    cls=Command,
     epilog="""\b
 Examples:
   backends trace show backends-trace.log
