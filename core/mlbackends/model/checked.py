@@ -5,6 +5,7 @@ from math import inf
 
 from msgspec import Struct
 
+from mlbackends.model.display import Displayed
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.model.reasons import Reason
 
@@ -159,7 +160,7 @@ class CheckedProblem(Struct, frozen=True):
         return not self.failure and all(each.ended is not Ended.RAN for each in self.results)
 
 
-class Checked(Struct, frozen=True):
+class Checked(Displayed, Struct, frozen=True):
     """The answer to `backends sdpa check`. threads: of attention on the CPU."""
 
     schema: str
@@ -168,3 +169,8 @@ class Checked(Struct, frozen=True):
     processor: str
     threads: int
     problems: tuple[CheckedProblem, ...]
+
+    def glance(self) -> str:
+        """Return how many problems were checked, and whether all backends were right."""
+        good = sum(problem.good for problem in self.problems)
+        return f"check of attention: {good} of {len(self.problems)} problems right"

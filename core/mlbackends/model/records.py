@@ -18,6 +18,7 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
+from mlbackends.model.display import Displayed
 from mlbackends.model.reasons import Reason
 
 SCHEMA = "backends.report/1"
@@ -184,7 +185,7 @@ def speaking_copy(name: str, libraries: Sequence[Library]) -> Library | None:
     return max(own, key=lambda one: (one.used is True, one.wins, one.presence.level), default=None)
 
 
-class Report(Struct, frozen=True):
+class Report(Displayed, Struct, frozen=True):
     """A whole survey: one ProbeReport for each probe, under the probe's name.
 
     depth: the highest level that was tried. root: "/" for the live machine, else the recorded one.
@@ -199,3 +200,11 @@ class Report(Struct, frozen=True):
     duration_seconds: Annotated[float, _Volatile]
     redacted: bool
     probes: dict[str, ProbeReport]
+
+    def glance(self) -> str:
+        """Return how many probes reached each presence level."""
+        levels = [probe.presence or "not determined" for probe in self.probes.values()]
+        counts = ", ".join(
+            f"{levels.count(level)} {level}" for level in sorted({*levels}, reverse=True)
+        )
+        return f"report of {self.root}: {counts or 'no probes'}"

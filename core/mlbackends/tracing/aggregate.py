@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterable
 from itertools import chain
 from typing import Any, Self
 
+from mlbackends.model.display import Displayed
 from mlbackends.model.registry import load, names
 from mlbackends.model.trace import AnyRecord, Call, Malformed, Primitive, Record, Text
 from mlbackends.tracing.numbers import is_time
@@ -81,7 +82,7 @@ class Group:
             self.durations.append(duration)
 
 
-class Aggregate:
+class Aggregate(Displayed):
     """Adds up logs, one after the other.
 
     log: what to call them in the records' `source`, where there are several aggregates.
@@ -100,6 +101,10 @@ class Aggregate:
         self._by_identity: dict[int, Group] = {}
         self._names = list(names(FORMATS))  # the tracer that most lines came from is the first
         self._forget()
+
+    def glance(self) -> str:
+        """Return how many lines and different calls it has."""
+        return f"aggregate: {self.lines:,} lines, {len(self.groups):,} different calls"
 
     def _forget(self) -> None:
         """Begin anew with takers of times, by what stands before a line and by its key."""

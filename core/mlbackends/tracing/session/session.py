@@ -25,6 +25,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from mlbackends.model import registry
+from mlbackends.model.display import Displayed
 from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.tracing import exporting, viewing
 from mlbackends.tracing.reader import line_records
@@ -41,7 +42,7 @@ _LEVELS = {"exec": 1, "create": 2}
 _NOT_FROM_WITHIN = ("dispatch", "all")
 
 
-class Session:
+class Session(Displayed):
     """A scope in which records are collected; see `trace`. It may be entered again when it has ended.
 
     tracers: whose lines are collected; where any will do, those that were reached on entering.
@@ -155,9 +156,10 @@ class Session:
         """Return True: a session without records is one too."""
         return True
 
-    def __repr__(self) -> str:
+    def glance(self) -> str:
+        """Return whose lines it collects, how many it has, and whether it runs."""
         state = "running" if self._scopes is not None else "ended"
-        return f"<session of {', '.join(sorted(self.tracers))}: {len(self)} records, {state}>"
+        return f"session of {', '.join(sorted(self.tracers))}: {len(self)} records, {state}"
 
 
 def trace(*tracers: str, level: str = "create") -> Session:
