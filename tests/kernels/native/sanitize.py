@@ -1,9 +1,9 @@
 """Run the attention library under sanitizers: ``python tests/kernels/native/sanitize.py [KIND]...``.
 
-address: AddressSanitizer and UndefinedBehaviorSanitizer, every instruction set of this CPU, the products of
-AVX-512 BF16 emulated. thread: ThreadSanitizer, several callers and helpers at once. A program of its own
-(attention_grid.cpp) calls the library with memory that ends where a tensor ends, and compares what it gets
-with a plain computation; Python stays out of it. ``--every``: more problems than take every path once.
+address: AddressSanitizer and UndefinedBehaviorSanitizer, every instruction set of this CPU and no other, the
+products of AVX-512 BF16 emulated. thread: ThreadSanitizer, several callers and helpers at once. A program of
+its own (attention_grid.cpp) calls the library with memory that ends where a tensor ends, and compares what it
+gets with a plain computation; Python stays out of it. ``--every``: more problems than take every path once.
 
 Ends with 0 where all are clean, 1 where one is not; a kind that this compiler lacks is reported as skipped.
 """
@@ -53,19 +53,20 @@ def lacking(kind: str, folder: Path) -> str:
     return ""
 
 
-def leave_the_highest(levels: dict[str, Sequence[str]]) -> None:
-    """Leave of the hook's levels the highest whole one that this CPU runs, and those made of it, emulated.
+def leave_what_runs(levels: dict[str, Sequence[str]], *, highest: bool) -> None:
+    """Leave of the hook's levels those that this CPU runs, and those made of them, emulated.
 
-    All stay where the library was not built, and so cannot tell.
+    highest: of whole levels the highest alone. All stay where the library was not built, and so cannot tell.
     """
     try:
         usable = usable_levels()
     except NotBuilt:
         return
     made = {name for name, flags in levels.items() if any("MLBACKENDS_REST" in f for f in flags)}
-    highest = [name for name in usable if name not in made][-1]
-    for name in levels.keys() - {highest}:
-        if f"-DMLBACKENDS_REST={highest}" not in levels[name]:
+    whole = [name for name in usable if name not in made]
+    kept = whole[-1:] if highest else whole
+    for name in levels.keys() - set(kept):
+        if not any(f"-DMLBACKENDS_REST={each}" in levels[name] for each in kept):
             del levels[name]
 
 
@@ -85,8 +86,8 @@ def main(words: list[str]) -> int:
                 print(f"skipped: no {kind} sanitizer works here: {why}", flush=True)
                 continue
             builder = hook()
-            if kind == "thread":
-                leave_the_highest(builder.LEVELS.get(platform.machine(), {}))
+            levels = builder.LEVELS.get(platform.machine(), {})
+            leave_what_runs(levels, highest=kind == "thread")
             flags = (*KINDS[kind], *FLAGS)
             program = build(Path(folder), builder, flags=flags, library=EMULATED_PAIRS)
             command = [str(program), kind, *(["every"] * arguments.every)]
