@@ -241,6 +241,10 @@ def test_a_process_that_runs_is_judged_by_what_it_has() -> None:
 
     assert "kmp-duplicate-lib-ok" in done.stdout
     assert f"process {process.pid}" in done.stdout
+    # A variable is read when a process starts.
+    words = " ".join(re.findall(r"[^\s│]+", done.stdout))
+    assert f"remove the second runtime instead; then start process {process.pid} anew" in words
+    assert "unset KMP_DUPLICATE_LIB_OK" in words
 
 
 @pytest.mark.skipif(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mlbackends.model.records import Presence, ProbeReport
+from mlbackends.model.dotted import undetermined
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import SCHEMA, Presence, ProbeReport, Report
 from mlbackends_cli.text import plain, probes
 
 
@@ -44,3 +46,16 @@ def test_what_the_processor_can_do_is_shown_and_not_what_a_variable_claims() -> 
 def test_a_number_that_no_fraction_holds_is_told_by_its_size(name: str) -> None:
     assert plain.amount(name, 10**400) == "2^1328 or beyond"
     assert plain.amount(name, -(10**400)) == "-2^1328 or beyond"
+
+
+def test_what_has_no_row_is_part_of_what_strict_names() -> None:
+    """A report from elsewhere may have neither a presence nor a reason."""
+    mount = ProbeReport(None, reasons=(Reason("not-answering", "/nfs does not answer"),))
+    found = {"mkl": ProbeReport(None), "blas": mount, "mpi": mount}
+    report = Report(SCHEMA, "", Presence.FOUND, "/", "", 0.0, False, found)
+
+    assert probes.without_row(report) == {
+        "mkl": "the report gives no reason",
+        "blas": "/nfs does not answer; so also mpi",
+    }
+    assert undetermined(report) == ["mkl", "blas", "mpi"]

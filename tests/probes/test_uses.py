@@ -431,6 +431,13 @@ def test_a_package_that_the_process_has_not_loaded_is_absent(
     assert without["opt_einsum"].presence is Presence.FOUND
 
 
+def test_a_library_that_is_nowhere_is_not_mapped() -> None:
+    """Whether there is one on the disk as well says nothing of a process."""
+    (reason,) = of_process(("nccl",), {})["nccl"].reasons
+
+    assert (reason.code, reason.message[:15]) == ("not-mapped", "the process has")
+
+
 def test_a_file_that_was_replaced_since_has_no_version(
     tmp_path: Path, fake_library: FakeLibrary
 ) -> None:

@@ -13,13 +13,20 @@ Examples:
   backends explain openmp-two-runtimes       what one code means
 """
 
-from typing import Any
+import re
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mlbackends_cli.judgement import finish, judging
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import PID, completing, read_report
+
+if TYPE_CHECKING:
+    from mlbackends.model.audit import Check
+
+_AT_START = re.compile(r"\b(export|unset|(re|un)?install|LD_[A-Z_]+)\b", re.IGNORECASE)
+"""Words of cures that change what a process takes when it starts: variables, and files that it loads."""
 
 
 def _codes() -> tuple[str, ...]:
@@ -70,9 +77,16 @@ def command(
     )
     name = f"process {pid}" if pid else name_of(subject)
     outcome = examine(report, only=only, ignored=ignore, subject=name)
-    if pid:  # a cure that is typed in the sick program's shell is for that program
-        checks = (
-            replace(each, command=each.command.replace("$$", str(pid))) for each in outcome.checks
-        )
-        outcome = replace(outcome, checks=tuple(checks))
+    if pid:
+        outcome = replace(outcome, checks=tuple(_of_process(each, pid) for each in outcome.checks))
     return finish(outcome, **written)
+
+
+def _of_process(check: "Check", pid: int) -> "Check":
+    """Return a check with the cure for a process that runs, whose number takes the place of its shell's."""
+    from msgspec.structs import replace
+
+    hint = check.hint
+    if _AT_START.search(f"{check.command} {hint}"):
+        hint = f"{hint.rstrip('.')}; then start process {pid} anew".removeprefix("; ")
+    return replace(check, hint=hint, command=check.command.replace("$$", str(pid)))

@@ -68,7 +68,7 @@ def report(report: Report, page: Page) -> str:
     warnings = [f"{_link(name)}: {_reason(one)}" for name, one in probes.warnings(report)]
     uses = probes.uses(report.probes.get("uses"))
     missing = ", ".join(map(_link, probes.missing(report)))
-    undetermined = probes.undetermined(report).items()
+    undetermined = probes.without_row(report).items()
     here_first = sorted(report.probes.items(), key=lambda item: not probes.is_here(item[1]))
     details = "".join(_probe(name, probe, page) for name, probe in here_first)
     values = probes.provenance(report)

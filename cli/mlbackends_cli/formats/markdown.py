@@ -61,7 +61,7 @@ def _overview(report: Report) -> list[str]:
         "Not here": ", ".join(literal(name) for name in probes.missing(report)),
         "Could not tell": "\n".join(
             f"- **{literal(name)}**: {literal(why)}"
-            for name, why in probes.undetermined(report).items()
+            for name, why in probes.without_row(report).items()
         ),
         "Look at": "\n".join(
             f"- **{literal(name)}**: {_reason(one)}" for name, one in probes.warnings(report)

@@ -131,7 +131,7 @@ def _overview(report: Report, page: Page) -> Iterator[str]:
         left, right = _sections(found[:count], column), _sections(found[count:], column)
         yield from side_by_side(left, right, page)
     below = replace(page, width=min(page.width, _TWO_COLUMNS))  # longer lines are hard to read
-    unknown = [[*_named("?", name), Cell(why)] for name, why in probes.undetermined(report).items()]
+    unknown = [[*_named("?", name), Cell(why)] for name, why in probes.without_row(report).items()]
     for title, more in (("Could not tell", unknown), ("Look at", [*_look_at(report, page)])):
         yield from _sections([(title, more)] if more else [], below)
     if missing := probes.missing(report):

@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from mlbackends.model import registry
+from mlbackends.model.dotted import undetermined
 from mlbackends.model.errors import UnknownName, counted
 from mlbackends.model.reasons import UNCHECKED, Reason
 from mlbackends.model.records import Device, Library, Presence, ProbeReport, Report
@@ -157,15 +158,17 @@ def missing(report: Report) -> list[str]:
     ]
 
 
-def undetermined(report: Report) -> dict[str, str]:
-    """Return the probes for which no file says whether their thing is here, each with the reason.
+def without_row(report: Report) -> dict[str, str]:
+    """Return what of `undetermined` the overview has no row for, neither here nor absent, with the reason.
 
     Of those with one reason the first stands for all, and the reason names the others.
     """
     by_reason: dict[str, list[str]] = {}
-    for name, probe in report.probes.items():
-        if probe.presence is None and probe.failure is None:
-            by_reason.setdefault(probe.reasons[0].message, []).append(name)
+    for name in undetermined(report):
+        probe = report.probes.get(name)
+        if probe and probe.presence is None and probe.failure is None:
+            reason = probe.reasons[0].message if probe.reasons else "the report gives no reason"
+            by_reason.setdefault(reason, []).append(name)
     return {
         first: f"{why}; so also {', '.join(others)}" if others else why
         for why, (first, *others) in by_reason.items()

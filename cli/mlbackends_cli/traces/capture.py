@@ -31,7 +31,7 @@ _HELP = """Run a command with {tracing} on.
     taken out of its output. All processes that it starts are traced too. The summary and what backends
     itself has to say go to standard error. No file is left where no line came. Exit 127 where there is
     no such command, 126 where it cannot be executed, 2 where the trace cannot be written, before
-    COMMAND runs.
+    COMMAND runs. Where SIGKILL ends backends, COMMAND goes on.
 """
 _OF_MKL = """
     MKL itself appends its lines to the file (2021.4 and newer). mkl-service prints lines of its own

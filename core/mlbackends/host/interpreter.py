@@ -88,6 +88,8 @@ def of_process(pid: int, timeout: float = 10.0) -> dict[str, Any]:
         why, hint = f"process {pid} cannot be looked at: {error.strerror}", ""
         if isinstance(error, FileNotFoundError):
             why, hint = f"there is no process {pid}", "`ps -e` lists them"
+        elif isinstance(error, PermissionError):
+            hint = "look at it as root (sudo), and outside of the container if this is root"
         # The name in parentheses may hold anything, so what follows it is counted from its end.
         fields = _read(f"{folder}/stat").rpartition(b")")[2].split()
         if fields[:1] in ([b"Z"], [b"X"], [b"x"]):

@@ -99,7 +99,10 @@ def searched(host: Host, homes: Sequence[str] = (), folders: Sequence[str] = ())
 
 def absent(host: Host, what: str, homes: Sequence[str] = (), folders: Sequence[str] = ()) -> Reason:
     """Return the reason for a library that is nowhere, with the places that were searched."""
-    return Reason("not-found", f"no {what} in {searched(host, homes, folders)}")
+    places = searched(host, homes, folders)
+    if host.pid is not None:
+        return Reason("not-mapped", f"the process has mapped no {what}; nor is one in {places}")
+    return Reason("not-found", f"no {what} in {places}")
 
 
 @once_per_host

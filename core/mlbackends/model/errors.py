@@ -127,8 +127,8 @@ def nearest(name: str, known: "tuple[str, ...]") -> list[str]:
     """Return the known names that are most likely meant, [] if none is near.
 
     The same in another case, else those that go on where `name` ends, else the one spelled most alike, where
-    that is not for its number alone (tf32 is no fp32), else those of which a part, between ".", "_" and "-",
-    begins with it.
+    that is not for its number alone (tf32 is no fp32) nor for its end alone (lapack is no nnpack), else those
+    of which a part, between ".", "_" and "-", begins with it.
     """
     import difflib
 
@@ -141,6 +141,8 @@ def nearest(name: str, known: "tuple[str, ...]") -> list[str]:
     if 0 < len(longer) <= 5:
         return longer
     close = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
+    if close and close[0][:1] != name[0].lower() and close[0] not in name.lower():
+        close = difflib.get_close_matches(name.lower(), close, cutoff=0.75)
     stem = name.lower().rstrip("0123456789")
     if close and stem and close[0].endswith(name.lower()[len(stem) :] or "?"):
         near = close[0].rstrip("0123456789")

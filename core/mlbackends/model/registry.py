@@ -15,7 +15,7 @@ from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from mlbackends.model.errors import UnknownName, suggestion
+from mlbackends.model.errors import UnknownName, did_you_mean, nearest, suggestion
 from mlbackends.model.mounts import call
 
 if TYPE_CHECKING:
@@ -55,7 +55,10 @@ def load(package: str, name: str) -> ModuleType:
     """
     if name not in names(package):
         entry = GROUPS.get(package, package).rpartition(".")[2].removeprefix("mlbackends_")
-        raise UnknownName(entry.removesuffix("s"), name, names(package))
+        error = UnknownName(entry.removesuffix("s"), name, names(package))
+        if not nearest(name, names(package)) and 0 < len(near := _about(package, name)) <= 5:
+            error.hint = did_you_mean(near)
+        raise error
     if name in _own(package):
         return importlib.import_module(f"{package}.{name}")
     target, _, attribute = _added(package)[name].partition(":")
@@ -75,6 +78,14 @@ def load(package: str, name: str) -> ModuleType:
     module = ModuleType(name, f"{name}: an addition that cannot be imported")
     vars(module).update(find=find, import_error=failure)
     return module
+
+
+def _about(package: str, word: str) -> list[str]:
+    """Return the entries of which the first line has a word: blas, openblas and others for lapack."""
+    titles = {
+        each: (load(package, each).__doc__ or "").partition("\n")[0] for each in names(package)
+    }
+    return [each for each, title in titles.items() if word.lower() in title.lower()]
 
 
 def import_error(entry: object) -> Exception | None:

@@ -105,6 +105,21 @@ def test_a_process_without_a_program_says_why(
         interpreter.of_process(2)
 
 
+def test_a_process_that_may_not_be_looked_at_says_who_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str) -> str:
+        raise PermissionError(13, "Permission denied", path)
+
+    (tmp_path / "2").mkdir()
+    monkeypatch.setattr(interpreter, "_PROC", str(tmp_path))
+    monkeypatch.setattr(os, "readlink", refuse)
+
+    with pytest.raises(BadInput, match="Permission denied") as raised:
+        interpreter.of_process(2)
+    assert raised.value.hint.startswith("look at it as root (sudo)")
+
+
 def test_another_user_s_interpreter_is_never_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -285,7 +285,8 @@ def not_installed(host: Host, looked_for: str) -> Reason:
     """Return the reason for a package that is nowhere, with the folders that were searched."""
     folders = python_folders(host)
     if not folders:
-        return Reason("not-found", f"no {looked_for}: there is no Python to look in")
+        where = "there is no Python to look in" if host.pid is None else "the process is no Python"
+        return Reason("not-found", f"no {looked_for}: {where}")
     executable = host.python.get("executable")
     whose = f"the import path of {executable}" if executable else ", ".join(folders)
     return Reason("not-found", f"no {looked_for} in {whose}")

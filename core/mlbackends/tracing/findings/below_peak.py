@@ -38,10 +38,14 @@ class Finder(finder.Finder):
     """
 
     WANTS = frozenset[str]()
-    WHY = "what limits these calls is neither arithmetic nor memory"
+    WHY = (
+        "something slows these calls that did not slow the others: their shapes, layouts or threads, or"
+        " other programs and a CPU quota at that time"
+    )
     ACTION = (
-        "look at their shapes (one small size, odd leading dimensions), layouts, threads and first"
-        " calls; of oneDNN the dispatch view says why faster kernels refused (--level dispatch)"
+        "trace again on an idle machine; if they are still slow, look at their shapes (one small size,"
+        " odd leading dimensions), layouts, threads and first calls; of oneDNN the dispatch view says"
+        " why faster kernels refused (--level dispatch)"
     )
 
     def result(self) -> Found:

@@ -642,7 +642,7 @@ def test_nothing_of_ours_is_left_behind(captures: Captures, printer: str) -> Non
 
 
 @pytest.mark.parametrize("output", ["trace.log", "/dev/stderr"])
-def test_a_capture_that_is_killed_leaves_no_file_but_the_trace(
+def test_a_capture_that_is_killed_leaves_the_command_running_and_no_file_but_the_trace(
     captures: Captures, printer: str, output: str
 ) -> None:
     scratch = captures.folder / "scratch"
@@ -662,7 +662,7 @@ def test_a_capture_that_is_killed_leaves_no_file_but_the_trace(
         capture_process.kill()
         capture_process.wait()
         assert not list(scratch.iterdir())
-        os.killpg(capture_process.pid, signal.SIGKILL)  # the command itself goes on
+        os.killpg(capture_process.pid, signal.SIGKILL)  # an error where the command had ended, too
 
 
 def test_a_preloaded_library_of_the_users_stays(captures: Captures, printer: str) -> None:

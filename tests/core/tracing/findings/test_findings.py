@@ -659,6 +659,8 @@ def test_calls_far_below_others_of_the_trace() -> None:
     finding = one("below-peak", *fast, *slow)
     assert finding.count == 3
     assert "215 GFLOP/s; the best of the same kind here 2.15e+03" in finding.evidence[0]
+    # Whether other programs had the CPUs all the while is not in a trace.
+    assert "other programs" in finding.why and "idle machine" in finding.action
     near = [run(milliseconds=8, problem="1024x1024:1024x2048")] * 3
     assert not found("below-peak", *fast, *near)
 
