@@ -3,20 +3,23 @@
 import os
 import re
 from collections.abc import Callable, Sequence
+from functools import cache
 
 from mlbackends.model.benched import Benched, BenchedProblem
+from mlbackends.model.checked import Ended, Result, Timing
 from mlbackends.model.errors import BadInput, counted, shown
-from mlbackends_cli.charts.axes import MARGIN, Frame, short_number
+from mlbackends_cli.charts.axes import short_number
+from mlbackends_cli.charts.plot import Plot, Point, Roof, Series, notes
 from mlbackends_cli.charts.svg import Colours, Drawing
+from mlbackends_cli.charts.vector import Frame
 
-_WIDTH, _GAP = 960.0, 20.0
-_TOP, _FOOT = 40.0, 44.0
-_LENGTHS_TALL, _ROOF_TALL = 190.0, 260.0
-_MARKS_APART = 44.0
-_MOST = 12
+_WIDTH, _HEIGHT, _EDGE = 960.0, 540.0, 14.0
+"""The shape of a slide. More problems make it taller."""
+_LEAST_TALL = 196.0
+_MOST, _MOST_NOTES = 12, 6
 """So many kinds of problems are drawn; more would be a wall of pictures."""
 _ZOOM = 2.0
-"""Pixels of a PNG for each of the drawing's: letters of 11 pixels are hard to read on a screen of today."""
+"""Pixels of a PNG for each of the drawing's, as many as a projector of 1920 has."""
 _FONTS = (
     'svg,text{font-family:"Arial","Helvetica","Liberation Sans","DejaVu Sans","Noto Sans","Roboto",'
     '"Segoe UI","Open Sans","Ubuntu","FreeSans",sans-serif}'
@@ -29,6 +32,96 @@ _WORD = (
 _INSTALL = "pip install 'mlbackends[png]', or write FILE.svg"
 _NO_FONT = "install a font, such as Debian's fonts-dejavu-core, or write FILE.svg"
 _FOLDER = os.path.dirname(os.path.dirname(__file__))
+
+
+# ---- what is drawn --------------------------------------------------------------------------
+
+
+def plots(benched: Benched) -> list[Plot]:
+    """Return a plot of speed over length for each kind of problem, and a roofline of all."""
+    kinds: dict[str, list[BenchedProblem]] = {}
+    for problem in benched.problems:
+        kinds.setdefault(problem.kind, []).append(problem)
+    speeds = [each.gflops for one in benched.problems for each in _timed(one).values()]
+    ends = (min(speeds), max(speeds)) if speeds else ()
+    found = [
+        Plot(
+            title=short_title(kind),
+            across="length of the keys",
+            up="GFLOP/s",
+            series=_series(problems, lambda each: float(max(1, each.length)), missing=True),
+            marks=tuple(float(max(1, each.length)) for each in problems),
+            ends=ends,  # of all plots alike
+        )
+        for kind, problems in list(kinds.items())[:_MOST]
+    ]
+    moving = [each for each in benched.problems if each.least_bytes and _timed(each)]
+    peaks = [each.checked.peak_gflops for each in moving if each.checked.peak_gflops]
+    traffic = (benched.bandwidth_bytes_per_second or 0.0) / 1e9
+    roof = Roof(max(peaks), traffic, "measured here") if peaks and traffic else None
+    if moving:
+        limit = "below the measured peak and bandwidth" if roof else "the peak was not measured"
+        found.append(
+            Plot(
+                title=f"Roofline: {limit}",
+                across="FLOP per byte of inputs and result",
+                up="GFLOP/s",
+                series=_series(moving, lambda each: each.checked.flops / each.least_bytes),
+                roof=roof,
+                joined=False,
+            )
+        )
+    return found
+
+
+def short_title(kind: str) -> str:
+    """Return the words of a kind of problem without what says that they are options."""
+    shape, *words = kind.removeprefix("--shape ").split(" --")
+    return " · ".join((shape, *(word.removeprefix("dtype ") for word in words)))
+
+
+def _series(
+    problems: Sequence[BenchedProblem],
+    place: Callable[[BenchedProblem], float],
+    missing: bool = False,
+) -> tuple[Series, ...]:
+    """Return the backends of some problems, each with its points by their place."""
+    points: dict[str, list[Point]] = {}
+    without: dict[str, list[tuple[float, str]]] = {}
+    for problem in sorted(problems, key=place):
+        timed = _timed(problem)
+        for each in problem.checked.results:
+            points.setdefault(each.backend, [])
+            if timing := timed.get(each.backend):
+                rate = f"{short_number(timing.gflops)} GFLOP/s"
+                hint = f"{each.backend}, {problem.checked.text}: {rate}"
+                point = Point(place(problem), timing.gflops, hint, hollow=bool(timing.unstable))
+                points[each.backend].append(point)
+            elif missing:
+                without.setdefault(each.backend, []).append((place(problem), _why(each)))
+    return tuple(
+        Series(name, tuple(found), tuple(without.get(name, ()))) for name, found in points.items()
+    )
+
+
+def _timed(problem: BenchedProblem) -> dict[str, Timing]:
+    """Return the times that count, by backend: those of right answers."""
+    return {
+        each.backend: each.timing
+        for each in problem.checked.results
+        if each.timing is not None and each.timing.gflops > 0 and each.right
+    }
+
+
+def _why(result: Result) -> str:
+    from mlbackends.sdpa.verify.outcome import summary
+
+    if result.ended is Ended.RAN:
+        return f"wrong: {summary(result)}" if not result.right else "it was not timed"
+    return "; ".join(each.message for each in result.reasons) or str(result.ended)
+
+
+# ---- as SVG and PNG -------------------------------------------------------------------------
 
 
 def drawing(path: str) -> Callable[[Benched], str | bytes]:
@@ -46,7 +139,7 @@ def drawing(path: str) -> Callable[[Benched], str | bytes]:
 def picture(benched: Benched) -> str:
     """Return the picture as SVG, light or dark as its reader's screen."""
     light, dark = (f":root{{{';'.join(map(':'.join, each.items()))}}}" for each in _colours())
-    return _document(benched, f"{light}@media (prefers-color-scheme:dark){{{dark}}}{_rules()}")
+    return sheet(benched, f"{light}@media (prefers-color-scheme:dark){{{dark}}}{_rules()}")
 
 
 def why_no_png() -> BadInput | None:
@@ -72,13 +165,17 @@ def _photograph(benched: Benched) -> bytes:
 
     light, _ = _colours()
     rules = re.sub(r"var\((--\w+)\)", lambda found: light[found[1]], _rules())
-    svg, paper = _document(benched, rules), light["--paper"]
+    svg, paper = sheet(benched, rules), light["--paper"]
     data = resvg_py.svg_to_bytes(svg_string=svg, style_sheet=_FONTS, zoom=_ZOOM, background=paper)
     return bytes(data)
 
 
+@cache
 def _rules() -> str:
-    return _text("charts", "attention.css").replace("\n", "")
+    """Return the rules of a picture that stands alone."""
+    font = "svg{font:13px system-ui,Arial,sans-serif;background:var(--paper)}"
+    text = "text{fill:var(--ink)}.bold{font-weight:600;font-size:14px}"
+    return font + text + _text("charts", "charts.css").replace("\n", "")
 
 
 def _colours() -> tuple[dict[str, str], dict[str, str]]:
@@ -99,106 +196,40 @@ def _text(*path: str) -> str:
         return file.read()
 
 
-def _document(benched: Benched, style: str) -> str:
-    kinds: dict[str, list[BenchedProblem]] = {}
-    for problem in benched.problems:
-        kinds.setdefault(problem.kind, []).append(problem)
-    names = dict.fromkeys(
-        each.backend for one in benched.problems for each in one.checked.results if each.timing
+def sheet(benched: Benched, style: str = "") -> str:
+    """Return all plots on one sheet of a slide's shape, or taller. style: of one that stands alone."""
+    found = plots(benched)
+    colours = Colours(series.name for plot in found for series in plot.series if series.points)
+    paper, drawing = Drawing(), Drawing()
+    title = f"Attention on {benched.processor or 'this processor'}, {counted(benched.threads, 'thread')}"
+    drawing.words(_EDGE, 32, title, _WIDTH - 2 * _EDGE, "headline")
+    how = f"medians of {counted(benched.rounds, 'round')} in turn, higher is better"
+    drawing.words(
+        _EDGE, 53, f"{how} · {benched.tool} · {benched.created}", _WIDTH - 2 * _EDGE, "axis"
     )
-    colours = Colours(names)
-    drawing = Drawing()
-    y = 12.0 + colours.legend(drawing, 8, 12, _WIDTH - 16)
-    all_speeds = [speed for one in benched.problems for speed in _speeds(one).values()] or [1.0]
-    ends = (min(all_speeds), max(all_speeds))
-    half = (_WIDTH - _GAP) / 2
-    drawn = list(kinds.values())[:_MOST]
-    for at in range(0, len(drawn), 2):
-        width = half if len(drawn) > 1 else _WIDTH
-        for number, each in enumerate(drawn[at : at + 2]):
-            _draw_lengths(drawing, each, colours, (number * (half + _GAP), y), width, ends)
-        y += _TOP + _LENGTHS_TALL + _FOOT
-    y += _draw_roof(drawing, benched, colours, y)
-    where = f"{benched.processor or 'this processor'}, {counted(benched.threads, 'thread')}"
-    how = f"medians of {counted(benched.rounds, 'round')} in turn"
-    notes = [f"{where}; {benched.tool}, {benched.created}; {how}"]
-    if benched.bandwidth_by:
-        notes.append(f"The dashed line is the measured peak, and {benched.bandwidth_by}.")
-    if len(kinds) > _MOST:
-        notes.append(f"and {len(kinds) - _MOST} more kinds of problems")
-    y += drawing.notes(notes, y, _WIDTH)
-    paper = Drawing()
-    paper.box(0, 0, _WIDTH, y + 8, "paper")
+    said = notes(found)
+    hidden = len({each.kind for each in benched.problems}) - _MOST
+    said += [f"and {counted(hidden, 'more kind')} of problems"] if hidden > 0 else []
+    if len(said) > _MOST_NOTES:
+        said = [*said[: _MOST_NOTES - 1], f"and {len(said) - _MOST_NOTES + 1} more"]
+    below = Drawing()
+    tall = below.notes(said, 0, _WIDTH - 2 * _EDGE)
+    across = 1 if len(found) == 1 else 2 if len(found) <= 4 else 3
+    down = max(1, -(-len(found) // across))
+    row = max(_LEAST_TALL, (_HEIGHT - 66 - tall - 14) / down)
+    column = (_WIDTH - _EDGE) / across
+    for number, plot in enumerate(found):
+        # The last one takes what is left of its row.
+        span = across - number % across if number == len(found) - 1 else 1
+        place = _EDGE + number % across * column, 66 + number // across * row
+        Frame(drawing, plot, colours, place, (span * column - _EDGE, row - 8))
+    height = max(_HEIGHT, 66 + down * row + tall + 14)
+    drawing.notes(said, height - tall - 10, _WIDTH - _EDGE, _EDGE)
+    paper.box(0, 0, _WIDTH, height, "paper")
     paper.add(drawing)
-    summary = f"{counted(len(benched.problems), 'problem')}, {', '.join(names)}"
-    text = paper.document("sdpa", _WIDTH, y + 8, "Speed of attention backends", summary)
-    return text.replace("><title", f' width="{_WIDTH:.0f}"><style>{style}</style><title', 1)
-
-
-def _draw_lengths(
-    drawing: Drawing,
-    problems: Sequence[BenchedProblem],
-    colours: Colours,
-    place: tuple[float, float],
-    width: float,
-    ends: tuple[float, float],
-) -> None:
-    """Draw the problems of one kind. ends: the lowest and highest GFLOP/s, of all plots alike."""
-    x, y = place
-    drawing.words(x + 2, y + 14, problems[0].kind, width - 4, "small")
-    lengths = sorted({max(each.length, 1) for each in problems})
-    corners = (x + MARGIN, y + _TOP, x + width - 10, y + _TOP + _LENGTHS_TALL)
-    frame = Frame(drawing, corners, lengths, ends)
-    marks: list[float] = []  # those lengths whose numbers have room beside each other
-    for length in lengths:
-        if not marks or frame.across.at(length) - frame.across.at(marks[-1]) >= _MARKS_APART:
-            marks.append(length)
-    frame.grid(("length of the keys", "GFLOP/s"), marks)
-    found: dict[str, list[tuple[int, float]]] = {}
-    for each in problems:
-        for name, speed in _speeds(each).items():
-            found.setdefault(name, []).append((each.length, speed))
-    for name, measured in found.items():
-        kind = colours.of(name)
-        points = [frame.at(max(length, 1), speed) for length, speed in sorted(measured)]
-        drawing.line(points, f"{kind} line")
-        for (length, speed), point in zip(sorted(measured), points, strict=True):
-            hint = f"{name} at {length}: {short_number(speed)} GFLOP/s"
-            drawing.circle(*point, 4, f"{kind} dot", hint)
-
-
-def _draw_roof(drawing: Drawing, benched: Benched, colours: Colours, y: float) -> float:
-    """Draw every measurement below the measured peak and bandwidth; return how tall it is."""
-    points = [
-        (problem.checked.flops / problem.least_bytes, speed, backend, problem.checked.text)
-        for problem in benched.problems
-        if problem.least_bytes
-        for backend, speed in _speeds(problem).items()
-    ]
-    if not points:
-        return 0.0
-    peaks = [each.checked.peak_gflops for each in benched.problems if each.checked.peak_gflops]
-    peak = max(peaks, default=0.0)
-    traffic = (benched.bandwidth_bytes_per_second or 0.0) / 1e9
-    drawing.words(2, y + 14, "below the measured peak and bandwidth", _WIDTH - 4, "small")
-    corners = (MARGIN, y + _TOP, _WIDTH - 10, y + _TOP + _ROOF_TALL)
-    across, up = [each[0] for each in points], [each[1] for each in points]
-    corner = [peak / traffic] if peak and traffic else []
-    frame = Frame(drawing, corners, [*across, *corner], [*up, *([peak] if peak else [])])
-    frame.grid(("operations a byte of inputs and result", "GFLOP/s"))
-    if corner:
-        hint = f"{short_number(peak)} GFLOP/s, {short_number(traffic)} GB/s"
-        frame.roof(frame.across.ends(), peak, traffic, hint)
-    for intensity, gflops, backend, text in points:
-        hint = f"{backend}, {text}: {short_number(gflops)} GFLOP/s"
-        drawing.circle(*frame.at(intensity, gflops), 4, f"{colours.of(backend)} dot", hint)
-    return _TOP + _ROOF_TALL + _FOOT
-
-
-def _speeds(problem: BenchedProblem) -> dict[str, float]:
-    """Return GFLOP/s of each backend that was timed."""
-    return {
-        each.backend: each.timing.gflops
-        for each in problem.checked.results
-        if each.timing is not None and each.timing.gflops > 0
-    }
+    names = ", ".join(dict.fromkeys(each.name for plot in found for each in plot.series))
+    about = f"{counted(len(benched.problems), 'problem')}, {names}. {' '.join(said)}"
+    text = paper.document("sdpa", _WIDTH, height, title, about)
+    if style:
+        text = text.replace("><title", f' width="{_WIDTH:.0f}"><style>{style}</style><title', 1)
+    return text

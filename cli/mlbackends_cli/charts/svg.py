@@ -6,9 +6,23 @@ from html import escape
 
 from mlbackends_cli.text.plain import one_line
 
-_WIDTHS = {"small": 5.7, "bold": 7.8, "tiny": 5, "": 6.4}
+_WIDTHS = {
+    "small": 5.7, "bold": 7.8, "tiny": 5, "": 6.4,
+    "axis": 7.4, "headline": 12.6,
+}  # fmt: skip
 """How wide a letter is on average, in each size of text; a little too wide, so that words fit."""
 _MOST_COLOURS = 8
+_SHAPES: tuple[tuple[tuple[float, float], ...], ...] = (
+    (),  # a circle
+    ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)),
+    ((0, -1.2), (1.1, 0.8), (-1.1, 0.8)),
+    ((0, -1.3), (1.1, 0), (0, 1.3), (-1.1, 0)),
+    ((0, 1.2), (1.1, -0.8), (-1.1, -0.8)),
+    ((-1, -0.4), (0, -1.2), (1, -0.4), (0.7, 0.9), (-0.7, 0.9)),
+    ((-1.2, 0), (0.8, -1.1), (0.8, 1.1)),
+    ((1.2, 0), (-0.8, -1.1), (-0.8, 1.1)),
+)
+"""The marks of series, by their corners around a point: they differ where colours cannot be told apart."""
 OTHER = "series other"
 """The class of a series without a colour of its own."""
 
@@ -41,18 +55,31 @@ class Drawing:
         """Draw a line through points."""
         self.path("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points), kind, hint)
 
-    def circle(self, x: float, y: float, radius: float, kind: str, hint: str) -> None:
-        """Draw a circle."""
-        r = _n(radius)
-        steps = f"M{x - radius:.1f} {y:.1f}a{r} {r} 0 1 0 {_n(2 * radius)} 0"
-        self.path(f"{steps}a{r} {r} 0 1 0 -{_n(2 * radius)} 0z", kind, hint)
+    def mark(
+        self, x: float, y: float, radius: float, shape: int, kind: str, hint: str = ""
+    ) -> None:
+        """Draw the mark of a series around a point. shape: its place among the series."""
+        corners = _SHAPES[shape % len(_SHAPES)]
+        if corners:
+            steps = "L".join(f"{x + a * radius:.1f} {y + b * radius:.1f}" for a, b in corners)
+            self.path(f"M{steps}z", kind, hint)
+            return
+        r, across = _n(radius), _n(2 * radius)
+        steps = f"M{x - radius:.1f} {y:.1f}a{r} {r} 0 1 0 {across} 0"
+        self.path(f"{steps}a{r} {r} 0 1 0 -{across} 0z", kind, hint)
+
+    def cross(self, x: float, y: float, radius: float, kind: str, hint: str) -> None:
+        """Draw a cross, for what there is not."""
+        across = _n(2 * radius)
+        slopes = f"l{across} {across}m0-{across}l-{across} {across}"
+        self.path(f"M{x - radius:.1f} {y - radius:.1f}{slopes}", kind, hint)
 
     def words(
         self, x: float, y: float, text: str, room: float, size: str = "", anchor: str = "start"
     ) -> None:
         """Write one line, its foot at `y`; what has no room ends in an ellipsis, the hint has all."""
         text = one_line(text)
-        fitting = int(room / _WIDTHS[size])
+        fitting = int(room / width_of("n", size))
         if fitting < 2 or not text:
             return
         shown, full = text, ""
@@ -70,14 +97,14 @@ class Drawing:
                 f' transform="translate({_n(x)} {_n(y)}) rotate(-90)">{_text(text)}</text>'
             )
 
-    def notes(self, texts: Sequence[str], y: float, width: float) -> float:
+    def notes(self, texts: Sequence[str], y: float, width: float, x: float = 2) -> float:
         """Write sentences below a chart, broken between words; return how tall they are."""
         top = y
-        most = max(10, int((width - 4) / width_of("n", "small")))
+        most = max(10, int((width - 4) / width_of("n", "axis")))
         for text in texts:
             for line in textwrap.wrap(text, most):
-                self.words(2, top + 10, line, width, "small")
-                top += 15
+                self.words(x, top + 12, line, width, "axis")
+                top += 17
         return top - y
 
     def document(self, name: str, width: float, height: float, title: str, about: str) -> str:
@@ -98,6 +125,10 @@ class Colours:
         self._kinds = {name: f"series s{i}" for i, name in enumerate(names[:_MOST_COLOURS])}
         self._more = len(names) > _MOST_COLOURS
 
+    def place(self, series: str) -> int:
+        """Return which one it is among the series; of those without a colour, the number of colours."""
+        return list(self._kinds).index(series) if series in self._kinds else _MOST_COLOURS
+
     def of(self, series: str) -> str:
         """Return the class of a series' shapes."""
         return self._kinds.get(series, OTHER)
@@ -108,19 +139,19 @@ class Colours:
         named = [*self._kinds.items(), *([("others", OTHER)] if self._more else [])]
         for name, kind in named:
             # A routine's name in capitals is wider than words are.
-            letters = width_of(name, "small") * (1.3 if name.isupper() else 1)
+            letters = width_of(name, "axis") * (1.3 if name.isupper() else 1)
             room = min(letters + 22, width)
             if left > x and left + room > x + width:
                 left, top = x, top + 17
             drawing.box(left, top, 10, 10, kind)
-            drawing.words(left + 15, top + 9, name or "?", room - 14, "small")
+            drawing.words(left + 15, top + 10, name or "?", room - 14, "axis")
             left += room + 8
         return top - y + 17 if named else 0
 
 
 def width_of(text: str, size: str = "") -> float:
     """Return about how wide a text is."""
-    return len(text) * _WIDTHS[size]
+    return len(text) * _WIDTHS[size.partition(" ")[0]]
 
 
 def folded(text: str, room: float, size: str = "") -> list[str]:

@@ -46,6 +46,7 @@ def table(
     kind: str = "",
     *,
     numbers: Iterable[str] = (),
+    caption: str = "",
 ) -> str:
     """Return a table whose cells are elements already; "" without rows.
 
@@ -57,7 +58,22 @@ def table(
     titles = [element("th", escaped(title), scope="col") for title in head]
     titles += [element("th", escaped(title), kind="number", scope="col") for title in numbers]
     top = element("thead", element("tr", *titles)) if titles else ""
-    return element("table", top, element("tbody", rows), kind=kind)
+    name = words("caption", caption) if caption else ""
+    return element("table", name, top, element("tbody", rows), kind=kind)
+
+
+def bar(share: float, kind: str, text: str) -> str:
+    """Return a cell with a bar, as long as a share of the whole, and the number that it shows."""
+    width = f"{100 * min(1.0, max(0.0, share)):.1f}%"
+    boxes = element("rect", kind="track", width="100%", height="100%")
+    boxes += element("rect", kind=kind, width=width, height="100%")
+    drawn = element("svg", boxes, kind="bar", aria_hidden="true")
+    return element("td", drawn, words("span", text), kind="barred")
+
+
+def scrolled(content: str, title: str) -> str:
+    """Return what may be wider than the page, in a box that scrolls, by keys too."""
+    return element("div", content, kind="wide", role="region", tabindex="0", aria_label=title)
 
 
 def row(name: str, *cells: str) -> list[str]:
@@ -91,10 +107,14 @@ def folded(
 
 def header(title: str, about: Iterable[str], numbers: Iterable[tuple[str, str]] = ()) -> str:
     """Return the head of a page: its title, a line about it, and numbers with what they are of."""
-    boxes = [element("div", words("b", number), words("span", what)) for number, what in numbers]
-    key = element("div", *boxes, kind="key") if boxes else ""
     line = words("p", " · ".join(filter(None, about)), "sub")
-    return element("header", words("h1", title), line, key) + "\n"
+    return element("header", words("h1", title), line, key_numbers(numbers)) + "\n"
+
+
+def key_numbers(numbers: Iterable[tuple[str, str]], kind: str = "key") -> str:
+    """Return boxes of numbers with what they are of; "" for none. kind: "key small" for small ones."""
+    boxes = [element("div", words("b", number), words("span", what)) for number, what in numbers]
+    return element("div", *boxes, kind=kind) if boxes else ""
 
 
 def footer(values: dict[str, str], *inside: str) -> str:

@@ -5,30 +5,33 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mlbackends.model.trace import Header, Malformed, Record, Text
-from mlbackends.model.trace_views import Finding, Refused, Summary
+from mlbackends.model.trace_views import Finding, Refused, Summary, SummaryRow
 from mlbackends.tracing.finder import percent, times, took
 from mlbackends.tracing.machine import UNKNOWN, Machine
 from mlbackends.tracing.viewing import begin
 from mlbackends_cli.charts.axes import short_number
 from mlbackends_cli.charts.svg import Colours
-from mlbackends_cli.charts.trace import bars, lanes, points
+from mlbackends_cli.charts.trace import lanes, points
 from mlbackends_cli.web.elements import (
+    bar,
     document,
     element,
     finding,
     folded,
     footer,
     header,
+    scrolled,
     section,
     table,
     words,
 )
 
 _WIDE, _NARROW = 1100, 360
-_MOST_CALLS = 60
+_MOST_BARS, _MOST_CALLS = 15, 60
 _MOST_REFUSALS = 40
 _NAMES = {"mkl": "MKL", "onednn": "oneDNN"}
-_COLUMNS = ("share", "time", "calls", "GFLOP/s", "GB/s", "mean", "median", "min", "max", "±")
+_RATES = ("time", "calls", "GFLOP/s", "GB/s")
+_ORDER = "The longest first."
 
 
 class Contents:
@@ -134,7 +137,7 @@ def trace_page(contents: Contents) -> str:
         header(contents.title, about, numbers),
         "<main>\n",
         section("look-at", "Look at", found),
-        section("where", "Where the time went", _twice(bars, groups, colours)),
+        section("where", "Where the time went", _where(groups, colours)),
         section("when", "When", _twice(lanes, views["timeline"], colours)),
         section("work", "Work against traffic", _twice(points, roofline, colours)),
         section("calls", "Calls", _calls(calls)),
@@ -143,7 +146,9 @@ def trace_page(contents: Contents) -> str:
         "</main>\n",
         footer(origin),
     ]
-    return document(contents.title, "".join(body), ("page", "findings", "trace"))
+    return document(
+        contents.title, "".join(body), ("page", "findings", "trace", "../charts/charts")
+    )
 
 
 def _twice(draw: Callable[..., str], view: object, colours: Colours) -> str:
@@ -171,6 +176,19 @@ def _finding(one: Finding) -> str:
     )
 
 
+def _where(summary: Summary, colours: Colours) -> str:
+    """Return the groups that took longest, each with a bar against all of the time."""
+    shown = [row for row in summary.rows[:_MOST_BARS] if row.total_ns]
+    bars = [bar(row.share, colours.of(row.values[0]), percent(row.share)) for row in shown]
+    body = [
+        [*(words("td", value) for value in row.values), share, *map(_number, _numbers(row))]
+        for row, share in zip(shown, bars, strict=True)
+    ]
+    longest = table((*summary.by, "share"), body, "numbers", numbers=_RATES, caption=_ORDER)
+    rest = _rest(summary.groups - len(shown), summary, shown)
+    return scrolled(longest, "Where the time went") + rest if body else ""
+
+
 def _calls(summary: Summary) -> str:
     if not summary.rows:
         return ""
@@ -180,23 +198,32 @@ def _calls(summary: Summary) -> str:
     for row in summary.rows:
         values = [row.values[i] for i in used]
         cells = [words("td", value, "long" if len(value) > 28 else "") for value in values]
-        rates = (row.gflops, row.gigabytes_per_second)
-        durations = (row.mean_ns, row.median_ns, row.min_ns, row.max_ns)
-        numbers = [
-            "" if row.mean_ns is None else percent(row.share),
-            "" if row.mean_ns is None else took(row.total_ns),
-            f"{row.count:,}",
-            *("" if rate is None else short_number(rate) for rate in rates),
-            *("" if duration is None else took(duration) for duration in durations),
-            "" if row.deviation is None else f"{row.deviation:.0%}",
-        ]
-        body.append([*cells, *map(_number, numbers)])
-    rest = ""
-    if summary.others is not None:
-        share = f"{took(summary.others.total_ns)}, {percent(summary.others.share)} of the time"
-        rest = words("p", f"and {summary.groups - len(summary.rows):,} more, {share}", "dim")
+        share = "" if row.mean_ns is None else percent(row.share)
+        durations = (row.median_ns, row.min_ns, row.max_ns)
+        times_of = ("" if each is None else took(each) for each in durations)
+        body.append([*cells, *map(_number, (share, *_numbers(row), *times_of))])
     names = [summary.by[i] for i in used]
-    return element("div", table(names, body, "numbers", numbers=_COLUMNS), kind="wide") + rest
+    heads = ("share", *_RATES, "median", "min", "max")
+    calls = table(names, body, "numbers", numbers=heads, caption=_ORDER)
+    return scrolled(calls, "Calls") + _rest(summary.groups - len(body), summary, summary.rows)
+
+
+def _numbers(row: SummaryRow) -> list[str]:
+    """Return the cells of a row below `_RATES`."""
+    rates = (row.gflops, row.gigabytes_per_second)
+    numbers = ["" if row.mean_ns is None else took(row.total_ns), f"{row.count:,}"]
+    return numbers + ["" if rate is None else short_number(rate) for rate in rates]
+
+
+def _rest(count: int, summary: Summary, shown: Sequence[SummaryRow]) -> str:
+    """Return a line on the rows that are not shown; "" where there are none."""
+    if count <= 0:
+        return ""
+    left = summary.total_ns - sum(row.total_ns for row in shown)
+    share = (
+        f"{took(left)}, {percent(left / summary.total_ns if summary.total_ns else 0)} of the time"
+    )
+    return words("p", f"and {count:,} more, {share}", "dim")
 
 
 def _refused(one: Refused) -> str:
@@ -219,7 +246,7 @@ def _refused(one: Refused) -> str:
     heads = ("implementation", "why not", "where")
     refusals = table(heads, body, "numbers", numbers=("times",))
     rest = words("p", f"and {more:,} more kinds", "dim") if more > 0 else ""
-    return folded(title, element("div", refusals, kind="wide"), rest)
+    return folded(title, scrolled(refusals, f"Refusals of {one.operation}"), rest)
 
 
 def _cell(text: str) -> str:

@@ -1,0 +1,98 @@
+"""What a plot over two logarithmic axes shows; `vector` and `blocks` draw it."""
+
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+
+from mlbackends.model.errors import joined
+from mlbackends_cli.charts.axes import short_number
+
+
+class Point(Struct, frozen=True):
+    """A place on the axes. size: 0 to 1, of its mark. hollow: an outline, for what is not certain."""
+
+    x: float
+    y: float
+    hint: str
+    size: float = 0.2
+    hollow: bool = False
+
+
+class Series(Struct, frozen=True):
+    """Points of one name, by x. missing: where there is no point, and why."""
+
+    name: str
+    points: tuple[Point, ...]
+    missing: tuple[tuple[float, str], ...] = ()
+
+    def lines(self) -> Iterator[list[Point]]:
+        """Yield points with nothing missing between them."""
+        line: list[Point] = []
+        for point in self.points:
+            if line and any(line[-1].x < x < point.x for x, _ in self.missing):
+                yield line
+                line = []
+            line.append(point)
+        yield line
+
+
+class Roof(Struct, frozen=True):
+    """What no point can pass: speed in GFLOP/s, traffic in GB/s; whose: the machine's, or the best seen."""
+
+    speed: float
+    traffic: float
+    whose: str
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Traffic and speed, in words."""
+        return f"{short_number(self.traffic)} GB/s", f"{short_number(self.speed)} GFLOP/s"
+
+    def line(self, ends: tuple[float, float]) -> list[tuple[float, float]]:
+        """Return its ends and its corner, between two numbers of operations a byte."""
+        corner = self.speed / self.traffic
+        middle = [corner] if ends[0] < corner < ends[1] else []
+        return [(x, min(self.speed, x * self.traffic)) for x in (ends[0], *middle, ends[1])]
+
+
+class Plot(Struct, frozen=True):
+    """One plot.
+
+    across, up: what its axes are of, with units. marks: the numbers below it, else round ones. ends:
+    numbers that must have a place on the axis upwards. joined: whether lines run through the points.
+    """
+
+    title: str
+    across: str
+    up: str
+    series: tuple[Series, ...]
+    marks: tuple[float, ...] = ()
+    ends: tuple[float, ...] = ()
+    roof: Roof | None = None
+    joined: bool = True
+
+    @property
+    def numbers(self) -> tuple[list[float], list[float]]:
+        """What must have a place across, and upwards; 1 where there is nothing."""
+        points = [point for series in self.series for point in series.points]
+        up = [*(point.y for point in points), *self.ends, *([self.roof.speed] if self.roof else [])]
+        across = [*(point.x for point in points), *self.marks]
+        return across or [1.0], up or [1.0]
+
+
+def notes(plots: Iterable[Plot], hollow: str = "hollow") -> list[str]:
+    """Return why points are missing, each reason once, and what a hollow one is. hollow: its name."""
+    found: dict[tuple[str, str], dict[float, None]] = {}
+    drawn: set[str] = set()
+    is_hollow = False
+    for plot in plots:
+        for each in plot.series:
+            drawn |= {each.name} if each.points else set()
+            is_hollow |= any(point.hollow for point in each.points)
+            for x, why in each.missing:
+                found.setdefault((each.name, why), {})[x] = None
+    lines = []
+    for (name, why), places in found.items():
+        at = joined([short_number(x) for x in sorted(places)])
+        lines.append(f"✗ {name}{f' at {at}' if name in drawn else ''}: {why}")
+    return lines + [f"{hollow}: the time is unstable"] * is_hollow
