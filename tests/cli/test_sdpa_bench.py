@@ -236,7 +236,11 @@ def test_the_picture_has_a_line_for_each_backend_and_escapes_what_it_says() -> N
     root = ET.fromstring(picture(SAMPLE))
     space = "{http://www.w3.org/2000/svg}"
     lines = [each for each in root.iter(f"{space}path") if "line" in each.get("class", "").split()]
-    dots = [each for each in root.iter(f"{space}path") if "dot" in each.get("class", "").split()]
+    dots = [
+        each
+        for each in root.iter(f"{space}path")
+        if "dot" in each.get("class", "").split() and each.find(f"{space}title") is not None
+    ]
 
     assert len(lines) == 2
     assert len(dots) == 2 * 2 + 2 * 2  # over the lengths, and below the roof

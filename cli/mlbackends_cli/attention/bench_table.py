@@ -4,12 +4,12 @@ from mlbackends.model.benched import Benched, BenchedProblem
 from mlbackends.model.checked import Ended, Result
 from mlbackends.model.errors import counted
 from mlbackends_cli.attention import tables
-from mlbackends_cli.attention.tables import Section, ran, speed
+from mlbackends_cli.attention.tables import Row, Section, speed
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.markdown import code, literal, table
 from mlbackends_cli.text.prose import wrapped
 
-_SPARED = (("of memory",), ("spread",), ("GFLOP/s",), ("quarters",))
+_SPARED = (("of memory",), ("spread",), ("GFLOP/s",), ("quarters",), ("slower by",))
 
 
 def baseline(benched: Benched) -> str:
@@ -24,14 +24,11 @@ def baseline(benched: Benched) -> str:
     return peers[0] if peers else min(timed)[2] if timed else ""
 
 
-def _is_compared(benched: Benched) -> bool:
-    return any(each.changes for each in benched.problems)
-
-
 def columns(benched: Benched, base: str) -> tuple[str, ...]:
     """Return the heads of the columns."""
-    measured = ("backend", "median", "spread", "GFLOP/s", "of peak", "of memory")
-    changes = ("× saved", "by peak") if _is_compared(benched) else ()
+    measured = ("backend", "median", "slower by", "spread", "GFLOP/s", "of peak", "of memory")
+    is_compared = any(each.changes for each in benched.problems)
+    changes = ("× saved", "by peak") if is_compared else ()
     return (*measured, f"× {base}", "quarters", *changes)
 
 
@@ -40,7 +37,7 @@ def printed(benched: Benched, page: Page, base: str) -> str:
     sections = []
     for problem in benched.problems:
         before = wrapped(f"    {problem.checked.failure}", page.width, "", " " * 4)
-        rows = [(each, cells(problem, each, benched, base)) for each in ran(problem.checked)]
+        found = rows(problem, benched, base)
         gone = {each.backend for each in problem.changes if not each.by_time}
         # `check` lists the backends that cannot take a problem; here they would hide the numbers.
         explained = [
@@ -50,63 +47,58 @@ def printed(benched: Benched, page: Page, base: str) -> str:
             or each.required
             or each.peer
             or each.backend in gone
-            or not rows
+            or not found
         ]
-        sections.append(Section(problem.checked.text, before, rows, explained, []))
-    return tables.printed(sections, columns(benched, base), _SPARED, _notes(benched, base), page)
+        sections.append(Section(problem.checked.text, before, found, explained))
+    return tables.printed(sections, columns(benched, base), _SPARED, notes(benched, base), page)
 
 
-def cells(problem: BenchedProblem, result: Result, benched: Benched, base: str) -> tuple[str, ...]:
-    """Return the row of a backend that ran, as `columns` says."""
-    row = [tables.name_of(result), *[""] * 7]
-    timing, memory = result.timing, benched.bandwidth_bytes_per_second
-    if timing is not None:
-        row[1:5] = tables.timing_cells(timing)
-        if memory and timing.median_seconds:
-            row[5] = f"{problem.least_bytes / timing.median_seconds / memory:.0%}"
-    if ratio := problem.ratio(result.backend, base):
-        row[6] = speed(ratio.median)
-        row[7] = f"{speed(ratio.lower)}-{speed(ratio.upper)}"
-    if _is_compared(benched):
-        found = next((each for each in problem.changes if each.backend == result.backend), None)
-        row.append(f"{found.by_time:.2f}" if found else "")
-        row.append(f"{found.by_share:.2f}" if found and found.by_share else "")
-    return tuple(row)
+def rows(problem: BenchedProblem, benched: Benched, base: str) -> list[tuple[Result, Row]]:
+    """Return the rows of the backends that ran, with what `columns` has."""
+    found = tables.rows(problem.checked)
+    memory = benched.bandwidth_bytes_per_second
+    changes = {each.backend: each for each in problem.changes}
+    for result, row in found:
+        if memory and result.timing and result.timing.median_seconds:
+            row["of memory"] = f"{problem.least_bytes / result.timing.median_seconds / memory:.0%}"
+        if ratio := problem.ratio(result.backend, base):
+            row[f"× {base}"] = speed(ratio.median)
+            row["quarters"] = f"{speed(ratio.lower)}-{speed(ratio.upper)}"
+        if change := changes.get(result.backend):
+            row["× saved"] = f"{change.by_time:.2f}"
+            row["by peak"] = f"{change.by_share:.2f}" if change.by_share else ""
+    return found
 
 
-def _notes(benched: Benched, base: str) -> list[str]:
+def notes(benched: Benched, base: str) -> list[str]:
+    """Return the summary, and what the columns mean."""
     problems = [each.checked for each in benched.problems]
     counts = counted(benched.threads, "thread"), counted(benched.rounds, "round")
     idle, count = sum(each.idle for each in problems), len(problems)
     ending = f" for {idle} of {count}" if idle < count else ""
     ending = f": no backend ran{ending}" if idle else ""
-    notes = [", ".join((benched.processor or "this processor", *counts)) + ending]
+    found = [", ".join((benched.processor or "this processor", *counts)) + ending]
     if peaks := [each.peak_gflops for each in problems if each.peak_gflops]:
         by = next(each.peak_by for each in problems if each.peak_by)
         ends = dict.fromkeys(speed(pick(peaks)) for pick in (min, max))
-        notes.append(f"peak: {' to '.join(ends)} GFLOP/s, {by}")
-    notes += tables.unstable_notes(problems)
-    if any(map(tables.is_beyond_peak, problems)):
-        notes.append(tables.BEYOND_PEAK)
-    if any(each.problem.wants_gradient for each in problems):
-        notes.append(tables.BACKWARD)
+        found.append(f"peak: {' to '.join(ends)} GFLOP/s, {by}")
     if benched.bandwidth_bytes_per_second:
         rate = f"{speed(benched.bandwidth_bytes_per_second / 1e9)} GB/s, {benched.bandwidth_by}"
-        notes.append(f"memory: {rate}; of memory: inputs and result once")
+        found.append(f"memory: {rate}; of memory: inputs and result once")
     if any(ratio.to == base for each in benched.problems for ratio in each.ratios):
-        notes.append(f"× {base}: times as fast in the same round, the median and the middle half")
-    if _is_compared(benched):
-        notes.append("× saved: times as fast as then; by peak: of the peak beside it, then and now")
-    return notes
+        found.append(f"× {base}: times as fast in the same round, the median and the middle half")
+    wanted = ["changes"] if any(each.changes for each in benched.problems) else []
+    return found + tables.notes_of(problems, *wanted)
 
 
 def markdown(benched: Benched, _page: Page, base: str) -> str:
     """Return one table of all problems."""
-    rows = [
-        (code(problem.checked.text), *map(literal, cells(problem, each, benched, base)))
+    heads = columns(benched, base)
+    found = [
+        (code(problem.checked.text), *(literal(row.get(name, "")) for name in heads))
         for problem in benched.problems
-        for each in problem.checked.results
-        if each.timing is not None
+        for result, row in rows(problem, benched, base)
+        if result.timing is not None
     ]
-    notes = map(literal, _notes(benched, base))
-    return "\n\n".join([table(("problem", *columns(benched, base)), rows), *notes]) + "\n"
+    texts = map(literal, notes(benched, base))
+    return "\n\n".join([table(("problem", *heads), found), *texts]) + "\n"

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from mlbackends.model.errors import BadInput
 from mlbackends.sdpa import named_devices, problem_text
@@ -62,6 +63,25 @@ def wordings_of(given: dict[str, Any]) -> tuple[Wording, ...]:
     if not unique:
         raise BadInput("no problem is given")
     return unique
+
+
+SAVED = click.option(
+    "--from",
+    "saved",
+    metavar="FILE",
+    default="",
+    help="Show what --format json saved in FILE; nothing is computed.",
+)
+
+
+def refuse_beside_saved(given: dict[str, Any]) -> None:
+    """Raise BadInput where an option of the run is typed beside --from. given: those options."""
+    context = click.get_current_context()
+    for option in context.command.params:
+        source = context.get_parameter_source(option.name or "")
+        if option.name in given and source is ParameterSource.COMMANDLINE:
+            message = f"--from shows a saved run, {option.opts[0]} is for a new one"
+            raise BadInput(message, "leave one of them out")
 
 
 def _backends() -> list[str]:

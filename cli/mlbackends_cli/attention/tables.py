@@ -1,21 +1,19 @@
-"""Tables of results that fit the page, and what is written below them."""
+"""Rows of results, tables of them that fit the page, and what is written below."""
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from mlbackends.model.checked import CheckedProblem, Result, Timing
+import msgspec
+
+from mlbackends.model.checked import CheckedProblem, Ended, Result
 from mlbackends.model.errors import some
 from mlbackends_cli.terminal import Page
-from mlbackends_cli.text.plain import one_line
+from mlbackends_cli.text.plain import binary_size, one_line
 from mlbackends_cli.text.prose import wrapped
 
-BACKWARD = (
-    "with --backward, time and memory are of that pass alone, and GFLOP/s of its five products"
-)
-BEYOND_PEAK = (
-    "more than 100% of the peak: instructions for 16 bits pass that of float32, or something else had the"
-    " processors while it was measured"
-)
+GRADIENTS = {"query": "dQ", "key": "dK", "value": "dV", "mask": "dM"}
+FASTEST = "fastest"
 _WIDER = "a wider page, such as with COLUMNS=200, has more columns"
 _MARKS = {
     "good": ("✓", "+", "32"),
@@ -23,62 +21,72 @@ _MARKS = {
     "cannot": ("–", "-", "2"),
     "open": ("?", "?", "33"),
 }
+Row = dict[str, str]
+"""The cells of a backend that ran, by the heads of their columns."""
 
 
 class Section(NamedTuple):
-    """What is printed of a problem: lines, a table with a row for each result that has one, and reasons.
+    """A problem: a title, lines, and a row for each result that ran.
 
-    explained: the results of which it is said why there is none, or a wrong one.
+    explained: the results of which it is printed why there is none, or a wrong one.
     """
 
     title: str
     before: list[str]
-    rows: list[tuple[Result, tuple[str, ...]]]
+    rows: list[tuple[Result, Row]]
     explained: list[Result]
-    after: list[str]
 
 
-def printed(
-    sections: Sequence[Section],
-    columns: Sequence[str],
-    spared: Sequence[Sequence[str]],
-    notes: Sequence[str],
-    page: Page,
-) -> str:
-    """Return all as text, as wide as the page.
+# ---- rows -----------------------------------------------------------------------------------
 
-    spared: groups of columns that a narrow page leaves out, in order. notes: the first is the summary.
-    """
-    lines: list[str] = []
-    is_cut = False
-    for section in sections:
-        lines += [page.styled(section.title, "1"), *section.before]
-        # The width of each column that is not empty, by its place.
-        used = [at for at in range(len(columns)) if any(cells[at] for _, cells in section.rows)]
-        table = [columns, *(cells for _, cells in section.rows)]
-        widths = {at: max(len(cells[at]) for cells in table) for at in used}
-        for names in spared:
-            if sum(widths.values()) + 2 * len(widths) + 2 <= page.width:
-                break
-            is_cut = True
-            for name in names:
-                widths.pop(columns.index(name), None)
-        head, *texts = (
-            "  ".join(
-                cells[at].rjust(width) if at else cells[at].ljust(width)
-                for at, width in widths.items()
-            )
-            for cells in table
-        )
-        lines += [page.styled(f"    {head}", "2")] if widths else []
-        for (result, _), text in zip(section.rows, texts, strict=True):
-            lines.append(f"  {_mark(result, page)} {text}".rstrip())
-        lines += [line for each in section.explained for line in _why_lines(each, page)]
-        lines += [*section.after, ""]
-    lines.append(notes[0])
-    for note in (*notes[1:], *([_WIDER] if is_cut else [])):
-        lines += [page.styled(line, "2") for line in wrapped(note, page.width, "", "  ")]
-    return page.fitted("\n".join(lines).rstrip("\n") + "\n")
+
+def rows(problem: CheckedProblem) -> list[tuple[Result, Row]]:
+    """Return the rows of the backends that ran, the fastest first; unstable times are not ordered."""
+    steady = [each for each in ran(problem) if each.timing and not each.timing.unstable]
+    steady.sort(key=lambda each: each.timing.median_seconds if each.timing else 0.0)
+    others = [each for each in ran(problem) if each not in steady]
+    best = next((each for each in steady if each.right), None)
+    return [(each, _row(each, best)) for each in (*steady, *others)]
+
+
+def _row(result: Result, best: Result | None) -> Row:
+    row = {"backend": name_of(result)}
+    if timing := result.timing:
+        row["median"] = f"{'~' * bool(timing.unstable)}{duration(timing.median_seconds)}"
+        row["spread"] = f"{duration(timing.lower_seconds)}-{duration(timing.upper_seconds)}"
+        row["GFLOP/s"] = speed(timing.gflops)
+        if timing.share_of_peak is not None:
+            row["of peak"] = f"{timing.share_of_peak:.0%}"
+        if best and best.timing and best.timing.median_seconds and not timing.unstable:
+            times = timing.median_seconds / best.timing.median_seconds
+            row["slower by"] = FASTEST if result is best else f"{speed(times)}×"
+    if result.worst is not None:
+        _, errors = result.worst
+        row["max error"] = f"{errors.largest_absolute:.1e}"
+        row["relative"] = f"{errors.largest_relative:.1e}"
+        if errors.largest_allowed:
+            row["of allowed"] = f"{errors.largest_absolute / errors.largest_allowed:.0%}"
+        if errors.in_reference_errors is not None:
+            row["error ratio"] = f"{errors.in_reference_errors:.2f}×"
+    if result.errors is not None and result.gradients:
+        row["out"] = f"{result.errors.largest_absolute:.1e}"
+    for name, errors in result.gradients.items():
+        row[GRADIENTS[name]] = f"{errors.largest_absolute:.1e}"
+    if result.memory is not None:
+        row["memory"] = f"+{binary_size(result.memory.extra_bytes)}"
+    return row
+
+
+def ran(problem: CheckedProblem) -> list[Result]:
+    """Return the results of the backends that ran."""
+    return [each for each in problem.results if each.ended is Ended.RAN]
+
+
+def name_of(result: Result) -> str:
+    """Return a backend's name with what distinguishes it from others of that name."""
+    words = ["peer"] if result.peer else []
+    words += [result.told[name] for name in ("instruction set", "version") if name in result.told]
+    return f"{result.backend} ({', '.join(words)})" if words else result.backend
 
 
 def duration(seconds: float) -> str:
@@ -94,65 +102,123 @@ def speed(gflops: float) -> str:
     return f"{gflops:.3g}" if gflops < 1000 else f"{gflops:.0f}"
 
 
-def timing_cells(timing: Timing) -> tuple[str, str, str, str]:
-    """Return the cells of median, spread, GFLOP/s and share of the peak."""
-    spread = f"{duration(timing.lower_seconds)}-{duration(timing.upper_seconds)}"
-    share = "" if timing.share_of_peak is None else f"{timing.share_of_peak:.0%}"
-    median = f"{'~' * bool(timing.unstable)}{duration(timing.median_seconds)}"
-    return median, spread, speed(timing.gflops), share
+# ---- a table for each problem ---------------------------------------------------------------
 
 
-def ran(problem: CheckedProblem) -> list[Result]:
-    """Return the results of the backends that ran."""
-    return [each for each in problem.results if each.ended == "ran"]
+def printed(
+    sections: Sequence[Section],
+    columns: Sequence[str],
+    spared: Sequence[Sequence[str]],
+    notes: Sequence[str],
+    page: Page,
+) -> str:
+    """Return all as text, as wide as the page.
+
+    spared: groups of columns that a narrow page leaves out, in order. notes: the first is the summary.
+    """
+    lines: list[str] = []
+    everywhere = _refused_everywhere(sections)
+    is_cut, shown = False, set[str]()
+    for section in sections:
+        lines += [page.styled(section.title, "1"), *section.before]
+        widths = {
+            name: max(
+                len(each.get(name, ""))
+                for each in ({name: name}, *(row for _, row in section.rows))
+            )
+            for name in columns
+            if any(name in row for _, row in section.rows)
+        }
+        for names in spared:
+            if sum(widths.values()) + 2 * len(widths) + 2 <= page.width:
+                break
+            is_cut |= not widths.keys().isdisjoint(names)
+            for name in names:
+                widths.pop(name, None)
+        shown |= set(widths)
+        if widths:
+            lines.append(
+                page.styled(f"    {_aligned({name: name for name in widths}, widths)}", "2")
+            )
+        for result, row in section.rows:
+            style = "1" if row.get("slower by") == FASTEST else "0"
+            lines.append(f"  {mark(result, page)} {page.styled(_aligned(row, widths), style)}")
+        for each in section.explained:
+            if _reason_key(each) not in everywhere:
+                lines += why_lines(each, page)
+        lines.append("")
+    if everywhere:
+        lines.append(page.styled("cannot compute any of these", "1"))
+        lines += [line for each in everywhere.values() for line in why_lines(each, page)]
+        lines.append("")
+    lines.append(notes[0])
+    # Of columns, those that are printed are explained.
+    of_shown = [
+        each
+        for each in notes[1:]
+        if (head := each.partition(":")[0]) not in columns or head in shown
+    ]
+    for note in (*of_shown, *([_WIDER] if is_cut else [])):
+        lines += [page.styled(line, "2") for line in wrapped(note, page.width, "", "  ")]
+    return page.fitted("\n".join(lines).rstrip("\n") + "\n")
 
 
-def _mark(result: Result, page: Page) -> str:
-    """Return the sign of how it ended."""
-    word = "bad"
-    if result.right and result.good:
-        word = "cannot" if result.ended == "cannot" else "bad"
-        if result.ended == "ran":
-            word = "open" if result.incomparable else "good"
-    fancy, plain, color = _MARKS[word]
+def _refused_everywhere(sections: Sequence[Section]) -> dict[tuple[str, ...], Result]:
+    """Return what cannot compute any of several problems, for one reason, to be explained once."""
+    if len(sections) < 2:
+        return {}
+    found = [
+        {
+            _reason_key(each): each
+            for each in section.explained
+            if each.ended is Ended.CANNOT and not each.required
+        }
+        for section in sections
+    ]
+    return {key: each for key, each in found[0].items() if all(key in other for other in found)}
+
+
+def _reason_key(result: Result) -> tuple[str, ...]:
+    return result.ended, result.backend, *(each.message for each in result.reasons)
+
+
+def _aligned(row: Row, widths: dict[str, int]) -> str:
+    cells = (
+        row.get(name, "").ljust(width) if name == "backend" else row.get(name, "").rjust(width)
+        for name, width in widths.items()
+    )
+    return "  ".join(cells).rstrip()
+
+
+def state(result: Result) -> str:
+    """Return how a result ended: "good", "bad", "cannot", or "open" where it was not compared."""
+    if not (result.right and result.good):
+        return "bad"
+    if result.ended is Ended.RAN:
+        return "open" if result.incomparable else "good"
+    return "cannot" if result.ended is Ended.CANNOT else "bad"
+
+
+def mark(result: Result, page: Page) -> str:
+    """Return the sign of how a result ended."""
+    fancy, plain, color = _MARKS[state(result)]
     return page.styled(page.sign(fancy, plain), color)
 
 
-def name_of(result: Result) -> str:
-    """Return a backend's name with what distinguishes it from others of that name."""
-    words = ["peer"] if result.peer else []
-    words += [result.told[name] for name in ("instruction set", "version") if name in result.told]
-    return f"{result.backend} ({', '.join(words)})" if words else result.backend
-
-
-def unstable_notes(problems: Sequence[CheckedProblem]) -> list[str]:
-    """Return why times are marked with ~, if any are."""
-    found: dict[str, list[str]] = {}
-    for result in (each for problem in problems for each in problem.results):
-        if result.timing is not None and result.timing.unstable:
-            found.setdefault(result.timing.unstable, []).append(result.backend)
-    whys = [f"{some(tuple(dict.fromkeys(names)))}: {why}" for why, names in found.items()]
-    return [f"~: unstable, and compared with nothing; {'; '.join(whys)}"] if whys else []
-
-
-def is_beyond_peak(problem: CheckedProblem) -> bool:
-    """Tell whether a backend was faster than the measured peak, as the page rounds it."""
-    timings = [each.timing for each in problem.results if each.timing is not None]
-    return any((each.share_of_peak or 0.0) >= 1.005 for each in timings)
-
-
-def _why_lines(result: Result, page: Page) -> Iterator[str]:
+def why_lines(result: Result, page: Page) -> Iterator[str]:
     """Yield why a backend gave no result, or a wrong one, and what to type to repeat that."""
-    if result.ended != "ran":
-        word = "" if result.ended == "cannot" else f"{result.ended}: "
-        start = f"{_mark(result, page)} {result.backend}: {word}"
+    if result.ended is not Ended.RAN:
+        word = "" if result.ended is Ended.CANNOT else f"{result.ended}: "
+        start = f"{mark(result, page)} {result.backend}: {word}"
         for reason in result.reasons:
             text = f"  {start}{one_line(reason.message)} [{reason.code}]"
             yield from wrapped(text, page.width, "", " " * 6)
             start = "  "
             if reason.hint:
                 hint = f"      {page.sign('→', '->')} {one_line(reason.hint)}"
-                yield from wrapped(hint, page.width, "", " " * 8)
+                yield from (
+                    page.styled(each, "2") for each in wrapped(hint, page.width, "", " " * 8)
+                )
     elif not result.right:
         from mlbackends.sdpa.verify.outcome import summary
 
@@ -164,3 +230,24 @@ def _why_lines(result: Result, page: Page) -> Iterator[str]:
     if not result.good:
         # On a line of its own and never broken: it is there to be copied.
         yield f"      {result.command}"
+
+
+# ---- what the columns mean ------------------------------------------------------------------
+
+
+def notes_of(problems: Sequence[CheckedProblem], *wanted: str) -> list[str]:
+    """Return what columns mean, and what holds for some of the problems. wanted: names in notes.json."""
+    timings = [each.timing for problem in problems for each in problem.results if each.timing]
+    named = [*wanted]
+    named += ["backward"] * any(each.problem.wants_gradient for each in problems)
+    # As the page rounds it.
+    named += ["beyond peak"] * any((each.share_of_peak or 0.0) >= 1.005 for each in timings)
+    found: dict[str, list[str]] = {}
+    for result in (each for problem in problems for each in problem.results):
+        if result.timing is not None and result.timing.unstable:
+            found.setdefault(result.timing.unstable, []).append(result.backend)
+    whys = [f"{some(tuple(dict.fromkeys(names)))}: {why}" for why, names in found.items()]
+    with open(os.path.join(os.path.dirname(__file__), "notes.json"), "rb") as file:
+        texts = msgspec.json.decode(file.read(), type=dict[str, str])
+    unstable = f"~: unstable, and compared with nothing; {'; '.join(whys)}"
+    return [texts[name] for name in named] + [unstable] * bool(whys)

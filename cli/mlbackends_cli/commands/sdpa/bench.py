@@ -13,6 +13,8 @@ Examples:
   backends sdpa bench --shape 1,8,512,64 --shape 1,8,1024,64 --shape 1,8,2048,64 --peers --plot speed.svg
   backends sdpa bench --shape 2,8,1024,64 --dtype float32,bfloat16 --format json --output then.json
   backends sdpa bench --shape 1,8,1024,64 --backward --backend flash_cpu --backend torch_flash
+  backends sdpa bench --from then.json --plot
+  backends sdpa bench --from then.json --format html --output then.html
   backends sdpa bench --problems tests/problems/issue.txt --compare then.json --fail-below 0.9
 """
 
@@ -24,18 +26,19 @@ import click
 from mlbackends.model.errors import BadInput
 from mlbackends_cli import exits, formats
 from mlbackends_cli.attention.options import (
-    FORMAT,
     PYTHON,
+    SAVED,
     backend_option,
     complete_backend,
     problem_options,
+    refuse_beside_saved,
     rounds_option,
     time_limit,
     wordings_of,
 )
 from mlbackends_cli.exits import cleared_up
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.options import COLOR, OUTPUT
+from mlbackends_cli.options import COLOR, OUTPUT, format_option
 from mlbackends_cli.terminal import ProgressLine, page
 
 _BAR = 24
@@ -63,13 +66,16 @@ def _progress(done: int, total: int, problem: str) -> str:
 @click.option(
     "--plot",
     "plots",
-    metavar="FILE.svg|FILE.png",
+    metavar="[FILE.svg|FILE.png]",
     multiple=True,
-    help="Draw speed over length, and a roofline; PNG needs mlbackends[png].",
+    is_flag=False,
+    flag_value="",
+    help="Draw speed over length, and a roofline: on the terminal without a FILE; PNG needs mlbackends[png].",
 )
+@SAVED
 @click.option(
     "--compare",
-    "saved",
+    "then",
     metavar="FILE",
     default="",
     help="Compare with a run that --format json saved.",
@@ -81,43 +87,62 @@ def _progress(done: int, total: int, problem: str) -> str:
     metavar="RATIO",
     help="With --compare, exit 1 where a backend has less than RATIO times its saved share of the peak.",
 )
-@FORMAT
+@format_option(also=("table", "markdown", "html"))
 @OUTPUT
 @COLOR
 def command(
     against: str,
     plots: tuple[str, ...],
     saved: str,
+    then: str,
     fail_below: float,
     form: str,
     output: str,
     color: str,
     **given: Any,
 ) -> int:
+    from mlbackends.model.benched import Benched
     from mlbackends.sdpa.verify import speed
     from mlbackends.sdpa.verify.processes import Plan
     from mlbackends.sdpa.verify.run import bench
     from mlbackends_cli.attention import bench_table
-    from mlbackends_cli.charts.attention import drawing
+    from mlbackends_cli.charts import attention, blocks
     from mlbackends_cli.output import refuse_unwritable, write
+    from mlbackends_cli.web import attention_page
 
-    wordings = wordings_of(given)
-    if fail_below and not saved:
+    run: Benched | None = None
+    if saved:
+        refuse_beside_saved(given)
+        run = speed.read_saved(saved, Benched)
+        texts = [each.checked.text for each in run.problems]
+    else:
+        wordings = wordings_of(given)
+        texts = [each.text for each in wordings]
+    if fail_below and not then:
         raise BadInput("--fail-below compares with a saved run", "add --compare FILE")
-    refuse_unwritable(output or "-", *plots)
-    drawings = {path: drawing(path) for path in plots}  # a picture that cannot be drawn fails now
-    before = speed.read_saved(saved, wordings) if saved else None
-    plan = Plan(also=(against,) if against else (), **given)
-    with cleared_up(), ProgressLine(_progress) as progress:
-        run = bench(wordings, plan, progress)
+    files = [path for path in plots if path]
+    # A table and plots of characters are one text; whatever else is written has a place of its own.
+    is_one = form == "table" or "" not in plots
+    refuse_unwritable(*([] if is_one else ["-"]), output or "-", *files)
+    drawings = {path: attention.drawing(path) for path in files}  # what cannot be drawn fails now
+    before = speed.read_saved(then, Benched, texts) if then else None
+    if run is None:
+        plan = Plan(also=(against,) if against else (), **given)
+        with cleared_up(), ProgressLine(_progress) as progress:
+            run = bench(wordings, plan, progress)
     run = speed.compared(run, before) if before else run
     base = against or bench_table.baseline(run)
     style = page(color, output)
     own = {
         "table": partial(bench_table.printed, base=base),
         "markdown": partial(bench_table.markdown, base=base),
+        "html": partial(attention_page.bench_page, base=base),
     }
-    write(formats.text_of(form, run, style, **own), output)
+    text = formats.text_of(form, run, style, **own)
+    drawn = blocks.printed(attention.plots(run), style) if "" in plots else ""
+    write(f"{text}\n{drawn}" if drawn and is_one else text, output)
+    if drawn and not is_one:
+        write(drawn)
     for path, draw in drawings.items():
         write(draw(run), path)
     changes = [each for problem in run.problems for each in problem.changes]

@@ -17,6 +17,8 @@ Examples:
   backends sdpa check --shape 1,8,512,64 --mask float --mask-gradient --require math
   backends sdpa check --problems tests/problems/small.txt --rounds 0 --format junit --output sdpa.xml
   backends sdpa check --shape 1,8,512,64 --device cpu:avx2 --require flash_cpu
+  backends sdpa check --shape 2,8,1024,64 --peers --format json --output then.json
+  backends sdpa check --from then.json --format html --output then.html
 """
 
 from typing import Any
@@ -26,8 +28,10 @@ import click
 from mlbackends_cli import exits, formats
 from mlbackends_cli.attention.options import (
     PYTHON,
+    SAVED,
     backend_option,
     problem_options,
+    refuse_beside_saved,
     rounds_option,
     time_limit,
     wordings_of,
@@ -54,25 +58,37 @@ def _progress(done: int, total: int, problem: str) -> str:
 @PYTHON
 @rounds_option(0, 1000, 7, "How often each takes its turn to be timed; 0 for not at all.")
 @time_limit(60.0)
+@SAVED
 @format_option(
     "outcome",
     about="How to print it; a format for CI has whether each is right, and no more.",
 )
 @OUTPUT
 @COLOR
-def command(form: str, output: str, color: str, **given: Any) -> int:
+def command(saved: str, form: str, output: str, color: str, **given: Any) -> int:
+    from mlbackends.model.checked import Checked
     from mlbackends.sdpa.verify.outcome import outcome_of
     from mlbackends.sdpa.verify.processes import Plan
     from mlbackends.sdpa.verify.run import check
+    from mlbackends.sdpa.verify.speed import read_saved
     from mlbackends_cli.attention import check_table
+    from mlbackends_cli.web import attention_page
 
-    wordings = wordings_of(given)
-    refuse_unwritable(output)
-    with cleared_up(), ProgressLine(_progress) as progress:
-        checked = check(wordings, Plan(**given), progress)
+    if saved:
+        refuse_beside_saved(given)
+        checked = read_saved(saved, Checked)
+    else:
+        wordings = wordings_of(given)
+        refuse_unwritable(output)
+        with cleared_up(), ProgressLine(_progress) as progress:
+            checked = check(wordings, Plan(**given), progress)
     style = page(color, output)
-    if form in ("table", "markdown") or formats.has(form, "record"):
-        own = {"table": check_table.printed, "markdown": check_table.markdown}
+    own = {
+        "table": check_table.printed,
+        "markdown": check_table.markdown,
+        "html": attention_page.check_page,
+    }
+    if form in own or formats.has(form, "record"):
         write(formats.text_of(form, checked, style, **own), output)
     else:
         write_outcome(outcome_of(checked), form, output, style)

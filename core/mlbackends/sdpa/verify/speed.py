@@ -1,18 +1,26 @@
 """How the timed backends of `sdpa bench` compare with one another, and with a saved run."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from mlbackends.model.benched import SCHEMA, Benched, BenchedProblem, Change, Ratio
-from mlbackends.model.checked import CheckedProblem
+from mlbackends.model.checked import SCHEMA as CHECK_SCHEMA
+from mlbackends.model.checked import Checked, CheckedProblem
 from mlbackends.model.errors import BadInput, some
 from mlbackends.sdpa.problem_text import Wording
 from mlbackends.sdpa.verify.problem_check import Rounds, quarters
 from mlbackends.sdpa.verify.problem_size import least_bytes
 
+Saved = TypeVar("Saved", Benched, Checked)
+_SAVED_BY: dict[type, tuple[str, str]] = {
+    Benched: ("backends sdpa bench", SCHEMA),
+    Checked: ("backends sdpa check", CHECK_SCHEMA),
+}
+"""The command that saves a record, and its schema."""
 _LARGEST_FILE = 64 << 20
 
 
@@ -43,28 +51,31 @@ def of_problem(wording: Wording, checked: CheckedProblem, rounds: Rounds) -> Ben
     )
 
 
-def read_saved(path: str, wordings: Sequence[Wording]) -> Benched:
-    """Read what `sdpa bench --format json` wrote. Raises BadInput, also where it has none of the problems."""
+def read_saved(path: str, record: type[Saved], texts: Collection[str] = ()) -> Saved:
+    """Read what `sdpa bench` or `sdpa check` saved with --format json, as a record of that type.
+
+    texts: problems of which it must have one, () for any. Raises BadInput.
+    """
+    command, schema = _SAVED_BY[record]
     try:
         with open(path, "rb") as file:
             data = file.read(_LARGEST_FILE + 1)
         if len(data) > _LARGEST_FILE:
             raise BadInput(f"{path} is larger than any saved run")
-        saved = msgspec.json.decode(data, type=Benched)
+        saved = msgspec.json.decode(data, type=record)
     except OSError as error:
-        hint = "`backends sdpa bench ... --format json --output FILE` writes one"
+        hint = f"`{command} ... --format json --output FILE` writes one"
         raise BadInput(f"{path} cannot be read: {error.strerror}", hint) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        message = f"{path} is no run that `backends sdpa bench --format json` saved: {error}"
+        message = f"{path} is no run that `{command} --format json` saved: {error}"
         raise BadInput(message) from None
-    if saved.schema != SCHEMA:
-        raise BadInput(f"{path} says {saved.schema!r}; it must be {SCHEMA!r}")
-    texts = [each.checked.text for each in saved.problems]
-    if not {each.text for each in wordings} & set(texts):
-        raise BadInput(
-            f"{path} has none of these problems: there is nothing to compare",
-            f"it has {some(tuple(texts))}" if texts else "",
-        )
+    if saved.schema != schema:
+        raise BadInput(f"{path} says {saved.schema!r}; it must be {schema!r}")
+    problems: tuple[Any, ...] = saved.problems
+    has = [getattr(each, "checked", each).text for each in problems]
+    if texts and not set(texts) & set(has):
+        message = f"{path} has none of these problems: there is nothing to compare"
+        raise BadInput(message, f"it has {some(tuple(has))}" if has else "")
     return saved
 
 

@@ -1,0 +1,171 @@
+"""The pages of `sdpa check` and `sdpa bench`: each problem in numbers, its backends beside each other."""
+
+from collections.abc import Sequence
+from math import prod
+
+from mlbackends.model.benched import Benched
+from mlbackends.model.checked import Checked, CheckedProblem, Ended, Result
+from mlbackends_cli.attention import bench_table, check_table
+from mlbackends_cli.attention.tables import FASTEST, Row, rows, speed, state
+from mlbackends_cli.charts.attention import plots, sheet, short_title
+from mlbackends_cli.terminal import Page
+from mlbackends_cli.web.elements import (
+    bar,
+    document,
+    element,
+    escaped,
+    finding,
+    folded,
+    footer,
+    header,
+    items,
+    key_numbers,
+    scrolled,
+    section,
+    table,
+    words,
+)
+
+_LEFT_OUT = {"backend", "spread", "relative", "error ratio"}
+"""Columns that would make a table wider than a laptop; the other formats have them."""
+_MARKS = {"good": "✓", "bad": "✗", "cannot": "–", "open": "?"}
+_BARS = "Bars: time beside that of the slowest, share of the peak, error beside what is allowed."
+_STATES = {"good": "usable", "bad": "broken", "cannot": "absent", "open": "found"}
+_Found = list[tuple[Result, Row]]
+
+
+def check_page(checked: Checked, _page: Page) -> str:
+    """Return the page of a check."""
+    found = [(problem, rows(problem)) for problem in checked.problems]
+    texts = check_table.notes(checked)
+    return _document(checked, "Attention, checked", found, check_table.COLUMNS, texts)
+
+
+def bench_page(benched: Benched, _page: Page, base: str) -> str:
+    """Return the page of a run, with its plots. base: the backend that others are compared with."""
+    found = [(each.checked, bench_table.rows(each, benched, base)) for each in benched.problems]
+    texts, columns = bench_table.notes(benched, base), bench_table.columns(benched, base)
+    title = "Speed over length, and a roofline"
+    drawn = scrolled(element("figure", sheet(benched)), title) if plots(benched) else ""
+    return _document(
+        benched, "Attention, timed", found, columns, texts, section("picture", title, drawn)
+    )
+
+
+def _document(
+    record: Checked | Benched,
+    title: str,
+    problems: Sequence[tuple[CheckedProblem, _Found]],
+    columns: Sequence[str],
+    texts: Sequence[str],
+    picture: str = "",
+) -> str:
+    wrong = [_wrong(each) for problem, _ in problems for each in problem.results if not each.good]
+    failures = [problem for problem, _ in problems if problem.failure]
+    wrong += [finding("error", "high", each.failure, "not-computed") for each in failures]
+    numbers = [
+        (f"{len(problems):,}", "problems"),
+        (f"{sum(len(found) for _, found in problems):,}", "results"),
+        (f"{len(wrong):,}", "wrong or failed"),
+        (f"{record.threads}", "threads"),
+    ]
+    body = [
+        header(title, (record.processor, f"as of {record.created}"), numbers),
+        "<main>\n",
+        section("look-at", "Look at", element("ul", *wrong, kind="findings") if wrong else ""),
+        picture,
+        *(_problem(at, problem, found, columns) for at, (problem, found) in enumerate(problems, 1)),
+        section("columns", "What the columns mean", items("", *map(escaped, texts[1:]))),
+        "</main>\n",
+        footer({"in short": texts[0], "made by": record.tool, "schema": record.schema}),
+    ]
+    return document(title, "".join(body), ("page", "findings", "trace", "../charts/charts"))
+
+
+def _wrong(result: Result) -> str:
+    from mlbackends.sdpa.verify.outcome import summary
+
+    code = "wrong" if result.ended is Ended.RAN else str(result.ended)
+    severity, kind = ("note", "note") if result.peer else ("error", "high")
+    seen = f"{result.backend}: {summary(result)}"
+    return finding(severity, kind, seen, code, words("pre", result.command))
+
+
+def _problem(number: int, problem: CheckedProblem, found: _Found, columns: Sequence[str]) -> str:
+    """Return a problem: its numbers, a row for each backend that ran, and why others did not."""
+    title = short_title(problem.text)
+    filled = {name for _, row in found for name in row} - _LEFT_OUT
+    heads = [name for name in columns if name in filled]
+    longest = max((_seconds(result) for result, _ in found), default=0.0)
+    body = []
+    for result, row in found:
+        how = state(result)
+        sign = words("span", _MARKS[how], _STATES[how])
+        name = element("th", sign, " ", escaped(row["backend"]), scope="row")
+        body.append([name, *(_cell(head, row.get(head, ""), result, longest) for head in heads)])
+    measured = table(("backend",), body, "numbers", numbers=heads, caption=_BARS)
+    others = [each for each in problem.results if each.ended is not Ended.RAN]
+    reasons = [
+        words("strong", each.backend)
+        + escaped(f": {reason.message} ")
+        + words("code", f"[{reason.code}]", "dim")
+        + (words("div", reason.hint, "hint") if reason.hint else "")
+        for each in others
+        for reason in each.reasons
+    ]
+    without = [
+        words("strong", f"{len(others)} without a result"),
+        words("span", ", ".join(each.backend for each in others), "dim"),
+    ]
+    repeat = words("pre", f"backends sdpa check {problem.text}")
+    return section(
+        f"problem-{number}",
+        title,
+        key_numbers(_numbers(problem), "key small"),
+        scrolled(measured, title) if measured else words("p", "No backend ran.", "broken"),
+        folded(without, items("reasons", *reasons)) if others else "",
+        folded([words("span", "what to type to check this problem again")], repeat),
+    )
+
+
+def _numbers(problem: CheckedProblem) -> list[tuple[str, str]]:
+    """Return the problem in numbers, each with what it is of."""
+    call = problem.problem
+    query, key, value = call.query.shape, call.key.shape, call.value.shape
+    heads = str(call.heads) if call.heads == call.key_heads else f"{call.heads} / {call.key_heads}"
+    size = str(query[-1]) if query[-1] == value[-1] else f"{query[-1]} / {value[-1]}"
+    mask = "causal" if call.is_causal else "none"
+    if call.mask is not None:
+        mask = "×".join(map(str, call.mask.shape)) + f" {call.mask.dtype}"
+    return [
+        (str(prod(query[:-3])), "batch"),
+        (heads, "heads" if call.heads == call.key_heads else "heads of queries / keys"),
+        (f"{call.query_length:,}", "queries"),
+        (f"{key[-2]:,}", "keys"),
+        (size, "head size" if query[-1] == value[-1] else "size of queries / values"),
+        (call.dtype, "element type"),
+        (mask, "mask"),
+        (speed(problem.flops / 1e9), f"GFLOP, {'gradients' if call.wants_gradient else 'forward'}"),
+        *([(f"{problem.peak_gflops:.0f}", "GFLOP/s peak")] if problem.peak_gflops else []),
+    ]
+
+
+def _cell(head: str, text: str, result: Result, longest: float) -> str:
+    """Return a cell: with a bar where the number is a share, or a time beside others."""
+    timing, worst = result.timing, result.worst
+    share = None
+    kind = "s0" if result.right else "s1"
+    if head == "median" and timing and longest:
+        share, kind = timing.median_seconds / longest, "other" if timing.unstable else "s0"
+    elif head == "of peak" and timing:
+        share = timing.share_of_peak
+    elif head == "of allowed" and worst:
+        _, errors = worst
+        share = errors.largest_absolute / errors.largest_allowed if errors.largest_allowed else None
+    if share is None:
+        return words("td", text, "number winner" if text == FASTEST else "number")
+    return bar(share, kind, text)
+
+
+def _seconds(result: Result) -> float:
+    return result.timing.median_seconds if result.timing else 0.0

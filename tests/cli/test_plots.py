@@ -1,0 +1,335 @@
+"""Plots as SVG and in characters, and the pages of `sdpa check` and `sdpa bench`."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from attention_runs import ran
+from msgspec.structs import replace
+from test_sdpa_bench import SAMPLE, problem, run
+
+from mlbackends.model.checked import SCHEMA, Checked, Ended, Errors
+from mlbackends.model.reasons import Reason
+from mlbackends_cli.attention import check_table
+from mlbackends_cli.charts import blocks
+from mlbackends_cli.charts.attention import picture, plots
+from mlbackends_cli.charts.axes import Logarithmic
+from mlbackends_cli.charts.plot import Plot, Point, Series
+from mlbackends_cli.terminal import Page
+from mlbackends_cli.web.attention_page import bench_page, check_page
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mlbackends.model.benched import Benched, BenchedProblem
+
+SVG = "{http://www.w3.org/2000/svg}"
+HOSTILE = "</svg><script>alert(1)</script>&\x1b[31m"
+VOID = {"meta"}
+
+
+def changed(one: BenchedProblem, backend: str, **fields: Any) -> BenchedProblem:
+    """Return the problem with another result of one backend."""
+    results = tuple(
+        replace(each, **fields) if each.backend == backend else each for each in one.checked.results
+    )
+    return replace(one, checked=replace(one.checked, results=results))
+
+
+def timed_out(
+    one: BenchedProblem, backend: str, why: str = "no answer within 60 s"
+) -> BenchedProblem:
+    reasons = (Reason("timed-out", why),)
+    return changed(one, backend, ended=Ended.TIMED_OUT, timing=None, reasons=reasons)
+
+
+def kinds(count: int) -> Benched:
+    """Return a run of so many kinds of problems, some of whose words are long."""
+    words = " --kv-heads 8 --gqa --mask bool:1024,1024 --dtype bfloat16 --backward"
+    found = []
+    for number in range(count):
+        for length in (64, 4096):
+            name = f"--shape {number + 1},1,{length},16"
+            each = problem(name, math=4e-5, torch_flash=1e-5, a_backend_of_a_long_name=3e-5)
+            kind = f"--shape {number + 1},1,L,16{words if number % 2 else ''}"
+            found.append(replace(each, kind=kind))
+    return run(*found)
+
+
+WITHOUT = run(
+    problem("--shape 1,1,64,16", math=4e-5, torch_flash=1e-5),
+    timed_out(problem("--shape 1,1,128,16", math=8e-5, torch_flash=2e-5), "math"),
+    problem("--shape 1,1,256,16", math=9e-5, torch_flash=3e-5),
+)
+
+
+def texts(root: ET.Element) -> list[str]:
+    return [each.text or "" for each in root.iter(f"{SVG}text")]
+
+
+def shapes(root: ET.Element, kind: str) -> list[ET.Element]:
+    return [each for each in root.iter(f"{SVG}path") if kind in each.get("class", "").split()]
+
+
+@pytest.mark.parametrize("benched", [SAMPLE, WITHOUT, run(), *map(kinds, (1, 2, 3, 5, 14))])
+def test_no_text_of_a_picture_is_beyond_its_edge(benched: Benched) -> None:
+    root = ET.fromstring(picture(benched))
+    _, _, width, height = map(float, root.get("viewBox", "").split())
+    sizes = {"axis": 13, "bold": 14, "headline": 21, "": 13}
+    for text in root.iter(f"{SVG}text"):
+        shown = "".join(text.itertext()) if text.find(f"{SVG}title") is None else text[0].tail or ""
+        long = len(shown) * sizes[text.get("class", "").partition(" ")[0]] * 0.5
+        x, anchor = float(text.get("x", "")), text.get("text-anchor", "start")
+        left = {"start": x, "middle": x - long / 2, "end": x - long}[anchor]
+        assert left >= 0 and left + long <= width, shown
+        assert 10 <= float(text.get("y", "")) <= height - 3, shown
+
+
+@pytest.mark.parametrize("benched", [SAMPLE, WITHOUT, *map(kinds, (1, 3, 5))])
+def test_a_picture_has_the_shape_of_a_slide(benched: Benched) -> None:
+    assert ET.fromstring(picture(benched)).get("viewBox") == "0 0 960 540"
+
+
+def test_axes_have_names_with_units_and_round_numbers() -> None:
+    found = texts(ET.fromstring(picture(SAMPLE)))
+    assert found.count("GFLOP/s") == 2
+    assert "length of the keys" in found and "FLOP per byte of inputs and result" in found
+    numbers = {float(each) for each in found if re.fullmatch(r"[\d.]+", each)}
+    assert {f"{each:g}"[0] for each in numbers - {64.0, 128.0}} <= set("0125")
+
+
+@pytest.mark.parametrize("numbers", [[3.0], [0.25, 60], [37, 325], [1e-300, 1e300]])
+def test_ticks_are_round_numbers_apart_from_each_other(numbers: list[float]) -> None:
+    axis = Logarithmic(numbers, 0, 200)
+    ticks = axis.ticks(20)
+
+    assert len(ticks) >= 2
+    assert all(axis.at(right) - axis.at(left) > 19 for left, right in pairwise(ticks))
+    assert {f"{each:.1e}"[:3] for each in ticks} <= {"1.0", "2.0", "5.0"}
+
+
+def test_each_line_has_its_name_beside_it_and_a_mark_of_its_own() -> None:
+    root = ET.fromstring(picture(SAMPLE))
+    ends = {
+        each.get("class"): each.get("d", "").rpartition("L")[2].split()
+        for each in shapes(root, "line")
+    }
+    assert len(ends) == 2
+    names = [each for each in root.iter(f"{SVG}text") if each.text in ("math", "torch_flash")]
+    for name, (x, y) in zip(names[:2], ends.values(), strict=True):
+        assert 0 < float(name.get("x", "")) - float(x) < 40
+        assert abs(float(name.get("y", "")) - 5 - float(y)) < 20
+    forms = {re.sub(r"[\d. -]+", "", each.get("d", "")) for each in shapes(root, "dot")}
+    assert len(forms) == 2
+
+
+def test_what_a_backend_could_not_do_is_a_cross_with_its_reason() -> None:
+    root = ET.fromstring(picture(WITHOUT))
+    (cross,) = shapes(root, "cross")
+    title = cross.find(f"{SVG}title")
+    assert title is not None and title.text == "math at 128: no answer within 60 s"
+    assert "✗ math at 128: no answer within 60 s" in texts(root)
+    # Nothing leads over the gap: two parts of math, one line of torch_flash.
+    assert [each.get("class") for each in shapes(root, "line")].count("series s0 line") == 2
+
+
+def test_a_wrong_result_is_no_point_however_fast() -> None:
+    errors = Errors(1.0, 1.0, 1e-6, 1e6)
+    wrong = changed(
+        problem("--shape 1,1,64,16", math=4e-5, torch_flash=1e-9), "torch_flash", errors=errors
+    )
+    lengths, roofline = plots(run(wrong))
+    (series,) = [each for each in lengths.series if each.name == "torch_flash"]
+    assert series.points == ()
+    assert series.missing[0][1].startswith("wrong: the largest error is 1")
+    assert all(not each.points for each in roofline.series if each.name == "torch_flash")
+
+
+def test_an_unstable_time_is_hollow() -> None:
+    steady = problem("--shape 1,1,64,16", math=4e-5)
+    (result,) = steady.checked.results
+    assert result.timing is not None
+    unstable = changed(steady, "math", timing=replace(result.timing, unstable="it waited"))
+    drawn = picture(run(unstable))
+    assert len(shapes(ET.fromstring(drawn), "hollow")) == 2
+    assert "hollow: the time is unstable" in drawn
+    assert "~: the time is unstable" in blocks.printed(plots(run(unstable)), Page(unicode=False))
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+@pytest.mark.parametrize("unicode", [True, False])
+def test_a_plot_in_characters_fits_the_page(width: int, unicode: bool) -> None:
+    text = blocks.printed(plots(WITHOUT), Page(width=width, unicode=unicode))
+    assert max(map(len, text.splitlines())) <= width
+    assert text.isascii() is not unicode
+    assert "\x1b" not in text
+    for name in ("length of the keys", "GFLOP/s", "math", "torch_flash", "64", "256"):
+        assert name in text
+    assert f"{'✗' if unicode else 'x'} math at 128: no answer within" in " ".join(text.split())
+
+
+def test_a_plot_in_characters_is_drawn_dot_by_dot() -> None:
+    points = (Point(1, 1, ""), Point(10, 10, ""), Point(100, 1, ""))
+    text = blocks.printed([Plot("peak", "x", "y", (Series("up", points),))], Page(width=40))
+    lines = text.splitlines()
+    assert lines[0] == "peak" and lines[1] == "y"
+    columns = [line.index("●") for line in lines[2:] if "●" in line]
+    assert len(columns) == 2  # the highest, and the first of the two lowest
+    assert lines[2].startswith("10┤") and "●" in lines[2]
+    assert any("● up" in line for line in lines)
+    assert any("\u2800" < letter <= "\u28ff" for letter in text)
+
+
+def test_colours_in_characters_are_the_terminals_own() -> None:
+    text = blocks.printed(plots(SAMPLE), Page(color=True))
+    assert "\x1b[34m●\x1b[0m" in text and "\x1b[33m■\x1b[0m" in text
+
+
+class Reader(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        del attrs
+        self.tags.append(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data if self.open[-1:] != ["style"] else ""
+
+
+def checked(benched: Benched) -> Checked:
+    problems = tuple(each.checked for each in benched.problems)
+    return Checked(SCHEMA, "backends 1", "2026-01-01", "a CPU <1>", 2, problems)
+
+
+def test_pages_show_each_problem_in_numbers_and_reasons_folded() -> None:
+    cannot = changed(
+        WITHOUT.problems[0],
+        "torch_flash",
+        ended=Ended.CANNOT,
+        timing=None,
+        reasons=(Reason("gone", HOSTILE, "look " + HOSTILE),),
+    )
+    benched = run(cannot, *WITHOUT.problems[1:])
+    for text in (check_page(checked(benched), Page()), bench_page(benched, Page(), "math")):
+        reader = Reader(text)
+        assert reader.open == []
+        assert "script" not in reader.tags and "alert(1)" in reader.text
+        assert "\x1b" not in text
+        first = text.partition('id="problem-1"')[2].partition("</section>")[0]
+        for number in ("<b>1</b><span>batch", "<b>64</b><span>queries", "<b>16</b><span>head size"):
+            assert number in first
+        assert "<b>float32</b><span>element type" in first
+        assert first.index("<details>") < first.index("gone") < first.index("</details>")
+        assert "backends sdpa check --shape 1,1,64,16" in first
+        assert reader.tags.count("th") and reader.tags.count("caption") == 3
+        assert 'width="100%" height="100%"' in first  # the track of a bar
+
+
+def test_errors_stand_beside_their_allowance() -> None:
+    one = changed(
+        problem("--shape 1,1,64,16", math=4e-5), "math", errors=Errors(2e-7, 1e-6, 8e-7, 1.5)
+    )
+    text = check_page(checked(run(one)), Page())
+    assert re.search(r'width="25.0%" height="100%"></rect></svg><span>25%</span>', text)
+    assert "25%" in check_table.printed(checked(run(one)), Page(width=60))
+
+
+def test_the_fastest_is_first_and_named_but_not_among_unstable_times() -> None:
+    one = problem("--shape 1,1,64,16", math=4e-5, torch_flash=1e-5)
+    lines = check_table.printed(checked(run(one)), Page(width=60)).splitlines()
+    rows = [line.split() for line in lines if "✓" in line]
+    assert [row[1] for row in rows] == ["torch_flash", "math"]
+    assert "fastest" in rows[0] and "4×" in rows[1]
+    unstable = one
+    for result in one.checked.results:
+        assert result.timing is not None
+        timing = replace(result.timing, unstable="it waited")
+        unstable = changed(unstable, result.backend, timing=timing)
+    assert "fastest\n" not in check_table.printed(checked(run(unstable)), Page(width=60))
+
+
+def test_a_reason_that_holds_for_all_problems_is_printed_once() -> None:
+    refused = [
+        changed(
+            each, "math", ended=Ended.CANNOT, timing=None, reasons=(Reason("gone", "it is gone"),)
+        )
+        for each in WITHOUT.problems
+    ]
+    text = check_table.printed(checked(run(*refused)), Page())
+    assert text.count("math: it is gone [gone]") == 1
+    assert "cannot compute any of these" in text
+    some = check_table.printed(checked(run(refused[0], WITHOUT.problems[2])), Page())
+    assert some.index("it is gone") < some.index("--shape 1,1,256,16")
+
+
+def test_columns_that_are_not_printed_are_not_explained() -> None:
+    one = changed(
+        problem("--shape 1,1,64,16", math=4e-5), "math", errors=Errors(2e-7, 1e-6, 8e-7, 1.5)
+    )
+    narrow, wide = (check_table.printed(checked(run(one)), Page(width=each)) for each in (45, 200))
+    assert "max error: against float64" in wide
+    assert "max error: against float64" not in narrow
+
+
+def test_a_saved_run_is_shown_again_alike(tmp_path: Path) -> None:
+    bench, check, drawn = tmp_path / "bench.json", tmp_path / "check.json", tmp_path / "speed.svg"
+    bench.write_bytes(msgspec.json.encode(WITHOUT))
+    check.write_bytes(msgspec.json.encode(checked(WITHOUT)))
+    shown = [ran("bench", "--from", str(bench), "--plot", "--plot", str(drawn)) for _ in range(2)]
+    again = ran("check", "--from", str(check))
+
+    assert shown[0].stdout == shown[1].stdout
+    assert "× torch_flash" in shown[0].stdout and "┤" in shown[0].stdout
+    assert drawn.read_text().strip() == picture(WITHOUT)
+    assert "timed-out: no answer within 60 s" in again.stdout
+    assert shown[0].returncode == again.returncode == 1  # a backend did not answer
+    page = ran("check", "--from", str(check), "--format", "html").stdout
+    assert page.startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("bench", "--shape", "1,1,8,8"), "--from shows a saved run, --shape is for a new one"),
+        (("check", "--peers"), "--from shows a saved run, --peers is for a new one"),
+        (("check",), "is no run that `backends sdpa check --format json` saved"),
+        (("bench", "--plot", "--format", "json"), "two things would be written to standard output"),
+    ],
+)
+def test_what_does_not_go_with_a_saved_run_exits_2(
+    words: tuple[str, ...], message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "then.json"
+    path.write_bytes(
+        msgspec.json.encode(SAMPLE) if words[0] == "bench" or len(words) > 1 else b"[]"
+    )
+    done = ran(*words, "--from", str(path))
+
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+def test_a_plot_goes_to_the_terminal_where_the_record_goes_to_a_file(tmp_path: Path) -> None:
+    saved, out = tmp_path / "then.json", tmp_path / "out.json"
+    saved.write_bytes(msgspec.json.encode(SAMPLE))
+    done = ran("bench", "--from", str(saved), "--format", "json", "--output", str(out), "--plot")
+
+    assert done.stdout == blocks.printed(plots(SAMPLE), Page())
+    assert msgspec.json.decode(out.read_bytes())["schema"] == SAMPLE.schema
