@@ -7,9 +7,11 @@ Source:   GCC, Clang, CUDA, ROCm and oneAPI installation guides; CUDA's version.
 """
 
 import posixpath
+from itertools import pairwise
 from typing import Any
 
 from mlbackends.host.host import Host
+from mlbackends.host.quantities import dotted_numbers, leading_version
 from mlbackends.host.variables import steering
 from mlbackends.libraries.cuda.libraries import nvcc_release
 from mlbackends.libraries.owners import owner_of
@@ -36,9 +38,8 @@ _CHOICES = ("CC", "CXX", "FC", "CUDACXX", "CUDAHOSTCXX", "HIPCXX", "NVCC_CCBIN")
 _LINKS_LIMIT = 20
 _SCRIPT_LIMIT = 1024
 _SCRIPT = pattern(r'#!/bin/(?:ba)?sh\s+exec "?(/[^\s"$]+)"? "\$@"\s*')
-_DEBIAN = pattern(r"(?:\d+:)?(\d+(?:\.\d+)+)")
-_NUMBERED = pattern(r"-(\d+(?:\.\d+)*)$")
-_IN_FOLDER = pattern(r"/(?:cuda|rocm|compiler|llvm)[-/](\d+\.\d+(?:\.\d+)*)/")
+_TOOLKITS = ("cuda", "rocm", "compiler", "llvm")
+"""Folders with a version behind them: cuda-13.0, compiler/2025.1."""
 
 
 def find(host: Host) -> Finding:
@@ -89,7 +90,8 @@ def _compiler(host: Host, name: str, packages: dict[str, str]) -> dict[str, Fact
         steps.append(step)
         target = host.readlink(step)
         if not target and host.size(step) < _SCRIPT_LIMIT:
-            script = _SCRIPT.fullmatch(host.read(step, _SCRIPT_LIMIT))
+            text = host.read(step, _SCRIPT_LIMIT)
+            script = _SCRIPT.fullmatch(text) if text.startswith("#!") else None
             target = script[1] if script and host.is_file(script[1]) else ""
         if target and not target.startswith("/"):
             target = posixpath.normpath(f"{posixpath.dirname(step)}/{target}")
@@ -105,13 +107,18 @@ def _compiler(host: Host, name: str, packages: dict[str, str]) -> dict[str, Fact
     file = target.rpartition("/")[2].removesuffix(".exe")
     version = nvcc_release(host, target.rpartition("/bin/")[0]) if file == "nvcc" else ""
     _, _, of_package = packages[target].partition(" ")
-    match = _DEBIAN.match(of_package) if of_package else None
-    match = match or _NUMBERED.search(file) or _IN_FOLDER.search(target)
+    folders = target.replace("-", "/").split("/")
+    tellers = (
+        leading_version(of_package.rpartition(":")[2]),
+        file.rpartition("-")[2],
+        *(number for name, number in pairwise(folders[:-1]) if name in _TOOLKITS),
+    )
+    numbers = (one for one in tellers if dotted_numbers(one))
     row = {
         "name": name,
         "path": path,
         "target": target if target != path else "",
         "package": packages[target],
-        "version": version or (match[1] if match else ""),
+        "version": version or next(numbers, ""),
     }
     return nonempty(row)

@@ -8,13 +8,16 @@ Source:   CUDA installation guide for Linux; version.json; CUDA_VERSION in cuda.
 """
 
 import os
-import re
 
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import conda_prefix, distributions, python_folders
 from mlbackends.host.variables import steering
 from mlbackends.libraries.cuda.driver import decode, driver_release, driver_warning
-from mlbackends.libraries.cuda.libraries import component_versions, nvcc_release
+from mlbackends.libraries.cuda.libraries import (
+    component_versions,
+    nvcc_release,
+    version_in_header,
+)
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, Finding, Presence, nonempty
@@ -36,10 +39,8 @@ FOLDERS = (
     "/opt/nvidia/hpc_sdk/*/*/cuda/[0-9]*",
 )
 _IN_WHEELS = ("nvidia/cu[0-9]*", "nvidia/cuda_nvcc", "nvidia/cuda_runtime")
-WHEELS = pattern(r"nvidia-(cuda-\w+|nvvm|nvjitlink|nvtx)(-cu\d+)?|cuda-toolkit")
+_WHEELS = ("nvidia-cuda-", "nvidia-nvvm", "nvidia-nvjitlink", "nvidia-nvtx", "cuda-toolkit")
 
-_HEAD_BYTES = 64 << 10  # CUDA_VERSION stands in the first 16 KiB of cuda.h's megabyte
-_DEFINE = pattern(r"^[ \t]*#[ \t]*define[ \t]+CUDA_VERSION[ \t]+(\d{4,6})\b", re.MULTILINE)
 _VERSION = pattern(r"\d{1,2}\.\d{1,3}(?:\.\d{1,4})*")
 _WRAPPED = pattern(r"(/[^\s\"']+)/bin/nvcc\b")
 
@@ -69,7 +70,9 @@ def find(host: Host) -> Finding:
     everything = sorted(distributions(host).items())
     facts = {
         "nvcc": nvcc,
-        "wheels": {name: dists[0].version for name, dists in everything if WHEELS.fullmatch(name)},
+        "wheels": {
+            name: dists[0].version for name, dists in everything if name.startswith(_WHEELS)
+        },
         **steering(host, "cuda_toolkit"),
     }
     wrong = _wrong_names(host)
@@ -112,8 +115,8 @@ def _described(host: Host, root: str) -> Toolkit:
         found["nvcc"] = f"{root}/bin/nvcc"
     if headers:
         found["headers"] = headers
-        define = _DEFINE.search(host.read(headers, _HEAD_BYTES))
-        if define and (version := decode(int(define[1]))):
+        number = version_in_header(host, headers, ("CUDA_VERSION",))
+        if number and (version := decode(int(number))):
             found["headers_version"] = version
     components = component_versions(host, root)
     if not components:  # version.txt came before version.json

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from mlbackends.host.host import Host
 from mlbackends.host.system.thread_counts import thread_counts
 from mlbackends.libraries.search import library_path
-from mlbackends.model.patterns import URL_LOGIN, pattern
+from mlbackends.model.patterns import URL_LOGIN
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, Finding, Presence
 from mlbackends.model.tables import table
@@ -22,7 +22,6 @@ GROUP = "machine"
 FACTS = (Fact("variables", dict[str, str], "The variables that steer ML libraries and are set."),)
 
 _OF_CONTAINERS = ("/usr/local/nvidia/", "/usr/local/cuda/compat")
-_PYTHON = pattern(r"PYTHON[A-Z0-9]{2,30}")
 _NAMES_OF_MACHINES = frozenset({
     "NCCL_COMM_ID", "JAX_COORDINATOR_ADDRESS", "NVSHMEM_BOOTSTRAP_UID_SESSION_ID",
 })  # fmt: skip
@@ -44,7 +43,7 @@ def find(host: Host) -> Finding:
         name: _shown(host.environment[name])
         for name in sorted(host.environment)
         if not any(word in name.upper() for word in _SECRETS) and name not in _NAMES_OF_MACHINES
-        if name in names or name.startswith(beginnings) or _PYTHON.fullmatch(name)
+        if name in names or name.startswith(beginnings) or _is_pythons(name)
     }
     is_known = host.environment or (host.is_live and host.pid is None)
     return Finding(
@@ -56,7 +55,12 @@ def find(host: Host) -> Finding:
 
 def _shown(value: str) -> str:
     """Return a value without the logins in its URLs."""
-    return URL_LOGIN.sub("://***@", value)
+    return URL_LOGIN.sub("://***@", value) if "://" in value else value
+
+
+def _is_pythons(name: str) -> bool:
+    word = name.removeprefix("PYTHON")
+    return word != name and word.isalnum() and word.isascii() and word.isupper()
 
 
 def _warnings(host: Host) -> Iterator[Reason]:

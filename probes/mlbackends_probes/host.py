@@ -14,7 +14,7 @@ from typing import Any
 
 from mlbackends.host.host import Host
 from mlbackends.host.pci import PciDevice, pci_devices
-from mlbackends.host.quantities import one_line, word
+from mlbackends.host.quantities import decimal, one_line, word
 from mlbackends.host.system.kernel import kernel_parameters, mounted_at, mounts, system_controls
 from mlbackends.host.system.memory import total_memory
 from mlbackends.host.system.surroundings import container_signs, virtual_machine, wsl_version
@@ -57,7 +57,7 @@ _PIECE = pattern(r"""'([^']*)'|"((?:[^"\\$`]|\\.)*)"|\\(.)|([^\s'"\\$`;&|<>()]+)
 """A piece of a shell's word: in single quotes, in double quotes, one escaped sign, plain."""
 _END = pattern(r"\s*|\s+#.*")
 _PLIST_ENTRY = pattern(r"<key>(\w+)</key>\s*<string>([^<]{1,100})</string>")
-_BOOT_ID = pattern(r"[0-9A-Fa-f-]{8,40}")
+_BOOT_ID = frozenset("0123456789abcdefABCDEF-")
 _BOOT_TIME = pattern(r"sec = (\d{1,12})")
 
 
@@ -82,11 +82,11 @@ def find(host: Host) -> Finding:
         facts["libc"], facts["libc_version"] = c_library(host)
         facts["libstdcxx_path"], facts["libstdcxx_version"] = cxx_library(host)
         boot = host.read("/proc/sys/kernel/random/boot_id", 128)
-        uptime = re.match(r"\d{1,10}\.\d{1,4}(?=\s)", host.read("/proc/uptime", 128))
+        uptime = decimal(host.read("/proc/uptime", 128).partition(" ")[0])
         devices = pci_devices(host)
         facts |= {
-            "boot_id": boot if _BOOT_ID.fullmatch(boot) else "",
-            "uptime_seconds": float(uptime[0]) if uptime else None,
+            "boot_id": boot if _BOOT_ID.issuperset(boot) and 8 <= len(boot) <= 40 else "",
+            "uptime_seconds": uptime,
             **_around(host),
             **_shared_memory(host),
             "kernel_parameters": kernel_parameters(host.read("/proc/cmdline", 65536)),
@@ -116,6 +116,9 @@ def _unquoted(value: str) -> str:
 
     What a shell would replace ($name, `command`) is not allowed in os-release, and counts as such.
     """
+    is_plain = not any(sign in value for sign in "\\$`")
+    if is_plain and value[:1] in "'\"" and value[1:].find(value[:1]) == len(value) - 2:
+        return one_line(value[1:-1], 200)  # as most are, without the patterns
     word, end = "", 0
     while piece := _PIECE.match(value, end):
         single, double, escaped, plain = piece.groups("")

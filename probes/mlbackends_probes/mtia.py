@@ -9,26 +9,28 @@ Source:   PyTorch documentation, torch.mtia: "implemented out of the tree, only 
 
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import distribution, distributions
-from mlbackends.model.patterns import pattern
+from mlbackends.host.quantities import dotted_numbers
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, FactValue, Finding, Presence
 
 GROUP = "accelerator"
 FACTS = (Fact("torch_version", str, "The installed torch, which alone could tell of MTIA."),)
-_PUBLIC = pattern(r"[0-9.]+(?:rc[0-9]+)?(?:\.dev[0-9]+)?(?:\+(?:cpu|cu[0-9]+|rocm[0-9.]+|xpu))?")
-"""The versions of PyTorch's own wheels, at PyPI and download.pytorch.org."""
+_PUBLIC = ("", "cpu", "cu", "rocm", "xpu")
+"""What PyTorch's own wheels, at PyPI and download.pytorch.org, have behind "+", without numbers."""
 
 
 def find(host: Host) -> Finding:
     """Say what could tell of MTIA here."""
     torch = distribution(host, "torch")
     facts: dict[str, FactValue] = {"torch_version": torch.version} if torch else {}
-    is_public = torch is None or _PUBLIC.fullmatch(torch.version)
+    number, _, build = torch.version.partition("+") if torch else ("0", "", "")
+    release = number.partition(".dev")[0].replace("rc", ".", 1)
+    is_public = dotted_numbers(release) and build.rstrip("0123456789.") in _PUBLIC
     if is_public and not any("mtia" in name for name in distributions(host)):
-        build = (
+        here = (
             f"torch {torch.version} is a public build, without it" if torch else "no torch is here"
         )
-        reason = Reason("not-found", f"only a build of torch that Meta makes drives MTIA: {build}")
+        reason = Reason("not-found", f"only a build of torch that Meta makes drives MTIA: {here}")
         return Finding(facts=facts, presence=Presence.ABSENT, reasons=(reason,))
     message = "MTIA has no public driver files to look for; only torch.mtia could tell"
     hint = "run: python -c 'import torch; print(torch.mtia.is_available())'" if torch else ""

@@ -21,7 +21,6 @@ from mlbackends.libraries.blas_symbols import openblas_affixes, require_product
 from mlbackends.libraries.c_calls import CDLL, Calls
 from mlbackends.libraries.elf import NotElf, extract_symbols
 from mlbackends.libraries.shared_library import SharedLibrary
-from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Library, nonempty
 
@@ -31,8 +30,6 @@ _X86 = (
 """Sets of kernels, the best first. A build that lacks one takes the next that it has, but Zen's."""
 _OF_THREADS = ("blas_memory_alloc", "blas_server_avail", "exec_blas_async")
 """A function of every build, one of those with threads, one of those whose threads are its own."""
-_TEXT = pattern(r"OpenBLAS [0-9][\w.]* [\w =]{4,200}")
-_LIMIT = pattern(r"MAX_THREADS=(\d{1,6})")
 
 
 def _file_text(path: str) -> str:
@@ -61,12 +58,11 @@ def _described(host: Host, library: Library) -> Library:
     defined: frozenset[str] = frozenset()
     with suppress(NotElf, OSError):
         defined = extract_symbols(host, library.path, names)
-    limit = _LIMIT.search(text)
     core = next((each for each in map(_shown, _X86) if each in words), "")
     facts = {
         "architecture": _core(host, defined) if "DYNAMIC_ARCH" in words else core,
         "threading": "",
-        "built_for_threads": int(limit[1]) if limit else None,
+        "built_for_threads": _most_threads(text),
         "integer_bits": 64 if "USE64BITINT" in words else 32,
     }
     if _OF_THREADS[0] in defined:  # else it hides what is its own
@@ -75,12 +71,18 @@ def _described(host: Host, library: Library) -> Library:
     return replace(library, version=words[1], facts=nonempty(facts))
 
 
+def _most_threads(text: str) -> int | None:
+    numbers = (word.removeprefix("MAX_THREADS=") for word in text.split())
+    return next((int(each) for each in numbers if each.isdecimal() and len(each) < 7), None)
+
+
 def _noted(host: Host, library: Library) -> str:
     """Return what numpy or scipy noted of the copy in their wheel; "" of another, or an old release."""
     module = os.path.dirname(library.path).removesuffix(".libs").removesuffix("/.dylibs")
     if library.found_by == "site-packages" and module.endswith(("/numpy", "/scipy")):
         text = host.read(f"{module}/__config__.py", 1 << 18)
-        return found[0] if (found := _TEXT.search(text)) else ""
+        _, name, rest = text.partition("OpenBLAS 0.")
+        return (name + rest[:200]).partition("\n")[0].partition('"')[0].partition("'")[0]
     return ""
 
 
@@ -150,13 +152,13 @@ def load(opened: CDLL, library: Library) -> Answer:
 
     text = " ".join(call.text(f"{before}openblas_get_config{after}").split())
     core = call.text(f"{before}openblas_get_corename{after}") if has("get_corename") else ""
-    threads, limit = number("get_num_threads"), _LIMIT.search(text)
+    threads = number("get_num_threads")
     facts = {
         "config": text,
         "architecture": core,
         "threading": {0: "serial", 1: "pthreads", 2: "openmp"}.get(number("get_parallel")),
         "threads": threads if threads > 0 else None,
-        "built_for_threads": int(limit[1]) if limit else None,
+        "built_for_threads": _most_threads(text),
         "integer_bits": 64 if "USE64BITINT" in text or after == "64_" else 32,
         "symbol_prefix": before,
         "symbol_suffix": after,

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from mlbackends.host.host import Host
 from mlbackends.host.variables import valid_instead
 from mlbackends.libraries.c_calls import CDLL, ctypes
+from mlbackends.libraries.c_runtime import highest
 from mlbackends.libraries.elf import NotElf, extract, extract_symbols, version_definitions
 from mlbackends.libraries.owners import needed_of_the_system
 from mlbackends.libraries.search import stem_of
@@ -45,11 +46,10 @@ def _described(host: Host, library: Library) -> Library:
             if defined and "__kmpc_fork_call" not in defined:
                 facts["runtime"] = "gnu"
                 definitions = extract(host, library.path, version_definitions)
-                versions = [name for name in definitions if re.fullmatch(r"GOMP_\d+(\.\d+)*", name)]
-                numbered = {tuple(map(int, name[5:].split("."))): name for name in versions}
-                highest = numbered[max(numbered)] if numbered else ""
-                facts["symbol_version"] = highest
-                facts["gcc_interface"] = table("libraries/openmp")["gcc"].get(highest, "")
+                number = highest(definitions, "GOMP_")
+                version = f"GOMP_{number}" if number else ""
+                facts["symbol_version"] = version
+                facts["gcc_interface"] = table("libraries/openmp")["gcc"].get(version, "")
     return replace(library, facts=nonempty(facts))
 
 

@@ -11,7 +11,6 @@ Source:   PyPA, "Recording installed projects"; NVIDIA's packages on PyPI, whose
 from mlbackends.host.host import Host
 from mlbackends.host.python import wheel_files
 from mlbackends.host.python.packages import Distribution, distributions, python_folders
-from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Finding, Presence, nonempty
 
@@ -19,7 +18,6 @@ GROUP = "framework"
 SUMMARY = ("{count} packages",)
 CODES = {"cuda-majors-mixed": "Packages for two major versions of CUDA are in one environment."}
 
-_CUDA_NAMED = pattern(r"nvidia-[a-z0-9-]+-cu(\d{2})")
 _CUDA_VERSIONED = (
     "nvidia-cublas", "nvidia-cuda-crt", "nvidia-cuda-cupti", "nvidia-cuda-nvcc", "nvidia-cuda-nvrtc",
     "nvidia-cuda-runtime", "nvidia-nvjitlink", "nvidia-nvtx", "nvidia-nvvm",
@@ -123,10 +121,11 @@ def _cuda_majors(dists: list[Distribution]) -> dict[str, list[str]]:
     for dist in dists:
         if dist.name.startswith(_BOTH_AT_ONCE):
             continue
-        match = _CUDA_NAMED.fullmatch(dist.name)
-        major = match[1] if match else ""
+        named, _, major = dist.name.rpartition("-cu")
         if dist.name in _CUDA_VERSIONED:
             major = dist.version.partition(".")[0]
+        elif not named.startswith("nvidia-") or len(major) != len("13"):
+            continue
         # NVIDIA's placeholders have the version 0.0.0a0 or 0.0.1.
         if major.isdecimal() and int(major) > 0:
             majors.setdefault(major, []).append(dist.name)

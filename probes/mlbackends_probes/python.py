@@ -8,14 +8,13 @@ Source:   PEP 405 (pyvenv.cfg), PEP 668 (EXTERNALLY-MANAGED), PEP 703; Python do
           "Command line and environment" and site.
 """
 
-import re
 import sys
 from collections.abc import Iterator
 
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import distributions, is_user_site, python_folders
+from mlbackends.host.quantities import dotted_numbers, leading_version
 from mlbackends.host.variables import steering
-from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Finding, Presence, nonempty
 from mlbackends.model.tables import table
@@ -27,8 +26,6 @@ CODES = {
     "other-python": "A variable brings in packages of another Python version.",
 }
 
-_VERSIONED = pattern(r"/python(\d\.\d{1,2})(t?)(?:/|$)")
-_VERSION = pattern(r"\d{1,3}(?:\.\d{1,4}){1,2}\w{0,12}")
 _FREE_THREADING = (3, 13)
 
 
@@ -41,7 +38,7 @@ def find(host: Host) -> Finding:
         if host.pid is not None:
             message = f"process {host.pid} is no Python"
         return Finding(presence=Presence.ABSENT, reasons=(Reason("not-found", message),))
-    version = python.get("version", "") if _VERSION.fullmatch(python.get("version", "")) else ""
+    version = _checked(python.get("version", ""))
     base = python.get("base_prefix") or prefix
     folders = python_folders(host)
     lines = host.read(f"{prefix}/pyvenv.cfg", 65536).splitlines()
@@ -50,10 +47,10 @@ def find(host: Host) -> Finding:
     manager, manager_version = _manager(host, prefix, base, settings)
     shared = settings.get("include-system-site-packages") if prefix != base else None
     site = [one for one in folders if one.endswith(("/site-packages", "/dist-packages"))]
-    library = [one for one in folders if re.search(r"/python\d\.\d{1,2}t?$", one)]
+    library = [one for one in folders if _mark_of(one.rpartition("/")[2]) is not None]
     is_marked = any(host.is_file(f"{one}/EXTERNALLY-MANAGED") for one in library)
     # Folders carry the letter of the build without the GIL.
-    marks = {match[2] for one in folders if (match := _VERSIONED.search(one))}
+    marks = {_mark_of(part) for one in folders for part in one.split("/")} - {None}
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
     is_old = bool(numbers) and numbers < _FREE_THREADING
     names = ("implementation", "executable", "prefix", "base_prefix")
@@ -78,6 +75,19 @@ def find(host: Host) -> Finding:
     )
 
 
+def _checked(version: str) -> str:
+    """Return a version such as 3.13.0 or 3.14.0rc1; "" for anything else."""
+    is_one = 0 < leading_version(version).count(".") < 3 and len(version) < 32
+    return version if is_one and version.replace(".", "").isalnum() else ""
+
+
+def _mark_of(part: str) -> str | None:
+    """Return "t" for python3.13t, "" for python3.13, and None for the rest."""
+    number = part.removeprefix("python").removesuffix("t")
+    is_version = part.startswith("python") and len(dotted_numbers(number)) == 2
+    return part[6 + len(number) :] if is_version else None
+
+
 def _manager(host: Host, prefix: str, base: str, settings: dict[str, str]) -> tuple[str, str]:
     """Return who made the environment and the version of that; "" for what cannot be told."""
     inside = f"{prefix}/"
@@ -86,7 +96,7 @@ def _manager(host: Host, prefix: str, base: str, settings: dict[str, str]) -> tu
     place = next((name for part, name in managers["environments"].items() if part in inside), "")
     for name in ("uv", "virtualenv"):
         if settings.get(name):
-            version = settings[name] if _VERSION.fullmatch(settings[name]) else ""
+            version = _checked(settings[name])
             return (place or name), version if place in ("", name) else ""
     if place:
         return place, ""
@@ -115,8 +125,9 @@ def _warnings(host: Host, prefix: str, base: str, version: str) -> Iterator[Reas
         yield Reason("other-environment", message, hint)
     numbers = ".".join(version.split(".")[:2])
     for folder in host.env("PYTHONPATH").split(":") if numbers else ():
-        match = _VERSIONED.search(folder)
-        if match and match[1] != numbers and folder.endswith(("/site-packages", "/dist-packages")):
-            message = f"PYTHONPATH names {folder}, for Python {match[1]}; this is Python {numbers}"
+        named = (part for part in folder.split("/") if _mark_of(part) is not None)
+        other = next(named, "").removeprefix("python").removesuffix("t") or numbers
+        if other != numbers and folder.endswith(("/site-packages", "/dist-packages")):
+            message = f"PYTHONPATH names {folder}, for Python {other}; this is Python {numbers}"
             yield Reason("other-python", message, "unset PYTHONPATH, or start that Python")
             break

@@ -61,7 +61,7 @@ def find(host: Host) -> Finding:
     named = filter(None, (host.env(name).rstrip("/") for name in amd.HOMES))
     for folder in (*named, "/opt/rocm", *host.glob("/opt/rocm-*")):
         version = host.read(f"{folder}/.info/version", 256).split("\n")[0].strip()
-        if re.fullmatch(r"\d+\.\d+[\w.+~-]*", version):
+        if version and re.fullmatch(r"\d+\.\d+[\w.+~-]*", version):
             rooted.setdefault(host.realpath(folder), {"path": folder, "version": version})
     installations = list(rooted.values())
     if not libraries and not cards and not installations:

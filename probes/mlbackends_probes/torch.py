@@ -22,7 +22,7 @@ from mlbackends.host.python import frameworks
 from mlbackends.host.python.requirements import required
 from mlbackends.host.variables import steering
 from mlbackends.libraries.c_calls import CDLL
-from mlbackends.libraries.c_runtime import returned_string
+from mlbackends.libraries.c_runtime import highest, returned_string
 from mlbackends.libraries.consumers import marked
 from mlbackends.libraries.cuda.driver import driver_release, driver_warning
 from mlbackends.libraries.elf import NotElf, extract, read_elf, version_needs
@@ -195,9 +195,6 @@ def _described(host: Host, library: Library) -> Library:
     except (NotElf, OSError):
         return library
     names = [name for versions in needs.values() for name in versions]
-    facts = {}
-    for fact, prefix in (("glibc_needed", "GLIBC_"), ("libstdcxx_needed", "GLIBCXX_")):
-        numbered = re.compile(prefix + r"([0-9]{1,3}(?:\.[0-9]{1,3}){1,2})")
-        numbers = (match[1] for name in names if (match := numbered.fullmatch(name)))
-        facts[fact] = max(numbers, key=lambda text: [*map(int, text.split("."))], default="")
+    facts = {"glibc_needed": highest(names, "GLIBC_")}
+    facts["libstdcxx_needed"] = highest(names, "GLIBCXX_")
     return replace(library, facts=nonempty(facts))

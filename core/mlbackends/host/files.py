@@ -12,7 +12,7 @@ from mlbackends.model.mounts import check
 
 READ_LIMIT = 4 << 20
 """No file that a probe reads is larger than this, in bytes; more is cut off."""
-_LEAST_READ = 1 << 16
+_LEAST_READ, _PAGE = 1 << 16, 4096
 
 
 def read_regular(path: str, limit: int = READ_LIMIT) -> bytes:
@@ -25,10 +25,14 @@ def read_regular(path: str, limit: int = READ_LIMIT) -> bytes:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
             return b""
-        pieces, size = [], max(status.st_size, _LEAST_READ)  # the kernel's own files have no size
-        while limit > 0 and (piece := os.read(handle, min(limit, size))):
-            pieces.append(piece)
-            limit, size = limit - len(piece), _LEAST_READ
+        # A file with a size gives a page at least before its end; /proc's have none, and may give less.
+        least = _PAGE if status.st_size else 1
+        pieces, size = [], max(status.st_size, _LEAST_READ)
+        while limit > 0:
+            pieces.append(os.read(handle, min(limit, size)))
+            if len(pieces[-1]) < least:
+                break
+            limit, size = limit - len(pieces[-1]), _LEAST_READ
         return b"".join(pieces)
     finally:
         os.close(handle)

@@ -222,13 +222,11 @@ class Host:
         found = [""]
         for part in pattern.strip("/").split("/"):
             if any(sign in part for sign in "*?["):
-                from fnmatch import fnmatchcase
-
                 found = [
                     f"{base}/{name}"
                     for base in found
                     for name in self.listdir(base or "/")
-                    if fnmatchcase(name, part) and not (name[0] == "." and part[0] != ".")
+                    if _matches(name, part) and not (name[0] == "." and part[0] != ".")
                 ]
             else:
                 found = [f"{base}/{part}" for base in found]
@@ -247,9 +245,15 @@ class Host:
     @once_per_host
     def realpath(self, path: str) -> str:
         """Return the path with every link resolved, as this machine names it."""
-        if self._is_of_this_machine(path):
-            return self._call(os.path.realpath, path, default=path)
-        return self._resolve(path) or path
+        if not self._is_of_this_machine(path):
+            return self._resolve(path) or path
+        folder, _, name = path.rpartition("/")
+        # Most files that are resolved lie in a few folders.
+        if folder and name not in ("", ".", "..") and not mounts.mount_of(path):
+            at = os.path.join(self.realpath(folder), name)
+            if not self._call(os.path.islink, at, default=False):
+                return at
+        return self._call(os.path.realpath, path, default=path)
 
     def extracted(self, path: str, name: str, kind: Any, read: Callable[[str], Result]) -> Result:
         """Return what `read` extracts from a file, of which it gets the place on the disk.
@@ -436,6 +440,17 @@ def to_int(text: str) -> int | None:
         return int(text.strip(), 10)  # leading zeros, as in PCI addresses
     except ValueError:
         return None
+
+
+def _matches(name: str, pattern: str) -> bool:
+    """Tell whether a name matches a pattern, as `fnmatchcase` does: a star is most often its only sign."""
+    before, _, behind = pattern.partition("*")
+    if any(sign in f"{before}{behind}" for sign in "*?["):
+        from fnmatch import fnmatchcase
+
+        return fnmatchcase(name, pattern)
+    at_both = name.startswith(before) and name.endswith(behind)
+    return at_both and "*" in pattern and len(name) >= len(pattern) - 1
 
 
 def _absolute(folder: str) -> str:

@@ -13,20 +13,19 @@ from typing import Any
 from msgspec import Struct
 
 from mlbackends.host.host import Host, once_per_host
-from mlbackends.model.patterns import pattern
+from mlbackends.host.quantities import decimal
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device, FactValue, nonempty
 
 FOLDER = "/sys/bus/pci/devices"
 
-_ADDRESS = pattern(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]", re.IGNORECASE)
+_AS_ZEROS = str.maketrans(dict.fromkeys("123456789abcdefABCDEF", "0"))
 _NAMES_FILES = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
 _DEVICES_LIMIT = 4096
 _WIDEST = 32  # 255 stands for "unknown"
+_FASTEST = 1000
 _CONFIGURATION_BYTES, _EXTENDED = 4096, 256
 _ACS, _REQUEST_REDIRECT = 0x000D, 0x0004
-_DOMAIN = pattern(r"[A-Za-z-]{1,20}")
-_SPEED = pattern(r"(\d{1,3}(?:\.\d+)?) ?GT/s")
 _DETAILED = ("02", "03", "0b40", "12")
 """Beginnings of the class codes whose devices are worth the extra reads: network, display,
 co-processor, processing accelerator."""
@@ -77,7 +76,7 @@ class PciDevice(Struct, frozen=True):
 def pci_devices(host: Host) -> tuple[PciDevice, ...]:
     """Return every PCI device, by address; () where there is no PCI or no kernel that tells."""
     # Virtual functions come in hundreds; the numbers that matter here are small.
-    names = [name for name in host.listdir(FOLDER) if _ADDRESS.fullmatch(name)]
+    names = [name for name in host.listdir(FOLDER) if _is_address(name)]
     devices = (_read(host, name) for name in names[:_DEVICES_LIMIT])
     return tuple(device for device in devices if device is not None)
 
@@ -207,7 +206,7 @@ def _read(host: Host, address: str) -> PciDevice | None:
     domain = host.read(f"{folder}/iommu_group/type", 64)
     fields |= {
         "numa_node": node if node is not None and 0 <= node < 1 << 16 else None,
-        "iommu_domain": domain if _DOMAIN.fullmatch(domain) else "",
+        "iommu_domain": domain if domain.replace("-", "").isalpha() else "",
         "is_asleep": host.read(f"{folder}/power/runtime_status", 64) == "suspended",
         "is_virtual_function": host.is_link(f"{folder}/physfn"),
     }
@@ -243,13 +242,20 @@ def _end_of_card(host: Host, folder: str, vendor: str) -> tuple[str, str]:
 
 def _bridges(host: Host, folder: str) -> list[str]:
     """Return the addresses of the bridges above a device, the root port first."""
-    parts = [part for part in host.realpath(folder).split("/") if _ADDRESS.fullmatch(part)]
+    parts = [part for part in host.realpath(folder).split("/") if _is_address(part)]
     return parts[:-1]
 
 
+def _is_address(name: str) -> bool:
+    domain, _, place = name.translate(_AS_ZEROS).partition(":")
+    is_one = place == "00:00.0" and not domain.strip("0") and 4 <= len(domain) <= 8
+    return is_one and name[-4] in "01" and name[-1] in "01234567"
+
+
 def _speed(host: Host, path: str) -> float | None:
-    match = _SPEED.match(host.read(path, 64))
-    return float(match[1]) if match and float(match[1]) > 0 else None
+    number, sign, _ = host.read(path, 64).partition("GT/s")
+    speed = decimal(number.strip()) if sign else None
+    return speed if speed and speed < _FASTEST else None
 
 
 def _width(host: Host, path: str) -> int | None:
@@ -260,6 +266,6 @@ def _width(host: Host, path: str) -> int | None:
 def _digits(text: str, count: int) -> str:
     """Return a hexadecimal number as lower-case digits, zeros in front; "" for what is none."""
     text = text.strip().lower().removeprefix("0x")
-    if not re.fullmatch(r"[0-9a-f]{1,8}", text):
+    if text.translate(_AS_ZEROS).strip("0") or not 0 < len(text) <= 8:
         return ""
     return text.zfill(count)[-count:]

@@ -9,9 +9,13 @@ from mlbackends.model.patterns import pattern
 LARGEST = (1 << 63) - 1
 
 _FASTEST_CLOCK = 20_000_000_000
-_UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-_SIZE = pattern(r"\s*([0-9]{1,19})(?:\.[0-9]+)?\s*([BKMGT]?)(?:i?B)?\s*", re.IGNORECASE)
-_ITEM = pattern(r"([0-9]{1,6})(?:-([0-9]{1,6}))?(?::([0-9]{1,6})/([0-9]{1,6}))?")
+_UNITS = {"": 1, "B": 1} | {
+    f"{unit}{end}": 1 << 10 * power
+    for power, unit in enumerate("KMGT", 1)
+    for end in ("", "B", "IB")
+}
+_OF_UNITS = "KMGTIBkmgtib \t"
+_WITHOUT_DIGITS = str.maketrans("", "", "0123456789")
 
 _MASK_WORD = pattern(r"[0-9a-f]{1,8}", re.IGNORECASE)
 
@@ -22,15 +26,39 @@ def whole_number(text: str, lowest: int = 0, highest: int = LARGEST) -> int | No
     return number if number is not None and lowest <= number <= highest else None
 
 
+def dotted_numbers(text: str) -> tuple[int, ...]:
+    """Return the numbers of a version such as "12.5.0.14"; () for what is more or less than that."""
+    parts = text.split(".")
+    is_whole = text.isascii() and all(part.isdecimal() and len(part) < 7 for part in parts)
+    return tuple(map(int, parts)) if is_whole else ()
+
+
+def leading_version(text: str) -> str:
+    """Return the numbers with dots that a text begins with: "12.2.0" of "12.2.0-14+deb12u1"."""
+    return text[: len(text) - len(text.lstrip("0123456789."))].rstrip(".")
+
+
+def decimal(text: str) -> float | None:
+    """Return a number with or without a fraction, of 15 digits and 9 at most; None for all else."""
+    whole, dot, fraction = text.partition(".")
+    is_whole = whole.isdecimal() and len(whole) < 16 and text.isascii()
+    is_number = is_whole and (not dot or (fraction.isdecimal() and len(fraction) < 10))
+    return float(text) if is_number else None
+
+
 def size_in_bytes(text: str) -> int | None:
     """Return "48K", "24684096 kB", "2 MB" or "4096" in bytes; None if it is none of these.
 
     K and kB are both 1024, as the kernel has them.
     """
-    match = _SIZE.fullmatch(text)
-    if match is None:
+    text = text.strip()
+    number = text.rstrip(_OF_UNITS)
+    whole, dot, fraction = number.partition(".")
+    unit = _UNITS.get(text[len(number) :].strip().upper())
+    is_number = whole.isdecimal() and whole.isascii() and len(whole) < 20
+    if unit is None or not is_number or (dot and not fraction.isdecimal()):
         return None
-    size = int(match[1]) * _UNITS[match[2].upper()]
+    size = int(whole) * unit
     return size if size <= LARGEST else None
 
 
@@ -39,10 +67,9 @@ def hertz(text: str, unit: int) -> int | None:
 
     text: a number with or without a fraction ("2299.998"). unit: how many hertz one of it is.
     """
-    match = re.match(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*(?:[kMG]?Hz)?\s*$", text)
-    if match is None:
-        return None
-    frequency = round(float(match[1]) * unit)
+    text = text.strip()
+    text = text[:-2].rstrip("kMG") if text.endswith("Hz") else text
+    frequency = round((decimal(text.rstrip()) or 0) * unit)
     return frequency if 0 < frequency < _FASTEST_CLOCK else None
 
 
@@ -56,7 +83,8 @@ def one_line(text: str, longest: int = 400) -> str:
 def word(text: str) -> str:
     """Return a name such as a driver's; "" for what is no such name, and for "none"."""
     name = text.strip()
-    return name if re.fullmatch(r"[A-Za-z0-9][\w.+-]{0,62}", name) and name != "none" else ""
+    is_name = name[:1].isalnum() and all(sign.isalnum() or sign in "_.+-" for sign in name)
+    return name if is_name and len(name) < 64 and name != "none" else ""
 
 
 def numbers_by_name(text: str) -> dict[str, int]:
@@ -90,16 +118,17 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
     found: set[int] = set()
     named = 0
     for item in text[: 16 * HIGHEST].replace(",", " ").split():
-        match = _ITEM.fullmatch(item)
-        if match is None:
+        form = item.translate(_WITHOUT_DIGITS)
+        parts = item.replace("-", "/").replace(":", "/").split("/")
+        if form not in ("", "-", ":/", "-:/") or not all(0 < len(part) < 7 for part in parts):
             continue
-        low, high, taken, period = (int(part) if part else None for part in match.groups())
-        assert low is not None
-        high = low if high is None else high
-        if not low <= high < HIGHEST or taken == 0 or (taken or 0) > (period or 0):
+        numbers = [int(part) for part in parts]
+        low, high = numbers[0], numbers[form.startswith("-")]
+        taken, period = numbers[-2:] if ":" in form else (1, 1)
+        if not low <= high < HIGHEST or not 0 < taken <= period:
             continue
         cpus = range(low, high + 1)
-        if taken and period:
+        if period > 1:
             found.update(cpu for cpu in cpus if (cpu - low) % period < taken)
         else:
             found.update(cpus)

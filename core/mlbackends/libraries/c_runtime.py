@@ -13,21 +13,20 @@ import sys
 from typing import TYPE_CHECKING
 
 from mlbackends.host.files import read_regular
+from mlbackends.host.quantities import dotted_numbers
 from mlbackends.libraries.elf import NotElf, extract, version_definitions
 from mlbackends.libraries.search import libraries_named
-from mlbackends.model.patterns import bytes_pattern, pattern
+from mlbackends.model.patterns import bytes_pattern
 
 if TYPE_CHECKING:
     import ctypes
-    import re
+    from collections.abc import Iterable
 
     from mlbackends.host.host import Host
 
 _GLIBC = ("/lib/*-linux-gnu*/libc.so.6", "/lib64/libc.so.6", "/usr/lib/libc.so.6", "/lib/libc.so.6")
 _MUSL = "/lib/ld-musl-*.so.1"
 _BANNER = bytes_pattern(rb"GNU C Library [^\n\0]{0,200}version ([0-9]+\.[0-9]+)")
-_GLIBC_SYMBOL = pattern(r"GLIBC_([0-9]{1,3}(?:\.[0-9]{1,3}))")
-_GLIBCXX = pattern(r"GLIBCXX_([0-9]{1,3}(?:\.[0-9]{1,3}){1,2})")
 _ALPINE = "/lib/apk/db/installed"
 
 
@@ -50,7 +49,7 @@ def c_library(host: Host) -> tuple[str, str]:
             versions = () if banner else extract(host, path, version_definitions)
         except (NotElf, OSError):
             return "glibc", ""
-        return "glibc", banner or highest(versions, _GLIBC_SYMBOL)
+        return "glibc", banner or highest(versions, "GLIBC_")
     if host.glob(_MUSL):
         # musl itself tells its version only when it runs; Alpine's list of packages has it.
         for paragraph in host.read(_ALPINE).split("\n\n"):
@@ -72,16 +71,19 @@ def cxx_library(host: Host) -> tuple[str, str]:
     for library in libraries_named(host, "libstdcxx", "libstdc++"):
         if library.wins and library.soname == "libstdc++.so.6":
             try:
-                return library.path, highest(extract(host, library.path, version_definitions))
+                return library.path, highest(
+                    extract(host, library.path, version_definitions), "GLIBCXX_"
+                )
             except (NotElf, OSError):
                 return library.path, ""
     return "", ""
 
 
-def highest(versions: tuple[str, ...], form: re.Pattern[str] = _GLIBCXX) -> str:
-    """Return the highest of GLIBCXX_3.4.11 and its like, without the name; "" where none is one."""
-    found = [match[1] for name in versions if (match := form.fullmatch(name))]
-    return max(found, key=lambda text: [int(part) for part in text.split(".")], default="")
+def highest(versions: Iterable[str], prefix: str) -> str:
+    """Return the highest of GLIBCXX_3.4.11 and its like, without the prefix; "" where none is one."""
+    found = (name.removeprefix(prefix) for name in versions if name.startswith(prefix))
+    numbers = max((dotted_numbers(version) for version in found), default=())
+    return ".".join(map(str, numbers))
 
 
 def returned_string(opened: ctypes.CDLL, function: str) -> str | None:

@@ -10,7 +10,7 @@ import os
 import stat
 import struct
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mlbackends.model.tables import table
 
@@ -27,17 +27,21 @@ def opened(path: str) -> Iterator[ElfImage]:
     """Open a file and read its headers; raises NotElf where it is no ELF library, and OSError."""
     # A FIFO would block and a device node may do anything when it is opened: look first.
     try:
-        mode = os.stat(path).st_mode
+        status = os.stat(path)
     except ValueError as error:
         raise NotElf("the path has a character that no file name can have") from error
-    if not stat.S_ISREG(mode):
-        what = "a directory" if stat.S_ISDIR(mode) else "a device, pipe or socket"
+    if not stat.S_ISREG(status.st_mode):
+        what = "a directory" if stat.S_ISDIR(status.st_mode) else "a device, pipe or socket"
         raise NotElf(f"the path leads to {what}, not to an ELF library")
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     try:
-        yield ElfImage(descriptor)
+        yield ElfImage(descriptor, status)
     finally:
         os.close(descriptor)
+
+
+_read_before: dict[tuple[int, ...], dict[str, Any]] = {}
+"""The fields of the images that were read last: eight probes look into libtorch_cpu."""
 
 
 class ElfImage:
@@ -47,10 +51,14 @@ class ElfImage:
     `needed` holds the string positions of DT_NEEDED, which is the one tag that repeats by design.
     """
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._size = os.fstat(descriptor).st_size
-        self._head = head = os.pread(descriptor, _HEAD_BYTES, 0)
+    def __init__(self, descriptor: int, status: os.stat_result) -> None:
+        key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        vars(self).update(_read_before.get(key, {}), _descriptor=descriptor)
+        if key in _read_before:
+            return
+        self._size = status.st_size
+        self._blocks: dict[int, bytes] = {}
+        head = self._block(0)
         if head[:4] != b"\x7fELF":
             raise NotElf(f"the file is {_format_of(head)}, not an ELF library")
         self.bits = {b"\x01": 32, b"\x02": 64}.get(head[4:5], 0)
@@ -60,18 +68,31 @@ class ElfImage:
         self._word = "Q" if self.bits == _WIDE_BITS else "I"
         self._read_headers()
         self._read_dynamic()
+        if len(_read_before) >= _IMAGES_LIMIT:
+            _read_before.clear()
+        _read_before[key] = dict(vars(self))
+
+    def _block(self, number: int) -> bytes:
+        if number not in self._blocks:
+            if len(self._blocks) >= _BLOCKS_LIMIT:
+                self._blocks.clear()
+            data = os.pread(self._descriptor, _BLOCK_BYTES, number * _BLOCK_BYTES)
+            self._blocks[number] = data
+        return self._blocks[number]
 
     def _exactly(self, offset: int, length: int) -> bytes:
         """Read all of a range, or raise NotElf."""
         end = offset + length
-        if end <= len(self._head):
-            return self._head[offset:end]
         if end > self._size:
             raise NotElf(
                 f"the file is cut short or damaged: it has {self._size} bytes"
                 f" and its headers point to byte {end}"
             )
-        data = os.pread(self._descriptor, length, offset)
+        number, start = divmod(offset, _BLOCK_BYTES)
+        if start + length <= _BLOCK_BYTES:
+            data = self._block(number)[start : start + length]
+        else:
+            data = os.pread(self._descriptor, length, offset)
         if len(data) < length:
             raise NotElf("the file became shorter while it was read")
         return data
@@ -155,8 +176,9 @@ class ElfImage:
         start, size = self._string_table()
         if position >= size:
             raise NotElf("the ELF file is damaged: a name lies outside its string table")
-        for most in _TEXT_BYTES:
-            piece = self._exactly(start + position, min(most, size - position))
+        at = start + position
+        for most in (_BLOCK_BYTES - at % _BLOCK_BYTES, *_TEXT_BYTES):
+            piece = self._exactly(at, min(most, size - position))
             text, end, _ = piece.partition(b"\0")
             if end:
                 return os.fsdecode(text)
@@ -189,7 +211,9 @@ class ElfImage:
 _PT_LOAD, _PT_DYNAMIC = 1, 2
 
 _WIDE_BITS = 64
-_HEAD_BYTES = 4096
+_BLOCK_BYTES = 4096
+_BLOCKS_LIMIT = 256
+_IMAGES_LIMIT = 16
 _SEGMENTS_LIMIT = 1024
 _DYNAMIC_BYTES_LIMIT = 256 << 10
 _NEEDED_LIMIT = 1024

@@ -77,19 +77,21 @@ def read_cache(data: bytes) -> list[CacheEntry]:
             break
     else:
         return []
-    names_at = start if is_new else end
+    # A character for each byte, so that what most names are, ASCII, is decoded once.
+    names = data[start if is_new else end :].decode("latin-1")
     entries = []
     for flags, key, value, *_ in struct.iter_unpack(order + layout, data[table_at:end]):
-        soname, path = _string(data, names_at + key), _string(data, names_at + value)
+        soname, path = _string(names, key), _string(names, value)
         if soname and path:
             subdirectory = path.partition("/glibc-hwcaps/")[2].partition("/")[0]
             entries.append(CacheEntry(soname, path, flags, subdirectory))
     return entries
 
 
-def _string(data: bytes, at: int) -> str:
-    end = data.find(b"\0", at, at + _PATH_BYTES_LIMIT)
-    return fsdecode(data[at:end]) if end >= 0 else ""
+def _string(names: str, at: int) -> str:
+    end = names.find("\0", at, at + _PATH_BYTES_LIMIT)
+    name = names[at:end] if end >= 0 else ""
+    return name if name.isascii() else fsdecode(name.encode("latin-1"))
 
 
 @cache

@@ -24,8 +24,8 @@ from mlbackends.model.records import Library
 from mlbackends.model.tables import table
 
 _ENDING = pattern(r"\.(?:so(?:\.[0-9]\w*)*|(?:[0-9][0-9.]*\.)?dylib|dll)$")
-_HASH = pattern(r"-[0-9a-f]{6,40}(?:\.[\w.]*)?$")
-"""What auditwheel adds to a name, which may stand before a version."""
+_HASH_LENGTHS = range(6, 41)
+_HASH_DIGITS = frozenset("0123456789abcdef")
 
 Place = tuple[str, str, str]
 """A library file's stem, its path, and the step that found it."""
@@ -36,12 +36,21 @@ def stem_of(file_name: str) -> str:
 
     libcudnn.so.9 -> libcudnn; libgomp-24e2ab19.so.1.0.0 -> libgomp; libomp.5.dylib -> libomp.
     """
-    ending = _ENDING.search(file_name, 1)
-    if not ending:
-        return ""
-    stem = file_name[: ending.start()]
-    mark = _HASH.search(stem, 1) if "-" in stem else None
-    return stem[: mark.start()] if mark else stem
+    stem, so, version = file_name.partition(".so")
+    numbers = version.split(".")
+    # As most are named; the pattern takes longer to compile than all of them to split.
+    if not (stem and so and not numbers[0] and all(map(str.isdecimal, numbers[1:]))):
+        if ".so" not in file_name and ".dylib" not in file_name and ".dll" not in file_name:
+            return ""
+        if not (ending := _ENDING.search(file_name, 1)):
+            return ""
+        stem = file_name[: ending.start()]
+    # auditwheel adds a hash to a name, which may stand before a version.
+    name, _, mark = stem.rpartition("-")
+    digits, _, rest = mark.partition(".")
+    is_hash = len(digits) in _HASH_LENGTHS and _HASH_DIGITS.issuperset(digits)
+    is_marked = name and is_hash and all(sign.isalnum() or sign in "._" for sign in rest)
+    return name if is_marked else stem
 
 
 def libraries_named(
@@ -144,7 +153,7 @@ def _places(host: Host) -> Iterator[Place]:
         yield from _in_folder(host, f"{prefix}/lib", "python-prefix")
     cached = cached_libraries(host)
     for path in cached:
-        yield stem_of(os.path.basename(path)), path, "ld.so.cache"
+        yield stem_of(path.rpartition("/")[2]), path, "ld.so.cache"
     if not cached and host.platform != "win32":
         listed = []
         for path in host.glob("/etc/ld-musl-*.path"):
@@ -172,7 +181,7 @@ def _is_absolute(folder: str) -> bool:
 
 def _in_folder(host: Host, folder: str, step: str) -> Iterator[Place]:
     for name in host.listdir(folder):
-        if (".so" in name or ".dylib" in name or ".dll" in name) and (stem := stem_of(name)):
+        if stem := stem_of(name):
             yield stem, f"{folder}/{name}", step
 
 

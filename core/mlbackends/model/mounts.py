@@ -61,8 +61,7 @@ def call(
     Raises what the function raises, and NotAnswering.
     """
     table = _current()
-    mount = table.mount_of(path) if table.foreign else ""
-    if not mount:
+    if not table.foreign or not (mount := table.mount_of(path)):
         return function(path, *rest)
     failure = NotAnswering(path, mount, table.foreign[mount])
     if mount in table.silent:

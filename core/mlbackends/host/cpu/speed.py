@@ -4,7 +4,6 @@ Source: Linux, Documentation/admin-guide/pm/cpufreq.rst, intel_pstate.rst and am
 admin-guide/hw-vuln/ and sysfs-devices-system-cpu, vulnerabilities.
 """
 
-import re
 from collections.abc import Sequence
 
 from mlbackends.host.cpu.cpuinfo import Block, first
@@ -88,7 +87,7 @@ def frequency_facts(
     cpu = cpus[0] if cpus else 0
     policy = f"{CPU}/cpu{cpu}/cpufreq"
     # Intel's names end in the nominal frequency: "... @ 2.30GHz".
-    in_name = re.search(r"@ ([0-9]{1,2}\.[0-9]{1,2})GHz", first(blocks, "model name"))
+    _, mark, in_name = first(blocks, "model name").rpartition("@ ")
     static = hertz(first(blocks, "cpu mhz static"), _MEGAHERTZ)
     current = hertz(host.read(f"{policy}/scaling_cur_freq"), _KILOHERTZ) or next(
         (
@@ -107,7 +106,7 @@ def frequency_facts(
             (f"{policy}/boost", "1"),
         )
     )
-    named = static or (hertz(in_name[1], _GIGAHERTZ) if in_name else None)
+    named = static or (hertz(in_name, _GIGAHERTZ) if mark else None)
     capped = {
         each: (own, allowed)
         for each, (own, allowed) in of_cpus.items()

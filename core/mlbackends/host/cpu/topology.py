@@ -341,7 +341,7 @@ def _indexes(host: Host, cpu: int, of_brother: dict[str, Cache]) -> dict[str, Ca
     for name in host.listdir(f"{CPU}/cpu{cpu}/cache"):
         folder = f"{CPU}/cpu{cpu}/cache/{name}"
         cache = None
-        if re.fullmatch(r"index\d{1,2}", name):
+        if name.startswith("index") and name[5:].isdecimal():
             texts = [host.read(f"{folder}/{file}") for file in (*files, "number_of_sets")]
             cache = _cache(*texts) if texts[0] else of_brother.get(name)
             if cache and "ways" not in cache:

@@ -6,7 +6,6 @@ Source: PyPA, "Recording installed projects", "Entry points specification".
 """
 
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
@@ -24,7 +23,6 @@ from mlbackends.host.python.packages import (
 )
 from mlbackends.host.python.requirements import Requirement, required, same_public_version
 from mlbackends.host.variables import not_valid, steering
-from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, FactValue, Finding, Presence, nonempty
 
@@ -57,9 +55,6 @@ SET_FACTS = (
     ),
 )
 """The facts that `found_set` reports of several packages."""
-
-_ASSIGNED = pattern(r"^[ \t]*(\w+)[ \t]*(?::[^=\n]*)?=[ \t]*([^\n#]*)", re.MULTILINE)
-_TEXT = pattern(r"""[rbu]?(['"])(.*?)\1""")
 
 
 class Package(Struct, frozen=True):
@@ -294,17 +289,23 @@ def not_installed(host: Host, looked_for: str) -> Reason:
 
 def assigned_text(text: str, name: str) -> str:
     """Return the text that Python source assigns to a name, "" where it assigns something else."""
-    literal = _TEXT.match(_assigned(text, name))
-    return literal[2] if literal else ""
+    literal = _assigned(text, name).lstrip("rbu")
+    inside, quote, _ = literal[1:].partition(literal[:1] or "'")
+    return inside if quote and quote in "'\"" else ""
 
 
 def assigned_flag(text: str, name: str) -> bool | None:
     """Return the True or False that Python source assigns to a name, None where it does not."""
-    return {"True": True, "False": False}.get(_assigned(text, name).strip())
+    return {"True": True, "False": False}.get(_assigned(text, name))
 
 
 def _assigned(text: str, name: str) -> str:
-    return next((value for each, value in _ASSIGNED.findall(text) if each == name), "")
+    """Return what stands behind the first "NAME =" or "NAME: TYPE =", without a comment."""
+    for line in text.splitlines() if name in text else ():
+        target, sign, value = line.partition("=")
+        if sign and target.partition(":")[0].strip() == name:
+            return value.partition("#")[0].strip()
+    return ""
 
 
 def entry_points(host: Host, group: str) -> dict[str, str]:

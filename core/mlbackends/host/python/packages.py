@@ -5,7 +5,6 @@ Nothing is imported, and pip or uv are not run: they may be those of another int
 "Recording the Direct URL Origin of installed distributions"; setuptools, "Development mode".
 """
 
-import os
 import re
 from typing import Any
 
@@ -51,9 +50,9 @@ def distributions(host: Host) -> dict[str, list[Distribution]]:
     found: dict[str, list[Distribution]] = {}
     for folder in python_folders(host):
         for entry in host.listdir(folder):
-            stem, extension = os.path.splitext(entry)
+            stem, _, extension = entry.rpartition(".")
             # pip renames what it is removing to "~umpy-1.0", and once did so to "-umpy-1.0".
-            if extension not in (".dist-info", ".egg-info") or stem[:1] in ("~", "-", ""):
+            if extension not in ("dist-info", "egg-info") or stem[:1] in ("~", "-", ""):
                 continue
             name, _, version = stem.partition("-")
             name, version = normalised(name), version.split("-py", 1)[0]
@@ -76,6 +75,7 @@ def distribution(host: Host, name: str) -> Distribution | None:
     return found[0] if found else None
 
 
+@once_per_host
 def python_folders(host: Host) -> list[str]:
     """Return the folders that the interpreter imports from, in order, each once."""
     folders = host.python.get("path", ())  # what another interpreter answers may hold anything

@@ -14,10 +14,6 @@ from mlbackends.host.host import Host
 from mlbackends.host.python.packages import Distribution, distribution, normalised
 from mlbackends.model.patterns import pattern
 
-_LINE = pattern(
-    r"(?P<name>[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)\s*(?:\[[^\]]*\])?\s*"
-    r"(?P<clauses>\([^()]*\)|[^;()@]*?)\s*(?:;\s*(?P<marker>.*))?"
-)
 _SIGNS: dict[type[ast.cmpop], str] = {
     ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",
     ast.In: "in", ast.NotIn: "not in", ast.Is: "===", ast.IsNot: "~=",
@@ -41,8 +37,9 @@ class Requirement(Struct, frozen=True):
     @property
     def pinned(self) -> str:
         """The one version that is allowed; "" where there are several."""
-        match = re.fullmatch(r"={2,3}\s*([^\s,*]+)", self.clauses)
-        return match[1] if match else ""
+        version = self.clauses[2:].removeprefix("=").strip()
+        is_one = self.clauses.startswith("==") and not any(sign in version for sign in " ,*")
+        return version if is_one else ""
 
     @property
     def is_met(self) -> bool | None:
@@ -59,17 +56,21 @@ def required(host: Host, dist: Distribution) -> list[Requirement]:
     name = "METADATA" if dist.info.endswith(".dist-info") else "PKG-INFO"
     headers = host.read(f"{dist.info}/{name}").split("\n\n", 1)[0].splitlines()
     for line in (line for line in headers if line.startswith("Requires-Dist: ")):
-        match = _LINE.fullmatch(line[15:].strip())
-        if match is None:
+        wanted, _, marker = line[15:].strip().partition(";")
+        ends = (at for at, sign in enumerate(wanted) if not (sign.isalnum() or sign in "._-"))
+        end = next(ends, len(wanted))
+        clauses = wanted[end:].strip()
+        clauses = clauses.partition("]")[2] if clauses.startswith("[") else clauses
+        if not end or "@" in clauses:
             continue
-        if match["marker"]:
+        if marker.strip():
             environment = environment or marker_environment(host)
-            if not holds(match["marker"], environment):
+            if not holds(marker.strip(), environment):
                 continue
-        name = normalised(match["name"])
+        name = normalised(wanted[:end])
         installed = distribution(host, name)
-        clauses = match["clauses"].strip("() ")
-        found.append(Requirement(name, clauses, installed.version if installed else ""))
+        version = installed.version if installed else ""
+        found.append(Requirement(name, clauses.strip("() "), version))
     return found
 
 

@@ -15,7 +15,8 @@ from msgspec import Struct
 
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import Distribution, record_bytes
-from mlbackends.model.patterns import bytes_pattern, pattern
+from mlbackends.host.quantities import dotted_numbers
+from mlbackends.model.patterns import bytes_pattern
 
 LEAST_TOLD = "2.17"
 """Every glibc that is still in use is as new as manylinux2014 asks for."""
@@ -24,11 +25,11 @@ _LINE = bytes_pattern(rb'^("[^"\n]*"|[^,\n]+),([^\n]*)', re.MULTILINE)
 # Takes all the lines in a row that begin alike as one: half the time of looking at each line.
 _RUN = bytes_pattern(rb'^"?([^/,\n]+[/,])(?:[^\n]*+\n\1)*+', re.MULTILINE)
 _IGNORED_TOPS = {b"./", b"../", b"__pycache__/"}
-_LIBRARY = bytes_pattern(rb'"?([^",\n]+\.(?:so(?:\.[0-9][0-9.]*)?|pyd|dylib|dll))"?,')
 #: How the names of libraries end on each system, to the end of the line.
 _ENDINGS = {"darwin": rb"\.(?:so|dylib)[^\n]*", "win32": rb"\.(?:pyd|dll)[^\n]*"}
-_TAG = pattern(r"manylinux(?:_(\d{1,3})_(\d{1,3})|1|2010|2014)_\w+")
+_ENDS = (".so", ".pyd", ".dylib", ".dll")
 _OLDEST = (2, 17)
+_OLD_TAGS = ("manylinux1_", "manylinux2010_", "manylinux2014_")
 _WHEEL_LIMIT = 1 << 16
 
 
@@ -130,8 +131,11 @@ def missing_files(host: Host, dists: Sequence[Distribution]) -> list[dict[str, A
         # Most lines name texts: searching for the ending takes a tenth of matching each line.
         for rest in ending.finditer(record):
             start = record.rfind(b"\n", 0, rest.start()) + 1
-            if match := _LIBRARY.match(record, start, rest.end()):
-                path = os.path.normpath(f"{dist.folder}/{match[1].decode(errors='replace')}")
+            name = (
+                record[start : rest.end()].partition(b",")[0].strip(b'"').decode(errors="replace")
+            )
+            if name.endswith(_ENDS) or dotted_numbers(name.rpartition(".so.")[2]):
+                path = os.path.normpath(f"{dist.folder}/{name}")
                 gone += [path] if not host.exists(path) else []
         if gone:
             counted = {"files": len(gone), "example": gone[0]}
@@ -151,10 +155,17 @@ def glibc_needed(host: Host, dists: Sequence[Distribution]) -> dict[str, str]:
         text = host.read(f"{dist.info}/WHEEL", _WHEEL_LIMIT)
         tags = [line[4:].strip() for line in text.splitlines() if line.startswith("Tag:")]
         platforms = [part for tag in tags for part in tag.rpartition("-")[2].split(".")]
-        versions = [match for part in platforms if (match := _TAG.fullmatch(part))]
+        least = min(map(_glibc_of, platforms), default=())
         # A tag that asks for no glibc (linux_x86_64, any) says nothing of it.
-        if versions and len(versions) == len(platforms):
-            least = min((int(one[1]), int(one[2])) if one[1] else _OLDEST for one in versions)
-            if least > _OLDEST:
-                found[dist.name] = f"{least[0]}.{least[1]}"
+        if least > _OLDEST:
+            found[dist.name] = f"{least[0]}.{least[1]}"
     return found
+
+
+def _glibc_of(platform: str) -> tuple[int, ...]:
+    """Return (2, 28) for manylinux_2_28_x86_64; () for a tag of another kind."""
+    if platform.startswith(_OLD_TAGS):
+        return _OLDEST
+    numbers = platform.removeprefix("manylinux_").split("_")[:2]
+    is_one = platform.startswith("manylinux_") and len(numbers) > 1
+    return dotted_numbers(".".join(numbers)) if is_one else ()

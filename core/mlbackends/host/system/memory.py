@@ -62,8 +62,7 @@ def huge_pages(host: Host) -> tuple[Rows, Rows]:
 
 def chosen(text: str) -> str:
     """Return the word in brackets of a choice ("always [madvise] never"); "" if there is none."""
-    match = re.search(r"\[([\w+-]{1,40})\]", text)
-    return match[1] if match else ""
+    return word(text.partition("[")[2].partition("]")[0])
 
 
 def settings(host: Host) -> dict[str, FactValue]:
@@ -115,14 +114,10 @@ def swaps(host: Host) -> Rows:
 
 def locked_memory_limit(host: Host) -> tuple[int | None, bool | None]:
     """Return how many bytes the process may lock, and whether that is unlimited; None: not known."""
-    limits = host.read("/proc/self/limits", 8192)
-    found = re.search(r"^Max locked memory\s+(\S+)", limits, re.MULTILINE)
-    if found is None:
-        return None, None
-    if found[1] == "unlimited":
-        return None, True
-    limit = whole_number(found[1])
-    return limit, None if limit is None else False
+    lines = host.read("/proc/self/limits", 8192).partition("\nMax locked memory ")[2].splitlines()
+    soft = lines[0].split()[0] if lines and lines[0].strip() else ""
+    limit = whole_number(soft)
+    return limit, True if soft == "unlimited" else None if limit is None else False
 
 
 def nodes(host: Host) -> tuple[Rows, Rows]:

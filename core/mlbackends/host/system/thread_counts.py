@@ -82,9 +82,9 @@ def _openblas(host: Host, most: int, allowed: str) -> Rule:
     """Apply the rule of the builds without OpenMP, as in wheels: what is allowed caps the variables."""
     for name in ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS"):
         # It reads with atoi, which takes "4x" for 4 and goes on to the next name at 0.
-        match = _LEADING.match(host.env(name))
-        count = int(match[1]) if match else 0
-        if count:
+        text = host.env(name).strip().removeprefix("+")
+        digits = text[: len(text) - len(text.lstrip("0123456789"))]
+        if count := int(digits[:9] or 0):
             is_capped = count > most
             return min(count, most), _set(name, host) + f", capped by {allowed}" * is_capped
     return most, allowed

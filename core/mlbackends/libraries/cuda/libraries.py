@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import distributions
+from mlbackends.host.quantities import dotted_numbers, leading_version
 from mlbackends.host.variables import not_valid, steering
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.search import absent, libraries_named, stem_of
@@ -45,7 +46,6 @@ COPY_FACTS = (
 """The facts of every copy; each probe of a library has them."""
 
 _HEADER_READ = 1 << 16
-_NUMBERS = pattern(r"\d{1,6}(?:\.\d{1,6})*")
 _CONFLICT_HINT = "two packages may have written the same folder; reinstall the one you mean"
 
 
@@ -203,21 +203,28 @@ def version_in_file_name(file_name: str) -> str:
     Two numbers or one are the soname's, which stays the same over many versions.
     """
     number = file_name.rpartition(".so.")[2]
-    return number if _NUMBERS.fullmatch(number) and number.count(".") > 1 else ""
+    return number if len(dotted_numbers(number)) > 2 else ""
 
 
 def version_in_header(host: Host, path: str, macros: Sequence[str]) -> str:
     """Return the numbers that a header defines for `macros`, joined by dots; "" without any."""
     text = host.read(path, _HEADER_READ)
-    if not text:
-        return ""
     numbers = []
     for macro in macros:
-        line = rf"^[ \t]*#[ \t]*define[ \t]+{macro}[ \t]+\(?(\d{{1,6}})\)?[ \t]*(?:/[/*].*)?\r?$"
-        if not (match := re.search(line, text, re.MULTILINE)):
+        lines = (line.replace("#", "# ", 1).split() for line in text.splitlines() if macro in line)
+        defined = (words[3:] for words in lines if words[:3] == ["#", "define", macro])
+        # A comment may follow; an expression is no number.
+        number = next((rest[0] for rest in defined if rest and _is_alone(rest)), "").strip("()")
+        if not number:
             break
-        numbers.append(match[1])
+        numbers.append(number)
     return ".".join(numbers)
+
+
+def _is_alone(words: list[str]) -> bool:
+    number = words[0].strip("()")
+    is_number = number.isdecimal() and len(number) < 7
+    return is_number and (len(words) == 1 or words[1].startswith(("//", "/*")))
 
 
 def package_version(library: Library, word: str) -> str:
@@ -226,8 +233,7 @@ def package_version(library: Library, word: str) -> str:
     A framework that carries a copy has a version of its own, which is not that of the library.
     """
     name, _, version = library.owner.partition(" ")
-    match = _NUMBERS.match(version)
-    return match[0] if match and word in name.lower() else ""
+    return leading_version(version) if word in name.lower() else ""
 
 
 def agree(one: str, other: str, source: str = "") -> bool:
@@ -259,7 +265,6 @@ def answered(library: Library, version: str, **facts: object) -> Answer:
 
 
 _WHEEL = pattern(r"nvidia[-_]cuda[-_]nvcc(?:[-_]cu(\d+))?")
-_VERSION = pattern(r"\d{1,2}\.\d{1,3}(?:\.\d{1,6})*")
 
 
 def component_versions(host: Host, root: str) -> dict[str, str]:
@@ -272,7 +277,7 @@ def component_versions(host: Host, root: str) -> dict[str, str]:
     found = {}
     for name, component in components.items():
         version = component.get("version") if isinstance(component, dict) else None
-        if isinstance(version, str) and _VERSION.fullmatch(version):
+        if isinstance(version, str) and _is_release(version):
             found[name] = version
     return found
 
@@ -284,7 +289,7 @@ def nvcc_release(host: Host, root: str) -> str:
     # A toolkit that was put together from wheels outside of an environment may keep their metadata.
     for entry in host.listdir(f"{root}/dist-info"):
         name, _, version = entry.removesuffix(".dist-info").partition("-")
-        if _WHEEL.fullmatch(name) and _VERSION.fullmatch(version):
+        if _WHEEL.fullmatch(name) and _is_release(version):
             return version
     site, slash, part = root.rpartition("/nvidia/")
     for name, dists in distributions(host).items() if slash and "/" not in part else ():
@@ -293,6 +298,10 @@ def nvcc_release(host: Host, root: str) -> str:
             # Since CUDA 13 the wheels of all components share the folder nvidia/cu13.
             home = "cuda_nvcc" if match and match[1] else f"cu{dist.version.partition('.')[0]}"
             same = os.path.normpath(dist.folder) == os.path.normpath(site)
-            if same and part == home and _VERSION.fullmatch(dist.version):
+            if same and part == home and _is_release(dist.version):
                 return dist.version
     return ""
+
+
+def _is_release(version: str) -> bool:
+    return len(dotted_numbers(version)) > 1
