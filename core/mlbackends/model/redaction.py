@@ -21,9 +21,8 @@ from mlbackends.model.registry import facts_of
 from mlbackends.model.tables import table
 from mlbackends.model.usage import Usage
 
-_CONTAINER_LETTERS = 32
-_UUID_LETTERS = len("01234567-0123-0123-0123-0123456789ab")
-_ADDRESS_LETTERS = len("01:23:45:67:89:ab")
+_AS_ZEROS = str.maketrans(dict.fromkeys("123456789abcdefABCDEF", "0"))
+_LEAST_LETTERS = len("00:00:00:00:00:00")
 _DEVICE_IDENTITY = ("uuid", "serial")
 _CONTAINER = pattern(
     r"(?:(?<![0-9A-Za-z])|(?<=pod))(?=\d*[a-f])(?:[0-9a-f]{64}|[0-9a-f]{32})(?![0-9A-Za-z])"
@@ -58,15 +57,23 @@ COMMON_WORDS = frozenset({
 })  # fmt: skip
 """Names of people and machines that are also words: to replace them would change what a text means."""
 
+_NUMBERS = (
+    (_CONTAINER, ("0" * 32,)),
+    (UUID, ("00000000-0000-", "00000000_0000_")),
+    (HARDWARE_ADDRESS, ("00:00:00:00:00:00", "00-00-00-00-00-00")),
+)
+"""Patterns, each with what must stand in a text that has its like, with 0 for every digit."""
 _IPV4 = pattern(r"(?<![\w.-])(?<![^/]/)(?:\d{1,3}\.){3}\d{1,3}(?![\w.-])")
 _IPV6 = pattern(r"(?<![\w.:])[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}(?![\w:])")
 _SERVER = pattern(r"(?<=://)((?:[^/\s@]*@)?)([A-Za-z0-9](?:[\w.-]*\w)?)(?=[:/?#\s]|$)")
 NUMERIC_SERVER = pattern(r"(?<=://)(?:\d{1,3}\.){3}\d{1,3}(?![\w.-])")
 """The address in a URL, wherever it stands: no version is behind "://"."""
 _NAME = pattern(r"(?<![\w:.-])[A-Za-z](?:[\w.-]*\w)?")
-_SERVER_VARIABLE = pattern(
-    r"(?:_ADDRESS|_ADDR|_HOST|_HOSTS|_HOSTNAMES?|_COMM_ID|_NODELIST|_SERVERS?)$"
-)
+_SERVER_VARIABLES = (
+    "_ADDRESS", "_ADDR", "_HOST", "_HOSTS", "_HOSTNAME", "_HOSTNAMES", "_COMM_ID", "_NODELIST", "_SERVER",
+    "_SERVERS",
+)  # fmt: skip
+"""Ends of their names."""
 _WITH_VARIABLES = ("variables", "environment")
 """Facts that hold variables by name."""
 
@@ -143,9 +150,11 @@ def without_addresses(
         is_nobody = parsed.is_loopback or parsed.is_unspecified
         return found[0] if is_nobody else kept(address(found[0]))
 
-    text = _SERVER.sub(lambda found: found[1] + named(found[2]), text)
-    text = _IPV6.sub(ipv6, _IPV4.sub(ipv4, text))
-    if _SERVER_VARIABLE.search(variable) and "/" not in text:
+    if "://" in text:
+        text = _SERVER.sub(lambda found: found[1] + named(found[2]), text)
+    text = _IPV4.sub(ipv4, text) if text.count(".") > 2 else text
+    text = _IPV6.sub(ipv6, text) if text.count(":") > 1 else text
+    if variable.endswith(_SERVER_VARIABLES) and "/" not in text:
         text = _NAME.sub(lambda found: named(found[0]), text)
     return text
 
@@ -191,6 +200,7 @@ def redacted(report: Report, names: Names) -> Report:
                 "install what brings the probe, or read these facts before you pass them on",
             )
             probe["warnings"] = [*probe.get("warnings", ()), msgspec.to_builtins(warning)]
+    hide.look_for_numbers(msgspec.json.encode(tree).decode())
     tree = hide.inside(tree)
     tree["redacted"] = True
     return msgspec.convert(tree, Report)
@@ -234,6 +244,7 @@ class _Replacer:
             # Very short names would be found in words that mean something else.
             if len(name) > 2 and not is_common(name):
                 self._texts.append((name, *in_texts(name, stand_in)))
+        self._present = [numbers for numbers, _ in _NUMBERS]
         self._user = ""
         if names.user and not is_common(names.user):
             self._user = names.user
@@ -269,6 +280,11 @@ class _Replacer:
             self._texts.append((text, found, word))
         return word
 
+    def look_for_numbers(self, text: str) -> None:
+        """Take out of what `inside` looks for the patterns of which a whole report has no sign."""
+        form = text.translate(_AS_ZEROS)
+        self._present = [one for one, forms in _NUMBERS if any(each in form for each in forms)]
+
     def inside(self, value: Any) -> Any:
         """Replace names, UUIDs, hardware addresses and credentials inside every text below."""
         if isinstance(value, str):
@@ -279,12 +295,8 @@ class _Replacer:
                 value = self._paths.sub(self._replace_user, value)
             if "/home/" in value or "Users" in value:  # another user's
                 value = _HOMES.sub(r"\1USER", value)
-            if len(value) >= _CONTAINER_LETTERS:
-                value = _CONTAINER.sub(lambda found: self.whole(found[0]), value)
-            if len(value) >= _UUID_LETTERS:
-                value = UUID.sub(lambda found: self.whole(found[0]), value)
-            if len(value) >= _ADDRESS_LETTERS:
-                value = HARDWARE_ADDRESS.sub(lambda found: self.whole(found[0]), value)
+            for numbers in self._present if len(value) >= _LEAST_LETTERS else ():
+                value = numbers.sub(lambda found: self.whole(found[0]), value)
             if "://" in value:
                 value = URL_LOGIN.sub("://redacted@", value)
                 value = NUMERIC_SERVER.sub(
