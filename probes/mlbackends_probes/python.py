@@ -125,8 +125,8 @@ def _warnings(host: Host, prefix: str, base: str, version: str) -> Iterator[Reas
         yield Reason("other-environment", message, hint)
     numbers = ".".join(version.split(".")[:2])
     for folder in host.env("PYTHONPATH").split(":") if numbers else ():
-        named = (part for part in folder.split("/") if _mark_of(part) is not None)
-        other = next(named, "").removeprefix("python").removesuffix("t") or numbers
+        versioned = (part for part in folder.split("/") if _mark_of(part) is not None)
+        other = next(versioned, "").removeprefix("python").removesuffix("t") or numbers
         if other != numbers and folder.endswith(("/site-packages", "/dist-packages")):
             message = f"PYTHONPATH names {folder}, for Python {other}; this is Python {numbers}"
             yield Reason("other-python", message, "unset PYTHONPATH, or start that Python")

@@ -53,7 +53,8 @@ class ElfImage:
 
     def __init__(self, descriptor: int, status: os.stat_result) -> None:
         key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-        vars(self).update(_read_before.get(key, {}), _descriptor=descriptor)
+        vars(self).update(_read_before.get(key, {}))
+        self._descriptor = descriptor
         if key in _read_before:
             return
         self._size = status.st_size
