@@ -4,10 +4,15 @@ import os
 import select
 import sys
 import time
+from contextlib import suppress
 from typing import Any, Self
 
 from mlbackends.model.errors import BadInput
 from mlbackends_cli.terminal import is_terminal
+
+termios: Any = None
+with suppress(ImportError):  # Windows has none: there Ctrl-C alone ends it
+    import termios
 
 _ENTER, _LEAVE = "\033[?1049h\033[?25l", "\033[?25h\033[?1049l"
 _SEQUENCES = {
@@ -27,14 +32,12 @@ class Screen:
     def __init__(self, instead: str) -> None:
         if not is_terminal(sys.stdout) or os.environ.get("TERM", "dumb") == "dumb":
             raise BadInput("this draws over a terminal, and standard output is none", instead)
-        self._keys = [sys.stdin.fileno()] if is_terminal(sys.stdin) else []
+        self._keys = [sys.stdin.fileno()] if termios and is_terminal(sys.stdin) else []
         self._typed = ""
         self._modes: Any = None
 
     def __enter__(self) -> Self:
         for descriptor in self._keys:
-            import termios
-
             self._modes = termios.tcgetattr(descriptor)
             modes = termios.tcgetattr(descriptor)
             modes[3] &= ~(termios.ICANON | termios.ECHO)
@@ -45,8 +48,6 @@ class Screen:
 
     def __exit__(self, *error: object) -> None:
         for descriptor in self._keys:
-            import termios
-
             termios.tcsetattr(descriptor, termios.TCSADRAIN, self._modes)
         self._write(_LEAVE)
 
@@ -70,7 +71,9 @@ class Screen:
         """Return the next key within so many seconds; "" without one, or when the size has changed."""
         size, end = self.size(), time.monotonic() + seconds
         while not self._typed and self.size() == size and (left := end - time.monotonic()) > 0:
-            if select.select(self._keys, [], [], min(left, _GLANCE))[0]:
+            if not self._keys:
+                time.sleep(min(left, _GLANCE))
+            elif select.select(self._keys, [], [], min(left, _GLANCE))[0]:
                 self._typed = os.read(self._keys[0], 256).decode(errors="replace")
                 if not self._typed:  # the terminal is gone
                     return "q"

@@ -31,6 +31,7 @@ from mlbackends.model.usage import (
 )
 from mlbackends_cli.commands.top import _View
 from mlbackends_cli.terminal import Page
+from mlbackends_cli.text import layout
 from mlbackends_cli.text import usage as pages
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def test_no_line_is_wider_than_the_page(width: int, color: bool) -> None:
         plain = plain.replace(f"\033[{style}m", "")
 
     assert "\033" not in plain and "\u202e" not in plain
-    assert max(sum(map(pages._columns, line)) for line in plain.splitlines()) <= width
+    assert max(map(layout.width, plain.splitlines())) <= width
     for fact in (
         "43 % of 64 CPUs",
         "stopped in",

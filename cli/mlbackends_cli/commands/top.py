@@ -38,7 +38,7 @@ from mlbackends_cli.output import write
 from mlbackends_cli.screen import Screen
 from mlbackends_cli.terminal import Page, page
 from mlbackends_cli.text import usage as pages
-from mlbackends_cli.text.prose import wrapped
+from mlbackends_cli.text.layout import wrapped
 
 _FIRST_SECONDS = 0.3
 """After so long the first shares of CPUs are shown."""
@@ -150,11 +150,8 @@ class _View:
     def lines(self, usage: Usage, style: Page, height: int) -> list[str]:
         """Return what fills the screen."""
         if self.shows_help:
-            return [
-                line
-                for text in (*_HELP, "", "any key goes back")
-                for line in wrapped(text, style.width, others=" " * 12) or [""]
-            ]
+            texts = (*_HELP, "any key goes back")
+            return [line for text in texts for line in wrapped(text, style.width)]
         head = pages.header(usage, style)
         room = max(1, height - len(head) - 4)
         self.first = max(0, min(self.first, len(usage.processes) - 1))

@@ -4,10 +4,9 @@ No `--format`: `mlbackends.model.display` calls it. A frame keeps the page's sty
 and follows the notebook between light and dark, where the browser hands that on.
 """
 
-from functools import singledispatch
 from html import escape
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlbackends.model.checked import Checked
 from mlbackends.model.records import Report
@@ -21,6 +20,9 @@ from mlbackends_cli.attention import check_table
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.traces.listings import printed
 from mlbackends_cli.web.trace_page import Contents, trace_page
+
+if TYPE_CHECKING:
+    from mlbackends.model.trace_views import AnyView
 
 _FRAME = """\
 <style>
@@ -37,62 +39,33 @@ def framed(thing: Any) -> str:
     return _FRAME.format(title=escape(thing.glance()), page=escape(_page(thing)))
 
 
-@singledispatch
-def plain(thing: Any) -> str:
+def plain(thing: Report | Checked | Session | Aggregate) -> str:
     """Return an object's table."""
-    return repr(thing)
-
-
-@singledispatch
-def _page(thing: Any) -> str:
-    return f"<pre>{escape(plain(thing))}</pre>"
-
-
-@plain.register
-def _(report: Report) -> str:
-    return formats.text("table", "report", report, Page(100))
-
-
-@_page.register
-def _(report: Report) -> str:
-    return formats.text("html", "report", report, Page())
-
-
-@plain.register
-def _(checked: Checked) -> str:
-    return check_table.printed(checked, Page(120))
-
-
-@_page.register
-def _(checked: Checked) -> str:
-    return formats.text("html", "outcome", outcome_of(checked), Page(details=True))
-
-
-@plain.register
-def _(session: Session) -> str:
-    return printed({"summary": session.summary()}, "table", Page(120), top=20)
-
-
-@_page.register
-def _(session: Session) -> str:
-    contents = Contents(this_machine())
-    for record in session:
-        contents.add(record)
-    return trace_page(contents.result(session.glance()))
-
-
-@plain.register
-def _(aggregate: Aggregate) -> str:
-    views = viewing.from_aggregates([aggregate], {"summary": {}})
+    match thing:
+        case Report():
+            return formats.text("table", "report", thing, Page(100))
+        case Checked():
+            return check_table.printed(thing, Page(120))
+        case Session():
+            views: dict[str, AnyView] = {"summary": thing.summary()}
+        case Aggregate():
+            views = viewing.from_aggregates([thing], {"summary": {}})
     return printed(views, "table", Page(120), top=20)
 
 
-@_page.register
-def _(aggregate: Aggregate) -> str:
+def _page(thing: Report | Checked | Session | Aggregate) -> str:
     contents = Contents(this_machine())
-    for group in chain(aggregate.groups, aggregate.notes):
-        for each in contents.takers:
-            if hasattr(each, "add_many"):  # the timeline needs the order of the calls
-                each.add_many(group.record, group.count, group.durations)
-    contents.text_lines = aggregate.texts
-    return trace_page(contents.result(aggregate.glance()))
+    match thing:
+        case Report():
+            return formats.text("html", "report", thing, Page())
+        case Checked():
+            return formats.text("html", "outcome", outcome_of(thing), Page(details=True))
+        case Session():
+            for record in thing:
+                contents.add(record)
+        case Aggregate():
+            for group in chain(thing.groups, thing.notes):
+                for each in contents.takers:
+                    if hasattr(each, "add_many"):  # the timeline needs the order of the calls
+                        each.add_many(group.record, group.count, group.durations)
+    return trace_page(contents.result(thing.glance()))

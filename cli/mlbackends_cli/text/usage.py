@@ -3,13 +3,12 @@
 Built without rich, whose table of forty processes takes 20 ms of a core: too much for every second.
 """
 
-import unicodedata
 from collections.abc import Sequence
 
 from mlbackends.model.usage import GpuUsage, MappedLibrary, ProcessUsage, Usage
 from mlbackends_cli.terminal import Page
+from mlbackends_cli.text.layout import width, wrapped
 from mlbackends_cli.text.plain import binary_size, one_line, without_commands
-from mlbackends_cli.text.prose import wrapped
 
 _LABEL = 9
 _NARROW = 100
@@ -23,7 +22,11 @@ def header(usage: Usage, page: Page) -> list[str]:
     """Return the lines about the machine, the limits of the container, and each GPU."""
     machine, group = usage.machine, usage.group
     load = " ".join(f"{each:.2f}" for each in machine.load)
-    about = _joined(f"{usage.process_count} processes", load and f"load {load}", usage.created[11:])
+    about = _joined(
+        f"{usage.process_count} process{'es' * (usage.process_count != 1)}",
+        load and f"load {load}",
+        usage.created[11:],
+    )
     lines = [page.styled("backends top", _BOLD) + cropped(f"  {about}", page.width - 12)]
     cpu = machine.cpu_percent
     lines += _meter("CPU", cpu, f"{_number(cpu)} % of {machine.cpus} CPUs", page)
@@ -77,17 +80,14 @@ def _gpu(gpu: GpuUsage, page: Page) -> list[str]:
 
 def _meter(label: str, share: float | None, text: str, page: Page) -> list[str]:
     """Return a label, a bar, and a text beside it on one line or more; no bar without a share in percent."""
-    width = max(10, min(40, page.width // 4))
-    filled = round(min(100.0, share or 0.0) / 100 * width)
-    full, empty = page.sign("█", "#") * filled, page.sign("░", "-") * (width - filled)
-    start = f"{label:<{_LABEL}}" + (f"{full}{empty} " if share is not None else "")
-    # What belongs together, as a number and its unit, stays on one line where that has room.
-    room = page.width - len(start)
-    parts = one_line(text).split(" · ")
-    glued = [part.replace(" ", "\xa0") if len(part) <= room else part for part in parts]
-    lines = wrapped("\xa0· ".join(glued), page.width, start, " " * len(start))
-    coloured = page.styled(full, _heat(share or 0)) + page.styled(empty, _DIM)
-    return [line.replace(full + empty, coloured, 1).replace("\xa0", " ") for line in lines]
+    start = f"{label:<{_LABEL}}"
+    if share is not None:
+        room = max(10, min(40, page.width // 4))
+        filled = round(min(100.0, share) / 100 * room)
+        start += page.styled(page.sign("█", "#") * filled, _heat(share))
+        start += page.styled(page.sign("░", "-") * (room - filled), _DIM) + " "
+    first, *rest = wrapped(one_line(text), page.width - width(start))
+    return [start + first, *(" " * width(start) + line for line in rest)]
 
 
 def _cores(percents: Sequence[float], page: Page) -> list[str]:
@@ -109,13 +109,13 @@ def table(usage: Usage, page: Page, rows: Sequence[ProcessUsage]) -> list[str]:
     columns |= {"gpu mem": 9} if usage.gpus and page.width >= _NARROWEST else {}
     used = sum(columns.values()) + len(columns) + 10 * is_wide
     names = max(12, min(36, (page.width - used) // 3)) if is_wide else page.width - used
-    titles = "".join(f"{title:>{width}} " for title, width in columns.items())
+    titles = "".join(f"{title:>{room}} " for title, room in columns.items())
     titles += f"{'user':<10}{'name':<{names}} libraries" if is_wide else "name"
     lines = [page.styled(titles, _BOLD)]
     for one in rows:
         cells = [str(one.pid), _number(one.cpu_percent), _threads(one), _size(one.memory_bytes)]
         cells += [_size(one.gpu_memory_bytes) if one.gpus else ""]  # left out without its column
-        padded = [f"{cell:>{width}} " for cell, width in zip(cells, columns.values(), strict=False)]
+        padded = [f"{cell:>{room}} " for cell, room in zip(cells, columns.values(), strict=False)]
         if one.oversubscribed:
             padded[2] = page.styled(padded[2], _RED)
         text = "".join(padded) + (_fit(one.user, 9) + " " if is_wide else "")
@@ -132,17 +132,12 @@ def table(usage: Usage, page: Page, rows: Sequence[ProcessUsage]) -> list[str]:
 
 def legend(usage: Usage) -> list[str]:
     """Return what signs mean that stand on the page."""
-    return [
-        text
-        for text, is_shown in (
-            (
-                "! more threads want to run than it has CPUs: set OMP_NUM_THREADS lower",
-                any(one.oversubscribed for one in usage.processes),
-            ),
-            ("? could not be told", any(one.libraries is None for one in usage.processes)),
-        )
-        if is_shown
-    ]
+    found = []
+    if any(one.oversubscribed for one in usage.processes):
+        found.append("! more threads want to run than it has CPUs: set OMP_NUM_THREADS lower")
+    if any(one.libraries is None for one in usage.processes):
+        found.append("? could not be told")
+    return found
 
 
 def whole(usage: Usage, page: Page, most: int = 30) -> str:
@@ -190,22 +185,16 @@ def _share(used: int | None, total: int | None) -> float | None:
     return 100 * used / total if used is not None and total else None
 
 
-def _fit(text: str, width: int) -> str:
+def _fit(text: str, room: int) -> str:
     """Return a text in exactly so many columns."""
-    text = cropped(one_line(text), width)
-    return text + " " * (width - sum(map(_columns, text)))
+    text = cropped(one_line(text), room)
+    return text + " " * (room - width(text))
 
 
-def cropped(text: str, width: int) -> str:
+def cropped(text: str, room: int) -> str:
     """Return as much of a text as fits into so many columns; an ellipsis ends one that was cut."""
-    if sum(map(_columns, text)) <= width:
+    if not text or width(text) <= room:
         return text
-    while text and sum(map(_columns, text)) >= width:
+    while text and width(text) >= room:
         text = text[:-1]
-    return text + "…" * (width > 0)
-
-
-def _columns(sign: str) -> int:
-    if sign.isascii():
-        return 1
-    return 0 if unicodedata.combining(sign) else 1 + (unicodedata.east_asian_width(sign) in "WF")
+    return text + "…" * (room > 0)

@@ -26,6 +26,8 @@ _ROUNDS = 16
 _BUSY_PERCENT = 50
 _MOST_THREADS = 512
 """So many threads are looked at in one sample; one costs 20 microseconds."""
+_FIRST_SECONDS = 2.0
+"""So long the first sample reads what is mapped."""
 _COMMAND = 4096
 
 Row = dict[str, Any]
@@ -154,7 +156,7 @@ class Processes:
 
     def _read_maps(self, stale: list[tuple[float, int, int]]) -> None:
         """Read what processes have mapped, first of those that have waited longest."""
-        end = time.monotonic() + self._seconds
+        end = time.monotonic() + (self._seconds if self._round > 1 else _FIRST_SECONDS)
         for _, pid, mapped_bytes in stale:
             process = self._seen[pid]
             process.read_at = time.monotonic()

@@ -95,9 +95,12 @@ def test_mapped_files_are_read_again_only_when_their_size_changes(tmp_path: Path
 
 def test_without_time_left_mapped_files_are_read_later(tmp_path: Path) -> None:
     put(tmp_path, 7)
-    (found,) = Processes(str(tmp_path), seconds=-1.0).read(0.0)
+    reader = Processes(str(tmp_path), seconds=-1.0)
+    reader.read(0.0)
+    put(tmp_path, 8)
+    found = {one.pid: one.libraries for one in reader.read(1.0)}
 
-    assert found.libraries is None
+    assert found == {7: (), 8: None}
 
 
 def test_what_may_not_be_read_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
