@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from mlbackends.model.checked import Checked
 from mlbackends.model.records import Report
-from mlbackends.sdpa.verify.outcome import outcome_of
 from mlbackends.tracing import viewing
 from mlbackends.tracing.aggregate import Aggregate
 from mlbackends.tracing.machine import this_machine
@@ -19,6 +18,7 @@ from mlbackends_cli import formats
 from mlbackends_cli.attention import check_table
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.traces.listings import printed
+from mlbackends_cli.web.attention_page import check_page
 from mlbackends_cli.web.trace_page import Contents, trace_page
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _page(thing: Report | Checked | Session | Aggregate) -> str:
         case Report():
             return formats.text("html", "report", thing, Page())
         case Checked():
-            return formats.text("html", "outcome", outcome_of(thing), Page(details=True))
+            return check_page(thing, Page())
         case Session():
             for record in thing:
                 contents.add(record)
