@@ -288,9 +288,10 @@ def test_what_each_package_takes_is_told_with_it_and_in_full_where_it_is_named()
     facts = {"scikit_learn": {"version": "1.9.1", "blas": blas, "openmp": openmp}}
     one = report(uses={"presence": "found", "facts": facts})
 
-    assert lines(one, width=60)[:3] == [
+    assert lines(one, width=60)[:4] == [
         "Packages",
-        "  scikit-learn  BLAS openblas 0.3.30 · Zen · 4 threads",
+        "  scikit-learn  1.9.1",
+        "                BLAS openblas 0.3.30 · Zen · 4 threads",
         "                OpenMP gnu · 2 threads",
     ]
     (details,) = (line for line in lines(one, width=120, details=True) if "openmp" in line)

@@ -10,11 +10,14 @@ from mlbackends.model.records import Device, Library, ProbeReport, Report
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text import checks, probes, prose
 from mlbackends_cli.text.layout import (
+    DIM,
+    NAME,
     Cell,
     Row,
     grid,
     half,
     lines,
+    sections,
     side_by_side,
     width,
     widths,
@@ -22,21 +25,12 @@ from mlbackends_cli.text.layout import (
 from mlbackends_cli.text.plain import amount, without_commands
 from mlbackends_cli.text.prose import Listing
 
-_MARKS = {
-    "usable": ("✓", "+", "32"),
-    "loadable": ("◐", "~", "36"),
-    "found": ("·", "-", "33"),
-    "broken": ("✗", "x", "31"),
-    "unknown": ("?", "?", "31"),
-    "absent": (" ", " ", "2"),
-}
+_COLORS = {"usable": "32", "loadable": "36", "found": "33", "broken": "31", "unknown": "31"}
 _SEVERITIES = {
     Severity.ERROR: ("✗", "x", "31"),
     Severity.WARNING: ("!", "!", "33"),
     Severity.NOTE: ("·", "-", "36"),
 }
-# Bold, underlined and dim read on a light background and on a dark one; the colours are the terminal's own.
-_HEADING, _NAME, _DIM = "1;4", "1", "2"
 _SHORT = 40
 """A reason of at most so many characters is repeated for each library."""
 _NARROW = 24
@@ -60,11 +54,11 @@ def listing(listing: Listing, page: Page) -> str:
 def _listed(listing: Listing, page: Page) -> Iterator[str]:
     columns = _widths(listing, page)
     if columns:
-        yield from grid([[Cell(title, _DIM) for title in listing.columns]], columns, page)
+        yield from grid([[Cell(title, DIM) for title in listing.columns]], columns, page)
     for at, group in enumerate(listing.groups):
         indent = 2 if group.title else 0
         if group.title:
-            yield from grid([[Cell(group.title, _NAME)]], [page.width], page)
+            yield from grid([[Cell(group.title, NAME)]], [page.width], page)
         for number, (first, *others) in enumerate(group.rows):
             style = "33" if (at, number) in listing.marked else ""
             if columns:
@@ -78,7 +72,7 @@ def _listed(listing: Listing, page: Page) -> Iterator[str]:
             if below:
                 yield from grid([[Cell(below, style)]], [page.width - indent - 2], page, indent + 2)
     for note in listing.notes:
-        yield from grid([[Cell(note, _DIM)]], [page.width], page)
+        yield from grid([[Cell(note, DIM)]], [page.width], page)
 
 
 def _widths(listing: Listing, page: Page) -> list[int]:
@@ -114,51 +108,42 @@ def _overview(report: Report, page: Page) -> Iterator[str]:
         [*_named("", row.name), Cell("\n".join(_machine(row)) + _time(row.probe, page))]
         for row in rows["machine"]
     ]
-    nothing = [[Cell(""), Cell("none found", _DIM), Cell("")]] if looked else []
-    sections: dict[str, Sequence[Row]] = {
+    nothing = [[Cell(""), Cell("none found", DIM), Cell("")]] if looked else []
+    parts: dict[str, Sequence[Row]] = {
         "Machine": machine,
         "Accelerators": [*_accelerators(rows["accelerator"], page)] or nothing,
         "Packages": [*_packages(report, rows["framework"], page)],
         "Libraries": [*_libraries(rows["library"], page)],
     }
-    found = [(title, rows) for title, rows in sections.items() if rows]
+    found = [(title, rows) for title, rows in parts.items() if rows]
     if not (page.terminal and page.width >= _TWO_COLUMNS and found):  # grep wants a line for each
-        yield from _sections(found, page)
+        yield from sections(found, page)
     else:
         column = half(page)
-        sizes = [len([*_sections([each], column)]) for each in found]
+        sizes = [len([*sections([each], column)]) for each in found]
         count = min(range(1, len(found) + 1), key=lambda at: max(sum(sizes[:at]), sum(sizes[at:])))
-        left, right = _sections(found[:count], column), _sections(found[count:], column)
+        left, right = sections(found[:count], column), sections(found[count:], column)
         yield from side_by_side(left, right, page)
     below = replace(page, width=min(page.width, _TWO_COLUMNS))  # longer lines are hard to read
     unknown = [[*_named("?", name), Cell(why)] for name, why in probes.without_row(report).items()]
-    for title, more in (("Could not tell", unknown), ("Look at", [*_look_at(report, page)])):
-        yield from _sections([(title, more)] if more else [], below)
+    for title, more in (("Could not tell", unknown), ("Look at", [*_look_at(report)])):
+        yield from sections([(title, more)] if more else [], below)
     if missing := probes.missing(report):
         are = "is" if len(missing) == 1 else "are"
         line = f"{len(missing)} more {are} not here: backends info --absent"
         yield from grid([[Cell(line)]], [page.width], page)
     states = {probes.state_of(row.probe) for kind in probes.GROUPS[1:] for row in rows[kind]}
     marks = [
-        f"{page.sign(*signs)} {probes.MEANINGS[state]}"
-        for state, (*signs, _) in _MARKS.items()
+        f"{probes.MARKS[state]} {meaning}"
+        for state, meaning in probes.MEANINGS.items()
         if state in states
     ]
     took = [f"{report.duration_seconds:.2f} s"] if page.timing else []
-    yield from grid([[Cell("   ".join([*marks, *took]), _DIM)]], [page.width], page)
-
-
-def _sections(found: Sequence[tuple[str, Sequence[Row]]], page: Page) -> Iterator[str]:
-    """Yield sections whose names and versions align."""
-    columns = widths(row[:-1] for _, rows in found for row in rows)
-    for title, rows in found:
-        yield page.styled(title, _HEADING)
-        for row in rows:
-            yield from lines([row], page, columns[: len(row) - 1])
+    yield from grid([[Cell("   ".join([*marks, *took]), DIM)]], [page.width], page)
 
 
 def _named(mark: str, name: str, style: str = "31") -> list[Cell]:
-    return [Cell(mark, style), Cell(name, _NAME)]
+    return [Cell(mark, style), Cell(name, NAME)]
 
 
 def _machine(row: probes.Row) -> list[str]:
@@ -175,7 +160,7 @@ def _accelerators(rows: Iterable[probes.Row], page: Page) -> Iterator[Row]:
         if not probe.devices:
             texts = [": ".join(texts) or probe.version or str(probe.presence)]
         worst = next((each for each in probe.devices if probes.state_of(each) == "broken"), probe)
-        yield [_mark(worst, page), Cell(name, _NAME), Cell("\n".join(texts) + _time(probe, page))]
+        yield [_mark(worst), Cell(name, NAME), Cell("\n".join(texts) + _time(probe, page))]
 
 
 def _packages(report: Report, rows: Iterable[probes.Row], page: Page) -> Iterator[Row]:
@@ -185,15 +170,16 @@ def _packages(report: Report, rows: Iterable[probes.Row], page: Page) -> Iterato
     for row in sorted(rows, key=lambda row: (row.name in last, row.name != "torch", row.name)):
         problem = row.problem if probes.state_of(row.probe) != "broken" else ""
         yield _version_row(row, " · ".join(filter(None, [*row.lines, problem])), page)
-        if texts := taken.pop(row.name.replace("_", "-"), ()):
+        if texts := taken.pop(row.name, [""])[1:]:
             yield [*_named("", ""), Cell("\n".join(texts))]
-    for name, texts in taken.items():  # a package without a probe, or a process that is looked at
-        yield [*_named("", name), Cell("\n".join(texts))]
+    for name, (version, *texts) in taken.items():  # without a probe, or a process that is looked at
+        yield [*_named("", name), Cell(version), Cell("")]
+        yield [*_named("", ""), Cell("\n".join(texts))]
 
 
 def _version_row(row: probes.Row, text: str, page: Page) -> Row:
     text += _time(row.probe, page)
-    return [_mark(row.probe, page), Cell(row.name, _NAME), Cell(row.probe.version), Cell(text)]
+    return [_mark(row.probe), Cell(row.name, NAME), Cell(row.probe.version), Cell(text)]
 
 
 def _libraries(rows: Iterable[probes.Row], page: Page) -> Iterator[Row]:
@@ -217,12 +203,11 @@ def _libraries(rows: Iterable[probes.Row], page: Page) -> Iterator[Row]:
             yield [Cell(""), Cell(""), Cell(""), Cell(f"the same: {names}")]
 
 
-def _look_at(report: Report, page: Page) -> Iterator[Row]:
+def _look_at(report: Report) -> Iterator[Row]:
     """Yield what is broken, then what is not as it should be, each with its cure."""
     broken, warnings = probes.broken(report), probes.warnings(report)
-    *signs, style = _MARKS["broken"]
     for mark, color, found in (
-        (page.sign(*signs), style, broken),
+        (probes.MARKS["broken"], "31", broken),
         ("!", "33", warnings[:_MOST_WARNINGS]),
     ):
         for name, one in found:
@@ -235,27 +220,20 @@ def _look_at(report: Report, page: Page) -> Iterator[Row]:
         yield [
             Cell(""),
             Cell(""),
-            Cell("why each hurts, and how to mend it: backends doctor", _DIM),
+            Cell("why each hurts, and how to mend it: backends doctor", DIM),
         ]
 
 
 def _absent(report: Report, page: Page) -> Iterator[str]:
     """Yield what was looked for and is not here, by group, with what each is."""
-    names = probes.missing(report)
-    room = max(map(len, names), default=0)
-    for group, title in (
-        ("accelerator", "Accelerators"),
-        ("framework", "Packages"),
-        ("library", "Libraries"),
-    ):
-        rows = [
-            [Cell(name, _NAME), Cell(f"{probes.label(name)}: {probes.meaning(name)}")]
-            for name in names
-            if probes.group(name) == group
-        ]
-        if rows:
-            yield page.styled(f"{title} that are not here", _HEADING)
-            yield from lines(rows, page, [room])
+    groups = {"accelerator": "Accelerators", "framework": "Packages", "library": "Libraries"}
+    found: dict[str, list[Row]] = {title: [] for title in groups.values()}
+    for name in probes.missing(report):
+        text = f"{probes.label(name)}: {probes.meaning(name)}"
+        found[groups[probes.group(name)]].append([Cell(name, NAME), Cell(text)])
+    yield from sections(
+        [(f"{title} that are not here", rows) for title, rows in found.items() if rows], page
+    )
 
 
 # ---- everything about the probes that were named -------------------------------------------
@@ -269,7 +247,7 @@ def _details(report: Report, page: Page) -> Iterator[str]:
         state = probes.MEANINGS["unknown"] if undetermined else probe.presence
         label = f"{probes.label(name)} {probe.version}".rstrip()
         about = f"{state or probes.why(probe)}{_time(probe, page)}  {probes.meaning(name)}"
-        yield from lines([[_mark(probe, page), Cell(label, _NAME), Cell(about)]], page, indent=0)
+        yield from lines([[_mark(probe), Cell(label, NAME), Cell(about)]], page, indent=0)
         facts, tables = probes.shown_facts(name, probe)
         reasons = probes.own_reasons(probe) if not probe.libraries else []
         short, rows = _short(_values(facts), page)
@@ -303,7 +281,7 @@ def _records(fact: str, rows: probes.Table, page: Page) -> Iterator[str]:
     """Yield a list of records as a table where it fits, else one record below the other."""
     names = probes.columns(rows)
     texts = [[amount(name, row[name]) if name in row else "" for name in names] for row in rows]
-    table = [[Cell(name, _NAME) for name in names], *(list(map(Cell, each)) for each in texts)]
+    table = [[Cell(name, NAME) for name in names], *(list(map(Cell, each)) for each in texts)]
     columns = widths(table)
     yield from lines([[Cell(fact, "3")]], page) if fact else ()
     if sum(columns) + 2 * len(columns) <= page.width and not any(
@@ -314,7 +292,7 @@ def _records(fact: str, rows: probes.Table, page: Page) -> Iterator[str]:
     for row in rows:
         found = [[Cell(""), *pair] for pair in _values({k: v for k, v in row.items() if v != ""})]
         if found:
-            found[0][0] = Cell(page.sign("•", "-"))
+            found[0][0] = Cell("•")
         yield from lines(found, page)
 
 
@@ -322,26 +300,26 @@ def _thing(
     thing: Device | Library, title: str, values: Mapping[str, object], page: Page
 ) -> Iterator[str]:
     """Yield a device or a copy of a library."""
-    mark, room = _mark(thing, page), page.width - 4
-    yield from grid([[mark, Cell(title, _NAME)]], [1, room - 1], page, 2)
+    mark, room = _mark(thing), page.width - 4
+    yield from grid([[mark, Cell(title, NAME)]], [1, room - 1], page, 2)
     yield from lines(_values(values) + _reasons("because", thing.reasons), page, indent=5)
 
 
 def _values(values: Mapping[str, object]) -> list[list[Cell]]:
-    return [[Cell(name, _DIM), Cell(amount(name, value))] for name, value in values.items()]
+    return [[Cell(name, DIM), Cell(amount(name, value))] for name, value in values.items()]
 
 
 def _reasons(word: str, reasons: Iterable[Reason]) -> list[list[Cell]]:
     found = []
     for reason in reasons:
         hint = f"\n→ {reason.hint}" if reason.hint else ""
-        found.append([Cell(word, _DIM), Cell(f"{reason.message} [{reason.code}]{hint}")])
+        found.append([Cell(word, DIM), Cell(f"{reason.message} [{reason.code}]{hint}")])
     return found
 
 
-def _mark(thing: ProbeReport | Device | Library, page: Page) -> Cell:
-    *signs, style = _MARKS[probes.state_of(thing)]
-    return Cell(page.sign(*signs), style)
+def _mark(thing: ProbeReport | Device | Library) -> Cell:
+    state = probes.state_of(thing)
+    return Cell(probes.MARKS[state], _COLORS.get(state, DIM))
 
 
 def _time(probe: ProbeReport, page: Page) -> str:

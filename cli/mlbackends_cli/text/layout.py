@@ -25,6 +25,8 @@ _WORDS = re.compile(r"\s+|(?<=[/\\])")
 _NARROW = 24
 """Text that would get fewer columns than this, or than its longest word, begins on a line of its own."""
 _GAP = 3
+# Bold, underlined and dim read on a light background and on a dark one; the colours are the terminal's own.
+HEADING, NAME, DIM = "1;4", "1", "2"
 
 
 class Cell(NamedTuple):
@@ -74,22 +76,16 @@ def widths(rows: Iterable[Row]) -> list[int]:
 def grid(rows: Iterable[Row], columns: Sequence[int], page: Page, indent: int = 0) -> Iterator[str]:
     """Yield rows as lines of the page, each cell wrapped in its column; a column of width 0 is left out."""
     for row in rows:
+        pairs = [(cell, room) for cell, room in zip(row, columns, strict=True) if room]
         cells = [
-            [
-                (line, cell.style)
-                for part in cell.text.split("\n")
-                for line in wrapped(cleaned(part), room)
-            ]
-            for cell, room in zip(row, columns, strict=True)
-            if room
+            [line for part in cell.text.split("\n") for line in wrapped(cleaned(part), room)]
+            for cell, room in pairs
         ]
-        rooms = [room for room in columns if room]
-        for number in range(max(map(len, cells), default=0)):
+        for texts in zip_longest(*cells, fillvalue=""):
             whole, blanks = "", indent
-            for lines, room in zip(cells, rooms, strict=True):
-                text, style = lines[number] if number < len(lines) else ("", "")
+            for text, (cell, room) in zip(texts, pairs, strict=True):
                 if text:
-                    whole += " " * blanks + page.styled(text, style)
+                    whole += " " * blanks + page.styled(text, cell.style)
                     blanks = 0
                 blanks += room - width(text) + 2
             yield whole
@@ -112,19 +108,28 @@ def lines(
         if min(_NARROW, widest) <= room and not room < word <= below:
             yield from grid([row], [*columns, max(room, 1)], page, indent)
             continue
-        head = "  ".join(cleaned(cell.text) for cell in cells if cell.text)
-        used, is_one = indent + width(head), "\n" not in text.text
-        if used > page.width:
-            yield from grid([[Cell(head)]], [page.width - indent], page, indent)
-            shown = []
-        else:
-            shown = [page.styled(cleaned(cell.text), cell.style) for cell in cells if cell.text]
-        if shown and is_one and used + 2 + width(text.text) <= page.width:
-            yield " " * indent + "  ".join([*shown, page.styled(cleaned(text.text), text.style)])
+        heads = [cell for cell in cells if cell.text]
+        sizes = widths([heads])
+        left = page.width - indent - sum(sizes) - 2 * len(sizes)
+        if "\n" not in text.text and width(text.text) <= left:
+            yield from grid([[*heads, text]], [*sizes, max(left, 1)], page, indent)
             continue
-        if shown:
-            yield " " * indent + "  ".join(shown)
+        if heads:
+            sizes[-1] = max(1, min(sizes[-1], sizes[-1] + left + 2))
+            yield from grid([heads], sizes, page, indent)
         yield from grid([[text]], [below], page, indent + 2)
+
+
+def sections(
+    found: Iterable[tuple[str, Sequence[Row]]], page: Page, style: str = HEADING
+) -> Iterator[str]:
+    """Yield rows below their titles; the short cells of all align."""
+    found = [*found]
+    columns = widths(row[:-1] for _, rows in found for row in rows)
+    for title, rows in found:
+        yield page.styled(title, style)
+        for row in rows:
+            yield from lines([row], page, columns[: len(row) - 1])
 
 
 def side_by_side(left: Iterable[str], right: Iterable[str], page: Page) -> Iterator[str]:

@@ -38,12 +38,11 @@ def cpu(facts: Facts) -> Iterator[str]:
         _count(facts, "threads", "thread"),
         ", ".join(_clock(facts)),
     )
-    sets = [text(facts, "hardware_capability")]
-    sets += [word for fact, word in _VECTORS.items() if facts.get(fact)]
-    yield _joined(
-        " ".join(one for one in sets if one and (one != "DEFAULT" or len(sets) == 1)),
-        text(facts, "x86_64_level"),
-    )
+    best = text(facts, "hardware_capability")
+    # DEFAULT is torch's word for a processor without what its kernels are compiled for.
+    names = {"sse4_2": "SSE4.2", "avx": "AVX", **_VECTORS} if best == "DEFAULT" else _VECTORS
+    sets = [best if best != "DEFAULT" else "", *(names[each] for each in names if facts.get(each))]
+    yield _joined(" ".join(filter(None, sets)), text(facts, "x86_64_level"))
     yield _joined(*_caches(facts))
 
 
@@ -106,7 +105,7 @@ def limits(facts: Facts) -> Iterator[str]:
         f"{binary_size(size)} of memory, {bound}" if bound else "all memory" if size else "",
         f"{binary_size(used)} of it used" if used else "",
         f"at most {processes} processes" if processes else "",
-        f"cgroup {group}" if group else "",
+        f"cgroup {group}" if group not in ("", "none") else "",
         f"{scheduler}: {', '.join(_job(facts))}".removesuffix(": ") if scheduler else "",
     )
 

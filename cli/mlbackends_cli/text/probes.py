@@ -327,23 +327,25 @@ def uses(probe: ProbeReport | None) -> Table:
 
 
 def taken(probe: ProbeReport | None) -> dict[str, list[str]]:
-    """Return what each package takes, as phrases: "BLAS openblas 0.3.30 · Haswell · 4 threads"."""
+    """Return of each package its version and what it takes: "BLAS openblas 0.3.30 · Haswell · 4 threads"."""
     found: dict[str, list[str]] = {}
     for package, use in (probe.facts if probe else {}).items():
-        for kind, row in use.items() if isinstance(use, dict) else ():
-            if isinstance(row, dict):
-                library = str(row.get("library", ""))
-                runtime, count = row.get("runtime"), row.get("threads")
-                if library == kind:
-                    library, runtime = (
-                        ("", runtime) if kind != "openmp" else (str(runtime or ""), "")
-                    )
-                head = (_KINDS.get(kind, kind), library, row.get("version"))
-                threads = counted(count, "thread") if isinstance(count, int) else ""
-                parts = (" ".join(str(each) for each in head if each), row.get("core"), threads)
-                rest = (runtime, row.get("problem"))
-                phrase = " · ".join(str(part) for part in (*parts, *rest) if part)
-                found.setdefault(package.replace("_", "-"), []).append(phrase)
+        if not isinstance(use, dict):
+            continue
+        texts = found.setdefault(package.replace("_", "-"), [str(use.get("version", ""))])
+        for kind, row in use.items():
+            if not isinstance(row, dict):
+                continue
+            library, runtime = str(row.get("library", "")), row.get("runtime")
+            if library == kind:
+                library, runtime = ("", runtime) if kind != "openmp" else (str(runtime or ""), "")
+            head = " ".join(
+                filter(None, (_KINDS.get(kind, kind), library, str(row.get("version", ""))))
+            )
+            count = row.get("threads")
+            threads = counted(count, "thread") if isinstance(count, int) else ""
+            parts = (head, row.get("core"), threads, runtime, row.get("problem"))
+            texts.append(" · ".join(str(part) for part in parts if part))
     return found
 
 

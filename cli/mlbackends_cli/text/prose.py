@@ -4,8 +4,10 @@ import textwrap
 from collections.abc import Iterable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mlbackends_cli.terminal import Page
+from mlbackends_cli.text.layout import NAME, Cell, sections
 from mlbackends_cli.text.plain import without_commands
 
 _WIDEST = 100
@@ -53,19 +55,14 @@ def wrapped(text: str, width: int, first: str = "", others: str = "") -> list[st
 
 def printed(passages: Iterable[Passage], page: Page) -> str:
     """Return passages for a terminal, or for the log of a CI job, which must take no line for a command."""
-    width = min(page.width, _WIDEST)
+    page = replace(page, width=min(page.width, _WIDEST))
     parts = []
     for passage in passages:
-        lines = [page.styled(passage.heading, "1")]
-        room = max((len(term) for term, _ in passage.lines), default=0) + 4
-        for term, text in passage.lines:
-            indent = " " * (room if term and room < width // 2 else 4 if term else 2)
-            first = f"  {term}".ljust(len(indent)) if term else indent
-            if len(first) > len(indent):
-                lines.append(first)
-                first = indent
-            lines += wrapped(text, width, first, indent) or [first.rstrip()]
-        parts.append("\n".join(lines) + "\n")
+        rows = [
+            [*([Cell(term)] if term else []), Cell(" ".join(text.split()))]
+            for term, text in passage.lines
+        ]
+        parts.append("\n".join([*sections([(passage.heading, rows)], page, NAME), ""]))
     return without_commands("\n".join(parts), page.sign("·", "."))
 
 
