@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -320,6 +321,25 @@ def test_the_page_of_a_recorded_machine_fits_and_breaks_no_word(width: int) -> N
         found += [text for texts in probes.taken(one.probes.get("uses")).values() for text in texts]
         for word in re.split(r"[\s/]+", " ".join(found)):
             assert word in words or len(word) > width - 4, (name, word)
+
+
+@pytest.mark.parametrize(
+    ("name", "width"),
+    [
+        ("hgx-h100-eight-gpus", 120),
+        ("mig-pod", 80),
+        ("cluster-modules-node", 80),
+        ("macbook-m3", 60),
+    ],
+)
+def test_the_page_of_a_recorded_machine_is_as_it_was_read(name: str, width: int) -> None:
+    """Read the difference first; with WRITE_PAGES=1 the files are written anew."""
+    page = "\n".join(lines(recorded()[name], width=width, terminal=True)) + "\n"
+    file = Path(__file__).parent / "pages" / f"{name}-{width}.txt"
+    if os.environ.get("WRITE_PAGES"):
+        file.write_text(page, encoding="utf-8")
+
+    assert page == file.read_text(encoding="utf-8")
 
 
 def test_a_wide_terminal_has_two_columns_and_a_pipe_has_one() -> None:

@@ -168,8 +168,10 @@ def _packages(report: Report, rows: Iterable[probes.Row], page: Page) -> Iterato
     taken = probes.taken(report.probes.get("uses"))
     last = ("compilers", "packages")
     for row in sorted(rows, key=lambda row: (row.name in last, row.name != "torch", row.name)):
-        problem = row.problem if probes.state_of(row.probe) != "broken" else ""
-        yield _version_row(row, " · ".join(filter(None, [*row.lines, problem])), page)
+        is_broken = probes.state_of(row.probe) == "broken"  # of which "Look at" tells why
+        text = " · ".join(filter(None, [*row.lines, "" if is_broken else row.problem]))
+        bare = "" if row.probe.version or is_broken else str(row.probe.presence)
+        yield _version_row(row, text or bare, page)
         if texts := taken.pop(row.name, [""])[1:]:
             yield [*_named("", ""), Cell("\n".join(texts))]
     for name, (version, *texts) in taken.items():  # without a probe, or a process that is looked at
