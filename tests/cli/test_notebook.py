@@ -60,7 +60,7 @@ def test_a_notebook_gets_a_table_and_a_page_in_a_frame(name: str) -> None:
     assert str(thing) == bundle["text/plain"]
     assert in_table in bundle["text/plain"]
     assert bundle["text/html"] == thing._repr_html_()
-    (page,) = re.findall(r'srcdoc="([^"]*)"', bundle["text/html"])
+    (page,) = re.findall(r"srcdoc='([^']*)'", bundle["text/html"])
     assert unescape(page).startswith("<!doctype html>")
     assert in_page in unescape(page)
 
@@ -68,7 +68,7 @@ def test_a_notebook_gets_a_table_and_a_page_in_a_frame(name: str) -> None:
 @pytest.mark.parametrize("name", THINGS)
 def test_nothing_of_the_page_reaches_the_notebook(name: str) -> None:
     html = str(THINGS[name][0]._repr_html_())
-    outside = re.sub(r'srcdoc="[^"]*"', "", html)
+    outside = re.sub(r"srcdoc='[^']*'", "", html)
     rules = re.findall(r"([^{}]*)\{", re.findall(r"<style>(.*?)</style>", outside, re.DOTALL)[0])
 
     assert re.findall(r"<(/?\w+)", outside) == ["style", "/style", "iframe", "/iframe"]

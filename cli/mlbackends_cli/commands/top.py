@@ -21,6 +21,7 @@ Examples:
 """
 
 import time
+from contextlib import suppress
 
 import click
 from msgspec.structs import replace
@@ -126,25 +127,21 @@ class _View:
 
     def watch(self, interval: float, color: str) -> int:
         """Draw samples until the user has had enough."""
-        instead = "`backends top --once` prints one page"
+        pause, due = min(_FIRST_SECONDS, interval), 0.0
         with (
+            suppress(KeyboardInterrupt),
             exits.cleared_up(),
-            Screen(instead) as screen,
+            Screen("`backends top --once` prints one page") as screen,
             Sampler(seconds=_MAPS_SECONDS) as sampler,
         ):
-            pause, due = min(_FIRST_SECONDS, interval), time.monotonic()
-            usage = sampler.sample()
-            try:
-                while self.has_more:
-                    if time.monotonic() >= due:
-                        usage = sampler.sample()
-                        due, pause = time.monotonic() + pause, interval
-                    width, height = screen.size()
-                    style = replace(page(color), width=max(40, width))
-                    screen.draw(self.lines(self.chosen(usage), style, height))
-                    self.take(screen.key(due - time.monotonic()))
-            except KeyboardInterrupt:
-                pass
+            while self.has_more:
+                if time.monotonic() >= due:
+                    usage = sampler.sample()
+                    due, pause = time.monotonic() + pause, interval
+                width, height = screen.size()
+                style = replace(page(color), width=max(40, width))
+                screen.draw(self.lines(self.chosen(usage), style, height))
+                self.take(screen.key(due - time.monotonic()))
         return exits.YES
 
     def lines(self, usage: Usage, style: Page, height: int) -> list[str]:

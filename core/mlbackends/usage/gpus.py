@@ -17,6 +17,8 @@ from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.usage import GpuProcess, GpuUsage
 
 _SECONDS = 5.0
+_FIRST_SECONDS = 30.0
+"""The driver may have to wake eight GPUs first."""
 _RETRY_SECONDS = 60.0
 
 Sample = tuple[tuple[GpuUsage, ...], Reason | None]
@@ -39,8 +41,9 @@ class Gpus:
         if not self._path or time.monotonic() < self._retry_at:
             return (), self._problem
         try:
+            seconds = _SECONDS if self._reader else _FIRST_SECONDS
             self._reader = self._reader or Reader(os.environ)
-            is_result, answer = self._reader.answer(_SECONDS, (sample, self._path))
+            is_result, answer = self._reader.answer(seconds, (sample, self._path))
             if not is_result:
                 raise answer
         except (TooLate, EOFError, OSError) as error:

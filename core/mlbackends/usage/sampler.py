@@ -75,12 +75,12 @@ class Sampler:
         """Return what of the processes cannot be seen here."""
         if self._processes is None:
             message = "which libraries a process has mapped is told by Linux alone"
-            return Reason("not-linux", message)
+            return Reason("not-this-platform", message)
         options = {
             each for mount in mounts(self._host) if mount.kind == "proc" for each in mount.options
         }
         if options & {"hidepid=1", "hidepid=2", "hidepid=noaccess", "hidepid=invisible"}:
-            return Reason("hidden", "/proc hides other users' processes (hidepid)")
+            return Reason("permission-denied", "/proc hides other users' processes (hidepid)")
         return None
 
     def _own_group(self, seconds: float) -> GroupUsage:
