@@ -31,7 +31,7 @@ class Screen:
 
     def __init__(self, instead: str) -> None:
         if not is_terminal(sys.stdout) or os.environ.get("TERM", "dumb") == "dumb":
-            raise BadInput("this draws over a terminal, and standard output is none", instead)
+            raise BadInput("standard output is no terminal that can be drawn over", instead)
         self._keys = [sys.stdin.fileno()] if termios and is_terminal(sys.stdin) else []
         self._typed = ""
         self._modes: Any = None

@@ -76,7 +76,7 @@ USAGE = Usage(
         ProcessUsage(7, "训练\033[2J\n模型" * 9, "\u202eroot", cpu_percent=0.0, threads=1, libraries=()),
         ProcessUsage(8, ""),
     ),
-    notes=(Reason("hidden", "/proc hides other users' processes (hidepid)"),),
+    notes=(Reason("permission-denied", "/proc hides other users' processes (hidepid)"),),
 )  # fmt: skip
 
 

@@ -47,12 +47,10 @@ class Gpus:
             if not is_result:
                 raise answer
         except (TooLate, EOFError, OSError) as error:
-            how = (
-                f"gave no answer within {_SECONDS:g} s" if isinstance(error, TooLate) else "failed"
-            )
-            self._problem = Reason(
-                "nvml-failed", f"{self._path} {how}; it is tried again in a minute"
-            )
+            code, how = "crashed", "ended its process"
+            if isinstance(error, TooLate):
+                code, how = "timed-out", f"gave no answer in {seconds:g} s"
+            self._problem = Reason(code, f"{self._path} {how}; it is tried again in a minute")
             self._retry_at = time.monotonic() + _RETRY_SECONDS
             self.close()
             return (), self._problem

@@ -70,7 +70,18 @@ def test_a_library_that_refuses_or_dies_costs_its_lines_alone(sampled: Sampled) 
     refused, why = sampled(FAKE_INIT="9")
     assert refused == () and why is not None and "nvmlInit returned 9" in why.message
     died, why = sampled(FAKE_BEHAVIOUR="segfault")
-    assert died == () and why is not None and why.code == "nvml-failed"
+    assert died == () and why is not None and why.code == "crashed"
+
+
+def test_a_library_that_hangs_is_left_behind(
+    sampled: Sampled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpus, "_FIRST_SECONDS", 0.1)
+    none, why = sampled(FAKE_BEHAVIOUR="hang")
+
+    assert none == () and why is not None
+    assert why.code == "timed-out"
+    assert "gave no answer in 0.1 s; it is tried again in a minute" in why.message
 
 
 def test_every_call_may_fail() -> None:
