@@ -24,6 +24,7 @@ _KERNEL_THREAD = 0x00200000
 _ROUNDS = 16
 """After so many samples the CPUs that a process may use are read again."""
 _BUSY_PERCENT = 50
+"""Of one CPU, or of what the quota leaves of one."""
 _MOST_THREADS = 512
 """So many threads are looked at in one sample; one costs 20 microseconds."""
 _FIRST_SECONDS = 2.0
@@ -173,12 +174,13 @@ class Processes:
         for row in rows:
             row["running_threads"] = None
             has_pool = any(one.name in POOLS for one in row.get("libraries") or ())
-            is_busy = (row.get("cpu_percent") or 0) >= _BUSY_PERCENT
-            if has_pool and is_busy and row["threads"] > (row["cpus"] or inf):
+            cpus = row.get("cpus") or inf
+            is_busy = (row.get("cpu_percent") or 0) >= _BUSY_PERCENT * min(1, cpus)
+            if has_pool and is_busy and row["threads"] > cpus:
                 left -= row["threads"]
                 if left >= 0:
                     row["running_threads"] = self._running(row["pid"])
-            row["oversubscribed"] = (row["running_threads"] or 0) > (row.get("cpus") or inf)
+            row["oversubscribed"] = (row["running_threads"] or 0) > cpus
 
     def _running(self, pid: int) -> int:
         """Return how many of a process's threads run, or wait for a CPU."""

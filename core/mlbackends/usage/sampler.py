@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from mlbackends import __version__
 from mlbackends.host.host import Host
-from mlbackends.host.quantities import numbers_by_name
+from mlbackends.host.quantities import numbers_by_name, whole_number
 from mlbackends.host.system import cgroups
 from mlbackends.host.system.kernel import mounts
 from mlbackends.model.reasons import Reason
@@ -35,10 +35,13 @@ SORTS: dict[str, Callable[[ProcessUsage], Any]] = {
 
 
 class Sampler:
-    """Takes samples; the first has no shares of CPUs yet. seconds: as of `Processes`."""
+    """Takes samples; the first has no shares of CPUs yet.
 
-    def __init__(self, proc: str = "/proc", seconds: float = inf) -> None:
-        self._host = Host()
+    host: the machine whose control groups and NVML are read. proc, seconds: as of `Processes`.
+    """
+
+    def __init__(self, host: Host | None = None, proc: str = "/proc", seconds: float = inf) -> None:
+        self._host = host or Host()
         self._gpus = Gpus(self._host)
         self._processes = Processes(proc, seconds) if sys.platform == "linux" else None
         self._time = 0.0
@@ -88,6 +91,8 @@ class Sampler:
         quota, limit = cgroups.cpu_quota(host), cgroups.limit(host, "memory_limit_bytes")
         folder = (quota.folder if quota else "") or next(iter(cgroups.home(host, "cpu")[1]), "")
         statistics = numbers_by_name(host.read(f"{folder}/cpu.stat", 65536))
+        if nanoseconds := whole_number(host.read(f"{folder}/cpuacct.usage", 64)):  # version 1
+            statistics["usage_usec"] = nanoseconds // 1000
         rise = {name: value - self._group.get(name, value) for name, value in statistics.items()}
         has_two, self._group = bool(self._group) and seconds > 0, {**statistics}
         used, periods = rise.get("usage_usec"), rise.get("nr_periods")

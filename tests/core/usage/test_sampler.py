@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,6 +19,9 @@ from mlbackends.model.usage import (
     Usage,
 )
 from mlbackends.usage.sampler import SORTS, Sampler, selected
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TORCH = (MappedLibrary("torch", "/home/ann/venv/lib/libtorch_cpu.so", "2.13.0", "torch 2.13.0"),)
 ROWS = (
@@ -49,6 +53,41 @@ def test_a_sample_is_of_this_machine() -> None:
     assert second.machine.memory_used_bytes is not None
     assert os.getpid() in {one.pid for one in second.processes}
     assert second.process_count == len(second.processes)
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_the_own_group_has_its_limits_and_what_they_cost(tmp_path: Path, version: str) -> None:
+    cpu = tmp_path / "sys/fs/cgroup/box"
+    kind, files = "cgroup2 cgroup rw", {"cpu.max": "50000 100000", "memory.max": "1000000"}
+    files |= {
+        "memory.current": "400000",
+        "cpu.pressure": "some avg10=12.50 avg60=0 avg300=0 total=1",
+    }
+    if version == "v1":
+        kind, files = "cgroup cgroup rw,cpu,cpuacct,memory", {"cpu.cfs_quota_us": "50000"}
+        files |= {"cpu.cfs_period_us": "100000", "memory.limit_in_bytes": "1000000"}
+        files |= {"memory.usage_in_bytes": "400000", "cpuacct.usage": "1000"}
+        cpu = tmp_path / "sys/fs/cgroup/cpu/box"
+    point = str(cpu.parent).removeprefix(str(tmp_path))
+    own = tmp_path / "proc/self"
+    for folder in (cpu, own):
+        folder.mkdir(parents=True, exist_ok=True)
+    (own / "cgroup").write_text("0::/box\n" if version == "v2" else "3:cpu,cpuacct,memory:/box\n")
+    (own / "mountinfo").write_text(f"30 20 0:26 / {point} rw - {kind}\n")
+    for name, text in files.items():
+        (cpu / name).write_text(text + "\n")
+    stat = "nr_periods {}\nnr_throttled {}\n" + "usage_usec {}\n" * (version == "v2")
+    (cpu / "cpu.stat").write_text(stat.format(10, 2, 1000))
+    with Sampler(Host(str(tmp_path)), str(tmp_path / "proc")) as sampler:
+        first = sampler.sample().group
+        (cpu / "cpu.stat").write_text(stat.format(14, 5, 2000))
+        second = sampler.sample().group
+
+    assert (first.throttled_percent, second.throttled_percent) == (None, 75.0)
+    assert (second.cpus, second.memory_bytes, second.memory_limit_bytes) == (0.5, 400000, 1000000)
+    assert second.cpu_percent is not None
+    assert (second.cpu_percent > 0) == (version == "v2")
+    assert second.pressure.get("cpu", 12.5) == 12.5
 
 
 @pytest.mark.parametrize(
