@@ -26,6 +26,8 @@ from mlbackends_cli.web.elements import (
     words,
 )
 
+_OPEN = 4
+"""So many problems are open; of more, each is a line that opens."""
 _LEFT_OUT = {"backend", "spread", "relative", "error ratio"}
 """Columns that would make a table wider than a laptop; the other formats have them."""
 _MARKS = {"good": "✓", "bad": "✗", "cannot": "–", "open": "?"}
@@ -69,12 +71,16 @@ def _document(
         (f"{len(wrong):,}", "wrong or failed"),
         (f"{record.threads}", "threads"),
     ]
+    parts = [
+        _problem(f"problem-{number}", *each, columns, is_open=len(problems) <= _OPEN)
+        for number, each in enumerate(problems, 1)
+    ]
     body = [
         header(title, (record.processor, f"as of {record.created}"), numbers),
         "<main>\n",
         section("look-at", "Look at", element("ul", *wrong, kind="findings") if wrong else ""),
         picture,
-        *(_problem(at, problem, found, columns) for at, (problem, found) in enumerate(problems, 1)),
+        section("problems", "Problems", *parts),
         section("columns", "What the columns mean", items("", *map(escaped, texts[1:]))),
         "</main>\n",
         footer({"in short": texts[0], "made by": record.tool, "schema": record.schema}),
@@ -91,9 +97,13 @@ def _wrong(result: Result) -> str:
     return finding(severity, kind, seen, code, words("pre", result.command))
 
 
-def _problem(number: int, problem: CheckedProblem, found: _Found, columns: Sequence[str]) -> str:
+def _problem(
+    anchor: str, problem: CheckedProblem, found: _Found, columns: Sequence[str], *, is_open: bool
+) -> str:
     """Return a problem: its numbers, a row for each backend that ran, and why others did not."""
     title = short_title(problem.text)
+    best = next((row for _, row in found if row.get("slower by") == FASTEST), None)
+    about = f"{best['backend']} is the fastest: {best['median']}" if best else ""
     filled = {name for _, row in found for name in row} - _LEFT_OUT
     heads = [name for name in columns if name in filled]
     longest = max((_seconds(result) for result, _ in found), default=0.0)
@@ -118,13 +128,14 @@ def _problem(number: int, problem: CheckedProblem, found: _Found, columns: Seque
         words("span", ", ".join(each.backend for each in others), "dim"),
     ]
     repeat = words("pre", f"backends sdpa check {problem.text}")
-    return section(
-        f"problem-{number}",
-        title,
+    return folded(
+        [words("strong", title), words("span", about, "dim") if about else ""],
         key_numbers(_numbers(problem), "key small"),
         scrolled(measured, title) if measured else words("p", "No backend ran.", "broken"),
         folded(without, items("reasons", *reasons)) if others else "",
         folded([words("span", "what to type to check this problem again")], repeat),
+        anchor=anchor,
+        is_open=is_open,
     )
 
 

@@ -181,10 +181,10 @@ def _where(summary: Summary, colours: Colours) -> str:
     shown = [row for row in summary.rows[:_MOST_BARS] if row.total_ns]
     bars = [bar(row.share, colours.of(row.values[0]), percent(row.share)) for row in shown]
     body = [
-        [*(words("td", value) for value in row.values), share, *map(_number, _numbers(row))]
+        [share, *(words("td", value) for value in row.values), *map(_number, _numbers(row))]
         for row, share in zip(shown, bars, strict=True)
     ]
-    longest = table((*summary.by, "share"), body, "numbers", numbers=_RATES, caption=_ORDER)
+    longest = table(("share", *summary.by), body, "numbers", numbers=_RATES, caption=_ORDER)
     rest = _rest(summary.groups - len(shown), summary, shown)
     return scrolled(longest, "Where the time went") + rest if body else ""
 
