@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
-from itertools import pairwise
+from itertools import combinations, pairwise
+from math import dist
+from operator import mul
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -189,6 +191,54 @@ def test_a_plot_in_characters_is_drawn_dot_by_dot() -> None:
 def test_colours_in_characters_are_the_terminals_own() -> None:
     text = blocks.printed(plots(SAMPLE), Page(color=True))
     assert "\x1b[34m●\x1b[0m" in text and "\x1b[33m■\x1b[0m" in text
+
+
+_SEEN_WITHOUT = {
+    "nothing": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+    "red": ((0.1523, 1.0526, -0.2049), (0.1145, 0.7863, 0.0992), (-0.0039, -0.0481, 1.0520)),
+    "green": ((0.3673, 0.8606, -0.2280), (0.2801, 0.6725, 0.0474), (-0.0118, 0.0429, 0.9689)),
+    "blue": ((1.2555, -0.0767, -0.1788), (-0.0784, 0.9308, 0.1476), (0.0047, 0.6914, 0.3039)),
+}
+"""Machado, Oliveira and Fernandes 2009, severity 1: what light becomes for eyes without a kind of cone."""
+
+
+def linear(colour: str) -> list[float]:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    return [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+
+
+def lightness_and_hue(light: list[float]) -> tuple[float, float, float]:
+    """Return CIE L*, a* and b* of linear RGB."""
+    red, green, blue = (min(1.0, max(0.0, part)) for part in light)
+    x = (0.4124 * red + 0.3576 * green + 0.1805 * blue) / 0.9505
+    y = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    z = (0.0193 * red + 0.1192 * green + 0.9505 * blue) / 1.089
+    x, y, z = (
+        part ** (1 / 3) if part > 0.008856 else 7.787 * part + 16 / 116 for part in (x, y, z)
+    )
+    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
+
+
+@pytest.mark.parametrize("lacking", _SEEN_WITHOUT)
+@pytest.mark.parametrize("dark", [False, True])
+def test_colours_differ_whatever_cones_an_eye_has(lacking: str, dark: bool) -> None:
+    style = picture(SAMPLE).partition("</style>")[0]
+    palettes = re.findall(r"(--s\d):(#\w{6})", style)
+    colours = [colour for _, colour in palettes[8 * dark : 8 * dark + 8]]
+    matrix = _SEEN_WITHOUT[lacking]
+    seen = [
+        lightness_and_hue([sum(map(mul, row, linear(colour))) for row in matrix])
+        for colour in colours
+    ]
+    assert len(seen) == 8
+    assert min(dist(one, other) for one, other in combinations(seen, 2)) > 20
+
+
+def test_a_picture_without_variables_is_left_for_what_knows_none() -> None:
+    assert "var(--paper)" in picture(SAMPLE)
+    assert set(re.findall(r"var\((--\w+)\)", picture(SAMPLE))) <= set(
+        re.findall(r"(--\w+):#", picture(SAMPLE))
+    )
 
 
 class Reader(HTMLParser):

@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import Callable, Sequence
-from functools import cache
 
 from mlbackends.model.benched import Benched, BenchedProblem
 from mlbackends.model.checked import Ended, Result, Timing
@@ -31,7 +30,6 @@ _WORD = (
 )
 _INSTALL = "pip install 'mlbackends[png]', or write FILE.svg"
 _NO_FONT = "install a font, such as Debian's fonts-dejavu-core, or write FILE.svg"
-_FOLDER = os.path.dirname(os.path.dirname(__file__))
 
 
 # ---- what is drawn --------------------------------------------------------------------------
@@ -138,8 +136,7 @@ def drawing(path: str) -> Callable[[Benched], str | bytes]:
 
 def picture(benched: Benched) -> str:
     """Return the picture as SVG, light or dark as its reader's screen."""
-    light, dark = (f":root{{{';'.join(map(':'.join, each.items()))}}}" for each in _colours())
-    return sheet(benched, f"{light}@media (prefers-color-scheme:dark){{{dark}}}{_rules()}")
+    return sheet(benched, _style())
 
 
 def why_no_png() -> BadInput | None:
@@ -163,37 +160,23 @@ def _photograph(benched: Benched) -> bytes:
     """Return the picture as PNG, light."""
     import resvg_py
 
-    light, _ = _colours()
-    rules = re.sub(r"var\((--\w+)\)", lambda found: light[found[1]], _rules())
-    svg, paper = sheet(benched, rules), light["--paper"]
-    data = resvg_py.svg_to_bytes(svg_string=svg, style_sheet=_FONTS, zoom=_ZOOM, background=paper)
+    # resvg knows no variables: the first value of each is the light one.
+    rules = re.sub(r"@media[^}]*\}\}", "", _style())
+    colours = dict(re.findall(r"(--\w+):(#\w+)", rules))
+    svg = sheet(benched, re.sub(r"var\((--\w+)\)", lambda found: colours[found[1]], rules))
+    data = resvg_py.svg_to_bytes(
+        svg_string=svg, style_sheet=_FONTS, zoom=_ZOOM, background=colours["--paper"]
+    )
     return bytes(data)
 
 
-@cache
-def _rules() -> str:
+def _style() -> str:
     """Return the rules of a picture that stands alone."""
-    font = "svg{font:13px system-ui,Arial,sans-serif;background:var(--paper)}"
-    text = "text{fill:var(--ink)}.bold{font-weight:600;font-size:14px}"
-    return font + text + _text("charts", "charts.css").replace("\n", "")
-
-
-def _colours() -> tuple[dict[str, str], dict[str, str]]:
-    """Return the variables of the rules as the pages have them, on a light and on a dark screen."""
-    used = set(re.findall(r"--\w+", _rules()))
-    light: dict[str, str] = {}
-    dark: dict[str, str] = {}
-    for file in ("page.css", "trace.css"):
-        blocks = re.findall(r":root\{(.*?)\}", _text("web", file), re.DOTALL)
-        for colours, block in zip((light, dark), blocks, strict=False):
-            found = re.findall(r"(--[\w-]+):(#\w+)", block)
-            colours.update((name, colour) for name, colour in found if name in used)
-    return light, dark
-
-
-def _text(*path: str) -> str:
-    with open(os.path.join(_FOLDER, *path), encoding="utf-8") as file:
-        return file.read()
+    texts = []
+    for name in ("standalone.css", "charts.css"):
+        with open(os.path.join(os.path.dirname(__file__), name), encoding="utf-8") as file:
+            texts.append(file.read())
+    return re.sub(r"/\*.*?\*/", "", "".join(texts)).replace("\n", "")
 
 
 def sheet(benched: Benched, style: str = "") -> str:
