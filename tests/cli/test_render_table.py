@@ -119,6 +119,30 @@ def test_devices_that_are_alike_are_counted() -> None:
     assert row(page, "nvidia") == "◐  nvidia  8 × NVIDIA H200 · 141 GiB"
 
 
+def test_devices_that_are_alike_share_what_they_have_in_common() -> None:
+    gpus = [
+        {
+            "kind": "cuda",
+            "index": i,
+            "name": "NVIDIA H200",
+            "presence": "found",
+            "driver": "570.1",
+            "uuid": f"GPU-{i}",
+        }
+        for i in range(3)
+    ]
+    page = lines(report(nvidia={"presence": "found", "devices": gpus}), width=80, details=True)
+
+    assert page[-6:] == [
+        "  ·  3 × cuda  NVIDIA H200",
+        "     driver  570.1",
+        "     index  uuid",
+        "     0      GPU-0",
+        "     1      GPU-1",
+        "     2      GPU-2",
+    ]
+
+
 def test_an_accelerator_that_is_not_usable_says_why() -> None:
     gpu = {"kind": "xpu", "index": 0, "name": "Arc", "presence": "found"}
     reasons = [{"code": "permission-denied", "message": "may not be opened"}]

@@ -102,15 +102,13 @@ def report(report: Report, page: Page) -> str:
 
 
 def _overview(report: Report, page: Page) -> Iterator[str]:
-    rows = probes.overview(report)
+    rows = probes.overview(report, explained=True)
     looked = any(probes.group(name) == "accelerator" for name in report.probes)
-    machine = [
-        [*_named("", row.name), Cell("\n".join(_machine(row)) + _time(row.probe, page))]
-        for row in rows["machine"]
-    ]
     nothing = [[Cell(""), Cell("none found", DIM), Cell("")]] if looked else []
     parts: dict[str, Sequence[Row]] = {
-        "Machine": machine,
+        "Machine": [
+            [Cell(""), *_row(each, "\n".join(each.lines), page)[1:]] for each in rows["machine"]
+        ],
         "Accelerators": [*_accelerators(rows["accelerator"], page)] or nothing,
         "Packages": [*_packages(report, rows["framework"], page)],
         "Libraries": [*_libraries(rows["library"], page)],
@@ -125,7 +123,7 @@ def _overview(report: Report, page: Page) -> Iterator[str]:
         left, right = sections(found[:count], column), sections(found[count:], column)
         yield from side_by_side(left, right, page)
     below = replace(page, width=min(page.width, _TWO_COLUMNS))  # longer lines are hard to read
-    unknown = [[*_named("?", name), Cell(why)] for name, why in probes.without_row(report).items()]
+    unknown = [_named("?", name, why) for name, why in probes.without_row(report).items()]
     for title, more in (("Could not tell", unknown), ("Look at", [*_look_at(report)])):
         yield from sections([(title, more)] if more else [], below)
     if missing := probes.missing(report):
@@ -133,34 +131,30 @@ def _overview(report: Report, page: Page) -> Iterator[str]:
         line = f"{len(missing)} more {are} not here: backends info --absent"
         yield from grid([[Cell(line)]], [page.width], page)
     states = {probes.state_of(row.probe) for kind in probes.GROUPS[1:] for row in rows[kind]}
-    marks = [
-        f"{probes.MARKS[state]} {meaning}"
-        for state, meaning in probes.MEANINGS.items()
-        if state in states
-    ]
+    words = probes.MEANINGS.items()
+    marks = [f"{probes.MARKS[state]} {meaning}" for state, meaning in words if state in states]
     took = [f"{report.duration_seconds:.2f} s"] if page.timing else []
     yield from grid([[Cell("   ".join([*marks, *took]), DIM)]], [page.width], page)
 
 
-def _named(mark: str, name: str, style: str = "31") -> list[Cell]:
-    return [Cell(mark, style), Cell(name, NAME)]
+def _row(row: probes.Row, text: str, page: Page, version: str | None = None) -> list[Cell]:
+    between = [] if version is None else [Cell(version)]
+    ends = Cell(text + _time(row.probe, page))
+    return [_mark(row.probe), Cell(row.name, NAME), *between, ends]
 
 
-def _machine(row: probes.Row) -> list[str]:
-    return row.lines if row.probe.failure else probes.aspects(row.name, row.probe)
+def _named(mark: str, name: str, text: str, style: str = "31") -> list[Cell]:
+    return [Cell(mark, style), Cell(name, NAME), Cell(text)]
 
 
 def _accelerators(rows: Iterable[probes.Row], page: Page) -> Iterator[Row]:
-    for name, probe, found, problem in sorted(rows, key=lambda row: not row.probe.devices):
-        texts = [
-            *probes.device_lines(probe, explained=True),
-            *found[len(probes.device_lines(probe)) :],
-        ]
-        texts += [problem] if problem and probes.state_of(probe) != "broken" else []
+    for row in sorted(rows, key=lambda row: not row.probe.devices):
+        probe = row.probe
+        texts = [*row.lines, *filter(None, [row.problem])]
         if not probe.devices:
             texts = [": ".join(texts) or probe.version or str(probe.presence)]
         worst = next((each for each in probe.devices if probes.state_of(each) == "broken"), probe)
-        yield [_mark(worst), Cell(name, NAME), Cell("\n".join(texts) + _time(probe, page))]
+        yield [_mark(worst), *_row(row, "\n".join(texts), page)[1:]]
 
 
 def _packages(report: Report, rows: Iterable[probes.Row], page: Page) -> Iterator[Row]:
@@ -168,20 +162,12 @@ def _packages(report: Report, rows: Iterable[probes.Row], page: Page) -> Iterato
     taken = probes.taken(report.probes.get("uses"))
     last = ("compilers", "packages")
     for row in sorted(rows, key=lambda row: (row.name in last, row.name != "torch", row.name)):
-        is_broken = probes.state_of(row.probe) == "broken"  # of which "Look at" tells why
-        text = " · ".join(filter(None, [*row.lines, "" if is_broken else row.problem]))
-        bare = "" if row.probe.version or is_broken else str(row.probe.presence)
-        yield _version_row(row, text or bare, page)
+        text = " · ".join(filter(None, [*row.lines, row.problem]))
+        yield _row(row, text, page, row.probe.version or None)
         if texts := taken.pop(row.name, [""])[1:]:
-            yield [*_named("", ""), Cell("\n".join(texts))]
+            yield _named("", "", "\n".join(texts))
     for name, (version, *texts) in taken.items():  # without a probe, or a process that is looked at
-        yield [*_named("", name), Cell(version), Cell("")]
-        yield [*_named("", ""), Cell("\n".join(texts))]
-
-
-def _version_row(row: probes.Row, text: str, page: Page) -> Row:
-    text += _time(row.probe, page)
-    return [_mark(row.probe), Cell(row.name, NAME), Cell(row.probe.version), Cell(text)]
+        yield _named("", name, "\n".join([version, *texts]))
 
 
 def _libraries(rows: Iterable[probes.Row], page: Page) -> Iterator[Row]:
@@ -192,38 +178,27 @@ def _libraries(rows: Iterable[probes.Row], page: Page) -> Iterator[Row]:
         key = (probes.state_of(row.probe), row.problem) if is_shared else (row.name,)
         alike.setdefault(key, []).append(row)
     for row, *others in alike.values():
-        is_broken = probes.state_of(row.probe) == "broken"  # of which "Look at" tells why
-        text = "".join(row.lines) if is_broken or not row.problem else row.problem
-        if len(row.probe.libraries) > 1 and not row.problem:
-            text += f" · {len(row.probe.libraries)} files"
-        if others and is_broken:
-            yield from (_version_row(each, "".join(each.lines), page) for each in (row, *others))
-            continue
-        yield _version_row(row, text, page)
+        count = len(row.probe.libraries)
+        text = row.problem or "".join(row.lines) + (f" · {count} files" if count > 1 else "")
+        yield _row(row, text, page, row.probe.version)
         if others:
             names = ", ".join(f"{each.name} {each.probe.version}".rstrip() for each in others)
-            yield [Cell(""), Cell(""), Cell(""), Cell(f"the same: {names}")]
+            yield [Cell(""), *_named("", "", f"the same: {names}")]
 
 
 def _look_at(report: Report) -> Iterator[Row]:
     """Yield what is broken, then what is not as it should be, each with its cure."""
     broken, warnings = probes.broken(report), probes.warnings(report)
-    for mark, color, found in (
-        (probes.MARKS["broken"], "31", broken),
-        ("!", "33", warnings[:_MOST_WARNINGS]),
-    ):
-        for name, one in found:
-            hint = f"\n→ {one.hint}" if one.hint else ""
-            yield [*_named(mark, name, color), Cell(one.message + hint)]
+    found = [(probes.MARKS["broken"], "31", *each) for each in broken]
+    found += [("!", "33", *each) for each in warnings[:_MOST_WARNINGS]]
+    for mark, color, name, one in found:
+        hint = f"\n→ {one.hint}" if one.hint else ""
+        yield _named(mark, name, one.message + hint, color)
     if left := warnings[_MOST_WARNINGS:]:
         names = " ".join(dict.fromkeys(name for name, _ in left))
-        yield [Cell(""), Cell(""), Cell(f"and {len(left)} more: backends info {names}")]
-    if broken or warnings:
-        yield [
-            Cell(""),
-            Cell(""),
-            Cell("why each hurts, and how to mend it: backends doctor", DIM),
-        ]
+        yield _named("", "", f"and {len(left)} more: backends info {names}")
+    if found:
+        yield _named("", "", "why each hurts, and how to mend it: backends doctor")
 
 
 def _absent(report: Report, page: Page) -> Iterator[str]:
@@ -258,9 +233,8 @@ def _details(report: Report, page: Page) -> Iterator[str]:
         yield from lines(rows, page)
         for fact, records in tables.items():
             yield from _records(fact, records, page)
-        for device in probe.devices:
-            title = f"{device.kind} {device.index}  {device.name}"
-            yield from _thing(device, title, probes.values_of(device), page)
+        for devices in probes.alike(probe.devices):
+            yield from _devices(devices, page)
         for library in probe.libraries:
             values = {"presence": str(library.presence), **probes.values_of(library)}
             yield from _thing(library, library.path, values, page)
@@ -279,23 +253,39 @@ def _short(rows: list[list[Cell]], page: Page) -> tuple[list[str], list[list[Cel
     return [*grid(filled, columns * count, page, 2)], [row for row in rows if row not in short]
 
 
-def _records(fact: str, rows: probes.Table, page: Page) -> Iterator[str]:
+def _records(fact: str, rows: probes.Table, page: Page, indent: int = 2) -> Iterator[str]:
     """Yield a list of records as a table where it fits, else one record below the other."""
     names = probes.columns(rows)
     texts = [[amount(name, row[name]) if name in row else "" for name in names] for row in rows]
     table = [[Cell(name, NAME) for name in names], *(list(map(Cell, each)) for each in texts)]
     columns = widths(table)
     yield from lines([[Cell(fact, "3")]], page) if fact else ()
-    if sum(columns) + 2 * len(columns) <= page.width and not any(
+    if sum(columns) + 2 * len(columns) + indent - 2 <= page.width and not any(
         "\n" in cell for row in texts for cell in row
     ):
-        yield from grid(table, columns, page, 2)
+        yield from grid(table, columns, page, indent)
         return
     for row in rows:
         found = [[Cell(""), *pair] for pair in _values({k: v for k, v in row.items() if v != ""})]
         if found:
             found[0][0] = Cell("•")
-        yield from lines(found, page)
+        yield from lines(found, page, indent=indent)
+
+
+def _devices(devices: Sequence[Device], page: Page) -> Iterator[str]:
+    """Yield devices that are alike: what all have, and a table of what differs."""
+    first, count = devices[0], len(devices)
+    each = [{"index": device.index, **probes.values_of(device)} for device in devices]
+    shared = {
+        name: value
+        for name, value in probes.values_of(first).items()
+        if all(values.get(name) == value for values in each)
+    }
+    place = f"{first.kind} {first.index}" if count == 1 else f"{count} × {first.kind}"
+    yield from _thing(first, f"{place}  {first.name}".rstrip(), shared, page)
+    if count > 1:
+        rows = [{k: v for k, v in values.items() if k not in shared} for values in each]
+        yield from _records("", rows, page, indent=5)
 
 
 def _thing(

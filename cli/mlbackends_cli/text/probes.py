@@ -1,7 +1,7 @@
 """What every page for people shows of a probe: its label and group, its state, and why it is no better."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -122,19 +122,24 @@ class Row(NamedTuple):
     problem: str
 
 
-def overview(report: Report) -> dict[str, list[Row]]:
-    """Return a row for each probe that shows something, by group; the highest presence level first."""
+def overview(report: Report, *, explained: bool = False) -> dict[str, list[Row]]:
+    """Return a row for each probe that shows something, by group; the highest presence level first.
+
+    explained: a part of the machine has a line for each aspect, and why something is broken stands elsewhere.
+    """
     rows: dict[str, list[Row]] = {group: [] for group in GROUPS}
     for name, probe in report.probes.items():
         kind, lines, problem = group(name), [glance(name, probe)], why(probe)
         if kind == "machine":
-            lines = [problem] if probe.failure else lines
-            if lines[0]:
+            if lines := [problem] if probe.failure else aspects(name, probe):
+                lines = lines if explained else [" · ".join(lines)]
                 rows[kind].append(Row(name, probe, lines, ""))
         elif is_here(probe) and kind != "use":  # `uses` has these
             is_card = kind == "accelerator"
             place = where(probe) if kind == "library" else ""
-            lines = [*device_lines(probe), *lines] if is_card else [lines[0] or place]
+            cards = device_lines(probe, explained=explained)
+            lines = [*cards, *lines] if is_card else [lines[0] or place]
+            problem = "" if explained and state_of(probe) == "broken" else problem
             rows[kind].append(Row(name, probe, [line for line in lines if line], problem))
     rows["machine"].sort(
         key=lambda row: _PARTS.index(row.name) if row.name in _PARTS else len(_PARTS)
@@ -231,17 +236,22 @@ def where(probe: ProbeReport) -> str:
 # ---- devices, libraries and facts ----------------------------------------------------------
 
 
+def alike(devices: Iterable[Device]) -> list[list[Device]]:
+    """Return devices that are of one kind and in one state together."""
+    groups: dict[tuple[object, ...], list[Device]] = {}
+    for device in devices:
+        key = (device.name, device.memory_bytes, device.capability, device.presence, device.reasons)
+        groups.setdefault(key, []).append(device)
+    return list(groups.values())
+
+
 def device_lines(probe: ProbeReport, *, explained: bool = False) -> list[str]:
     """Return a line for each kind of a probe's devices, with how many are alike.
 
     explained: why one is broken stands elsewhere.
     """
-    groups: dict[tuple[object, ...], list[Device]] = {}
-    for device in probe.devices:
-        key = (device.name, device.memory_bytes, device.capability, device.presence, device.reasons)
-        groups.setdefault(key, []).append(device)
     lines = []
-    for device, *others in groups.values():
+    for device, *others in alike(probe.devices):
         name = device.name or f"{device.kind} device"
         parts = [f"{len(others) + 1} × {name}" if others else name]
         parts.append(binary_size(device.memory_bytes) if device.memory_bytes else "")
