@@ -41,13 +41,9 @@ def header(usage: Usage, page: Page) -> list[str]:
     lines += _meter("memory", share, _joined(memory, swap), page)
     if group.cpus is not None:
         used, stopped = group.cpu_percent, group.throttled_percent
-        text = (
-            f"{used / 100:.2f} of {group.cpus:g} CPUs"
-            if used is not None
-            else f"{group.cpus:g} CPUs"
-        )
+        share = None if used is None else used / group.cpus
+        text = f"{'' if used is None else f'{used / 100:.2f} of '}{group.cpus:g} CPUs"
         stops = f"stopped in {stopped:.0f} % of periods" if stopped is not None else ""
-        share = used / group.cpus if used is not None else None
         lines += _meter("quota", share, _joined(text, stops), page)
     if group.memory_limit_bytes:
         text = f"{_of(group.memory_bytes, group.memory_limit_bytes)} of memory"

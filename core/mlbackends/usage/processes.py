@@ -159,11 +159,10 @@ class Processes:
         """Read what processes have mapped, first of those that have waited longest."""
         end = time.monotonic() + (self._seconds if self._round > 1 else _FIRST_SECONDS)
         for _, pid, mapped_bytes in stale:
-            process = self._seen[pid]
-            process.read_at = time.monotonic()
-            if process.read_at > end:
+            if time.monotonic() > end:
                 return
-            process.mapped_bytes = mapped_bytes
+            process = self._seen[pid]
+            process.read_at, process.mapped_bytes = time.monotonic(), mapped_bytes
             process.fields["libraries"] = None
             with suppress(OSError):
                 process.fields["libraries"] = self._mapped.libraries(pid)
