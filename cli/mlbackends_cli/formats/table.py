@@ -27,9 +27,9 @@ from mlbackends_cli.text.prose import Listing
 
 _COLORS = {"usable": "32", "loadable": "36", "found": "33", "broken": "31", "unknown": "31"}
 _SEVERITIES = {
-    Severity.ERROR: ("✗", "x", "31"),
-    Severity.WARNING: ("!", "!", "33"),
-    Severity.NOTE: ("·", "-", "36"),
+    Severity.ERROR: ("✗", "31"),
+    Severity.WARNING: ("!", "33"),
+    Severity.NOTE: ("·", "36"),
 }
 _SHORT = 40
 """A reason of at most so many characters is repeated for each library."""
@@ -342,17 +342,17 @@ def _by_cause(ended: Iterable[Check]) -> tuple[tuple[str, str], ...]:
     causes: dict[str, list[str]] = {}
     for check in ended:
         causes.setdefault(checks.cause(check), []).append(checks.code(check))
-    alone = [(codes[0], cause) for cause, codes in causes.items() if len(codes) == 1]
-    together = [
-        ("", f"{cause}: {', '.join(codes)}") for cause, codes in causes.items() if len(codes) > 1
-    ]
-    return (*alone, *together)
+    rows = (
+        (codes[0], cause) if len(codes) == 1 else ("", f"{cause}: {', '.join(codes)}")
+        for cause, codes in causes.items()
+    )
+    return tuple(sorted(rows, key=lambda row: not row[0]))
 
 
 def _failed(group: list[Check], page: Page) -> str:
     check = group[0]
-    *signs, color = _SEVERITIES[check.severity]
-    head = f"{page.sign(*signs)} {check.severity}"
+    sign, color = _SEVERITIES[check.severity]
+    head = f"{sign} {check.severity}"
     if page.color:  # 39 ends the colour alone: the heading around it stays bold
         head = f"\033[{color}m{head}\033[39m"
     place = f" ({declared})" if (declared := checks.place(check)) else ""

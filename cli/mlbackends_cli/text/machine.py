@@ -100,22 +100,15 @@ def limits(facts: Facts) -> Iterator[str]:
     used = number(facts, "memory_usage_bytes") if bound else 0
     processes = number(facts, "process_limit")
     group, scheduler = text(facts, "cgroup_version"), text(facts, "scheduler")
+    granted = [_count(facts, f"scheduler_{word.lower()}s", word) for word in ("CPU", "GPU", "task")]
     yield _joined(
         f"{usable} usable{f', {why}' if why else ''}" if cpus else "",
         f"{binary_size(size)} of memory, {bound}" if bound else "all memory" if size else "",
         f"{binary_size(used)} of it used" if used else "",
         f"at most {processes} processes" if processes else "",
         f"cgroup {group}" if group not in ("", "none") else "",
-        f"{scheduler}: {', '.join(_job(facts))}".removesuffix(": ") if scheduler else "",
+        f"{scheduler}: {', '.join(filter(None, granted))}".removesuffix(": ") if scheduler else "",
     )
-
-
-def _job(facts: Facts) -> Iterator[str]:
-    for fact, word in (("cpus", "CPU"), ("gpus", "GPU"), ("tasks", "task")):
-        if number(facts, f"scheduler_{fact}"):
-            yield _count(facts, f"scheduler_{fact}", word)
-    if size := number(facts, "scheduler_memory_bytes"):
-        yield binary_size(size)
 
 
 def _count(facts: Facts, fact: str, word: str) -> str:

@@ -26,7 +26,6 @@ MEANINGS = {
 }
 _PARTS = ("cpu", "memory", "limits")
 """The first of a machine's parts; the others keep their order."""
-_KINDS = {"blas": "BLAS", "openmp": "OpenMP", "onednn": "oneDNN"}
 _NOT_ITS_FAULT = UNCHECKED | {"no-driver", "no-device"}
 """Reasons for which a thing that is here is not called broken."""
 
@@ -339,23 +338,17 @@ def uses(probe: ProbeReport | None) -> Table:
 def taken(probe: ProbeReport | None) -> dict[str, list[str]]:
     """Return of each package its version and what it takes: "BLAS openblas 0.3.30 · Haswell · 4 threads"."""
     found: dict[str, list[str]] = {}
-    for package, use in (probe.facts if probe else {}).items():
-        if not isinstance(use, dict):
-            continue
-        texts = found.setdefault(package.replace("_", "-"), [str(use.get("version", ""))])
-        for kind, row in use.items():
-            if not isinstance(row, dict):
-                continue
-            library, runtime = str(row.get("library", "")), row.get("runtime")
-            if library == kind:
-                library, runtime = ("", runtime) if kind != "openmp" else (str(runtime or ""), "")
-            head = " ".join(
-                filter(None, (_KINDS.get(kind, kind), library, str(row.get("version", ""))))
-            )
-            count = row.get("threads")
-            threads = counted(count, "thread") if isinstance(count, int) else ""
-            parts = (head, row.get("core"), threads, runtime, row.get("problem"))
-            texts.append(" · ".join(str(part) for part in parts if part))
+    for row in uses(probe):
+        package, _, version = str(row["package"]).partition(" ")
+        library, _, number = str(row["takes"]).partition(" ")
+        runtime, count = str(row.get("runtime", "")), row.get("threads")
+        heads = {"openmp": f"OpenMP {runtime} {number}", "onednn": f"oneDNN {number}"}
+        head = " ".join(heads.get(library, f"BLAS {library} {number}").split())
+        threads = counted(count, "thread") if isinstance(count, int) else ""
+        runtime = "" if library == "openmp" else runtime
+        parts = (head, row.get("core"), threads, runtime, row.get("problem"))
+        texts = found.setdefault(package, [version])
+        texts.append(" · ".join(str(part) for part in parts if part))
     return found
 
 
