@@ -154,7 +154,7 @@ def _is_taken(host: Host, path: str) -> bool:
 
 @once_per_host
 def _cached_by_name(host: Host) -> dict[str, str]:
-    return {os.path.basename(path): path for path in reversed(cached_libraries(host))}
+    return {path.rpartition("/")[2]: path for path in reversed(cached_libraries(host))}
 
 
 def _is_ours(name: str) -> bool:
