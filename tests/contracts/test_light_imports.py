@@ -74,6 +74,7 @@ def test_what_scripts_call_loads_nothing_heavy(arguments: tuple[str, ...]) -> No
 
     assert tops(modules) == set()
     assert not modules & {"subprocess", "json", "tempfile", "pathlib", "dataclasses", "difflib"}
+    assert "typing_extensions" not in modules
     assert (
         "mlbackends.switches" not in modules
     )  # a name of `mlbackends` that is no module wakes them
@@ -100,6 +101,22 @@ def test_help_imports_no_command() -> None:
 
 def test_help_loads_no_record() -> None:
     assert not loaded("--help") & {"msgspec", "mlbackends.model.records"}
+
+
+def test_a_command_may_import_what_msgspec_was_imported_without() -> None:
+    program = """
+import sys, types
+sys.argv = ["backends", "info", "cpu", "--depth", "found"]
+from mlbackends_cli import run
+try: run()
+except SystemExit: pass
+print(sys.modules.get("typing_extensions", "free"), "msgspec" in sys.modules, file=sys.stderr)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert done.stderr.splitlines()[-1] == "free True"
 
 
 def test_a_named_probe_imports_no_other() -> None:

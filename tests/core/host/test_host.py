@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import pytest
@@ -157,6 +158,16 @@ def test_a_file_that_may_not_be_read_is_told(root: Path) -> None:
     finally:
         os.seteuid(user)
     assert host.denied == ["/secret"]
+
+
+@pytest.mark.parametrize("pattern", ["lib*.so", "*", "a*a", "cuda-*", "*.[ch]", "?", "*a*", "**"])
+def test_a_glob_matches_as_fnmatch_does(root: Path, pattern: str) -> None:
+    names = ["**", "a", "aa", "aba", "b", "cuda", "cuda-13", "lib.so", "lib.so.1", "liba.so", "x.c"]
+    for name in names:
+        (root / "etc" / name).touch()
+
+    found = Host(str(root)).glob(f"/etc/{pattern}")
+    assert found == [f"/etc/{name}" for name in names if fnmatchcase(name, pattern)]
 
 
 def test_a_glob_gives_what_is_there_in_order(root: Path) -> None:

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlbackends.host.quantities import hertz, one_line, size_in_bytes, whole_number, word
+from mlbackends.host.quantities import (
+    dotted_numbers,
+    hertz,
+    leading_version,
+    one_line,
+    size_in_bytes,
+    whole_number,
+    word,
+)
 
 
 @pytest.mark.parametrize(
@@ -42,6 +50,24 @@ def test_a_word_is_a_name_and_nothing_else() -> None:
     assert word("intel_pstate\n") == "intel_pstate"
     assert word("amd-pstate-epp") == "amd-pstate-epp"
     assert [word(text) for text in ("", "none", "two words", "\ufffd", "x" * 100)] == [""] * 5
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers", "leading"),
+    [
+        ("12.5.0.14", (12, 5, 0, 14), "12.5.0.14"),
+        ("13", (13,), "13"),
+        ("12.2.0-14+deb12u1", (), "12.2.0"),
+        ("3.14.0rc1", (), "3.14.0"),
+        ("1..2", (), "1..2"),
+        ("9999999", (), "9999999"),
+        ("\u0663", (), ""),
+        ("", (), ""),
+    ],
+)
+def test_a_version_is_its_numbers(text: str, numbers: tuple[int, ...], leading: str) -> None:
+    assert dotted_numbers(text) == numbers
+    assert leading_version(text) == leading
 
 
 @given(st.text())

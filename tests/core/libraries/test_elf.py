@@ -626,3 +626,16 @@ def test_a_host_may_have_the_headers_and_no_file(tmp_path: Path) -> None:
     for path in ("/senseless", "/absent"):
         with pytest.raises(OSError, match="No such file"):
             extract(host, path, read_elf)
+
+
+@needs_cc
+def test_a_library_that_was_replaced_is_read_anew(tmp_path: Path) -> None:
+    path = tmp_path / "liba.so"
+    for name in ("liba.so.1", "liba.so.2"):
+        made = tmp_path / f"{name}.new"
+        command = ["cc", "-shared", "-xc", "-", f"-Wl,-soname,{name}", "-o", str(made)]
+        subprocess.run(command, input=b"int a;", check=True)
+        made.replace(path)
+
+        assert read_elf(str(path)).soname == name
+        assert read_elf(str(path)).soname == name

@@ -12,10 +12,8 @@ MKL_DYNAMIC; ATen/ParallelOpenMP.cpp, init_num_threads.
 from msgspec import Struct
 
 from mlbackends.host.host import Host
-from mlbackends.model.patterns import pattern
 
 _MOST = 1 << 20
-_LEADING = pattern(r"\s*\+?([0-9]{1,9})")
 _MKL_VARIABLES = ("MKL_NUM_THREADS", "OMP_NUM_THREADS")
 _OFF = ("false", "0", "f", "no", "off", ".false.")
 
