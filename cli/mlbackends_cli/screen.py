@@ -48,8 +48,10 @@ class Screen:
 
     def __exit__(self, *error: object) -> None:
         for descriptor in self._keys:
-            termios.tcsetattr(descriptor, termios.TCSADRAIN, self._modes)
-        self._write(_LEAVE)
+            with suppress(termios.error):  # the terminal is gone
+                termios.tcsetattr(descriptor, termios.TCSADRAIN, self._modes)
+        with suppress(OSError):
+            self._write(_LEAVE)
 
     @staticmethod
     def _write(text: str) -> None:

@@ -191,6 +191,15 @@ class Terminal:
         return os.waitstatus_to_exitcode(os.waitpid(self.child, 0)[1])
 
 
+def test_a_terminal_that_is_closed_ends_the_view() -> None:
+    made = Terminal()
+    made.read_until(b"q quit")
+    os.close(made.end)
+
+    # By the signal, or by the write that fails where that comes first.
+    assert os.waitstatus_to_exitcode(os.waitpid(made.child, 0)[1]) in (128 + signal.SIGHUP, 2)
+
+
 @pytest.fixture
 def terminal() -> Iterator[Terminal]:
     made = Terminal()
