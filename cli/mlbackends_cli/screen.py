@@ -55,8 +55,8 @@ class Screen:
 
     @staticmethod
     def _write(text: str) -> None:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        sys.stdout.buffer.write(text.encode(sys.stdout.encoding, "replace"))
+        sys.stdout.buffer.flush()
 
     @staticmethod
     def size() -> tuple[int, int]:

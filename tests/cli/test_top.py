@@ -166,12 +166,14 @@ def test_what_needs_once_names_it(words: tuple[str, ...], hint: str) -> None:
 class Terminal:
     """A terminal of 100 columns and 24 rows with `backends top` on it."""
 
-    def __init__(self) -> None:
+    def __init__(self, **environment: str) -> None:
         self.child, self.end = pty.fork()
         if self.child == 0:
             time.sleep(0.05)
             words = ["-m", "mlbackends", "top", "--interval", "0.1"]
-            os.execve(sys.executable, [sys.executable, *words], {**PLAIN, "TERM": "xterm"})
+            os.execve(
+                sys.executable, [sys.executable, *words], {**PLAIN, "TERM": "xterm", **environment}
+            )
         self.resize(100)
         self.modes = termios.tcgetattr(self.end)
         self.shown = b""
@@ -189,6 +191,18 @@ class Terminal:
         """Return its exit code, having read what it still prints."""
         self.read_until(b"\033[?1049l")
         return os.waitstatus_to_exitcode(os.waitpid(self.child, 0)[1])
+
+
+def test_a_terminal_of_ascii_gets_ascii() -> None:
+    made = Terminal(PYTHONIOENCODING="ascii")
+    made.read_until(b"q quit")
+    os.write(made.end, "/é".encode())
+    made.read_until(b"filter: ?")
+    os.write(made.end, b"\x03")
+
+    assert made.code() == 0
+    assert made.shown.isascii()
+    os.close(made.end)
 
 
 def test_a_terminal_that_is_closed_ends_the_view() -> None:

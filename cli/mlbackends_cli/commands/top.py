@@ -158,7 +158,7 @@ class _View:
         keys = f"q quit  s sort: {self.sort}  / filter{': ' * bool(self.text)}{self.text}  ? help  {shown}"
         bottom = f"filter: {self.text}_" if self.is_typing else keys
         signs = "  ".join(pages.legend(usage))
-        last = [pages.cropped(line, style.width - 1) for line in (signs, bottom)]
+        last = [style.fitted(pages.cropped(line, style.width - 1)) for line in (signs, bottom)]
         return [*head, "", *body, last[0], style.styled(last[1], "7")]
 
     def take(self, key: str) -> None:
