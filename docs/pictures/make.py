@@ -1,9 +1,9 @@
 """Draw the pictures of the README from what the commands print: ``make.py [--write]``.
 
 The commands read recorded machines and logs of this repository, so that they print the same everywhere.
-What `backends sdpa check` measured is in sdpa-check.json, as `--format json` saved it; here it is only laid out:
+What `backends sdpa check` measured is in sdpa-check.json, and is only laid out here. To measure it again:
 
-    backends sdpa check --shape 1,8,512,64 --causal --peers --format json --output docs/pictures/sdpa-check.json
+    backends sdpa check --shape 1,8,512,64 --causal --peers --rounds 15 --format json --output sdpa-check.json
 
 Without --write, exit 1 where a picture is out of date. A terminal is drawn as SVG; the page of a trace is the
 page itself, as far as one screen shows it. No picture holds a script or a font.
@@ -109,7 +109,7 @@ def printed_by(*arguments: str) -> str:
         contextlib.redirect_stdout(stream),
     ):
         guarded_main([*arguments])
-    return bytes(stream.buffer.getvalue()).decode()  # type: ignore[attr-defined]
+    return bytes(stream.buffer.getvalue()).decode()
 
 
 def in_terminal(*arguments: str) -> str:
@@ -129,7 +129,10 @@ def sdpa_check() -> str:
 # ---- a page --------------------------------------------------------------------------------------
 
 SCREEN = 1120, 900  # pixels
-CAPITALS = {"viewbox": "viewBox", "preserveaspectratio": "preserveAspectRatio"}  # HTML takes any, XML not
+CAPITALS = {
+    "viewbox": "viewBox",
+    "preserveaspectratio": "preserveAspectRatio",
+}  # HTML takes any, XML not
 EMPTY = {"meta", "br", "hr", "img", "input", "link", "rect", "path", "line", "circle", "use", "wbr"}
 
 
@@ -153,9 +156,10 @@ class Body(HTMLParser):
         if tag not in EMPTY:
             self._open.append(tag)
         if self._wanted:
-            given = "".join(f' {CAPITALS.get(name, name)}="{escape(text or "")}"' for name, text in attrs)
-            space = ' xmlns="http://www.w3.org/2000/svg"' if tag == "svg" else ""
-            self.parts.append(f"<{tag}{space}{given}{'/' * (tag in EMPTY)}>")
+            given = "".join(
+                f' {CAPITALS.get(name, name)}="{escape(text or "")}"' for name, text in attrs
+            )
+            self.parts.append(f"<{tag}{given}{'/' * (tag in EMPTY)}>")
 
     def handle_endtag(self, tag: str) -> None:
         """Close an element."""
@@ -181,6 +185,7 @@ def trace_page() -> str:
     body.feed(page)
     # A picture on a phone is a small picture of the page, not the page of a phone.
     style = re.sub(r"\(max-width: ?\d+px\)", "(max-width:0)", body.style)
+    style += f"body{{max-width:none!important;min-height:{SCREEN[1]}px}}"
     width, height = SCREEN
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
@@ -189,7 +194,7 @@ def trace_page() -> str:
         f"<style>{escape(style, quote=False)}</style>\n"
         f'<foreignObject width="{width}" height="{height}">'
         f'<div xmlns="http://www.w3.org/1999/xhtml">{"".join(body.parts)}</div></foreignObject>\n</svg>\n'
-    ).replace("<body", '<body style="max-width:none;min-height:100vh"', 1)
+    )
 
 
 # ---- all of them ---------------------------------------------------------------------------------

@@ -302,9 +302,9 @@ def test_completion_knows_commands_probes_and_dotted_names() -> None:
     assert "cpu.presence" in completed("info", "--get", "cpu.p")
 
 
-def test_the_exit_codes_of_the_readme_are_those_of_the_program() -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    section = readme.partition("## Exit codes")[2].partition("\n## ")[0]
+def test_the_exit_codes_of_the_page_are_those_of_the_program() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "scripts.md").read_text()
+    section = page.partition("## Exit codes")[2].partition("\n## ")[0]
     told = {
         int(code)
         for row in re.findall(r"^\| ([\d, ]+) \|", section, re.MULTILINE)

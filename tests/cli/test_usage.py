@@ -166,3 +166,25 @@ def test_json_escapes_what_a_terminal_executes(tmp_path: Path) -> None:
     for text in texts:
         assert "\\u009b31m\\u007f" in text
         assert not {"\x9b", "\x7f"} & set(text)
+
+
+def test_a_manual_page_is_that_of_the_installation_wherever_the_command_lies(
+    tmp_path: Path,
+) -> None:
+    man = tmp_path / "man"
+    man.write_text(f'#!/bin/sh\nfor page; do echo "$page"; done >{tmp_path}/shown\nexit 3\n')
+    man.chmod(0o755)
+
+    done = backends("help", "--man", "flags", environment={"PATH": str(tmp_path)})
+
+    assert done.returncode == 3, done.stderr
+    pages = (tmp_path / "shown").read_text().split()
+    assert sorted(Path(page).name for page in pages) == ["backends-flags.1", "backends-flags.7"]
+    assert all(Path(page).read_text().startswith(".") for page in pages)
+
+
+def test_without_man_the_error_names_the_page() -> None:
+    done = backends("help", "--man", "trace", "show", environment={"PATH": "/nonexistent"})
+
+    assert done.returncode == 2
+    assert "backends-trace-show.1; or write `backends help trace show`" in done.stderr

@@ -1,14 +1,21 @@
 """Show the help of a command, as its --help does.
 
+With --man it is the manual page of this installation, which `man` finds by itself only where the folder
+of the environment's commands is on PATH. The pages of section 7 are facts, flags, policy and deviations.
+
 Examples:
   backends help                which commands there are
   backends help info
   backends help trace show     a command of a group
+  backends help --man facts    the manual page with the name of every value
 """
+
+import os
 
 import click
 
 from mlbackends.model.errors import BadInput
+from mlbackends_cli import exits
 from mlbackends_cli.lazy import FolderGroup, documented
 from mlbackends_cli.output import write_paged
 from mlbackends_cli.usage import contexts
@@ -22,10 +29,34 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
     return [name for name in names if name.startswith(incomplete)]
 
 
+def _open_manual(names: tuple[str, ...]) -> int:
+    """Open the installed pages of that name with man; returns its exit code."""
+    import subprocess
+    from importlib.metadata import files
+
+    name = "-".join(("backends", *names))
+    found = [
+        os.path.realpath(file.locate())
+        for file in files("mlbackends") or ()
+        if file.stem == name and file.parent.name.startswith("man")
+    ]
+    if not found:
+        raise BadInput(f"there is no manual page {name}", "`backends help` lists the commands")
+    try:
+        return subprocess.run(["man", *found], check=False).returncode
+    except FileNotFoundError:
+        same = " ".join(("backends help", *names))
+        hint = f"the page is {found[0]}; or write `{same}`"
+        raise BadInput("there is no program man here", hint) from None
+
+
 @documented()
 @click.argument("names", metavar="[COMMAND]...", nargs=-1, shell_complete=_complete)
+@click.option("--man", is_flag=True, help="Show its manual page instead.")
 @click.pass_context
-def command(ctx: click.Context, names: tuple[str, ...]) -> None:
+def command(ctx: click.Context, names: tuple[str, ...], *, man: bool) -> int:
+    if man:
+        return _open_manual(names)
     *above, found = contexts(ctx.find_root().command, names)
     if rest := list(names[len(above) :]):
         if isinstance(found.command, FolderGroup):
@@ -34,3 +65,4 @@ def command(ctx: click.Context, names: tuple[str, ...]) -> None:
         hint = f"write `backends help {path.partition(' ')[2]}`"
         raise BadInput(f"`{path}` has no commands of its own", hint)
     write_paged(found.get_help())
+    return exits.YES

@@ -30,8 +30,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 def report_schema() -> dict[str, Any]:
     """Return the JSON Schema 2020-12 of `Report`, with a definition for each probe's facts.
 
-    Within a major version of the schema only fields and facts are added; see README, "What may
-    change".
+    Within a major version of the schema only fields and facts are added; see docs/scripts.md.
     """
     document = _of(Report, SCHEMA)
     probes: dict[str, Any] = {}

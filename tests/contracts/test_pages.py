@@ -1,0 +1,191 @@
+"""README and docs/: what is to be typed can be typed, links lead somewhere, pictures are fresh."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+import click
+import pytest
+from markdown_it import MarkdownIt
+
+from mlbackends_cli.main import main
+from mlbackends_cli.usage import contexts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from markdown_it.token import Token
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+PICTURES = ROOT / "docs" / "pictures"
+
+
+def tokens(name: str) -> list[Token]:
+    text = (ROOT / name).read_text("utf-8")
+    return MarkdownIt().enable("table").parse(text)
+
+
+def calls(name: str, *, in_text: bool = False) -> Iterator[list[str]]:
+    """Yield the words of every call of `backends` in a page's blocks of code, or in its text."""
+    lines: list[str] = []
+    for token in tokens(name):
+        if in_text:
+            lines += [each.content for each in token.children or () if each.type == "code_inline"]
+        elif token.type == "fence" and token.info in {"sh", "console"}:
+            lines += token.content.replace("\\\n", " ").splitlines()
+    for line in dict.fromkeys(lines):
+        if re.match(r"(\$ )?backends [a-z]", line):
+            found = shlex.split(line.removeprefix("$ "), comments=True)[1:]
+            end = next((at for at, word in enumerate(found) if word in {"|", "&&"}), len(found))
+            if not any(re.fullmatch(r"[A-Z]+", word) for word in found):  # FILE stands for one
+                yield found[:end]
+
+
+@pytest.mark.parametrize("in_text", [False, True], ids=["blocks", "text"])
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_page_tells_to_type_has_the_commands_and_options(name: str, in_text: bool) -> None:
+    for words in calls(name, in_text=in_text):
+        *above, found = contexts(main, tuple(words))
+        rest = words[len(above) :]
+        if "--help" in rest or (isinstance(found.command, click.Group) and not rest):
+            continue
+        try:
+            context = found.command.make_context(found.info_name, [*rest], parent=found.parent)
+            context.close()
+        except (click.MissingParameter, click.BadOptionUsage):
+            assert in_text, f"{name}: backends {' '.join(words)}"  # a sentence may leave values out
+        except click.ClickException as error:
+            pytest.fail(f"{name}: backends {' '.join(words)}: {error.format_message()}")
+
+
+#: What the words of the pages stand for where they are run.
+STANDS_FOR = {
+    "DIR": str(ROOT / "tests/hosts/slurm-job"),
+    "~/venv/bin/python": sys.executable,
+    "4242": str(os.getpid()),
+}
+#: These watch, trace or start a program that is not here, or are files of a page of its own.
+LEFT_OUT = {"train.py", "serve.py", "top", "demo"}
+#: So that a machine with much to do is not timed.
+FASTER = {"check": ["--rounds", "0"], "bench": ["--rounds", "1"]}
+LOGS = ("run.log", "before.log", "after.log")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a folder with the files that the pages name."""
+    folder = tmp_path_factory.mktemp("pages")
+    for name in LOGS:
+        shutil.copy(ROOT / "tests/traces/torch-2.13-onednn-level2.log", folder / name)
+    (folder / "run.toml").write_text("[cudnn]\nbenchmark = true\n")
+    run(["audit", "--init", "--output", "before.toml", "--depth", "found"], folder)
+    shutil.copy(folder / "before.toml", folder / "backends.toml")
+    run(["info", "--depth=found", "--format=json", "--output", "report.json"], folder)
+    for name in ("baseline.json", "then.json"):
+        shutil.copy(folder / "report.json", folder / name)
+    return folder
+
+
+def run(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "mlbackends", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        timeout=300,
+    )
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "docs/ci.md"])
+def test_what_a_page_tells_to_type_answers(name: str, place: Path) -> None:
+    """In the page's order: what one command writes another one reads. test_ci_files has docs/ci.md's."""
+    for words in calls(name):
+        if LEFT_OUT & {*words} or words[0] in {"run", "completion", "help"}:
+            continue
+        given = [STANDS_FOR.get(word, word) for word in words]
+        if given[0] == "sdpa":
+            given += FASTER.get(given[1], [])
+        for at, word in enumerate(given[:-1]):
+            if word == "--output" or words[0] == "snapshot":
+                (place / given[at + 1]).unlink(missing_ok=True)
+
+        done = run(given, place)
+
+        assert done.returncode in {0, 1}, (words, done.stderr)
+        assert "Traceback" not in done.stderr
+
+
+# ---- links and pictures --------------------------------------------------------------------------
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors that GitHub gives the headings of a page."""
+    found = tokens(str(page.relative_to(ROOT)))
+    headings = [
+        found[at + 1].content for at, each in enumerate(found) if each.type == "heading_open"
+    ]
+    return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in headings}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_link_of_a_page_leads_somewhere(name: str) -> None:
+    inside = [each for token in tokens(name) for each in token.children or ()]
+    links = [str(each.attrs.get("href") or each.attrs.get("src") or "") for each in inside]
+    for link in filter(None, links):
+        if re.match(r"\w+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (ROOT / name).parent / path if path else ROOT / name
+        assert target.exists(), f"{name}: {link}"
+        assert not anchor or anchor in anchors(target.resolve()), f"{name}: {link}"
+
+
+def test_the_index_has_every_page() -> None:
+    index = (ROOT / "docs" / "README.md").read_text("utf-8")
+
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    assert pages == set(re.findall(r"\]\(([\w-]+\.md)\)", index))
+
+
+def test_the_readme_is_short_and_counts_right() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    alarms = (ROOT / "docs" / "doctor-alarms.md").read_text("utf-8")
+
+    assert len(readme.split()) < 900
+    counts = re.search(r"(\d+) hazards, held to (\d+) recorded machines", alarms)
+    assert counts is not None
+    assert f"{counts[1]} hazards" in readme
+    assert f"{counts[2]} recorded\nmachines" in readme or f"{counts[2]} recorded machines" in readme
+
+
+def test_the_pictures_are_what_the_commands_print() -> None:
+    spec = importlib.util.spec_from_file_location("make", PICTURES / "make.py")
+    assert spec is not None and spec.loader is not None
+    make = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(make)
+
+    old = [name for name in make.PICTURES if make.outdated(name, write=False)]
+
+    assert not old, "python docs/pictures/make.py --write draws them anew"
+
+
+@pytest.mark.parametrize("picture", sorted(PICTURES.glob("*.svg")), ids=lambda file: file.stem)
+def test_a_picture_is_small_and_loads_nothing(picture: Path) -> None:
+    text = picture.read_text("utf-8")
+
+    assert len(text) < 60_000
+    assert not {each.tag.rpartition("}")[2] for each in ET.fromstring(text).iter()} & {"script"}
+    assert not re.search(r"@import|@font-face|url\((?!#)|\bon\w+=", text)
+    assert "prefers-color-scheme:dark" in text
