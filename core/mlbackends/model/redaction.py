@@ -8,7 +8,7 @@ of packages: elsewhere 10.2.0.1 is a version.
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -19,7 +19,9 @@ from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device, Report
 from mlbackends.model.registry import facts_of
 from mlbackends.model.tables import table
-from mlbackends.model.usage import Usage
+
+if TYPE_CHECKING:
+    from mlbackends.model.usage import Usage
 
 _AS_ZEROS = str.maketrans(dict.fromkeys("123456789abcdefABCDEF", "0"))
 _LEAST_LETTERS = len("00:00:00:00:00:00")
@@ -206,7 +208,7 @@ def redacted(report: Report, names: Names) -> Report:
     return msgspec.convert(tree, Report)
 
 
-def redacted_usage(usage: Usage, names: Names) -> Usage:
+def redacted_usage(usage: "Usage", names: Names) -> "Usage":
     """Return a sample of `backends top` without users' names and the arguments of programs."""
     hide = _Replacer(names)
     tree = msgspec.to_builtins(usage)
@@ -214,7 +216,7 @@ def redacted_usage(usage: Usage, names: Names) -> Usage:
         process["command"] = ""
         if process["user"] and not is_common(process["user"]):
             process["user"] = hide.whole(process["user"])
-    return msgspec.convert({**hide.inside(tree), "redacted": True}, Usage)
+    return msgspec.convert({**hide.inside(tree), "redacted": True}, type(usage))
 
 
 def _without_identifying(value: Any, hide: "_Replacer") -> Any:
