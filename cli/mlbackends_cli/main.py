@@ -41,7 +41,12 @@ def guarded_main(arguments: list[str]) -> int:
         return stop.exit_code
     except click.ClickException as error:
         if type(error).__name__ == "NoArgsIsHelpError":
-            error.show()
+            if arguments:
+                error.show()
+            else:
+                from mlbackends_cli.usage import what_to_type
+
+                click.echo(what_to_type(main), err=True)
         else:
             from mlbackends_cli.usage import explained
 

@@ -43,6 +43,20 @@ def explained(
     return error.format_message(), usage
 
 
+def what_to_type(main: click.Command) -> str:
+    """Return the commands that the help begins with, on one screen."""
+    from mlbackends_cli.terminal import error_page
+
+    page = error_page("auto")
+    lines = []
+    for line in (main.help or "").splitlines():
+        if line.endswith(":") and not line.startswith(" "):
+            lines.append(page.styled(line[:-1], "1;4"))
+        elif line.startswith("  "):
+            lines.append(line)
+    return "\n".join([*lines, "All commands: backends help    Options: backends help info"])
+
+
 def contexts(main: click.Command, arguments: Sequence[str]) -> list[click.Context]:
     """Return the contexts of the commands that are named, the innermost last."""
     found = [click.Context(main, info_name="backends", **main.context_settings)]
