@@ -152,6 +152,13 @@ def test_one_page_of_one_process() -> None:
     assert pid in done.stdout.splitlines()[-1] + done.stdout.splitlines()[-2]
 
 
+def test_a_process_that_is_not_there_is_a_no() -> None:
+    done = backends("top", "--once", "--interval", "0.1", "--pid", str(1 << 30))
+
+    assert (done.returncode, done.stderr) == (1, "backends: there is no process 1073741824\n")
+    assert "backends top" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("words", "hint"),
     [((), "`backends top --once` prints one page"), (("--format", "json"), "add --once")],

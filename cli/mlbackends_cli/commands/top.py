@@ -35,7 +35,7 @@ from mlbackends.usage.sampler import SORTS, Sampler, selected
 from mlbackends_cli import exits, formats
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import COLOR, OUTPUT, Seconds, format_option
-from mlbackends_cli.output import write
+from mlbackends_cli.output import say, write
 from mlbackends_cli.screen import Screen
 from mlbackends_cli.terminal import Page, page
 from mlbackends_cli.text import usage as pages
@@ -70,7 +70,7 @@ _HELP = (__doc__ or "").partition("Keys:\n")[2].partition("\n\n")[0].splitlines(
     "pids",
     type=click.IntRange(min=1),
     multiple=True,
-    help="Show this process alone; may be given again.",
+    help="Show this process alone; may be given again. With --once exit 1 where it is not there.",
 )
 @click.option(
     "--filter",
@@ -106,9 +106,13 @@ def command(
     with exits.cleared_up(), Sampler() as sampler:
         sampler.sample()
         time.sleep(interval)
-        usage = view.chosen(sampler.sample())
-    write(formats.text_of(form, usage, page(color, output), table=pages.whole), output)
-    return exits.YES
+        usage = sampler.sample()
+    shown = view.chosen(usage)
+    write(formats.text_of(form, shown, page(color, output), table=pages.whole), output)
+    missing = {*pids} - {one.pid for one in usage.processes}
+    for pid in sorted(missing):
+        say(f"there is no process {pid}")
+    return exits.NO if missing else exits.YES
 
 
 class _View:
