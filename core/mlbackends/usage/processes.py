@@ -23,8 +23,8 @@ _KERNEL_THREAD = 0x00200000
 """PF_KTHREAD of include/linux/sched.h."""
 _ROUNDS = 16
 """After so many samples the CPUs that a process may use are read again."""
-_BUSY_PERCENT = 50
-"""Of one CPU, or of what the quota leaves of one."""
+_BUSY_PERCENT = 10
+"""Of one CPU, or of what the quota leaves of one: a process that waits most of the time is left out."""
 _MOST_THREADS = 512
 """So many threads are looked at in one sample; one costs 20 microseconds."""
 _FIRST_SECONDS = 2.0
