@@ -29,7 +29,7 @@ class Frame:
         # What has a point nowhere is told below the plots: a row of crosses would say no more.
         self._refused = [each for each in self._drawn if each.missing]
         self._taken: list[tuple[float, float, float]] = []  # from x on, at y, to x
-        names = [width_of(each.name, "axis") + 26 for each in self._drawn]
+        names = [width_of(each.name, "axis") + 30 for each in self._drawn]
         (x, y), (width, height) = place, size
         self._edge = x + width
         self._left, self._right = x + _LEFT, x + width - min(max(names, default=10), width * 0.3)
@@ -112,7 +112,8 @@ class Frame:
         places = [each for each in places if self._top <= each <= self._bottom] or [y]
         middle = next((each for each in places if self._is_free(x, each, width)), places[0])
         self._taken.append((x, middle, x + width))
-        if series is not None:
+        # Far from its point, the mark of the point stands before it.
+        if series is not None and abs(middle - y) > _LINE:
             kind = f"{self._colours.of(series)} dot"
             self._drawing.mark(x + 6, middle, 4.5, self._colours.place(series), kind, "")
             x += 15
