@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from mlbackends import __version__
 from mlbackends.audit.pairs import devices, libraries
+from mlbackends.audit.weights import weighed
 from mlbackends.model import audit
 from mlbackends.model.audit import Check, Outcome, Status
 from mlbackends.model.difference import SCHEMA, Change, Difference, Kind, Side
@@ -65,7 +66,7 @@ def compare(before: Report, after: Report, names: tuple[str, str] = ("", "")) ->
         tool=f"backends {__version__}",
         before=of_before,
         after=of_after,
-        changes=tuple(change for name in common for change in comparison.probe(name)),
+        changes=weighed(tuple(each for name in common for each in comparison.probe(name))),
         notes=tuple(notes),
     )
 
@@ -268,8 +269,10 @@ def outcome_of(difference: Difference) -> Outcome:
         Check(
             code=change.name,
             title=f"{change.name} is the same",
+            severity=change.severity,
             status=Status.FAILED,
             message=sentence(change),
+            why=change.why,
             evidence={
                 word: value
                 for word, value in (("before", change.before), ("after", change.after))

@@ -2,8 +2,9 @@
 
 from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import Struct, field
 
+from mlbackends.model.audit import Severity
 from mlbackends.model.records import FactValue
 
 SCHEMA = "backends.difference/1"
@@ -21,13 +22,16 @@ class Change(Struct, frozen=True, omit_defaults=True):
     """One value that is not the same. before is None where it was added, after where it was removed.
 
     name: as in the report, where one thing of several is named by what it is, not by its place:
-    `cudnn.libraries[libcudnn.so.9].version`, `nvidia.devices[0000:17:00.0].name`.
+    `cudnn.libraries[libcudnn.so.9].version`, `nvidia.devices[0000:17:00.0].name`. severity: a note, but
+    where something became worse; why then says what.
     """
 
     name: str
     kind: Kind
     before: FactValue | None = None
     after: FactValue | None = None
+    severity: Severity = field(default_factory=lambda: Severity.NOTE)
+    why: str = ""
 
 
 class Side(Struct, frozen=True):

@@ -1,0 +1,98 @@
+"""What a change weighs: an error or a warning where something became worse, by weights.toml, else a note."""
+
+import os
+import re
+from functools import cache
+from typing import Any, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from mlbackends.model.audit import Severity
+from mlbackends.model.comparison import fits
+from mlbackends.model.difference import Change, Kind
+from mlbackends.model.errors import BadInput
+from mlbackends.model.records import Presence
+from mlbackends.model.registry import facts_of
+
+_LABEL = re.compile(r"^([^.\[]+\.(?:libraries|devices))\[.*?\](?=\.|$)", re.DOTALL)
+_LEVELS = {str(each): each.level for each in Presence}
+
+
+class Weight(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A row of the table. why: what is worse, for people."""
+
+    names: tuple[str, ...]
+    better: Literal["further", "newer", "more", "fewer"]
+    severity: Severity
+    why: str
+    none_is_least: bool = False
+
+    @property
+    def pattern(self) -> str:
+        """Its names as a regular expression."""
+        return "|".join(re.escape(name).replace(r"\*", ".*") for name in self.names)
+
+
+def weighed(changes: tuple[Change, ...]) -> tuple[Change, ...]:
+    """Return the changes with how bad each is, and why.
+
+    Of a probe that has gone, only that and its devices weigh: the rest follows from it.
+    """
+    gone = {
+        change.name.partition(".")[0]
+        for change in changes
+        if change.name.endswith(".presence") and change.after == str(Presence.ABSENT)
+    }
+    return tuple(_weighed(change, gone) for change in changes)
+
+
+def _weighed(change: Change, gone: set[str]) -> Change:
+    name = _LABEL.sub(r"\1", change.name, count=1)
+    probe, _, rest = name.partition(".")
+    weight = _weight_of(name)
+    if weight is None or (probe in gone and rest not in ("presence", "devices")):
+        return change
+    before, after = change.before, change.after
+    if weight.better == "fewer":
+        before, after = after, before
+    if before is None or after is None:
+        is_worse = before not in (None, []) and (weight.none_is_least or isinstance(before, list))
+    else:
+        is_worse = _is_less(name, before, after, weight.better)
+    return replace(change, severity=weight.severity, why=weight.why) if is_worse else change
+
+
+def _is_less(name: str, before: Any, after: Any, better: str) -> bool:
+    """Tell whether a value is less than it was; what has no order is not."""
+    if better == "further":
+        # What could not be told has not gone; what worked and cannot be told now is worse.
+        return _LEVELS.get(after, 0.5) < _LEVELS.get(before, 0.5)
+    if isinstance(before, list) and isinstance(after, list):
+        return bool(before)  # these are what left the list, and what came
+    if isinstance(before, int | float) and isinstance(after, int | float):
+        return after < before
+    if not (isinstance(before, str) and isinstance(after, str)):
+        return False
+    probe, _, fact = name.partition(".")
+    declared = facts_of(probe).get(fact)
+    order = declared.order if declared else ()
+    if better != "newer" and not order:
+        return False
+    try:  # What follows a "+" names a build, which is neither older nor newer.
+        return fits(after.partition("+")[0], "<", before.partition("+")[0], order)
+    except BadInput:
+        return False
+
+
+@cache
+def _table() -> tuple[tuple[re.Pattern[str], Weight], ...]:
+    import tomllib
+
+    with open(os.path.join(os.path.dirname(__file__), "weights.toml"), "rb") as file:
+        rows = msgspec.convert(tomllib.load(file)["weight"], tuple[Weight, ...])
+    return tuple((re.compile(row.pattern, re.DOTALL), row) for row in rows)
+
+
+def _weight_of(name: str) -> Weight | None:
+    return next((weight for fit, weight in _table() if fit.fullmatch(name)), None)
