@@ -1,5 +1,7 @@
 """What `audit` and `doctor` share: their options, how the outcome is written, and the exit code."""
 
+from collections.abc import Callable
+
 import click
 
 from mlbackends.model import registry
@@ -12,6 +14,7 @@ from mlbackends_cli.options import (
     PYTHON,
     REDACT,
     TIMEOUT,
+    Command,
     format_option,
     together,
 )
@@ -19,6 +22,18 @@ from mlbackends_cli.output import write
 from mlbackends_cli.terminal import Page, page
 
 NEVER = "never"
+
+
+def fail_on_option(default: str) -> Callable[[Command], Command]:
+    """Return the option that says which findings end the command with 1."""
+    return click.option(
+        "--fail-on",
+        type=click.Choice([*(each.value for each in Severity), NEVER]),
+        default=default,
+        show_default=True,
+        help="Exit 1 where something of this severity or worse failed.",
+    )
+
 
 judging = together(
     PYTHON,
@@ -29,13 +44,7 @@ judging = together(
         "outcome",
         about="How to write the outcome: for people, for programs, or for what CI and monitoring read.",
     ),
-    click.option(
-        "--fail-on",
-        type=click.Choice([*(each.value for each in Severity), NEVER]),
-        default=Severity.ERROR.value,
-        show_default=True,
-        help="Exit 1 where something of this severity or worse failed.",
-    ),
+    fail_on_option(Severity.ERROR.value),
     click.option("--strict", is_flag=True, help="Exit 3 where something could not be checked."),
     click.option("--all", "details", is_flag=True, help="Show what passed too, and the evidence."),
     OUTPUT,

@@ -28,8 +28,10 @@ def test_two_that_differ_end_with_1_and_say_how_many() -> None:
     done = backends("diff", HGX, BROKEN, "--only", "cpu.cores", "--only", "cpu.threads")
     assert done.returncode == 1
     body, _, note = done.stdout.partition("\n\n")
-    assert body == "cpu\n  ~ cores: 64 → 8\n  ~ threads: 128 → 16"
-    assert note.split() == f"from {HGX} to {BROKEN}: 2 changed".split()
+    assert body == (
+        "cpu\n  ~ cores: 64 → 8 (warning: it is less)\n  ~ threads: 128 → 16 (warning: it is less)"
+    )
+    assert note.split() == f"from {HGX} to {BROKEN}: 2 warnings, 2 changed".split()
     assert done.stderr == ""
 
 
@@ -61,7 +63,7 @@ def test_every_format_tells_the_change_and_ends_with_1(form: str) -> None:
 
 def test_markdown_has_the_whole_name_in_each_row() -> None:
     done = backends("diff", HGX, BROKEN, "--only", "cpu.cores", "--format", "markdown")
-    assert "| changed | cpu.cores | 64 | 8 |" in done.stdout
+    assert "| changed | cpu.cores | 64 | 8 | warning: it is less |" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -166,3 +168,32 @@ def test_no_line_of_a_difference_is_a_command_to_githubs_runner(tmp_path: Path, 
     assert "stop-commands" in done.stdout
     for line in done.stdout.splitlines():
         assert not line.lstrip().startswith("::") and "##[" not in line
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "code"), [("note", 1), ("warning", 1), ("error", 0), ("never", 0)]
+)
+def test_fail_on_says_what_is_a_failure(fail_on: str, code: int) -> None:
+    done = backends("diff", HGX, BROKEN, "--only", "cpu.cores", "--fail-on", fail_on)
+    assert (done.returncode, done.stderr) == (code, "")
+
+
+def test_what_is_merely_more_fails_nothing_where_ci_reads_it() -> None:
+    done = backends("diff", BROKEN, HGX, "--only", "cpu.cores", "--format", "junit")
+    assert 'failures="0"' in done.stdout and "note: cpu.cores was 8 and is 64" in done.stdout
+
+
+def test_the_page_begins_with_what_became_worse_and_folds_the_rest() -> None:
+    text = backends("diff", HGX, BROKEN, "--format", "html").stdout
+    worse, _, rest = text.partition('id="otherwise"')
+    assert "nvidia.devices[0000:43:00.0]" in worse and "an instruction set is gone" in worse
+    assert "<details" not in worse
+    assert worse.index("severity high") < worse.index("severity medium")
+    assert "cpu.governor" not in worse and "governor" in rest
+    assert 'open=""' not in rest
+
+
+def test_packages_that_are_merely_new_share_a_line() -> None:
+    done = backends("diff", BROKEN, HGX, "--only", "packages.distributions")
+    lines = done.stdout.splitlines()
+    assert any(line.startswith("  + 6 added: ") for line in lines)

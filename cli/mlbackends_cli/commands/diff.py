@@ -2,29 +2,33 @@
 
 A and B are each a report that `backends info --format json` or `backends snapshot` wrote, a recorded
 machine, or - for the live one. What differs between two looks at one machine is left out: free
-memory, clocks, host names, serial numbers, and the folder in which the environment lies. Exit 1
-where they differ.
+memory, clocks, host names, serial numbers, and the folder in which the environment lies.
+
+What became worse is an error or a warning: a device or a library that is gone, an older version, a
+lower limit, an instruction set that is gone, a new warning of a driver. What is merely new, newer or
+otherwise is a note. Exit 1 where they differ; with --fail-on error, where something is an error.
 
 Examples:
   backends diff good.json -                    what has changed here since `backends snapshot good.json`
+  backends diff good.json - --fail-on error    for CI: what is merely new or newer is no failure
   backends diff node1.json node2.json --format markdown
   backends diff old/ new/ --only 'cud*' --ignore '*.found_by'
 """
 
 import click
 
-from mlbackends.model.difference import Change, Difference
-from mlbackends_cli import exits, formats
-from mlbackends_cli.judgement import write_outcome
+from mlbackends.model.difference import Change, Difference, Kind
+from mlbackends_cli import formats
+from mlbackends_cli.judgement import code, fail_on_option, write_outcome
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import COLOR, OUTPUT, format_option
 from mlbackends_cli.output import write
 from mlbackends_cli.terminal import Page, ProgressLine, page
-from mlbackends_cli.text.plain import amount, one_line, without_commands
+from mlbackends_cli.text import differences
+from mlbackends_cli.text.plain import one_line, without_commands
 from mlbackends_cli.text.prose import Group, Listing, wrapped
 
-_MOST_CHARACTERS = 160
-_MARKS = {"added": ("+", "32"), "removed": ("-", "31"), "changed": ("~", "33")}
+_COLOURS = {Kind.ADDED: "32", Kind.REMOVED: "31", Kind.CHANGED: "33"}
 
 
 @documented()
@@ -40,6 +44,7 @@ _MARKS = {"added": ("+", "32"), "removed": ("-", "31"), "changed": ("~", "33")}
     "--ignore", metavar="GLOB", multiple=True, help="Leave out names that fit, and all below them."
 )
 @format_option("outcome", about="How to write it; json has every value whole.")
+@fail_on_option("note")
 @OUTPUT
 @COLOR
 def command(
@@ -48,6 +53,7 @@ def command(
     only: tuple[str, ...],
     ignore: tuple[str, ...],
     form: str,
+    fail_on: str,
     output: str,
     color: str,
 ) -> int:
@@ -62,53 +68,49 @@ def command(
     style = page(color, output)
     if form == "table":
         write(_printed(difference, style), output)
-    elif formats.has(form, "record"):
-        write(formats.text(form, "record", difference, style), output)
+    elif formats.has(form, "difference") or formats.has(form, "record"):
+        write(formats.text(form, "difference", difference, style), output)
     elif formats.has(form, "listing"):
-        rows = [(str(each.kind), one_line(each.name), *_cells(each)) for each in difference.changes]
-        columns = ("", "name", "before", "after")
-        listing = Listing(columns, (Group("", tuple(rows)),), notes=tuple(_notes(difference)))
+        rows = [
+            (str(each.kind), one_line(each.name), *differences.values(each), _weight(each))
+            for each in differences.worst_first(difference.changes)
+        ]
+        columns = ("", "name", "before", "after", "weight")
+        notes = tuple(differences.notes(difference))
+        listing = Listing(columns, (Group("", tuple(rows)),), notes=notes)
         write(formats.text(form, "listing", listing, style), output)
     else:
         write_outcome(outcome_of(difference), form, output, style)
-    return exits.NO if difference.changes else exits.YES
+    return code(outcome_of(difference), fail_on=fail_on, strict=False)
+
+
+def _weight(change: Change) -> str:
+    return f"{change.severity}: {change.why}" if change.why else str(change.severity)
 
 
 def _printed(difference: Difference, page: Page) -> str:
-    """Return a paragraph for each change below the probe that it belongs to, and how many there are."""
+    """Return a paragraph for each probe, and how many changes there are."""
     lines = []
-    groups: dict[str, list[Change]] = {}
-    for change in difference.changes:
-        groups.setdefault(change.name.partition(".")[0], []).append(change)
-    for probe, changes in groups.items():
-        lines.append(page.styled(probe, "1"))
-        for change in changes:
-            name = one_line(change.name.partition(".")[2])
-            text = " → ".join(filter(None, _cells(change)))
-            first, *others = wrapped(f"{name}: {text}", page.width, " " * 4, " " * 6)
-            lines += [f"  {page.styled(*_MARKS[change.kind])} {first.lstrip()}", *others]
+    for part in differences.parts(difference):
+        lines.append(page.styled(part.probe, "1"))
+        for change in part.changes:
+            text = " → ".join(filter(None, differences.values(change)))
+            worse = f" ({change.severity}: {change.why})" if change.why else ""
+            name = differences.name_in_probe(change)
+            lines += _marked(change.kind, f"{name}: {text}{worse}", page)
+        for kind, changes in part.packages.items():
+            names = (
+                f"{differences.name_in_probe(each)} {'→'.join(differences.values(each)).strip('→')}"
+                for each in changes
+            )
+            lines += _marked(kind, f"{len(changes)} {kind}: {', '.join(names)}", page)
         lines.append("")
-    for note in _notes(difference):
+    for note in differences.notes(difference):
         lines += wrapped(one_line(note), page.width, "", "  ")
     return page.fitted(without_commands("\n".join(lines) + "\n", page.sign("·", ".")))
 
 
-def _notes(difference: Difference) -> list[str]:
-    kinds = [str(change.kind) for change in difference.changes]
-    counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in _MARKS if kind in kinds)
-    names = f"from {one_line(difference.before.name)} to {one_line(difference.after.name)}"
-    return [f"{names}: {counts or 'they do not differ'}", *difference.notes]
-
-
-def _cells(change: Change) -> tuple[str, str]:
-    """Return both values with their units; a long one is cut, since --format json has it whole."""
-    name = change.name.rpartition(".")[2]
-    before, after = (
-        "" if value is None else one_line(amount(name, value))
-        for value in (change.before, change.after)
-    )
-    return _cut(before), _cut(after)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…"
+def _marked(kind: Kind, text: str, page: Page) -> list[str]:
+    first, *others = wrapped(text, page.width, " " * 4, " " * 6)
+    mark = page.styled(differences.MARKS[kind], _COLOURS[kind])
+    return [f"  {mark} {first.lstrip()}", *others]

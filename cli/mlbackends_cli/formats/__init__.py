@@ -6,6 +6,7 @@ and a `Page`, and returns text:
 record   any record; a format that has it serves every command that has --format
 report   what `backends info` found
 outcome  checks: of `audit`, `doctor`, `diff` and `sdpa check`
+difference  of two reports, for formats that show it otherwise than its outcome
 listing  a `Listing`: rows of cells for people
 rows     a list of records
 view     a view of a trace
@@ -22,7 +23,7 @@ from typing import Any
 
 from mlbackends.model import registry
 
-KINDS = ("record", "report", "outcome", "listing", "rows", "view", "trace")
+KINDS = ("record", "report", "outcome", "difference", "listing", "rows", "view", "trace")
 
 
 def names(*kinds: str) -> tuple[str, ...]:

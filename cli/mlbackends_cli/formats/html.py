@@ -1,8 +1,9 @@
-"""HTML: one page that needs nothing but itself: a machine with its picture, an outcome, or a trace."""
+"""HTML: one page that needs nothing but itself: a machine, a difference, an outcome, a trace."""
 
 from typing import Any
 
 from mlbackends.model.audit import Check, Outcome, Severity, Status
+from mlbackends.model.difference import Difference
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device, Library, ProbeReport, Report
 from mlbackends.model.registry import facts_of
@@ -20,6 +21,7 @@ from mlbackends_cli.web.elements import (
     header,
     items,
     row,
+    scrolled,
     section,
     table,
     words,
@@ -28,7 +30,6 @@ from mlbackends_cli.web.elements import (
 _WIDE, _NARROW = 1100, 360
 _MOST = 200
 """So many rows, devices and copies of a library are shown."""
-_KINDS = {Severity.ERROR: "high", Severity.WARNING: "medium", Severity.NOTE: "note"}
 # Without the script the box would do nothing, so that only the script shows it.
 _BOX = '<input type="search" hidden="" placeholder="Filter" aria-label="Filter the details">\n'
 
@@ -49,7 +50,7 @@ def report(report: Report, page: Page) -> str:
     pictures = [picture(report, _WIDE, "picture-wide"), picture(report, _NARROW, "picture-narrow")]
     rows = probes.overview(report)
     machine = [
-        [element("th", _link(row.name), scope="row"), words("td", row.lines[0], "text")]
+        [element("th", _link(row.name), scope="row"), element("td", _lines(row), kind="text")]
         for row in rows["machine"]
     ]
     accelerators = {
@@ -58,16 +59,28 @@ def report(report: Report, page: Page) -> str:
     }
     asks_accelerators = any(probes.group(name) == "accelerator" for name in report.probes)
     nothing = words("p", "none found", "dim") if asks_accelerators else ""
-    libraries = {}
-    both = sorted(rows["library"] + rows["framework"], key=probes.best_first)
-    for name, probe, lines, problem in both:
-        count = len(probe.libraries)
-        libraries[name] = escaped("".join(lines))
-        libraries[name] += words("span", f" · {count} files", "dim") if count > 1 else ""
-        libraries[name] += words("div", problem) if problem else ""
-    warnings = [f"{_link(name)}: {_reason(one)}" for name, one in probes.warnings(report)]
+    taken = probes.taken(report.probes.get("uses"))
+    packages = {
+        row.name: _copies(row)
+        + "".join(words("div", text, "dim") for text in taken.get(row.name, [])[1:])
+        for row in sorted(rows["framework"], key=probes.torch_first)
+    }
+    libraries = {row.name: _copies(row) for row in rows["library"]}
+    look_at = [
+        f"{words('span', word, f'severity {kind}')}{_link(name)}: {_reason(one)}"
+        for word, kind, found in (
+            ("broken", "high", probes.broken(report)),
+            ("warning", "medium", probes.warnings(report)),
+        )
+        for name, one in found
+    ]
     uses = probes.uses(report.probes.get("uses"))
-    missing = ", ".join(map(_link, probes.missing(report)))
+    missing = probes.missing(report)
+    absent = folded(
+        [words("strong", f"{len(missing)} more {'is' if len(missing) == 1 else 'are'} not here")],
+        element("p", ", ".join(map(_link, missing))),
+        anchor="not-here",
+    )
     undetermined = probes.without_row(report).items()
     here_first = sorted(report.probes.items(), key=lambda item: not probes.is_here(item[1]))
     details = "".join(_probe(name, probe, page) for name, probe in here_first)
@@ -82,22 +95,35 @@ def report(report: Report, page: Page) -> str:
         header(title, about),
         "<main>\n",
         element("figure", "\n".join(pictures)) + "\n" if all(pictures) else "",
-        section("look-at", "Look at", items("warnings", *warnings)),
+        section("look-at", "Look at", items("warnings", *look_at)),
         section("machine", "Machine", table((), machine, "stack")),
         section("accelerators", "Accelerators", _states(report, accelerators) or nothing),
-        section("libraries", "Libraries and packages", _states(report, libraries)),
-        section("uses", "Uses", _records("", uses) if uses else ""),
-        section("not-here", "Not here", element("p", missing) if missing else ""),
+        section("packages", "Packages", _states(report, packages)),
+        section("libraries", "Libraries", _states(report, libraries)),
+        section("uses", "Who uses what", _records("", uses) if uses else ""),
         section(
             "untold",
             "Could not tell",
             items("", *(f"{_link(name)}: {escaped(why)}" for name, why in undetermined)),
         ),
+        absent if missing else "",
         section("details", "Details", _BOX + details if details else ""),
         "</main>\n",
         footer(values, element("p", "  ".join(marks), kind="dim")),
     ]
-    return document(title, "".join(body), ("page",), "filter")
+    return document(title, "".join(body), ("page", "findings"), "filter")
+
+
+def _lines(row: probes.Row) -> str:
+    lines = row.lines if row.probe.failure else probes.aspects(row.name, row.probe)
+    return "".join(words("div", line) for line in lines)
+
+
+def _copies(row: probes.Row) -> str:
+    """Return what a library or package is, how many copies there are, and what is wrong with it."""
+    count = len(row.probe.libraries)
+    more = words("span", f" · {count} files", "dim") if count > 1 else ""
+    return escaped("".join(row.lines)) + more + (words("div", row.problem) if row.problem else "")
 
 
 def _link(name: str) -> str:
@@ -186,9 +212,8 @@ def _records(title: str, rows: probes.Table) -> str:
         for each in rows[:_MOST]
     ]
     rest = _more(len(rows), "", "dim")
-    return (words("h3", title) if title else "") + element(
-        "div", table(names, body), rest, kind="wide"
-    )
+    head = words("h3", title) if title else ""
+    return head + scrolled(table(names, body) + rest, title or "Who uses what")
 
 
 def _copy(thing: Device | Library, title: str) -> str:
@@ -204,26 +229,43 @@ def _copy(thing: Device | Library, title: str) -> str:
 
 def outcome(outcome: Outcome, page: Page) -> str:
     """Return what failed, the worst first, and the rest; it is open where the page asks for details."""
-    failed = outcome.failed()
-    findings = element("ul", *map(_finding, failed), kind="findings")
+    wrong = outcome.failed(Severity.WARNING)
+    worth = outcome.failed()[len(wrong) :]
+    fine = "Nothing is wrong"
+    if open_questions := len(outcome.with_status(Status.UNKNOWN)):
+        fine += f" in what could be checked; {open_questions} could not be"
     numbers = [(f"{count:,}", word) for count, word in checks.counts(outcome)]
     about = (outcome.subject, f"as of {outcome.created}" if outcome.created else "")
     body = [
         header(checks.line(outcome.title), about, numbers),
         "<main>\n",
-        section("found", "Found", findings if failed else words("p", "Nothing was found.", "fine")),
+        section("wrong", "What is wrong", _findings(wrong) or words("p", f"{fine}.", "fine")),
+        section("worth-knowing", "Worth knowing", _findings(worth)),
     ]
+    parts = []
     for title, status, found in checks.others(outcome, details=True):
         rows = (row(checks.code(one), words("td", checks.cause(one))) for one in found)
         head = (words("strong", title), words("span", f"{len(found):,}", "dim"))
-        is_open = page.details or status in (Status.WAIVED, Status.UNKNOWN)
-        body.append(folded(head, table((), rows, "facts"), is_open=is_open, id=str(status)))
-    body += ["</main>\n", footer({"made by": outcome.tool, "schema": outcome.schema})]
+        is_open = page.details or status is Status.WAIVED
+        parts.append(folded(head, table((), rows, "facts"), is_open=is_open, id=str(status)))
+    body += [section("others", "The other checks", *parts), "</main>\n"]
+    body.append(footer({"made by": outcome.tool, "schema": outcome.schema}))
     return document(checks.heading(outcome), "".join(body), ("page", "findings"))
 
 
+def difference(difference: Difference, page: Page) -> str:
+    """Return what became worse, and the rest; it is open where the page asks for details."""
+    from mlbackends_cli.web.difference_page import difference_page
+
+    return difference_page(difference, is_open=page.details)
+
+
+def _findings(failed: tuple[Check, ...]) -> str:
+    return element("ul", *map(_finding, failed), kind="findings") if failed else ""
+
+
 def _finding(check: Check) -> str:
-    kind, declared = _KINDS[check.severity], checks.place(check)
+    declared = checks.place(check)
     advice = []
     for word, text in checks.advice(check):
         content = element("pre", words("code", text)) if word == "type" else escaped(text)
@@ -233,7 +275,6 @@ def _finding(check: Check) -> str:
     rows = [row(name, words("td", value)) for name, value in checks.evidence(check, units=True)]
     return finding(
         str(check.severity),
-        kind,
         checks.sentence(check),
         checks.code(check),
         words("p", f"declared in {declared}", "dim") if declared else "",

@@ -160,8 +160,7 @@ def _accelerators(rows: Iterable[probes.Row], page: Page) -> Iterator[Row]:
 def _packages(report: Report, rows: Iterable[probes.Row], page: Page) -> Iterator[Row]:
     """Yield torch first, each package with what it takes, and last what is no package of its own."""
     taken = probes.taken(report.probes.get("uses"))
-    last = ("compilers", "packages")
-    for row in sorted(rows, key=lambda row: (row.name in last, row.name != "torch", row.name)):
+    for row in sorted(rows, key=probes.torch_first):
         text = " · ".join(filter(None, [*row.lines, row.problem]))
         yield _row(row, text, page, row.probe.version or None)
         if texts := taken.pop(row.name, [""])[1:]:

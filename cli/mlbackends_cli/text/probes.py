@@ -153,6 +153,11 @@ def best_first(row: Row) -> tuple[int, str]:
     return (1 if row.probe.presence is None else -row.probe.presence.level, row.name)
 
 
+def torch_first(row: Row) -> tuple[bool, bool, str]:
+    """Return what packages are sorted by: torch first, and last what is no package of its own."""
+    return (row.name in ("compilers", "packages"), row.name != "torch", row.name)
+
+
 def missing(report: Report) -> list[str]:
     """Return the names of what was looked for and is not here; the machine's parts always are."""
     return [

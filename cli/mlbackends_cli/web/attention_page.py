@@ -64,7 +64,7 @@ def _document(
 ) -> str:
     wrong = [_wrong(each) for problem, _ in problems for each in problem.results if not each.good]
     failures = [problem for problem, _ in problems if problem.failure]
-    wrong += [finding("error", "high", each.failure, "not-computed") for each in failures]
+    wrong += [finding("error", each.failure, "not-computed") for each in failures]
     numbers = [
         (f"{len(problems):,}", "problems"),
         (f"{sum(len(found) for _, found in problems):,}", "results"),
@@ -92,9 +92,9 @@ def _wrong(result: Result) -> str:
     from mlbackends.sdpa.verify.outcome import summary
 
     code = "wrong" if result.ended is Ended.RAN else str(result.ended)
-    severity, kind = ("note", "note") if result.peer else ("error", "high")
+    severity = "note" if result.peer else "error"
     seen = f"{result.backend}: {summary(result)}"
-    return finding(severity, kind, seen, code, words("pre", result.command))
+    return finding(severity, seen, code, words("pre", result.command))
 
 
 def _problem(

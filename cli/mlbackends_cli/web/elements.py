@@ -9,6 +9,8 @@ from html import escape
 from mlbackends_cli.text.plain import cleaned, shortened
 
 _MOST_CHARACTERS = 4000
+SEVERITIES = {"error": "high", "warning": "medium"}
+"""The class of what is as bad as that; other words are a class themselves."""
 
 
 def escaped(text: str) -> str:
@@ -73,7 +75,7 @@ def bar(share: float, kind: str, text: str) -> str:
 
 def scrolled(content: str, title: str) -> str:
     """Return what may be wider than the page, in a box that scrolls, by keys too."""
-    return element("div", content, kind="wide", role="region", tabindex="0", aria_label=title)
+    return element("div", content, kind="wide", role="group", tabindex="0", aria_label=title)
 
 
 def row(name: str, *cells: str) -> list[str]:
@@ -81,16 +83,21 @@ def row(name: str, *cells: str) -> list[str]:
     return [element("th", words("code", name), scope="row"), *cells]
 
 
-def finding(severity: str, kind: str, seen: str, code: str, *inside: str) -> str:
+def severity_badge(severity: str) -> str:
+    """Return the word for how bad something is, in its colour and with its sign."""
+    return words("span", severity, f"severity {SEVERITIES.get(severity, severity)}")
+
+
+def finding(severity: str, seen: str, code: str, *inside: str) -> str:
     """Return an item of a list of findings: how bad it is, what was seen, its code, and more."""
     return element(
         "li",
-        words("span", severity, f"severity {kind}"),
+        severity_badge(severity),
         words("strong", seen),
         " ",
         words("code", f"[{code}]", "dim"),
         *inside,
-        kind=f"is-{kind}",
+        kind=f"is-{SEVERITIES.get(severity, severity)}",
     )
 
 

@@ -167,7 +167,6 @@ def _finding(one: Finding) -> str:
         evidence = element("details", words("summary", "what shows it"), lines)
     return finding(
         one.severity,
-        one.severity,
         one.seen,
         one.code,
         words("p", one.why) if one.why else "",

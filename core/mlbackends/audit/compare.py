@@ -188,8 +188,8 @@ class _Comparison:
             # What could not be told has not gone.
             presences = [each.presence if is_certain(each) else None for each in (old, new)]
             if presences[0] != presences[1]:
-                words = (str(each or _UNKNOWN) for each in presences)
-                yield Change(f"{name}.presence", Kind.CHANGED, *words)
+                first, second = (str(each or _UNKNOWN) for each in presences)
+                yield Change(f"{name}.presence", Kind.CHANGED, first, second)
             return
         roles = {fact.name: fact.role for fact in facts_of(name).values()}
         yield from self._values(name, before.head(old), after.head(new), roles)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from mlbackends.model.audit import Severity
 from mlbackends.model.comparison import fits
-from mlbackends.model.difference import Change, Kind
+from mlbackends.model.difference import Change
 from mlbackends.model.errors import BadInput
 from mlbackends.model.records import Presence
 from mlbackends.model.registry import facts_of
@@ -79,8 +79,10 @@ def _is_less(name: str, before: Any, after: Any, better: str) -> bool:
     order = declared.order if declared else ()
     if better != "newer" and not order:
         return False
-    try:  # What follows a "+" names a build, which is neither older nor newer.
-        return fits(after.partition("+")[0], "<", before.partition("+")[0], order)
+    if not order:  # what follows names a build, which is neither older nor newer
+        before, after = (re.split(r"[+-]", text, maxsplit=1)[0] for text in (before, after))
+    try:
+        return fits(after, "<", before, order)
     except BadInput:
         return False
 

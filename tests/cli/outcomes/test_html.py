@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given
 from outcome_samples import ANY, GOLDEN, failed_codes, hostile, long, sample, with_checks, written
 
+from mlbackends.model.audit import Check, Severity, Status
+
 if TYPE_CHECKING:
     from mlbackends.model.audit import Outcome
 
@@ -98,7 +100,16 @@ def test_what_passed_is_open_where_details_are_asked_for() -> None:
 
 
 def test_where_nothing_failed_the_page_says_so() -> None:
-    assert "Nothing was found." in Reader(written("html", with_checks())).text
+    assert "Nothing is wrong." in Reader(written("html", with_checks())).text
+
+
+def test_what_could_not_be_checked_is_not_said_to_be_well() -> None:
+    unknown = Check("x", "X", status=Status.UNKNOWN, message="the report has no nvidia")
+    note = Check("y", "Y", severity=Severity.NOTE, status=Status.FAILED)
+    text = Reader(written("html", with_checks(unknown, note))).text
+
+    assert "Nothing is wrong in what could be checked; 1 could not be." in text
+    assert "Worth knowing" in text
 
 
 @given(ANY)
