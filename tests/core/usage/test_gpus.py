@@ -110,6 +110,7 @@ def test_a_process_is_only_matched_where_it_has_the_driver_mapped() -> None:
     found, strangers = on_gpus(processes, (gpu, second))
 
     assert [(one.gpus, one.gpu_memory_bytes) for one in found] == [((0, 1), 7), ((), None)]
+    assert {one.code for one in strangers} == {"not-seen"}
     assert [("(other)" in one.message, "(outside)" in one.message) for one in strangers] == [
         (True, False),
         (False, True),
