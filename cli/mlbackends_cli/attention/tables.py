@@ -141,8 +141,9 @@ def printed(
                 page.styled(f"    {_aligned({name: name for name in widths}, widths)}", "2")
             )
         for result, row in section.rows:
-            style = "1" if row.get("slower by") == FASTEST else "0"
-            lines.append(f"  {mark(result, page)} {page.styled(_aligned(row, widths), style)}")
+            text = _aligned(row, widths)
+            text = page.styled(text, "1") if row.get("slower by") == FASTEST else text
+            lines.append(f"  {mark(result, page)} {text}")
         for each in section.explained:
             if _reason_key(each) not in everywhere:
                 lines += why_lines(each, page)
