@@ -77,7 +77,7 @@ def terminal(command: str, printed: str) -> str:
     """Return the picture of a terminal in which a command was run."""
     lines = [f"\033[2m$\033[0m \033[1m{command}\033[0m", *printed.rstrip("\n").split("\n")]
     shown = [pieces(line) for line in lines]
-    columns = max(each.column + len(each.text) for line in shown for each in line)
+    columns = max(COLUMNS, *(each.column + len(each.text) for line in shown for each in line))
     width = round(columns * CHARACTER) + 2 * MARGIN
     height = len(lines) * LINE + 2 * MARGIN
     texts = []
@@ -159,6 +159,8 @@ class Body(HTMLParser):
             given = "".join(
                 f' {CAPITALS.get(name, name)}="{escape(text or "")}"' for name, text in attrs
             )
+            if tag == "svg" and "xmlns=" not in given:
+                given += ' xmlns="http://www.w3.org/2000/svg"'
             self.parts.append(f"<{tag}{given}{'/' * (tag in EMPTY)}>")
 
     def handle_endtag(self, tag: str) -> None:
@@ -181,11 +183,12 @@ def trace_page() -> str:
     """Return the first screen of the page that `backends trace show` writes."""
     page = printed_by("trace", "show", str(LOG), "--format", "html")
     page = re.sub(" · as of [^<]*", "", page)  # when this was run
-    body = Body(sections=3)
+    body = Body(sections=2)
     body.feed(page)
     # A picture on a phone is a small picture of the page, not the page of a phone.
     style = re.sub(r"\(max-width: ?\d+px\)", "(max-width:0)", body.style)
-    style += f"body{{max-width:none!important;min-height:{SCREEN[1]}px}}"
+    style += f"body{{max-width:none!important;min-height:{SCREEN[1]}px;"
+    style += "border:1px solid var(--line);border-radius:8px}"
     width, height = SCREEN
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
@@ -201,7 +204,7 @@ def trace_page() -> str:
 
 PICTURES = {
     "info": lambda: in_terminal("info", "--root", "tests/hosts/hgx-h100-eight-gpus"),
-    "doctor": lambda: in_terminal("doctor", "tests/hosts/docker-geforce-compat"),
+    "doctor": lambda: in_terminal("doctor", "tests/hosts/mig-pod"),
     "sdpa-check": sdpa_check,
     "trace": trace_page,
 }
