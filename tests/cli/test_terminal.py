@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import re
 import struct
 import subprocess
 import sys
@@ -100,7 +101,7 @@ def test_a_terminal_is_told_what_is_waited_for_and_a_pipe_is_not(fake_library: F
     on_terminal, shown = in_terminal(*arguments, environment=environment)
     assert on_terminal == 0
     assert "0 of 1 library has answered, waiting for nccl" in shown
-    assert shown.rstrip("\r\n").rpartition("\r\x1b[K")[2].startswith("✗ NCCL")
+    assert shown.rstrip("\r\n").rpartition("\r\x1b[K")[2].startswith("✗  NCCL")
     assert backends(*arguments, environment=environment).stderr == ""
 
 
@@ -178,4 +179,4 @@ def test_a_wide_terminal_shows_the_page_in_two_columns() -> None:
     root = str(Path(__file__).parents[1] / "hosts" / "hgx-h100-eight-gpus")
     _, written = in_terminal("info", "--root", root, environment={"NO_COLOR": "1"}, columns=120)
 
-    assert written.splitlines()[0].split() == ["Machine", "Libraries"]
+    assert re.search(r"Machine +Libraries\r?\n", written)
