@@ -385,6 +385,14 @@ def test_many_short_facts_stand_side_by_side_on_a_terminal() -> None:
     assert "  fact_19  19" in lines(one, width=60, details=True)
 
 
+@pytest.mark.parametrize("name", ["limits", "python", "uses", "openmp", "nccl", "cuda_toolkit"])
+def test_what_is_named_fits_a_terminal_of_24_lines(name: str) -> None:
+    machine = recorded()["hgx-h100-eight-gpus"]
+    one = msgspec.structs.replace(machine, probes={name: machine.probes[name]})
+
+    assert len(lines(one, width=80, details=True, terminal=True)) < 24
+
+
 def test_a_fact_that_would_be_misread_has_a_label() -> None:
     one = report(numpy={"presence": "found", "facts": {"blas_configuration": "OpenBLAS Haswell"}})
 

@@ -254,17 +254,19 @@ def device_lines(probe: ProbeReport, *, explained: bool = False) -> list[str]:
 
     explained: why one is broken stands elsewhere.
     """
-    lines = []
-    for device, *others in alike(probe.devices):
-        name = device.name or f"{device.kind} device"
-        parts = [f"{len(others) + 1} × {name}" if others else name]
-        parts.append(binary_size(device.memory_bytes) if device.memory_bytes else "")
-        parts.append(device.capability)
-        parts.append(f"driver {device.driver}" if device.driver else "")
+    counts: dict[tuple[str, object], int] = {}
+    for device in probe.devices:
         is_broken = explained and state_of(device) == "broken"
-        parts.append(MEANINGS["broken"] if is_broken else _because(device.reasons))
-        lines.append(" · ".join(part for part in parts if part))
-    return lines
+        parts = (
+            device.name or f"{device.kind} device",
+            binary_size(device.memory_bytes) if device.memory_bytes else "",
+            device.capability,
+            f"driver {device.driver}" if device.driver else "",
+            MEANINGS["broken"] if is_broken else _because(device.reasons),
+        )
+        line = " · ".join(filter(None, parts)), device.presence
+        counts[line] = counts.get(line, 0) + 1
+    return [f"{count} × {text}" if count > 1 else text for (text, _), count in counts.items()]
 
 
 def values_of(thing: Device | Library) -> dict[str, object]:
