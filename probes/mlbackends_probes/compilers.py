@@ -10,7 +10,7 @@ import posixpath
 from itertools import pairwise
 from typing import Any
 
-from mlbackends.host.host import Host
+from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.quantities import dotted_numbers, leading_version
 from mlbackends.host.variables import steering
 from mlbackends.libraries.cuda.libraries import nvcc_release
@@ -66,12 +66,17 @@ def find(host: Host) -> Finding:
     return Finding(presence=Presence.FOUND, facts=nonempty(facts), warnings=tuple(warnings))
 
 
-def _on_path(host: Host, name: str) -> str:
-    windows = host.platform == "win32"
-    folders = host.env("PATH").split(";" if windows else ":")
+@once_per_host
+def _folders(host: Host) -> list[str]:
+    folders = host.env("PATH").split(";" if host.platform == "win32" else ":")
     # An empty or relative part means the current folder; a report must not depend on it.
     absolute = [at.rstrip("/") for at in folders if at.startswith("/") or at[1:2] == ":"]
-    paths = (f"{folder}/{name}{'.exe' if windows else ''}" for folder in dict.fromkeys(absolute))
+    return [folder for folder in dict.fromkeys(absolute) if host.is_dir(folder)]
+
+
+def _on_path(host: Host, name: str) -> str:
+    file = f"{name}.exe" if host.platform == "win32" else name
+    paths = (f"{folder}/{file}" for folder in _folders(host))
     return next((path for path in paths if host.is_file(path)), "")
 
 

@@ -28,11 +28,11 @@ def read_regular(path: str, limit: int = READ_LIMIT) -> bytes:
         # A file with a size gives a page at least before its end; /proc's have none, and may give less.
         least = _PAGE if status.st_size else 1
         pieces, size = [], max(status.st_size, _LEAST_READ)
-        while limit > 0:
-            pieces.append(os.read(handle, min(limit, size)))
-            if len(pieces[-1]) < least:
+        while limit > 0 and (piece := os.read(handle, min(limit, size))):
+            pieces.append(piece)
+            if len(piece) < least:
                 break
-            limit, size = limit - len(pieces[-1]), _LEAST_READ
+            limit, size = limit - len(piece), _LEAST_READ
         return b"".join(pieces)
     finally:
         os.close(handle)

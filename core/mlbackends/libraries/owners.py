@@ -59,9 +59,8 @@ def owner_of(host: Host, path: str) -> str:
 
 def _python_owner(host: Host, folder: str, relative: str) -> str:
     words = normalised(relative.partition(".libs/")[0])
-    here = [
-        dist for dists in distributions(host).values() for dist in dists if dist.folder == folder
-    ]
+    everything = (dist for dists in distributions(host).values() for dist in dists)
+    here = [dist for dist in everything if dist.folder == folder]
     # Those first whose name is like the file's.
     here.sort(key=lambda dist: -sum(len(part) for part in dist.name.split("-") if part in words))
     line = f"{relative},".encode()

@@ -37,14 +37,16 @@ def stem_of(file_name: str) -> str:
     libcudnn.so.9 -> libcudnn; libgomp-24e2ab19.so.1.0.0 -> libgomp; libomp.5.dylib -> libomp.
     """
     stem, so, version = file_name.partition(".so")
-    numbers = version.split(".")
+    is_plain = not version or (version[0] == "." and version.replace(".", "").isdecimal())
     # As most are named; the pattern takes longer to compile than all of them to split.
-    if not (stem and so and not numbers[0] and all(map(str.isdecimal, numbers[1:]))):
-        if ".so" not in file_name and ".dylib" not in file_name and ".dll" not in file_name:
+    if not (stem and so and is_plain) or ".." in version or version.endswith("."):
+        if not so and ".dylib" not in file_name and ".dll" not in file_name:
             return ""
         if not (ending := _ENDING.search(file_name, 1)):
             return ""
         stem = file_name[: ending.start()]
+    if "-" not in stem:
+        return stem
     # auditwheel adds a hash to a name, which may stand before a version.
     name, _, mark = stem.rpartition("-")
     digits, _, rest = mark.partition(".")
