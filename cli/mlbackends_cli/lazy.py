@@ -3,12 +3,12 @@
 import importlib
 import os
 import re
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import click
 
+from mlbackends.isolation import import_msgspec
 from mlbackends.model import registry
 from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.patterns import pattern
@@ -32,21 +32,6 @@ def _help(module: str) -> dict[str, Any]:
             lines[at] = f"\b\n{lines[at]}"  # click keeps the lines of such a paragraph
     text, title, examples = "\n".join(lines).partition("\b\nExamples:\n")
     return {"help": text, "epilog": title + examples}
-
-
-def _import_msgspec() -> None:
-    """Import msgspec, which every command needs, without typing_extensions.
-
-    The standard library has all that msgspec takes from there, and importing it costs a fifteenth of
-    `backends info --depth found`.
-    """
-    hidden: dict[str, Any] = {"typing_extensions": None}
-    if "msgspec" not in sys.modules and sys.modules.keys().isdisjoint(hidden):
-        sys.modules.update(hidden)
-        try:
-            importlib.import_module("msgspec")
-        finally:
-            del sys.modules["typing_extensions"]
 
 
 class Command(click.Command):
@@ -103,7 +88,7 @@ class FolderGroup(Command, click.Group):
         name = cmd_name.replace("-", "_")
         if name not in registry.names(self.folder):
             return None
-        _import_msgspec()
+        import_msgspec()
         entry = registry.load(self.folder, name)
         if error := registry.import_error(entry):
             raise BadInput(

@@ -8,6 +8,7 @@ probes.
 """
 
 import contextlib
+import importlib
 import os
 import select
 import signal
@@ -31,6 +32,7 @@ from mlbackends.isolation.process import (
     reap,
 )
 from mlbackends.isolation.protocol import REPLY_LIMIT, Reply, Request
+from mlbackends.model import registry
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Presence
 
@@ -105,6 +107,17 @@ class _Stopped(Exception):
     """The parent has gone, or wants no more."""
 
 
+def _import_probes() -> None:
+    """Import our own probes until something is asked: the processes then need not, each for itself."""
+    poller = select.poll()
+    poller.register(0, select.POLLIN)
+    for name in sorted(registry.own_names("mlbackends_probes")):
+        if poller.poll(0):
+            return
+        with contextlib.suppress(Exception):  # the process that needs it says why
+            importlib.import_module(f"mlbackends_probes.{name}")
+
+
 class _Server:
     """The requests that wait, the processes at work, and the pipe to the parent."""
 
@@ -131,6 +144,7 @@ class _Server:
         from mlbackends.isolation import opening  # noqa: F401  imported once, not in every process
 
         os.set_blocking(0, False)
+        _import_probes()
         while self.more or self.waiting or self.at_work:
             self._start()
             poller = select.poll()

@@ -44,7 +44,7 @@ GROUPS = {
 @cache
 def names(package: str) -> tuple[str, ...]:
     """Return the names in a registry such as "mlbackends_probes", sorted; `_private` files are left out."""
-    return tuple(sorted(_own(package) | set(_added(package))))
+    return tuple(sorted(own_names(package) | set(_added(package))))
 
 
 @cache
@@ -59,7 +59,7 @@ def load(package: str, name: str) -> ModuleType:
         if not nearest(name, names(package)) and 0 < len(near := _about(package, name)) <= 5:
             error.hint = did_you_mean(near)
         raise error
-    if name in _own(package):
+    if name in own_names(package):
         return importlib.import_module(f"{package}.{name}")
     target, _, attribute = _added(package)[name].partition(":")
     try:
@@ -94,7 +94,7 @@ def import_error(entry: object) -> Exception | None:
 
 
 @cache
-def _own(package: str) -> frozenset[str]:
+def own_names(package: str) -> frozenset[str]:
     """Return the names of the folder's own files.
 
     Subfolders count where the package says FOLDERS_ARE_ENTRIES = True.
