@@ -59,6 +59,7 @@ def notes(checked: Checked) -> list[str]:
     if not results:
         return [summary]
     wanted = ["slower by"] * any(each.timing for each in results) + ["max error", "of allowed"]
+    wanted += ["relative", "error ratio"]
     wanted += ["gradients"] * any(each.problem.wants_gradient for each in checked.problems)
     measured = {each.memory.measured_by for each in results if each.memory}
     memory = [f"memory: beyond inputs and result, by {each}" for each in sorted(measured)]
