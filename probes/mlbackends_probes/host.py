@@ -116,6 +116,8 @@ def _unquoted(value: str) -> str:
 
     What a shell would replace ($name, `command`) is not allowed in os-release, and counts as such.
     """
+    if value.isalnum():
+        return one_line(value, 200)
     is_plain = not any(sign in value for sign in "\\$`")
     if is_plain and value[:1] in "'\"" and value[1:].find(value[:1]) == len(value) - 2:
         return one_line(value[1:-1], 200)  # as most are, without the patterns

@@ -37,9 +37,12 @@ def stem_of(file_name: str) -> str:
     libcudnn.so.9 -> libcudnn; libgomp-24e2ab19.so.1.0.0 -> libgomp; libomp.5.dylib -> libomp.
     """
     stem, so, version = file_name.partition(".so")
-    is_plain = not version or (version[0] == "." and version.replace(".", "").isdecimal())
+    numbers = version[1:].split(".")
+    is_plain = not version or (
+        version[0] == "." and all(each[:1].isdecimal() and each.isalnum() for each in numbers)
+    )
     # As most are named; the pattern takes longer to compile than all of them to split.
-    if not (stem and so and is_plain) or ".." in version or version.endswith("."):
+    if not (stem and so and is_plain):
         if not so and ".dylib" not in file_name and ".dll" not in file_name:
             return ""
         if not (ending := _ENDING.search(file_name, 1)):
