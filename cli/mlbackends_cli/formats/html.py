@@ -48,9 +48,12 @@ def report(report: Report, page: Page) -> str:
     title = f"What is in {name}" if isinstance(name, str) and name else "What is in this machine"
     about = (probes.glance("host", host) if host else "", f"as of {report.created}")
     pictures = [picture(report, _WIDE, "picture-wide"), picture(report, _NARROW, "picture-narrow")]
-    rows = probes.overview(report)
+    rows = probes.overview(report, explained=True)
     machine = [
-        [element("th", _link(row.name), scope="row"), element("td", _lines(row), kind="text")]
+        [
+            element("th", _link(row.name), scope="row"),
+            element("td", *(words("div", line) for line in row.lines), kind="text"),
+        ]
         for row in rows["machine"]
     ]
     accelerators = {
@@ -112,11 +115,6 @@ def report(report: Report, page: Page) -> str:
         footer(values, element("p", "  ".join(marks), kind="dim")),
     ]
     return document(title, "".join(body), ("page", "findings"), "filter")
-
-
-def _lines(row: probes.Row) -> str:
-    lines = row.lines if row.probe.failure else probes.aspects(row.name, row.probe)
-    return "".join(words("div", line) for line in lines)
 
 
 def _copies(row: probes.Row) -> str:
