@@ -34,10 +34,8 @@ _ALIKE = attrgetter(
 """What such primitives have in common."""
 _MOST_FORMS = 10_000
 _TRUTHS = [name for name, kind in COLUMNS.items() if kind is bool]
-Parts = list[bytes]
+Parts = tuple[bytes, ...]
 """A line in parts; every second one is the name of a field that is to be filled in."""
-Form = tuple[Parts, slice, int]
-"""A line, and where in it its numbers and its raw text are."""
 
 
 _encode = msgspec.json.Encoder().encode
@@ -47,18 +45,19 @@ class LineWriter:
     """Writes a line for each record, the last of them when it is closed. count: how many were written.
 
     HEAD: the first line. NULL: what is not known. QUOTE: around texts that hold no separator. SPECIAL: what
-    cannot stand in quotes as it is.
+    cannot stand in quotes as it is. NUMBERS, RAW: where among the parts of a line these are.
     """
 
     HEAD = SPECIAL = ""
     NULL = QUOTE = b""
+    NUMBERS, RAW = slice(1, 10, 2), 11
 
     def __init__(self, file: BinaryIO) -> None:
         self.count = 0
         self._file = file
         self._lines: list[bytes] = []
         file.write(self.HEAD.encode())
-        self._last: Form | None = None
+        self._last: Parts | None = None
         self._sized: dict[tuple[object, ...], Parts] = {}
 
     def fields(self, record: Record) -> dict[str, Any]:
@@ -77,7 +76,7 @@ class LineWriter:
 
     def write(self, record: Record) -> None:
         """Write a record."""
-        self._append(self.line(self.fields(record)))
+        self.append(self.line(self.fields(record)))
 
     def add(self, record: Record) -> None:
         """Write a record that may come again."""
@@ -86,47 +85,20 @@ class LineWriter:
         if not isinstance(record, Call) or has_mark or not self._is_plain(record.raw):
             self.write(record)
             return
-        parts, places, last = self._last = self._form(record)
+        self._last = self._form(record)
+        parts = [*self._last]
         # One call for all numbers: Python's own would take longer than all the rest.
         numbers = _encode([getattr(record, name) for name in _FILLED[:-1]])[1:-1]
-        parts[places] = numbers.replace(b"null", self.NULL).split(b",")
-        parts[last] = b'"%b"' % record.raw.encode()
-        self._append(b"".join(parts))
+        parts[self.NUMBERS] = numbers.replace(b"null", self.NULL).split(b",")
+        parts[self.RAW] = b'"%b"' % record.raw.encode()
+        self.append(b"".join(parts))
 
     def follow_lines(self, record: Call) -> LineFollower:
         """Return what writes each later call that is equal to the one that was added last."""
-        forms: dict[bool, Form | None] = {record.start_ns is None: self._last}
-        is_plain = self._last is not None
-        flops = traffic = None
-        if record.executed and not record.workspace_query:
-            flops, traffic = record.flops, record.bytes
-        lines, encode, null = self._lines, _encode, self.NULL
+        return _Again(self, record, self._last).take
 
-        # A million lines go through here: nothing in it is a function of its own.
-        def take(line: bytes, number: int, duration: float, start_ns: int | None) -> None:
-            line = line.rstrip(b"\r\n")
-            if not is_plain or line[-1] <= _BLANK:  # what may stand behind a number that is damaged
-                self.write(repeated(record, line, number, duration, start_ns))
-                return
-            form = forms.get(start_ns is None)
-            if form is None:
-                again = repeated(record, line, number, duration, start_ns)
-                form = forms[start_ns is None] = self._form(again)
-            rate = None if flops is None or not duration else flops / duration
-            flow = None if traffic is None or not duration else traffic / duration
-            numbers = encode((number, start_ns, duration, rate, flow))[1:-1]
-            if null != b"null":
-                numbers = numbers.replace(b"null", null)
-            parts, places, last = form
-            parts[places] = numbers.split(b",")
-            parts[last] = b'"%b"' % line
-            lines.append(b"".join(parts))
-            if len(lines) >= _MOST_LINES:
-                self.close()
-
-        return take
-
-    def _append(self, line: bytes) -> None:
+    def append(self, line: bytes) -> None:
+        """Write a line."""
         self._lines.append(line)
         if len(self._lines) >= _MOST_LINES:
             self.close()
@@ -136,7 +108,7 @@ class LineWriter:
         is_text = raw.isascii() and raw.isprintable() and "," in raw
         return is_text and not any(each in raw for each in self.SPECIAL)
 
-    def _form(self, record: Call) -> Form:
+    def _form(self, record: Call) -> Parts:
         signature = record.signature
         if isinstance(signature, PrimitiveSignature):
             alike = (type(record), *_ALIKE(record))
@@ -148,19 +120,46 @@ class LineWriter:
             texts = (signature.key, signature.problem, signature.problem)
             values = [b"%b%b%b" % (self.QUOTE, text.encode(), self.QUOTE) for text in texts]
             numbers = _encode((record.flops, record.bytes))[1:-1].replace(b"null", self.NULL)
-            parts = _filled(parts, dict(zip(_NAMES, [*values, *numbers.split(b",")], strict=True)))
-        else:
-            parts = self._parts(record, _FILLED)
-        last = parts.index(b"raw")
-        # The numbers stand in one order in all formats, the line before or behind them.
-        return parts, slice(1, 10, 2) if last == 11 else slice(3, 12, 2), last
+            return _filled(parts, dict(zip(_NAMES, [*values, *numbers.split(b",")], strict=True)))
+        return self._parts(record, _FILLED)
 
     def _parts(self, record: Call, names: tuple[str, ...]) -> Parts:
         fields = self.fields(record)
         # A mark stands in quotes where texts always do.
-        return _MARK.split(
-            self.line(fields | {name: f"§{name}§" for name in names if name in fields})
-        )
+        marks = {name: f"§{name}§" for name in names if name in fields}
+        return tuple(_MARK.split(self.line(fields | marks)))
+
+
+class _Again:
+    """Writes a call that comes again. It is small, as there are many, and each is far away in memory."""
+
+    __slots__ = ("flops", "form", "has_start", "record", "traffic", "writer")
+
+    def __init__(self, writer: LineWriter, record: Call, form: Parts | None) -> None:
+        self.writer, self.record, self.form = writer, record, form
+        self.has_start = record.start_ns is not None
+        self.flops = self.traffic = None
+        if record.executed and not record.workspace_query:
+            self.flops, self.traffic = record.flops, record.bytes
+
+    # A million lines go through here: nothing in it is a function of its own.
+    def take(self, line: bytes, number: int, duration: float, start_ns: int | None) -> None:
+        """Write a line."""
+        line = line.rstrip(b"\r\n")
+        writer, form = self.writer, self.form
+        # What may stand behind a number that is damaged is a blank.
+        if form is None or line[-1] <= _BLANK or self.has_start is (start_ns is None):
+            writer.write(repeated(self.record, line, number, duration, start_ns))
+            return
+        rate = None if self.flops is None or not duration else self.flops / duration
+        flow = None if self.traffic is None or not duration else self.traffic / duration
+        numbers = _encode((number, start_ns, duration, rate, flow))[1:-1]
+        if writer.NULL != b"null":
+            numbers = numbers.replace(b"null", writer.NULL)
+        parts = [*form]
+        parts[writer.NUMBERS] = numbers.split(b",")
+        parts[writer.RAW] = b'"%b"' % line
+        writer.append(b"".join(parts))
 
 
 _NAMES = [name.encode() for name in _SIZED]
@@ -174,7 +173,7 @@ def _filled(parts: Parts, values: dict[bytes, bytes]) -> Parts:
             found[-1] += values[name] + behind
         else:
             found += (name, behind)
-    return found
+    return tuple(found)
 
 
 class CsvWriter(LineWriter):
@@ -208,6 +207,7 @@ class JsonWriter(LineWriter):
     """Objects with a record's own fields, its signature's and what is derived."""
 
     NULL, QUOTE = b"null", b'"'
+    NUMBERS, RAW = slice(3, 12, 2), 1
     SPECIAL = '"\\'
 
     def fields(self, record: Record) -> dict[str, Any]:
