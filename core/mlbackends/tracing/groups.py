@@ -27,12 +27,13 @@ OF: dict[str, Callable[[Record], bool]] = {
 class Tally:
     """Collects times in nanoseconds. count: the calls. times: those that are known. total: of them."""
 
-    __slots__ = ("count", "times", "total")
+    __slots__ = ("_middle", "count", "times", "total")
 
     def __init__(self) -> None:
         self.count = 0
         self.times = array("d")
         self.total = 0.0
+        self._middle: tuple[int, float | None] = (0, None)
 
     def add_many(self, count: int, durations: Sequence[float]) -> None:
         """Add `count` calls at once; the durations are the known times."""
@@ -68,6 +69,11 @@ class Tally:
     @property
     def median(self) -> float | None:
         """The median, the mean of the two in the middle; None without a time."""
+        if self._middle[0] != len(self.times):
+            self._middle = len(self.times), self._median()
+        return self._middle[1]
+
+    def _median(self) -> float:
         times, upper = self.times, len(self.times) // 2
         lower = upper if len(times) % 2 else upper - 1
         if len(times) > _FEW:
@@ -79,7 +85,7 @@ class Tally:
             if below <= lower and upper < below + len(between):
                 return (between[lower - below] + between[upper - below]) / 2
         ordered = sorted(times)
-        return (ordered[lower] + ordered[upper]) / 2 if ordered else None
+        return (ordered[lower] + ordered[upper]) / 2
 
 
 class Group:

@@ -37,18 +37,24 @@ Of the calls that are new behind so many others, the first alone: these have sho
 
 
 class _Repeat:
-    """Equal calls from one place.
+    """Equal calls from one place. There are many, each far away in memory, so that they are small.
 
     end_ns: until when calls began beside the first; with `lines`, who is given one by one. shown, durations:
     the times of these and of the others. start_ns: of the last.
     """
 
-    __slots__ = ("durations", "end_ns", "followers", "lines", "record", "show", "shown", "start_ns")
+    __slots__ = (
+        *("durations", "end_ns", "followers", "line_followers", "lines", "record", "show"),
+        *("shown", "start_ns"),
+    )
 
-    def __init__(self, record: Call, show: Sequence[Callable[[Record], None]]) -> None:
+    def __init__(
+        self, record: Call, show: Sequence[Callable[[Record], None]], each: Sequence[LineFollower]
+    ) -> None:
         self.record = record
         self.show = show
-        self.followers: list[Follower] = []
+        self.line_followers = each
+        self.followers: tuple[Follower, ...] = ()
         self.end_ns = -inf
         self.lines: set[bytes] | None = None
         self.shown = array("d", [record.duration_ns or 0.0])
@@ -57,6 +63,8 @@ class _Repeat:
 
     def take(self, line: bytes, number: int, duration: float, start: int | None) -> None:
         """Take in a call; those that are new show it."""
+        for each in self.line_followers:
+            each(line, number, duration, start)
         self.start_ns = start
         is_new = start is not None and start < self.end_ns
         if self.lines is not None and line not in self.lines:
@@ -163,26 +171,18 @@ class Walk:
         """Return what takes in calls that are equal to one that was given away."""
         if not self._keep(record):
             return lambda *_: None
-        found: list[LineFollower] = [
-            each for follow in self._follow_lines if (each := follow(record))
-        ]
-        if self._ordered or self._adders_of_all:
-            repeat = _Repeat(record, self._ordered)
-            repeat.followers = [each for follow in self._follow for each in follow(record)]
-            if self._ordered:
-                repeat.end_ns = self._ends[_which(record)]
-                if len(self._repeats) < _MOST_READ_AGAIN:
-                    repeat.lines = set()
-            self._repeats.append(repeat)
-            found.append(repeat.take)
-        if len(found) == 1:
-            return found[0]
-
-        def take(line: bytes, number: int, duration: float, start_ns: int | None) -> None:
-            for each in found:
-                each(line, number, duration, start_ns)
-
-        return take
+        found = tuple([each for follow in self._follow_lines if (each := follow(record))])
+        if len(found) == 1 and not self._ordered and not self._adders_of_all:
+            only: LineFollower = found[0]
+            return only
+        repeat = _Repeat(record, self._ordered, found)
+        repeat.followers = tuple([each for follow in self._follow for each in follow(record)])
+        if self._ordered:
+            repeat.end_ns = self._ends[_which(record)]
+            if len(self._repeats) < _MOST_READ_AGAIN:
+                repeat.lines = set()
+        self._repeats.append(repeat)
+        return repeat.take
 
     def finish(self) -> None:
         """Give the sums away, and begin anew."""

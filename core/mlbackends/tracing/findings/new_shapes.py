@@ -38,11 +38,11 @@ class Finder(finder.Finder):
             self._latest.append(record)
 
     def follow(self, record: Record) -> Callable[[float], None] | None:
-        def count(_: float) -> None:
-            self._executions += 1
-
         is_execution = isinstance(record, Primitive) and record.executed and not record.nested
-        return count if is_execution else None
+        return self._step if is_execution else None
+
+    def _step(self, _: float) -> None:
+        self._executions += 1
 
     def result(self) -> Found:
         late = [each for each in self._made if each[0] > self._executions // 2]

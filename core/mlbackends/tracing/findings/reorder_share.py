@@ -51,18 +51,20 @@ class Finder(finder.Finder):
             if len(self._streams) >= _MOST_LANES:
                 return None
             stream = self._streams[lane] = _Stream()
-        is_reorder = record.signature.primitive == "reorder"
-        return partial(self._wait if is_reorder else self._compute, stream, record)
+        if record.signature.primitive == "reorder":
+            return partial(self._wait, stream, record)
+
+        def compute(_: float) -> None:
+            if stream.waiting:
+                self._claim(stream, record)
+            stream.last = record
+
+        return compute
 
     def _wait(self, stream: _Stream, reorder: Primitive, duration: float) -> None:
         stream.waiting.append((reorder, duration))
         if len(stream.waiting) > _MOST_WAITING:
             self._claim(stream, None, 1)
-
-    def _compute(self, stream: _Stream, record: Primitive, _: float) -> None:
-        if stream.waiting:
-            self._claim(stream, record)
-        stream.last = record
 
     def _claim(self, stream: _Stream, after: Primitive | None, most: int = _MOST_WAITING) -> None:
         """Add a lane's first reorders to those of the primitive that needed them, by their layouts."""

@@ -6,6 +6,7 @@ from math import ceil
 from mlbackends.model.errors import BadInput
 from mlbackends.model.trace import Record
 from mlbackends.model.trace_views import Lane, Span, Timeline
+from mlbackends.tracing.lanes import Lane as Place
 from mlbackends.tracing.lanes import Placing, lane_name
 from mlbackends.tracing.walk import LineFollower
 
@@ -32,6 +33,7 @@ class Collector:
         self._first: int | None = None
         self._last_ns = self._last = 0
         self._synthetic = self._stamped = 0
+        self._followers: dict[tuple[Place, str], LineFollower] = {}
 
     def add(self, record: Record) -> None:
         """Take in one record."""
@@ -53,7 +55,13 @@ class Collector:
         lane = (record.source, record.process, record.thread)
         if not record.counted or lane not in self._placing.lanes:
             return None
-        operation, number = record.operation, self._placing.lanes[lane]
+        which = (lane, record.operation)
+        if which not in self._followers:
+            self._followers[which] = self._follower(*which)
+        return self._followers[which]
+
+    def _follower(self, lane: Place, operation: str) -> LineFollower:
+        number = self._placing.lanes[lane]
         place, counts = self._placing.place_again, self._counts
 
         def take(_: bytes, __: int, duration: float, start_ns: int | None) -> None:
