@@ -5,22 +5,21 @@ export(records, "trace.json.gz")
 export(records, "-", "jsonl")                standard output
 """
 
+import csv
 import gzip
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
-from itertools import islice
-from typing import BinaryIO, cast
+from io import BytesIO
+from typing import Any, BinaryIO, cast
 
 from mlbackends.host.files import standard_output, whole_file
 from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.trace import Record
 from mlbackends.tracing import EXPORTS, perfetto
 from mlbackends.tracing.line_writers import CsvWriter, JsonWriter, LineWriter
-from mlbackends.tracing.rows import COLUMNS, rows
-
-_BATCH = 16_384
+from mlbackends.tracing.rows import COLUMNS
 
 
 def format_of(path: str) -> str:
@@ -66,44 +65,61 @@ def opened(path: str) -> Iterator[BinaryIO]:
         raise BadInput(f"{path} cannot be written: {error.strerror or error}") from None
 
 
+class ParquetWriter(CsvWriter):
+    """Groups of rows in typed columns, which pyarrow reads out of CSV; bytes that are no UTF-8 become "?"."""
+
+    HELD = 16_384
+    QUOTE, QUOTING = b'"', csv.QUOTE_ALL  # a "\\r" would end a line
+
+    def __init__(self, file: BinaryIO) -> None:
+        try:
+            import pyarrow as pa
+            from pyarrow import csv as pa_csv
+            from pyarrow import parquet
+        except ImportError as error:
+            raise BadInput(
+                f"Parquet is written by pyarrow, which cannot be imported: {error}",
+                "pip install 'mlbackends[parquet]', or write .csv or .jsonl",
+            ) from None
+        super().__init__(BytesIO())
+        kinds = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+        schema = pa.schema([(name, kinds[kind]) for name, kind in COLUMNS.items()])
+        self._table = partial(
+            pa_csv.read_csv,
+            read_options=pa_csv.ReadOptions(column_names=list(COLUMNS), use_threads=False),
+            parse_options=pa_csv.ParseOptions(newlines_in_values=True),
+            convert_options=pa_csv.ConvertOptions(column_types=schema, null_values=[""]),
+        )
+        self._written = parquet.ParquetWriter(file, schema, compression="zstd")
+
+    def line(self, fields: dict[str, Any]) -> bytes:
+        """Return a row, with all characters as they are."""
+        return self.text(fields.values()).encode("utf-8", "replace")
+
+    def close(self) -> None:
+        """Write what is left, and what ends the file."""
+        super().close()
+        self._written.close()
+
+    def _give(self, lines: bytes) -> None:
+        if lines:
+            self._written.write_table(self._table(BytesIO(lines)))
+
+
 def _write_lines(kind: type[LineWriter], records: Iterable[Record], file: BinaryIO) -> int:
-    writer = kind(file)
-    for record in records:
-        writer.write(record)
-    writer.close()
+    with closing(kind(file)) as writer:
+        for record in records:
+            writer.add(record)
     return writer.count
 
 
-def _write_parquet(records: Iterable[Record], file: BinaryIO) -> int:
-    """Write groups of rows in typed columns; bytes that are no UTF-8 become "?"."""
-    try:
-        import pyarrow as pa
-        from pyarrow import parquet
-    except ImportError as error:
-        raise BadInput(
-            f"Parquet is written by pyarrow, which cannot be imported: {error}",
-            "pip install 'mlbackends[parquet]', or write .csv or .jsonl",
-        ) from None
-    kinds = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
-    schema = pa.schema([(name, kinds[kind]) for name, kind in COLUMNS.items()])
-    source, count = iter(rows(records)), 0
-    with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
-        while batch := list(islice(source, _BATCH)):
-            arrays = []
-            for field, values in zip(schema, zip(*batch, strict=True), strict=True):
-                column = list(values)
-                if field.type == pa.string():
-                    column = [text.encode("utf-8", "replace").decode() for text in values]
-                arrays.append(pa.array(column, type=field.type))
-            writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
-            count += len(batch)
-    return count
-
-
-LINES: dict[str, type[LineWriter]] = {"csv": CsvWriter, "jsonl": JsonWriter}
-"""Formats of one line a record, whose writers a `Walk` takes."""
+LINES: dict[str, type[LineWriter]] = {
+    "csv": CsvWriter,
+    "jsonl": JsonWriter,
+    "parquet": ParquetWriter,
+}
+"""Formats whose writers a `Walk` takes."""
 _WRITERS: dict[str, Callable[[Iterable[Record], BinaryIO], int]] = {
     **{name: partial(_write_lines, kind) for name, kind in LINES.items()},
-    "parquet": _write_parquet,
     "perfetto": perfetto.write,
 }

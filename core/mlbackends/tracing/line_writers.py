@@ -7,19 +7,19 @@ fields that differ in the line that it wrote before, and of one with other sizes
 import csv
 import json
 import re
+from collections.abc import Iterable
 from operator import attrgetter
 from types import SimpleNamespace
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import msgspec
 
 from mlbackends.model.signature import PrimitiveSignature
 from mlbackends.model.trace import Call, Record, as_row
 from mlbackends.model.writable import escaped
-from mlbackends.tracing.rows import COLUMNS, Rows, csv_cell
+from mlbackends.tracing.rows import COLUMNS, csv_cell, row
 from mlbackends.tracing.walk import LineFollower, repeated
 
-_MOST_LINES = 1000
 _BLANK = ord(" ")
 _MARK = re.compile('"?§([a-z_]+)§"?'.encode())
 """A field that is to be filled in: no line that stands in quotes as it is holds this sign."""
@@ -33,7 +33,6 @@ _ALIKE = attrgetter(
 )
 """What such primitives have in common."""
 _MOST_FORMS = 10_000
-_TRUTHS = [name for name, kind in COLUMNS.items() if kind is bool]
 Parts = tuple[bytes, ...]
 """A line in parts; every second one is the name of a field that is to be filled in."""
 
@@ -45,10 +44,12 @@ class LineWriter:
     """Writes a line for each record, the last of them when it is closed. count: how many were written.
 
     HEAD: the first line. NULL: what is not known. QUOTE: around texts that hold no separator. SPECIAL: what
-    cannot stand in quotes as it is. NUMBERS, RAW: where among the parts of a line these are.
+    cannot stand in quotes as it is. NUMBERS, RAW: where among the parts of a line these are. HELD: how many
+    lines are written at once.
     """
 
     HEAD = SPECIAL = ""
+    HELD = 1000
     NULL = QUOTE = b""
     NUMBERS, RAW = slice(1, 10, 2), 11
 
@@ -68,11 +69,18 @@ class LineWriter:
         """Return fields as a line, with its end."""
         raise NotImplementedError
 
-    def close(self) -> None:
-        """Write what is left; the file is not ours to close."""
-        self._file.write(b"".join(self._lines))
+    def flush(self) -> None:
+        """Write the lines that are held."""
+        self._give(b"".join(self._lines))
         self.count += len(self._lines)
         self._lines.clear()
+
+    def close(self) -> None:
+        """Write what is left; the file is not ours to close."""
+        self.flush()
+
+    def _give(self, lines: bytes) -> None:
+        self._file.write(lines)
 
     def write(self, record: Record) -> None:
         """Write a record."""
@@ -100,8 +108,8 @@ class LineWriter:
     def append(self, line: bytes) -> None:
         """Write a line."""
         self._lines.append(line)
-        if len(self._lines) >= _MOST_LINES:
-            self.close()
+        if len(self._lines) >= self.HELD:
+            self.flush()
 
     def _is_plain(self, raw: str) -> bool:
         """Tell whether a line stands in quotes as it is, in all formats."""
@@ -181,26 +189,26 @@ class CsvWriter(LineWriter):
 
     HEAD = ",".join(COLUMNS) + "\n"
     SPECIAL = '"'
+    QUOTING: Literal[0, 1] = csv.QUOTE_MINIMAL
 
     def __init__(self, file: BinaryIO) -> None:
         super().__init__(file)
-        self._row = Rows().row
         # What it writes to has it back.
-        self._text = csv.writer(SimpleNamespace(write=str), lineterminator="\n").writerow
+        writer = csv.writer(SimpleNamespace(write=str), lineterminator="\n", quoting=self.QUOTING)
+        self._text_of = writer.writerow
 
     def fields(self, record: Record) -> dict[str, Any]:
         """Return the columns."""
-        return dict(zip(COLUMNS, self._row(record), strict=True))
+        return row(record)
 
     def line(self, fields: dict[str, Any]) -> bytes:
         """Return a row."""
-        # The line and its file's name hold what all other texts are made of.
-        if f"{fields['raw']}{fields['source']}".isprintable():
-            values: Any = (fields | {name: csv_cell(fields[name]) for name in _TRUTHS}).values()
-        else:
-            values = map(csv_cell, fields.values())
-        text: str = self._text(values)
-        return text.encode("utf-8", "surrogateescape")
+        return self.text(map(csv_cell, fields.values())).encode("utf-8", "surrogateescape")
+
+    def text(self, values: Iterable[object]) -> str:
+        """Return a row of values."""
+        text: str = self._text_of(values)
+        return text
 
 
 class JsonWriter(LineWriter):

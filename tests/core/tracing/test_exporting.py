@@ -19,7 +19,7 @@ from mlbackends.model.registry import load
 from mlbackends.model.trace import Text
 from mlbackends.tracing import exporting, reader
 from mlbackends.tracing.exporting import export, format_of
-from mlbackends.tracing.rows import COLUMNS, csv_cell, rows
+from mlbackends.tracing.rows import COLUMNS, csv_cell
 from mlbackends.tracing.walk import Walk
 
 TRACES = Path(__file__).resolve().parents[2] / "traces"
@@ -336,9 +336,18 @@ def test_equal_traces_make_equal_packed_files(tmp_path: Path) -> None:
     assert (tmp_path / "a.csv.gz").read_bytes() == (tmp_path / "b.csv.gz").read_bytes()
 
 
-def test_a_row_of_a_call_that_came_before_is_what_it_would_be_alone() -> None:
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_a_line_of_a_call_that_came_before_is_what_it_would_be_alone(form: str) -> None:
     told = [parsed(MATMUL.format("", time)) for time in ("0.5", "0.25", "0")]
     told += [parsed(MATMUL.format("", "1").replace("exec,", "create:cache_miss,"))] * 2
+    told += [parsed(MATMUL.format("", "1").replace("256x64", "256x32"))]
     told += [record for log in LOGS for record in records(log)]
-    for record, row in zip(told, rows(told), strict=True):
-        assert row == next(iter(rows([record])))
+    files = [io.BytesIO(), io.BytesIO()]
+    quick, slow = (exporting.LINES[form](file) for file in files)
+    for record in told:
+        quick.add(record)
+        slow.write(record)
+    quick.close()
+    slow.close()
+    quickly, slowly = (read_back(file.getvalue(), form) for file in files)
+    assert quickly == slowly

@@ -236,6 +236,8 @@ def _write_records(logs: "Logs", request: Request, where: "Where") -> None:
     from mlbackends_cli.traces.reading import chosen, raw_lines, takes_sums
 
     form, output = request.form, request.output
+    if form == "parquet" and output in ("", "-") and is_terminal(sys.stdout):
+        raise BadInput("Parquet is no text for a terminal", "--output trace.parquet")
     # Lines of calls that repeat need not be read in full.
     is_whole = not request.most and "kind" not in where.fields
     if form in exporting.LINES and is_whole and takes_sums({}, where, request.skip_first):
@@ -249,8 +251,6 @@ def _write_records(logs: "Logs", request: Request, where: "Where") -> None:
     if form == "table":
         write(raw_lines(map(str, records)), output)
         return
-    if form == "parquet" and output in ("", "-") and is_terminal(sys.stdout):
-        raise BadInput("Parquet is no text for a terminal", "--output trace.parquet")
     exporting.export(records, output or "-", form)
 
 
