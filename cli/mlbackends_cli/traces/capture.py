@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mlbackends.tracing import LIBRARIES
 from mlbackends_cli.lazy import Command
 from mlbackends_cli.options import COLOR, together
 from mlbackends_cli.output import say
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from mlbackends.tracing.capture.command import Captured
 
 _SHORT = 10
-_NAMES = {"mkl": "MKL", "onednn": "oneDNN"}
 _LIVE_ROWS, _LEAST_ROWS = 12, 8
 _LIVE_SECONDS = 0.5
 
@@ -50,7 +50,7 @@ _OF_ONEDNN = """
 
 def capture_command(name: str, tracers: tuple[str, ...], examples: str) -> click.Command:
     """Return the command that traces these libraries; MKL has no level to choose."""
-    lines = " and ".join(f"{_NAMES[tracer]}'s" for tracer in tracers)
+    lines = " and ".join(f"{LIBRARIES[tracer]}'s" for tracer in tracers)
     both = "the tracing of MKL and oneDNN"
     help_text = _HELP.format(lines=lines, tracing=both if len(tracers) > 1 else f"{lines} tracing")
     of_onednn = "onednn" in tracers
@@ -207,7 +207,7 @@ def headline(captured: "Captured") -> str:
     """Return what came, in one line."""
     by_tracer = captured.lines_by_tracer
     counts = [
-        f"{count:,} of {_NAMES.get(name, name)}" for name, count in by_tracer.items() if count
+        f"{count:,} of {LIBRARIES.get(name, name)}" for name, count in by_tracer.items() if count
     ]
     parts = ["1 line" if captured.lines == 1 else f"{captured.lines:,} lines"]
     if counts and len(by_tracer) > 1:

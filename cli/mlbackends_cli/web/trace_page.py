@@ -6,6 +6,7 @@ from typing import Any
 
 from mlbackends.model.trace import Header, Malformed, Record, Text
 from mlbackends.model.trace_views import Finding, Refused, Summary, SummaryRow
+from mlbackends.tracing import LIBRARIES
 from mlbackends.tracing.finder import percent, times, took
 from mlbackends.tracing.machine import UNKNOWN, Machine
 from mlbackends.tracing.viewing import begin
@@ -29,7 +30,6 @@ from mlbackends_cli.web.elements import (
 _WIDE, _NARROW = 1100, 360
 _MOST_BARS, _MOST_CALLS = 15, 60
 _MOST_REFUSALS = 40
-_NAMES = {"mkl": "MKL", "onednn": "oneDNN"}
 _RATES = ("time", "calls", "GFLOP/s", "GB/s")
 _ORDER = "The longest first."
 
@@ -88,7 +88,7 @@ class _Seen:
         self.lines += 1
         self.unreadable += isinstance(record, Malformed)
         if isinstance(record, Header) and len(self.versions) < 20:
-            self.versions[f"{_NAMES.get(record.tracer, record.tracer)} {record.version}"] = None
+            self.versions[f"{LIBRARIES.get(record.tracer, record.tracer)} {record.version}"] = None
 
     def add_many(self, record: Record, count: int, durations: Sequence[float]) -> None:
         del record, durations

@@ -1,5 +1,7 @@
 """Traces of MKL and oneDNN: capturing, reading, adding up."""
 
+LIBRARIES = {"mkl": "MKL", "onednn": "oneDNN"}
+"""The tracers, by the names of their libraries for people."""
 EXPORTS = {
     "csv": (".csv",),
     "jsonl": (".jsonl", ".ndjson"),

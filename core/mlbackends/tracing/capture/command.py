@@ -21,6 +21,7 @@ from msgspec import Struct
 from mlbackends.launch.notices import Notice, warning
 from mlbackends.model import registry
 from mlbackends.model.errors import BadInput
+from mlbackends.tracing import LIBRARIES
 from mlbackends.tracing.capture import environment as variables
 from mlbackends.tracing.capture import process as processes
 from mlbackends.tracing.capture.separation import Counted, Separation, separation_for
@@ -39,7 +40,6 @@ TRACE = "MLBACKENDS_TRACE_FILE"
 """The variable that a traced command finds: where its trace goes."""
 _BEAT_SECONDS = 0.5
 _LIVE_BEAT_SECONDS = 0.1
-_NAMES = {"mkl": "MKL", "onednn": "oneDNN"}
 # Python knows these, and oneDNN, whose expressions are ECMAScript's, does not.
 _PYTHONS_OWN = re.compile(r"(?<!\\)\(\?[^:=!]")
 Live = Callable[[list[bytes]], None]
@@ -260,7 +260,7 @@ def _silences(
     totals: Mapping[str, int], separation: str, on_the_way: Counted, *, is_filtered: bool
 ) -> list[Notice]:
     """Report libraries that printed nothing: absent, not used, or built without tracing."""
-    silent = [_NAMES.get(name, name) for name in totals if name]
+    silent = [LIBRARIES.get(name, name) for name in totals if name]
     if any(totals.values()) or (separation == "none" and "onednn" in totals):
         return []  # unseparated, oneDNN's lines are in the command's output
     why = "the command does not use it, or with a build that prints nothing"

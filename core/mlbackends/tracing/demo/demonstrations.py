@@ -14,11 +14,11 @@ from msgspec import Struct
 
 from mlbackends.model.errors import NoBackend
 from mlbackends.model.records import Presence
+from mlbackends.tracing import LIBRARIES
 
 if TYPE_CHECKING:
     from mlbackends.model.records import Report
 
-_NAMES = {"mkl": "MKL", "onednn": "oneDNN"}
 _TO_INSTALL = {
     "onednn": "pip install onednn-cpu-gomp  (40 MB)",
     "mkl": "pip install mkl  (220 MB)",
@@ -81,16 +81,16 @@ def demonstrations(tracers: Sequence[str], report: "Report | None" = None) -> li
             program = _PROGRAM.format(path=sys.path, name=name, library=library.path)
             # With 64-bit integers, which it may have been set to, calls would read beyond their arguments.
             variables = {"MKL_INTERFACE_LAYER": "LP64"} if name == "mkl" else {}
-            what = f"{_NAMES[name]} {library.version} ({library.path})"
+            what = f"{LIBRARIES[name]} {library.version} ({library.path})"
             command = (sys.executable, "-c", program)
             made.append(Demonstration((name,), what, command, variables))
         elif len(own) < len(probe.libraries):
             in_torch.append(name)
         reasons = [*probe.reasons, *(why for each in probe.libraries for why in each.reasons)]
         why = reasons[0].message if reasons else "none is installed"
-        problems.append(f"no {_NAMES[name]} can be called here: {why}")
+        problems.append(f"no {LIBRARIES[name]} can be called here: {why}")
     if in_torch and find_spec("torch") is not None:
-        what = f"the {' and '.join(_NAMES[name] for name in in_torch)} inside torch"
+        what = f"the {' and '.join(LIBRARIES[name] for name in in_torch)} inside torch"
         program = f"import sys; sys.path[:] = {sys.path!r}\n{TORCH_PROGRAM}"
         made.append(Demonstration(tuple(in_torch), what, (sys.executable, "-c", program)))
     if not made:

@@ -5,9 +5,11 @@ larger; neighbouring lengths may differ tenfold. Measured with MKL 2024.2 on Zen
 1024 28, 1000 19, 1092 = 4*3*7*13 17, 1088 = 64*17 14, 1984 = 64*31 10, 1009 4.5, 1016 = 8*127 2.6.
 """
 
+from itertools import count
+
 from mlbackends.model.trace import MklCall
 from mlbackends.tracing import finder
-from mlbackends.tracing.finder import Calls, Found, Sum, by_share, percent, times, took
+from mlbackends.tracing.finder import Found, Sum, by_share, percent, times, took
 
 _RADICES = (2, 3, 5, 7, 11, 13)
 _MOST_LEFT = 19
@@ -35,14 +37,18 @@ class Finder(finder.Finder):
         for calls in self.calls:
             if not isinstance(calls.record, MklCall) or calls.record.operation != "FFT":
                 continue
-            lengths = [length for length in _lengths(calls) if _rest(length) > _MOST_LEFT]
+            is_known = calls.record.flops is not None
+            axes = calls.record.shape.partition("*")[0].split("x") if is_known else ()
+            lengths = [length for length in map(int, axes) if _rest(length) > _MOST_LEFT]
             is_slow = bool(lengths) and max(lengths) >= _LEAST_LENGTH
             speeds[is_slow] = max(speeds[is_slow], calls.gflops)
             if is_slow:
-                padded = ", ".join(
-                    f"{length} -> {_next(length)}" for length in dict.fromkeys(lengths)
-                )
-                slow.add_calls(calls, padded)
+                nexts = {
+                    length: next(each for each in count(length) if _rest(each, _RADICES[:4]) == 1)
+                    for length in lengths
+                }
+                padded = (f"{length} -> {longer}" for length, longer in nexts.items())
+                slow.add_calls(calls, ", ".join(padded))
         share = self.share(slow.total_ns)
         if share < _LEAST_SHARE:
             return
@@ -57,23 +63,9 @@ class Finder(finder.Finder):
         )
 
 
-def _lengths(calls: Calls) -> list[int]:
-    """Return the lengths of a transform, [] where they are not known."""
-    if calls.record.flops is None:
-        return []
-    return [int(length) for length in calls.record.shape.partition("*")[0].split("x")]
-
-
 def _rest(length: int, radices: tuple[int, ...] = _RADICES) -> int:
     """Return what is left of a length without its small factors; 1 for a fast one."""
     for radix in radices:
         while length % radix == 0:
             length //= radix
-    return length
-
-
-def _next(length: int) -> int:
-    """Return the next length that is made of 2, 3, 5 and 7 alone."""
-    while _rest(length, _RADICES[:4]) > 1:
-        length += 1
     return length

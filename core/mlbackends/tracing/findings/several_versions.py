@@ -1,10 +1,9 @@
 """More than one version of a library spoke: a process has several copies, or the log several runs."""
 
 from mlbackends.model.trace import Header, Record
-from mlbackends.tracing import finder
+from mlbackends.tracing import LIBRARIES, finder
 from mlbackends.tracing.finder import Found
 
-_LIBRARIES = {"mkl": "MKL", "onednn": "oneDNN"}
 _MOST = 100
 
 
@@ -30,7 +29,7 @@ class Finder(finder.Finder):
             if len(versions) > 1:
                 yield self.finding(
                     "low",
-                    f"{_LIBRARIES.get(tracer, tracer)} spoke in {len(versions)} versions:"
+                    f"{LIBRARIES.get(tracer, tracer)} spoke in {len(versions)} versions:"
                     f" {', '.join(versions)}",
                     evidence=tuple(line for each in versions.values() for line in each.lines)[:6],
                     count=len(versions),

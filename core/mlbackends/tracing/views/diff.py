@@ -9,6 +9,7 @@ from msgspec import structs
 from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.trace import Header, Info, MklCall, Primitive, Record
 from mlbackends.model.trace_views import Change, Difference, SettingChange, SummaryRow
+from mlbackends.tracing import LIBRARIES
 from mlbackends.tracing.finder import pool_of
 from mlbackends.tracing.groups import Group, Groups
 from mlbackends.tracing.viewing import begin
@@ -161,8 +162,7 @@ def _settings(record: Record) -> Iterator[tuple[str, str]]:
     """Yield what a record tells of its library: name and value."""
     found: dict[str, str] = {}
     if isinstance(record, Header):
-        library = {"mkl": "MKL", "onednn": "oneDNN"}.get(record.tracer, record.tracer)
-        found = {f"{library} version": record.version}
+        found = {f"{LIBRARIES.get(record.tracer, record.tracer)} version": record.version}
         if record.tracer == "mkl":
             found["MKL threading layer"] = record.facts.get("threading", "")
             found["MKL processor"] = record.facts.get("processor", "")

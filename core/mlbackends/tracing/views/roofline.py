@@ -31,13 +31,9 @@ class Collector(Groups):
         for values, group in self.sorted():
             if not (group.flops and group.traffic):
                 continue
-            operation, shape, dtype, implementation = values
             points.append(
                 RooflinePoint(
-                    operation=operation,
-                    shape=shape,
-                    dtype=dtype,
-                    implementation=implementation,
+                    **dict(zip(self.by, values, strict=True)),
                     count=group.tally.count,
                     total_ns=group.tally.total,
                     intensity=group.flops / group.traffic,

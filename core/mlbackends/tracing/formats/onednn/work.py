@@ -19,7 +19,6 @@ from math import nan, prod
 from mlbackends.model.signature import PrimitiveSignature
 from mlbackends.tracing.formats.onednn.descriptors import (
     ELEMENT_BYTES,
-    MemoryDescriptor,
     descriptors,
 )
 
@@ -174,7 +173,8 @@ _SMALL = frozenset({"stats", "mean", "var", "ss", "scale", "shift", "wei"})
 class _Tensors:
     """The tensors of a call that are there. large: the names of those that are as large as a problem."""
 
-    def __init__(self, found: list[MemoryDescriptor]) -> None:
+    def __init__(self, memory_descriptors: str) -> None:
+        found = [each for each in descriptors(memory_descriptors) if each.present]
         self.has_sparse = any(each.kind == "sparse" for each in found)
         names = [each.name for each in found]
         self.large = [each.removeprefix("diff_") for each in names if each not in _SMALL]
@@ -204,9 +204,7 @@ class _Tensors:
         return total if total > 0 else None  # "not a number" is greater than none
 
 
-@lru_cache(maxsize=1024)
-def _tensors(memory_descriptors: str) -> _Tensors:
-    return _Tensors([each for each in descriptors(memory_descriptors) if each.present])
+_tensors = lru_cache(maxsize=1024)(_Tensors)
 
 
 def role_of(name: str) -> str:
