@@ -208,12 +208,14 @@ APPLIED = [row for row in (*SEEN, *ALONE) if any(step.writes for step in steps_o
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "row", [row for row in (*SEEN, *ALONE) if row not in APPLIED], ids=lambda row: row[0]
-)
-def test_each_variable_alone_is_seen(row: tuple[str, str, object]) -> None:
-    setting, expression, wanted = row
-    assert seen((setting,), expression) == [wanted]
+@pytest.mark.parametrize("rows", [SEEN, ALONE], ids=["each", "other values"])
+def test_variables_are_seen_where_nothing_is_applied(
+    rows: tuple[tuple[str, str, object], ...],
+) -> None:
+    """The program then starts without our hook."""
+    settings, expressions, wanted = zip(*(row for row in rows if row not in APPLIED), strict=True)
+    found = seen(settings, *expressions)
+    assert dict(zip(settings, found, strict=True)) == dict(zip(settings, wanted, strict=True))
 
 
 def test_each_that_is_applied_alone_is_seen() -> None:

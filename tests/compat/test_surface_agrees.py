@@ -386,7 +386,6 @@ def test_each_variable_means_the_same_as_in_torch() -> None:
     for boolean, capability in ROUNDS:
         words = dict.fromkeys(BOOLEANS, boolean)
         found += run("fresh", ATEN_CPU_CAPABILITY=capability, **words)
-    for name in ("TORCH_LINALG_PREFER_HIPSOLVER", "TORCH_BLAS_PREFER_HIPBLASLT"):
-        found += run("fresh", **{name: "1"})
+    found += run("fresh", TORCH_LINALG_PREFER_HIPSOLVER="1", TORCH_BLAS_PREFER_HIPBLASLT="1")
 
     assert unexplained(found, VARIABLES) == []
