@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import mlbackends
@@ -29,7 +30,12 @@ def files() -> dict[str, Path]:
 
 
 FILES = files()
-TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in FILES.items()}
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    """Return each file's syntax: parsed when a test wants it, not whenever pytest collects."""
+    return {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in FILES.items()}
 
 
 def targets(node: ast.AST) -> list[str]:
@@ -56,7 +62,10 @@ def at_the_top(body: list[ast.stmt]) -> set[str]:
     return found
 
 
-TOPS = {name: at_the_top(tree.body) for name, tree in TREES.items()}
+@cache
+def tops() -> dict[str, set[str]]:
+    """Return what importing each module loads."""
+    return {name: at_the_top(tree.body) for name, tree in trees().items()}
 
 
 def loaded_with(name: str) -> set[str]:
@@ -65,7 +74,7 @@ def loaded_with(name: str) -> set[str]:
     left = [name]
     while left:
         module = left.pop()
-        for each in (*TOPS.get(module, ()), module.rpartition(".")[0]):
+        for each in (*tops().get(module, ()), module.rpartition(".")[0]):
             if each and each not in found:
                 found.add(each)
                 left.append(each)
@@ -76,7 +85,7 @@ def deferred(name: str) -> set[tuple[str, str]]:
     """Return what the functions of a file import, as (function, module)."""
     return {
         (function.name, target)
-        for function in ast.walk(TREES[name])
+        for function in ast.walk(trees()[name])
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
         for node in ast.walk(function)
         for target in targets(node)

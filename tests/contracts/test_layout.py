@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.metadata
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -124,12 +125,19 @@ def leaf(name: str) -> str:
 
 
 PATHS = dict(sources())
-IMPORTS = {name: imports(path) for name, path in PATHS.items()}
+
+
+@cache
+def all_imports() -> dict[str, set[str]]:
+    """Return what each module imports: parsed when a test wants it, not whenever pytest collects."""
+    return {name: imports(path) for name, path in PATHS.items()}
 
 
 def importers(package: str) -> set[str]:
     """Return the modules that import a package or something in it."""
-    return {name for name, used in IMPORTS.items() if any(below(use, package) for use in used)}
+    return {
+        name for name, used in all_imports().items() if any(below(use, package) for use in used)
+    }
 
 
 def room(name: str) -> str:
@@ -156,7 +164,7 @@ def cycles() -> list[set[str]]:
     packages = {package.__name__ for package in PACKAGES}
     edges = {
         name: {module_of(use) for use in used} - {"", name, *packages}
-        for name, used in IMPORTS.items()
+        for name, used in all_imports().items()
         if name not in packages
     }
 
@@ -181,9 +189,9 @@ def cycles() -> list[set[str]]:
 
 def test_the_walk_sees_all_packages() -> None:
     assert {"mlbackends.model.records", "mlbackends_probes.cpu", "mlbackends_cli.main"} <= set(
-        IMPORTS
+        all_imports()
     )
-    assert "mlbackends_kernels.math" in IMPORTS
+    assert "mlbackends_kernels.math" in all_imports()
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
@@ -216,7 +224,9 @@ def test_the_package_has_a_marker_for_type_checkers() -> None:
 
 
 def test_no_import_is_relative() -> None:
-    assert not {f"{name}: {use}" for name, used in IMPORTS.items() for use in used if use[0] == "."}
+    assert not {
+        f"{name}: {use}" for name, used in all_imports().items() for use in used if use[0] == "."
+    }
 
 
 def test_beside_torch_names_there_are_only_rooms() -> None:
@@ -230,7 +240,7 @@ def test_beside_torch_names_there_are_only_rooms() -> None:
 def test_a_room_imports_only_what_it_may(name: str) -> None:
     bad = {
         f"{importer}: {use}"
-        for importer, used in IMPORTS.items()
+        for importer, used in all_imports().items()
         if room(importer) == name and importer != "mlbackends.__main__"
         for use in used
         if room(use) and room(use) != name and room(use) not in MAY_IMPORT[name]
@@ -262,7 +272,7 @@ def test_nothing_imports_a_leaf() -> None:
     """Engines reach a leaf by its file's name, so deleting it breaks nothing else."""
     bad = {
         f"{name}: {use}"
-        for name, used in IMPORTS.items()
+        for name, used in all_imports().items()
         for use in used
         if leaf(use) and leaf(use) != leaf(name)
     }
