@@ -1,7 +1,7 @@
 """Draw the pictures of the README from what the commands print: ``make.py [--write]``.
 
 The commands read recorded machines and logs of this repository, so that they print the same everywhere.
-What `backends sdpa check` measured is in sdpa-check.json, and is only laid out here. To measure it again:
+What `backends sdpa check` measured is in sdpa-check.json, and only shown again here. To measure it again:
 
     backends sdpa check --shape 1,8,512,64 --causal --peers --rounds 15 --format json --output sdpa-check.json
 
@@ -22,12 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
-import msgspec
-
-from mlbackends.model.checked import Checked
-from mlbackends_cli.attention import check_table
 from mlbackends_cli.main import guarded_main
-from mlbackends_cli.terminal import Page
 
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
@@ -99,12 +94,12 @@ def terminal(command: str, printed: str) -> str:
     )
 
 
-def printed_by(*arguments: str) -> str:
+def printed_by(*arguments: str, columns: int = COLUMNS) -> str:
     """Return what a command prints on a terminal with colours, run at the root of this repository."""
     stream = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
     plain = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
     with (
-        mock.patch.dict(os.environ, {**plain, "COLUMNS": str(COLUMNS)}, clear=True),
+        mock.patch.dict(os.environ, {**plain, "COLUMNS": str(columns)}, clear=True),
         contextlib.chdir(ROOT),
         contextlib.redirect_stdout(stream),
     ):
@@ -112,18 +107,10 @@ def printed_by(*arguments: str) -> str:
     return bytes(stream.buffer.getvalue()).decode()
 
 
-def in_terminal(*arguments: str) -> str:
-    """Return the picture of a command of `backends`."""
-    command = " ".join(["backends", *arguments])
-    return terminal(command, printed_by(*arguments, "--color", "always"))
-
-
-def sdpa_check() -> str:
-    """Return the picture of what was measured, as the command lays it out today."""
-    checked = msgspec.json.decode(MEASURED.read_bytes(), type=Checked)
-    page = Page(width=COLUMNS + 20, color=True)
-    command = "backends sdpa check --shape 1,8,512,64 --causal --peers"
-    return terminal(command, check_table.printed(checked, page))
+def in_terminal(*arguments: str, columns: int = COLUMNS, typed: str = "") -> str:
+    """Return the picture of a command of `backends`; typed: what stands at the prompt instead of it."""
+    printed = printed_by(*arguments, "--color", "always", columns=columns)
+    return terminal(typed or " ".join(["backends", *arguments]), printed)
 
 
 # ---- a page --------------------------------------------------------------------------------------
@@ -205,7 +192,11 @@ def trace_page() -> str:
 PICTURES = {
     "info": lambda: in_terminal("info", "--root", "tests/hosts/hgx-h100-eight-gpus"),
     "doctor": lambda: in_terminal("doctor", "tests/hosts/mig-pod"),
-    "sdpa-check": sdpa_check,
+    "sdpa-check": lambda: in_terminal(
+        *("sdpa", "check", "--from", str(MEASURED.relative_to(ROOT))),
+        columns=COLUMNS + 20,
+        typed="backends sdpa check --shape 1,8,512,64 --causal --peers",
+    ),
     "trace": trace_page,
 }
 
