@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     import subprocess
 
 # Without a collector of cycles, as the command itself: none of these processes lives for long.
-_SERVE = (
-    "import gc; gc.disable(); from mlbackends.isolation import import_msgspec; import_msgspec();"
-    " from mlbackends.isolation.worker import main; main()"
+_LEAN = (
+    "import gc; gc.disable(); from mlbackends.isolation import import_msgspec; import_msgspec(); "
 )
-_ONE = "from mlbackends.isolation.client import answer_one; answer_one()"
+_SERVE = f"{_LEAN}from mlbackends.isolation.worker import main; main()"
+_ONE = f"{_LEAN}from mlbackends.isolation.client import answer_one; answer_one()"
 
 FORKS = sys.platform == "linux"
 """Whether one child forks for each file."""

@@ -682,3 +682,18 @@ def test_many_surveys_leave_no_descriptor_and_no_zombie(fake_probe: Callable[...
 
     assert sorted(os.listdir("/proc/self/fd")) == before
     assert psutil.Process().children() == children
+
+
+@pytest.mark.parametrize("question", [b"", b"{}\n"], ids=["idle", "asked"])
+@pytest.mark.skipif(sys.platform != "linux", reason="the child forks on Linux alone")
+def test_a_child_imports_probes_until_it_is_asked(question: bytes) -> None:
+    program = (
+        "import os, sys; from mlbackends.isolation import worker\n"
+        "reading, writing = os.pipe(); os.dup2(reading, 0)\n"
+        f"os.write(writing, {question!r}) if {question!r} else None\n"
+        "worker._import_probes()\n"
+        "print('mlbackends_probes.cpu' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+
+    assert done.stdout.split() == [b"False" if question else b"True"]
