@@ -97,13 +97,15 @@ def _printed(difference: Difference, page: Page) -> str:
             text = " → ".join(filter(None, differences.values(change)))
             worse = f" ({change.severity}: {change.why})" if change.why else ""
             name = differences.name_in_probe(change)
-            lines += _marked(change.kind, f"{name}: {text}{worse}", page)
-        for kind, changes in part.packages.items():
-            names = (
-                f"{differences.name_in_probe(each)} {'→'.join(differences.values(each)).strip('→')}"
-                for each in changes
-            )
-            lines += _marked(kind, f"{len(changes)} {kind}: {', '.join(names)}", page)
+            lines += _marked(change.kind, f"{name}: {text}".removesuffix(": ") + worse, page)
+        for kind in Kind:
+            packages = [
+                f"{differences.name_in_probe(each)} {'→'.join(filter(None, differences.values(each)))}"
+                for each in part.packages
+                if each.kind is kind
+            ]
+            if packages:
+                lines += _marked(kind, f"{len(packages)} {kind}: {', '.join(packages)}", page)
         lines.append("")
     for note in differences.notes(difference):
         lines += wrapped(one_line(note), page.width, "", "  ")

@@ -13,27 +13,21 @@ _MOST_CHARACTERS = 160
 
 
 class Part(NamedTuple):
-    """What differs in a probe, the worst first. packages: those that are notes, by what became of them."""
+    """What differs in a probe, the worst first. packages: those that are notes."""
 
     probe: str
-    severity: Severity
     changes: list[Change]
-    packages: dict[Kind, list[Change]]
+    packages: list[Change]
 
 
 def parts(difference: Difference) -> list[Part]:
     """Return each probe that differs, that with the worst change first."""
-    groups: dict[str, list[Change]] = {}
+    found: dict[str, Part] = {}
     for change in worst_first(difference.changes):
-        groups.setdefault(change.name.partition(".")[0], []).append(change)
-    found = []
-    for probe, changes in groups.items():
-        folded = [each for each in changes if _is_folded(each)]
-        packages = {kind: [each for each in folded if each.kind is kind] for kind in Kind}
-        rest = [each for each in changes if not _is_folded(each)]
-        kinds = {kind: each for kind, each in packages.items() if each}
-        found.append(Part(probe, changes[0].severity, rest, kinds))
-    return found
+        probe = change.name.partition(".")[0]
+        part = found.setdefault(probe, Part(probe, [], []))
+        (part.packages if _is_folded(change) else part.changes).append(change)
+    return list(found.values())
 
 
 def _is_folded(change: Change) -> bool:

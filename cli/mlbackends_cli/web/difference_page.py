@@ -44,15 +44,14 @@ def difference_page(difference: Difference, *, is_open: bool) -> str:
 def _others(part: Part, *, is_open: bool) -> str:
     """Return the notes of a probe, folded; packages on a line each."""
     notes = [each for each in part.changes if not each.why]
-    packages = [each for changes in part.packages.values() for each in changes]
-    if not notes and not packages:
+    kinds = [each.kind for each in (*notes, *part.packages)]
+    if not kinds:
         return ""
-    kinds = [each.kind for each in (*notes, *packages)]
     counts = (
         f"{differences.MARKS[kind]} {kinds.count(kind)} {kind}" for kind in Kind if kind in kinds
     )
     title = [words("strong", part.probe), words("span", " · ".join(counts), "dim")]
-    return folded(title, _table(notes), _table(packages), is_open=is_open)
+    return folded(title, _table(notes), _table(part.packages), is_open=is_open)
 
 
 def _table(changes: Sequence[Change]) -> str:
