@@ -236,6 +236,18 @@ def test_one_warning_of_two_probes_is_listed_once() -> None:
     assert listed.count("two of them") == 1
 
 
+def test_what_is_broken_stands_first_with_its_cure_and_torch_before_other_packages() -> None:
+    packages = {name: {"presence": "found", "version": "1"} for name in ("jax", "torch")}
+    broken = {"presence": "found", "reasons": [{"code": "x", "message": "no", "hint": "mend it"}]}
+    page = rendered(report(**packages, cudnn=broken, mkl={"presence": "absent"}))
+    look_at = page.partition('id="look-at"')[2].partition("</section>")[0]
+    listed = page.partition('id="packages"')[2].partition("</section>")[0]
+
+    assert '<span class="severity high">broken</span>' in look_at and "mend it" in look_at
+    assert listed.index("#probe-torch") < listed.index("#probe-jax")
+    assert "<strong>1 more is not here</strong>" in page
+
+
 def test_facts_come_with_what_they_mean() -> None:
     assert "How many cores have a CPU that is on." in Reader(rendered(EIGHT_GPUS)).text
 
