@@ -7,6 +7,8 @@ more of them; `python tests/cli/test_trace_mutations.py 100000` makes so many an
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import random
 import re
@@ -44,6 +46,7 @@ PIECES = (
     ),
 )
 SEED = 12
+csv.field_size_limit(1 << 20)
 
 
 def mutated(dice: random.Random, line: bytes) -> bytes:
@@ -109,6 +112,9 @@ def fault(seed: str, folder: Path) -> str:
                 json.loads(line)
         except ValueError as error:
             problem = f"what came is no JSON: {error}"
+    elif ended.returncode == 0 and form == "csv" and "--list-malformed" not in words:
+        lengths = {len(row) for row in csv.reader(io.StringIO(ended.stdout, newline=""))}
+        problem = f"rows have {sorted(lengths)} columns" if len(lengths) > 1 else ""
     return f"{seed}: backends trace {' '.join(words)}: {problem}" if problem else ""
 
 

@@ -118,7 +118,8 @@ class LineWriter:
 
     def _form(self, record: Call) -> Parts:
         signature = record.signature
-        if isinstance(signature, PrimitiveSignature):
+        # Of a graph's kernel, sizes that are damaged may hold a comma.
+        if isinstance(signature, PrimitiveSignature) and "," not in signature.problem:
             alike = (type(record), *_ALIKE(record))
             parts = self._sized.get(alike)
             if parts is None:

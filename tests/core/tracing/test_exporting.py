@@ -88,6 +88,7 @@ DAMAGED = [
     "[pid 12 tid 13 end 1795258901075670898] " + MATMUL.format("", "0.5"),
     "MKL_VERBOSE SDOT(512,0x7f,1,0x55,1) 28.43us CNR:OFF Dyn:1 FastMM:1 TID:0  NThr:2",
     "MKL_VERBOSE DNOSUCH(3) 28.43us CNR:OFF",
+    "onednn_verbose,v1,graph,exec,cpu,_host(_host_7),1,inputs:{f32:5:a:b::},outputs:{f32:1:a:b:1,2:1},0.5",
 ]
 
 
@@ -342,6 +343,7 @@ def test_a_line_of_a_call_that_came_before_is_what_it_would_be_alone(form: str) 
     told += [parsed(MATMUL.format("", "1").replace("exec,", "create:cache_miss,"))] * 2
     told += [parsed(MATMUL.format("", "1").replace("256x64", "256x32"))]
     told += [record for log in LOGS for record in records(log)]
+    told += [*reader.records(["\n".join([*DAMAGED, ""]).encode("utf-8", "surrogateescape")])]
     files = [io.BytesIO(), io.BytesIO()]
     quick, slow = (exporting.LINES[form](file) for file in files)
     for record in told:
