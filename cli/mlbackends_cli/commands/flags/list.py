@@ -12,6 +12,7 @@ Examples:
 """
 
 import click
+from msgspec.structs import replace
 
 from mlbackends.model.switches import Switch, Switches
 from mlbackends_cli import exits, formats
@@ -42,8 +43,6 @@ def command(
     output: str,
     color: str,
 ) -> int:
-    from msgspec.structs import replace
-
     from mlbackends.switches import listing
 
     take(files, settings)
