@@ -15,7 +15,7 @@ _NO_KIND_OF_THEIR_OWN = {"opencl", "vulkan", "mig"}
 class Accelerator(Struct, frozen=True):
     """One card. node: its NUMA node, None where it is not known. bus: how it is attached, in words.
 
-    parts: its MIG instances, as profile and bytes of memory.
+    parts: its MIG instances, as profile and size.
     """
 
     probe: str
@@ -25,7 +25,7 @@ class Accelerator(Struct, frozen=True):
     about: str
     bus: str
     node: int | None
-    parts: tuple[tuple[str, int], ...] = ()
+    parts: tuple[tuple[str, str], ...] = ()
     switch: bool = False
     links: int = 0
 
@@ -119,7 +119,10 @@ def _card(probe: str, device: Device, report: Report) -> Accelerator:
         " ".join(bus),
         device.numa_node,
         tuple(
-            (text(one.facts, "profile") or f"instance {one.index}", one.memory_bytes or 0)
+            (
+                text(one.facts, "profile") or f"instance {one.index}",
+                binary_size(one.memory_bytes) if one.memory_bytes else "",
+            )
             for one in report.probes[probe].devices
             if one.kind == "mig" and one.facts.get("parent") == device.index
         ),

@@ -6,10 +6,7 @@ from html import escape
 
 from mlbackends_cli.text.plain import one_line
 
-_WIDTHS = {
-    "small": 5.7, "bold": 7.8, "tiny": 5, "": 6.4,
-    "axis": 7.4, "headline": 12.6,
-}  # fmt: skip
+_WIDTHS = {"bold": 7.8, "axis": 7.4, "headline": 12.6}
 """How wide a letter is on average, in each size of text; a little too wide, so that words fit."""
 _MOST_COLOURS = 8
 _SHAPES: tuple[tuple[tuple[float, float], ...], ...] = (
@@ -33,23 +30,20 @@ class Drawing:
     def __init__(self) -> None:
         self.parts: list[str] = []
 
-    def box(
-        self, x: float, y: float, width: float, height: float, kind: str, hint: str = ""
-    ) -> None:
+    def box(self, x: float, y: float, width: float, height: float, kind: str) -> None:
         """Draw a rectangle of some kind."""
         self.parts.append(
             f'<rect class="{kind}" x="{_n(x)}" y="{_n(y)}" width="{_n(width)}"'
-            f' height="{_n(height)}" rx="{_n(min(4, height / 4))}">{_title(hint)}</rect>'
+            f' height="{_n(height)}" rx="{_n(min(4, height / 4))}"></rect>'
         )
 
     def add(self, other: "Drawing") -> None:
         """Add the shapes of another drawing, on top of what is here."""
         self.parts += other.parts
 
-    def path(self, steps: str, kind: str, hint: str = "", stroke: float = 0) -> None:
+    def path(self, steps: str, kind: str, hint: str = "") -> None:
         """Draw a path, from steps in SVG's own language."""
-        width = f' stroke-width="{_n(stroke)}"' if stroke else ""
-        self.parts.append(f'<path class="{kind}" d="{steps}"{width}>{_title(hint)}</path>')
+        self.parts.append(f'<path class="{kind}" d="{steps}">{_title(hint)}</path>')
 
     def line(self, points: Iterable[tuple[float, float]], kind: str, hint: str = "") -> None:
         """Draw a line through points."""
@@ -75,7 +69,7 @@ class Drawing:
         self.path(f"M{x - radius:.1f} {y - radius:.1f}{slopes}", kind, hint)
 
     def words(
-        self, x: float, y: float, text: str, room: float, size: str = "", anchor: str = "start"
+        self, x: float, y: float, text: str, room: float, size: str, anchor: str = "start"
     ) -> None:
         """Write one line, its foot at `y`; what has no room ends in an ellipsis, the hint has all."""
         text = one_line(text)
@@ -85,17 +79,10 @@ class Drawing:
         shown, full = text, ""
         if len(text) > fitting:
             shown, full = text[: fitting - 1].rstrip() + "…", _title(text)
-        kind = f' class="{size}"' if size else ""
         place = f' text-anchor="{anchor}"' if anchor != "start" else ""
-        self.parts.append(f'<text{kind} x="{_n(x)}" y="{_n(y)}"{place}>{full}{_text(shown)}</text>')
-
-    def upright(self, x: float, y: float, text: str, room: float) -> None:
-        """Write one line from bottom to top around a point, where it has room."""
-        if width_of(text, "small") <= room:
-            self.parts.append(
-                f'<text class="small" text-anchor="middle"'
-                f' transform="translate({_n(x)} {_n(y)}) rotate(-90)">{_text(text)}</text>'
-            )
+        self.parts.append(
+            f'<text class="{size}" x="{_n(x)}" y="{_n(y)}"{place}>{full}{_text(shown)}</text>'
+        )
 
     def notes(self, texts: Sequence[str], y: float, width: float, x: float = 2) -> float:
         """Write sentences below a chart, broken between words; return how tall they are."""
@@ -149,21 +136,9 @@ class Colours:
         return top - y + 17 if named else 0
 
 
-def width_of(text: str, size: str = "") -> float:
+def width_of(text: str, size: str) -> float:
     """Return about how wide a text is."""
     return len(text) * _WIDTHS[size.partition(" ")[0]]
-
-
-def folded(text: str, room: float, size: str = "") -> list[str]:
-    """Return the lines of a text that is broken after its middle dots where it has no room."""
-    lines = [""]
-    for part in text.split(" · "):
-        longer = f"{lines[-1]} · {part}" if lines[-1] else part
-        if lines[-1] and width_of(longer, size) > room:
-            lines.append(part)
-        else:
-            lines[-1] = longer
-    return lines
 
 
 def _title(hint: str) -> str:

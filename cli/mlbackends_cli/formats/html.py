@@ -27,7 +27,6 @@ from mlbackends_cli.web.elements import (
     words,
 )
 
-_WIDE, _NARROW = 1100, 360
 _MOST = 200
 """So many rows, devices and copies of a library are shown."""
 # Without the script the box would do nothing, so that only the script shows it.
@@ -47,7 +46,6 @@ def report(report: Report, page: Page) -> str:
     name = host.facts.get("host_name", "") if host and not report.redacted else ""
     title = f"What is in {name}" if isinstance(name, str) and name else "What is in this machine"
     about = (probes.glance("host", host) if host else "", f"as of {report.created}")
-    pictures = [picture(report, _WIDE, "picture-wide"), picture(report, _NARROW, "picture-narrow")]
     rows = probes.overview(report, explained=True)
     machine = [
         [
@@ -97,7 +95,7 @@ def report(report: Report, page: Page) -> str:
     body = [
         header(title, about),
         "<main>\n",
-        element("figure", "\n".join(pictures)) + "\n" if all(pictures) else "",
+        picture(report),
         section("look-at", "Look at", items("warnings", *look_at)),
         section("machine", "Machine", table((), machine, "stack")),
         section("accelerators", "Accelerators", _states(report, accelerators) or nothing),
@@ -114,7 +112,7 @@ def report(report: Report, page: Page) -> str:
         "</main>\n",
         footer(values, element("p", "  ".join(marks), kind="dim")),
     ]
-    return document(title, "".join(body), ("page", "findings"), "filter")
+    return document(title, "".join(body), ("page", "findings", "../charts/machine"), "filter")
 
 
 def _copies(row: probes.Row) -> str:
