@@ -14,7 +14,8 @@ termios: Any = None
 with suppress(ImportError):  # Windows has none: there Ctrl-C alone ends it
     import termios
 
-_ENTER, _LEAVE = "\033[?1049h\033[?25l", "\033[?25h\033[?1049l"
+_ENTER, _LEAVE = "\033[?1049h\033[?25l\033[?7l", "\033[?7h\033[?25h\033[?1049l"
+"""The other screen, without a cursor; what is wider than it is cut there, and moves no line."""
 _SEQUENCES = {
     "\033[A": "up", "\033OA": "up", "\033[B": "down", "\033OB": "down", "\033": "escape",
     "\r": "\n", "\x7f": "\b", "\b": "\b",

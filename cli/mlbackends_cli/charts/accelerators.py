@@ -73,16 +73,13 @@ def accelerators(report: Report) -> Accelerators:
 
 def _card(probe: str, device: Device, report: Report) -> Accelerator:
     # Every record of one device has its kind, and its PCI address or UUID.
-    same = [
+    names = {(device.kind, each) for each in (device.pci_address, device.uuid) if each}
+    everyone = (other for each in report.probes.values() for other in each.devices)
+    same = (
         other
-        for each in report.probes.values()
-        for other in each.devices
-        if other.kind == device.kind
-        and (
-            (device.pci_address and other.pci_address == device.pci_address)
-            or (device.uuid and other.uuid == device.uuid)
-        )
-    ]
+        for other in everyone
+        if {(other.kind, other.pci_address), (other.kind, other.uuid)} & names
+    )
     best = max([device, *same], key=lambda one: one.presence.level)
     state = state_of(best)
     memory = device.memory_bytes or best.memory_bytes
@@ -100,23 +97,20 @@ def _card(probe: str, device: Device, report: Report) -> Accelerator:
     if state == "broken" and best.reasons:
         about.append(best.reasons[0].message)
     # The most that its link can do: "PCIe 5 ×16".
-    width, generation = (
-        number(device.facts, f"max_pcie_{each}") for each in ("width", "generation")
-    )
-    speed = device.facts.get("max_pcie_gigatransfers_per_second")
-    bus = ["PCIe"] if width else []
-    if generation:
-        bus = [f"PCIe {generation}"]
-    elif isinstance(speed, int | float) and 0 < speed < 1000:
-        bus = [f"PCIe {speed:g} GT/s"]
-    bus += [f"×{width}"] if width else []
+    width, speed = number(device.facts, "max_pcie_width"), ""
+    rate = device.facts.get("max_pcie_gigatransfers_per_second")
+    if generation := number(device.facts, "max_pcie_generation"):
+        speed = f"{generation}"
+    elif isinstance(rate, int | float) and 0 < rate < 1000:
+        speed = f"{rate:g} GT/s"
+    bus = ["PCIe", speed, f"×{width}" if width else ""] if width or speed else []
     return Accelerator(
         probe,
         device.index,
         f"{MARKS[state]} {device.kind} {device.index} {device.name or best.name}".rstrip(),
         state,
         " · ".join(about),
-        " ".join(bus),
+        " ".join(filter(None, bus)),
         device.numa_node,
         tuple(
             (

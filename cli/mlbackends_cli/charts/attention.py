@@ -209,7 +209,7 @@ def sheet(benched: Benched, style: str = "") -> str:
     height = max(_HEIGHT, 66 + down * row + tall + 14)
     drawing.notes(said, height - tall - 10, _WIDTH - _EDGE, _EDGE)
     paper.box(0, 0, _WIDTH, height, "paper")
-    paper.add(drawing)
+    paper.parts += drawing.parts
     names = ", ".join(dict.fromkeys(each.name for plot in found for each in plot.series))
     about = f"{counted(len(benched.problems), 'problem')}, {names}. {' '.join(said)}"
     text = paper.document("sdpa", _WIDTH, height, title, about)

@@ -61,10 +61,19 @@ class _Canvas:
         found += wrapped(about, page.width)
         for row in range(_TALL):
             number = self._rows.get(row, "").rjust(self._gutter)
-            cells = "".join(self._shown(column, row) for column in range(self._columns))
+            cells = "".join(
+                self._cells.get((column, row)) or self._dotted(column, row)
+                for column in range(self._columns)
+            )
             edge = page.sign("┤" if number.strip() else "│", "|")
             found.append(f"{number}{edge}{cells} {names.get(row, '')}".rstrip())
-        found += [self._crosses(each) for each in self._drawn if each.missing]
+        blank, edge = " " * self._gutter, page.sign("│", "|")
+        for each in self._drawn:
+            if each.missing:
+                cross = page.styled(page.sign("✗", "x"), self._color(each))
+                places = {int(self._across.at(x)) // 2 for x, _ in each.missing}
+                cells = "".join(cross if at in places else " " for at in range(self._columns))
+                found.append(f"{blank}{edge}{cells} {cross} {each.name}")
         return [*found, *self._foot()]
 
     def _color(self, series: Series) -> str:
@@ -90,9 +99,7 @@ class _Canvas:
                 bits, _ = self._dots.get(cell, (0, ""))
                 self._dots[cell] = bits | _DOTS[y % 4][x % 2], style
 
-    def _shown(self, column: int, row: int) -> str:
-        if cell := self._cells.get((column, row)):
-            return cell
+    def _dotted(self, column: int, row: int) -> str:
         bits, style = self._dots.get((column, row), (0, ""))
         return self._page.styled(self._page.sign(chr(0x2800 + bits), "."), style) if bits else " "
 
@@ -106,14 +113,6 @@ class _Canvas:
                 nearest = min(free, key=lambda other: abs(other - row))
                 found[nearest] = f"{self._mark(each)} {each.name}"
         return found
-
-    def _crosses(self, series: Series) -> str:
-        cells = [" "] * self._columns
-        cross = self._page.styled(self._page.sign("✗", "x"), self._color(series))
-        for x, _ in series.missing:
-            cells[int(self._across.at(x)) // 2] = cross
-        edge = self._page.sign("│", "|")
-        return f"{' ' * self._gutter}{edge}{''.join(cells)} {cross} {series.name}"
 
     def _foot(self) -> list[str]:
         """Return the axis below with its numbers and its name."""

@@ -19,10 +19,10 @@ _LANE = 8
 
 def picture(report: Report) -> str:
     """Return the machine as one element of a page; "" where no fact is about its cores."""
-    found = processors(report)
-    if found is None:
+    title, every_package, notes = processors(report)
+    if not every_package:
         return ""
-    packages = found.packages[:_MOST_PACKAGES]
+    packages = every_package[:_MOST_PACKAGES]
     # With one node there is no other that a card's bus could lead to.
     is_lone = len(packages) == 1 and len(packages[0].nodes) == 1
     cards = accelerators(report)
@@ -48,9 +48,8 @@ def picture(report: Report) -> str:
         beside = element("div", *rows, kind="cards") if rows else ""
         drawn.append(element("div", element("div", frame, kind="place"), beside, kind="group"))
     hub = element("div", words("span", cards.hub), kind="hub") if cards.hub else ""
-    notes = [*found.notes]
     for count, what in (
-        (len(found.packages) - len(packages), "socket"),
+        (len(every_package) - len(packages), "socket"),
         (cards.more, "accelerator"),
     ):
         notes += [f"and {counted(count, f'more {what}')}"] if count > 0 else []
@@ -60,9 +59,9 @@ def picture(report: Report) -> str:
         more = "; thicker is more" if len(names) > 1 else ""
         notes.append(f"each line between cards: {' or '.join(names)}{more}")
     # What the picture shows in words, for those who do not see it.
-    nodes_of_all = [node for package in found.packages for node in package.nodes]
+    nodes_of_all = [node for package in every_package for node in package.nodes]
     cores = sum(each.count for node in nodes_of_all for each in node.cores)
-    about = f"Picture of the machine. {found.title}: {len(found.packages)} frames,"
+    about = f"Picture of the machine. {title}: {len(every_package)} frames,"
     about += f" {len(nodes_of_all)} nodes, {cores} cores or threads."
     for each in cards.cards:
         where = "not known" if each.node is None else each.node
@@ -70,7 +69,7 @@ def picture(report: Report) -> str:
     kind = "groups" if cards.cards or len(packages) < 2 else "groups two"
     return element(
         "figure",
-        words("b", found.title),
+        words("b", title),
         element("div", element("div", *drawn, kind=kind), hub, kind="whole"),
         *(words("p", note) for note in notes),
         kind="machine",

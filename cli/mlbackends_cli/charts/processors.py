@@ -63,14 +63,6 @@ class Package(Struct):
         return sum(node.threads for node in self.nodes)
 
 
-class Processors(Struct):
-    """All of it. notes: what belongs to no single frame."""
-
-    title: str
-    packages: list[Package]
-    notes: list[str]
-
-
 # ---- facts that may be missing or of another type: a saved report can hold anything ---------
 
 
@@ -107,18 +99,21 @@ def numbers(facts: Facts, name: str) -> list[int]:
 # ---- nodes and their cores -----------------------------------------------------------------
 
 
-def processors(report: Report) -> Processors | None:
-    """Return what the picture shows of CPUs and memory; None where nothing is known of cores."""
+def processors(report: Report) -> tuple[str, list[Package], list[str]]:
+    """Return the CPUs' name, their frames, and notes on what belongs to no single frame.
+
+    There is no frame where nothing is known of cores.
+    """
     probe, memory = report.probes.get("cpu"), report.probes.get("memory")
     facts = probe.facts if probe else {}
+    name = text(facts, "model_name") or text(facts, "architecture") or "Processor"
     if not (number(facts, "threads") or number(facts, "cores")):
-        return None
+        return name, [], []
     packages, notes = _sockets(facts, _nodes(facts, memory.facts if memory else {}))
     notes += _place_caches(facts, packages)
     if off := text(facts, "offline_cpus"):
         notes.append(f"off: CPU {off}")
-    name = text(facts, "model_name") or text(facts, "architecture") or "Processor"
-    return Processors(name, packages, notes)
+    return name, packages, notes
 
 
 def _nodes(facts: Facts, memory: Facts) -> list[Node]:
@@ -145,9 +140,8 @@ def _all_cores(facts: Facts) -> list[Cores]:
     """Return the cores of a machine with one node, where the kinds need not name their CPUs."""
     cores, threads = number(facts, "cores"), number(facts, "threads")
     kinds = [_kind(row) for row in rows(facts, "kinds")]
-    found = [kind for kind in kinds if kind]
-    if 1 < len(found) == len(kinds) and sum(kind.count for kind in found) == cores:
-        return found
+    if len(kinds) > 1 and all(kinds) and sum(kind.count for kind in kinds if kind) == cores:
+        return [kind for kind in kinds if kind]
     if cores and threads % cores == 0:
         return [Cores("", cores, threads // cores or 1)]
     return [Cores("", cores or threads, 0)]
@@ -269,13 +263,13 @@ def _shared_out(packages: list[Package], caches: list[Cache]) -> bool:
         own[0].caches += caches
         return True
     one = caches[0]
-    if len(caches) != 1 or not one.count or not one.sharing:
+    if len(caches) > 1 or not one.count or not one.sharing:
         return False
     levels: tuple[list[Node | Package], ...] = ([*nodes], [*packages])
     for parts in levels:
-        counts = [part.threads // one.sharing for part in parts]
-        if sum(counts) == one.count and not any(part.threads % one.sharing for part in parts):
-            for part, count in zip(parts, counts, strict=True):
+        shares = [divmod(part.threads, one.sharing) for part in parts]
+        if sum(count for count, _ in shares) == one.count and not any(rest for _, rest in shares):
+            for part, (count, _) in zip(parts, shares, strict=True):
                 part.caches += [Cache(one.name, one.size_bytes, count)] if count else []
             return True
     return False

@@ -37,10 +37,6 @@ class Drawing:
             f' height="{_n(height)}" rx="{_n(min(4, height / 4))}"></rect>'
         )
 
-    def add(self, other: "Drawing") -> None:
-        """Add the shapes of another drawing, on top of what is here."""
-        self.parts += other.parts
-
     def path(self, steps: str, kind: str, hint: str = "") -> None:
         """Draw a path, from steps in SVG's own language."""
         self.parts.append(f'<path class="{kind}" d="{steps}">{_title(hint)}</path>')

@@ -85,14 +85,10 @@ def points(roofline: Roofline, colours: Colours, width: int, name: str) -> str:
     shown = [each for each in roofline.points if each.intensity > 0 and each.gflops > 0]
     if not shown:
         return ""
-    speed, traffic = (
-        max(each.gflops for each in shown),
-        max(each.gigabytes_per_second for each in shown),
-    )
-    roof, note = (
-        Roof(speed, traffic, "the best seen here"),
-        "the dashed line is the best seen in this trace",
-    )
+    speed = max(each.gflops for each in shown)
+    traffic = max(each.gigabytes_per_second for each in shown)
+    roof = Roof(speed, traffic, "the best seen here")
+    note = "the dashed line is the best seen in this trace"
     if found := roofline.roof:
         roof = Roof(found.gflops, found.gigabytes_per_second, "this machine")
         note = f"the dashed line is what this machine reached just now: {found.by}"

@@ -110,7 +110,9 @@ class Frame:
         x = max(self._left, min(x, self._edge - width - 2))
         places = [y + step * _LINE / 4 for step in sorted(range(-24, 25), key=abs)]
         places = [each for each in places if self._top <= each <= self._bottom] or [y]
-        middle = next((each for each in places if self._is_free(x, each, width)), places[0])
+        taken = [other for start, other, end in self._taken if x < end and start < x + width]
+        free = (each for each in places if all(abs(each - other) >= _LINE for other in taken))
+        middle = next(free, places[0])
         self._taken.append((x, middle, x + width))
         # Far from its point, the mark of the point stands before it.
         if series is not None and abs(middle - y) > _LINE:
@@ -118,12 +120,6 @@ class Frame:
             self._drawing.mark(x + 6, middle, 4.5, self._colours.place(series), kind, "")
             x += 15
         self._drawing.words(x, middle + 5, text, self._edge - x, "axis halo")
-
-    def _is_free(self, x: float, y: float, width: float) -> bool:
-        return not any(
-            x < end and start < x + width and abs(y - other) < _LINE
-            for start, other, end in self._taken
-        )
 
 
 def _radius(point: Point) -> float:

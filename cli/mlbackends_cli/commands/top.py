@@ -20,6 +20,7 @@ Examples:
   backends top --once --format json | jq '.processes[] | select(.oversubscribed)'
 """
 
+import re
 import time
 from contextlib import suppress
 
@@ -39,7 +40,8 @@ from mlbackends_cli.output import say, write
 from mlbackends_cli.screen import Screen
 from mlbackends_cli.terminal import Page, page
 from mlbackends_cli.text import usage as pages
-from mlbackends_cli.text.layout import wrapped
+from mlbackends_cli.text.layout import Cell
+from mlbackends_cli.text.layout import lines as layout_lines
 
 _FIRST_SECONDS = 0.3
 """After so long the first shares of CPUs are shown."""
@@ -151,8 +153,8 @@ class _View:
     def lines(self, usage: Usage, style: Page, height: int) -> list[str]:
         """Return what fills the screen."""
         if self.shows_help:
-            texts = (*_HELP, "any key goes back")
-            return [line for text in texts for line in wrapped(text, style.width)]
+            rows = [[*map(Cell, re.split("  +", line.strip(), maxsplit=1))] for line in _HELP]
+            return [*layout_lines(rows, style), "any key goes back"]
         head = pages.header(usage, style)
         room = max(1, height - len(head) - 4)
         self.first = max(0, min(self.first, len(usage.processes) - 1))
