@@ -121,13 +121,11 @@ def printed(
     is_cut, shown = False, set[str]()
     for section in sections:
         lines += [page.styled(section.title, "1"), *section.before]
+        cells = [row for _, row in section.rows]
         widths = {
-            name: max(
-                len(each.get(name, ""))
-                for each in ({name: name}, *(row for _, row in section.rows))
-            )
+            name: max(len(name), *(len(row.get(name, "")) for row in cells))
             for name in columns
-            if any(name in row for _, row in section.rows)
+            if any(name in row for row in cells)
         }
         for names in spared:
             if sum(widths.values()) + 2 * len(widths) + 2 <= page.width:
@@ -168,15 +166,13 @@ def _refused_everywhere(sections: Sequence[Section]) -> dict[tuple[str, ...], Re
     """Return what cannot compute any of several problems, for one reason, to be explained once."""
     if len(sections) < 2:
         return {}
-    found = [
-        {
-            _reason_key(each): each
-            for each in section.explained
-            if each.ended is Ended.CANNOT and not each.required
-        }
-        for section in sections
-    ]
-    return {key: each for key, each in found[0].items() if all(key in other for other in found)}
+    refused = [each for each in sections[0].explained if each.ended is Ended.CANNOT]
+    keys = [{_reason_key(each) for each in section.explained} for section in sections]
+    return {
+        _reason_key(each): each
+        for each in refused
+        if not each.required and _reason_key(each) in set.intersection(*keys)
+    }
 
 
 def _reason_key(result: Result) -> tuple[str, ...]:

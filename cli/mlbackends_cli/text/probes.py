@@ -271,36 +271,25 @@ def device_lines(probe: ProbeReport, *, explained: bool = False) -> list[str]:
 
 def values_of(thing: Device | Library) -> dict[str, object]:
     """Return every value of a device or of a copy of a library, by name."""
-    if isinstance(thing, Library):
-        return _library_values(thing)
-    rows = {
-        "memory_bytes": thing.memory_bytes,
-        "capability": thing.capability,
-        "driver": thing.driver,
-        "pci_address": thing.pci_address,
-        "uuid": thing.uuid,
-        "serial": thing.serial,
-        "numa_node": thing.numa_node,
-        "features": list(thing.features),
-        **thing.facts,
-        **thing.volatile,
-    }
-    return {name: value for name, value in rows.items() if value not in (None, "", [])}
-
-
-def _library_values(library: Library) -> dict[str, object]:
-    rows: dict[str, object] = {
-        "version": library.version,
-        "soname": library.soname,
-        "owner": library.owner,
-        "found_by": library.found_by,
-    }
-    if library.wins or library.wins_because:
-        why = library.wins_because
-        rows["wins"] = ", ".join(filter(None, ("yes" if library.wins else "no", why)))
-    if isinstance(library.used, bool):
-        rows["used"] = "the process has it mapped" if library.used else "not mapped"
-    return {name: value for name, value in {**rows, **library.facts}.items() if value != ""}
+    if isinstance(thing, Device):
+        names = (
+            "memory_bytes",
+            "capability",
+            "driver",
+            "pci_address",
+            "uuid",
+            "serial",
+            "numa_node",
+        )
+        rows = {name: getattr(thing, name) for name in names}
+        rows |= {"features": list(thing.features), **thing.facts, **thing.volatile}
+        return {name: value for name, value in rows.items() if value not in (None, "", [])}
+    rows = {name: getattr(thing, name) for name in ("version", "soname", "owner", "found_by")}
+    if thing.wins or thing.wins_because:
+        rows["wins"] = ", ".join(filter(None, ("yes" if thing.wins else "no", thing.wins_because)))
+    if isinstance(thing.used, bool):
+        rows["used"] = "the process has it mapped" if thing.used else "not mapped"
+    return {name: value for name, value in {**rows, **thing.facts}.items() if value != ""}
 
 
 Table = list[dict[str, object]]
@@ -329,14 +318,12 @@ def uses(probe: ProbeReport | None) -> Table:
     """Return a row for each library that a package takes, of the probe `uses`."""
     rows = []
     for fact, use in (probe.facts if probe else {}).items():
-        version = use.get("version", "") if isinstance(use, dict) else ""
-        package = f"{fact.replace('_', '-')} {version}".rstrip()
-        for row in use.values() if isinstance(use, dict) else ():
+        values = use if isinstance(use, dict) else {}
+        package = f"{fact.replace('_', '-')} {values.get('version', '')}".rstrip()
+        for row in values.values():
             if isinstance(row, dict):
                 library = f"{row.get('library', '')} {row.get('version', '')}".rstrip()
-                names = ("core", "threads", "runtime", "problem", "path", "threads_because")
-                rest = {name: row[name] for name in names if name in row}
-                rows.append({"package": package, "takes": library, **rest})
+                rows.append({**row, "package": package, "takes": library})
     order = ("package", "takes", "core", "threads", "runtime", "problem", "path", "threads_because")
     here = [name for name in order if any(name in row for row in rows)]
     return [{name: row.get(name, "") for name in here} for row in rows]

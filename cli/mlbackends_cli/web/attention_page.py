@@ -62,9 +62,21 @@ def _document(
     texts: Sequence[str],
     picture: str = "",
 ) -> str:
-    wrong = [_wrong(each) for problem, _ in problems for each in problem.results if not each.good]
-    failures = [problem for problem, _ in problems if problem.failure]
-    wrong += [finding("error", each.failure, "not-computed") for each in failures]
+    from mlbackends.sdpa.verify.outcome import summary
+
+    wrong = [
+        finding(
+            "note" if each.peer else "error",
+            f"{each.backend}: {summary(each)}",
+            "wrong" if each.ended is Ended.RAN else str(each.ended),
+            words("pre", each.command),
+        )
+        for problem, _ in problems
+        for each in problem.results
+        if not each.good
+    ]
+    failures = [problem.failure for problem, _ in problems if problem.failure]
+    wrong += [finding("error", failure, "not-computed") for failure in failures]
     numbers = [
         (f"{len(problems):,}", "problems"),
         (f"{sum(len(found) for _, found in problems):,}", "results"),
@@ -88,15 +100,6 @@ def _document(
     return document(title, "".join(body), ("page", "findings", "trace", "../charts/charts"))
 
 
-def _wrong(result: Result) -> str:
-    from mlbackends.sdpa.verify.outcome import summary
-
-    code = "wrong" if result.ended is Ended.RAN else str(result.ended)
-    severity = "note" if result.peer else "error"
-    seen = f"{result.backend}: {summary(result)}"
-    return finding(severity, seen, code, words("pre", result.command))
-
-
 def _problem(
     anchor: str, problem: CheckedProblem, found: _Found, columns: Sequence[str], *, is_open: bool
 ) -> str:
@@ -106,13 +109,21 @@ def _problem(
     about = f"{best['backend']} is the fastest: {best['median']}" if best else ""
     filled = {name for _, row in found for name in row} - _LEFT_OUT
     heads = [name for name in columns if name in filled]
-    longest = max((_seconds(result) for result, _ in found), default=0.0)
+    times = [result.timing.median_seconds for result, _ in found if result.timing]
     body = []
     for result, row in found:
         how = state(result)
         sign = words("span", _MARKS[how], _STATES[how])
         name = element("th", sign, " ", escaped(row["backend"]), scope="row")
-        body.append([name, *(_cell(head, row.get(head, ""), result, longest) for head in heads)])
+        body.append(
+            [
+                name,
+                *(
+                    _cell(head, row.get(head, ""), result, max(times, default=0.0))
+                    for head in heads
+                ),
+            ]
+        )
     measured = table(("backend",), body, "numbers", numbers=heads, caption=_BARS)
     others = [each for each in problem.results if each.ended is not Ended.RAN]
     reasons = [
@@ -176,7 +187,3 @@ def _cell(head: str, text: str, result: Result, longest: float) -> str:
     if share is None:
         return words("td", text, "number winner" if text == FASTEST else "number")
     return bar(share, kind, text)
-
-
-def _seconds(result: Result) -> float:
-    return result.timing.median_seconds if result.timing else 0.0

@@ -81,14 +81,10 @@ class Mapped:
 @cache
 def _library_of(file_name: str) -> tuple[str, str]:
     """Return the name of the library that a file is, and what of its name shows it; "" for others."""
-    found = _names().match(file_name)
-    return (str(found.lastgroup), found[0]) if found else ("", "")
-
-
-@cache
-def _names() -> re.Pattern[str]:
-    parts = (f"(?P<{name}>{files})" for name, files in table("usage/mapped").items())
-    return re.compile(f"(?:{'|'.join(parts)})(?![a-z])")
+    for name, files in table("usage/mapped").items():
+        if found := re.match(f"(?:{files})(?![a-z])", file_name):
+            return name, found[0]
+    return "", ""
 
 
 def _described(host: Host, name: str, path: str) -> tuple[str, str]:

@@ -101,11 +101,8 @@ class Processes:
 
     def _status(self, pid: int) -> tuple[str, list[str]]:
         """Return a process's name, and the fields behind it; the name in parentheses may hold anything."""
-        handle = os.open(f"{self._proc}/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            data = os.read(handle, 4096).decode(errors="replace")
-        finally:
-            os.close(handle)
+        with open(f"{self._proc}/{pid}/stat", "rb", buffering=0) as file:
+            data = file.read(4096).decode(errors="replace")
         before, _, rest = data.rpartition(")")
         numbers = rest.split()
         if len(numbers) < 22:

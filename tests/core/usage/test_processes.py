@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -109,14 +109,14 @@ def test_what_may_not_be_read_is_no_error(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "7" / "maps").mkdir()
     refused = str(tmp_path / "8" / "stat")
     put(tmp_path, 8)
-    opened = os.open
+    opened = open
 
-    def open_(path: str, *rest: int) -> int:
+    def open_(path: Any, *rest: Any, **more: Any) -> Any:
         if path == refused:  # as with hidepid
             raise PermissionError(1, "not permitted")
-        return opened(path, *rest)
+        return opened(path, *rest, **more)
 
-    monkeypatch.setattr(os, "open", open_)
+    monkeypatch.setattr("builtins.open", open_)
     found = {one.pid: one for one in Processes(str(tmp_path)).read(0.0)}
 
     assert found[7].libraries is None
