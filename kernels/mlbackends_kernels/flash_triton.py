@@ -11,15 +11,8 @@ from typing import Any
 from mlbackends.model.errors import NoBackend
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.model.reasons import Reason
+from mlbackends.sdpa import constraints as need
 from mlbackends.sdpa.backend import AttentionBackend
-from mlbackends.sdpa.constraints import (
-    capability_between,
-    dtype_in,
-    head_dim_at_most,
-    last_dim_contiguous,
-    on_device,
-    rank_is,
-)
 from mlbackends.sdpa.sdp_backend import SDPBackend
 
 _TORCH_FREE = (3, 9)
@@ -40,12 +33,12 @@ class FlashTriton(AttentionBackend):
     name, answers_to = "flash_triton", SDPBackend.FLASH_ATTENTION
     dsl = "triton"
     constraints = (
-        on_device("cuda"),
-        capability_between((8, 0), (12, 1)),
-        rank_is(4),
-        dtype_in("float16", "bfloat16", "float32"),
-        head_dim_at_most(256),
-        last_dim_contiguous(),
+        need.on_device("cuda"),
+        need.capability_between((8, 0), (12, 1)),
+        need.rank_is(4),
+        need.dtype_in("float16", "bfloat16", "float32"),
+        need.head_dim_at_most(256),
+        need.last_dim_contiguous(),
     )
     takes = frozenset({"grouped_heads", "lower_right", "mask"})
     tolerance = {"float16": 2.0, "bfloat16": 2.0, "float32": 4.0}  # noqa: RUF012

@@ -4,8 +4,6 @@ Two tables, as in torch: a name can be lowered to once it has a backend and a pr
 name is registered once for the life of the process. Any thread may register and look up.
 """
 
-from __future__ import annotations
-
 import inspect
 import itertools
 import threading

@@ -6,8 +6,6 @@ a float. Nothing is checked of what Python cannot check (a TypeVar, a protocol),
 or a named tuple, and of an annotation that names what exists for type checkers alone.
 """
 
-from __future__ import annotations
-
 import abc
 import functools
 import inspect

@@ -6,18 +6,13 @@ thread sees the same, and reads need no lock. Names are not checked here: see `o
 Source: torch 2.15, torch/_native.
 """
 
-from __future__ import annotations
-
 import os
 from _thread import RLock, get_ident
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from mlbackends.python_native.dsls import DSLS
 from mlbackends.switches import store
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 DSL, OPERATION, DISPATCH_KEY = "DSL", "operation", "dispatch key"
 """The three kinds of thing that can be switched off."""

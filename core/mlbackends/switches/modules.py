@@ -16,8 +16,6 @@ from mlbackends.switches import store
 from mlbackends.switches.startup import warn
 from mlbackends.switches.table import NOT_IN_FLAGS, Switch, of_module
 
-TYPE_CHECKING = False
-
 _INTERNAL = frozenset({"install", "TYPE_CHECKING", "annotations"})
 _warned: set[str] = set()
 
@@ -161,17 +159,16 @@ def install(name: str, class_name: str, **more: object) -> None:
     """
     module = sys.modules[name]
     rows = _rows(name)
-    body: dict[str, object] = {
-        "__module__": name,
-        "__doc__": f"The class of the module {name}: its switches.",
-        **{
-            switch.attribute: _descriptor(switch)
-            for switch in rows
-            if switch.reached == "attribute"
-        },
-        **more,
-    }
-    made = type(class_name, (PropModule,), body)
+    doc = f"The class of the module {name}: its switches."
+    body: dict[str, object] = {"__module__": name, "__doc__": doc}
+    for switch in rows:
+        if switch.reached == "attribute":
+            kind = ContextProp if switch.freezable else UnfrozenProp
+            body[switch.attribute] = prop = kind(
+                partial(store.read, switch.name), partial(store.write, switch.name)
+            )
+            prop.__doc__ = switch.doc
+    made = type(class_name, (PropModule,), {**body, **more})
     names = vars(module)
     names[class_name] = made
     inside = [switch for switch in rows if switch.inside_flags is not NOT_IN_FLAGS]
@@ -179,13 +176,6 @@ def install(name: str, class_name: str, **more: object) -> None:
         names.setdefault("set_flags", set_flags_of(name, inside))
         names.setdefault("flags", flags_of(name, inside))
     module.__class__ = made
-
-
-def _descriptor(switch: Switch) -> ContextProp:
-    kind = ContextProp if switch.freezable else UnfrozenProp
-    made = kind(partial(store.read, switch.name), partial(store.write, switch.name))
-    made.__doc__ = switch.doc
-    return made
 
 
 def _rows(name: str) -> "list[Switch]":

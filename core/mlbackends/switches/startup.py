@@ -5,6 +5,7 @@ Read in the order of the table, so older switches come first and the entries tha
 
 import os
 import sys
+from collections.abc import Mapping
 
 from mlbackends.switches.cells import (
     CUDA_MATMUL,
@@ -16,10 +17,6 @@ from mlbackends.switches.cells import (
     untouched,
 )
 from mlbackends.switches.table import SWITCHES, Switch
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 OUR_PREFIX = "MLBACKENDS_"
 FILE_VARIABLE = "MLBACKENDS_FLAGS"
@@ -66,8 +63,8 @@ def first_cells() -> tuple[Cells, list[str]]:
 
 
 def switches_of_variables(
-    environment: "Mapping[str, str]",
-) -> "tuple[dict[str, tuple[str, object]], list[tuple[str, str]]]":
+    environment: Mapping[str, str],
+) -> tuple[dict[str, tuple[str, object]], list[tuple[str, str]]]:
     """Return the switches that variables set, and what is wrong with others, which are to be ignored.
 
     The first by the names of switches, each with its variable; the second with the variable too.
@@ -91,19 +88,7 @@ def switches_of_variables(
                 continue
             if value is not _NOTHING:
                 found[switch.name] = (variable, value)
-    return found, problems + _unknown_variables(environment)
-
-
-def as_error(problems: "list[str]") -> str:
-    """Return one sentence of what is wrong, for where it is not ignored; of many the first ones."""
-    text = " ".join(each.removeprefix("Ignoring ") for each in problems[:_MOST_PROBLEMS])
-    left = len(problems) - _MOST_PROBLEMS
-    return f"{text} And {left} more." if left > 0 else text
-
-
-def _unknown_variables(environment: "Mapping[str, str]") -> "list[tuple[str, str]]":
     valid = {*_OTHERS, *(each for switch in SWITCHES.values() for each in switch.variables)}
-    problems = []
     for name in environment:
         if name in valid or not name.startswith(OUR_PREFIX) or name.startswith(_OF_THE_TRACER):
             continue
@@ -113,7 +98,14 @@ def _unknown_variables(environment: "Mapping[str, str]") -> "list[tuple[str, str
         ending = f"did you mean {near[0]}?" if near else "`backends flags list` has the switches."
         sentence = f"Ignoring the variable {shown(name)[1:-1]}: no switch has it; {ending}"
         problems.append((name, sentence))
-    return problems
+    return found, problems
+
+
+def as_error(problems: "list[str]") -> str:
+    """Return one sentence of what is wrong, for where it is not ignored; of many the first ones."""
+    text = " ".join(each.removeprefix("Ignoring ") for each in problems[:_MOST_PROBLEMS])
+    left = len(problems) - _MOST_PROBLEMS
+    return f"{text} And {left} more." if left > 0 else text
 
 
 def variables(wanted: Cells) -> "dict[str, str]":

@@ -7,18 +7,8 @@ the type stub, what `backends run --set` accepts, and a test against the install
 Source of names, defaults and accepted values: torch 2.15, torch/backends; `since` was read off 2.13 to 2.15.
 """
 
-from mlbackends.switches.kinds import (
-    Boolean,
-    Choice,
-    Count,
-    Kibibytes,
-    Kind,
-    Permutation,
-    Reduction,
-    Text,
-    ThreadCounts,
-    Workspace,
-)
+from mlbackends.switches import kinds
+from mlbackends.switches.kinds import Boolean, Choice, Count, Kind, Text
 
 PROBED = object()
 """In place of a default: what is installed here decides; see `mlbackends.switches.conditions`."""
@@ -90,7 +80,7 @@ class Switch:
 
 
 _BOOL = Boolean()
-_REDUCTION = Reduction()
+_REDUCTION = kinds.Reduction()
 #: (generic) and oneDNN know all four; CUDA has no bfloat16 for float32 data.
 _PRECISION = Choice("none", "ieee", "tf32", "bf16", wrong_type=TypeError)
 _CUDA_PRECISION = Choice("none", "ieee", "tf32", wrong_type=TypeError)
@@ -172,12 +162,12 @@ _ROWS = (
          "default", "Library for flash attention on ROCm.",
          reached="function", variable="TORCH_ROCM_FA_PREFER_CK",
          also={"TORCH_ROCM_FA_PREFER_CK": {"1": "ck", "0": ""}}),
-    Switch("cuda.cublas_workspace_size", Workspace(), None,
+    Switch("cuda.cublas_workspace_size", kinds.Workspace(), None,
          "Bytes of cuBLAS's workspace; none leaves it to the kind of card. Results repeat bit for bit with"
          " :4096:8 or :16:8.",
          reached="function", variable="CUBLAS_WORKSPACE_CONFIG", obeyed_by=(OURS, CUBLAS, TORCH),
          needs="cuda"),
-    Switch("cuda.cublaslt_workspace_size", Kibibytes(), None,
+    Switch("cuda.cublaslt_workspace_size", kinds.Kibibytes(), None,
          "Bytes of cuBLASLt's workspace, in the variable KiB; none leaves it to the kind of card.",
          reached="function", variable="CUBLASLT_WORKSPACE_SIZE", obeyed_by=(OURS, TORCH), needs="cuda"),
     Switch("cuda.cublas_workspace_cache", _BOOL, False,
@@ -194,7 +184,9 @@ _ROWS = (
          torch_set=f"{_CUDA}allow_fp16_bf16_reduction_math_sdp",
          torch_get=f"{_CUDA}fp16_bf16_reduction_math_sdp_allowed"),
     Switch("cuda.sdp_priority_order",
-         Permutation("math", "flash_attention", "efficient_attention", "cudnn_attention", "overrideable"),
+         kinds.Permutation(
+             "math", "flash_attention", "efficient_attention", "cudnn_attention", "overrideable"
+         ),
          (1, 2, 0, 3, 4),
          "The order in which scaled-dot-product attention tries its backends on CUDA.",
          reached="function", obeyed_by=(OURS, TORCH),
@@ -268,7 +260,7 @@ _ROWS = (
     Switch("mkl.conditional_numerical_reproducibility", Text(), None,
          "MKL's mode for results that repeat between processors, such as AVX2 or COMPATIBLE.",
          reached="variable", variable="MKL_CBWR", obeyed_by=(MKL,)),
-    Switch("openmp.num_threads", ThreadCounts(), None,
+    Switch("openmp.num_threads", kinds.ThreadCounts(), None,
          "Threads of a parallel region, one number a nesting level, such as 8 or 4,2.",
          reached="variable", variable="OMP_NUM_THREADS", obeyed_by=(OPENMP, MKL, ONEDNN, TORCH)),
     Switch("nnpack.enabled", _BOOL, True, "Let convolutions use NNPACK.",

@@ -1,7 +1,5 @@
 """The machine that tests run on, or the one that they are judged by; each probe is asked once."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections import Counter

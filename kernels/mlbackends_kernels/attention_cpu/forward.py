@@ -1,20 +1,15 @@
 """One problem through the library: arrays in, an array out, and nothing copied that lies well."""
 
-from __future__ import annotations
-
 import ctypes
+from collections.abc import Iterator, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from mlbackends.model.problem import AttentionProblem
 from mlbackends_kernels.attention_cpu.library import abi, level, library
 from mlbackends_kernels.attention_cpu.threads import worth
 from mlbackends_kernels.tensors import interchange
 from mlbackends_kernels.tensors.arithmetic import numpy
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from mlbackends.model.problem import AttentionProblem
 
 #: After so long Python gets to handle signals.
 _MILLISECONDS = 50

@@ -1,29 +1,16 @@
 """The gradients of one problem through the library."""
 
-from __future__ import annotations
-
 from ctypes import byref
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mlbackends.model.problem import heads_of
+from mlbackends.model.problem import AttentionProblem, heads_of
 from mlbackends.sdpa.backend import Gradients
+from mlbackends_kernels.attention_cpu import forward
 from mlbackends_kernels.attention_cpu.formula import summed
-from mlbackends_kernels.attention_cpu.forward import (
-    aligned,
-    call_until_done,
-    packed,
-    parts_of_four,
-    read_inputs,
-    room,
-    strides,
-)
 from mlbackends_kernels.attention_cpu.library import abi, library
 from mlbackends_kernels.tensors import interchange
 from mlbackends_kernels.tensors.arithmetic import numpy
-
-if TYPE_CHECKING:
-    from mlbackends.model.problem import AttentionProblem
 
 #: The largest log-sum-exp whose last place, in float32, is fine enough for weights of this element type;
 #: above, weights are computed an additional time.
@@ -38,8 +25,8 @@ def differentiate(problem: AttentionProblem, grad_out: Any, *tensors: Any) -> Gr
     """
     np, dtype = numpy(), problem.dtype
     wide = "float64" if dtype == "float64" else "float32"
-    *arrays, seen = read_inputs(problem, *tensors[:4])
-    results = [aligned(interchange.as_array(each)) for each in (grad_out, tensors[4])]
+    *arrays, seen = forward.read_inputs(problem, *tensors[:4])
+    results = [forward.aligned(interchange.as_array(each)) for each in (grad_out, tensors[4])]
     # The library reads rows whose elements follow each other.
     results = [
         each if each.shape[-1] < 2 or each.strides[-1] == each.itemsize else each.copy()
@@ -53,14 +40,14 @@ def differentiate(problem: AttentionProblem, grad_out: Any, *tensors: Any) -> Gr
         (*leading[:-1], *([heads_of(spec)] if leading else ()), *spec.shape[-2:])
         for spec in (problem.key, problem.value)
     ]
-    found: list[Any] = [room(array, shape) for array, shape in zip(arrays, full, strict=True)]
+    found: list[Any] = list(map(forward.room, arrays, full))
     mask, for_mask = problem.mask, None
     if mask is not None and mask.requires_grad and mask.dtype != "bool":
         own = (1,) * (4 - len(mask.shape)) + mask.shape[-4:]
         for_mask = np.zeros((*leading[:-2], *own), wide)
     if prod((*leading, problem.query_length, problem.key_length)):
         together = (*arrays, seen, *results, sums[..., None], *found, for_mask)
-        for before, parts in parts_of_four(together, leading):
+        for before, parts in forward.parts_of_four(together, leading):
             _call(problem, before, parts)
     else:
         for each in found:
@@ -76,10 +63,10 @@ def differentiate(problem: AttentionProblem, grad_out: Any, *tensors: Any) -> Gr
 
 
 def _call(problem: AttentionProblem, before: int, parts: tuple[Any, ...]) -> None:
-    query, key, value, mask, grad_out, out, logsumexp, *found = parts
-    for_query, for_key, for_value, for_mask = found
+    *inputs, grad_out, out, logsumexp, for_query, for_key, for_value, for_mask = parts
+    strides = forward.strides
     given = abi().structures["gradients"](
-        forward=packed(problem, (query, key, value, mask, out, logsumexp), before, passes=2),
+        forward=forward.packed(problem, (*inputs, out, logsumexp), before, passes=2),
         of_output=grad_out.ctypes.data,
         query=for_query.ctypes.data,
         key=for_key.ctypes.data,
@@ -98,5 +85,5 @@ def _call(problem: AttentionProblem, before: int, parts: tuple[Any, ...]) -> Non
     if np.abs(logsumexp, where=finite, out=np.zeros_like(logsumexp)).max() > FINE[problem.dtype]:
         refined = np.empty((3, logsumexp.size), logsumexp.dtype)
         given.refined = refined.ctypes.data
-        call_until_done(functions.mlbackends_attention_refine, given)
-    call_until_done(functions.mlbackends_attention_backward, given)
+        forward.call_until_done(functions.mlbackends_attention_refine, given)
+    forward.call_until_done(functions.mlbackends_attention_backward, given)

@@ -5,21 +5,17 @@ sve256, in lower case, read once. A value that torch would ignore is ignored, an
 CPU has.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os
 import re
+from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from mlbackends.model.errors import NoBackend
 from mlbackends.model.reasons import Reason
 from mlbackends.switches import store
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FILE, HEADER = "attention.so", "attention.h"
 

@@ -5,13 +5,13 @@ kind have in common (types, widths, options); native/python/prepared_calls.cpp r
 what it cannot compute in place. Where that module was not built, no call is prepared.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from mlbackends.model.problem import AttentionProblem
 from mlbackends.sdpa.backend import Gradients
 from mlbackends_kernels.attention_cpu.forward import is_mask_narrow, is_rows_first, room
 from mlbackends_kernels.attention_cpu.gradients import FINE
@@ -19,11 +19,6 @@ from mlbackends_kernels.attention_cpu.library import abi, level, library
 from mlbackends_kernels.attention_cpu.threads import worth
 from mlbackends_kernels.tensors.arithmetic import numpy
 from mlbackends_kernels.tensors.interchange import as_array, drawn_seed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from mlbackends.model.problem import AttentionProblem
 
 
 def prepare_forward(problem: AttentionProblem, *tensors: Any) -> Callable[..., Any] | None:

@@ -10,13 +10,12 @@ Ours are dense tensors on the CPU without dropout, and their gradients. For grad
 backward pass computes attention again with torch's own kernel and differentiates that.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import threading
 import types
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch.nn import functional
@@ -28,9 +27,6 @@ from mlbackends.model.errors import NoBackend
 from mlbackends.sdpa import attend, switches
 from mlbackends.sdpa.sdp_backend import SDPBackend
 from mlbackends_kernels.bridges import torch_gradients
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 _NAME = "scaled_dot_product_attention"
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -57,7 +53,16 @@ def compile_graph(
     if options:
         named = ", ".join(map(repr, options))
         raise ValueError(f"the backend 'mlbackends' takes no options; it was given {named}")
-    replacements = _replacements()
+    aten = torch.ops.aten.scaled_dot_product_attention
+    replacements: dict[Any, Callable[..., Any]] = {
+        functional.scaled_dot_product_attention: attention,
+        torch._C._nn.scaled_dot_product_attention: attention,  # noqa: SLF001  the same, by its other name
+        aten: attention,
+        aten.default: attention,
+        functional.multi_head_attention_forward: multi_head_attention_forward,
+        switches.begin_in_graph: _begin,
+        switches.end_in_graph: _end,
+    }
     has_scopes = False
     for module in graph.modules():
         if not isinstance(module, torch.fx.GraphModule):
@@ -76,20 +81,6 @@ def compile_graph(
 def multi_head_attention_forward(*args: Any, **kwargs: Any) -> Any:
     """Run torch.nn.functional.multi_head_attention_forward with our attention inside."""
     return _with_our_attention(functional.multi_head_attention_forward)(*args, **kwargs)
-
-
-@functools.cache
-def _replacements() -> dict[Any, Callable[..., Any]]:
-    aten = torch.ops.aten.scaled_dot_product_attention
-    return {
-        functional.scaled_dot_product_attention: attention,
-        torch._C._nn.scaled_dot_product_attention: attention,  # noqa: SLF001  the same, by its other name
-        aten: attention,
-        aten.default: attention,
-        functional.multi_head_attention_forward: multi_head_attention_forward,
-        switches.begin_in_graph: _begin,
-        switches.end_in_graph: _end,
-    }
 
 
 # ---- scopes -----------------------------------------------------------------
@@ -189,7 +180,14 @@ def attention(
     options: dict[str, Any] = {"is_causal": is_causal, "scale": scale, "enable_gqa": enable_gqa}
     tensors: tuple[Any, ...] = (query, key, value, attn_mask)
     ours = all(each is None or _is_ours(each) for each in tensors)
-    if dropout_p != 0 or not ours or _is_traced():
+    core = torch._C  # noqa: SLF001
+    keys = core._TorchDispatchModeKey  # noqa: SLF001
+    # A mode that traces what is computed would make our result a constant of its graph.
+    is_traced = any(
+        core._get_dispatch_mode(key) is not None  # noqa: SLF001
+        for key in (keys.FAKE, keys.FUNCTIONAL, keys.PROXY)
+    )
+    if dropout_p != 0 or not ours or is_traced:
         return _by_torch(*tensors, dropout_p, **options)
     tensors = tuple(map(_cast, tensors))
     wanted = torch.is_grad_enabled() and any(
@@ -197,9 +195,13 @@ def attention(
     )
     plain: list[Any] = [None if each is None else each.detach() for each in tensors]
     kinds = _kinds()
-    scope = contextlib.nullcontext() if kinds is None else switches.sdpa_kernel(kinds)
+    no_scope = contextlib.nullcontext()
+    scope = no_scope if kinds is None else switches.sdpa_kernel(kinds)
+    # No other mode of torch may record our operations: an activation checkpoint compares those of the
+    # forward pass with those of its repetition, and a later call of a kind needs fewer.
+    unrecorded = _disable_current_modes() if core._len_torch_dispatch_stack() else no_scope  # noqa: SLF001
     try:
-        with scope, _unrecorded():
+        with scope, unrecorded:
             result = attend.scaled_dot_product_attention(*plain, **options, return_logsumexp=wanted)
             out = _laid_out(result[0] if wanted else result, tensors, options)
     except NoBackend:
@@ -266,24 +268,6 @@ def _is_ours(tensor: Any) -> bool:
         and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)  # noqa: SLF001
         and torch.autograd.forward_ad.unpack_dual(tensor).tangent is None
     )
-
-
-def _is_traced() -> bool:
-    """Tell whether a mode of torch traces what is computed: our result would be a constant in its graph."""
-    keys = torch._C._TorchDispatchModeKey  # noqa: SLF001
-    return any(
-        torch._C._get_dispatch_mode(key) is not None  # noqa: SLF001
-        for key in (keys.FAKE, keys.FUNCTIONAL, keys.PROXY)
-    )
-
-
-def _unrecorded() -> contextlib.AbstractContextManager[Any]:
-    """Keep torch's other modes from the operations of ours, of which a later call of the kind needs fewer.
-
-    An activation checkpoint compares those of the forward pass with those of its repetition.
-    """
-    is_idle = not torch._C._len_torch_dispatch_stack()  # noqa: SLF001
-    return contextlib.nullcontext() if is_idle else _disable_current_modes()
 
 
 def _cast(tensor: Any) -> Any:

@@ -1,20 +1,15 @@
 """Our attention in torch's graph of gradients: the backward pass is that of the backend that computed it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from msgspec.structs import replace
 
+from mlbackends.model.problem import AttentionProblem
+from mlbackends.sdpa.backend import AttentionBackend, Prepared
 from mlbackends.sdpa.describe import describe
 from mlbackends_kernels.tensors.interchange import as_array, drawn_seed, like, seeded
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from mlbackends.model.problem import AttentionProblem
-    from mlbackends.sdpa.backend import AttentionBackend, Prepared
 
 
 def attended(

@@ -1,7 +1,5 @@
 """A lowered module as a child of a torch.nn.Module."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,20 +1,15 @@
 """The exact result of a problem, and how far another result is from it."""
 
-from __future__ import annotations
-
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
-from mlbackends.model.problem import ITEM_BYTES, TensorSpec
+from mlbackends.model.problem import ITEM_BYTES, AttentionProblem, TensorSpec
 from mlbackends_kernels.attention_cpu.formula import attend, gradients, summed
 from mlbackends_kernels.tensors import interchange
 from mlbackends_kernels.tensors.arithmetic import numpy
-
-if TYPE_CHECKING:
-    from mlbackends.model.problem import AttentionProblem
 
 #: How far apart numbers near 1 are.
 _UNITS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
@@ -25,7 +20,7 @@ _ALLOWED_UNITS = {"float64": 4.0, "float32": 4.0, "float16": 1.0, "bfloat16": 1.
 _MOST_UNITS = 1e6
 
 
-def right(problem: AttentionProblem, inputs: dict[str, Any]) -> dict[str, Exact]:
+def right(problem: AttentionProblem, inputs: dict[str, Any]) -> "dict[str, Exact]":
     """Return what is right for inputs, by the plain formula in float64: the result, and gradients if wanted.
 
     inputs: by name, as `interchange.as_array` gives them; the gradient of the result is "grad_out".

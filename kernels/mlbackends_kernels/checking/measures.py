@@ -4,18 +4,14 @@ The compiled library measures both with all threads; without it, numpy does: a p
 BLAS, and a copy by one thread.
 """
 
-from __future__ import annotations
-
 import ctypes
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mlbackends.model.errors import counted
 from mlbackends_kernels.checking import serving
 from mlbackends_kernels.tensors.arithmetic import numpy
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SIZE = 768
 READ = 256 << 20

@@ -1,16 +1,6 @@
 """onednn_graph: the fused attention of oneDNN's Graph API on the CPU."""
 
-from mlbackends.sdpa.constraints import (
-    dtype_in,
-    equal_batch,
-    grouped_heads,
-    no_dropout,
-    no_float64_inside,
-    non_empty,
-    not_nested,
-    on_device,
-    rank_is,
-)
+from mlbackends.sdpa import constraints as need
 from mlbackends.sdpa.verify.peer import Peer
 from mlbackends_kernels.checking import program
 
@@ -21,15 +11,15 @@ PEER = Peer(
     answers_to="OVERRIDEABLE",
     probe="onednn",
     constraints=(
-        on_device("cpu"),
-        dtype_in("float32", "bfloat16", "float16"),
-        rank_is(),
-        equal_batch(),
-        grouped_heads(),
-        non_empty(),
-        no_dropout(),
-        no_float64_inside(),
-        not_nested(),
+        need.on_device("cpu"),
+        need.dtype_in("float32", "bfloat16", "float16"),
+        need.rank_is(),
+        need.equal_batch(),
+        need.grouped_heads(),
+        need.non_empty(),
+        need.no_dropout(),
+        need.no_float64_inside(),
+        need.not_nested(),
     ),
     program=program("onednn_program"),
     function="dnnl_graph_compiled_partition_execute",

@@ -9,14 +9,9 @@ from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 from mlbackends.sdpa.describe import is_torch
+from mlbackends_kernels.triton import tiles
 from mlbackends_kernels.triton.operands import Operand
-from mlbackends_kernels.triton.tiles import (
-    Tile,
-    attention_tile,
-    block_of,
-    product_depth,
-    product_tile,
-)
+from mlbackends_kernels.triton.tiles import Tile, block_of
 
 _GROUP = 8  # blocks of rows that share columns in the cache
 
@@ -58,7 +53,7 @@ def attention(
     """
     heads, rows, keys = output.shape[1], output.shape[2], key.shape[2]
     head_dim, value_dim = query.shape[3], value.shape[3]
-    tile = attention_tile(
+    tile = tiles.attention_tile(
         capability,
         query.dtype,
         max(head_dim, value_dim),
@@ -112,7 +107,7 @@ def product(
     Shapes: left (B, m, k), right (B, k, n), result (B, m, n) contiguous. precision: "ieee" or "tf32".
     """
     batch, rows, columns = result.shape
-    tile = product_tile(capability, left.dtype, rows, columns)
+    tile = tiles.product_tile(capability, left.dtype, rows, columns)
     arguments = {
         "left": left,
         "right": right,
@@ -127,12 +122,12 @@ def product(
     constants = {
         "row_block": tile.rows,
         "column_block": tile.columns,
-        "depth_block": product_depth(left.dtype),
+        "depth_block": tiles.product_depth(left.dtype),
         "group": _GROUP,
         "precision": precision,
     }
-    tiles = _blocks(rows, tile.rows) * _blocks(columns, tile.columns)
-    return Launch((tiles * batch,), arguments, constants, tile)
+    each = _blocks(rows, tile.rows) * _blocks(columns, tile.columns)
+    return Launch((each * batch,), arguments, constants, tile)
 
 
 def launch(kernel: Any, what: Launch) -> None:

@@ -2,28 +2,23 @@
 
 from typing import Any
 
+from msgspec import Struct
+
 from mlbackends.sdpa.describe import is_torch
 
 
-class Operand:
+class Operand(Struct, frozen=True, eq=False):
     """A tensor in a device's memory. Strides count elements. owner: keeps the memory while it lives.
 
     dtype: by torch's name; Triton reads the text behind the last dot of `str(dtype)`.
     """
 
-    __slots__ = ("device", "dtype", "owner", "pointer", "shape", "strides")
-
-    def __init__(
-        self,
-        pointer: int,
-        shape: tuple[int, ...],
-        strides: tuple[int, ...],
-        dtype: str,
-        device: int,
-        owner: object,
-    ) -> None:
-        self.pointer, self.shape, self.strides = pointer, shape, strides
-        self.dtype, self.device, self.owner = dtype, device, owner
+    pointer: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+    device: int
+    owner: object
 
     def data_ptr(self) -> int:
         """Return the address; by this name Triton knows a pointer."""
