@@ -171,8 +171,8 @@ def test_the_dispatch_keys_are_torchs() -> None:
         if not name.startswith(("StartOf", "EndOf")) and name not in (*layouts, "Undefined")
     }
 
-    assert set(filters.DISPATCH_KEYS) == members
-    assert filters.NOT_OVERRIDABLE == registry._DISALLOWED_DISPATCH_KEYS
+    assert set(overrides.DISPATCH_KEYS) == members
+    assert overrides.NOT_OVERRIDABLE == registry._DISALLOWED_DISPATCH_KEYS
 
 
 # ---- freezing ----------------------------------------------------------------

@@ -17,26 +17,6 @@ from mlbackends.switches import store
 DSL, OPERATION, DISPATCH_KEY = "DSL", "operation", "dispatch key"
 """The three kinds of thing that can be switched off."""
 
-# Dispatch keys: the members of torch._C.DispatchKey in torch 2.15 that do not mark a range.
-_LAYOUTS = ("", "Quantized", "Sparse", "SparseCsr", "NestedTensor", "Autograd")
-_DEVICES = (
-    "CPU", "CUDA", "HIP", "XLA", "MPS", "IPU", "XPU", "HPU", "VE", "Lazy", "MTIA", "MAIA",
-    "PrivateUse1", "PrivateUse2", "PrivateUse3", "Meta",
-)  # fmt: skip
-_WITH_AUTOCAST = ("CPU", "CUDA", "HPU", "IPU", "MPS", "PrivateUse1", "XPU")
-DISPATCH_KEYS = (
-    *(layout + device for layout in _LAYOUTS for device in _DEVICES),
-    *(f"Autocast{device}" for device in _WITH_AUTOCAST),
-    "ADInplaceOrView", "Autograd", "AutogradNestedTensor", "AutogradOther", "BackendSelect",
-    "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional", "CompositeImplicitAutograd",
-    "CompositeImplicitAutogradNestedTensor", "Conjugate", "FuncTorchBatched",
-    "FuncTorchBatchedDecomposition", "FuncTorchDynamicLayerBackMode", "FuncTorchDynamicLayerFrontMode",
-    "FuncTorchGradWrapper", "FuncTorchVmapMode", "Functionalize", "Negative", "PreDispatch", "Python",
-    "PythonDispatcher", "PythonTLSSnapshot", "ZeroTensor",
-)  # fmt: skip
-"""Every key that can be switched off, those of plain tensors first."""
-NOT_OVERRIDABLE = frozenset({"Meta", "CompositeImplicitAutograd", "CompositeExplicitAutograd"})
-"""Keys that compute shapes or stand for every device: an override there would call itself."""
 _KEY_OF_PLATFORM = {
     "cpu": "CPU", "cuda": "CUDA", "hpu": "HPU", "mps": "MPS", "mtia": "MTIA", "tpu": "XLA", "xpu": "XPU",
     "rocm": "CUDA",  # torch for ROCm keeps the name

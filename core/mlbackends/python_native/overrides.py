@@ -25,24 +25,19 @@ from msgspec import Struct, field
 
 from mlbackends.model import registry
 from mlbackends.model.errors import UnknownName, suggestion
+from mlbackends.model.tables import table
 from mlbackends.python_native import dsls, filters
 from mlbackends.switches import store
 
 ORDER_FUNCTION = "TORCH_PYTHON_NATIVE_USER_GRAPH_ORDER_FN"
 ATTENTION = "scaled_dot_product_attention"
 """The operation of every attention backend."""
-_OPERATIONS_OF_TORCH = (
-    "_foreach_mm", "_fused_rms_norm", "_fused_rms_norm_backward", "_linear_cross_entropy_batch_chunked",
-    "_linear_cross_entropy_batch_chunked_no_reduction", "bmm", "linalg_polar", "linalg_polar.out",
-    "prod.dim_int", "prod.int_out", "scatter_add", "scatter_add.out", "scatter_add_", "sum.IntList_out",
-    "sum.dim_IntList", "topk", "topk.values",
-    # These two are the examples in the documentation of torch.backends.python_native.
-    "flash_attention", "scaled_mm",
-)  # fmt: skip
-"""What a program written for torch may name, whether or not there is a kernel of ours.
-
-Source: torch 2.15, torch/_native/ops and the documentation of torch.backends.python_native.
-"""
+_TORCH_NAMES = table("python_native/torch_names")
+"""Its dispatch keys, and the operations that a program may name, with a kernel of ours or without."""
+DISPATCH_KEYS: tuple[str, ...] = tuple(_TORCH_NAMES["dispatch_keys"])
+"""Every key that can be switched off, those of plain tensors first."""
+NOT_OVERRIDABLE = frozenset({"Meta", "CompositeImplicitAutograd", "CompositeExplicitAutograd"})
+"""Keys that compute shapes or stand for every device: an override there would call itself."""
 _graphs: "dict[tuple[str, str], tuple[Override, ...]]" = {}
 _numbers = count()
 #: Whether what the files in kernels/ declare is in the graphs.
@@ -136,13 +131,13 @@ def add(override: Override) -> None:
         if not callable(function):
             raise TypeError(f"an override needs functions, got {type(function).__name__}")
     key = override.dispatch_key
-    if key in filters.NOT_OVERRIDABLE:
+    if key in NOT_OVERRIDABLE:
         raise ValueError(
             f"nothing can be overridden at the dispatch key {key!r}, where an override "
             "would call itself; it must be one of a device, such as 'CPU' or 'CUDA'"
         )
-    if key not in filters.DISPATCH_KEYS:
-        raise UnknownName(filters.DISPATCH_KEY, key, filters.DISPATCH_KEYS)
+    if key not in DISPATCH_KEYS:
+        raise UnknownName(filters.DISPATCH_KEY, key, DISPATCH_KEYS)
     with filters.lock:
         place = override.op_symbol, key
         _graphs[place] = (*nodes(*place), override)
@@ -266,9 +261,9 @@ def valid_names(kind: str, *, with_kernels: bool = True) -> tuple[str, ...]:
     with_kernels: also those of the files in kernels/, which have to be imported for it.
     """
     if kind == filters.DISPATCH_KEY:
-        return filters.DISPATCH_KEYS
+        return DISPATCH_KEYS
     is_dsl = kind == filters.DSL
-    found = {*dsls.DSLS, dsls.NATIVE} if is_dsl else {*_OPERATIONS_OF_TORCH, ATTENTION}
+    found = {*dsls.DSLS, dsls.NATIVE} if is_dsl else {*_TORCH_NAMES["operations"], ATTENTION}
     if with_kernels:
         register()
         if is_dsl:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from math import isfinite, prod
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
@@ -20,6 +21,7 @@ from mlbackends.model.problem import (
     element_type,
 )
 from mlbackends.model.records import Device
+from mlbackends.model.tables import table
 from mlbackends.sdpa import named_devices
 
 LAYOUTS = ("bhsd", "bshd")
@@ -120,10 +122,13 @@ class Wording(Struct, frozen=True, kw_only=True):
 # ---- the words -----------------------------------------------------------------
 
 
+def _wrong(name: str, problem: str) -> BadInput:
+    return BadInput(f"--{name}{problem}", f"write --{name} {WORDS[name].example}")
+
+
 def _whole(name: str, text: str, largest: int = _LARGEST) -> int:
     if not (text.isascii() and text.isdecimal()) or len(text) > 20 or int(text) > largest:
-        message = f"--{name}: {shown(text)} is no whole number from 0 to {largest}"
-        raise BadInput(message, _example(name))
+        raise _wrong(name, f": {shown(text)} is no whole number from 0 to {largest}")
     return int(text)
 
 
@@ -133,12 +138,8 @@ def _number(name: str, text: str) -> float:
     except ValueError:
         found = float("nan")
     if not isfinite(found):
-        raise BadInput(f"--{name}: {shown(text)} is no finite number", _example(name))
+        raise _wrong(name, f": {shown(text)} is no finite number")
     return found
-
-
-def _example(name: str) -> str:
-    return f"write --{name} {WORDS[name].example}"
 
 
 def _sizes(name: str, text: str) -> tuple[int, ...]:
@@ -149,8 +150,8 @@ def _query_shape(name: str, text: str) -> tuple[int, ...]:
     shape = _sizes(name, text)
     if not 2 <= len(shape) <= _MOST_SIZES:
         takes = f"L,E or H,L,E or B,H,L,E, and more batches before: 2 to {_MOST_SIZES} sizes"
-        seen = f"--{name} {shown(text)} has {counted(len(shape), 'size')}"
-        raise BadInput(f"{seen}; it takes {takes}", _example(name))
+        seen = f"{shown(text)} has {counted(len(shape), 'size')}"
+        raise _wrong(name, f" {seen}; it takes {takes}")
     return shape
 
 
@@ -165,14 +166,6 @@ def _one_of(*names: str) -> Callable[[str, str], str]:
     return read
 
 
-def _element_type(_: str, text: str) -> str:
-    return element_type(text)
-
-
-def _device(_: str, text: str) -> str:
-    return named_devices.canonical(text)
-
-
 def _mask(name: str, text: str) -> str:
     """Return a mask as a Wording has it: a bare shape is one of numbers."""
     kind, colon, sizes = text.partition(":")
@@ -183,8 +176,10 @@ def _mask(name: str, text: str) -> str:
     return f"{_one_of('bool', 'float')('mask with a shape', kind)}:{_written(_sizes(name, sizes))}"
 
 
-def _split_masks(text: str) -> list[str]:
-    """Split a list of masks: a number continues the shape before it."""
+def _members(name: str, text: str) -> list[str]:
+    """Split a list with commas; in one of masks a number continues the shape before it."""
+    if name != "mask":
+        return [text] if name == "shape" else text.split(",")
     found: list[str] = []
     open_shape = False
     for part in text.split(","):
@@ -197,18 +192,15 @@ def _split_masks(text: str) -> list[str]:
 
 
 class Word(Struct, frozen=True):
-    """A word of a problem.
+    """A word of a problem: a row of problem_words.json.
 
-    field: of Wording. read: makes one value of a text, or raises. split: a text into those of its
-    members. usual: the value without the word. flag_value: the value of a word without a text.
+    field: of Wording. usual: the value without the word. flag_value: the value of a word without a text.
     example: a value, for messages.
     """
 
     field: str
     help: str
     metavar: str = ""
-    read: Callable[[str, str], object] = _whole
-    split: Callable[[str], list[str]] = lambda text: text.split(",")
     usual: object = None
     flag_value: object = None
     example: str = "8"
@@ -219,77 +211,19 @@ class Word(Struct, frozen=True):
         return self.flag_value is not None
 
 
-WORDS = {
-    "shape": Word(
-        "shape",
-        "Batch, heads, length and width of the query, or L,E or H,L,E, or more batches before (8 sizes at"
-        " most); several --shape are several problems.",
-        "B,H,L,E",
-        _query_shape,
-        lambda text: [text],
-        example="2,8,1024,64",
-    ),
-    "kv-len": Word("kv_len", "Length of key and value.  [default: L]", "S"),
-    "kv-heads": Word("kv_heads", "Heads of key and value.  [default: H]", "N"),
-    "value-dim": Word("value_dim", "Width of the value.  [default: E]", "EV"),
-    "dtype": Word(
-        "dtype",
-        "Element type: float32, bfloat16 (or bf16), float16, float64.  [default: float32]",
-        "TYPE",
-        _element_type,
-        usual="float32",
-    ),
-    "causal": Word("mask", "Each row sees the keys up to its own.", flag_value="causal"),
-    "mask": Word(
-        "mask",
-        "bool, float, or the SHAPE of one that is broadcast, such as bool:2,1,64,64; also none, causal and"
-        " lower-right, which ends in that corner.",
-        "MASK",
-        _mask,
-        _split_masks,
-        usual="none",
-        example="bool:2,1,64,64",
-    ),
-    "dropout": Word(
-        "dropout", "Probability that a weight is dropped.", "P", _number, usual=0.0, example="0.1"
-    ),
-    "scale": Word(
-        "scale", "Factor of the scores.  [default: 1/sqrt(E)]", "X", _number, example="0.125"
-    ),
-    "gqa": Word("gqa", "Heads of key and value serve groups of query heads.", flag_value=True),
-    "layout": Word(
-        "layout",
-        "How the tensors lie in memory: bhsd, or bshd, which has the heads inside.  [default: bhsd]",
-        "ORDER",
-        _one_of(*LAYOUTS),
-        usual="bhsd",
-    ),
-    "backward": Word(
-        "backward",
-        "Query, key and value require gradients: the problem is the backward pass.",
-        flag_value=True,
-    ),
-    "mask-gradient": Word(
-        "mask_gradient",
-        "The mask, one of numbers, requires a gradient too; --backward is meant with it.",
-        flag_value=True,
-    ),
-    "device": Word(
-        "device",
-        "Where: cpu, cuda, or one that is not here: sm90, h100, mi300x, cpu:avx2.  [default: cpu]",
-        "NAME",
-        _device,
-        usual="cpu",
-    ),
-    "seed": Word(
-        "seed",
-        "Of the values.  [default: 0]",
-        "N",
-        lambda name, text: _whole(name, text, (1 << 63) - 1),
-        usual=0,
-    ),
-}
+WORDS = msgspec.convert(table("sdpa/problem_words"), dict[str, Word])
 """Every word, as it is typed behind `--`; the options of `backends sdpa` are made from it."""
+_READERS: dict[str, Callable[[str, str], object]] = {
+    "shape": _query_shape,
+    "dtype": lambda _, text: element_type(text),
+    "mask": _mask,
+    "dropout": _number,
+    "scale": _number,
+    "layout": _one_of(*LAYOUTS),
+    "device": lambda _, text: named_devices.canonical(text),
+    "seed": lambda name, text: _whole(name, text, (1 << 63) - 1),
+}
+"""What makes one value of a text, or raises; of the other words it is a whole number."""
 
 Given = Mapping[str, Sequence[str]]
 """Words with the texts behind them; a flag has the text ""."""
@@ -309,7 +243,8 @@ def wordings(given: Given) -> tuple[Wording, ...]:
             continue
         values = [word.flag_value]
         if not word.flag:
-            values = [word.read(name, part) for text in texts for part in word.split(text)]
+            read = _READERS.get(name, _whole)
+            values = [read(name, part) for text in texts for part in _members(name, text)]
         if word.field == "mask" and word.field in axes:
             raise InvalidProblem(
                 "Explicit attn_mask should not be set when is_causal=True",

@@ -12,8 +12,7 @@ from mlbackends import python_native
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.model.records import Device
 from mlbackends.python_native import dsls, filters, overrides
-from mlbackends.python_native.filters import DISPATCH_KEYS, NOT_OVERRIDABLE
-from mlbackends.python_native.overrides import every_node, nodes
+from mlbackends.python_native.overrides import DISPATCH_KEYS, NOT_OVERRIDABLE, every_node, nodes
 from mlbackends.sdpa import dispatch
 
 if TYPE_CHECKING:

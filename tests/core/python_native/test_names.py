@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from mlbackends.python_native import filters, overrides
-from mlbackends.python_native.filters import DISPATCH_KEYS, key_of_platform
-from mlbackends.python_native.overrides import Override
+from mlbackends.python_native.filters import key_of_platform
+from mlbackends.python_native.overrides import DISPATCH_KEYS, Override
 
 
 @pytest.mark.parametrize(
