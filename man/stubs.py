@@ -25,7 +25,7 @@ HEAD = "# Made by man/generate.py from the table of switches and the source besi
 #: The modules that need one, as files below core/mlbackends/.
 MODULES = (
     "__init__", "cuda/__init__", "cuda/cublas", "cudnn/__init__", "cudnn/rnn", "miopen", "mkl", "mkldnn",
-    "nnpack", "opt_einsum", "quantized", "xnnpack",
+    "nnpack", "opt_einsum", "quantized", "sdpa/__init__", "testing/__init__", "xnnpack",
 )  # fmt: skip
 _SCOPE = "_GeneratorContextManager[None]"
 

@@ -5,56 +5,24 @@ The public names are loaded at their first use: reading a switch loads no dispat
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from mlbackends.sdpa.attend import (
-        scaled_dot_product_attention,
-        scaled_dot_product_attention_backward,
-    )
-    from mlbackends.sdpa.backend import Gradients
-    from mlbackends.sdpa.bias import (
-        CausalBias,
-        CausalVariant,
-        causal_lower_right,
-        causal_upper_left,
-    )
-    from mlbackends.sdpa.params import SDPAParams
-    from mlbackends.sdpa.sdp_backend import SDPBackend
-    from mlbackends.sdpa.switches import sdpa_kernel
-
 _HOMES = {
-    "CausalBias": "bias",
-    "CausalVariant": "bias",
-    "Gradients": "backend",
-    "SDPAParams": "params",
-    "SDPBackend": "sdp_backend",
-    "causal_lower_right": "bias",
-    "causal_upper_left": "bias",
-    "scaled_dot_product_attention": "attend",
-    "scaled_dot_product_attention_backward": "attend",
-    "sdpa_kernel": "switches",
+    "attend": ("scaled_dot_product_attention", "scaled_dot_product_attention_backward"),
+    "backend": ("Gradients",),
+    "bias": ("CausalBias", "CausalVariant", "causal_lower_right", "causal_upper_left"),
+    "params": ("SDPAParams",),
+    "sdp_backend": ("SDPBackend",),
+    "switches": ("sdpa_kernel",),
 }
-
-__all__ = [
-    "CausalBias",
-    "CausalVariant",
-    "Gradients",
-    "SDPAParams",
-    "SDPBackend",
-    "causal_lower_right",
-    "causal_upper_left",
-    "scaled_dot_product_attention",
-    "scaled_dot_product_attention_backward",
-    "sdpa_kernel",
-]
+_LAZY = {name: f"{__name__}.{home}:{name}" for home, names in _HOMES.items() for name in names}
+__all__ = sorted(_LAZY)  # noqa: PLE0605  of _LAZY
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
+    if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
-    found = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    found = getattr(importlib.import_module(_LAZY[name].partition(":")[0]), name)
     globals()[name] = found
     return found
 

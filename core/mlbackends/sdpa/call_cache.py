@@ -95,7 +95,8 @@ def keep(kind: Kind, prepare: Callable[[], Prepared | None]) -> None:
     turn = store.turn
     if len(found) >= _MOST_FORMS or store.state is not kind[0]:
         return
-    made = prepare() or _nothing
+    # What cannot be prepared is stood for, so that this is not tried for ever.
+    made = prepare() or (lambda *_: None)
     if store.turn is turn:  # or it was decided by other switches, which may be back by now
         _kept[kind] = (*found, made)
 
@@ -106,11 +107,6 @@ def is_recorded(*tensors: Any) -> bool:
         if tensor.requires_grad:
             return bool(sys.modules["torch"].is_grad_enabled())
     return False
-
-
-def _nothing(*call: Any) -> None:
-    """Stand for a call that cannot be prepared, so that this is not tried for ever."""
-    del call
 
 
 @lru_cache(maxsize=64)

@@ -5,32 +5,23 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from mlbackends.testing.attention import UsableAttention
-    from mlbackends.testing.devices import torch_device
-    from mlbackends.testing.element_types import unsupported
-    from mlbackends.testing.requirements import why_unmet
-    from mlbackends.testing.tolerances import Tolerance, tolerance
-
 _HOMES = {
-    "Tolerance": "tolerances",
-    "UsableAttention": "attention",
-    "tolerance": "tolerances",
-    "torch_device": "devices",
-    "unsupported": "element_types",
-    "why_unmet": "requirements",
+    "attention": ("UsableAttention",),
+    "devices": ("torch_device",),
+    "element_types": ("unsupported",),
+    "requirements": ("why_unmet",),
+    "tolerances": ("Tolerance", "tolerance"),
 }
-
-__all__ = ["Tolerance", "UsableAttention", "tolerance", "torch_device", "unsupported", "why_unmet"]
+_LAZY = {name: f"{__name__}.{home}:{name}" for home, names in _HOMES.items() for name in names}
+__all__ = sorted(_LAZY)  # noqa: PLE0605  of _LAZY
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
+    if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
-    found = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    found = getattr(importlib.import_module(_LAZY[name].partition(":")[0]), name)
     globals()[name] = found
     return found
 

@@ -9,27 +9,16 @@ beside it by their paths.
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import os
+import runpy
 import sys
 from math import prod, sqrt
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-
-
-def _beside(name: str) -> Any:
-    """Import a file of this folder by its path."""
-    spec = importlib.util.spec_from_file_location(name, os.path.join(_HERE, f"{name}.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-serving: Any = _beside("serving")
-onednn: Any = _beside("onednn_library")
+serving: Any = SimpleNamespace(**runpy.run_path(os.path.join(_HERE, "serving.py")))
+onednn: Any = SimpleNamespace(**runpy.run_path(os.path.join(_HERE, "onednn_library.py")))
 
 BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
 _MINUS_INFINITY = {"float32": b"\0\0\x80\xff", "bfloat16": b"\x80\xff", "float16": b"\0\xfc"}

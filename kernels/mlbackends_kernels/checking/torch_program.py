@@ -9,19 +9,16 @@ The interpreter of its environment runs this file: it imports torch and the stan
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import os
+import runpy
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-_spec = importlib.util.spec_from_file_location("serving", os.path.join(_HERE, "serving.py"))
-assert _spec is not None
-assert _spec.loader is not None
-serving: Any = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(serving)
+serving: Any = SimpleNamespace(**runpy.run_path(os.path.join(_HERE, "serving.py")))
 _SMALL = 8
 _INPUTS = ("query", "key", "value")
 

@@ -8,34 +8,30 @@ from collections.abc import Callable
 from mlbackends.model.problem import ITEM_BYTES, REDUCED, AttentionProblem
 from mlbackends.sdpa import constraints as need
 from mlbackends.sdpa.constraints import Constraint
+from mlbackends.sdpa.rules import shared
 from mlbackends.sdpa.rules.environment import Environment
-from mlbackends.sdpa.rules.shared import (
-    CROWD,
-    NESTED_HEAD_DIM,
-    NESTED_HEADS,
-    row_alignment,
-    training_limit,
-    where_dense,
-)
+from mlbackends.sdpa.rules.shared import constraint, where_dense
 
 _SMALL = ((8, 6), (8, 7), (8, 8), (8, 9), (12, 0), (12, 1))
 
 
 def flash(environment: Environment) -> tuple[Constraint, ...]:
     """Return what flash attention asks for, in torch's order; FA3 and FA4 are not asked about."""
-    crowd = (where_dense(CROWD),) if environment.torch >= (2, 15) else ()
+    crowd = (where_dense(shared.crowd),) if environment.torch >= (2, 15) else ()
     return (
         need.on_device("cuda"),
         need.rank_is(4),
         need.no_mask(),
         need.same_head_dim(),
         need.head_dim_at_most(256),
-        NESTED_HEAD_DIM,
+        shared.nested_head_dim,
         need.capability_between((8, 0), (12, 1)),
-        training_limit(lambda problem: problem.capability in _SMALL, "sm86 to sm89 and sm120"),
+        shared.training_limit(
+            lambda problem: problem.capability in _SMALL, "sm86 to sm89 and sm120"
+        ),
         where_dense(need.square_causal()),
         _HALF,
-        NESTED_HEADS,
+        shared.nested_heads,
         where_dense(need.equal_batch()),
         where_dense(need.grouped_heads(one_for_all=environment.torch >= (2, 14))),
         where_dense(need.non_empty()),
@@ -51,9 +47,9 @@ def efficient(environment: Environment) -> tuple[Constraint, ...]:
         need.on_device("cuda"),
         need.capability_between((5, 0), (12, 1)),
         need.rank_is(4),
-        row_alignment(alignment),
-        Constraint("storage-unaligned", "tensors that start at whole vectors", _storage),
-        Constraint("gradient", "nested tensors that require no gradient", _nested_inference),
+        shared.row_alignment(alignment),
+        _storage,
+        _nested_inference,
         where_dense(need.non_empty()),
         where_dense(need.last_dim_contiguous(mask_too=True)),
         where_dense(need.equal_batch()),
@@ -70,6 +66,7 @@ def alignment(problem: AttentionProblem) -> int:
     return 4 if capability >= (8, 0) and problem.dtype == "float32" else 1
 
 
+@constraint("storage-unaligned", "tensors that start at whole vectors")
 def _storage(problem: AttentionProblem) -> str:
     step = alignment(problem) if (problem.capability or (8, 0)) >= (8, 0) else 1
     for name in ("query", "key", "value"):
@@ -81,6 +78,7 @@ def _storage(problem: AttentionProblem) -> str:
     return ""
 
 
+@constraint("gradient", "nested tensors that require no gradient")
 def _nested_inference(problem: AttentionProblem) -> str:
     specs = (problem.query, problem.key, problem.value)
     if not any(spec.nested for spec in specs) or not any(spec.requires_grad for spec in specs):

@@ -7,7 +7,7 @@ from mlbackends.model.problem import AttentionProblem
 from mlbackends.sdpa import constraints as need
 from mlbackends.sdpa.constraints import Constraint
 from mlbackends.sdpa.rules.environment import Environment
-from mlbackends.sdpa.rules.shared import CROWD, where_dense
+from mlbackends.sdpa.rules.shared import constraint, crowd, where_dense
 
 _NOT_DETERMINISTIC = "deterministic algorithms are demanded; it is not deterministic"
 
@@ -40,12 +40,12 @@ def cudnn(environment: Environment) -> tuple[Constraint, ...]:
         need.mask_fixed(),
         need.mask_ranks(2, 4),
         need.capability_between((8, 0), (12, 1)),
-        Constraint("dropout", "dropout in sixteenths", _sixteenths),
+        _sixteenths,
         where_dense(need.non_empty()),
         where_dense(need.last_dim_contiguous(singleton_exempt=True)),
         where_dense(need.equal_batch()),
         where_dense(need.grouped_heads(value_may_differ=True, one_for_all=is_newer)),
-        where_dense(CROWD),
+        where_dense(crowd),
         with_cudnn(
             "head-dim-too-large",
             "head_dim at most 128, more on some GPUs",
@@ -55,7 +55,7 @@ def cudnn(environment: Environment) -> tuple[Constraint, ...]:
         with_cudnn(
             "length-unsupported", "before cuDNN 9, lengths in multiples of 64", _old_lengths
         ),
-        where_dense(Constraint("length-unsupported", "more than one key", _single)),
+        where_dense(_more_than_one_key),
         *(
             (with_cudnn("gradient", "for gradients, some head_dims", _gradient),)
             if is_newer
@@ -82,7 +82,8 @@ def _broken_dropout(problem: AttentionProblem, version: int) -> str:
 
 
 def _nested(enabled: bool, longer_than: int) -> Constraint:
-    def test(problem: AttentionProblem) -> str:
+    @constraint("nested", "tensors that are not nested, unless that is enabled")
+    def nested(problem: AttentionProblem) -> str:
         if not (problem.query.nested or problem.key.nested or problem.value.nested):
             return ""
         if not enabled:
@@ -96,9 +97,10 @@ def _nested(enabled: bool, longer_than: int) -> Constraint:
             )
         return ""
 
-    return Constraint("nested", "tensors that are not nested, unless that is enabled", test)
+    return nested
 
 
+@constraint("dropout", "dropout in sixteenths")
 def _sixteenths(problem: AttentionProblem) -> str:
     if not problem.dropout * 16 % 1:
         return ""
@@ -159,7 +161,8 @@ def _old_lengths(problem: AttentionProblem, version: int) -> str:
     return ""
 
 
-def _single(problem: AttentionProblem) -> str:
+@constraint("length-unsupported", "more than one key")
+def _more_than_one_key(problem: AttentionProblem) -> str:
     if problem.key_length == 1:
         return "there is one key; it takes two or more"
     if problem.dropout and problem.query_length == 1:

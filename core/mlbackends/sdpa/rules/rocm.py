@@ -7,14 +7,9 @@ AOTriton's releases. None of it was run on such a GPU.
 from mlbackends.model.problem import REDUCED, AttentionProblem
 from mlbackends.sdpa import constraints as need
 from mlbackends.sdpa.constraints import Constraint
+from mlbackends.sdpa.rules import shared
 from mlbackends.sdpa.rules.environment import Environment
-from mlbackends.sdpa.rules.shared import (
-    NESTED_HEAD_DIM,
-    NESTED_HEADS,
-    row_alignment,
-    training_limit,
-    where_dense,
-)
+from mlbackends.sdpa.rules.shared import constraint, where_dense
 
 SUPPORTED = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1151", "gfx1201")
 """What AOTriton 0.12 has kernels for, and calls no experiment."""
@@ -34,13 +29,16 @@ def flash(environment: Environment) -> tuple[Constraint, ...]:
         need.rank_is(4),
         need.no_mask(),
         need.same_head_dim(),
-        _ROW_LENGTH,
-        NESTED_HEAD_DIM,
+        _row_length,
+        shared.nested_head_dim,
         *_target(environment),
-        training_limit(_is_small, "gfx12"),
+        # HIP calls gfx1200 a 12.0, which torch takes for NVIDIA's GPUs of that number.
+        shared.training_limit(
+            lambda problem: problem.device.capability.startswith("gfx12"), "gfx12"
+        ),
         where_dense(need.square_causal()),
         need.dtype_in(*REDUCED),
-        NESTED_HEADS,
+        shared.nested_heads,
         where_dense(need.equal_batch()),
         where_dense(need.grouped_heads(one_for_all=environment.torch >= (2, 14))),
         where_dense(need.non_empty()),
@@ -55,13 +53,13 @@ def efficient(environment: Environment) -> tuple[Constraint, ...]:
         need.on_device("rocm"),
         *_target(environment),
         need.rank_is(4),
-        row_alignment(lambda problem: 8 if problem.dtype in REDUCED else 4),
-        _ROW_LENGTH,
+        shared.row_alignment(lambda problem: 8 if problem.dtype in REDUCED else 4),
+        _row_length,
         where_dense(need.non_empty()),
         where_dense(need.last_dim_contiguous(mask_too=True)),
         where_dense(need.equal_batch()),
         where_dense(need.equal_heads()),
-        Constraint("wrong-dtype", "a mask of bool, or of the type of the query", _mask_type),
+        _mask_type,
         need.dtype_in(*taken),
     )
 
@@ -69,34 +67,23 @@ def efficient(environment: Environment) -> tuple[Constraint, ...]:
 def _target(environment: Environment) -> tuple[Constraint, ...]:
     """Ask for a GPU that AOTriton has kernels for; of CK's torch asks for none."""
 
-    def test(problem: AttentionProblem) -> str:
+    @constraint("wrong-capability", f"a GPU that AOTriton has kernels for: {', '.join(SUPPORTED)}")
+    def supported(problem: AttentionProblem) -> str:
         target = problem.device.capability
         return "" if target in SUPPORTED else f"AOTriton has no kernels for {target}"
 
-    sentence = f"a GPU that AOTriton has kernels for: {', '.join(SUPPORTED)}"
-    supported = Constraint("wrong-capability", sentence, test)
     return () if environment.composable_kernel else (supported,)
 
 
+@constraint("head-dim-too-large", f"head_dim at most {_LONGEST_ROW}, on gfx11 {_LONGEST_ROW_GFX11}")
 def _row_length(problem: AttentionProblem) -> str:
     gfx11 = problem.device.capability.startswith("gfx11")
     return need.head_dim_at_most(_LONGEST_ROW_GFX11 if gfx11 else _LONGEST_ROW).test(problem)
 
 
-def _is_small(problem: AttentionProblem) -> bool:
-    """Tell which GPUs torch takes for NVIDIA's of that number: HIP calls gfx1200 a 12.0."""
-    return problem.device.capability.startswith("gfx12")
-
-
+@constraint("wrong-dtype", "a mask of bool, or of the type of the query")
 def _mask_type(problem: AttentionProblem) -> str:
     mask = problem.mask
     if mask is None or mask.dtype in ("bool", problem.dtype):
         return ""
     return f"the mask is of {mask.dtype}; it takes bool and {problem.dtype}"
-
-
-_ROW_LENGTH = Constraint(
-    "head-dim-too-large",
-    f"head_dim at most {_LONGEST_ROW}, on gfx11 {_LONGEST_ROW_GFX11}",
-    _row_length,
-)
