@@ -35,7 +35,6 @@ class FlashCpu(AttentionBackend):
     tolerance = {"float16": 2.0, "bfloat16": 2.0, "float32": 2.0, "float64": 2.0}  # noqa: RUF012
 
     def missing_parts(self) -> tuple[Reason, ...]:
-        """Return that numpy is not installed or the library was not built, if so."""
         from mlbackends_kernels.attention_cpu.library import NotBuilt, library
         from mlbackends_kernels.tensors.arithmetic import without_numpy
 
@@ -47,7 +46,6 @@ class FlashCpu(AttentionBackend):
         return reasons
 
     def details(self) -> dict[str, str]:
-        """Return the instruction set and the threads that it uses."""
         from mlbackends_kernels.attention_cpu.library import compiled_levels, level
         from mlbackends_kernels.attention_cpu.threads import get_num_threads
 
@@ -56,7 +54,6 @@ class FlashCpu(AttentionBackend):
     def run(
         self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
     ) -> Any:
-        """Compute it. Raises NoBackend where a constraint is not met or its library is not there."""
         from mlbackends_kernels.attention_cpu.forward import attend
 
         self.require(problem)
@@ -65,27 +62,23 @@ class FlashCpu(AttentionBackend):
     def run_with_logsumexp(
         self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
     ) -> tuple[Any, Any]:
-        """Compute it, and for each row the logarithm of the sum of its exponentials."""
         from mlbackends_kernels.attention_cpu.forward import attend
 
         self.require(problem)
         return attend(problem, query, key, value, mask, logsumexp=True)
 
     def run_backward(self, problem: AttentionProblem, grad_out: Any, *tensors: Any) -> Gradients:
-        """Compute them. Raises NoBackend where a constraint is not met or its library is not there."""
         from mlbackends_kernels.attention_cpu.gradients import differentiate
 
         self.require(problem)
         return differentiate(problem, grad_out, *tensors)
 
     def prepared(self, problem: AttentionProblem, *tensors: Any) -> Prepared | None:
-        """Return what computes calls like this one that are read in place, None where none can."""
         from mlbackends_kernels.attention_cpu.prepared_calls import prepare_forward
 
         return prepare_forward(problem, *tensors)
 
     def prepared_backward(self, problem: AttentionProblem, *tensors: Any) -> Prepared | None:
-        """Return what computes the gradients of such calls in place, None where none can."""
         from mlbackends_kernels.attention_cpu.prepared_calls import prepare_backward
 
         return prepare_backward(problem, *tensors)

@@ -37,16 +37,11 @@ class Math(AttentionBackend):
     tolerance = {"float16": 1.0, "bfloat16": 1.0, "float32": 1.0, "float64": 1.0}  # noqa: RUF012
 
     def missing_parts(self) -> tuple[Reason, ...]:
-        """Return that numpy is not installed, if so."""
         return without_numpy()
 
     def run_with_logsumexp(
         self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
     ) -> tuple[Any, Any]:
-        """Compute it, and the logarithm of the sum of each row's exponentials.
-
-        Raises NoBackend where a constraint is not met.
-        """
         self.require(problem)
         wide = "float64" if problem.dtype == "float64" else "float32"
         if problem.platform == "meta":

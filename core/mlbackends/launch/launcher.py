@@ -84,18 +84,14 @@ def prepare(
     children = tuple(
         Child(
             (*binding_command(tool, one.cpus, one.memory_nodes), *program),
-            _with_threads(made, one, found),
+            # As many threads of OpenMP as the instance has CPUs, unless that was set.
+            made if THREADS in found else {**made, THREADS: str(len(one.cpus))},
             one.cpus if tool == "affinity" else (),
         )
         for one in planned.instances
     )
     commands = [information(shlex.join(child.command)) for child in children]
     return Launch(children, (*planned.notices, *of_binding, *of_environment, *commands))
-
-
-def _with_threads(made: dict[str, str], one: Instance, found: Mapping[str, str]) -> dict[str, str]:
-    """Return an instance's environment: as many OpenMP threads as it has CPUs, unless that was set."""
-    return made if THREADS in found else {**made, THREADS: str(len(one.cpus))}
 
 
 def program_command(options: Options, command: Sequence[str]) -> list[str]:

@@ -127,17 +127,17 @@ def find_library(name: str, folders: list[str]) -> str:
 
     In each folder the plain name goes first; it comes with development packages only.
     """
-    find = partial(_library_in, f"lib{name}.so")
+    plain = f"lib{name}.so"
+
+    def find(folder: str) -> str:
+        for path in sorted(glob(f"{os.path.join(escape(folder), plain)}*")):
+            ending = os.path.basename(path).removeprefix(plain)
+            is_numbered = ending[:1] == "." and ending[1:2].isdecimal()
+            if (not ending or is_numbered) and os.path.isfile(path):
+                return path
+        return ""
+
     return next(filter(None, (call_or("", find, folder) for folder in folders)), "")
-
-
-def _library_in(plain: str, folder: str) -> str:
-    for path in sorted(glob(f"{os.path.join(escape(folder), plain)}*")):
-        ending = os.path.basename(path).removeprefix(plain)
-        is_numbered = ending[:1] == "." and ending[1:2].isdecimal()
-        if (not ending or is_numbered) and os.path.isfile(path):
-            return path
-    return ""
 
 
 def is_preloaded(name: str, entries: list[str]) -> bool:

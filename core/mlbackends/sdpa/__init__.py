@@ -3,8 +3,6 @@
 The public names are loaded at their first use: reading a switch loads no dispatcher.
 """
 
-from __future__ import annotations
-
 _HOMES = {
     "attend": ("scaled_dot_product_attention", "scaled_dot_product_attention_backward"),
     "backend": ("Gradients",),

@@ -3,8 +3,6 @@
 `mlbackends.testing.plugin` is the plugin that pytest loads; this package can be used without pytest.
 """
 
-from __future__ import annotations
-
 _HOMES = {
     "attention": ("UsableAttention",),
     "devices": ("torch_device",),

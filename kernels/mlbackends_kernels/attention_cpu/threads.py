@@ -4,8 +4,6 @@ The least counts of: the CPUs of the affinity mask, the whole CPUs of the contro
 OMP_NUM_THREADS, the number given to `set_num_threads`, and torch's own number where torch is loaded.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from functools import cache

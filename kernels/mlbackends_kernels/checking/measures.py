@@ -45,7 +45,6 @@ class Measure(serving.Prepared):
         self.details = {**{unit: str(count) for unit, count in size.items()}, "by": by}
 
     def call(self) -> Any:
-        """Do it once."""
         return self.run()
 
 

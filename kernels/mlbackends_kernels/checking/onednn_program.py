@@ -205,11 +205,9 @@ class OneDnn(serving.Prepared):  # type: ignore[misc]
         fused(self.library, {"query": small, "key": small, "value": small}, 1.0).run()
 
     def call(self) -> Any:
-        """Compute once."""
         return self.attention.run()
 
     def save(self, result: Any, path: str) -> None:
-        """Write the elements row by row."""
         with open(path, "wb") as file:
             file.write(result.content)
 

@@ -57,18 +57,15 @@ class Ours(serving.Prepared):
         self.backend.run_backward(small, self.grad_out[..., :_SMALL, :], *inputs, None, *results)
 
     def before(self) -> None:
-        """Compute the result, where gradients are wanted."""
         if self.grad_out is not None:
             self.results = self.backend.run_with_logsumexp(self.problem, *self.tensors)
 
     def call(self) -> Any:
-        """Compute the result or the gradients once."""
         if self.grad_out is None:
             return self.backend.run(self.problem, *self.tensors)
         return self.backend.run_backward(self.problem, self.grad_out, *self.tensors, *self.results)
 
     def save(self, result: Any, path: str) -> None:
-        """Write the elements of the result row by row, and those of each gradient."""
         gradients = {} if self.grad_out is None else result._asdict()
         files = {path: self.results[0] if gradients else result}
         files |= {f"{path}.{name}": each for name, each in gradients.items() if each is not None}

@@ -62,7 +62,6 @@ class Torch(serving.Prepared):  # type: ignore[misc]
                 torch.autograd.grad(few, self.tensors, torch.ones_like(few))
 
     def before(self) -> None:
-        """Compute the result, where gradients are wanted."""
         if self.wanted:
             self.result = self.attend(self.tensors, self.mask, self.options)
 
@@ -83,7 +82,6 @@ class Torch(serving.Prepared):  # type: ignore[misc]
         return torch.nn.functional.scaled_dot_product_attention(*tensors, mask, **options)
 
     def save(self, result: Any, path: str) -> None:
-        """Write the elements of the result row by row, and those of each gradient."""
         files = {path: result}
         if self.wanted:
             files = {f"{path}.{name}": each for name, each in zip(self.wanted, result)}  # noqa: B905  Python 3.8

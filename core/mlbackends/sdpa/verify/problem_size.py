@@ -1,12 +1,9 @@
 """How much there is to compute in an attention problem, and how much memory a check of it takes."""
 
 from math import inf, prod
-from typing import TYPE_CHECKING
 
+from mlbackends.host.host import Host
 from mlbackends.model.problem import ITEM_BYTES, AttentionProblem, TensorSpec
-
-if TYPE_CHECKING:
-    from mlbackends.host.host import Host
 
 _WORKSPACE = 512 << 20
 """What the exact computation and an interpreter with numpy take at most beside the tensors."""
@@ -89,11 +86,10 @@ def too_large(problem: AttentionProblem, memory: int, disk: int, folder: str) ->
     return ""
 
 
-def free_bytes(host: "Host | None" = None) -> int:
+def free_bytes(host: Host | None = None) -> int:
     """Return the free memory within the limit of the control group, without swap."""
     import psutil
 
-    from mlbackends.host.host import Host
     from mlbackends.host.system.cgroups import limit
 
     lowest = limit(host or Host("/"), "memory_limit_bytes")
