@@ -7,15 +7,8 @@ import os
 import sys
 from collections.abc import Mapping
 
-from mlbackends.switches.cells import (
-    CUDA_MATMUL,
-    MKLDNN_MATMUL,
-    OLDER,
-    Cells,
-    cells_of,
-    put,
-    untouched,
-)
+from mlbackends.switches import cells
+from mlbackends.switches.cells import OLDER, Cells
 from mlbackends.switches.table import SWITCHES, Switch
 
 OUR_PREFIX = "MLBACKENDS_"
@@ -45,7 +38,7 @@ _MOST_PROBLEMS = 3
 
 def first_cells() -> tuple[Cells, list[str]]:
     """Return the cells of a process that starts here, and what was wrong with its variables and its file."""
-    cells, problems = untouched(), []
+    made, problems = cells.untouched(), []
     path = os.environ.get(FILE_VARIABLE, "")
     if path:
         from mlbackends.model.errors import MlBackendsError
@@ -53,13 +46,13 @@ def first_cells() -> tuple[Cells, list[str]]:
 
         try:
             for name, value in files.read(path).items():
-                put(cells, SWITCHES[name], value, FILE)
+                cells.put(made, SWITCHES[name], value, FILE)
         except MlBackendsError as error:
             problems.append(f"Ignoring the file that {FILE_VARIABLE} names: {error}")
     found, wrong = switches_of_variables(os.environ)
     for name, (_, value) in found.items():
-        put(cells, SWITCHES[name], value, ENVIRONMENT)
-    return cells, [*problems, *(sentence for _, sentence in wrong)]
+        cells.put(made, SWITCHES[name], value, ENVIRONMENT)
+    return made, [*problems, *(sentence for _, sentence in wrong)]
 
 
 def switches_of_variables(
@@ -110,19 +103,19 @@ def as_error(problems: "list[str]") -> str:
 
 def variables(wanted: Cells) -> "dict[str, str]":
     """Return the variables with which a new process gets these cells; {} where all are defaults."""
-    made = untouched()
+    made = cells.untouched()
     found: dict[str, str] = {}
     # The variable of allow_tf32 can set only True, and does not change oneDNN.
-    of_matmul = tuple(wanted[cell][0] for cell in (CUDA_MATMUL, OLDER, MKLDNN_MATMUL))
+    of_matmul = tuple(wanted[cell][0] for cell in (cells.CUDA_MATMUL, OLDER, cells.MKLDNN_MATMUL))
     by_allow_tf32 = of_matmul == ("tf32", "high", "none")
     for switch in SWITCHES.values():
-        cell = cells_of(switch.name)[0]
+        cell = cells.cells_of(switch.name)[0]
         value, differs = wanted[cell][0], made[cell][0] != wanted[cell][0]
         if switch.name == "cuda.matmul.allow_tf32":
             value, differs = True, by_allow_tf32
         if switch.read_only or not differs or (switch.name == OLDER and by_allow_tf32):
             continue
-        put(made, switch, value, ENVIRONMENT)
+        cells.put(made, switch, value, ENVIRONMENT)
         found.update([variable_of(switch, value)])
     return found
 

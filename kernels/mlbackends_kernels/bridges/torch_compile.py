@@ -75,7 +75,18 @@ def compile_graph(
         if found:
             module.recompile()
     forward: Callable[..., Any] = graph.forward
-    return _leaving_scopes(forward) if has_scopes else forward
+    if not has_scopes:
+        return forward
+
+    def run(*args: Any) -> Any:
+        depth = len(_SCOPES.entered)
+        try:
+            return forward(*args)
+        finally:  # where it raises, the scopes that it entered are left too
+            while len(_SCOPES.entered) > depth:
+                _end()
+
+    return run
 
 
 def multi_head_attention_forward(*args: Any, **kwargs: Any) -> Any:
@@ -106,20 +117,6 @@ def _begin(names: tuple[str, ...], set_priority: bool) -> None:
 
 def _end() -> None:
     _SCOPES.entered.pop().__exit__(None, None, None)
-
-
-def _leaving_scopes(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a graph that leaves the scopes that it entered also where it raises."""
-
-    def run(*args: Any) -> Any:
-        depth = len(_SCOPES.entered)
-        try:
-            return function(*args)
-        finally:
-            while len(_SCOPES.entered) > depth:
-                _end()
-
-    return run
 
 
 def _kinds() -> list[SDPBackend] | None:

@@ -18,10 +18,8 @@ from mlbackends_kernels.triton.operands import Operand
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-class HostOperand(Operand):
+class HostOperand(Operand, frozen=True, eq=False):
     """A numpy array as an operand, with what the interpreter asks of a tensor beside its address."""
-
-    __slots__ = ()
 
     def untyped_storage(self) -> HostOperand:
         return self
