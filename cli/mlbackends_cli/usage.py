@@ -48,12 +48,14 @@ def what_to_type(main: click.Command) -> str:
     from mlbackends_cli.terminal import error_page
 
     page = error_page("auto")
-    lines = []
-    for line in (main.help or "").splitlines():
+    lines, texts = [], (main.help or "").splitlines()
+    is_narrow = any(len(line) > page.width for line in texts if line.startswith("  "))
+    for line in texts:
         if line.endswith(":") and not line.startswith(" "):
             lines.append(page.styled(line[:-1], "1;4"))
         elif line.startswith("  "):
-            lines.append(line)
+            command, _, about = line.strip().partition("   ")
+            lines += [f"  {command}", f"      {about.strip()}"] if about and is_narrow else [line]
     return "\n".join([*lines, "All commands: backends help    Options: backends help info"])
 
 
@@ -105,7 +107,9 @@ def _names(param: click.Parameter) -> list[str]:
 
 
 def _near_option(option: str, ctx: click.Context) -> str:
-    near = did_you_mean(nearest(option, _options(ctx)))
+    # Without the dashes, which all options have, so that --root is not near to --color.
+    options = {each.lstrip("-"): each for each in _options(ctx)}
+    near = did_you_mean([options[each] for each in nearest(option.lstrip("-"), tuple(options))])
     return near or f"`{ctx.command_path} --help` has them all"
 
 

@@ -39,6 +39,13 @@ def test_no_arguments_show_what_to_type_next_on_one_screen_and_exit_2() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (exits.USAGE, "", WHAT_TO_TYPE)
 
 
+def test_what_to_type_next_fits_a_narrow_terminal() -> None:
+    lines = backends(environment={"COLUMNS": "60"}).stderr.splitlines()
+
+    assert max(map(len, lines)) <= 60
+    assert lines[1:3] == ["  backends info", "      what is here, on one page"]
+
+
 WHAT_TO_TYPE = """\
 Look
   backends info                               what is here, on one page

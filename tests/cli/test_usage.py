@@ -55,6 +55,11 @@ HOSTS = Path(__file__).parents[1] / "hosts"
             "`backends info` has no commands of its own",
             "write `backends help info`",
         ),
+        (
+            "doctor --root x",
+            "`backends doctor` has no option --root",
+            "`backends doctor --help` has them all",
+        ),
         ("cudnn", "there is no command named 'cudnn'", "write `backends info cudnn`"),
         ("zzz", "there is no command named 'zzz'", "`backends --help` has them all"),
         ("explain mps", "there is no topic named 'mps'", "write `backends explain device mps`"),
