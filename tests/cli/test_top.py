@@ -127,6 +127,7 @@ def test_keys_change_the_view() -> None:
 
     assert (view.sort, view.text, view.first, view.has_more) == ("memory", "t", 1, True)
     assert len(lines) == 24
+    assert lines[-1].endswith(f"from 2 of {USAGE.process_count}")  # a small screen has not all
     view.take("?")
     assert any("sort by the next" in line for line in view.lines(USAGE, Page(80), 24))
     for key in ("x", "escape", "q"):

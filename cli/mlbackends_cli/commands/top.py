@@ -160,7 +160,7 @@ class _View:
         self.first = max(0, min(self.first, len(usage.processes) - 1))
         body = pages.table(usage, style, usage.processes[self.first : self.first + room])
         body = body[: room + 1] + [""] * (room + 1 - len(body))
-        shown = f"{self.first + 1}-{len(usage.processes)} of {usage.process_count}"
+        shown = f"from {self.first + 1} of {usage.process_count}"
         keys = f"q quit  s sort: {self.sort}  / filter{': ' * bool(self.text)}{self.text}  ? help  {shown}"
         bottom = f"filter: {self.text}_" if self.is_typing else keys
         signs = "  ".join(pages.legend(usage))
