@@ -288,8 +288,37 @@ def test_pages_show_each_problem_in_numbers_and_reasons_folded() -> None:
         assert "<b>float32</b><span>element type" in first
         assert first.index("<details>") < first.index("gone") < first.index("</details>")
         assert "backends sdpa check --shape 1,1,64,16" in first
-        assert reader.tags.count("th") and reader.tags.count("caption") == 3
+        assert reader.tags.count("th") and "caption" not in reader.tags
         assert 'width="100%" height="100%"' in first  # the track of a bar
+
+
+def test_a_page_explains_the_columns_and_the_bars_that_it_has() -> None:
+    one = problem("--shape 1,1,64,16", math=4e-5)
+    shown = run(changed(one, "math", errors=Errors(2e-7, 1e-6, 8e-7, 1.5)))
+    checks, times = check_page(checked(shown), Page()), bench_page(shown, Page(), "math")
+
+    for text in (checks, times):
+        assert "relative: the error by" not in text
+        about, _, table = text.partition(
+            '<div class="wide" role="group" tabindex="0" aria-label="1,1'
+        )
+        assert table and "<th" in table
+        # Before the box that scrolls, in which it would be cut off on a phone.
+        assert about.endswith(".</p>")
+    assert "max error: against float64" in checks
+    assert "error beside what is allowed" in checks
+    assert "error beside what is allowed" not in times
+
+
+def test_who_would_compute_fits_a_narrow_terminal() -> None:
+    chosen = replace(
+        checked(SAMPLE).problems[0], chosen="flash_cpu", torch_chosen="EFFICIENT_ATTENTION"
+    )
+    text = check_table.printed(replace(checked(SAMPLE), problems=(chosen,)), Page(width=50))
+    lines = text.splitlines()
+
+    assert "EFFICIENT_ATTENTION" in text
+    assert max(len(line) for line in lines if "--shape" not in line) <= 50
 
 
 def test_errors_stand_beside_their_allowance() -> None:

@@ -31,10 +31,11 @@ def printed(checked: Checked, page: Page) -> str:
     sections = []
     for problem in checked.problems:
         ours, torch = problem.chosen or "no backend", problem.torch_chosen or "none"
-        before = [page.styled(f"  mlbackends takes {ours}, torch would take {torch}", "2")]
+        about = [f"  mlbackends takes {ours}, torch would take {torch}"]
         if problem.peak_gflops:
-            peak = f"  peak: {problem.peak_gflops:.0f} GFLOP/s, {problem.peak_by}"
-            before += [page.styled(line, "2") for line in wrapped(peak, page.width, "", " " * 4)]
+            about.append(f"  peak: {problem.peak_gflops:.0f} GFLOP/s, {problem.peak_by}")
+        lines = [line for text in about for line in wrapped(text, page.width, "", " " * 4)]
+        before = [page.styled(line, "2") for line in lines]
         if problem.failure:
             sign = page.styled(page.sign("✗", "x"), "31")
             before += wrapped(f"  {sign} {one_line(problem.failure)}", page.width, "", " " * 4)

@@ -1,7 +1,7 @@
 """Rows of results, tables of them that fit the page, and what is written below."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -151,15 +151,15 @@ def printed(
         lines += [line for each in everywhere.values() for line in why_lines(each, page)]
         lines.append("")
     lines.append(notes[0])
-    # Of columns, those that are printed are explained.
-    of_shown = [
-        each
-        for each in notes[1:]
-        if (head := each.partition(":")[0]) not in columns or head in shown
-    ]
-    for note in (*of_shown, *([_WIDER] if is_cut else [])):
+    for note in (*of_shown(notes[1:], columns, shown), *([_WIDER] if is_cut else [])):
         lines += [page.styled(line, "2") for line in wrapped(note, page.width, "", "  ")]
     return page.fitted("\n".join(lines).rstrip("\n") + "\n")
+
+
+def of_shown(notes: Sequence[str], columns: Sequence[str], shown: Container[str]) -> list[str]:
+    """Return the notes that are of no column, or of one that is shown."""
+    heads = {each: each.partition(":")[0] for each in notes}
+    return [each for each, head in heads.items() if head not in columns or head in shown]
 
 
 def _refused_everywhere(sections: Sequence[Section]) -> dict[tuple[str, ...], Result]:

@@ -6,7 +6,7 @@ from math import prod
 from mlbackends.model.benched import Benched
 from mlbackends.model.checked import Checked, CheckedProblem, Ended, Result
 from mlbackends_cli.attention import bench_table, check_table
-from mlbackends_cli.attention.tables import FASTEST, Row, rows, speed, state
+from mlbackends_cli.attention.tables import FASTEST, Row, of_shown, rows, speed, state
 from mlbackends_cli.charts.attention import plots, sheet, short_title
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.web.elements import (
@@ -31,7 +31,11 @@ _OPEN = 4
 _LEFT_OUT = {"backend", "spread", "relative", "error ratio"}
 """Columns that would make a table wider than a laptop; the other formats have them."""
 _MARKS = {"good": "✓", "bad": "✗", "cannot": "–", "open": "?"}
-_BARS = "Bars: time beside that of the slowest, share of the peak, error beside what is allowed."
+_BARS = {
+    "median": "time beside that of the slowest",
+    "of peak": "share of the peak",
+    "of allowed": "error beside what is allowed",
+}
 _STATES = {"good": "usable", "bad": "broken", "cannot": "absent", "open": "found"}
 _Found = list[tuple[Result, Row]]
 
@@ -87,13 +91,15 @@ def _document(
         _problem(f"problem-{number}", *each, columns, is_open=len(problems) <= _OPEN)
         for number, each in enumerate(problems, 1)
     ]
+    shown = {name for _, found in problems for name in _heads(columns, found)}
+    explained = of_shown(texts[1:], columns, shown)
     body = [
         header(title, (record.processor, f"as of {record.created}"), numbers),
         "<main>\n",
         section("look-at", "Look at", element("ul", *wrong, kind="findings") if wrong else ""),
         picture,
         section("problems", "Problems", *parts),
-        section("columns", "What the columns mean", items("", *map(escaped, texts[1:]))),
+        section("columns", "What the columns mean", items("", *map(escaped, explained))),
         "</main>\n",
         footer({"in short": texts[0], "made by": record.tool, "schema": record.schema}),
     ]
@@ -107,24 +113,18 @@ def _problem(
     title = short_title(problem.text)
     best = next((row for _, row in found if row.get("slower by") == FASTEST), None)
     about = f"{best['backend']} is the fastest: {best['median']}" if best else ""
-    filled = {name for _, row in found for name in row} - _LEFT_OUT
-    heads = [name for name in columns if name in filled]
-    times = [result.timing.median_seconds for result, _ in found if result.timing]
+    heads = _heads(columns, found)
+    longest = max(
+        (result.timing.median_seconds for result, _ in found if result.timing), default=0.0
+    )
     body = []
     for result, row in found:
         how = state(result)
         sign = words("span", _MARKS[how], _STATES[how])
         name = element("th", sign, " ", escaped(row["backend"]), scope="row")
-        body.append(
-            [
-                name,
-                *(
-                    _cell(head, row.get(head, ""), result, max(times, default=0.0))
-                    for head in heads
-                ),
-            ]
-        )
-    measured = table(("backend",), body, "numbers", numbers=heads, caption=_BARS)
+        body.append([name, *(_cell(head, row.get(head, ""), result, longest) for head in heads)])
+    bars = f"Bars: {', '.join(_BARS[head] for head in heads if head in _BARS)}."
+    measured = table(("backend",), body, "numbers", numbers=heads)
     others = [each for each in problem.results if each.ended is not Ended.RAN]
     reasons = [
         words("strong", each.backend)
@@ -142,12 +142,19 @@ def _problem(
     return folded(
         [words("strong", title), words("span", about, "dim") if about else ""],
         key_numbers(_numbers(problem), "key small"),
-        scrolled(measured, title) if measured else words("p", "No backend ran.", "broken"),
+        words("p", bars, "dim") + scrolled(measured, title)
+        if measured
+        else words("p", "No backend ran.", "broken"),
         folded(without, items("reasons", *reasons)) if others else "",
         folded([words("span", "what to type to check this problem again")], repeat),
         anchor=anchor,
         is_open=is_open,
     )
+
+
+def _heads(columns: Sequence[str], found: _Found) -> list[str]:
+    filled = {name for _, row in found for name in row} - _LEFT_OUT
+    return [name for name in columns if name in filled]
 
 
 def _numbers(problem: CheckedProblem) -> list[tuple[str, str]]:

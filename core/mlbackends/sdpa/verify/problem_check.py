@@ -214,7 +214,7 @@ class ProblemCheck:
         unstable = ""
         if rounds is not steady:
             count = f"{len(disturbed)} of {counted(len(rounds), 'round')}"
-            unstable = f"its threads waited for a CPU in {count}"
+            unstable = f"threads waited for a CPU in {count}"
         medians = {turn: statistics.median(samples) for turn, samples in rounds.items()}
         first, third = quarters(list(medians.values()))
         if third > first * _LARGEST_RATIO:
