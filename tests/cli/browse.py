@@ -57,6 +57,8 @@ LOOKS = (
 )
 TOO_WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 UNFOLD = "document.querySelectorAll('details').forEach(one => { one.open = true })"
+TWICE = """[...document.querySelectorAll("section")].filter(section =>
+    [...section.querySelectorAll("figure")].filter(one => one.checkVisibility()).length > 1).length"""
 OUTLINE = "getComputedStyle(document.activeElement).outlineStyle"
 
 
@@ -85,6 +87,8 @@ def faults(page: Any) -> Iterator[str]:
             page.set_viewport_size({"width": width, "height": 900})
             if excess := page.evaluate(TOO_WIDE):
                 yield f"{excess} pixels wider than {width}, {'folded' if folded else 'unfolded'}"
+            if page.evaluate(TWICE):
+                yield f"a picture is shown twice at {width}"
     for width, scheme, rules in LOOKS:
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(color_scheme=scheme)

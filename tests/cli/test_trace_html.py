@@ -151,6 +151,15 @@ def test_nothing_can_run_and_nothing_is_fetched() -> None:
     assert "prefers-color-scheme:dark" in style
 
 
+def test_of_a_chart_drawn_for_two_widths_one_is_shown() -> None:
+    text = rendered([call("matmul", 1)])
+    wide, _, narrow = text.partition("</style>")[0].partition("(max-width:760px){.picture-wide")
+
+    assert 'class="picture-wide"' in text and 'class="picture-narrow"' in text
+    assert ".picture-narrow{display:none" in wide
+    assert narrow.startswith("{display:none}.picture-narrow{display:block}")
+
+
 def test_text_of_a_trace_stays_text() -> None:
     shape = HOSTILE.replace(",", "")
     records = [
