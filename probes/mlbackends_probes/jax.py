@@ -11,7 +11,7 @@ import re
 from mlbackends.host.host import Host
 from mlbackends.host.python import frameworks
 from mlbackends.host.python.packages import distribution
-from mlbackends.libraries.cuda.driver import driver_release, driver_warning
+from mlbackends.libraries.cuda.driver import cuda_of_driver, driver_release, driver_warning
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, Finding, nonempty
@@ -75,7 +75,9 @@ def find(host: Host) -> Finding:
     release = driver_release(host)
     warnings += [driver_warning(release, f"{major}.0", name) for name, major in cuda.items()]
     if not plugins and not registered:
-        warnings.append(frameworks.gpu_unused(host, "jax without a plugin", "install jax[cuda13]"))
+        extra = "cuda12" if cuda_of_driver(release).startswith("12.") else "cuda13"
+        hint = f"install jax[{extra}]"
+        warnings.append(frameworks.gpu_unused(host, "jax without a plugin", hint))
     return frameworks.found(host, jax, "jax", nonempty(facts), warnings)
 
 

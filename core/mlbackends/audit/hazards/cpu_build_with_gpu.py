@@ -26,7 +26,10 @@ def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each framework."""
     for probe, code in WARNINGS:
         for warning in report.warnings(probe, code):
-            command = _command(report, probe)
+            # A build for CUDA is one command everywhere where it is a plugin of jax.
+            command = (
+                install(report, "--upgrade", warning.hint.split()[-1]) if probe == "jax" else ""
+            )
             yield Symptom(
                 warning.message,
                 hint="" if command else warning.hint,
@@ -43,11 +46,3 @@ def symptoms(report: ReportView) -> Symptoms:
             hint="install the build of torch for ROCm",
             evidence={"torch.built_for": "cpu", "rocm.gpu_count": len(gpus)},
         )
-
-
-def _command(report: ReportView, probe: str) -> str:
-    """Return what installs a build for CUDA where one command does it everywhere: a plugin of jax."""
-    if probe != "jax":
-        return ""
-    is_13 = str(report.fact("nvidia.cuda_version", "")).startswith("13")
-    return install(report, "--upgrade", "jax[cuda13]" if is_13 else "jax[cuda12]")
