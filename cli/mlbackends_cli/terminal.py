@@ -177,9 +177,9 @@ class ProgressLine:
         """Take in that `done` of `total` are done, and what is waited for."""
         self._text = self._sentence(done, total, waited_for)
 
-    def line(self, width: int) -> str:
+    def line(self, room: int) -> str:
         """Return what is shown now, at most so many columns wide."""
-        return self._text[:width]
+        return self._text[:room]
 
     def _draw(self) -> None:
         shown = ""

@@ -24,7 +24,7 @@ from running import PLAIN, backends
 
 from mlbackends.tracing.sources import Source
 from mlbackends_cli.terminal import can_redraw
-from mlbackends_cli.traces import reading
+from mlbackends_cli.text import layout
 from mlbackends_cli.traces.reading import Logs, ReadingProgress, bar
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def test_no_name_breaks_the_line(
     shown.begin(source)
     for width in range(1, 120):
         line = shown.line(width)
-        assert reading._columns(line) <= width
+        assert layout.width(line) <= width
         assert "\x1b" not in line
     source.close()
 

@@ -8,6 +8,7 @@ import msgspec
 
 from mlbackends.model.checked import CheckedProblem, Ended, Result
 from mlbackends.model.errors import some
+from mlbackends.tracing.finder import took
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.plain import binary_size, one_line
 from mlbackends_cli.text.prose import wrapped
@@ -52,8 +53,9 @@ def rows(problem: CheckedProblem) -> list[tuple[Result, Row]]:
 def _row(result: Result, best: Result | None) -> Row:
     row = {"backend": name_of(result)}
     if timing := result.timing:
-        row["median"] = f"{'~' * bool(timing.unstable)}{duration(timing.median_seconds)}"
-        row["spread"] = f"{duration(timing.lower_seconds)}-{duration(timing.upper_seconds)}"
+        row["median"] = f"{'~' * bool(timing.unstable)}{took(timing.median_seconds * 1e9)}"
+        ends = timing.lower_seconds, timing.upper_seconds
+        row["spread"] = "-".join(took(seconds * 1e9) for seconds in ends)
         row["GFLOP/s"] = speed(timing.gflops)
         if timing.share_of_peak is not None:
             row["of peak"] = f"{timing.share_of_peak:.0%}"
@@ -87,14 +89,6 @@ def name_of(result: Result) -> str:
     words = ["peer"] if result.peer else []
     words += [result.told[name] for name in ("instruction set", "version") if name in result.told]
     return f"{result.backend} ({', '.join(words)})" if words else result.backend
-
-
-def duration(seconds: float) -> str:
-    """Return a time in three digits, with its unit."""
-    for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, "us")):
-        if seconds * factor >= 1:
-            return f"{seconds * factor:.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns"
 
 
 def speed(gflops: float) -> str:

@@ -1,7 +1,7 @@
 """The picture of a machine, as HTML: sockets, the accelerators at each, and the links between these."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from mlbackends.model.errors import counted
 from mlbackends.model.records import Report
@@ -36,14 +36,14 @@ def picture(report: Report) -> str:
     lines = _Lines(cards, [i for _, own in groups for i in own])
     drawn, row = [], 0
     for one, own in groups:
-        frame = _package(one) + lines.between(row) if one else ""
+        frame = _package(one) + lines.strip(row - 0.5) if one else ""
         rows = []
         for card in own.values():
             is_placed = bool(card.bus) or card.node is not None
             bus = words("span", card.bus, "bus" if is_placed else "bus unknown")
             node = f"node {card.node}" if card.node is not None and not is_lone else ""
             drawing = _card(card, node, has_wire=one is not None)
-            rows.append(element("div", bus if one else "", drawing, lines.at(row), kind="row"))
+            rows.append(element("div", bus if one else "", drawing, lines.strip(row), kind="row"))
             row += 1
         beside = element("div", *rows, kind="cards") if rows else ""
         drawn.append(element("div", element("div", frame, kind="place"), beside, kind="group"))
@@ -175,11 +175,11 @@ class _Lines:
     """
 
     def __init__(self, cards: Accelerators, order: Sequence[int]) -> None:
-        self._cards, self._order = cards, order
+        self._cards = cards
+        self._joined = {row: cards.cards[i] for row, i in enumerate(order) if i in cards.joined}
         place = {card: row for row, card in enumerate(order)}
-        self._spans = {
-            link: sorted((place[link.one], place[link.other])) for link in cards.links
-        }  # link -> its upper and its lower row
+        # The upper and the lower row of each.
+        self._spans = {link: sorted((place[link.one], place[link.other])) for link in cards.links}
         self._lanes: dict[Link, int] = {}
         taken: list[list[list[int]]] = []
         for link, span in sorted(
@@ -195,47 +195,32 @@ class _Lines:
             taken[lane].append(span)
         self._width = _LANE * len(taken) + 12 if taken else 34 if cards.hub else 0
 
-    def at(self, row: int) -> str:
-        """Return the strip beside a card."""
-        card = self._order[row]
-        if self._cards.hub:
-            links = self._cards.cards[card].links
+    def strip(self, at: float) -> str:
+        """Return the strip beside a row; of 1.5, that of a frame between two rows of a narrow page."""
+        if not self._width:
+            return ""
+        paths = []
+        if self._cards.hub and at in self._joined:
+            links = self._joined[int(at)].links
             hint = f"{links} NVLinks" if links else ""
-            is_joined = card in self._cards.joined
-            return self._strip([_line(f"M0 50H{self._width}", hint, 3)] if is_joined else [])
-        return self._strip(self._through(row, row))
-
-    def between(self, row: int) -> str:
-        """Return the strip above a row, for a frame that stands there on a narrow page."""
-        return self._strip([] if self._cards.hub else self._through(row - 1, row))
-
-    def _through(self, above: int, below: int) -> Iterator[str]:
+            paths.append(_path(f"M0 50H{self._width}", hint, 3))
         for link, lane in self._lanes.items():
             high, low = self._spans[link]
             x = 10 + _LANE * lane
             # Lines that end at one card end at different heights, so that each can be followed.
             shift = min(lane, 5) * 6
-            if high == above == below:
-                steps = f"M0 {50 + shift}H{x}V101"
-            elif low == above == below:
-                steps = f"M0 {50 - shift}H{x}V-1"
-            elif high <= above and low >= below:
-                steps = f"M{x} -1V101"
-            else:
-                continue
-            stroke = min(1 + link.count / 3, 5) if link.count else 2
-            yield _line(steps, f"{link.count or ''} {link.kind}".strip(), stroke)
-
-    def _strip(self, lines: Sequence[str] | Iterator[str]) -> str:
-        if not self._width:
-            return ""
-        box = f"0 0 {self._width} 100"
-        svg = element(
-            "svg", *lines, width=str(self._width), viewBox=box, preserveAspectRatio="none"
-        )
-        return element("div", svg, kind="strip")
+            ends: dict[float, str] = {
+                high: f"M0 {50 + shift}H{x}V101",
+                low: f"M0 {50 - shift}H{x}V-1",
+            }
+            if high <= at <= low:
+                stroke = min(1 + link.count / 3, 5) if link.count else 2
+                hint = f"{link.count or ''} {link.kind}".strip()
+                paths.append(_path(ends.get(at, f"M{x} -1V101"), hint, stroke))
+        box = {"viewBox": f"0 0 {self._width} 100", "preserveAspectRatio": "none"}
+        return element("div", element("svg", *paths, width=f"{self._width}", **box), kind="strip")
 
 
-def _line(steps: str, hint: str, stroke: float) -> str:
+def _path(steps: str, hint: str, stroke: float) -> str:
     title = words("title", hint) if hint else ""
     return element("path", title, kind="link", d=steps, stroke_width=f"{stroke:.1f}")

@@ -40,7 +40,7 @@ from mlbackends_cli.output import say, write
 from mlbackends_cli.screen import Screen
 from mlbackends_cli.terminal import Page, page
 from mlbackends_cli.text import usage as pages
-from mlbackends_cli.text.layout import Cell
+from mlbackends_cli.text.layout import Cell, cropped
 from mlbackends_cli.text.layout import lines as layout_lines
 
 _FIRST_SECONDS = 0.3
@@ -164,7 +164,7 @@ class _View:
         keys = f"q quit  s sort: {self.sort}  / filter{': ' * bool(self.text)}{self.text}  ? help  {shown}"
         bottom = f"filter: {self.text}_" if self.is_typing else keys
         signs = "  ".join(pages.legend(usage))
-        last = [style.fitted(pages.cropped(line, style.width - 1)) for line in (signs, bottom)]
+        last = [style.fitted(cropped(line, style.width - 1)) for line in (signs, bottom)]
         return [*head, "", *body, last[0], style.styled(last[1], "7")]
 
     def take(self, key: str) -> None:

@@ -67,6 +67,15 @@ def wrapped(text: str, room: int, level: int = 0) -> list[str]:
     return [line for line in lines if line]
 
 
+def cropped(text: str, room: int) -> str:
+    """Return as much of a text as fits into so many columns; an ellipsis ends one that was cut."""
+    if not text or width(text) <= room:
+        return text
+    while text and width(text) >= room:
+        text = text[:-1]
+    return text + "…" * (room > 0)
+
+
 def widths(rows: Iterable[Row]) -> list[int]:
     """Return how wide each column is at most; rows may be of different lengths."""
     columns = zip_longest(*rows, fillvalue=Cell(""))

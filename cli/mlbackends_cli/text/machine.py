@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from mlbackends.model.errors import counted
 from mlbackends_cli.charts.processors import Facts, number, rows, text
-from mlbackends_cli.text.plain import binary_size, quantity
+from mlbackends_cli.text.plain import binary_size, joined, quantity
 
 _VECTORS = {
     "fma": "FMA", "vnni": "VNNI", "neon": "NEON", "dotprod": "DotProd", "i8mm": "I8MM", "bf16": "BF16",
@@ -25,14 +25,14 @@ def cpu(facts: Facts) -> Iterator[str]:
     """Yield the model; cores and clock; vector instructions; caches."""
     model = re.sub(r"\((R|r|TM|tm)\)", "", text(facts, "model_name"))
     design = text(facts, "microarchitecture")
-    yield _joined(model, design if design not in model else "")
+    yield joined(model, design if design not in model else "")
     kinds = [
         f"{number(row, 'cores')} {text(row, 'name')}"
         for row in rows(facts, "kinds")
         if number(row, "cores") and text(row, "name")
     ]
     cores = f" ({' + '.join(kinds)})" if kinds else ""
-    yield _joined(
+    yield joined(
         _count(facts, "sockets", "socket") if number(facts, "sockets") > 1 else "",
         f"{_count(facts, 'cores', 'core')}{cores}" if number(facts, "cores") else "",
         _count(facts, "threads", "thread"),
@@ -42,8 +42,8 @@ def cpu(facts: Facts) -> Iterator[str]:
     # DEFAULT is torch's word for a processor without what its kernels are compiled for.
     names = {"sse4_2": "SSE4.2", "avx": "AVX", **_VECTORS} if best == "DEFAULT" else _VECTORS
     sets = [best if best != "DEFAULT" else "", *(names[each] for each in names if facts.get(each))]
-    yield _joined(" ".join(filter(None, sets)), text(facts, "x86_64_level"))
-    yield _joined(*_caches(facts))
+    yield joined(" ".join(filter(None, sets)), text(facts, "x86_64_level"))
+    yield joined(*_caches(facts))
 
 
 def _clock(facts: Facts) -> Iterator[str]:
@@ -74,14 +74,14 @@ def memory(facts: Facts) -> Iterator[str]:
     """Yield its size, and how it is divided."""
     sizes = [(f"{name}_bytes", word) for name, word in (
         ("total", "in all"), ("available", "available"), ("swap_total", "swap"))]  # fmt: skip
-    yield _joined(*(
+    yield joined(*(
         f"{binary_size(number(facts, fact))} {word}" for fact, word in sizes if number(facts, fact)
     ))  # fmt: skip
     nodes = [size for row in rows(facts, "nodes") if (size := number(row, "total_bytes"))]
     each = [binary_size(size) for size in nodes]
     alike = f"{len(nodes)} NUMA nodes of {each[0]}" if nodes else ""
     pages = text(facts, "transparent_huge_pages")
-    yield _joined(
+    yield joined(
         "1 NUMA node" if len(nodes) == 1
         else alike if len(set(each)) < 2
         else f"{len(nodes)} NUMA nodes: {', '.join(each)}",
@@ -101,7 +101,7 @@ def limits(facts: Facts) -> Iterator[str]:
     processes = number(facts, "process_limit")
     group, scheduler = text(facts, "cgroup_version"), text(facts, "scheduler")
     granted = [_count(facts, f"scheduler_{word.lower()}s", word) for word in ("CPU", "GPU", "task")]
-    yield _joined(
+    yield joined(
         f"{usable} usable{f', {why}' if why else ''}" if cpus else "",
         f"{binary_size(size)} of memory, {bound}" if bound else "all memory" if size else "",
         f"{binary_size(used)} of it used" if used else "",
@@ -113,10 +113,6 @@ def limits(facts: Facts) -> Iterator[str]:
 
 def _count(facts: Facts, fact: str, word: str) -> str:
     return counted(number(facts, fact), word) if number(facts, fact) else ""
-
-
-def _joined(*phrases: str) -> str:
-    return " · ".join(filter(None, phrases))
 
 
 ASPECTS = {"cpu": cpu, "memory": memory, "limits": limits}

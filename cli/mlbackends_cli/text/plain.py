@@ -21,6 +21,11 @@ def one_line(text: str) -> str:
     return cleaned(" ".join(text.split()))
 
 
+def joined(*phrases: str) -> str:
+    """Return the phrases that are not empty, on one line."""
+    return " · ".join(filter(None, phrases))
+
+
 def shortened(text: str, most: int) -> str:
     """Return the text; of one longer than `most`, its beginning and its length."""
     if len(text) <= most:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from mlbackends.model.usage import GpuUsage, MappedLibrary, ProcessUsage, Usage
 from mlbackends_cli.terminal import Page
-from mlbackends_cli.text.layout import width, wrapped
-from mlbackends_cli.text.plain import binary_size, one_line, without_commands
+from mlbackends_cli.text.layout import cropped, width, wrapped
+from mlbackends_cli.text.plain import binary_size, joined, one_line, without_commands
 
 _LABEL = 9
 _NARROW = 100
@@ -22,7 +22,7 @@ def header(usage: Usage, page: Page) -> list[str]:
     """Return the lines about the machine, the limits of the container, and each GPU."""
     machine, group = usage.machine, usage.group
     load = " ".join(f"{each:.2f}" for each in machine.load)
-    about = _joined(
+    about = joined(
         f"{usage.process_count} process{'es' * (usage.process_count != 1)}",
         load and f"load {load}",
         usage.created[11:],
@@ -38,18 +38,18 @@ def header(usage: Usage, page: Page) -> list[str]:
     memory = _of(machine.memory_used_bytes, machine.memory_bytes)
     swap = f"swap {_of(machine.swap_used_bytes, machine.swap_bytes)}" if machine.swap_bytes else ""
     share = _share(machine.memory_used_bytes, machine.memory_bytes)
-    lines += _meter("memory", share, _joined(memory, swap), page)
+    lines += _meter("memory", share, joined(memory, swap), page)
     if group.cpus is not None:
         used, stopped = group.cpu_percent, group.throttled_percent
         share = None if used is None else used / group.cpus
         text = f"{'' if used is None else f'{used / 100:.2f} of '}{group.cpus:g} CPUs"
         stops = f"stopped in {stopped:.0f} % of periods" if stopped is not None else ""
-        lines += _meter("quota", share, _joined(text, stops), page)
+        lines += _meter("quota", share, joined(text, stops), page)
     if group.memory_limit_bytes:
         text = f"{_of(group.memory_bytes, group.memory_limit_bytes)} of memory"
         lines += _meter("limit", _share(group.memory_bytes, group.memory_limit_bytes), text, page)
     if group.pressure:
-        waits = _joined(*(f"{name} {share:.0f} %" for name, share in group.pressure.items()))
+        waits = joined(*(f"{name} {share:.0f} %" for name, share in group.pressure.items()))
         lines += _meter("pressure", None, waits, page)
     for gpu in usage.gpus:
         lines += _gpu(gpu, page)
@@ -64,7 +64,7 @@ def _gpu(gpu: GpuUsage, page: Page) -> list[str]:
         return _meter(label, None, gpu.reasons[0].message, page)
     watts = "" if gpu.power_watts is None else f"{gpu.power_watts:.0f}"
     limit = "" if gpu.power_limit_watts is None else f" of {gpu.power_limit_watts:.0f}"
-    text = _joined(
+    text = joined(
         "MIG is on" if gpu.mig and share is None else f"{_number(share)} %",
         _of(gpu.memory_used_bytes, gpu.memory_bytes),
         "" if gpu.temperature_celsius is None else f"{gpu.temperature_celsius} °C",
@@ -109,7 +109,10 @@ def table(usage: Usage, page: Page, rows: Sequence[ProcessUsage]) -> list[str]:
     titles += f"{'user':<10}{'name':<{names}} libraries" if is_wide else "name"
     lines = [page.styled(titles, _BOLD)]
     for one in rows:
-        cells = [str(one.pid), _number(one.cpu_percent), _threads(one), _size(one.memory_bytes)]
+        threads = "?" if one.threads is None else f"{one.threads}"
+        threads += "" if one.cpus is None else f"/{one.cpus:g}"
+        threads += "!" * one.oversubscribed
+        cells = [f"{one.pid}", _number(one.cpu_percent), threads, _size(one.memory_bytes)]
         cells += [_size(one.gpu_memory_bytes) if one.gpus else ""]  # left out without its column
         padded = [f"{cell:>{room}} " for cell, room in zip(cells, columns.values(), strict=False)]
         if one.oversubscribed:
@@ -145,11 +148,6 @@ def whole(usage: Usage, page: Page, most: int = 30) -> str:
     return without_commands("\n".join(lines))
 
 
-def _threads(one: ProcessUsage) -> str:
-    cpus = "" if one.cpus is None else f"/{one.cpus:g}"
-    return f"{'?' if one.threads is None else one.threads}{cpus}{'!' if one.oversubscribed else ''}"
-
-
 def _library(one: MappedLibrary) -> str:
     """Return a library with its version, and the package that brings it where that is another thing."""
     # One of OpenMP's runtimes goes by the name of its file.
@@ -159,10 +157,6 @@ def _library(one: MappedLibrary) -> str:
     is_itself = one.version and version.startswith(one.version)
     parts = (name, one.version, f"({owner})" if owner and not is_itself else "")
     return one_line(" ".join(filter(None, parts))) + " (replaced on disk)" * one.replaced
-
-
-def _joined(*parts: str) -> str:
-    return " · ".join(filter(None, parts))
 
 
 def _number(value: float | None) -> str:
@@ -185,12 +179,3 @@ def _fit(text: str, room: int) -> str:
     """Return a text in exactly so many columns."""
     text = cropped(one_line(text), room)
     return text + " " * (room - width(text))
-
-
-def cropped(text: str, room: int) -> str:
-    """Return as much of a text as fits into so many columns; an ellipsis ends one that was cut."""
-    if not text or width(text) <= room:
-        return text
-    while text and width(text) >= room:
-        text = text[:-1]
-    return text + "…" * (room > 0)

@@ -19,6 +19,7 @@ from mlbackends.tracing.sources import Source, labels
 from mlbackends.tracing.walk import Walk
 from mlbackends_cli.output import say
 from mlbackends_cli.terminal import ProgressLine, has_unicode
+from mlbackends_cli.text.layout import width
 from mlbackends_cli.text.plain import cleaned, one_line, without_commands
 from mlbackends_cli.traces.narrowing import middle_left_out
 
@@ -196,7 +197,7 @@ class ReadingProgress(ProgressLine):
         self._source = source
         self._number += 1
 
-    def line(self, width: int) -> str:
+    def line(self, room: int) -> str:
         """Return the line as it is now, at most so many columns wide."""
         if self._source is None:
             return ""
@@ -221,11 +222,11 @@ class ReadingProgress(ProgressLine):
             whole = f"{self._total / 1e6:,.0f}"
             amount = f"{position / 1e6:{len(whole)},.0f} of {whole} MB"
             numbers = f"{share:4.0%}  {amount}  {speed}  {wait}"
-            room = width - _columns(head) - len(numbers) - 4
-            if room >= _NARROWEST:
-                head += f"  {bar(share, min(_WIDEST, room), unicode=has_unicode(sys.stderr))}"
+            left_over = min(_WIDEST, room - width(head) - len(numbers) - 4)
+            if left_over >= _NARROWEST:
+                head += f"  {bar(share, left_over, unicode=has_unicode(sys.stderr))}"
         line = f"{head}  {numbers}"
-        while _columns(line) > width:
+        while width(line) > room:
             line = line[:-1]
         return line
 
@@ -245,13 +246,6 @@ def bar(share: float, width: int, *, unicode: bool = True) -> str:
         return ("#" * round(share * width)).ljust(width, "-")
     full, part = divmod(int(share * width * 8), 8)
     return ("█" * full + (_EIGHTHS[part] if part else "")).ljust(width)
-
-
-def _columns(text: str) -> int:
-    """Return how many columns a text takes: a wide character takes two."""
-    from unicodedata import east_asian_width
-
-    return sum(2 if east_asian_width(each) in "WF" else 1 for each in text)
 
 
 def _clock(seconds: float) -> str:
