@@ -27,8 +27,8 @@ def explained(
         return f"`{path}` has no option {error.option_name}", _near_option(error.option_name, ctx)
     if isinstance(error, click.BadOptionUsage):  # without a value that it needs, or with one
         option = error.option_name
-        param = next((each for each in ctx.command.get_params(ctx) if option in _names(each)), None)
-        if param is not None and not getattr(param, "is_flag", False):
+        param = _options(ctx).get(option)
+        if param is not None and not param.is_flag:
             return f"{option} needs a value", f"write {option} {_value(param)}"
         return f"{option} takes no value", f"write {option} alone"
     usage = f"usage: {' '.join(ctx.get_usage().split()[1:])}"
@@ -86,11 +86,11 @@ def _before_command(
             rest.remove(each.info_name or "")
         written = f"{last.command_path} {shlex.join(rest)}"
         return f"{option} belongs behind `{last.command_path}`, not before it", f"write `{written}`"
-    group, owners = cast("click.Group", ctx.command), []
-    for name in group.list_commands(ctx):
-        command = group.get_command(ctx, name)
-        if command is not None and option in _options(click.Context(command)):
-            owners.append(name)
+    group = cast("click.Group", ctx.command)
+    commands = {name: group.get_command(ctx, name) for name in group.list_commands(ctx)}
+    owners = [
+        name for name, each in commands.items() if each and option in _options(click.Context(each))
+    ]
     if not owners:
         return f"`{path}` has no option {option}", _near_option(option, ctx)
     example = "info" if "info" in owners else owners[0]
@@ -98,12 +98,10 @@ def _before_command(
     return message, f"write `{path} {example} {option}`"
 
 
-def _options(ctx: click.Context) -> tuple[str, ...]:
-    return tuple(name for param in ctx.command.get_params(ctx) for name in _names(param))
-
-
-def _names(param: click.Parameter) -> list[str]:
-    return [*param.opts, *param.secondary_opts] if isinstance(param, click.Option) else []
+def _options(ctx: click.Context) -> dict[str, click.Option]:
+    """Return the options of a command by each of their names."""
+    options = [each for each in ctx.command.get_params(ctx) if isinstance(each, click.Option)]
+    return {name: each for each in options for name in (*each.opts, *each.secondary_opts)}
 
 
 def _near_option(option: str, ctx: click.Context) -> str:
@@ -144,9 +142,5 @@ def _choices(param: click.Parameter) -> tuple[str, ...]:
 
 def _value(param: click.Parameter) -> str:
     """Return what is written for a value: its choices, or the word for it."""
-    choices = _choices(param)
-    if choices:
-        return "|".join(choices)
-    if param.metavar:
-        return param.metavar
-    return "N" if isinstance(param.type, click.types.IntParamType) else param.type.name.upper()
+    usual = "N" if isinstance(param.type, click.types.IntParamType) else param.type.name.upper()
+    return "|".join(_choices(param)) or param.metavar or usual

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from mlbackends.model.records import Device, Report
-from mlbackends_cli.charts.processors import index, number, numbers, rows, text
+from mlbackends_cli.charts.processors import number, numbers, rows, text
 from mlbackends_cli.text.plain import binary_size
 from mlbackends_cli.text.probes import MARKS, state_of
 
@@ -127,24 +127,24 @@ def _card(probe: str, device: Device, report: Report) -> Accelerator:
 
 def _links(report: Report, cards: tuple[Accelerator, ...]) -> list[Link]:
     """Return the NVLinks of NVIDIA's GPUs, and the links of AMD's that are no PCI Express."""
-    ends: list[tuple[int | None, int | None, str, int]] = []
     place = {(card.probe, card.index): i for i, card in enumerate(cards)}
+    found = set()
     for name, probe in report.probes.items():
-        for row in rows(probe.facts, "topology"):
-            pair, count = numbers(row, "gpus"), number(row, "nvlinks")
-            if len(pair) == 2 and pair[0] != pair[1] and count:
-                ends.append((*(place.get((name, gpu)) for gpu in pair), "NVLink", count))  # type: ignore[arg-type]
-        for row in rows(probe.facts, "links"):
-            one, other = index(row, "from"), index(row, "to")
-            kind = text(row, "kind")
-            if one is not None and other is not None and kind not in ("", "pcie", "other"):
-                ends.append((place.get((name, one)), place.get((name, other)), kind, 0))
-    found = {
-        Link(min(one, other), max(one, other), kind, count)
-        for one, other, kind, count in ends
-        if one is not None and other is not None
-    }
-    return sorted(found, key=lambda link: (link.other - link.one, link.one))
+        joined = [
+            (numbers(row, "gpus"), "NVLink", number(row, "nvlinks"))
+            for row in rows(probe.facts, "topology")
+            if number(row, "nvlinks")
+        ]
+        joined += [
+            (numbers({"ends": [row.get("from"), row.get("to")]}, "ends"), text(row, "kind"), 0)
+            for row in rows(probe.facts, "links")
+            if text(row, "kind") not in ("", "pcie", "other")
+        ]
+        for devices, kind, count in joined:
+            ends = sorted({place[name, i] for i in devices if (name, i) in place})
+            if len(devices) == len(ends) == 2:
+                found.add(Link(ends[0], ends[1], kind, count))
+    return sorted(found, key=lambda each: (each.other - each.one, each.one, each.kind, each.count))
 
 
 def _hub(

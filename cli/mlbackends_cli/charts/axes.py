@@ -6,6 +6,7 @@ from collections.abc import Sequence
 TICKS_APART = 90
 """Pixels between two ticks of a linear axis, about."""
 _ROUND = (1, 2, 5)
+_UNITS = ((1e12, 1e12, "T"), (1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k"))
 
 
 def short_number(number: float) -> str:
@@ -13,12 +14,7 @@ def short_number(number: float) -> str:
     if not math.isfinite(number):
         return "-"
     letter = ""
-    for least, factor, unit in (
-        (1e12, 1e12, "T"),
-        (1e9, 1e9, "G"),
-        (1e6, 1e6, "M"),
-        (1e4, 1e3, "k"),
-    ):
+    for least, factor, unit in _UNITS:
         if abs(number) >= least:
             number, letter = number / factor, unit
             break

@@ -48,16 +48,13 @@ def picture(report: Report) -> str:
         beside = element("div", *rows, kind="cards") if rows else ""
         drawn.append(element("div", element("div", frame, kind="place"), beside, kind="group"))
     hub = element("div", words("span", cards.hub), kind="hub") if cards.hub else ""
-    for count, what in (
-        (len(every_package) - len(packages), "socket"),
-        (cards.more, "accelerator"),
-    ):
-        notes += [f"and {counted(count, f'more {what}')}"] if count > 0 else []
+    more = {"more socket": len(every_package) - len(packages), "more accelerator": cards.more}
+    notes += [f"and {counted(count, what)}" for what, count in more.items() if count]
     if cards.links:
         kinds = dict.fromkeys((link.kind, link.count) for link in cards.links)
         names = [counted(n, kind) if n else kind for kind, n in sorted(kinds)]
-        more = "; thicker is more" if len(names) > 1 else ""
-        notes.append(f"each line between cards: {' or '.join(names)}{more}")
+        notes.append(f"each line between cards: {' or '.join(names)}")
+        notes[-1] += "; thicker is more" if len(names) > 1 else ""
     # What the picture shows in words, for those who do not see it.
     nodes_of_all = [node for package in every_package for node in package.nodes]
     cores = sum(each.count for node in nodes_of_all for each in node.cores)

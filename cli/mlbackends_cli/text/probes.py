@@ -35,16 +35,16 @@ _NOT_ITS_FAULT = UNCHECKED | {"no-driver", "no-device"}
 
 def label(name: str) -> str:
     """Return what a probe's thing is called: the first words of its docstring, "cuDNN" for cudnn."""
-    return _first_line(name).partition(":")[0]
+    return _names(name)[0]
 
 
 def meaning(name: str) -> str:
     """Return what a probe's thing is, in a phrase: "NVIDIA's deep-learning primitives"."""
-    return _first_line(name).partition(":")[2].strip().rstrip(".")
+    return _names(name)[2].strip().rstrip(".")
 
 
-def _first_line(name: str) -> str:
-    return (getattr(_probe(name), "__doc__", "") or name).splitlines()[0]
+def _names(name: str) -> tuple[str, str, str]:
+    return (getattr(_probe(name), "__doc__", "") or name).splitlines()[0].partition(":")
 
 
 def _probe(name: str) -> ModuleType | None:
