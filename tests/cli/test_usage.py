@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import subprocess
 import sys
 from pathlib import Path
@@ -193,3 +194,16 @@ def test_without_man_the_error_names_the_page() -> None:
 
     assert done.returncode == 2
     assert "backends-trace-show.1; or write `backends help trace show`" in done.stderr
+
+
+def test_a_manual_page_of_a_bare_source_tree_is_a_clear_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def files(name: str) -> None:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "files", files)
+    done = backends("help", "--man", "info")
+
+    assert done.returncode == 2
+    assert "mlbackends is not installed" in done.stderr and "`backends help info`" in done.stderr

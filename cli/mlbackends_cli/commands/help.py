@@ -32,12 +32,17 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 def _open_manual(names: tuple[str, ...]) -> int:
     """Open the installed pages of that name with man; returns its exit code."""
     import subprocess
-    from importlib.metadata import files
+    from importlib.metadata import PackageNotFoundError, files
 
     name = "-".join(("backends", *names))
+    try:
+        installed = files("mlbackends") or ()
+    except PackageNotFoundError:
+        hint = f"write `{' '.join(('backends help', *names))}`"
+        raise BadInput("mlbackends is not installed, and manual pages come with it", hint) from None
     found = [
         os.path.realpath(file.locate())
-        for file in files("mlbackends") or ()
+        for file in installed
         if file.stem == name and file.parent.name.startswith("man")
     ]
     if not found:
