@@ -321,6 +321,24 @@ def test_who_would_compute_fits_a_narrow_terminal() -> None:
     assert max(len(line) for line in lines if "--shape" not in line) <= 50
 
 
+def test_what_a_foreign_file_says_commands_no_terminal(tmp_path: Path) -> None:
+    one = changed(
+        problem("--shape 1,1,64,16", math=4e-5),
+        "math",
+        command=HOSTILE,
+        gradients={HOSTILE: Errors(2e-7, 1e-6, 8e-7, 1.5)},
+    )
+    words = replace(one.checked, text=f"\r\n::error::{HOSTILE}", chosen=HOSTILE)
+    saved = tmp_path / "foreign.json"
+    saved.write_bytes(msgspec.json.encode(checked(run(replace(one, checked=words)))))
+
+    for form in ("table", "html", "markdown"):
+        done = ran("check", "--from", str(saved), "--format", form)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "\x1b" not in done.stdout
+        assert not re.search(r"^\s*::error", done.stdout, re.MULTILINE)
+
+
 def test_errors_stand_beside_their_allowance() -> None:
     one = changed(
         problem("--shape 1,1,64,16", math=4e-5), "math", errors=Errors(2e-7, 1e-6, 8e-7, 1.5)

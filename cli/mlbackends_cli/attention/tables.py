@@ -10,7 +10,7 @@ from mlbackends.model.checked import CheckedProblem, Ended, Result
 from mlbackends.model.errors import some
 from mlbackends.tracing.finder import took
 from mlbackends_cli.terminal import Page
-from mlbackends_cli.text.plain import binary_size, one_line
+from mlbackends_cli.text.plain import binary_size, one_line, without_commands
 from mlbackends_cli.text.prose import wrapped
 
 GRADIENTS = {"query": "dQ", "key": "dK", "value": "dV", "mask": "dM"}
@@ -73,7 +73,7 @@ def _row(result: Result, best: Result | None) -> Row:
     if result.errors is not None and result.gradients:
         row["out"] = f"{result.errors.largest_absolute:.1e}"
     for name, errors in result.gradients.items():
-        row[GRADIENTS[name]] = f"{errors.largest_absolute:.1e}"
+        row[GRADIENTS.get(name, name)] = f"{errors.largest_absolute:.1e}"
     if result.memory is not None:
         row["memory"] = f"+{binary_size(result.memory.extra_bytes)}"
     return row
@@ -147,7 +147,8 @@ def printed(
     lines.append(notes[0])
     for note in (*of_shown(notes[1:], columns, shown), *([_WIDER] if is_cut else [])):
         lines += [page.styled(line, "2") for line in wrapped(note, page.width, "", "  ")]
-    return page.fitted("\n".join(lines).rstrip("\n") + "\n")
+    text = without_commands("\n".join(lines).rstrip("\n") + "\n")
+    return page.fitted(text)
 
 
 def of_shown(notes: Sequence[str], columns: Sequence[str], shown: Container[str]) -> list[str]:

@@ -11,6 +11,7 @@ from mlbackends.model.benched import SCHEMA, Benched, BenchedProblem, Change, Ra
 from mlbackends.model.checked import SCHEMA as CHECK_SCHEMA
 from mlbackends.model.checked import Checked, CheckedProblem
 from mlbackends.model.errors import BadInput, some
+from mlbackends.model.patterns import UNFIT
 from mlbackends.sdpa.problem_text import Wording
 from mlbackends.sdpa.verify.problem_check import Rounds, quarters
 from mlbackends.sdpa.verify.problem_size import least_bytes
@@ -62,7 +63,7 @@ def read_saved(path: str, record: type[Saved], texts: Collection[str] = ()) -> S
             data = file.read(_LARGEST_FILE + 1)
         if len(data) > _LARGEST_FILE:
             raise BadInput(f"{path} is larger than any saved run")
-        saved = msgspec.json.decode(data, type=record)
+        saved = msgspec.convert(_fit_to_show(msgspec.json.decode(data)), record)
     except OSError as error:
         hint = f"`{command} ... --format json --output FILE` writes one"
         raise BadInput(f"{path} cannot be read: {error.strerror}", hint) from None
@@ -77,6 +78,17 @@ def read_saved(path: str, record: type[Saved], texts: Collection[str] = ()) -> S
         message = f"{path} has none of these problems: there is nothing to compare"
         raise BadInput(message, f"it has {some(tuple(has))}" if has else "")
     return saved
+
+
+def _fit_to_show(value: Any) -> Any:
+    """Return a value of JSON with each text on one line, and nothing in it that a terminal obeys."""
+    if isinstance(value, str):
+        return UNFIT.sub("\ufffd", " ".join(value.split()))
+    if isinstance(value, list):
+        return list(map(_fit_to_show, value))
+    if isinstance(value, dict):
+        return {_fit_to_show(name): _fit_to_show(each) for name, each in value.items()}
+    return value
 
 
 def compared(now: Benched, before: Benched) -> Benched:
