@@ -129,7 +129,8 @@ def test_keys_change_the_view() -> None:
     assert len(lines) == 24
     assert lines[-1].endswith(f"from 2 of {USAGE.process_count}")  # a small screen has not all
     view.take("?")
-    assert any("sort by the next" in line for line in view.lines(USAGE, Page(80), 24))
+    help_lines = view.lines(USAGE, Page(60), 24)
+    assert "  /         filter by a text in number, name, user, command" in help_lines
     for key in ("x", "escape", "q"):
         view.take(key)
     assert (view.text, view.has_more) == ("", False)
@@ -235,6 +236,8 @@ def test_a_key_ends_the_view_and_the_terminal_is_as_before(terminal: Terminal, k
     os.write(terminal.end, key)
 
     assert terminal.code() == 0
+    # What is wider than the screen is cut there while the view is shown, and wraps again behind it.
+    assert terminal.shown.find(b"\033[?7l") < terminal.shown.find(b"\033[?7h")
     assert termios.tcgetattr(terminal.end) == terminal.modes
 
 

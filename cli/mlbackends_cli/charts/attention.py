@@ -182,37 +182,34 @@ def _style() -> str:
 def sheet(benched: Benched, style: str = "") -> str:
     """Return all plots on one sheet of a slide's shape, or taller. style: of one that stands alone."""
     found = plots(benched)
-    colours = Colours(series.name for plot in found for series in plot.series if series.points)
-    paper, drawing = Drawing(), Drawing()
-    title = f"Attention on {benched.processor or 'this processor'}, {counted(benched.threads, 'thread')}"
-    drawing.words(_EDGE, 32, title, _WIDTH - 2 * _EDGE, "headline")
-    how = f"medians of {counted(benched.rounds, 'round')} in turn, higher is better"
-    drawing.words(
-        _EDGE, 53, f"{how} · {benched.tool} · {benched.created}", _WIDTH - 2 * _EDGE, "axis"
-    )
-    said = notes(found)
+    texts = notes(found)
     hidden = len({each.kind for each in benched.problems}) - _MOST
-    said += [f"and {counted(hidden, 'more kind')} of problems"] if hidden > 0 else []
-    if len(said) > _MOST_NOTES:
-        said = [*said[: _MOST_NOTES - 1], f"and {len(said) - _MOST_NOTES + 1} more"]
-    below = Drawing()
-    tall = below.notes(said, 0, _WIDTH - 2 * _EDGE)
+    texts += [f"and {counted(hidden, 'more kind')} of problems"] if hidden > 0 else []
+    if len(texts) > _MOST_NOTES:
+        texts = [*texts[: _MOST_NOTES - 1], f"and {len(texts) - _MOST_NOTES + 1} more"]
+    room = _WIDTH - 2 * _EDGE
+    tall = Drawing().notes(texts, 0, room)
     across = 1 if len(found) == 1 else 2 if len(found) <= 4 else 3
     down = max(1, -(-len(found) // across))
     row = max(_LEAST_TALL, (_HEIGHT - 66 - tall - 14) / down)
+    height = max(_HEIGHT, 66 + down * row + tall + 14)
+    drawing = Drawing()
+    drawing.box(0, 0, _WIDTH, height, "paper")
+    title = f"Attention on {benched.processor or 'this processor'}, {counted(benched.threads, 'thread')}"
+    drawing.words(_EDGE, 32, title, room, "headline")
+    how = f"medians of {counted(benched.rounds, 'round')} in turn, higher is better"
+    drawing.words(_EDGE, 53, f"{how} · {benched.tool} · {benched.created}", room, "axis")
+    colours = Colours(series.name for plot in found for series in plot.series if series.points)
     column = (_WIDTH - _EDGE) / across
     for number, plot in enumerate(found):
         # The last one takes what is left of its row.
         span = across - number % across if number == len(found) - 1 else 1
         place = _EDGE + number % across * column, 66 + number // across * row
         Frame(drawing, plot, colours, place, (span * column - _EDGE, row - 8))
-    height = max(_HEIGHT, 66 + down * row + tall + 14)
-    drawing.notes(said, height - tall - 10, _WIDTH - _EDGE, _EDGE)
-    paper.box(0, 0, _WIDTH, height, "paper")
-    paper.parts += drawing.parts
+    drawing.notes(texts, height - tall - 10, _WIDTH - _EDGE, _EDGE)
     names = ", ".join(dict.fromkeys(each.name for plot in found for each in plot.series))
-    about = f"{counted(len(benched.problems), 'problem')}, {names}. {' '.join(said)}"
-    text = paper.document("sdpa", _WIDTH, height, title, about)
+    about = f"{counted(len(benched.problems), 'problem')}, {names}. {' '.join(texts)}"
+    text = drawing.document("sdpa", _WIDTH, height, title, about)
     if style:
         text = text.replace("><title", f' width="{_WIDTH:.0f}"><style>{style}</style><title', 1)
     return text
