@@ -7,6 +7,7 @@ the GPUs' lines for a minute and nothing else. Source: NVML API reference.
 import ctypes
 import os
 import time
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -20,6 +21,18 @@ _SECONDS = 5.0
 _FIRST_SECONDS = 30.0
 """The driver may have to wake eight GPUs first."""
 _RETRY_SECONDS = 60.0
+
+_READINGS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "name": ("Name", lambda name: name if isinstance(name, str) else ""),
+    "mig": ("MigMode", lambda modes: modes[0] == 1),
+    "memory_bytes": ("MemoryInfo", lambda memory: memory.total),
+    "memory_used_bytes": ("MemoryInfo", lambda memory: memory.used),
+    "utilisation_percent": ("UtilizationRates", lambda rates: float(rates.gpu)),
+    "temperature_celsius": ("Temperature", int),
+    "power_watts": ("PowerUsage", lambda milliwatts: milliwatts / 1000),
+    "power_limit_watts": ("EnforcedPowerLimit", lambda milliwatts: milliwatts / 1000),
+}
+"""The call of NVML for each field, and how its answer is read."""
 
 Sample = tuple[tuple[GpuUsage, ...], Reason | None]
 """The GPUs, and why they could not be read."""
@@ -86,27 +99,12 @@ def of_gpu(bound: Any, index: int, handle: Any) -> GpuUsage:
     if isinstance(handle, Reason):
         return GpuUsage(index, reasons=(handle,))
     fields: dict[str, Any] = {}
-
-    def get(function: str, *arguments: Any) -> Any:
-        return nvml.query(bound, f"nvmlDeviceGet{function}", handle, *arguments)
-
     reasons: tuple[Reason, ...] = ()
     try:
-        name = get("Name")
-        fields["name"] = name if isinstance(name, str) else ""
-        if (modes := get("MigMode")) is not None:
-            fields["mig"] = modes[0] == 1
-        if (memory := get("MemoryInfo")) is not None:
-            fields |= {"memory_bytes": memory.total, "memory_used_bytes": memory.used}
-        if (rates := get("UtilizationRates")) is not None:
-            fields["utilisation_percent"] = float(rates.gpu)
-        fields["temperature_celsius"] = get("Temperature", 0)
-        for field, function in (
-            ("power_watts", "PowerUsage"),
-            ("power_limit_watts", "EnforcedPowerLimit"),
-        ):
-            if (milliwatts := get(function)) is not None:
-                fields[field] = milliwatts / 1000
+        for field, (function, value_of) in _READINGS.items():
+            which = (0,) if function == "Temperature" else ()  # the sensor of the GPU itself
+            if (found := nvml.query(bound, f"nvmlDeviceGet{function}", handle, *which)) is not None:
+                fields[field] = value_of(found)
     except nvml.GpuGone as gone:
         reasons = (gone.reason,)
     rows = nvml.processes(bound, [(index, handle)]) if not reasons else []
