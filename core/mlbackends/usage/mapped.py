@@ -6,6 +6,7 @@ library, as oneDNN is into torch, has no file of its own. Source: proc_pid_maps(
 
 import os
 import re
+import time
 from contextlib import suppress
 from functools import cache
 
@@ -23,9 +24,12 @@ from mlbackends.model.writable import clean
 POOLS = frozenset({"openmp", "openblas", "mkl", "blis", "tbb", "torch", "tensorflow", "onednn"})
 """Libraries that start a thread for each CPU that they think they have."""
 
-_CODE = bytes_pattern(rb"^\S+ r.xp \S+ \S+ \d+ +(/\S.*\.so\b.*)$", re.MULTILINE)
+_CODE = bytes_pattern(rb"^\S+ r.xp \S+ (\S+ \d+) +(/\S.*\.so\b.*)$", re.MULTILINE)
+"""A file's device and number, and its path."""
 _DELETED = " (deleted)"
 _SITE = re.compile(r"(.*/(?:site|dist)-packages)/")
+_FRESH_SECONDS = 60.0
+"""What is installed in an environment is read anew after that."""
 
 
 class Mapped:
@@ -34,7 +38,8 @@ class Mapped:
     def __init__(self, proc: str = "/proc") -> None:
         self._proc = proc
         self._hosts: dict[tuple[int, str], Host] = {}
-        self._known: dict[tuple[str, str], tuple[str, str]] = {}
+        self._read_at = 0.0
+        self._known: dict[tuple[str, str, bytes], tuple[str, str]] = {}
 
     def libraries(self, pid: int) -> tuple[MappedLibrary, ...]:
         """Return a process's backend libraries, frameworks first.
@@ -44,25 +49,29 @@ class Mapped:
         with open(f"{self._proc}/{pid}/maps", "rb", buffering=0) as file:
             data = file.readall()
         found: dict[tuple[str, ...], MappedLibrary] = {}
-        for path in sorted({os.fsdecode(path) for path in _CODE.findall(data)}, key=len):
+        files = {os.fsdecode(path): file for file, path in _CODE.findall(data)}
+        for path, file in sorted(files.items(), key=lambda item: len(item[0])):
             real = path.removesuffix(_DELETED)
             folder, file_name = os.path.split(real)
             name, shown_by = _library_of(file_name)
             # cuDNN and MKL are many files in one folder; two OpenMP runtimes in one are two.
             key = (name, folder, shown_by if name == "openmp" else "")
             if name and key not in found:
-                version, owner = self._lookup(pid, name, path) if path == real else ("", "")
+                version, owner = self._lookup(pid, name, path, file) if path == real else ("", "")
                 found[key] = MappedLibrary(name, clean(real), version, owner, path != real)
         order = [*table("usage/mapped")]
         return tuple(sorted(found.values(), key=lambda one: (order.index(one.name), one.path)))
 
-    def _lookup(self, pid: int, name: str, path: str) -> tuple[str, str]:
+    def _lookup(self, pid: int, name: str, path: str, file: bytes) -> tuple[str, str]:
         """Return a file's version and owner."""
         space = ours = ""
         with suppress(OSError):
             ours = os.readlink("/proc/self/ns/mnt")
             space = os.readlink(f"{self._proc}/{pid}/ns/mnt")
-        if (space, path) not in self._known:
+        if (space, path, file) not in self._known:
+            if time.monotonic() > self._read_at + _FRESH_SECONDS:
+                self._hosts.clear()
+                self._read_at = time.monotonic()
             site = found[1] if (found := _SITE.match(path)) else ""
             prefix = (
                 "" if site or path.startswith(("/usr/lib", "/lib")) else path.partition("/lib/")[0]
@@ -74,8 +83,8 @@ class Mapped:
                     python={"path": [site] if site else []},
                     environment={"CONDA_PREFIX": prefix},
                 )
-            self._known[space, path] = _described(self._hosts[key], name, path)
-        return self._known[space, path]
+            self._known[space, path, file] = _described(self._hosts[key], name, path)
+        return self._known[space, path, file]
 
 
 @cache

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from mlbackends.usage import mapped
 from mlbackends.usage.mapped import Mapped
 from mlbackends.usage.processes import Processes, by_psutil, name_of
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from mlbackends.model.usage import MappedLibrary
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -163,6 +167,29 @@ def test_libraries_are_code_that_a_probe_knows(tmp_path: Path) -> None:
         ("openmp", "libgomp-24e2ab19.so.1", False),
         ("cudnn", "libcudnn.so.9", False),
     ]
+
+
+def test_a_package_that_is_replaced_has_its_new_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mapped, "_FRESH_SECONDS", -1.0)
+    site = tmp_path / "env/lib/python3.11/site-packages"
+    library = site / "torch/lib/libtorch_cpu.so"
+    reader = Mapped(str(tmp_path))
+    found: list[MappedLibrary] = []
+    for number, version in enumerate(("2.13.0", "2.15.0")):
+        shutil.rmtree(site, ignore_errors=True)
+        library.parent.mkdir(parents=True)
+        library.touch()
+        info = site / f"torch-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Name: torch\nVersion: {version}\n")
+        (info / "RECORD").write_text("torch/lib/libtorch_cpu.so,,\n")
+        line = LINE.format(mode="r-xp", path=library).replace("1234", str(number + 1))
+        put(tmp_path, 7, maps=line)
+        found += reader.libraries(7)
+
+    assert [one.version for one in found] == ["2.13.0", "2.15.0"]
 
 
 def test_this_process_has_its_name_and_libraries() -> None:
