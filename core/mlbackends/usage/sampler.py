@@ -55,9 +55,10 @@ class Sampler:
 
     def sample(self) -> Usage:
         """Return the use since the last sample, of all processes."""
+        gpus, problem = self._gpus.read()  # the first time it may take seconds
         now = time.monotonic()
         seconds, self._time = now - self._time if self._time else 0.0, now
-        gpus, problem = self._gpus.read()
+        group = self._own_group(seconds)
         everyone = self._processes.read(seconds) if self._processes else [*by_psutil()]
         processes, strangers = on_gpus(everyone, gpus)
         return Usage(
@@ -67,7 +68,7 @@ class Sampler:
             interval_seconds=round(seconds, 3),
             redacted=False,
             machine=_machine(is_first=not seconds),
-            group=self._own_group(seconds),
+            group=group,
             gpus=gpus,
             process_count=len(processes),
             processes=tuple(processes),
@@ -124,9 +125,8 @@ def on_gpus(
             libraries = one.libraries if one else ()
             if one and (libraries is None or any(lib.name == "cuda_driver" for lib in libraries)):
                 memory = (one.gpu_memory_bytes or 0) + (each.memory_bytes or 0)
-                found[each.pid] = replace(
-                    one, gpus=(*one.gpus, gpu.index), gpu_memory_bytes=memory or None
-                )
+                indexes = tuple(sorted({*one.gpus, gpu.index}))  # of MIG instances it has several
+                found[each.pid] = replace(one, gpus=indexes, gpu_memory_bytes=memory or None)
                 continue
             name = f" ({each.name})" if each.name else ""
             message = (

@@ -106,10 +106,11 @@ def test_a_process_is_only_matched_where_it_has_the_driver_mapped() -> None:
     gpu = GpuUsage(
         0, processes=(GpuProcess(1, "", 5), GpuProcess(2, "other"), GpuProcess(3, "outside"))
     )
-    second = GpuUsage(1, processes=(GpuProcess(1, "", 2),))
+    # MIG instances of one GPU, each with its share.
+    second = GpuUsage(1, processes=(GpuProcess(1, "", 2), GpuProcess(1, "", 4)))
     found, strangers = on_gpus(processes, (gpu, second))
 
-    assert [(one.gpus, one.gpu_memory_bytes) for one in found] == [((0, 1), 7), ((), None)]
+    assert [(one.gpus, one.gpu_memory_bytes) for one in found] == [((0, 1), 11), ((), None)]
     assert {one.code for one in strangers} == {"not-seen"}
     assert [("(other)" in one.message, "(outside)" in one.message) for one in strangers] == [
         (True, False),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import time
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,6 +20,7 @@ from mlbackends.model.usage import (
     ProcessUsage,
     Usage,
 )
+from mlbackends.usage import sampler as sampler_module
 from mlbackends.usage.sampler import SORTS, Sampler, selected
 
 if TYPE_CHECKING:
@@ -53,6 +56,37 @@ def test_a_sample_is_of_this_machine() -> None:
     assert second.machine.memory_used_bytes is not None
     assert os.getpid() in {one.pid for one in second.processes}
     assert second.process_count == len(second.processes)
+
+
+def test_the_time_that_gpus_and_maps_take_is_in_no_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(now=100.0, strftime=time.strftime, gmtime=time.gmtime)
+    clock.monotonic = lambda: clock.now
+    monkeypatch.setattr(sampler_module, "time", clock)
+    order: list[str] = []
+    seconds: list[float] = []
+
+    def wait(name: str, answer: Any) -> Any:
+        def read(*arguments: float) -> Any:
+            order.append(name)
+            seconds.extend(arguments)
+            clock.now += 20.0
+            return answer
+
+        return read
+
+    with Sampler() as sampler:
+        monkeypatch.setattr(
+            sampler, "_gpus", SimpleNamespace(read=wait("gpus", ((), None)), close=int)
+        )
+        monkeypatch.setattr(sampler, "_own_group", wait("group", GroupUsage()))
+        monkeypatch.setattr(sampler, "_processes", SimpleNamespace(read=lambda _: []))
+        sampler.sample()
+        monkeypatch.setattr(sampler, "_gpus", SimpleNamespace(read=lambda: ((), None), close=int))
+        second = sampler.sample()
+
+    # What is counted is read as soon as the time is.
+    assert order == ["gpus", "group", "group"]
+    assert seconds == [0.0, 20.0] and second.interval_seconds == 20.0
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
