@@ -65,6 +65,9 @@ def opened(path: str) -> Iterator[BinaryIO]:
         raise BadInput(f"{path} cannot be written: {error.strerror or error}") from None
 
 
+_LARGEST_BLOCK = 1 << 30
+
+
 class ParquetWriter(CsvWriter):
     """Groups of rows in typed columns, which pyarrow reads out of CSV; bytes that are no UTF-8 become "?"."""
 
@@ -84,9 +87,10 @@ class ParquetWriter(CsvWriter):
         super().__init__(BytesIO())
         kinds = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
         schema = pa.schema([(name, kinds[kind]) for name, kind in COLUMNS.items()])
+        self._options = pa_csv.ReadOptions(column_names=list(COLUMNS), use_threads=False)
         self._table = partial(
             pa_csv.read_csv,
-            read_options=pa_csv.ReadOptions(column_names=list(COLUMNS), use_threads=False),
+            read_options=self._options,
             parse_options=pa_csv.ParseOptions(newlines_in_values=True),
             convert_options=pa_csv.ConvertOptions(column_types=schema, null_values=[""]),
         )
@@ -103,6 +107,8 @@ class ParquetWriter(CsvWriter):
 
     def _give(self, lines: bytes) -> None:
         if lines:
+            # pyarrow takes no row that is longer than its blocks.
+            self._options.block_size = min(len(lines), _LARGEST_BLOCK)
             self._written.write_table(self._table(BytesIO(lines)))
 
 

@@ -248,6 +248,14 @@ def test_parquet_holds_typed_columns(tmp_path: Path) -> None:
     assert table.column("isa").to_pylist() == [record.isa for record in told]
 
 
+def test_parquet_takes_a_row_of_megabytes(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path, line = tmp_path / "trace.parquet", MATMUL.format("", "0.5\n")
+    lines = [line, line.replace(",,,", "," + '"' * 900_000 + ",,"), line]
+    export(reader.records([each.encode() for each in lines]), str(path))
+    assert parquet.read_table(path).column("raw").to_pylist() == [each[:-1] for each in lines]
+
+
 def test_parquet_takes_what_is_no_utf8(tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "trace.parquet"
