@@ -27,15 +27,15 @@ def opened(path: str) -> Iterator[ElfImage]:
     """Open a file and read its headers; raises NotElf where it is no ELF library, and OSError."""
     # A FIFO would block and a device node may do anything when it is opened: look first.
     try:
-        status = os.stat(path)
+        mode = os.stat(path).st_mode
     except ValueError as error:
         raise NotElf("the path has a character that no file name can have") from error
-    if not stat.S_ISREG(status.st_mode):
-        what = "a directory" if stat.S_ISDIR(status.st_mode) else "a device, pipe or socket"
+    if not stat.S_ISREG(mode):
+        what = "a directory" if stat.S_ISDIR(mode) else "a device, pipe or socket"
         raise NotElf(f"the path leads to {what}, not to an ELF library")
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     try:
-        yield ElfImage(descriptor, status)
+        yield ElfImage(descriptor)
     finally:
         os.close(descriptor)
 
@@ -51,7 +51,8 @@ class ElfImage:
     `needed` holds the string positions of DT_NEEDED, which is the one tag that repeats by design.
     """
 
-    def __init__(self, descriptor: int, status: os.stat_result) -> None:
+    def __init__(self, descriptor: int) -> None:
+        status = os.fstat(descriptor)  # the path may lead to another file by now
         key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
         vars(self).update(_read_before.get(key, {}))
         self._descriptor = descriptor

@@ -639,3 +639,20 @@ def test_a_library_that_was_replaced_is_read_anew(tmp_path: Path) -> None:
 
         assert read_elf(str(path)).soname == name
         assert read_elf(str(path)).soname == name
+
+
+@needs_cc
+def test_a_library_that_is_replaced_while_it_is_opened_is_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = (
+        compile_library(tmp_path, f"-Wl,-soname,{name}", name=name) for name in ("a.so", "b.so")
+    )
+    assert read_elf(old).soname == "a.so"
+    status, stat = os.stat(old), os.stat
+    os.replace(new, old)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", lambda path: status if path == old else stat(path))
+        soname = read_elf(old).soname
+
+    assert soname == "b.so"
