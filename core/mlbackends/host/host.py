@@ -249,7 +249,12 @@ class Host:
             return self._resolve(path) or path
         folder, _, name = path.rpartition("/")
         # Most files that are resolved lie in a few folders.
-        if folder and name not in ("", ".", "..") and not mounts.mount_of(path):
+        # But of "C:/x" the folder is whatever that drive's current one is.
+        if (
+            folder[-1:] not in ("", ":")
+            and name not in ("", ".", "..")
+            and not mounts.mount_of(path)
+        ):
             at = os.path.join(self.realpath(folder), name)
             if not self._call(os.path.islink, at, default=False):
                 return at

@@ -146,6 +146,41 @@ def test_absolute_links_are_read_below_the_root(root: Path) -> None:
     assert host.is_link("/sys/bus/first")
 
 
+@given(
+    links=st.dictionaries(
+        st.sampled_from("abcde"),
+        st.lists(st.sampled_from(["a", "b", "c", "..", ".", "d", "x", ""]), min_size=1, max_size=4),
+    ),
+    parts=st.lists(st.sampled_from(["a", "b", "c", "d", "e", "x", "..", "."]), max_size=5),
+)
+def test_a_path_of_this_machine_is_resolved_as_the_system_does(
+    tmp_path_factory: pytest.TempPathFactory, links: dict[str, list[str]], parts: list[str]
+) -> None:
+    folder = tmp_path_factory.mktemp("links")
+    (folder / "x").mkdir()
+    for name, target in links.items():
+        (folder / name).symlink_to("/".join(target) or ".")
+        (folder / "x" / name).symlink_to("../" + "/".join(target))
+    path = "/".join((str(folder), *parts))
+
+    assert Host().realpath(path) == os.path.realpath(path)
+
+
+def test_the_current_folder_of_a_drive_is_no_part_of_a_path(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    resolved = []
+
+    def realpath(path: str) -> str:
+        resolved.append(path)
+        return path
+
+    monkeypatch.setattr(os.path, "realpath", realpath)
+
+    assert Host().realpath("C:/Windows/x.dll") == "C:/Windows/x.dll"
+    assert resolved == ["C:/Windows"]
+
+
 def test_a_file_that_may_not_be_read_is_told(root: Path) -> None:
     (root / "secret").write_text("x")
     (root / "secret").chmod(0)
