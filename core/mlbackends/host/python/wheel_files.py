@@ -134,7 +134,7 @@ def missing_files(host: Host, dists: Sequence[Distribution]) -> list[dict[str, A
             name = (
                 record[start : rest.end()].partition(b",")[0].strip(b'"').decode(errors="replace")
             )
-            if name.endswith(_ENDS) or dotted_numbers(name.rpartition(".so.")[2]):
+            if name.endswith(_ENDS) or name.rpartition(".so.")[2].replace(".", "").isdecimal():
                 path = os.path.normpath(f"{dist.folder}/{name}")
                 gone += [path] if not host.exists(path) else []
         if gone:
