@@ -14,12 +14,12 @@ from msgspec import Struct
 
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.quantities import decimal
+from mlbackends.model.patterns import DIGITS_AS_ZEROS
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device, FactValue, nonempty
 
 FOLDER = "/sys/bus/pci/devices"
 
-_AS_ZEROS = str.maketrans(dict.fromkeys("123456789abcdefABCDEF", "0"))
 _NAMES_FILES = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
 _DEVICES_LIMIT = 4096
 _WIDEST = 32  # 255 stands for "unknown"
@@ -247,7 +247,7 @@ def _bridges(host: Host, folder: str) -> list[str]:
 
 
 def _is_address(name: str) -> bool:
-    domain, _, place = name.translate(_AS_ZEROS).partition(":")
+    domain, _, place = name.translate(DIGITS_AS_ZEROS).partition(":")
     is_one = place == "00:00.0" and not domain.strip("0") and 4 <= len(domain) <= 8
     return is_one and name[-4] in "01" and name[-1] in "01234567"
 
@@ -266,6 +266,6 @@ def _width(host: Host, path: str) -> int | None:
 def _digits(text: str, count: int) -> str:
     """Return a hexadecimal number as lower-case digits, zeros in front; "" for what is none."""
     text = text.strip().lower().removeprefix("0x")
-    if text.translate(_AS_ZEROS).strip("0") or not 0 < len(text) <= 8:
+    if text.translate(DIGITS_AS_ZEROS).strip("0") or not 0 < len(text) <= 8:
         return ""
     return text.zfill(count)[-count:]

@@ -83,7 +83,11 @@ def one_line(text: str, longest: int = 400) -> str:
 def word(text: str) -> str:
     """Return a name such as a driver's; "" for what is no such name, and for "none"."""
     name = text.strip()
-    is_name = name[:1].isalnum() and all(sign.isalnum() or sign in "_.+-" for sign in name)
+    is_name = (
+        name.isascii()
+        and name[:1].isalnum()
+        and all(sign.isalnum() or sign in "_.+-" for sign in name)
+    )
     return name if is_name and len(name) < 64 and name != "none" else ""
 
 

@@ -41,6 +41,10 @@ HARDWARE_ADDRESS = pattern(
 """Of six bytes; of eight as InfiniBand has them; of seven, of which the first is the kind, in BOOTIF=."""
 
 
+DIGITS_AS_ZEROS = str.maketrans(dict.fromkeys("123456789abcdefABCDEF", "0"))
+"""For `str.translate`: every hexadecimal digit as 0, to look for a form without a pattern."""
+
+
 UNFIT = pattern(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, which XML forbids and terminals execute
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # what changes the direction of writing

@@ -14,7 +14,13 @@ import msgspec
 from msgspec import Struct
 
 from mlbackends.model import registry
-from mlbackends.model.patterns import HARDWARE_ADDRESS, URL_LOGIN, UUID, pattern
+from mlbackends.model.patterns import (
+    DIGITS_AS_ZEROS,
+    HARDWARE_ADDRESS,
+    URL_LOGIN,
+    UUID,
+    pattern,
+)
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device, Report
 from mlbackends.model.registry import facts_of
@@ -23,7 +29,6 @@ from mlbackends.model.tables import table
 if TYPE_CHECKING:
     from mlbackends.model.usage import Usage
 
-_AS_ZEROS = str.maketrans(dict.fromkeys("123456789abcdefABCDEF", "0"))
 _LEAST_LETTERS = len("00:00:00:00:00:00")
 _DEVICE_IDENTITY = ("uuid", "serial")
 _CONTAINER = pattern(
@@ -284,7 +289,7 @@ class _Replacer:
 
     def look_for_numbers(self, text: str) -> None:
         """Take out of what `inside` looks for the patterns of which a whole report has no sign."""
-        form = text.translate(_AS_ZEROS)
+        form = text.translate(DIGITS_AS_ZEROS)
         self._present = [one for one, forms in _NUMBERS if any(each in form for each in forms)]
 
     def inside(self, value: Any) -> Any:
