@@ -77,7 +77,7 @@ def find(host: Host) -> Finding:
 
 def _checked(version: str) -> str:
     """Return a version such as 3.13.0 or 3.14.0rc1; "" for anything else."""
-    is_one = 0 < leading_version(version).count(".") < 3 and len(version) < 32
+    is_one = len(dotted_numbers(leading_version(version))) in (2, 3) and len(version) < 32
     return version if is_one and version.replace(".", "").isalnum() else ""
 
 

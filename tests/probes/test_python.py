@@ -211,7 +211,7 @@ def test_a_machine_without_a_recorded_python_has_none(tmp_path: Path) -> None:
     assert found.reasons[0].code == "not-found"
 
 
-@pytest.mark.parametrize("garbage", ["", "\0", "x" * 5000, "7", "../.."], ids=repr)
+@pytest.mark.parametrize("garbage", ["", "\0", "x" * 5000, "7", ".3", "../.."], ids=repr)
 def test_garbage_in_the_record_never_raises(tmp_path: Path, garbage: str) -> None:
     found = look(
         tmp_path,
