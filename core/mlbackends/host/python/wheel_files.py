@@ -18,9 +18,6 @@ from mlbackends.host.python.packages import Distribution, record_bytes
 from mlbackends.host.quantities import dotted_numbers
 from mlbackends.model.patterns import bytes_pattern
 
-LEAST_TOLD = "2.17"
-"""Every glibc that is still in use is as new as manylinux2014 asks for."""
-
 _LINE = bytes_pattern(rb'^("[^"\n]*"|[^,\n]+),([^\n]*)', re.MULTILINE)
 # Takes all the lines in a row that begin alike as one: half the time of looking at each line.
 _RUN = bytes_pattern(rb'^"?([^/,\n]+[/,])(?:[^\n]*+\n\1)*+', re.MULTILINE)
@@ -29,6 +26,7 @@ _IGNORED_TOPS = {b"./", b"../", b"__pycache__/"}
 _ENDINGS = {"darwin": rb"\.(?:so|dylib)[^\n]*", "win32": rb"\.(?:pyd|dll)[^\n]*"}
 _ENDS = (".so", ".pyd", ".dylib", ".dll")
 _OLDEST = (2, 17)
+"""Every glibc that is still in use is as new as manylinux2014 asks for."""
 _OLD_TAGS = ("manylinux1_", "manylinux2010_", "manylinux2014_")
 _WHEEL_LIMIT = 1 << 16
 
