@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from mlbackends.isolation import import_msgspec
+from mlbackends import isolation
 from mlbackends.model import registry
 from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.patterns import pattern
@@ -88,7 +88,8 @@ class FolderGroup(Command, click.Group):
         name = cmd_name.replace("-", "_")
         if name not in registry.names(self.folder):
             return None
-        import_msgspec()
+        if isolation.process_is_ours:
+            isolation.import_msgspec()
         entry = registry.load(self.folder, name)
         if error := registry.import_error(entry):
             raise BadInput(

@@ -93,6 +93,25 @@ def test_the_full_page_loads_nothing_that_is_heavy() -> None:
     assert {name.partition(".")[0] for name in tops(loaded("info"))} <= {"logging"}
 
 
+def test_nothing_is_hidden_in_a_process_that_is_not_ours(tmp_path: Path) -> None:
+    (tmp_path / "typing_extensions.py").write_text(
+        "from typing import NotRequired, Required, get_type_hints\n"
+    )
+    program = f"""
+import sys
+sys.path.insert(0, {str(tmp_path)!r})
+import click
+from mlbackends_cli.main import main
+main.get_command(click.Context(main), "info")
+print("typing_extensions" in sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout == "True\n"
+
+
 def test_help_imports_no_command() -> None:
     commands = {name for name in loaded("--help") if name.startswith("mlbackends_cli.commands.")}
 
