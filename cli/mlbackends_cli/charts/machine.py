@@ -215,7 +215,8 @@ class _Lines:
                 hint = f"{link.count or ''} {link.kind}".strip()
                 paths.append(_path(ends.get(at, f"M{x} -1V101"), hint, stroke))
         box = {"viewBox": f"0 0 {self._width} 100", "preserveAspectRatio": "none"}
-        return element("div", element("svg", *paths, width=f"{self._width}", **box), kind="strip")
+        spacer = element("svg", width=f"{self._width}", height="0")
+        return element("div", spacer, element("svg", *paths, **box), kind="strip")
 
 
 def _path(steps: str, hint: str, stroke: float) -> str:
