@@ -6,9 +6,10 @@ import re
 import subprocess
 import sys
 from html import unescape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from mlbackends.model.checked import SCHEMA as CHECK_SCHEMA
 from mlbackends.model.checked import Checked
@@ -63,6 +64,22 @@ def test_a_notebook_gets_a_table_and_a_page_in_a_frame(name: str) -> None:
     (page,) = re.findall(r"srcdoc='([^']*)'", bundle["text/html"])
     assert unescape(page).startswith("<!doctype html>")
     assert in_page in unescape(page)
+
+
+def test_a_notebook_that_is_shared_does_not_name_the_machine() -> None:
+    facts: dict[str, Any] = {
+        "platform": "linux",
+        "kernel_name": "Linux",
+        "os_name": "Debian",
+        "host_name": "a-secret-name",
+    }
+    host = ProbeReport(Presence.FOUND, facts=facts)
+    report = replace(REPORT, probes={"host": host})
+    shown = report._repr_mimebundle_()
+
+    assert "Debian" in shown["text/html"]
+    assert "a-secret-name" not in str(shown)
+    assert report.probes["host"].facts["host_name"] == "a-secret-name"
 
 
 @pytest.mark.parametrize("name", THINGS)

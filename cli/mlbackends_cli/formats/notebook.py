@@ -8,8 +8,11 @@ from html import escape
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from mlbackends.host.host import Host
+from mlbackends.host.variables import names_of
 from mlbackends.model.checked import Checked
 from mlbackends.model.records import Report
+from mlbackends.model.redaction import redacted
 from mlbackends.tracing import viewing
 from mlbackends.tracing.aggregate import Aggregate
 from mlbackends.tracing.machine import this_machine
@@ -45,7 +48,7 @@ def plain(thing: Report | Checked | Session | Aggregate) -> str:
     """Return an object's table."""
     match thing:
         case Report():
-            return formats.text("table", "report", thing, Page(100))
+            return formats.text("table", "report", _without_names(thing), Page(100))
         case Checked():
             return check_table.printed(thing, Page(120))
         case Session():
@@ -55,11 +58,16 @@ def plain(thing: Report | Checked | Session | Aggregate) -> str:
     return printed(views, "table", Page(120), top=20)
 
 
+def _without_names(report: Report) -> Report:
+    """Return the report as `backends info` shows it: notebooks are saved and shared."""
+    return report if report.redacted else redacted(report, names_of(Host()))
+
+
 def _page(thing: Report | Checked | Session | Aggregate) -> str:
     contents = Contents(this_machine())
     match thing:
         case Report():
-            return formats.text("html", "report", thing, Page())
+            return formats.text("html", "report", _without_names(thing), Page())
         case Checked():
             return check_page(thing, Page())
         case Session():
