@@ -15,6 +15,7 @@ from mlbackends_cli import formats
 
 ROOT = Path(__file__).resolve().parents[2]
 HGX = str(ROOT / "tests/hosts/hgx-h100-eight-gpus")
+DOCKER, DEGRADED = "docker-geforce-compat", "gpu-server-degraded"
 BROKEN = str(ROOT / "tests/hosts/broken-environment")
 
 
@@ -33,6 +34,17 @@ def test_two_that_differ_end_with_1_and_say_how_many() -> None:
     )
     assert note.split() == f"from {HGX} to {BROKEN}: 2 warnings, 2 changed".split()
     assert done.stderr == ""
+
+
+def test_a_name_with_a_path_is_broken_at_its_separators() -> None:
+    whole = "libraries[/usr/lib/x86_64-linux-gnu/libcuda.so.1].driver_release:"
+    machines = [str(ROOT / "tests/hosts" / name) for name in (DOCKER, DEGRADED)]
+    done = backends("diff", *machines, "--only", "cuda_driver", environment={"COLUMNS": "50"})
+    lines = done.stdout.partition("\n\n")[0].splitlines()
+
+    assert max(map(len, lines)) <= 50
+    assert whole in "".join(line.strip(" ~") for line in lines)
+    assert [line for line in lines if line.endswith("x86_64-linux-gnu/")]
 
 
 def test_json_has_every_value_whole(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import COLOR, OUTPUT, format_option
 from mlbackends_cli.output import write
 from mlbackends_cli.terminal import Page, ProgressLine, page
-from mlbackends_cli.text import differences
+from mlbackends_cli.text import differences, layout
 from mlbackends_cli.text.plain import one_line, without_commands
 from mlbackends_cli.text.prose import Group, Listing, wrapped
 
@@ -113,6 +113,6 @@ def _printed(difference: Difference, page: Page) -> str:
 
 
 def _marked(kind: Kind, text: str, page: Page) -> list[str]:
-    first, *others = wrapped(text, page.width, " " * 4, " " * 6)
+    first, *others = layout.wrapped(text, page.width - 6)
     mark = page.styled(differences.MARKS[kind], _COLOURS[kind])
-    return [f"  {mark} {first.lstrip()}", *others]
+    return [f"  {mark} {first}", *(" " * 6 + each for each in others)]

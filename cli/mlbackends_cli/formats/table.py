@@ -21,6 +21,7 @@ from mlbackends_cli.text.layout import (
     side_by_side,
     width,
     widths,
+    wrapped,
 )
 from mlbackends_cli.text.plain import amount, without_commands
 from mlbackends_cli.text.prose import Listing
@@ -332,7 +333,9 @@ def outcome(outcome: Outcome, page: Page) -> str:
         is_hazard = outcome.kind == "doctor" and title == "Passed"
         heading = "Looked for, and not there" if is_hazard else title
         parts.append(prose.printed((prose.Passage(heading, _by_cause(found)),), page))
-    text = "\n".join([*parts, f"{checks.summary(outcome)}\n"])
+    summary = checks.summary(outcome)
+    last = wrapped(summary, page.width) if page.terminal else [summary]  # grep wants one line
+    text = "\n".join([*parts, *last, ""])
     return page.fitted(without_commands(text, page.sign("·", ".")))
 
 

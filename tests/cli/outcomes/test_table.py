@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from outcome_samples import ANY, GOLDEN, failed_codes, hostile, long, sample, with_checks, written
 
 from mlbackends.model.audit import Check, Outcome, Severity, Status
+from mlbackends_cli.formats import table
+from mlbackends_cli.terminal import Page
 
 
 def test_the_sample_is_as_it_was() -> None:
@@ -25,6 +27,15 @@ def test_the_worst_is_first_and_the_counts_are_last() -> None:
         "Known hazards, this machine: 2 errors, 1 warning, 1 note, 1 waived, 1 not checked,"
         " 1 not for this machine, 1 passed"
     )
+
+
+def test_the_counts_fit_a_terminal_and_are_one_line_elsewhere() -> None:
+    many = sample()
+    shown = table.outcome(many, Page(width=50, terminal=True)).splitlines()
+    piped = table.outcome(many, Page(width=50)).splitlines()
+
+    assert max(map(len, shown[-3:])) <= 50
+    assert " ".join(shown[-3:]) == piped[-1]
 
 
 def test_nothing_found_is_one_line() -> None:
