@@ -66,8 +66,8 @@ def _weighed(change: Change, gone: set[str]) -> Change:
 def _is_less(name: str, before: Any, after: Any, better: str) -> bool:
     """Tell whether a value is less than it was; what has no order is not."""
     if better == "further":
-        # What could not be told has not gone; what worked and cannot be told now is worse.
-        return _LEVELS.get(after, 0.5) < _LEVELS.get(before, 0.5)
+        # What could not be told has not gone; what was here and cannot be told now is worse.
+        return before in _LEVELS and _LEVELS.get(after, 0.5) < _LEVELS[before]
     if isinstance(before, list) and isinstance(after, list):
         return bool(before)  # these are what left the list, and what came
     if isinstance(before, int | float) and isinstance(after, int | float):

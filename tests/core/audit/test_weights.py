@@ -70,6 +70,7 @@ def test_worse_weighs_and_the_way_back_is_a_note(
         ("torch.version", "2.13.0+cpu", "2.13.0+cu129"),
         ("torch.version", "main", "trunk"),
         ("cpu.cores", 64, None),
+        ("nvidia.presence", "could not be told", "absent"),
         ("cudnn.missing_sub_libraries", None, []),
         ("environment.variables.PATH", "a", None),
         ("our_card.power", 3, 2),
