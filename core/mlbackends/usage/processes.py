@@ -64,8 +64,10 @@ class Processes:
         per_tick = 100 / os.sysconf("SC_CLK_TCK") / seconds if seconds else 0.0
         page = os.sysconf("SC_PAGE_SIZE")
         pids = {int(name) for name in os.listdir(self._proc) if name.isdecimal()}
-        self._kernel &= pids
         self._round += 1
+        # Some are looked at again: a number may be another process's by now.
+        due = self._round % _ROUNDS
+        self._kernel = {pid for pid in self._kernel & pids if pid % _ROUNDS != due}
         rows: list[Row] = []
         seen: dict[int, _Process] = {}
         stale: list[tuple[float, int, int]] = []
@@ -86,7 +88,7 @@ class Processes:
                 used = round(max(0, ticks - process.ticks) * per_tick, 1)
                 process.fields["cpu_percent"] = used
             process.ticks = ticks
-            if "cpus" not in process.fields or pid % _ROUNDS == self._round % _ROUNDS:
+            if "cpus" not in process.fields or pid % _ROUNDS == due:
                 process.fields["cpus"] = self._cpus(pid)
             process.fields["state"] = numbers[0]
             process.fields["threads"] = int(numbers[17])

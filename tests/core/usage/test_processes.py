@@ -76,6 +76,15 @@ def test_kernel_threads_the_ended_and_the_damaged_are_left_out(tmp_path: Path) -
     assert [one.pid for one in Processes(str(tmp_path)).read(0.0)] == [7]
 
 
+def test_the_number_of_a_kernel_thread_may_become_a_process(tmp_path: Path) -> None:
+    put(tmp_path, 7, "kworker", flags=0x00200000)
+    reader = Processes(str(tmp_path))
+    assert reader.read(0.0) == []
+    put(tmp_path, 7)
+
+    assert any(reader.read(1.0) for _ in range(16))
+
+
 def test_a_zombie_is_shown_without_libraries(tmp_path: Path) -> None:
     put(tmp_path, 7, state="Z", mapped=0)
     (found,) = Processes(str(tmp_path)).read(0.0)
