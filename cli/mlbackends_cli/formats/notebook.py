@@ -64,18 +64,17 @@ def _without_names(report: Report) -> Report:
 
 
 def _page(thing: Report | Checked | Session | Aggregate) -> str:
+    if isinstance(thing, Report):
+        return formats.text("html", "report", _without_names(thing), Page())
+    if isinstance(thing, Checked):
+        return check_page(thing, Page())
     contents = Contents(this_machine())
-    match thing:
-        case Report():
-            return formats.text("html", "report", _without_names(thing), Page())
-        case Checked():
-            return check_page(thing, Page())
-        case Session():
-            for record in thing:
-                contents.add(record)
-        case Aggregate():
-            for group in chain(thing.groups, thing.notes):
-                for each in contents.takers:
-                    if hasattr(each, "add_many"):  # the timeline needs the order of the calls
-                        each.add_many(group.record, group.count, group.durations)
+    if isinstance(thing, Session):
+        for record in thing:
+            contents.add(record)
+    else:
+        for group in chain(thing.groups, thing.notes):
+            for each in contents.takers:
+                if hasattr(each, "add_many"):  # the timeline needs the order of the calls
+                    each.add_many(group.record, group.count, group.durations)
     return trace_page(contents.result(thing.glance()))
