@@ -51,9 +51,8 @@ def write_paged(text: str, path: str = "") -> None:
         return
     import click
 
-    click.echo_via_pager(
-        text.rstrip("\n")
-    )  # PAGER, else less -R; a pager that is left early is no error
+    # PAGER, else less -R; a pager that is left early is no error.
+    click.echo_via_pager(text.rstrip("\n"))
 
 
 def say(message: str, hint: str = "") -> None:
