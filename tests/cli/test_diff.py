@@ -205,6 +205,13 @@ def test_the_page_begins_with_what_became_worse_and_folds_the_rest() -> None:
     assert 'open=""' not in rest
 
 
+def test_a_path_on_the_page_is_broken_at_its_separators() -> None:
+    machines = [str(ROOT / "tests/hosts" / name) for name in (DOCKER, DEGRADED)]
+    text = backends("diff", *machines, "--format", "html").stdout
+    assert "/<wbr>usr/<wbr>local/<wbr>cuda/<wbr>compat/<wbr>lib/<wbr>libcuda.so.1" in text
+    assert "locked_<wbr>memory_<wbr>limit_<wbr>bytes" in text
+
+
 def test_packages_that_are_merely_new_share_a_line() -> None:
     done = backends("diff", BROKEN, HGX, "--only", "packages.distributions")
     lines = done.stdout.splitlines()

@@ -7,6 +7,7 @@ from mlbackends.model.difference import Change, Difference, Kind
 from mlbackends_cli.text import differences
 from mlbackends_cli.text.differences import Part
 from mlbackends_cli.web.elements import (
+    breakable,
     document,
     element,
     escaped,
@@ -61,8 +62,11 @@ def _table(changes: Sequence[Change]) -> str:
         [
             element("td", severity_badge(change.severity)) if is_worse else "",
             words("td", f"{differences.MARKS[change.kind]} {change.kind}", f"kind {change.kind}"),
-            element("th", words("code", name(change)), scope="row"),
-            *(words("td", value, "value") for value in differences.values(change)),
+            element("th", element("code", breakable(name(change))), scope="row"),
+            *(
+                element("td", breakable(value), kind="value")
+                for value in differences.values(change)
+            ),
             words("td", change.why, "why") if is_worse else "",
         ]
         for change in changes

@@ -3,11 +3,13 @@
 import base64
 import hashlib
 import os
+import re
 from collections.abc import Iterable
 from html import escape
 
 from mlbackends_cli.text.plain import cleaned, shortened
 
+_SEPARATOR = re.compile(r"(?<=[/_-])(?=\w)")
 _MOST_CHARACTERS = 4000
 SEVERITIES = {"error": "high", "warning": "medium"}
 """The class of what is as bad as that; other words are a class themselves."""
@@ -16,6 +18,11 @@ SEVERITIES = {"error": "high", "warning": "medium"}
 def escaped(text: str) -> str:
     """Return text as HTML, whatever is in it, and not endlessly long."""
     return escape(cleaned(shortened(text, _MOST_CHARACTERS))).replace("\n", "&#10;")
+
+
+def breakable(text: str) -> str:
+    """Return text whose lines break behind the separators of a path or a name, not within a word."""
+    return _SEPARATOR.sub("<wbr>", escaped(text))  # no entity has one of them
 
 
 def element(tag: str, *inside: str, kind: str = "", **attributes: str) -> str:
