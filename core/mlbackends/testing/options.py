@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -13,33 +13,21 @@ if TYPE_CHECKING:
 
 _DEPTHS = ("found", "loadable", "usable")
 _HEADERS = ("auto", "always", "never")
-_OPTIONS: dict[str, dict[str, Any]] = {
-    "device": {
-        "metavar": "KIND",
-        "action": "append",
-        "help": "Run the `device` fixture on this alone: cpu, cuda, cuda:1, rocm, xpu, mps. Repeatable.",
-    },
-    "attention": {
-        "metavar": "NAME",
-        "action": "append",
-        "help": "Run the `attention_backend` fixture with this alone. Repeatable.",
-    },
-    "strict": {
-        "metavar": "NAME",
-        "action": "append",
-        "help": "Fail, not skip, where a requirement of this name is not met: all, a probe (cudnn), a"
-        " dotted name (cpu.capability), device or attention_backend. Repeatable.",
-    },
-    "depth": {
-        "choices": _DEPTHS,
-        "help": "How far to look: found reads files only, loadable opens libraries, usable (the"
-        " default) computes with them, in child processes.",
-    },
-    "report": {
-        "metavar": "FILE|DIR",
-        "help": "Judge by a saved report or a recorded machine, not by this one.",
-    },
+_REPEATABLE = {
+    "device": (
+        "KIND",
+        "Run the `device` fixture on this alone: cpu, cuda, cuda:1, rocm, xpu, mps. Repeatable.",
+    ),
+    "attention": ("NAME", "Run the `attention_backend` fixture with this alone. Repeatable."),
+    "strict": (
+        "NAME",
+        (
+            "Fail, not skip, where a requirement of this name is not met: all, a probe (cudnn), a"
+            " dotted name (cpu.capability), device or attention_backend. Repeatable."
+        ),
+    ),
 }
+"""The metavar and the help of each option that may be repeated."""
 INI = {
     "backends_depth": ("string", "How far the machine is looked at: found, loadable or usable."),
     "backends_header": ("string", "When facts stand in the header: auto, always or never."),
@@ -54,8 +42,15 @@ SHARE = "backends_share"
 def add(parser: pytest.Parser) -> None:
     """Add the options under the names that nobody else has."""
     group = parser.getgroup("backends", "hardware and ML backends")
-    for name, described in _OPTIONS.items():
-        group.addoption(f"--backends-{name}", **described)
+    for name, (metavar, text) in _REPEATABLE.items():
+        group.addoption(f"--backends-{name}", metavar=metavar, action="append", help=text)
+    how_far = (
+        "How far to look: found reads files only, loadable opens libraries, usable (the default)"
+        " computes with them, in child processes."
+    )
+    group.addoption("--backends-depth", choices=_DEPTHS, help=how_far)
+    saved = "Judge by a saved report or a recorded machine, not by this one."
+    group.addoption("--backends-report", metavar="FILE|DIR", help=saved)
     for ini, (kind, doc) in INI.items():
         parser.addini(ini, doc, type=kind, default=[] if kind == "args" else "")  # type: ignore[arg-type]
 
@@ -69,13 +64,15 @@ def add_short_names(parser: pytest.Parser) -> None:
     taken = {name for option in options for name in option.names()}
     for name, short in _SHORT.items():
         if short not in taken:
-            described = {**_OPTIONS[name], "help": f"The same as --backends-{name}."}
-            group.addoption(short, dest=f"backends_{name}", **described)
+            metavar, text = _REPEATABLE[name][0], f"The same as --backends-{name}."
+            dest = f"backends_{name}"
+            group.addoption(short, dest=dest, metavar=metavar, action="append", help=text)
 
 
 def is_used(config: pytest.Config) -> bool:
     """Tell whether any of our options is given."""
-    given = any(config.getoption(f"backends_{name}", None) for name in _OPTIONS)
+    names = (*_REPEATABLE, "depth", "report")
+    given = any(config.getoption(f"backends_{name}", None) for name in names)
     return given or any(config.getini(name) for name in INI if name != "backends_header")
 
 
@@ -127,7 +124,7 @@ class Run:
         presence = Presence(_one_of("backends_depth", depth, _DEPTHS))
         machine = Machine(subject, presence, share)
         names: dict[str, tuple[str, ...]] = {}
-        for name in ("device", "attention", "strict"):  # repeated, and parted by commas
+        for name in _REPEATABLE:  # and parted by commas
             texts = config.getoption(f"backends_{name}") or ()
             words = [word.strip() for text in texts for word in text.split(",")]
             names[name] = tuple(dict.fromkeys(filter(None, words)))
