@@ -37,6 +37,26 @@ def unmet(constraints: tuple[Constraint, ...], problem: AttentionProblem) -> tup
     return tuple([reason for reason in asked if reason is not None])
 
 
+Test = Callable[[AttentionProblem], str]
+
+
+def constraint(
+    code: str, sentence: str, *, hint: str = "", sizes: bool = True
+) -> Callable[[Test], Callable[[], Constraint]]:
+    """Make of a test the function that returns its constraint."""
+
+    def made(test: Test) -> Callable[[], Constraint]:
+        found = Constraint(code, sentence, test, hint, sizes)
+
+        def returned() -> Constraint:
+            return found
+
+        returned.__name__, returned.__doc__ = test.__name__, test.__doc__
+        return returned
+
+    return made
+
+
 # ---- the device ---------------------------------------------------------------
 
 
@@ -115,28 +135,20 @@ def rank_is(rank: int = 4) -> Constraint:
     return Constraint("wrong-rank", f"query, key and value of {rank} dimensions", test)
 
 
-def equal_batch() -> Constraint:
+@constraint("batch-differs", "query, key and value of the same batch size")
+def equal_batch(problem: AttentionProblem) -> str:
     """Ask for one batch size, without broadcasting."""
-
-    def test(problem: AttentionProblem) -> str:
-        batches = [spec.shape[:-3] for spec in _inputs(problem)]
-        if batches[0] == batches[1] == batches[2]:
-            return ""
-        seen = ", ".join(_size(batch) for batch in batches)
-        return f"query, key and value have the batch sizes {seen}; they must be equal"
-
-    return Constraint("batch-differs", "query, key and value of the same batch size", test)
+    batches = [spec.shape[:-3] for spec in _inputs(problem)]
+    if batches[0] == batches[1] == batches[2]:
+        return ""
+    seen = ", ".join(_size(batch) for batch in batches)
+    return f"query, key and value have the batch sizes {seen}; they must be equal"
 
 
-def equal_heads() -> Constraint:
+@constraint("heads-differ", "as many heads in key and value as in the query")
+def equal_heads(problem: AttentionProblem) -> str:
     """Ask for as many heads in key and value as in the query."""
-
-    def test(problem: AttentionProblem) -> str:
-        return (
-            "" if len(set(_heads(problem))) == 1 else _heads_differ(problem, "they must be equal")
-        )
-
-    return Constraint("heads-differ", "as many heads in key and value as in the query", test)
+    return "" if len(set(_heads(problem))) == 1 else _heads_differ(problem, "they must be equal")
 
 
 def grouped_heads(*, value_may_differ: bool = False, one_for_all: bool = False) -> Constraint:
@@ -159,18 +171,14 @@ def grouped_heads(*, value_may_differ: bool = False, one_for_all: bool = False) 
     return Constraint("heads-differ", "equal heads, or grouped ones with enable_gqa", test)
 
 
-def same_head_dim() -> Constraint:
+@constraint("head-dim-differs", "value as wide as query and key")
+def same_head_dim(problem: AttentionProblem) -> str:
     """Ask for a value as wide as query and key."""
-
-    def test(problem: AttentionProblem) -> str:
-        if problem.head_dim == problem.value_dim:
-            return ""
-        return (
-            f"head_dim is {problem.head_dim} and value_dim {problem.value_dim};"
-            " they must be the same"
-        )
-
-    return Constraint("head-dim-differs", "value as wide as query and key", test)
+    if problem.head_dim == problem.value_dim:
+        return ""
+    return (
+        f"head_dim is {problem.head_dim} and value_dim {problem.value_dim}; they must be the same"
+    )
 
 
 def head_dim_at_most(limit: int) -> Constraint:
@@ -193,32 +201,26 @@ def head_dim_multiple_of(step: int) -> Constraint:
     return Constraint("head-dim-unaligned", f"head_dim a multiple of {step}", test)
 
 
-def non_empty() -> Constraint:
+@constraint("empty-sequence", "lengths above zero")
+def non_empty(problem: AttentionProblem) -> str:
     """Ask for at least one row of query and key."""
-
-    def test(problem: AttentionProblem) -> str:
-        if problem.query_length and problem.key_length:
-            return ""
-        return (
-            f"the lengths of query and key are {problem.query_length} and {problem.key_length};"
-            " both must be above zero"
-        )
-
-    return Constraint("empty-sequence", "lengths above zero", test)
+    if problem.query_length and problem.key_length:
+        return ""
+    return (
+        f"the lengths of query and key are {problem.query_length} and {problem.key_length};"
+        " both must be above zero"
+    )
 
 
-def square_causal() -> Constraint:
+@constraint("causal-not-square", "equal lengths where is_causal")
+def square_causal(problem: AttentionProblem) -> str:
     """Ask for equal lengths of query and key where the mask is causal."""
-
-    def test(problem: AttentionProblem) -> str:
-        if not problem.is_causal or problem.query_length == problem.key_length:
-            return ""
-        return (
-            f"is_causal with lengths {problem.query_length} and {problem.key_length};"
-            " they must be equal"
-        )
-
-    return Constraint("causal-not-square", "equal lengths where is_causal", test)
+    if not problem.is_causal or problem.query_length == problem.key_length:
+        return ""
+    return (
+        f"is_causal with lengths {problem.query_length} and {problem.key_length};"
+        " they must be equal"
+    )
 
 
 # ---- memory -------------------------------------------------------------------
@@ -245,25 +247,19 @@ def last_dim_contiguous(*, singleton_exempt: bool = False, mask_too: bool = Fals
 # ---- what else a problem may ask for --------------------------------------------
 
 
-def no_mask() -> Constraint:
+@constraint("mask", "no mask but a causal one")
+def no_mask(problem: AttentionProblem) -> str:
     """Ask for no mask but a causal one."""
-
-    def test(problem: AttentionProblem) -> str:
-        if problem.mask is None:
-            return ""
-        return f"there is a mask of shape {list(problem.mask.shape)}; it takes none"
-
-    return Constraint("mask", "no mask but a causal one", test)
+    if problem.mask is None:
+        return ""
+    return f"there is a mask of shape {list(problem.mask.shape)}; it takes none"
 
 
-def mask_fixed() -> Constraint:
+@constraint("mask-gradient", "a mask that requires no gradient", sizes=False)
+def mask_fixed(problem: AttentionProblem) -> str:
     """Ask for a mask without a gradient of its own."""
-
-    def test(problem: AttentionProblem) -> str:
-        wanted = problem.mask is not None and problem.mask.requires_grad
-        return "the mask requires a gradient; it gives none" if wanted else ""
-
-    return Constraint("mask-gradient", "a mask that requires no gradient", test, sizes=False)
+    wanted = problem.mask is not None and problem.mask.requires_grad
+    return "the mask requires a gradient; it gives none" if wanted else ""
 
 
 def mask_ranks(*ranks: int) -> Constraint:
@@ -277,69 +273,53 @@ def mask_ranks(*ranks: int) -> Constraint:
     return Constraint("mask-rank", f"a mask of {_either(ranks)} dimensions", test)
 
 
-def no_dropout() -> Constraint:
+@constraint("dropout", "no dropout", sizes=False)
+def no_dropout(problem: AttentionProblem) -> str:
     """Ask for no dropout."""
-
-    def test(problem: AttentionProblem) -> str:
-        return f"dropout is {problem.dropout}; it takes none" if problem.dropout else ""
-
-    return Constraint("dropout", "no dropout", test, sizes=False)
+    return f"dropout is {problem.dropout}; it takes none" if problem.dropout else ""
 
 
-def no_gradient() -> Constraint:
+@constraint(
+    "gradient",
+    "inputs that require no gradient",
+    hint="call it under torch.no_grad(), or give it tensor.detach()",
+    sizes=False,
+)
+def no_gradient(problem: AttentionProblem) -> str:
     """Ask for inputs that require no gradient."""
-
-    def test(problem: AttentionProblem) -> str:
-        inputs = zip(
-            ("query", "key", "value", "mask"), (*_inputs(problem), problem.mask), strict=True
-        )
-        wanting = [name for name, spec in inputs if spec is not None and spec.requires_grad]
-        verb = "requires" if len(wanting) == 1 else "require"
-        return f"{joined(wanting)} {verb} a gradient; it computes none" if wanting else ""
-
-    hint = "call it under torch.no_grad(), or give it tensor.detach()"
-    return Constraint("gradient", "inputs that require no gradient", test, hint, sizes=False)
+    inputs = zip(("query", "key", "value", "mask"), (*_inputs(problem), problem.mask), strict=True)
+    wanting = [name for name, spec in inputs if spec is not None and spec.requires_grad]
+    verb = "requires" if len(wanting) == 1 else "require"
+    return f"{joined(wanting)} {verb} a gradient; it computes none" if wanting else ""
 
 
-def no_logsumexp() -> Constraint:
+@constraint("logsumexp", "no demand for the logsumexp of each row", sizes=False)
+def no_logsumexp(problem: AttentionProblem) -> str:
     """Ask that nobody wants the logarithm of the sum of each row's exponentials."""
-
-    def test(problem: AttentionProblem) -> str:
-        return "the logsumexp of each row is asked for; it tells none" if problem.logsumexp else ""
-
-    return Constraint("logsumexp", "no demand for the logsumexp of each row", test, sizes=False)
+    return "the logsumexp of each row is asked for; it tells none" if problem.logsumexp else ""
 
 
-def not_nested() -> Constraint:
+@constraint("nested", "tensors that are not nested", sizes=False)
+def not_nested(problem: AttentionProblem) -> str:
     """Ask for plain tensors, not nested ones."""
-
-    def test(problem: AttentionProblem) -> str:
-        nested = any(spec.nested for spec in _inputs(problem))
-        return "the tensors are nested; it takes plain ones" if nested else ""
-
-    return Constraint("nested", "tensors that are not nested", test, sizes=False)
+    nested = any(spec.nested for spec in _inputs(problem))
+    return "the tensors are nested; it takes plain ones" if nested else ""
 
 
-def no_lower_right() -> Constraint:
+@constraint("causal-lower-right", "a causal mask from the upper left corner")
+def no_lower_right(problem: AttentionProblem) -> str:
     """Ask that a causal mask starts in the upper left corner."""
-
-    def test(problem: AttentionProblem) -> str:
-        if not problem.lower_right or problem.query_length == problem.key_length:
-            return ""
-        return "the causal mask ends in the lower right corner; it takes one from the upper left"
-
-    return Constraint("causal-lower-right", "a causal mask from the upper left corner", test)
+    if not problem.lower_right or problem.query_length == problem.key_length:
+        return ""
+    return "the causal mask ends in the lower right corner; it takes one from the upper left"
 
 
-def no_float64_inside() -> Constraint:
+@constraint("inner-dtype", "no demand for float64 inside", sizes=False)
+def no_float64_inside(problem: AttentionProblem) -> str:
     """Ask that nobody wants float64 between the steps of a narrower problem."""
-
-    def test(problem: AttentionProblem) -> str:
-        if problem.inner_dtype != "float64" or problem.dtype == "float64":
-            return ""
-        return f"float64 is asked for inside; it computes {problem.dtype} in float32"
-
-    return Constraint("inner-dtype", "no demand for float64 inside", test, sizes=False)
+    if problem.inner_dtype != "float64" or problem.dtype == "float64":
+        return ""
+    return f"float64 is asked for inside; it computes {problem.dtype} in float32"
 
 
 def _inputs(problem: AttentionProblem) -> tuple[TensorSpec, TensorSpec, TensorSpec]:

@@ -7,31 +7,31 @@ from collections.abc import Callable
 
 from mlbackends.model.problem import ITEM_BYTES, REDUCED, AttentionProblem
 from mlbackends.sdpa import constraints as need
-from mlbackends.sdpa.constraints import Constraint
+from mlbackends.sdpa.constraints import Constraint, constraint
 from mlbackends.sdpa.rules import shared
 from mlbackends.sdpa.rules.environment import Environment
-from mlbackends.sdpa.rules.shared import constraint, where_dense
+from mlbackends.sdpa.rules.shared import where_dense
 
 _SMALL = ((8, 6), (8, 7), (8, 8), (8, 9), (12, 0), (12, 1))
 
 
 def flash(environment: Environment) -> tuple[Constraint, ...]:
     """Return what flash attention asks for, in torch's order; FA3 and FA4 are not asked about."""
-    crowd = (where_dense(shared.crowd),) if environment.torch >= (2, 15) else ()
+    crowd = (where_dense(shared.crowd()),) if environment.torch >= (2, 15) else ()
     return (
         need.on_device("cuda"),
         need.rank_is(4),
         need.no_mask(),
         need.same_head_dim(),
         need.head_dim_at_most(256),
-        shared.nested_head_dim,
+        shared.nested_head_dim(),
         need.capability_between((8, 0), (12, 1)),
         shared.training_limit(
             lambda problem: problem.capability in _SMALL, "sm86 to sm89 and sm120"
         ),
         where_dense(need.square_causal()),
         _HALF,
-        shared.nested_heads,
+        shared.nested_heads(),
         where_dense(need.equal_batch()),
         where_dense(need.grouped_heads(one_for_all=environment.torch >= (2, 14))),
         where_dense(need.non_empty()),
@@ -48,8 +48,8 @@ def efficient(environment: Environment) -> tuple[Constraint, ...]:
         need.capability_between((5, 0), (12, 1)),
         need.rank_is(4),
         shared.row_alignment(alignment),
-        _storage,
-        _nested_inference,
+        _storage(),
+        _nested_inference(),
         where_dense(need.non_empty()),
         where_dense(need.last_dim_contiguous(mask_too=True)),
         where_dense(need.equal_batch()),

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from mlbackends.model.cudnn_version import decoded
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.sdpa import constraints as need
-from mlbackends.sdpa.constraints import Constraint
+from mlbackends.sdpa.constraints import Constraint, constraint
 from mlbackends.sdpa.rules.environment import Environment
-from mlbackends.sdpa.rules.shared import constraint, crowd, where_dense
+from mlbackends.sdpa.rules.shared import crowd, where_dense
 
 _NOT_DETERMINISTIC = "deterministic algorithms are demanded; it is not deterministic"
 
@@ -40,12 +40,12 @@ def cudnn(environment: Environment) -> tuple[Constraint, ...]:
         need.mask_fixed(),
         need.mask_ranks(2, 4),
         need.capability_between((8, 0), (12, 1)),
-        _sixteenths,
+        _sixteenths(),
         where_dense(need.non_empty()),
         where_dense(need.last_dim_contiguous(singleton_exempt=True)),
         where_dense(need.equal_batch()),
         where_dense(need.grouped_heads(value_may_differ=True, one_for_all=is_newer)),
-        where_dense(crowd),
+        where_dense(crowd()),
         with_cudnn(
             "head-dim-too-large",
             "head_dim at most 128, more on some GPUs",
@@ -55,7 +55,7 @@ def cudnn(environment: Environment) -> tuple[Constraint, ...]:
         with_cudnn(
             "length-unsupported", "before cuDNN 9, lengths in multiples of 64", _old_lengths
         ),
-        where_dense(_more_than_one_key),
+        where_dense(_more_than_one_key()),
         *(
             (with_cudnn("gradient", "for gradients, some head_dims", _gradient),)
             if is_newer
@@ -97,7 +97,7 @@ def _nested(enabled: bool, longer_than: int) -> Constraint:
             )
         return ""
 
-    return nested
+    return nested()
 
 
 @constraint("dropout", "dropout in sixteenths")

@@ -6,10 +6,10 @@ AOTriton's releases. None of it was run on such a GPU.
 
 from mlbackends.model.problem import REDUCED, AttentionProblem
 from mlbackends.sdpa import constraints as need
-from mlbackends.sdpa.constraints import Constraint
+from mlbackends.sdpa.constraints import Constraint, constraint
 from mlbackends.sdpa.rules import shared
 from mlbackends.sdpa.rules.environment import Environment
-from mlbackends.sdpa.rules.shared import constraint, where_dense
+from mlbackends.sdpa.rules.shared import where_dense
 
 SUPPORTED = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1151", "gfx1201")
 """What AOTriton 0.12 has kernels for, and calls no experiment."""
@@ -29,8 +29,8 @@ def flash(environment: Environment) -> tuple[Constraint, ...]:
         need.rank_is(4),
         need.no_mask(),
         need.same_head_dim(),
-        _row_length,
-        shared.nested_head_dim,
+        _row_length(),
+        shared.nested_head_dim(),
         *_target(environment),
         # HIP calls gfx1200 a 12.0, which torch takes for NVIDIA's GPUs of that number.
         shared.training_limit(
@@ -38,7 +38,7 @@ def flash(environment: Environment) -> tuple[Constraint, ...]:
         ),
         where_dense(need.square_causal()),
         need.dtype_in(*REDUCED),
-        shared.nested_heads,
+        shared.nested_heads(),
         where_dense(need.equal_batch()),
         where_dense(need.grouped_heads(one_for_all=environment.torch >= (2, 14))),
         where_dense(need.non_empty()),
@@ -54,12 +54,12 @@ def efficient(environment: Environment) -> tuple[Constraint, ...]:
         *_target(environment),
         need.rank_is(4),
         shared.row_alignment(lambda problem: 8 if problem.dtype in REDUCED else 4),
-        _row_length,
+        _row_length(),
         where_dense(need.non_empty()),
         where_dense(need.last_dim_contiguous(mask_too=True)),
         where_dense(need.equal_batch()),
         where_dense(need.equal_heads()),
-        _mask_type,
+        _mask_type(),
         need.dtype_in(*taken),
     )
 
@@ -72,7 +72,7 @@ def _target(environment: Environment) -> tuple[Constraint, ...]:
         target = problem.device.capability
         return "" if target in SUPPORTED else f"AOTriton has no kernels for {target}"
 
-    return () if environment.composable_kernel else (supported,)
+    return () if environment.composable_kernel else (supported(),)
 
 
 @constraint("head-dim-too-large", f"head_dim at most {_LONGEST_ROW}, on gfx11 {_LONGEST_ROW_GFX11}")

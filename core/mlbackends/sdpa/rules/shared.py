@@ -5,7 +5,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from mlbackends.model.problem import AttentionProblem, heads_of
-from mlbackends.sdpa.constraints import Constraint
+from mlbackends.sdpa.constraints import Constraint, constraint
 
 
 def where_dense(constraint: Constraint) -> Constraint:
@@ -16,13 +16,6 @@ def where_dense(constraint: Constraint) -> Constraint:
         return "" if nested else constraint.test(problem)
 
     return replace(constraint, test=test)
-
-
-def constraint(
-    code: str, sentence: str
-) -> Callable[[Callable[[AttentionProblem], str]], Constraint]:
-    """Make a constraint of the function that tests a problem."""
-    return lambda test: Constraint(code, sentence, test)
 
 
 @constraint("head-dim-unaligned", "in nested tensors, head_dim a multiple of 8")
@@ -72,7 +65,7 @@ def training_limit(is_small: Callable[[AttentionProblem], bool], small: str) -> 
             return f"{seen} with dropout is required; on {small} it takes at most 224"
         return ""
 
-    return limit
+    return limit()
 
 
 def row_alignment(alignment: Callable[[AttentionProblem], int]) -> Constraint:
@@ -84,4 +77,4 @@ def row_alignment(alignment: Callable[[AttentionProblem], int]) -> Constraint:
         odd = [dim for dim in (problem.head_dim, problem.value_dim) if dim % step or not dim]
         return f"head_dim is {odd[0]}; it must be a multiple of {step}, above zero" if odd else ""
 
-    return whole_vectors
+    return whole_vectors()
