@@ -48,6 +48,22 @@ class UnfrozenProp(ContextProp):
         self.setter(val)
 
 
+class _SwitchProp(ContextProp):
+    """The descriptor of a row of the table; the sentence about it is its docstring."""
+
+    __doc__ = property(lambda self: self.switch.doc)  # type: ignore[assignment]
+
+    def __init__(self, switch: Switch) -> None:
+        super().__init__(partial(store.read, switch.name), partial(store.write, switch.name))
+        self.switch = switch
+
+    def __set__(self, obj: object, val: object) -> None:
+        if self.switch.freezable:
+            super().__set__(obj, val)
+        else:
+            self.setter(val)
+
+
 class PropModule(ModuleType):
     """A module with switches. m: the module that it stands for, which other names are read from."""
 
@@ -163,11 +179,7 @@ def install(name: str, class_name: str, **more: object) -> None:
     body: dict[str, object] = {"__module__": name, "__doc__": doc}
     for switch in rows:
         if switch.reached == "attribute":
-            kind = ContextProp if switch.freezable else UnfrozenProp
-            body[switch.attribute] = prop = kind(
-                partial(store.read, switch.name), partial(store.write, switch.name)
-            )
-            prop.__doc__ = switch.doc
+            body[switch.attribute] = _SwitchProp(switch)
     made = type(class_name, (PropModule,), {**body, **more})
     names = vars(module)
     names[class_name] = made
