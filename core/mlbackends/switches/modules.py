@@ -51,7 +51,7 @@ class UnfrozenProp(ContextProp):
 class _SwitchProp(ContextProp):
     """The descriptor of a row of the table; the sentence about it is its docstring."""
 
-    __doc__ = property(lambda self: self.switch.doc)  # type: ignore[assignment]
+    __doc__ = property(lambda self: self.switch.doc)
 
     def __init__(self, switch: Switch) -> None:
         super().__init__(partial(store.read, switch.name), partial(store.write, switch.name))

@@ -35,10 +35,6 @@ _MARKERS = (
 )
 
 
-def _run(config: pytest.Config) -> Run:
-    return config.stash[RUN]
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add what has a name of its own."""
     options.add(parser)
@@ -77,7 +73,7 @@ def device(request: pytest.FixtureRequest) -> str:
     """Run the test once on each kind of device that is usable, such as "cpu" and "cuda"."""
     from mlbackends.testing import devices
 
-    settings = _run(request.config).settings
+    settings = request.config.stash[RUN].settings
     given = getattr(request, "param", None)
     if given is None:  # requested while the test runs, so that there is one value only
         given = devices.choices(settings.machine, settings.devices, None)[0]
@@ -93,7 +89,7 @@ def attention_backend(request: pytest.FixtureRequest) -> UsableAttention:
     """Run the test once with each attention backend that is usable, on its device."""
     from mlbackends.testing import attention, devices
 
-    settings = _run(request.config).settings
+    settings = request.config.stash[RUN].settings
     given = getattr(request, "param", None)
     if not isinstance(given, attention.AttentionChoice):
         limit = (given,) if isinstance(given, str) else None
@@ -116,13 +112,13 @@ def backends_report(request: pytest.FixtureRequest) -> Report:
     """Give the whole report of the machine, as far as --backends-depth goes."""
     from mlbackends.model import registry
 
-    machine = _run(request.config).settings.machine
+    machine = request.config.stash[RUN].settings.machine
     return machine.report(() if machine.subject else registry.names("mlbackends_probes"))
 
 
 def _stop_if_unusable(request: pytest.FixtureRequest, why: str) -> None:
     if why:
-        strict = _run(request.config).settings.strict
+        strict = request.config.stash[RUN].settings.strict
         _stop(why, is_failure=bool({"all", request.fixturename or ""} & set(strict)))
 
 
@@ -145,7 +141,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     from mlbackends.testing import devices
 
-    run = _run(metafunc.config)
+    run = metafunc.config.stash[RUN]
     run.is_used = True
     settings = run.settings
     limit = _limit(metafunc, _DEVICE, tuple(devices.PROBES))
@@ -199,7 +195,7 @@ def _limit(
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Refuse wrong markers: a slip of the pen must not become a skip."""
-    run = _run(config)
+    run = config.stash[RUN]
     for item in items:
         marks = [*item.iter_markers(REQUIRES)]
         run.is_used = run.is_used or bool(marks)
@@ -228,7 +224,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip or fail what requires more than is here, before its fixtures are made."""
-    run = _run(item.config)
+    run = item.config.stash[RUN]
     if item.nodeid in run.wrong:
         pytest.fail(run.wrong[item.nodeid], pytrace=False)
     marks = list(item.iter_markers(REQUIRES))
@@ -254,12 +250,12 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     """Return the machine's facts, where that is configured or an option of ours is used."""
     when = options.header(config)
     is_shown = when == "always" or (when == "auto" and options.is_used(config))
-    return _shown(_run(config)) if is_shown else []
+    return _shown(config.stash[RUN]) if is_shown else []
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     """Return the facts behind the count of tests, where only they tell that the plugin is used."""
-    run = _run(config)
+    run = config.stash[RUN]
     is_quiet = config.get_verbosity() < 0 or config.getoption("no_header", default=False)
     if run.is_shown or not run.is_used or is_quiet or options.header(config) == "never":
         return []
@@ -276,7 +272,7 @@ def _shown(run: Run) -> list[str]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write the facts into JUnit's file; tell the process that started us whether we were used."""
-    run = _run(session.config)
+    run = session.config.stash[RUN]
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
         output[_USED] = run.is_used
@@ -299,7 +295,7 @@ def pytest_configure_node(node: Any) -> None:
     """Give workers a folder, so that one survey serves all of them; the first to survey makes it."""
     if not getattr(node.gateway.spec, "popen", False):  # a worker elsewhere asks its own machine
         return
-    run = _run(node.config)
+    run = node.config.stash[RUN]
     if not run.own_share:
         import tempfile
         import uuid
@@ -312,4 +308,4 @@ def pytest_configure_node(node: Any) -> None:
 def pytest_testnodedown(node: Any) -> None:
     """Learn whether a worker had to do with us."""
     if getattr(node, "workeroutput", {}).get(_USED):
-        _run(node.config).is_used = True
+        node.config.stash[RUN].is_used = True
