@@ -132,11 +132,7 @@ def packed(problem: AttentionProblem, arrays: tuple[Any, ...], before: int, pass
     elements = abi().elements
     of_mask = problem.mask.dtype if problem.mask else "none"
     return abi().structures["problem"](
-        query=query.ctypes.data,
-        key=key.ctypes.data,
-        value=value.ctypes.data,
-        mask=None if mask is None else mask.ctypes.data,
-        output=out.ctypes.data,
+        **operands(query=query, key=key, value=value, mask=mask, output=out),
         logsumexp=None if logsumexp is None else logsumexp.ctypes.data,
         batch=out.shape[-4] if out.ndim > 3 else 1,
         heads=heads,
@@ -146,11 +142,6 @@ def packed(problem: AttentionProblem, arrays: tuple[Any, ...], before: int, pass
         value_dim=value_dim,
         key_group=groups[0],
         value_group=groups[1],
-        query_strides=strides(query, 3),
-        key_strides=strides(key, 3),
-        value_strides=strides(value, 3),
-        output_strides=strides(out, 3),
-        mask_strides=strides(mask, 4),
         diagonal=keys - rows if problem.lower_right else 0,
         scale=(width or 1) ** -0.5 if problem.scale is None else problem.scale,
         dropout=problem.dropout,
@@ -164,15 +155,19 @@ def packed(problem: AttentionProblem, arrays: tuple[Any, ...], before: int, pass
     )
 
 
-def strides(array: Any, count: int) -> tuple[int, ...]:
-    """Return strides in elements of batch, heads and rows, for a mask also of keys; 0 to broadcast.
+def operands(**arrays: Any) -> dict[str, Any]:
+    """Return the address and the strides of arrays, by the names that they have in the library's structures.
 
-    All are 0 for an array that is None.
+    Strides are those of batch, heads and rows in elements, of a mask also of keys: 0 to broadcast, and for
+    an array that is None.
     """
-    if array is None:
-        return (0,) * count
-    size, ndim = array.itemsize, array.ndim
-    return tuple(
-        0 if ndim < 4 - place or array.shape[place - 4] == 1 else array.strides[place - 4] // size
-        for place in range(count)
-    )
+    found: dict[str, Any] = {}
+    for name, array in arrays.items():
+        strides = [0] * (4 if name == "mask" else 3)
+        if array is not None:
+            found[name] = array.ctypes.data
+            for place in range(max(4 - array.ndim, 0), len(strides)):
+                if array.shape[place - 4] != 1:
+                    strides[place] = array.strides[place - 4] // array.itemsize
+        found[f"{name}_strides"] = tuple(strides)
+    return found

@@ -64,19 +64,11 @@ def differentiate(problem: AttentionProblem, grad_out: Any, *tensors: Any) -> Gr
 
 def _call(problem: AttentionProblem, before: int, parts: tuple[Any, ...]) -> None:
     *inputs, grad_out, out, logsumexp, for_query, for_key, for_value, for_mask = parts
-    strides = forward.strides
     given = abi().structures["gradients"](
         forward=forward.packed(problem, (*inputs, out, logsumexp), before, passes=2),
-        of_output=grad_out.ctypes.data,
-        query=for_query.ctypes.data,
-        key=for_key.ctypes.data,
-        value=for_value.ctypes.data,
-        mask=None if for_mask is None else for_mask.ctypes.data,
-        of_output_strides=strides(grad_out, 3),
-        query_strides=strides(for_query, 3),
-        key_strides=strides(for_key, 3),
-        value_strides=strides(for_value, 3),
-        mask_strides=strides(for_mask, 4),
+        **forward.operands(
+            of_output=grad_out, query=for_query, key=for_key, value=for_value, mask=for_mask
+        ),
     )
     np, functions = numpy(), library()
     workspace = np.empty(functions.mlbackends_attention_gradients_workspace(byref(given)), "uint8")
