@@ -61,6 +61,21 @@ def test_texts_lose_names_and_keep_the_rest(before: str, after: str) -> None:
     assert hidden(probe).libraries[0].path == after
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("/root/env/lib/x.so", "~/env/lib/x.so"),
+        ("PATH=/root/bin:/root", "PATH=~/bin:~"),
+        ("/opt/rh/gcc-toolset-13/root/usr/bin/c++", "/opt/rh/gcc-toolset-13/root/usr/bin/c++"),
+    ],
+)
+def test_the_home_of_root_is_no_part_of_another_path(before: str, after: str) -> None:
+    probe = ProbeReport(Presence.FOUND, libraries=(Library("x", before),))
+    shown = redacted(report(nvidia=probe), Names(user="root", home="/root")).probes["nvidia"]
+
+    assert shown.libraries[0].path == after
+
+
 def test_a_short_user_name_is_replaced_where_it_is_a_part_of_a_path() -> None:
     probe = ProbeReport(
         Presence.FOUND, libraries=(Library("bo", "/data/bo/lib:/data/bob:/sys/bo"),)
