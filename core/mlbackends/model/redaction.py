@@ -246,7 +246,7 @@ class _Replacer:
         if len(home) > 2:
             # /root is a part of other paths too, such as /opt/rh/gcc-toolset-13/root, and names nobody.
             before = r"(?<![\w.-])" if is_common(home[1:]) else ""
-            self._texts.append((home, pattern(f"{before}{re.escape(home)}" r"(?![\w.-])"), "~"))
+            self._texts.append((home, pattern(before + re.escape(home) + r"(?![\w.-])"), "~"))
         # "node7.cluster.example" stands as "node7" in other places.
         hosts = [(name, "HOST") for name in dict.fromkeys((names.node, names.node.split(".")[0]))]
         for name, stand_in in (*hosts, (names.user, "USER")):
