@@ -23,7 +23,6 @@ HEAVY = {
     "pkg_resources",
     "psutil",
     "pynvml",
-    "rich",
     "socket",
     "ssl",
     "tomllib",
@@ -213,7 +212,7 @@ from mlbackends.switches.table import SWITCHES
 for name in SWITCHES:
     mlbackends.flag_store.read(name)
 """
-    assert modules_of(program) & {"numpy", "rich", "torch", "opt_einsum", "logging"} == set()
+    assert modules_of(program) & {"numpy", "torch", "opt_einsum", "logging"} == set()
 
 
 def test_using_the_switches_of_attention_loads_no_array() -> None:
@@ -224,4 +223,4 @@ with mlbackends.sdpa_kernel(mlbackends.SDPBackend.MATH):
 mlbackends.cuda.preferred_blas_library()
 mlbackends.set_float32_matmul_precision("high")
 """
-    assert modules_of(program) & {"numpy", "rich", "torch", "subprocess"} == set()
+    assert modules_of(program) & {"numpy", "torch", "subprocess"} == set()
