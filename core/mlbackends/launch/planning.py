@@ -86,13 +86,9 @@ def plan(options: Options, topology: Topology, environment: Mapping[str, str]) -
         memory = tuple(node for node in nodes if node in topology.memory_nodes)
         instances.append(Instance(share, memory))
         if len(nodes) > 1:
-            notices.append(
-                warning(
-                    f"instance {index} spans the NUMA nodes {', '.join(map(str, nodes))};"
-                    " --skip-cross-node-cores, or a --ncores-per-instance that divides the cores of a"
-                    " node, avoids it"
-                )
-            )
+            spanned = f"instance {index} spans the NUMA nodes {', '.join(map(str, nodes))}"
+            fitting = "a --ncores-per-instance that divides the cores of a node"
+            notices.append(warning(f"{spanned}; --skip-cross-node-cores, or {fitting}, avoids it"))
     used = {cpu for share in shares for cpu in share}
     shares_cores = any(len(used.intersection(core.cpus)) > 1 for core in topology.cores)
     if options.use_logical_core and options.core_list is None and not takes_modes(options):
@@ -204,12 +200,8 @@ def shares_of_mode(
     by_node: the CPUs of each node. Raises Refused where no node has four cores and none may be spanned.
     """
     mode = "latency" if options.latency_mode else "throughput"
-    notices.append(
-        warning(
-            f"--{mode}-mode decides alone: --ninstances, --ncores-per-instance, --node-id and "
-            "--use-logical-core do not count"
-        )
-    )
+    others = "--ninstances, --ncores-per-instance, --node-id and --use-logical-core"
+    notices.append(warning(f"--{mode}-mode decides alone: {others} do not count"))
     if mode == "throughput":
         return by_node
     size = _CORES_IN_LATENCY_MODE
@@ -241,7 +233,11 @@ def shares_of_counts(
             raise Refused(f"there are {total} cores for {count} instances; each needs one at least")
         if options.skip_cross_node_cores and count <= len(by_node):
             return by_node[:count]
-        sizes = (_even_size(options, count, total, by_node),) * count
+        size = total // count
+        if options.skip_cross_node_cores:
+            while size > 1 and sum(len(group) // size for group in by_node) < count:
+                size -= 1
+        sizes = (size,) * count
     elif len(sizes) == 1:
         if count == -1:  # a list of cores is shared out, as torch did before 2.14
             count = max(total // sizes[0], 1) if options.core_list is not None else 1
@@ -253,27 +249,15 @@ def shares_of_counts(
         sized = f" of {sizes[0]} cores" if len(set(sizes)) == 1 else ""
         raise Refused(f"{len(sizes)} instances{sized} need {needed}; there are {total}")
     if options.core_list is not None and needed < total:
-        notices.append(
-            warning(f"of the {total} cores in --core-list only the first {needed} are used")
-        )
+        used = f"of the {total} cores in --core-list only the first {needed} are used"
+        notices.append(warning(used))
     if options.skip_cross_node_cores:
         shares = _within_nodes(sizes, by_node)
-        notices.append(
-            information(f"{total - needed} cores are left over so that no instance spans nodes")
-        )
+        left = f"{total - needed} cores are left over so that no instance spans nodes"
+        notices.append(information(left))
         return shares
     starts = [sum(sizes[:at]) for at in range(len(sizes))]
     return [tuple(cpus[at : at + size]) for at, size in zip(starts, sizes, strict=True)]
-
-
-def _even_size(options: Options, count: int, total: int, by_node: Shares) -> int:
-    """Return the most cores that each of some instances can have."""
-    size = total // count
-    while options.skip_cross_node_cores and size > 1:
-        if sum(len(group) // size for group in by_node) >= count:
-            break
-        size -= 1
-    return size
 
 
 def _within_nodes(sizes: Sequence[int], by_node: Shares) -> Shares:

@@ -48,12 +48,8 @@ def child_environment(
     is_there = partial(call_or, False, os.path.isdir)
 
     def missing(name: str, where: str = "") -> None:
-        notices.append(
-            warning(
-                f"lib{name}.so was not found{where}, so it is not preloaded; "
-                f"to install it: {_PACKAGES[name]}"
-            )
-        )
+        lacking = f"lib{name}.so was not found{where}, so it is not preloaded"
+        notices.append(warning(f"{lacking}; to install it: {_PACKAGES[name]}"))
 
     if options.enable_tcmalloc or options.enable_jemalloc:
         allocator = "tcmalloc" if options.enable_tcmalloc else "jemalloc"
@@ -65,12 +61,8 @@ def child_environment(
         or preload("tcmalloc")
         or preload("jemalloc")
     ):
-        notices.append(
-            warning(
-                "neither libtcmalloc.so nor libjemalloc.so was found; the program keeps its own"
-                " allocator, which may be slower"
-            )
-        )
+        kept = "the program keeps its own allocator, which may be slower"
+        notices.append(warning(f"neither libtcmalloc.so nor libjemalloc.so was found; {kept}"))
     wanted: dict[str, str] = {}
     if options.enable_jemalloc and is_preloaded("jemalloc", entries):
         wanted["MALLOC_CONF"] = _JEMALLOC_SETTINGS
@@ -87,12 +79,8 @@ def child_environment(
         if found == value:
             notices.append(information(f"{name}={value}"))
         else:
-            notices.append(
-                warning(
-                    f"{name} is {found!r} in the environment, and stays;"
-                    f" the launcher would set {value!r}"
-                )
-            )
+            stays = f"{name} is {found!r} in the environment, and stays"
+            notices.append(warning(f"{stays}; the launcher would set {value!r}"))
     if entries or "LD_PRELOAD" in environment:
         made["LD_PRELOAD"] = ":".join(entries)
         notices.append(information(f"LD_PRELOAD={made['LD_PRELOAD']}"))
