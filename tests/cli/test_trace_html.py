@@ -207,6 +207,13 @@ def test_more_bars_than_fit_are_counted() -> None:
     assert "and 5 more, 5 ms, 25% of the time" in text
 
 
+def test_what_has_no_bar_has_no_time_that_rounding_left() -> None:
+    times = [0.2165994, 0.4221166, 0.0290408, 0.2216917, 0.4378876, 0.4958122, 0.0]
+    text = rendered([call(f"op{number}", time) for number, time in enumerate(times)])
+
+    assert "and 1 more, 0 ns, 0% of the time" in text
+
+
 def test_the_lanes_are_the_threads() -> None:
     records = [
         call("matmul", 1, thread=thread, process=4, start_ns=thread * 1_000_000, clock="epoch")

@@ -184,7 +184,7 @@ def _where(summary: Summary, colours: Colours) -> str:
         for row, share in zip(shown, bars, strict=True)
     ]
     longest = table(("share", *summary.by), body, "numbers", numbers=_RATES, caption=_ORDER)
-    rest = _rest(summary.groups - len(shown), summary, shown)
+    rest = _rest(summary, len(shown))
     return scrolled(longest, "Where the time went") + rest if body else ""
 
 
@@ -204,7 +204,7 @@ def _calls(summary: Summary) -> str:
     names = [summary.by[i] for i in used]
     heads = ("share", *_RATES, "median", "min", "max")
     calls = table(names, body, "numbers", numbers=heads, caption=_ORDER)
-    return scrolled(calls, "Calls") + _rest(summary.groups - len(body), summary, summary.rows)
+    return scrolled(calls, "Calls") + _rest(summary, len(body))
 
 
 def _numbers(row: SummaryRow) -> list[str]:
@@ -214,15 +214,14 @@ def _numbers(row: SummaryRow) -> list[str]:
     return numbers + ["" if rate is None else short_number(rate) for rate in rates]
 
 
-def _rest(count: int, summary: Summary, shown: Sequence[SummaryRow]) -> str:
-    """Return a line on the rows that are not shown; "" where there are none."""
-    if count <= 0:
+def _rest(summary: Summary, shown: int) -> str:
+    """Return a line on the rows behind so many; "" where there are none."""
+    if summary.groups <= shown:
         return ""
-    left = summary.total_ns - sum(row.total_ns for row in shown)
-    share = (
-        f"{took(left)}, {percent(left / summary.total_ns if summary.total_ns else 0)} of the time"
-    )
-    return words("p", f"and {count:,} more, {share}", "dim")
+    left = sum(row.total_ns for row in (*summary.rows[shown:], *filter(None, [summary.others])))
+    share = percent(left / summary.total_ns if summary.total_ns else 0)
+    text = f"and {summary.groups - shown:,} more, {took(left)}, {share} of the time"
+    return words("p", text, "dim")
 
 
 def _refused(one: Refused) -> str:
