@@ -15,6 +15,8 @@ from mlbackends.model.patterns import pattern
 
 _FEW_OPTIONS = 6
 _EXAMPLE = pattern(r"^  (\S.*)\n?", re.MULTILINE)
+_EXPLAINED = pattern(r"^( *)(\S.*?) {3,}(\S.*)$", re.MULTILINE)
+"""A command to type, and behind it what that does."""
 
 
 def documented(**options: Any) -> Callable[[Callable[..., Any]], click.Command]:
@@ -34,8 +36,24 @@ def _help(module: str) -> dict[str, Any]:
     return {"help": text, "epilog": title + examples}
 
 
+def narrowed(text: str, width: int) -> str:
+    """Return the text with what commands do below them, in paragraphs where it has no room behind one."""
+    paragraphs = text.split("\n\n")
+    for at, paragraph in enumerate(paragraphs):
+        if any(len(found[0]) > width for found in _EXPLAINED.finditer(paragraph)):
+            paragraphs[at] = _EXPLAINED.sub(r"\1\2\n\1    \3", paragraph)
+    return "\n\n".join(paragraphs)
+
+
 class Command(click.Command):
     """A command whose help begins with an example, and has its options under headings where they are many."""
+
+    def get_help(self, ctx: click.Context) -> str:
+        """Return the help as wide as the terminal."""
+        import shutil
+
+        width = ctx.terminal_width or shutil.get_terminal_size().columns
+        return narrowed(super().get_help(ctx), width)
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the first example, then what click writes."""

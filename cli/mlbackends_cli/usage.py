@@ -45,17 +45,16 @@ def explained(
 
 def what_to_type(main: click.Command) -> str:
     """Return the commands that the help begins with, on one screen."""
+    from mlbackends_cli.lazy import narrowed
     from mlbackends_cli.terminal import error_page
 
     page = error_page("auto")
-    lines, texts = [], (main.help or "").splitlines()
-    is_narrow = any(len(line) > page.width for line in texts if line.startswith("  "))
-    for line in texts:
+    lines = []
+    for line in narrowed(main.help or "", page.width).splitlines():
         if line.endswith(":") and not line.startswith(" "):
             lines.append(page.styled(line[:-1], "1;4"))
         elif line.startswith("  "):
-            command, _, about = line.strip().partition("   ")
-            lines += [f"  {command}", f"      {about.strip()}"] if about and is_narrow else [line]
+            lines.append(line)
     return "\n".join([*lines, "All commands: backends help    Options: backends help info"])
 
 

@@ -94,6 +94,13 @@ def test_every_help_begins_with_an_example_of_the_command_and_groups_many_option
         assert "Options" not in sections or len(sections) == 1, ctx.command_path
 
 
+def test_what_an_example_does_fits_the_terminal_or_stands_below_it() -> None:
+    for ctx in every_command(main):
+        ctx.terminal_width = 80
+        wide = [line for line in ctx.get_help().splitlines() if len(line) > 80]
+        assert not [line for line in wide if "  " in line.strip()], ctx.command_path
+
+
 def test_a_help_is_as_it_was_read() -> None:
     golden = Path(__file__).parent / "pages" / "help-flags-list.txt"
     done = backends("help", "flags", "list", environment={"COLUMNS": "80"})

@@ -8,7 +8,7 @@ stopped it, and each NVIDIA GPU.
 Keys:
   q         quit
   s         sort by the next: cpu, memory, gpu, threads, name, pid
-  /         filter by a text in number, name, user, command or libraries; escape ends it
+  /         filter by number, name, user, command or library; escape ends it
   up, down  scroll
   ?         help
 
