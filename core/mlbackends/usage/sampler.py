@@ -18,6 +18,7 @@ from mlbackends.host.host import Host
 from mlbackends.host.quantities import numbers_by_name, whole_number
 from mlbackends.host.system import cgroups
 from mlbackends.host.system.kernel import mounts
+from mlbackends.model.errors import some
 from mlbackends.model.reasons import Reason
 from mlbackends.model.usage import SCHEMA, GpuUsage, GroupUsage, MachineUsage, ProcessUsage, Usage
 from mlbackends.usage.gpus import Gpus
@@ -72,7 +73,7 @@ class Sampler:
             gpus=gpus,
             process_count=len(processes),
             processes=tuple(processes),
-            notes=(*filter(None, (self._note(), problem)), *strangers),
+            notes=tuple(filter(None, (self._note(), problem, strangers))),
         )
 
     def _note(self) -> Reason | None:
@@ -111,8 +112,8 @@ class Sampler:
 
 def on_gpus(
     everyone: list[ProcessUsage], gpus: Sequence[GpuUsage]
-) -> tuple[list[ProcessUsage], list[Reason]]:
-    """Return the processes with what they have on GPUs, and what of the GPUs has no process here.
+) -> tuple[list[ProcessUsage], Reason | None]:
+    """Return the processes with what they have on GPUs, and a note on those that are not seen here.
 
     In a container the driver's numbers may be those of the host: a process that has no CUDA driver mapped
     is another one than it means.
@@ -129,11 +130,9 @@ def on_gpus(
                 found[each.pid] = replace(one, gpus=indexes, gpu_memory_bytes=memory or None)
                 continue
             name = f" ({each.name})" if each.name else ""
-            message = (
-                f"GPU {gpu.index} computes for process {each.pid}{name}, which is not seen here"
-            )
-            strangers.append(Reason("not-seen", message))
-    return [*found.values()], strangers
+            strangers.append(f"{each.pid}{name} on GPU {gpu.index}")
+    message = f"GPUs compute for processes that are not seen here: {some(tuple(strangers))}"
+    return [*found.values()], Reason("not-seen", message) if strangers else None
 
 
 def _machine(*, is_first: bool) -> MachineUsage:

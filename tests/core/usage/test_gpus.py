@@ -108,14 +108,19 @@ def test_a_process_is_only_matched_where_it_has_the_driver_mapped() -> None:
     )
     # MIG instances of one GPU, each with its share.
     second = GpuUsage(1, processes=(GpuProcess(1, "", 2), GpuProcess(1, "", 4)))
-    found, strangers = on_gpus(processes, (gpu, second))
+    found, note = on_gpus(processes, (gpu, second))
 
     assert [(one.gpus, one.gpu_memory_bytes) for one in found] == [((0, 1), 11), ((), None)]
-    assert {one.code for one in strangers} == {"not-seen"}
-    assert [("(other)" in one.message, "(outside)" in one.message) for one in strangers] == [
-        (True, False),
-        (False, True),
-    ]
+    assert note is not None and note.code == "not-seen"
+    assert note.message.endswith(" not seen here: 2 (other) on GPU 0, 3 (outside) on GPU 0")
+
+
+def test_very_many_processes_of_others_are_one_note() -> None:
+    theirs = tuple(GpuProcess(number, "python") for number in range(1, 200))
+    _, note = on_gpus([], (GpuUsage(0, processes=theirs),))
+
+    assert note is not None and len(note.message) < 400
+    assert "and 189 more" in note.message
 
 
 def test_without_nvml_there_is_nothing_and_no_complaint(tmp_path: Path) -> None:
