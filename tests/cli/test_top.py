@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import jsonschema
 import pytest
+from msgspec import structs
 from running import PLAIN, backends
 
 from mlbackends.model.reasons import Reason
@@ -134,6 +135,18 @@ def test_keys_change_the_view() -> None:
     for key in ("x", "escape", "q"):
         view.take(key)
     assert (view.text, view.has_more) == ("", False)
+
+
+@pytest.mark.parametrize("size", [(60, 24), (80, 24), (200, 12)])
+def test_many_gpus_leave_room_for_processes_and_keys(size: tuple[int, int]) -> None:
+    gpus = tuple(GpuUsage(index, "NVIDIA H100 80GB HBM3") for index in range(40))
+    usage = structs.replace(USAGE, gpus=gpus)
+    lines = _View("cpu", (), "", hides=False).lines(usage, Page(size[0]), size[1])
+
+    assert len(lines) == size[1]
+    assert lines[-1].startswith("q quit")
+    assert any(str(usage.processes[0].pid) in line.split() for line in lines[-7:])
+    assert sum("more lines, on a larger screen" in line for line in lines) == 1
 
 
 def test_the_record_is_as_its_schema_says() -> None:

@@ -47,6 +47,8 @@ _FIRST_SECONDS = 0.3
 """After so long the first shares of CPUs are shown."""
 _MAPS_SECONDS = 0.005
 """So long each sample may go on reading mapped files, while it is watched."""
+_LEAST_ROWS = 9
+"""Five processes and the lines around them have a place, however many GPUs there are."""
 _HELP = (__doc__ or "").partition("Keys:\n")[2].partition("\n\n")[0].splitlines()
 
 
@@ -156,6 +158,9 @@ class _View:
             rows = [[*map(Cell, re.split("  +", line.strip(), maxsplit=1))] for line in _HELP]
             return [*layout_lines(rows, style), "any key goes back"]
         head = pages.header(usage, style)
+        if (most := max(2, height - _LEAST_ROWS)) < len(head):
+            left = f"and {len(head) - most + 1} more lines, on a larger screen or by --once"
+            head[most - 1 :] = [style.fitted(cropped(left, style.width))]
         room = max(1, height - len(head) - 4)
         self.first = max(0, min(self.first, len(usage.processes) - 1))
         body = pages.table(usage, style, usage.processes[self.first : self.first + room])
