@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from mlbackends.host.host import Host
 from mlbackends.isolation.service import Lost
 from mlbackends.model import registry
 from mlbackends.model.benched import SCHEMA as BENCH_SCHEMA
@@ -101,7 +102,6 @@ def _machine() -> dict[str, Any]:
 
 
 def _cpu() -> dict[str, Any]:
-    from mlbackends.host.host import Host
     from mlbackends.survey import survey
 
     return survey(("cpu",), Host("/"), Presence.FOUND).probes["cpu"].facts
