@@ -182,6 +182,8 @@ def test_a_package_that_is_replaced_has_its_new_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mapped, "_FRESH_SECONDS", -1.0)
+    (tmp_path / "7/ns").mkdir(parents=True)
+    (tmp_path / "7/ns/mnt").symlink_to(os.readlink("/proc/self/ns/mnt"))  # its files are ours
     site = tmp_path / "env/lib/python3.11/site-packages"
     library = site / "torch/lib/libtorch_cpu.so"
     reader = Mapped(str(tmp_path))
