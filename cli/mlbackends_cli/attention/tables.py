@@ -16,12 +16,13 @@ from mlbackends_cli.text.prose import wrapped
 GRADIENTS = {"query": "dQ", "key": "dK", "value": "dV", "mask": "dM"}
 FASTEST = "fastest"
 _WIDER = "a wider page, such as with COLUMNS=200, has more columns"
-_MARKS = {
+MARKS = {
     "good": ("✓", "+", "32"),
     "bad": ("✗", "x", "31"),
     "cannot": ("–", "-", "2"),
     "open": ("?", "?", "33"),
 }
+"""How a result ended: its sign, that of a terminal without it, and a colour."""
 Row = dict[str, str]
 """The cells of a backend that ran, by the heads of their columns."""
 
@@ -66,8 +67,8 @@ def _row(result: Result, best: Result | None) -> Row:
         _, errors = result.worst
         row["max error"] = f"{errors.largest_absolute:.1e}"
         row["relative"] = f"{errors.largest_relative:.1e}"
-        if errors.largest_allowed:
-            row["of allowed"] = f"{errors.largest_absolute / errors.largest_allowed:.0%}"
+        if errors.share_of_allowed is not None:
+            row["of allowed"] = f"{errors.share_of_allowed:.0%}"
         if errors.in_reference_errors is not None:
             row["error ratio"] = f"{errors.in_reference_errors:.2f}×"
     if result.errors is not None and result.gradients:
@@ -193,7 +194,7 @@ def state(result: Result) -> str:
 
 def mark(result: Result, page: Page) -> str:
     """Return the sign of how a result ended."""
-    fancy, plain, color = _MARKS[state(result)]
+    fancy, plain, color = MARKS[state(result)]
     return page.styled(page.sign(fancy, plain), color)
 
 

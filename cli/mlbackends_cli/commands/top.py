@@ -123,7 +123,8 @@ class _View:
     """What is shown of the samples, and how keys change that."""
 
     def __init__(self, sort: str, pids: tuple[int, ...], text: str, *, hides: bool) -> None:
-        self.sort, self.pids, self.text, self.hides = sort, pids, text, hides
+        self.sort, self.pids, self.text = sort, pids, text
+        self.names = names_of(Host()) if hides else None
         self.first = 0
         self.has_more = True
         self.is_typing = self.shows_help = False
@@ -131,7 +132,7 @@ class _View:
     def chosen(self, usage: Usage) -> Usage:
         """Return what is shown of a sample."""
         usage = selected(usage, self.sort, self.pids, self.text)
-        return redacted_usage(usage, names_of(Host())) if self.hides else usage
+        return usage if self.names is None else redacted_usage(usage, self.names)
 
     def watch(self, interval: float, color: str) -> int:
         """Draw samples until the user has had enough."""

@@ -6,7 +6,7 @@ from math import prod
 from mlbackends.model.benched import Benched
 from mlbackends.model.checked import Checked, CheckedProblem, Ended, Result
 from mlbackends_cli.attention import bench_table, check_table
-from mlbackends_cli.attention.tables import FASTEST, Row, of_shown, rows, speed, state
+from mlbackends_cli.attention.tables import FASTEST, MARKS, Row, of_shown, rows, speed, state
 from mlbackends_cli.charts.attention import plots, sheet, short_title
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.web.elements import (
@@ -30,7 +30,6 @@ _OPEN = 4
 """So many problems are open; of more, each is a line that opens."""
 _LEFT_OUT = {"backend", "spread", "relative", "error ratio"}
 """Columns that would make a table wider than a laptop; the other formats have them."""
-_MARKS = {"good": "✓", "bad": "✗", "cannot": "–", "open": "?"}
 _BARS = {
     "median": "time beside that of the slowest",
     "of peak": "share of the peak",
@@ -120,7 +119,7 @@ def _problem(
     body = []
     for result, row in found:
         how = state(result)
-        sign = words("span", _MARKS[how], _STATES[how])
+        sign = words("span", MARKS[how][0], _STATES[how])
         name = element("th", sign, " ", escaped(row["backend"]), scope="row")
         body.append([name, *(_cell(head, row.get(head, ""), result, longest) for head in heads)])
     bars = f"Bars: {', '.join(_BARS[head] for head in heads if head in _BARS)}."
@@ -189,8 +188,7 @@ def _cell(head: str, text: str, result: Result, longest: float) -> str:
     elif head == "of peak" and timing:
         share = timing.share_of_peak
     elif head == "of allowed" and worst:
-        _, errors = worst
-        share = errors.largest_absolute / errors.largest_allowed if errors.largest_allowed else None
+        share = worst[1].share_of_allowed
     if share is None:
         return words("td", text, "number winner" if text == FASTEST else "number")
     return bar(share, kind, text)

@@ -50,11 +50,17 @@ class Errors(Struct, frozen=True):
         return not self.misplaced and self.largest_absolute <= self.largest_allowed
 
     @property
+    def share_of_allowed(self) -> float | None:
+        """The largest error in units of the allowed one; None where none is allowed."""
+        return self.largest_absolute / self.largest_allowed if self.largest_allowed else None
+
+    @property
     def badness(self) -> tuple[int, float]:
         """What orders errors: the misplaced elements, and the largest error in units of the allowed one."""
-        if not self.largest_allowed:
-            return self.misplaced, inf if self.largest_absolute else 0.0
-        return self.misplaced, self.largest_absolute / self.largest_allowed
+        share = self.share_of_allowed
+        if share is None:
+            share = inf if self.largest_absolute else 0.0
+        return self.misplaced, share
 
 
 class Timing(Struct, frozen=True):
