@@ -18,7 +18,10 @@ _LEAST_READ, _PAGE = 1 << 16, 4096
 def read_regular(path: str, limit: int = READ_LIMIT) -> bytes:
     """Return a regular file's first bytes, b"" for another kind of file; raises OSError and ValueError."""
     # O_NONBLOCK: a FIFO in a recorded folder must not make us wait.
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+    # O_BINARY: Windows would make one character of two at each line's end.
+    flags = os.O_RDONLY
+    for name in ("O_NONBLOCK", "O_NOCTTY", "O_BINARY"):
+        flags |= getattr(os, name, 0)
     handle = os.open(path, flags)
     try:
         # A device may give for ever, and a FIFO takes what others wait for.

@@ -88,7 +88,7 @@ class Host:
         self._extracts: dict[str, dict[str, Any]] = {}
         self.cache: dict[Any, Any] = {}
         """What functions under `once_per_host` returned."""
-        self.is_live = os.path.abspath(root) == "/"
+        self.is_live = os.path.abspath(root) == os.path.abspath(os.sep)
         self.root = _root_of(pid) if pid is not None and self.is_live else ""
         self._recorded: Description | None = None
         """What no file of a recorded machine tells; None for the live one."""
@@ -121,7 +121,8 @@ class Host:
         if self.pid is not None and path.startswith("/proc/self/"):
             path = f"/proc/{self.pid}/{path[11:]}"
         if self._is_of_this_machine(path):
-            return path
+            # Under Windows a path without a drive would be one of whatever drive is the current one.
+            return _NOWHERE + path if os.name == "nt" and path[:1] == "/" else path
         # What a link of a loop says is for us to follow: the system would follow it out of the root.
         found = self._resolve(path)
         return self.root + found if found else _NOWHERE + path
@@ -366,14 +367,14 @@ class Host:
             self._python = msgspec.to_builtins(self._recorded.python)
         elif self._python is None:
             self._python = {
-                "executable": sys.executable,
+                "executable": with_slashes(sys.executable),
                 "version": ".".join(map(str, sys.version_info[:3])),
                 "implementation": sys.implementation.name,
-                "prefix": sys.prefix,
-                "base_prefix": sys.base_prefix,
+                "prefix": with_slashes(sys.prefix),
+                "base_prefix": with_slashes(sys.base_prefix),
                 "path": [
                     folder
-                    for folder in map(_absolute, sys.path)
+                    for folder in map(with_slashes, map(_absolute, sys.path))
                     if mounts.call_or(True, os.path.isdir, folder)
                 ],
             }
@@ -433,6 +434,11 @@ def resolved(path: str, target_of: Callable[[str], str]) -> str:
             done = []
         todo.extend(piece for piece in target.split("/")[::-1] if piece)
     return "/" + "/".join(done)
+
+
+def with_slashes(path: str) -> str:
+    """Return a path of this machine in the one style of ours: C:/Python/python.exe under Windows."""
+    return path.replace("\\", "/") if os.name == "nt" else path
 
 
 def to_int(text: str) -> int | None:
