@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 backend = registry.load("mlbackends_kernels", "flash_cpu").FlashCpu()
-HOOK = Path(__file__).resolve().parents[2] / "kernels" / "builder" / "hook.py"
+BUILDER = Path(__file__).resolve().parents[2] / "kernels" / "builder" / "compilation.py"
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 #: Relative distance of a number to the next.
 STEP = {"float16": 2**-10, "bfloat16": 2**-7, "float32": 2**-23, "float64": 2**-52}
@@ -656,9 +656,9 @@ def test_the_affinity_counts() -> None:
 # ---- instruction sets -----------------------------------------------------------------
 
 
-def built_by_hook() -> Any:
-    """Return the build hook's module."""
-    found = spec_from_file_location("hook", HOOK)
+def builder() -> Any:
+    """Return the module that compiles."""
+    found = spec_from_file_location("compilation", BUILDER)
     assert found and found.loader
     module = module_from_spec(found)
     found.loader.exec_module(module)
@@ -716,8 +716,8 @@ def test_the_variable_lowers_the_instruction_set(value: str) -> None:
 
 
 def test_every_level_that_is_compiled_is_in_the_librarys_table() -> None:
-    declared = (HOOK.parents[1] / "native" / "attention" / "levels.cpp").read_text("utf-8")
-    for names in (built_by_hook().PORTABLE, *built_by_hook().LEVELS.values()):
+    declared = (BUILDER.parents[1] / "native" / "attention" / "levels.cpp").read_text("utf-8")
+    for names in (builder().PORTABLE, *builder().LEVELS.values()):
         assert [name for name in names if f"DECLARED({name});" not in declared] == []
         places = [declared.index(f"{{&mlbackends_attention_level_{name}, ") for name in names]
         assert places == sorted(places)
@@ -731,14 +731,16 @@ def test_a_level_that_came_after_the_compiler_is_left_out(
     compiler, seen = tmp_path / "cc", tmp_path / "seen"
     compiler.write_text(
         f'#!/bin/sh\necho "$*" >>{seen}\n'
-        'case "$*" in *-march=* | *-mavx* | *-mamx*) exit 1 ;; esac\n'
+        'case "$*" in *-mcpu=* | *-mavx* | *-mamx*) exit 1 ;; esac\n'
         'for word; do [ "$last" = -o ] && : >"$word"; last=$word; done\n'
     )
     compiler.chmod(0o755)
-    monkeypatch.setenv("CC", str(compiler))
     monkeypatch.delenv("MLBACKENDS_OBJECTS", raising=False)
     for machine, least in (("x86_64", "baseline"), ("aarch64", "neon")):
-        built_by_hook().compile_attention(tmp_path / f"{machine}.so", machine=machine)
+        native = builder()
+        native.compile_attention(
+            tmp_path / f"{machine}.so", [str(compiler)], native.Target(machine, libc="any")
+        )
         linked = seen.read_text().splitlines()[-1]
         assert f"/kernel_{least}.o" in linked and linked.count("/kernel_") == 1
 
@@ -766,14 +768,15 @@ def test_objects_that_are_kept_are_compiled_once_from_one_text_by_one_compiler(
     folder.mkdir(parents=True)
     for stem in ("kernel", "gradients_kernel", "threads"):
         (folder / f"{stem}.cpp").write_text(stem)
-    monkeypatch.setenv("CC", str(compiler))
     monkeypatch.setenv("MLBACKENDS_OBJECTS", str(tmp_path / "objects"))
 
     def compiled(name: str, *extra: str) -> tuple[int, str]:
         """Return how many files were compiled, and what the library holds."""
         seen.write_text("")
         file = tmp_path / name
-        built_by_hook().compile_attention(file, root, extra=extra, machine="riscv64")
+        native = builder()
+        target = native.Target("riscv64", libc="any")
+        native.compile_attention(file, [str(compiler)], target, root=root, extra=extra)
         return len(seen.read_text().splitlines()), file.read_text()
 
     first, held = compiled("a.so")
@@ -827,15 +830,16 @@ def test_pairs_and_tiles_of_bfloat16_are_right_where_they_are_emulated(
     """What AVX-512 BF16 and AMX multiply, computed by other instructions, on a CPU that lacks them."""
     if "avx512" not in LEVELS:
         pytest.skip("it is emulated by AVX-512")
-    hook = built_by_hook()
+    native = builder()
     file = tmp_path / "attention.so"
-    levels = hook.LEVELS["x86_64"]
+    levels = native.LEVELS["x86_64"]
     for name in ("baseline", "avx2"):  # nothing is made of these
         del levels[name]
     if not os.environ.get("MLBACKENDS_OBJECTS"):  # else they may be there already
         for name in ("avx512", "amx_bf16"):  # hardly called: they need not be fast
             levels[name] += " -O0"
-    hook.compile_attention(file, extra=("-DMLBACKENDS_EMULATED_PAIRS", f"-I{TOLERANCES.parent}"))
+    extra = ("-DMLBACKENDS_EMULATED_PAIRS", f"-I{TOLERANCES.parent}")
+    native.compile_attention(file, native.find_compiler(), native.running(), extra=extra)
     monkeypatch.setattr(library, "path", lambda _=library.FILE: str(file))
     library.library.cache_clear()
     try:

@@ -21,7 +21,7 @@ if sys.platform != "linux":
     pytest.skip("the shim is Linux's", allow_module_level=True)
 
 ROOT = Path(__file__).resolve().parents[2]
-HOOK = ROOT / "kernels" / "builder" / "hook.py"
+BUILDER = ROOT / "kernels" / "builder" / "compilation.py"
 STAMPED = re.compile(rb"\[pid (\d+) tid (\d+) end (\d+)\] (.*)\n")
 LINE = "onednn_verbose,v1,primitive,exec,cpu,matmul,brg,,,,,8:8,0.5"
 
@@ -30,12 +30,13 @@ LINE = "onednn_verbose,v1,primitive,exec,cpu,matmul,brg,,,,,8:8,0.5"
 def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which("cc") is None:
         pytest.skip("no C compiler (cc) to make the shim with")
-    spec = spec_from_file_location("hook", HOOK)
+    spec = spec_from_file_location("compilation", BUILDER)
     assert spec and spec.loader
-    hook: Any = module_from_spec(spec)
-    spec.loader.exec_module(hook)
+    native: Any = module_from_spec(spec)
+    spec.loader.exec_module(native)
     made: Path = tmp_path_factory.mktemp("shim") / "trace_shim.so"
-    hook.compile_shim(made)
+    compiler = native.find_compiler()
+    native.compile_shim(made, compiler, native.target_of(compiler))
     return made
 
 
@@ -633,10 +634,10 @@ def test_a_compiler_that_does_not_work_is_told(tmp_path: Path) -> None:
     environment = {**os.environ, "CC": str(tmp_path / "no-compiler")}
     code = (
         "import importlib.util, pathlib, sys\n"
-        f"spec = importlib.util.spec_from_file_location('hook', {str(HOOK)!r})\n"
-        "hook = importlib.util.module_from_spec(spec); spec.loader.exec_module(hook)\n"
-        f"try: hook.compile_shim(pathlib.Path({str(tmp_path / 'made.so')!r}))\n"
-        "except hook.NotCompiled as error: print(error)\n"
+        f"spec = importlib.util.spec_from_file_location('native', {str(BUILDER)!r})\n"
+        "native = importlib.util.module_from_spec(spec); spec.loader.exec_module(native)\n"
+        f"try: native.compile_into(pathlib.Path({str(tmp_path / 'made')!r}))\n"
+        "except native.NotCompiled as error: print(error)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True

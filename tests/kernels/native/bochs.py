@@ -33,7 +33,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from grid import EMULATED_PAIRS, HERE, build, hook
+from grid import EMULATED_PAIRS, HERE, build, builder
 
 
 class Cpu(NamedTuple):
@@ -213,7 +213,7 @@ def programs(folder: Path) -> dict[str, Path]:
     made = {"init": first}
     for name, library in {"real": (), "emulated": EMULATED_PAIRS}.items():
         (folder / name).mkdir()
-        made[name] = build(folder / name, hook(), library=library)
+        made[name] = build(folder / name, builder(), library=library)
     return made
 
 

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from grid import build, hook
+from grid import build, builder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,7 +76,7 @@ def wrong_with(processor: str, cpu: Cpu, program: Path, problems: str) -> str:
 def found_on(processor: str, problems: str) -> Iterator[tuple[Cpu, str]]:
     """Yield each CPU of a processor with what is wrong on it."""
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
-        program = build(Path(folder), hook(), processor=processor)
+        program = build(Path(folder), builder(), processor=processor)
 
         def tried(cpu: Cpu) -> tuple[Cpu, str]:
             return cpu, wrong_with(processor, cpu, program, problems)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -17,9 +16,9 @@ ROOT = HERE.parents[2]
 EMULATED_PAIRS = ("-DMLBACKENDS_EMULATED_PAIRS", f"-I{HERE}")
 
 
-def hook() -> Any:
-    """Return the build hook, which knows the flags."""
-    spec = spec_from_file_location("hook", ROOT / "kernels" / "builder" / "hook.py")
+def builder() -> Any:
+    """Return the module that compiles, which knows the flags."""
+    spec = spec_from_file_location("compilation", ROOT / "kernels" / "builder" / "compilation.py")
     assert spec and spec.loader
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -28,7 +27,7 @@ def hook() -> Any:
 
 def build(
     folder: Path,
-    builder: Any,
+    native: Any,
     *,
     processor: str = "",
     flags: Sequence[str] = (),
@@ -36,14 +35,14 @@ def build(
 ) -> Path:
     """Compile the library and the program that calls it, and return the program.
 
-    builder: the build hook. processor: another one than this machine's. flags: of both; library: more
-    of the library alone. Raises where either does not compile.
+    native: the module that compiles. processor: another one than this machine's. flags: of both; library:
+    more of the library alone. Raises where either does not compile.
     """
     prefix = f"{processor}-linux-gnu-"
-    if processor:
-        os.environ["CC"] = f"{prefix}gcc"
+    command = [f"{prefix}gcc"] if processor else native.find_compiler()
     shared, program = folder / "attention.so", folder / "grid"
-    builder.compile_attention(shared, extra=(*flags, *library), machine=processor)
+    target = native.target_of(command)
+    native.compile_attention(shared, command, target, extra=(*flags, *library))
     include = f"-I{ROOT / 'kernels' / 'native' / 'attention'}"
     compiler = [f"{prefix}g++" if processor else "c++", "-std=c++20", "-pthread"]
     linked = [str(shared), f"-Wl,-rpath,{folder}", "-o", str(program)]

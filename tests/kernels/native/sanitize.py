@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grid import EMULATED_PAIRS, build, hook
+from grid import EMULATED_PAIRS, build, builder
 
 from mlbackends_kernels.attention_cpu.library import NotBuilt, usable_levels
 
@@ -54,7 +54,7 @@ def lacking(kind: str, folder: Path) -> str:
 
 
 def leave_what_runs(levels: dict[str, Sequence[str]], *, highest: bool) -> None:
-    """Leave of the hook's levels those that this CPU runs, and those made of them, emulated.
+    """Leave of the builder's levels those that this CPU runs, and those made of them, emulated.
 
     highest: of whole levels the highest alone. All stay where the library was not built, and so cannot tell.
     """
@@ -85,11 +85,11 @@ def main(words: list[str]) -> int:
             if why := lacking(kind, Path(folder)):
                 print(f"skipped: no {kind} sanitizer works here: {why}", flush=True)
                 continue
-            builder = hook()
-            levels = builder.LEVELS.get(platform.machine(), {})
+            native = builder()
+            levels = native.LEVELS.get(platform.machine(), {})
             leave_what_runs(levels, highest=kind == "thread")
             flags = (*KINDS[kind], *FLAGS)
-            program = build(Path(folder), builder, flags=flags, library=EMULATED_PAIRS)
+            program = build(Path(folder), native, flags=flags, library=EMULATED_PAIRS)
             command = [str(program), kind, *(["every"] * arguments.every)]
             done = subprocess.run(command, env={**os.environ, **options}, check=False, timeout=1800)
             ended = "clean" if not done.returncode else f"ended with {done.returncode}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import platform
 import subprocess
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -29,15 +28,15 @@ pytestmark = pytest.mark.skipif(not LEVELS, reason="the library of attention was
 
 @pytest.fixture(scope="module", params=LEVELS)
 def compiled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    spec = spec_from_file_location("hook", ROOT / "kernels" / "builder" / "hook.py")
+    spec = spec_from_file_location("compilation", ROOT / "kernels" / "builder" / "compilation.py")
     assert spec and spec.loader
-    hook = module_from_spec(spec)
-    spec.loader.exec_module(hook)
-    flags = hook.LEVELS.get(platform.machine(), hook.PORTABLE)[request.param].split()
+    native = module_from_spec(spec)
+    spec.loader.exec_module(native)
+    flags = native.levels_of(native.running())[request.param].split()
     made = tmp_path_factory.mktemp("dropout") / "dropout.so"
     include = f"-I{ROOT / 'kernels' / 'native' / 'attention'}"
     source = str(HERE / "dropout_factors.cpp")
-    command = [*hook._compiler(), *hook.CPP_FLAGS, *flags, "-fvisibility=default", include]
+    command = [*native.find_compiler(), *native.CPP_FLAGS, *flags, "-fvisibility=default", include]
     subprocess.run([*command, "-shared", "-o", str(made), source], check=True)
     return ctypes.CDLL(str(made))
 

@@ -56,12 +56,13 @@ int main(int count, char **words) {
 def shim(tmp_path_factory: pytest.TempPathFactory) -> str:
     if sys.platform != "linux" or shutil.which("cc") is None:
         pytest.skip("no C compiler (cc) to make the shim with")
-    spec = spec_from_file_location("hook", ROOT / "kernels" / "builder" / "hook.py")
+    spec = spec_from_file_location("compilation", ROOT / "kernels" / "builder" / "compilation.py")
     assert spec and spec.loader
-    hook: Any = module_from_spec(spec)
-    spec.loader.exec_module(hook)
+    native: Any = module_from_spec(spec)
+    spec.loader.exec_module(native)
     made = tmp_path_factory.mktemp("shim") / "trace_shim.so"
-    hook.compile_shim(made)
+    compiler = native.find_compiler()
+    native.compile_shim(made, compiler, native.target_of(compiler))
     return str(made)
 
 

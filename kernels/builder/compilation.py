@@ -1,0 +1,346 @@
+"""Compiling the native libraries, for this machine or another.
+
+They are the shim of `backends trace`, attention on the CPU and its prepared calls.
+``python kernels/builder/compilation.py [FOLDER]`` compiles them into an editable install, or into a folder.
+
+CC is the compiler, with the options that choose its target: GCC, clang or zig, as in
+``CC="python -m ziglang cc -target aarch64-linux-gnu.2.17"``; else cc, gcc or clang is looked for. What it
+makes programs for decides which files there are and how they are named. It compiles C++ too.
+
+MLBACKENDS_OBJECTS names a folder in which what was compiled for attention stays, so that builds one after
+another, as those of .ci/run, compile once what the preprocessor makes the same text of.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+ROOT = Path(__file__).resolve().parents[2]
+NATIVE = ROOT / "kernels" / "native"
+#: The folder of the compiled libraries in the tree, which git ignores.
+TREE = ROOT / "kernels" / "mlbackends_kernels" / "lib"
+SHIM, ATTENTION_HEADER = "trace_shim.so", "attention.h"
+
+
+class NotCompiled(Exception):
+    """There is no compiler, or one whose work does not run here."""
+
+
+class Target(NamedTuple):
+    """What a compiler makes programs for: the system is linux, windows or darwin; libc, musl or ""."""
+
+    machine: str
+    system: str = "linux"
+    libc: str = ""
+
+    @property
+    def attention(self) -> str:
+        """The name of the library of attention."""
+        return f"attention{ {'windows': '.dll', 'darwin': '.dylib'}.get(self.system, '.so') }"
+
+    @property
+    def prepared_calls(self) -> str:
+        """The name of the module of prepared calls."""
+        return f"prepared_calls{'.pyd' if self.system == 'windows' else '.abi3.so'}"
+
+
+_MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "powerpc64le": "ppc64le"}
+
+
+def running() -> Target:
+    """Return the target that this Python is of."""
+    machine = platform.machine().lower()
+    system = {"win32": "windows", "darwin": "darwin"}.get(sys.platform, "linux")
+    libc = "musl" if "musl" in str(sysconfig.get_config_var("HOST_GNU_TYPE")) else ""
+    return Target(_MACHINES.get(machine, machine), system, libc)
+
+
+def target_of(compiler: Sequence[str]) -> Target:
+    """Return the target of a compiler's command. Raises NotCompiled."""
+    machine, _, rest = _run([*compiler, "-dumpmachine"]).stdout.strip().lower().partition("-")
+    systems = {"mingw": "windows", "windows": "windows", "darwin": "darwin", "macos": "darwin"}
+    system = next((system for word, system in systems.items() if word in rest), "linux")
+    return Target(_MACHINES.get(machine, machine), system, "musl" if "musl" in rest else "")
+
+
+def find_compiler() -> list[str]:
+    """Return the command of the compiler. Raises NotCompiled."""
+    names = ("cc", "gcc", "clang")
+    found = shlex.split(os.environ.get("CC", "")) or [*filter(None, map(shutil.which, names))][:1]
+    if not found:
+        raise NotCompiled("no C compiler: looked for $CC, cc, gcc and clang")
+    is_zig = not {"zig", "ziglang"}.isdisjoint(Path(word).stem for word in found)
+    # Without a target zig compiles for the CPU that it runs on.
+    return [*found, "-mcpu=baseline"] if is_zig and "-target" not in found else found
+
+
+def compile_into(
+    folder: Path,
+    compiler: Sequence[str] = (),
+    target: Target | None = None,
+    *,
+    required: bool = False,
+) -> dict[str, str]:
+    """Compile what a target can have; return why each file is not there, "" where it is.
+
+    compiler: its command, by default the one that is found. target: by default what that compiles for; where
+    it is this Python's, what was compiled is tried. required: all but prepared calls, without which calls
+    are slower, must compile. Raises NotCompiled.
+    """
+    compiler = compiler or find_compiler()
+    target = target or target_of(compiler)
+    made: dict[str, str] = {}
+    for name, compile_part in {
+        **({SHIM: compile_shim} if is_elf(target) else {}),
+        target.attention: compile_attention,
+        ATTENTION_HEADER: copy_attention_header,
+        target.prepared_calls: compile_prepared_calls,
+    }.items():
+        made[name] = ""
+        try:
+            compile_part(folder / name, compiler, target)
+        except NotCompiled as reason:
+            if required and name != target.prepared_calls:
+                raise
+            (folder / name).unlink(missing_ok=True)
+            made[name] = str(reason)
+    return made
+
+
+def compile_shim(output: Path, compiler: Sequence[str], target: Target) -> None:
+    """Compile the shim of `backends trace`, and see that a program of this machine runs under it.
+
+    Raises NotCompiled. A process that has the old file loaded keeps it.
+    """
+    sources = sorted(map(str, (NATIVE / "trace_shim").glob("*.c")))
+    with _made_beside(output) as part, tempfile.TemporaryDirectory() as folder:
+        _run([*compiler, *SHIM_FLAGS, "-o", str(part), *sources])
+        if target != running():
+            return
+        link = Path(folder, "shim")  # a name with blanks or colons would be two to the loader
+        link.symlink_to(part.resolve())
+        # The loader complains of one for another processor.
+        if complaints := _run([sys.executable, "-c", ""], LD_PRELOAD=str(link)).stderr.strip():
+            raise NotCompiled(f"the shim does not load: {complaints}")
+
+
+def compile_attention(
+    output: Path,
+    compiler: Sequence[str],
+    target: Target,
+    *,
+    root: Path = ROOT,
+    extra: Sequence[str] = (),
+) -> None:
+    """Compile the library of attention on the CPU, its kernels once for each instruction set.
+
+    A level that came after the compiler is left out. extra: more flags, as a sanitizer's. Raises NotCompiled.
+    """
+    folder = root / "kernels" / "native" / "attention"
+    kernels = {"kernel": folder / "kernel.cpp", "gradients": folder / "gradients_kernel.cpp"}
+    units = {
+        f"{stem}_{name}": (file, shlex.split(flags))
+        for stem, file in kernels.items()
+        for name, flags in levels_of(target).items()
+        if stem == "kernel" or _REST not in flags
+    }
+    rest = sorted(file for file in folder.glob("*.cpp") if file not in kernels.values())
+    units |= {file.stem: (file, []) for file in rest}
+    kept = os.environ.get("MLBACKENDS_OBJECTS", "")
+    threads = [] if target.system == "windows" else ["-pthread"]
+    with _made_beside(output) as part, tempfile.TemporaryDirectory() as objects:
+
+        def compiled(name: str) -> str:
+            source, flags = units[name]
+            command = [*compiler, *threads, *CPP_FLAGS, *extra, *flags]
+            made = Path(objects, f"{name}.o")
+            try:
+                if kept:
+                    text = made.with_suffix(".ii")
+                    _run([*command, "-E", "-P", "-o", str(text), str(source)])  # without paths
+                    # What -D defines is in the text already; -v tells which compiler it is.
+                    words = [word for word in command if not word.startswith("-D")]
+                    version = _run([*command, "-v"]).stderr.strip()
+                    identity = "\n".join([*words, version, text.read_text("utf-8")])
+                    made = Path(kept, f"{hashlib.sha256(identity.encode()).hexdigest()}.o")
+                    if made.exists():
+                        return str(made)
+                with _made_beside(made) as written:
+                    _run([*command, "-c", "-o", str(written), str(source)])
+            except NotCompiled:
+                if source in kernels.values() and not is_known(command):
+                    return ""  # an instruction set that came after the compiler
+                raise
+            return str(made)
+
+        def is_known(command: list[str]) -> bool:
+            """Whether a compiler takes the options of a command."""
+            with tempfile.TemporaryDirectory() as scratch:
+                empty = Path(scratch, "empty.cpp")
+                empty.touch()
+                try:
+                    _run([*command, "-c", "-o", str(empty.with_suffix(".o")), str(empty)])
+                except NotCompiled:
+                    return False
+            return True
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            made = [file for file in pool.map(compiled, units) if file]
+        # A sanitizer's symbols are the program's.
+        linked = [
+            *_link_flags(target, output.name),
+            *(["-Wl,-z,defs"] if is_elf(target) and not extra else []),
+        ]
+        _run([*compiler, *threads, *extra, *linked, "-o", str(part), *made])
+        # A sanitizer's library loads only into a process that has the sanitizer.
+        if not extra and target == running():
+            opened = "ctypes.CDLL(sys.argv[1]).mlbackends_attention_abi()"
+            _run([sys.executable, "-c", f"import ctypes, sys; {opened}", str(part.resolve())])
+
+
+def copy_attention_header(output: Path, compiler: Sequence[str], target: Target) -> None:
+    """Copy the header of the library of attention, from which Python reads its structures."""
+    del compiler
+    _require_attention(output, target)
+    with _made_beside(output) as part:
+        shutil.copyfile(NATIVE / "attention" / "problem.h", part)
+
+
+def compile_prepared_calls(output: Path, compiler: Sequence[str], target: Target) -> None:
+    """Compile the module of prepared calls, which calls the library of attention beside it.
+
+    It is of the stable ABI, for every CPython from 3.11 on that has a GIL. Raises NotCompiled.
+    """
+    _require_attention(output, target)
+    include = Path(sysconfig.get_paths()["include"])
+    if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
+        raise NotCompiled("the module of prepared calls is for a CPython that has a GIL")
+    if not (include / "Python.h").is_file():
+        raise NotCompiled(f"there is no Python.h in {include}")
+    if target != running():
+        raise NotCompiled("Python.h is this machine's")
+    source = NATIVE / "python" / "prepared_calls.cpp"
+    flags = [f"-I{include}", f"-I{NATIVE / 'attention'}", *_link_flags(target, output.name)]
+    linked = ["-x", "none", str(output.with_name(target.attention)), "-Wl,-rpath,$ORIGIN"]
+    with _made_beside(output) as part:
+        _run([*compiler, *CPP_FLAGS, *flags, "-o", str(part), str(source), *linked])
+
+
+def _require_attention(output: Path, target: Target) -> None:
+    if not output.with_name(target.attention).is_file():
+        raise NotCompiled("the library of attention was not compiled")
+
+
+def is_elf(target: Target) -> bool:
+    """Whether libraries of a target are ELF files."""
+    return target.system == "linux"
+
+
+def _link_flags(target: Target, name: str) -> list[str]:
+    """Return what makes a library of this name, without symbols that nobody needs."""
+    if target.system == "darwin":
+        return ["-shared", f"-Wl,-install_name,@loader_path/{name}"]
+    return ["-shared", "-s", *([f"-Wl,-soname,{name},-z,now,-z,relro"] if is_elf(target) else [])]
+
+
+# Written as C++, linked as C: nothing of the C++ library is used, so one file serves every system.
+CPP_FLAGS = shlex.split(
+    "-x c++ -std=c++17 -O2 -g0 -fPIC -Wall -Wextra -Wno-unknown-warning-option -Wno-uninitialized"
+    " -Wno-maybe-uninitialized -fno-exceptions -fno-rtti -fno-threadsafe-statics -fvisibility=hidden"
+    " -ffp-contract=fast -fno-math-errno"
+)
+_AVX512 = "-mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c -mprefer-vector-width=512"
+_PAIRS = "-DMLBACKENDS_BFLOAT16_PAIRS"
+_REST = "-DMLBACKENDS_REST"  # from whom a level has all but its products of bfloat16
+PORTABLE = {"baseline": "-DMLBACKENDS_LEVEL=baseline"}
+#: The flags of each processor's instruction sets; what runs where stands in levels.cpp.
+LEVELS = {
+    "x86_64": {
+        **PORTABLE,
+        "avx2": "-DMLBACKENDS_LEVEL=avx2 -mavx2 -mfma -mf16c",
+        "avx512": f"-DMLBACKENDS_LEVEL=avx512 {_AVX512}",
+        "avx512_bf16": f"-DMLBACKENDS_LEVEL=avx512_bf16 {_PAIRS} {_REST}=avx512 {_AVX512} -mavx512bf16",
+        "amx_bf16": (
+            f"-DMLBACKENDS_LEVEL=amx_bf16 -DMLBACKENDS_TILES {_PAIRS} {_REST}=avx512 {_AVX512}"
+            " -mavx512bf16 -mamx-tile -mamx-bf16"
+        ),
+    },
+    "aarch64": {
+        "neon": "-DMLBACKENDS_LEVEL=neon",
+        # zig has no -march for Arm.
+        "neon_bf16": f"-DMLBACKENDS_LEVEL=neon_bf16 {_PAIRS} {_REST}=neon -mcpu=generic+bf16",
+        "sve256": f"-DMLBACKENDS_LEVEL=sve256 {_PAIRS} -mcpu=generic+sve+bf16 -msve-vector-bits=256",
+        "sve512": "-DMLBACKENDS_LEVEL=sve512 -mcpu=generic+sve -msve-vector-bits=512",
+    },
+}
+
+
+def levels_of(target: Target) -> dict[str, str]:
+    """Return the flags of each instruction set that a target may have; SVE is tried under Linux alone."""
+    levels = LEVELS.get(target.machine, PORTABLE)
+    return {name: flags for name, flags in levels.items() if is_elf(target) or "sve" not in name}
+
+
+# No start files: the shim loads into programs of every C library that has its symbols.
+SHIM_FLAGS = shlex.split(
+    "-shared -fPIC -O2 -g0 -std=gnu11 -Wall -Wextra -fvisibility=hidden -fno-builtin"
+    " -fno-stack-protector -U_FORTIFY_SOURCE -nostartfiles -Wl,-z,now,-z,relro,-z,defs,-s"
+)
+
+
+def _run(command: Sequence[str], **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a command. Raises NotCompiled where it fails."""
+    try:
+        done = subprocess.run(
+            command,
+            env={**os.environ, **variables},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=600,  # a slow or busy machine takes minutes for the kernels of one instruction set
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise NotCompiled(f"{command[0]}: {error}") from None
+    if done.returncode:
+        raise NotCompiled(f"{command[0]} ended with {done.returncode}: {done.stderr.strip()}")
+    return done
+
+
+@contextlib.contextmanager
+def _made_beside(output: Path) -> Iterator[Path]:
+    """Give a file to write, which takes the output's place where all went well."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    part = output.with_name(f"{output.name}.{os.getpid()}")
+    try:
+        yield part
+        part.replace(output)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def main(words: Sequence[str]) -> None:
+    """Compile the native libraries into the tree, or into a folder."""
+    folder = Path(words[0]) if words else TREE
+    for name, reason in compile_into(folder).items():
+        print(f"{folder / name}: {reason or 'compiled'}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
