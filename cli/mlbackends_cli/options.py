@@ -122,19 +122,17 @@ def timeout_option(seconds: float, about: str, most: float = 3600) -> Callable[[
 
 
 def root_option(about: str) -> Callable[[Command], Command]:
-    """Return --root, whose value is a folder."""
+    """Return --root, whose value is a folder or an archive."""
 
-    def checked(ctx: click.Context, param: click.Parameter, folder: str | None) -> str | None:
+    def checked(ctx: click.Context, param: click.Parameter, path: str | None) -> str | None:
         del ctx, param
         # What is on a foreign mount is looked at under --timeout.
-        if folder is not None and not (mount_of(folder) or os.path.isdir(folder)):
-            hint = "give a folder with proc/ and sys/ in it, or one that `backends snapshot` made"
-            raise BadInput(f"--root: {shown(folder)} is not a folder", hint)
-        return folder
+        if path is not None and not (mount_of(path) or os.path.isdir(path) or os.path.isfile(path)):
+            hint = "give a folder with proc/ and sys/ in it, or what `backends snapshot` made"
+            raise BadInput(f"--root: {shown(path)} is neither a folder nor a file", hint)
+        return path
 
-    return click.option(
-        "--root", type=TypedPath(), metavar="DIRECTORY", callback=checked, help=about
-    )
+    return click.option("--root", type=TypedPath(), metavar="PATH", callback=checked, help=about)
 
 
 OUTPUT = click.option(

@@ -21,8 +21,9 @@ def test_a_report_is_what_the_machine_says(tmp_path: Path) -> None:
     assert json.loads(path.read_text())["redacted"] is True
 
 
-def test_a_folder_can_be_looked_at_elsewhere(tmp_path: Path) -> None:
-    folder = tmp_path / "machine"
+@pytest.mark.parametrize("name", ["machine", "node.machine"])
+def test_a_recorded_machine_can_be_looked_at_elsewhere(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
     done = backends("snapshot", str(folder), "--root", HGX)
     assert (done.returncode, done.stderr) == (0, "")
     there = backends("info", "--root", HGX, "--get", "nvidia.driver_release")
@@ -31,7 +32,7 @@ def test_a_folder_can_be_looked_at_elsewhere(tmp_path: Path) -> None:
     assert backends("diff", str(folder), HGX).returncode == 0
 
 
-@pytest.mark.parametrize("name", ["good.json", "machine"])
+@pytest.mark.parametrize("name", ["good.json", "machine", "node.machine"])
 def test_what_is_there_is_replaced_only_when_asked(tmp_path: Path, name: str) -> None:
     target = tmp_path / name
     command = ("snapshot", str(target), "--root", HGX)
@@ -93,10 +94,10 @@ def test_identity_is_kept_only_where_it_is_asked_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "needs FILE.json|DIR"),
+        ((), "needs FILE.json|FILE.machine|DIR"),
         (("-",), "a snapshot needs a name"),
         (("",), "a snapshot needs a name"),
-        (("x.json", "--root", "/no/such"), "--root: '/no/such' is not a folder"),
+        (("x.json", "--root", "/no/such"), "--root: '/no/such' is neither a folder nor a file"),
         (("m", "--root", HGX, "--python", "python3"), "does not go with --python"),
         (("m", "--depth", "usable"), "is for FILE.json"),
         (
@@ -105,6 +106,7 @@ def test_identity_is_kept_only_where_it_is_asked_for(tmp_path: Path) -> None:
         ),
         (("/no/such/folder/x.json", "--root", HGX), "cannot be written"),
         (("/no/such/folder/m", "--root", HGX), "cannot be written"),
+        (("/no/such/folder/m.machine", "--root", HGX), "cannot be written"),
         ((HGX, "--root", HGX), "is not empty"),
     ],
 )

@@ -1,9 +1,9 @@
-"""Keep what a machine is: a report in a file, or the machine itself as a folder.
+"""Keep what a machine is: a report in a file, or the machine itself as a folder or in one file.
 
 FILE.json gets the report that `backends info --format json` prints. DIR gets those files, variables and
 outputs of commands that the probes read, and nothing else, so that `backends info --root DIR` answers
-elsewhere as here. Both are written whole or not at all, and what is there is replaced only with
---overwrite.
+elsewhere as here. FILE.machine gets the same as one text, for mail and review; only it can hold on Windows
+what Linux names. Each is written whole or not at all, and what is there is replaced only with --overwrite.
 
 What names the machine or its user is replaced, by placeholders of the same form, unless
 --keep-identity is given; no variable whose name looks like a secret is kept in either case. What is
@@ -11,12 +11,11 @@ in it, and what was replaced, is printed, so that you can look before you share 
 
 Examples:
   backends snapshot good.json               a report; backends diff good.json - tells what changed since
-  backends snapshot machine/                a recorded machine, to be looked at elsewhere:
-  backends info --root machine/             what backends info would say there
-  backends doctor machine/                  and what is wrong with it
+  backends snapshot node.machine            a recorded machine, to be looked at elsewhere:
+  backends info --root node.machine         what backends info would say there
+  backends doctor node.machine              and what is wrong with it
 """
 
-import os
 from collections.abc import Sequence
 
 import click
@@ -43,7 +42,7 @@ _NOTHING_REPLACED = "nothing was replaced: it names this machine and its user"
 
 
 @documented()
-@click.argument("target", metavar="FILE.json|DIR")
+@click.argument("target", metavar="FILE.json|FILE.machine|DIR")
 @click.option(
     "--keep-identity",
     is_flag=True,
@@ -69,7 +68,7 @@ def command(
     depth: str | None,
     timeout: float,
 ) -> None:
-    from mlbackends.audit.snapshot import ENDING
+    from mlbackends.audit.snapshot import ENDING, refuse_file
 
     if target in ("-", ""):
         raise BadInput(
@@ -90,10 +89,7 @@ def command(
         )
     else:
         refuse_unwritable(target)
-        if os.path.isfile(target) and not overwrite:  # and not where it is a device or a FIFO
-            raise BadInput(
-                f"{target} is there already", "add --overwrite to replace it, or name another file"
-            )
+        refuse_file(target, overwrite)
         report = read_report(
             root or "-",
             python=python,

@@ -41,14 +41,14 @@ def report_of(
     redact: bool = True,
     progress: "Progress | None" = None,
 ) -> Report:
-    """Return the report of a subject: "-" is the live machine, a folder a recorded one, a file a report.
+    """Return the report of a subject: the live machine, "-", a recorded one, or a file with a report.
 
     names: the probes to ask, all by default; a saved report keeps what it has. python: the interpreter
     whose environment is looked at, "" for our own. pid: a running process. These, depth and
     timeout concern the live machine alone. redact: whether what names the machine or its user is replaced.
     Raises BadInput, with the file and what is wrong with it.
     """
-    if subject != LIVE and not mounts.call(os.path.isdir, subject, seconds=timeout):
+    if subject != LIVE and not mounts.call(_is_machine, subject, seconds=timeout):
         report = read_report(subject)
         return redacted(report, Names()) if redact and not report.redacted else report
     from mlbackends.host.host import Host
@@ -62,6 +62,15 @@ def report_of(
     depth = depth if live else Presence.FOUND
     report = survey(names, host, depth, timeout=timeout, progress=progress)
     return redacted(report, names_of(host)) if redact else report
+
+
+def _is_machine(subject: str) -> bool:
+    """Tell whether a path is a folder or an archive; what another program writes into a pipe is a report."""
+    if not os.path.isfile(subject):
+        return os.path.isdir(subject)
+    from mlbackends.host.archive import is_archive
+
+    return is_archive(subject)
 
 
 def reports_of(

@@ -1,4 +1,4 @@
-"""A machine as something to keep: one file with its report, or a folder that can be looked at elsewhere."""
+"""A machine as something to keep: a file with its report, or a folder or an archive to look at elsewhere."""
 
 import os
 import shutil
@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from mlbackends import __version__
+from mlbackends.host.archive import ENDING as ARCHIVE_ENDING
+from mlbackends.host.files import whole_file
 from mlbackends.model.errors import BadInput
 from mlbackends.model.mounts import check
 from mlbackends.model.records import Presence, Report
 from mlbackends.model.registry import facts_of
 
 if TYPE_CHECKING:
+    from mlbackends.host.archive import Tree
     from mlbackends.host.host import Host
     from mlbackends.survey import Progress
 
@@ -38,82 +41,105 @@ class Contents(Struct, frozen=True):
 
 
 def record(
-    folder: str,
+    path: str,
     host: "Host",
     *,
     keep_identity: bool = False,
     overwrite: bool = False,
     progress: "Progress | None" = None,
 ) -> Contents:
-    """Write what the probes read of a machine into a folder, whole or not at all.
+    """Write what the probes read of a machine into a folder or an archive, whole or not at all.
 
-    overwrite: replace a recorded machine. Raises BadInput where the folder holds something else, or
-    cannot be made.
+    overwrite: replace a recorded machine. Raises BadInput where something else is there, or nothing can be
+    written.
     """
     from mlbackends.host.recording.anonymise import Anonymiser, SecretsRemover
     from mlbackends.host.recording.recorder import Recording
     from mlbackends.host.variables import names_of
     from mlbackends.survey import survey
 
-    check(folder)
-    target = os.path.abspath(folder)
-    if os.path.lexists(target) and not os.path.isdir(target):
-        raise BadInput(
-            f"{folder} is there, and is no folder",
-            f"a report goes into a file that ends in {ENDING}",
-        )
-    is_taken = os.path.isdir(target) and (os.path.islink(target) or bool(os.listdir(target)))
-    is_machine = is_taken and os.path.isfile(os.path.join(target, "host.json"))
-    if is_taken and not (overwrite and is_machine and not os.path.islink(target)):
-        hint = "name a folder that is not there yet"
-        hint = f"add --overwrite to replace it, or {hint}" if is_machine and not overwrite else hint
-        raise BadInput(f"{folder} is not empty", hint)
+    check(path)
+    is_archive = path.endswith(ARCHIVE_ENDING)
+    (refuse_file if is_archive else _refuse_folder)(path, overwrite)
     recording = Recording(host)
     report = survey((), recording, Presence.FOUND, progress=progress)
     anonymiser = (
         SecretsRemover() if keep_identity else Anonymiser(names_of(host), _identifying(report))
     )
     replaced = "Nothing in it was replaced" if keep_identity else "What names it was replaced"
+    about = (
+        f"A machine recorded by backends {__version__} at {report.created}. {replaced}.\n"
+        f"Look at it with `backends info --root` and the name of this {'file' if is_archive else 'folder'}.\n"
+    )
     try:
-        part = tempfile.mkdtemp(prefix=".backends-", dir=os.path.dirname(target))
-    except OSError as error:
-        raise BadInput(f"{folder} cannot be written: {error.strerror}") from None
-    try:
-        recording.write(os.path.join(part, "machine"), anonymiser)
-        about = os.path.join(part, "machine", "about.txt")
-        with open(about, "w", encoding="utf-8") as file:
-            file.write(
-                f"A machine recorded by backends {__version__} at {report.created}. {replaced}.\n"
-                "Look at it with `backends info --root` and the name of this folder.\n"
-            )
-        # One step from nothing to everything; an empty folder of that name gives way to it.
-        if is_taken:
-            os.rename(target, os.path.join(part, "before"))
-        try:
-            os.replace(os.path.join(part, "machine"), target)
-        except OSError:
-            if is_taken:
-                os.rename(os.path.join(part, "before"), target)
-            raise
-    except OSError as error:
-        raise BadInput(f"{folder} cannot be written: {error.strerror}") from None
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+        tree = recording.files(anonymiser)
+        tree.put("about.txt", about.encode())
+        if is_archive:
+            text = tree.text()
+            with whole_file(path) as file:
+                file.write(text)
+        else:
+            _write_folder(os.path.abspath(path), tree)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise BadInput(f"{path} cannot be written: {why}") from None
     size = 0
     folders: Counter[str] = Counter()
-    for at, _, files in os.walk(target):
-        size += sum(os.lstat(os.path.join(at, file)).st_size for file in files)
-        inside = os.path.relpath(at, os.path.join(target, "root"))
-        if files and not inside.startswith(".."):
-            folders["/" + inside.partition(os.sep)[0].strip(".")] += len(files)
+    for name, entry in tree.entries.items():
+        if not isinstance(entry, set):
+            size += len(entry)
+            top, _, inner = name.partition("/")
+            if top == "root":
+                folders["/" + inner.partition("/")[0]] += 1
     return Contents(
-        size,
+        len(text) if is_archive else size,
         dict(sorted(folders.items())),
         tuple(recording.variables()),
         recording.commands(),
         dict(anonymiser.replaced),
         tuple(anonymiser.text(path) for path in recording.cut),
     )
+
+
+def refuse_file(path: str, overwrite: bool) -> None:
+    """Raise BadInput where a file is there that must not be replaced; a device or a FIFO is written to."""
+    if os.path.isfile(path) and not overwrite:
+        hint = "add --overwrite to replace it, or name another file"
+        raise BadInput(f"{path} is there already", hint)
+
+
+def _refuse_folder(path: str, overwrite: bool) -> None:
+    target = os.path.abspath(path)
+    if os.path.lexists(target) and not os.path.isdir(target):
+        raise BadInput(
+            f"{path} is there, and is no folder",
+            f"a report goes into a file that ends in {ENDING}, an archive into one in {ARCHIVE_ENDING}",
+        )
+    is_taken = os.path.isdir(target) and (os.path.islink(target) or bool(os.listdir(target)))
+    is_machine = is_taken and os.path.isfile(os.path.join(target, "host.json"))
+    if is_taken and not (overwrite and is_machine and not os.path.islink(target)):
+        hint = "name a folder that is not there yet"
+        hint = f"add --overwrite to replace it, or {hint}" if is_machine and not overwrite else hint
+        raise BadInput(f"{path} is not empty", hint)
+
+
+def _write_folder(target: str, tree: "Tree") -> None:
+    """Write a folder in one step from nothing to everything; an empty one of that name gives way to it."""
+    part = tempfile.mkdtemp(prefix=".backends-", dir=os.path.dirname(target))
+    try:
+        new, before = os.path.join(part, "machine"), os.path.join(part, "before")
+        tree.unpack(new)
+        is_taken = os.path.isdir(target) and bool(os.listdir(target))
+        if is_taken:
+            os.rename(target, before)
+        try:
+            os.replace(new, target)
+        except OSError:
+            if is_taken:
+                os.rename(before, target)
+            raise
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
 
 
 def _identifying(report: Report) -> Iterator[str]:

@@ -1,7 +1,8 @@
 """The machine as a probe sees it: files under a root, the environment, commands, uname.
 
 `Host()` is the live machine. `Host("/some/folder")` is a recorded one: a folder that holds /proc,
-/sys and friends, or one with `root/`, `host.json` and `commands/` as `Recording` writes them.
+/sys and friends, or one with `root/`, `host.json` and `commands/` as `Recording` writes them. An archive of
+such a folder is the same; it is read into memory.
 A probe that uses nothing else works on both, and its `find` is tested on recorded machines.
 
 What no file tells stands in `host.json`, the fields of `recorded.Description`; a recorded host without it
@@ -63,10 +64,14 @@ def once_per_host(read: Callable[Parameters, Result]) -> Callable[Parameters, Re
 class Host:
     """One machine. Its methods return "", [] or None for what is missing, forbidden or garbage.
 
-    root: the folder that stands for "/". pid: the process whose view is taken for /proc/self, the
-    environment and the affinity; None is our own. python: the interpreter whose packages are looked
-    at, with the fields of `Host.python`. timeout: seconds after which a mount is held not to answer.
+    root: the folder that stands for "/", or an archive. pid: the process whose view is taken for
+    /proc/self, the environment and the affinity; None is our own. python: the interpreter whose
+    packages are looked at, with the fields of `Host.python`. timeout: seconds after which a mount is held
+    not to answer.
     """
+
+    _on_disk: "Callable[..., Any]" = staticmethod(mounts.call)
+    """Makes a call with a place on the disk, or in the archive that stands for it."""
 
     def __init__(
         self,
@@ -95,9 +100,10 @@ class Host:
         if not self.is_live:
             from mlbackends.host.recorded import opened
 
-            self._recorded, self._extracts, self._commands, self.root = mounts.call(
+            self._recorded, self._extracts, self._commands, self.root, tree = mounts.call(
                 opened, root, environment is not None, seconds=timeout
             )
+            self._on_disk = tree.call if tree else mounts.call
         variables: Mapping[str, str]
         if environment is not None:
             variables = environment
@@ -136,7 +142,7 @@ class Host:
 
         def target_of(at: str) -> str:
             try:
-                return str(mounts.call(os.readlink, self.root + at))
+                return str(self._on_disk(os.readlink, self.root + at))
             except (OSError, ValueError):  # a path from a record may hold a NUL
                 return ""
 
@@ -151,7 +157,7 @@ class Host:
     ) -> Result:
         """Return a function's result for where a path lies, or the default where it cannot be had."""
         try:
-            return mounts.call(function, self.real(path), *rest, seconds=self.timeout)
+            return self._on_disk(function, self.real(path), *rest, seconds=self.timeout)  # type: ignore[no-any-return]
         except (OSError, ValueError) as error:  # a folder, a device, an attribute that refuses
             self.note(path, error)
         return default
@@ -203,8 +209,7 @@ class Host:
         """
         if self._recorded and path in self._recorded.sizes:
             return self._recorded.sizes[path]
-        status = self._call(os.stat, path, default=None)
-        return status.st_size if status else 0
+        return self._call(os.path.getsize, path, default=0)
 
     @once_per_host
     def listdir(self, path: str) -> list[str]:
@@ -238,7 +243,7 @@ class Host:
         folder, name = os.path.split(path)
         at = os.path.join(self.real(folder), name)
         try:
-            return str(mounts.call(os.readlink, at, seconds=self.timeout))
+            return str(self._on_disk(os.readlink, at, seconds=self.timeout))
         except (OSError, ValueError) as error:
             self.note(path, error)
         return ""
@@ -275,7 +280,7 @@ class Host:
             except msgspec.ValidationError:
                 pass
         try:
-            return mounts.call(read, self.real(self.realpath(path)), seconds=self.timeout)
+            return self._on_disk(read, self.real(self.realpath(path)), seconds=self.timeout)  # type: ignore[no-any-return]
         except mounts.NotAnswering as error:
             self.note(path, error)
             raise
@@ -389,8 +394,8 @@ class Host:
             path = os.path.join(self._commands, " ".join(command).replace("/", "_"))
             try:
                 # A link could lead anywhere, and no recording has one.
-                is_link = mounts.call(os.path.islink, path)
-                return "" if is_link else mounts.call(read_regular, path).decode(errors="replace")
+                is_link = self._on_disk(os.path.islink, path)
+                return "" if is_link else self._on_disk(read_regular, path).decode(errors="replace")
             except OSError:
                 return ""
         from mlbackends.host.command import outcome_of

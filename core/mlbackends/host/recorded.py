@@ -1,17 +1,22 @@
-"""The JSON files of a recorded machine, and which folder is one.
+"""The JSON files of a recorded machine, and which folder or archive is one.
 
-The folder may come from anybody. A field of host.json of another kind is refused by name when the machine
+It may come from anybody. A field of host.json of another kind is refused by name when the machine
 is opened: half of a description that is silently taken for none would describe another machine.
 """
 
 import os
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 
 from mlbackends.host.files import read_regular
 from mlbackends.model.errors import BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mlbackends.host.archive import Tree
 
 _SIZE_LIMIT = 64 << 20
 TOP_FOLDERS = ("proc", "sys", "etc", "usr", "lib", "opt", "dev", "var")
@@ -61,12 +66,16 @@ class Description(Struct):
 
 
 class Opened(NamedTuple):
-    """A recorded machine: host.json, extracts.json, the folder of outputs, the one that stands for "/"."""
+    """A recorded machine: host.json, extracts.json, the folder of outputs, the one that stands for "/".
+
+    tree: the archive that these folders are in, None where they are on the disk.
+    """
 
     description: Description
     extracts: dict[str, dict[str, Any]]
     commands: str
     root: str
+    tree: "Tree | None"
 
 
 def opened(folder: str, has_environment: bool) -> Opened:
@@ -74,29 +83,47 @@ def opened(folder: str, has_environment: bool) -> Opened:
 
     has_environment: whether it gets one, and may be any folder.
     """
+    tree, call = None, _directly
     if not os.path.isdir(folder):
-        raise BadInput(f"{folder} is not a folder", "give a folder with proc/ and sys/ in it")
-    has_description = os.path.isfile(os.path.join(folder, "host.json"))
-    description = _decoded(folder, "host.json", Description)
-    extracts = _decoded(folder, "extracts.json", dict[str, dict[str, Any]])
-    commands = inside(folder, "commands")
-    inner = inside(folder, "root")
-    top = inner if os.path.isdir(inner) else folder
-    is_root = any(os.path.lexists(os.path.join(top, name)) for name in TOP_FOLDERS)
+        if not os.path.isfile(folder):
+            raise BadInput(f"{folder} is not a folder", "give a folder with proc/ and sys/ in it")
+        from mlbackends.host.archive import read
+
+        tree = read(folder)
+        call, folder = tree.call, _of_machine(tree)
+    has_description = call(os.path.isfile, os.path.join(folder, "host.json"))
+    description = _decoded(call, folder, "host.json", Description)
+    extracts = _decoded(call, folder, "extracts.json", dict[str, dict[str, Any]])
+    commands = inside(call, folder, "commands")
+    inner = inside(call, folder, "root")
+    top = inner if call(os.path.isdir, inner) else folder
+    is_root = any(call(os.path.lexists, os.path.join(top, name)) for name in TOP_FOLDERS)
     if not (has_environment or has_description or is_root):
         raise BadInput(
             f"{folder} holds neither proc/ nor sys/ nor a host.json: that is no recorded machine",
             hint_near(folder),
         )
-    return Opened(description, extracts, commands, os.path.realpath(top))
+    return Opened(description, extracts, commands, os.path.realpath(top), tree)
 
 
-def _decoded(folder: str, name: str, kind: type[_Kind]) -> _Kind:
-    path = inside(folder, name)
-    if not os.path.isfile(path):
+def _directly(function: "Callable[..., Any]", path: str, *rest: Any) -> Any:
+    return function(path, *rest)
+
+
+def _of_machine(tree: "Tree") -> str:
+    """Return the path of the machine in an archive: most tars have its folder, and all else in that."""
+    names = tree.call(os.listdir, f"{tree.top}/")
+    folders = [name for name in names if tree.call(os.path.isdir, f"{tree.top}/{name}")]
+    is_inner = len(folders) == 1 and not {"host.json", "root", *TOP_FOLDERS}.intersection(names)
+    return f"{tree.top}/{folders[0]}" if is_inner else tree.top
+
+
+def _decoded(call: "Callable[..., Any]", folder: str, name: str, kind: type[_Kind]) -> _Kind:
+    path = inside(call, folder, name)
+    if not call(os.path.isfile, path):
         return kind()
     try:
-        return msgspec.json.decode(read_regular(path, _SIZE_LIMIT), type=kind)
+        return msgspec.json.decode(call(read_regular, path, _SIZE_LIMIT), type=kind)
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {error.strerror}") from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -107,15 +134,17 @@ def _decoded(folder: str, name: str, kind: type[_Kind]) -> _Kind:
         raise BadInput(f"{path} is not what a recorded host holds: {problem}") from None
 
 
-def inside(folder: str, name: str) -> str:
+def inside(call: "Callable[..., Any]", folder: str, name: str) -> str:
     """Return the path of a part of a recorded machine; raises BadInput for a link that leads out of it."""
     path = os.path.join(folder, name)
     top, target = os.path.realpath(folder), os.path.realpath(path)
-    if os.path.lexists(path) and os.path.commonpath((top, target)) != top:
+    if call(os.path.lexists, path) and os.path.commonpath((top, target)) != top:
         raise BadInput(
             f"{path} leads out of the recorded machine, to {target}",
             "look at the machine there by naming the folder itself",
         )
+    if call is not _directly and call(os.path.islink, path):
+        raise BadInput(f"{path} is a link, which only the machine's own files may be")
     return path
 
 

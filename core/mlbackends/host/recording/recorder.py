@@ -1,4 +1,4 @@
-"""A machine as a folder: what probes read of a host is kept, and written so that `Host` can replay it.
+"""A machine as files: what probes read of a host is kept, and written so that `Host` can replay it.
 
     recording = Recording()
     survey((), recording, Presence.FOUND)
@@ -14,11 +14,12 @@ which group a device node belongs to, and which files may not be read.
 from __future__ import annotations
 
 import os
-from pathlib import Path
+import posixpath
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
+from mlbackends.host.archive import Tree
 from mlbackends.host.files import READ_LIMIT
 from mlbackends.host.host import Host, resolved
 from mlbackends.host.recording.anonymise import Anonymiser, SecretsRemover
@@ -36,7 +37,6 @@ LISTING_LIMIT = 1 << 15
 """Of a folder that was listed no more names than this are kept."""
 
 _NAME_LIMIT = 255
-_KEPT = ".keep"
 _PROCESS_FOLDERS = ("/proc/self", "/proc/thread-self")
 
 
@@ -165,15 +165,15 @@ class Recording(Host):
     # ---- writing -------------------------------------------------------------------------------
 
     def write(self, folder: str, anonymiser: Anonymiser | None = None) -> None:
-        """Write the recorded machine. Raises BadInput where the folder holds something already.
-
-        anonymiser: replaces what names the machine or its user; by default only secrets are removed.
-        """
-        anonymiser = anonymiser or SecretsRemover()
+        """Write the recorded machine as `files`. Raises BadInput where the folder holds something already."""
         if os.path.isdir(folder) and os.listdir(folder):
             raise BadInput(f"{folder} is not empty", "name a folder that is not there yet")
-        root = os.path.join(folder, "root")
-        os.makedirs(root, exist_ok=True)
+        self.files(anonymiser or SecretsRemover()).unpack(folder)
+
+    def files(self, anonymiser: Anonymiser) -> Tree:
+        """Return the recorded machine. anonymiser: replaces what names it or its user."""
+        tree = Tree()
+        tree.put("root", set())
         # What was no library, such as a linker's script, is kept as it was read.
         extracted = {
             path
@@ -191,9 +191,7 @@ class Recording(Host):
             if left < 0:
                 self.cut[path] = None
                 contents[path] = b""
-        _Writer(self._source, root, frozenset(self._listings), anonymiser).write(
-            self._paths, contents, self._listings
-        )
+        _Writer(self._source, tree, anonymiser).write(self._paths, contents, self._listings)
         description: dict[str, Any] = {
             "platform": self._source.platform,
             "uname": self._source.uname(),
@@ -205,16 +203,15 @@ class Recording(Host):
             "system": self._system,
         }
         description = {name: each for name, each in description.items() if each is not None}
-        _put_json(os.path.join(folder, "host.json"), anonymiser.description(description))
+        tree.put("host.json", _json(anonymiser.description(description)))
         if self._kept_extracts:
             extracts = anonymiser.value(cleaned(msgspec.to_builtins(self._kept_extracts)))
-            _put_json(os.path.join(folder, "extracts.json"), extracts)
+            tree.put("extracts.json", _json(extracts))
         for command, output in self._outputs.items():
             name = command.replace("/", "_")
             if len(name.encode()) <= _NAME_LIMIT:
-                os.makedirs(os.path.join(folder, "commands"), exist_ok=True)
-                kept = anonymiser.output(command, output).encode()
-                Path(folder, "commands", name).write_bytes(kept)
+                tree.put(f"commands/{name}", anonymiser.output(command, output).encode())
+        return tree
 
     def variables(self) -> dict[str, str]:
         """Return the variables that were read by name and are set."""
@@ -247,18 +244,12 @@ class _RecordedVariables(dict[str, str]):
 
 
 class _Writer:
-    """Puts files, folders and links below a root, each where the source really has it.
+    """Puts files, folders and links below a tree's root, each where the source really has it."""
 
-    listed: the folders whose names were read; a name of ours must not appear among them.
-    """
-
-    def __init__(
-        self, source: Host, root: str, listed: frozenset[str], anonymiser: Anonymiser
-    ) -> None:
+    def __init__(self, source: Host, tree: Tree, anonymiser: Anonymiser) -> None:
         self.source = source
-        self.root = root
+        self.tree = tree
         self.anonymiser = anonymiser
-        self.listed = frozenset(source.realpath(path) for path in listed)
 
     def write(
         self, paths: dict[str, None], contents: dict[str, bytes], listings: dict[str, list[str]]
@@ -267,23 +258,17 @@ class _Writer:
             spot = self._resolve(path)
             if spot and self.source.is_file(spot):
                 self._write_file(spot, data)
-        for path in (*paths, *(f"{at}/{name}" for at in listings for name in listings[at])):
+        listed = (f"{at}/{name}" for at in listings for name in listings[at])
+        for path in (*paths, *listed, *listings):
             spot = self._resolve(path)
             if spot and self.source.is_dir(spot):
-                at = self._target(spot)
-                os.makedirs(at, exist_ok=True)
-                # git keeps no empty folder.
-                if spot not in self.listed and not os.listdir(at):
-                    Path(at, _KEPT).touch()
-            elif spot and self.source.exists(spot) and not os.path.lexists(self._target(spot)):
+                self.tree.put(self._target(spot), set())
+            elif spot and self.source.exists(spot) and self._target(spot) not in self.tree.entries:
                 self._write_file(spot, b"")
-        for path in listings:
-            if (spot := self._resolve(path)) and self.source.is_dir(spot):
-                os.makedirs(self._target(spot), exist_ok=True)
 
     def _target(self, spot: str) -> str:
-        """Return where the file that the source has there is written."""
-        return self.root + self.anonymiser.text(spot)
+        """Return where what the source has there is written."""
+        return f"root{self.anonymiser.text(spot)}".rstrip("/")
 
     def _resolve(self, path: str) -> str:
         """Return a path without links, making those on its way; "" where they lead nowhere."""
@@ -299,28 +284,29 @@ class _Writer:
 
     def _write_file(self, spot: str, data: bytes) -> None:
         at = self._target(spot)
-        os.makedirs(os.path.dirname(at), exist_ok=True)
-        if not os.path.isfile(at) or os.path.getsize(at) <= len(data):
-            Path(at).write_bytes(data)
+        there = self.tree.entries.get(at)
+        if not isinstance(there, bytes):
+            self.tree.put(at, data)
+        elif len(there) <= len(data):
+            self.tree.entries[at] = data
 
     def _link(self, at: str, target: str) -> None:
         """Write a link, anonymised, which does not leave the folder."""
-        path = self.root + self.anonymiser.text(at)
-        if os.path.lexists(path) or not target:
+        path = self._target(at)
+        if path in self.tree.entries or not target:
             return
         # The folder of the link has no links in it, so that ".." leads up in it.
-        joined = os.path.join(os.path.dirname(at), target)
-        whole = os.path.normpath(joined)
+        joined = posixpath.join(posixpath.dirname(at), target)
+        whole = posixpath.normpath(joined)
         # Part of a path alone may not show that it names somebody.
         name = self.anonymiser.text(whole)
-        climbs = os.path.normpath(joined.lstrip("/")).startswith("..")
-        is_renamed = name != whole or path != self.root + at
+        climbs = posixpath.normpath(joined.lstrip("/")).startswith("..")
+        is_renamed = name != whole or path != f"root{at}"
         # Others stay as they are: a probe takes the last part, ".." may follow a link.
         if target.startswith("/") or climbs or is_renamed:
-            target = os.path.relpath(self.root + name, os.path.dirname(path))
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        os.symlink(target, path)
+            target = posixpath.relpath(f"/root{name}", f"/{posixpath.dirname(path)}")
+        self.tree.put(path, target)
 
 
-def _put_json(path: str, value: Any) -> None:
-    Path(path).write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n")
+def _json(value: Any) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"

@@ -1,0 +1,270 @@
+r"""A folder as one file: a recorded machine as text that a person can review, or a tar of one.
+
+    backends.machine/1
+    file root/proc/version
+    →Linux version 6.1.0
+    escaped root/proc/device-tree/model
+    →Raspberry Pi 5\x00
+    link root/sys/class/drm/card0 -> ../../devices/pci0000:00/drm/card0
+    folder root/sys/class/net
+    end
+
+Here → is a tab. Each line of a file ends with a newline; of an escaped one they are joined without, and hold
+Python's string escapes. A name that could be misread is a JSON string. Equal folders are equal text.
+"""
+
+import errno
+import gzip
+import io
+import json
+import os
+import posixpath
+import re
+import sys
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias, TypeVar, cast
+
+from mlbackends.host.files import READ_LIMIT, read_regular
+from mlbackends.model import mounts
+from mlbackends.model.errors import BadInput
+
+ENDING = ".machine"
+HINT = "name a folder with proc/ and sys/ in it, or what `backends snapshot` or tar made of one"
+SIZE_LIMIT = 256 << 20
+"""An archive is no larger than this unpacked, in bytes."""
+ENTRY_LIMIT = 1 << 18
+_NAME_LIMIT = 1024
+
+_FORMAT, _END = b"backends.machine/1", b"end"
+_GZIP = b"\x1f\x8b"
+_ESCAPED = re.compile(rb"(?:[ -\[\]-~]|\\(?:x[0-9a-f]{2}|[\\nrt]))*")
+NOT_IN_WINDOWS = re.compile(
+    r'(?i)[\\:*?"<>|\x00-\x1f]|[. ](?:/|$)|(?:^|/)(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:[./]|$)'
+)
+"""Finds what no path of Windows can have: signs, ends and names of parts."""
+
+Entry: TypeAlias = bytes | str | set[str]
+"""A file's content, a link's target, or the names in a folder."""
+Result = TypeVar("Result")
+_Kind = TypeVar("_Kind", bytes, str, set[str])
+
+
+class Tree:
+    """The files of a folder, in memory.
+
+    top: the path that stands for the folder in calls. entries: by path below it; "" is the folder itself.
+    """
+
+    def __init__(self, top: str = "") -> None:
+        self.top = top
+        self.entries: dict[str, Entry] = {"": set()}
+
+    def put(self, path: str, entry: Entry) -> None:
+        """Add a file, a link or an empty folder, and the folders above it.
+
+        Raises ValueError where something has that name already, but for a folder that is there.
+        """
+        there = self.entries.get(path)
+        if isinstance(entry, set) and isinstance(there, set):
+            return
+        if there is not None:
+            raise ValueError(f"{path!r} is in it twice")
+        if len(path) > _NAME_LIMIT:
+            raise ValueError(f"{path[:80]!r}... is too long a name")
+        folder, _, name = path.rpartition("/")
+        self.put(folder, set())
+        cast("set[str]", self.entries[folder]).add(name)
+        self.entries[path] = entry
+        if len(self.entries) > ENTRY_LIMIT:
+            raise ValueError(f"it holds more than {ENTRY_LIMIT} files")
+
+    def call(
+        self, function: Callable[..., Result], path: str, *rest: Any, seconds: float = 5.0
+    ) -> Result:
+        """Return what a function of the system, such as os.listdir, returns for a path without links.
+
+        One that is not among them gets a copy of the file; a path elsewhere is called as it is.
+        Raises OSError, and what the function raises.
+        """
+        inner = path.replace(os.sep, "/").removeprefix(f"{self.top}/")
+        if inner == path:
+            return mounts.call(function, path, *rest, seconds=seconds)
+        entry = self.entries.get(inner.strip("/"))
+        if answer := _CALLS.get(function):
+            return cast("Result", answer(entry, *rest))
+        with tempfile.TemporaryDirectory(prefix="backends-") as folder:
+            copy = os.path.join(folder, "file")
+            with open(copy, "wb") as file:
+                file.write(_of_kind(bytes, entry))
+            return function(copy, *rest)
+
+    def text(self) -> bytes:
+        """Return the tree in the format of ours. Raises ValueError where that is too large."""
+        lines = [_FORMAT]
+        for path in sorted(self.entries, key=lambda path: path.split("/")):
+            entry, name = self.entries[path], _quoted(path)
+            if isinstance(entry, str):
+                lines.append(b"link %b -> %b" % (name, _quoted(entry)))
+            elif isinstance(entry, bytes):
+                kind, content = _written(entry)
+                lines.append(b"%b %b" % (kind, name))
+                lines += [b"\t" + line for line in content]
+            elif path and not entry:
+                lines.append(b"folder " + name)
+        return _within_limit(b"\n".join([*lines, _END, b""]))
+
+    def unpack(self, folder: str) -> None:
+        """Write the tree into a folder. Raises OSError, and ValueError for a name it cannot hold."""
+        taken: set[str] = set()
+        for path, entry in self.entries.items():
+            name = path.casefold() if sys.platform in ("win32", "darwin") else path
+            if name in taken or (os.name == "nt" and NOT_IN_WINDOWS.search(path)):
+                raise ValueError(f"this system can have no file {path!r} there")
+            taken.add(name)
+            at = os.path.join(folder, path)
+            os.makedirs(at if isinstance(entry, set) else os.path.dirname(at), exist_ok=True)
+            if isinstance(entry, str):
+                os.symlink(entry, at)
+            elif isinstance(entry, bytes):
+                with open(at, "xb") as file:
+                    file.write(entry)
+
+
+def is_archive(path: str) -> bool:
+    """Tell whether a file begins as an archive does."""
+    try:
+        head = read_regular(path, 512)
+    except OSError:
+        return False
+    return head.startswith((_FORMAT[:-1], _GZIP)) or head[257:262] == b"ustar"
+
+
+def read(path: str) -> Tree:
+    """Return the files in an archive: of our format or a tar, or one of them compressed by gzip.
+
+    Raises BadInput, with what is wrong.
+    """
+    tree = Tree(os.path.realpath(path).replace(os.sep, "/"))
+    try:
+        data = read_regular(path, SIZE_LIMIT + 1)
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror}") from None
+    try:
+        data = _within_limit(data)
+        if data.startswith(_GZIP):
+            with gzip.open(io.BytesIO(data)) as file:
+                data = _within_limit(file.read(SIZE_LIMIT + 1))
+        for name, entry in (_in_text if data.startswith(_FORMAT[:-1]) else _in_tar)(data):
+            tree.put(_inside(name, name), entry)
+            if isinstance(entry, str):
+                _inside(posixpath.join(posixpath.dirname(name), entry), f"{name} -> {entry}")
+    except (ValueError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise BadInput(f"{path} is no archive of a recorded machine: {error}", HINT) from None
+    return tree
+
+
+def _within_limit(data: bytes) -> bytes:
+    if len(data) > SIZE_LIMIT:
+        raise ValueError(f"it is larger than {SIZE_LIMIT >> 20} MiB")
+    return data
+
+
+def _inside(path: str, shown: str) -> str:
+    """Return a path in an archive without "." and ".."; raises ValueError where it leads out."""
+    inner = posixpath.normpath(path)
+    if inner.startswith("/") or inner.split("/")[0] == "..":
+        raise ValueError(f"{shown!r} leads out of it")
+    return "" if inner == "." else inner
+
+
+def _in_text(data: bytes) -> Iterator[tuple[str, Entry]]:
+    """Yield the paths and entries in an archive of our format; raises ValueError."""
+    first, *lines = data.split(b"\n")
+    if first != _FORMAT:
+        raise ValueError(f"its first line is {first[:40]!r}; this version reads {_FORMAT!r}")
+    if lines[-2:] != [_END, b""]:
+        raise ValueError("it is truncated: its last line is not 'end'")
+    at = 0
+    while at < len(lines) - 2:
+        start = at
+        kind, _, name = lines[at].partition(b" ")
+        at += 1
+        while lines[at][:1] == b"\t":
+            at += 1
+        content = [line[1:] for line in lines[start + 1 : at]]
+        entry: Entry | None = None
+        if kind == b"file":
+            entry = b"".join(line + b"\n" for line in content)
+        elif kind == b"escaped" and _ESCAPED.fullmatch(escaped := b"".join(content)):
+            entry = escaped.decode("unicode_escape").encode("latin-1")
+        elif kind == b"link" and not content:
+            name, _, target = name.partition(b" -> ")
+            entry = _unquoted(target)
+        elif kind == b"folder" and not content:
+            entry = set()
+        if not entry and kind not in (b"file", b"folder"):
+            raise ValueError(f"line {start + 2} or what follows it is in no format of ours")
+        yield _unquoted(name), cast("Entry", entry)
+
+
+def _in_tar(data: bytes) -> Iterator[tuple[str, Entry]]:
+    """Yield the paths and entries in a tar; raises ValueError."""
+    import tarfile
+
+    try:
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
+            for member in archive:
+                if member.issym():
+                    yield member.name, member.linkname
+                elif member.isdir():
+                    yield member.name, set()
+                elif member.isreg() and not member.issparse():
+                    file = archive.extractfile(member)
+                    yield member.name, file.read() if file else b""
+                else:
+                    raise ValueError(f"{member.name!r} is neither a file, a folder nor a link")
+            # tarfile takes half a header for the end.
+            if data[archive.offset :][:512] != bytes(512):
+                raise ValueError("it is truncated")
+    except (tarfile.TarError, OverflowError) as error:
+        raise ValueError(str(error)) from None
+
+
+def _written(content: bytes) -> tuple[bytes, list[bytes]]:
+    """Return the kind that a file's content is written as, and its lines."""
+    text = content.decode(errors="surrogateescape")
+    if text.replace("\n", "").replace("\t", "").isprintable() and text[-1:] in ("\n", ""):
+        return b"file", content.split(b"\n")[:-1]
+    lines = content.splitlines(keepends=True)
+    return b"escaped", [line.decode("latin-1").encode("unicode_escape") for line in lines]
+
+
+def _quoted(name: str) -> bytes:
+    if name.isprintable() and name == name.strip() and name[:1] != '"' and " -> " not in name:
+        return name.encode()
+    return json.dumps(name).replace(">", "\\u003e").encode()
+
+
+def _unquoted(name: bytes) -> str:
+    return str(json.loads(name)) if name[:1] == b'"' else name.decode()
+
+
+def _of_kind(kind: type[_Kind], entry: Entry | None) -> _Kind:
+    if not isinstance(entry, kind):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    return entry
+
+
+_CALLS: dict[Any, Callable[..., object]] = {
+    os.path.exists: lambda entry: entry is not None,
+    os.path.lexists: lambda entry: entry is not None,
+    os.path.isfile: lambda entry: isinstance(entry, bytes),
+    os.path.isdir: lambda entry: isinstance(entry, set),
+    os.path.islink: lambda entry: isinstance(entry, str),
+    os.path.getsize: lambda entry: len(_of_kind(bytes, entry)),
+    os.listdir: lambda entry: list(_of_kind(set, entry)),
+    os.readlink: lambda entry: _of_kind(str, entry),
+    read_regular: lambda entry, limit=READ_LIMIT: _of_kind(bytes, entry)[:limit],
+}

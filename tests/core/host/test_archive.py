@@ -1,0 +1,279 @@
+"""An archive of a recorded machine: it answers as its folder does, is text, and must be sound."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlbackends.host import archive
+from mlbackends.host.archive import NOT_IN_WINDOWS, Tree, is_archive, read
+from mlbackends.host.host import Host
+from mlbackends.model.errors import BadInput
+
+NAMES = st.text(min_size=1, max_size=8).filter(
+    lambda name: name not in (".", "..") and "/" not in name
+)
+PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)
+
+
+def machine() -> Tree:
+    """Compose a machine that has of everything."""
+    tree = Tree()
+    tree.put("host.json", b'{"sizes": {"/usr/lib/libx.so": 7000}}\n')
+    tree.put("commands/sysctl -a", b"hw.ncpu: 8\n")
+    tree.put("root/proc/version", b"Linux version 6.1.0\n")
+    tree.put("root/proc/device-tree/model", b"Raspberry Pi 5\0")
+    tree.put("root/usr/lib/libx.so", b"\x7fELF\xff")
+    tree.put("root/sys/bus/pci/devices/0000:00:02.0/vendor", b"0x8086\n")
+    tree.put("root/sys/class/drm/card0", "../../bus/pci/devices/0000:00:02.0")
+    tree.put("root/sys/class/drm/Card0", b"")
+    tree.put("root/sys/class/net", set())
+    return tree
+
+
+def packed(tree: Tree, folder: str = "", kind: str = "w") -> bytes:
+    """Return a tree as a tar, in a folder of it."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode=kind) as tar:
+        for path, entry in tree.entries.items():
+            member = tarfile.TarInfo(f"{folder}{path}" or ".")
+            if isinstance(entry, bytes):
+                member.size = len(entry)
+                tar.addfile(member, io.BytesIO(entry))
+                continue
+            member.type = tarfile.DIRTYPE if isinstance(entry, set) else tarfile.SYMTYPE
+            member.linkname = entry if isinstance(entry, str) else ""
+            tar.addfile(member)
+    return content.getvalue()
+
+
+def text_of(*lines: str) -> bytes:
+    return "\n".join(["backends.machine/1", *lines, "end", ""]).encode()
+
+
+def tar_of(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> bytes:
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = kind, target
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as tar:
+        tar.addfile(member)
+    return content.getvalue()
+
+
+ARCHIVES = {
+    "ours": machine().text(),
+    "ours, by gzip": gzip.compress(machine().text()),
+    "tar": packed(machine()),
+    "tar of the folder": packed(machine(), "laptop/"),
+    "tar with ./": packed(machine(), "./"),
+    "tar.gz": packed(machine(), "laptop/", "w:gz"),
+}
+
+
+@pytest.mark.parametrize("content", ARCHIVES.values(), ids=ARCHIVES)
+def test_an_archive_is_the_machine(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "it").write_bytes(content)
+
+    host = Host(str(tmp_path / "it"))
+
+    assert is_archive(str(tmp_path / "it"))
+    assert host.read("/proc/version") == "Linux version 6.1.0"
+    assert host.read_bytes("/proc/device-tree/model") == b"Raspberry Pi 5\0"
+    assert host.read_bytes("/proc/version", 5) == b"Linux"
+    assert host.listdir("/sys/class/drm") == ["Card0", "card0"]
+    assert (host.listdir("/sys/class/net"), host.is_dir("/sys/class/net")) == ([], True)
+    assert host.readlink("/sys/class/drm/card0") == "../../bus/pci/devices/0000:00:02.0"
+    assert host.realpath("/sys/class/drm/card0/vendor").endswith("/devices/0000:00:02.0/vendor")
+    assert host.glob("/sys/class/drm/card*/vendor") == ["/sys/class/drm/card0/vendor"]
+    assert (host.size("/usr/lib/libx.so"), host.size("/proc/version")) == (7000, 20)
+    assert host.extracted("/usr/lib/libx.so", "head", bytes, _head) == b"\x7fELF\xff"
+    assert host.run("sysctl", "-a") == "hw.ncpu: 8\n"
+    assert not host.exists("/proc/nothing") and not host.is_file("/proc")
+    assert host.read("/proc") == host.readlink("/proc") == ""
+    assert host.root.startswith(os.path.realpath(tmp_path / "it").replace(os.sep, "/"))
+
+
+def _head(path: str) -> bytes:
+    return Path(path).read_bytes()[:8]
+
+
+def test_it_is_text_in_which_a_change_is_a_line() -> None:
+    text = machine().text().decode()
+
+    assert text == machine().text().decode()
+    assert text.splitlines()[:3] == [
+        "backends.machine/1",
+        "file commands/sysctl -a",
+        "\thw.ncpu: 8",
+    ]
+    assert "\nescaped root/proc/device-tree/model\n\tRaspberry Pi 5\\x00\n" in text
+    assert "\nlink root/sys/class/drm/card0 -> ../../bus/pci/devices/0000:00:02.0\n" in text
+    assert "\nfolder root/sys/class/net\n" in text
+    assert text.replace("\n", "").replace("\t", "").isprintable()
+
+
+@given(
+    st.dictionaries(PATHS, st.binary() | st.text().map(str.encode) | st.just("a -> b\n")),
+    st.lists(PATHS),
+)
+def test_what_is_written_is_read(contents: dict[str, bytes | str], folders: list[str]) -> None:
+    tree = Tree()
+    for path, entry in [*contents.items(), *((folder, set[str]()) for folder in folders)]:
+        try:
+            tree.put(path, entry)
+        except (ValueError, UnicodeEncodeError):  # a file, and a folder of that name
+            continue
+
+    text = tree.text()
+    again = Tree()
+    for name, entry in archive._in_text(text):
+        again.put(name, entry)
+
+    assert {path: entry for path, entry in again.entries.items() if entry} == {
+        path: entry for path, entry in tree.entries.items() if entry
+    }
+    assert again.text() == text
+
+
+HOSTILE = {
+    "an absolute name": (text_of("file /etc/passwd"), "'/etc/passwd' leads out of it"),
+    "a name with ..": (text_of("file root/../../x"), "'root/../../x' leads out of it"),
+    "an absolute link": (text_of("link root/a -> /etc"), "'root/a -> /etc' leads out of it"),
+    "a link that climbs": (text_of("link root/a -> ../../x"), "leads out of it"),
+    "a name twice": (text_of("file root/a", "file root/a"), "'root/a' is in it twice"),
+    "a file below a link": (
+        text_of("link root/a -> b", "file root/a/c"),
+        "'root/a' is in it twice",
+    ),
+    "a long name": (text_of("file " + "a/" * 600 + "a"), "is too long a name"),
+    "no name of a kind": (
+        text_of("device root/a"),
+        "line 2 or what follows it is in no format of ours",
+    ),
+    "content of a link": (text_of("link root/a -> b", "\tx"), "line 2 or what follows"),
+    "an odd escape": (text_of("escaped root/a", "\t\\N{DIGIT ONE}"), "line 2 or what follows"),
+    "content of nothing": (text_of("\tx"), "line 2 or what follows"),
+    "half a string": (text_of('file "root/a'), "Unterminated string"),
+    "no text": (b"backends.machine/1\nfile \xff\nend\n", "can't decode byte"),
+    "another format": (b"backends.machine/2\nend\n", "this version reads b'backends.machine/1'"),
+    "line ends of Windows": (machine().text().replace(b"\n", b"\r\n"), r"b'backends.machine/1\r'"),
+    "tar: an absolute name": (tar_of("/etc/passwd"), "'/etc/passwd' leads out of it"),
+    "tar: a name with ..": (tar_of("../x"), "'../x' leads out of it"),
+    "tar: a link out": (tar_of("a", tarfile.SYMTYPE, "../../etc"), "'a -> ../../etc' leads out"),
+    "tar: a hard link": (
+        tar_of("a", tarfile.LNKTYPE, "/etc/passwd"),
+        "neither a file, a folder nor",
+    ),
+    "tar: a device": (tar_of("a", tarfile.CHRTYPE), "neither a file, a folder nor a link"),
+    "tar: a FIFO": (tar_of("a", tarfile.FIFOTYPE), "neither a file, a folder nor a link"),
+    "tar: truncated": (packed(machine())[:2000], "it is truncated"),
+    "gzip: truncated": (ARCHIVES["tar.gz"][:-9], "end-of-stream marker"),
+    "gzip: damaged": (b"\x1f\x8b\x08" + bytes(60), "no archive of a recorded machine"),
+    "neither": (b'{"schema": "backends.report/1"}', "no archive of a recorded machine"),
+    "empty": (b"", "no archive of a recorded machine"),
+    "no machine": (text_of("file a"), "that is no recorded machine"),
+    "host.json as a link": (text_of("folder root/proc", "link host.json -> root"), "is a link"),
+}
+
+
+@pytest.mark.parametrize(("content", "said"), HOSTILE.values(), ids=HOSTILE)
+def test_what_is_no_sound_archive_is_refused_in_one_line(
+    content: bytes, said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "it.machine"
+    path.write_bytes(content)
+
+    with pytest.raises(BadInput) as error:
+        Host(str(path))
+
+    assert said in str(error.value)
+    assert str(path) in str(error.value) and "\n" not in str(error.value)
+    assert os.listdir(tmp_path) == ["it.machine"]
+
+
+def test_of_a_truncated_archive_nothing_is_taken(tmp_path: Path) -> None:
+    path, whole = tmp_path / "it", machine().text()
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(BadInput):
+            read(str(path))
+
+
+@pytest.mark.parametrize("kind", ["w", "w:gz"])
+def test_what_unpacks_to_too_much_is_refused(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = machine()
+    tree.put("root/zeros", bytes(1 << 20))
+    (tmp_path / "it").write_bytes(packed(tree, kind=kind))
+    monkeypatch.setattr(archive, "SIZE_LIMIT", 1 << 20)
+
+    with pytest.raises(BadInput, match="it is larger than 1 MiB"):
+        read(str(tmp_path / "it"))
+    with pytest.raises(ValueError, match="it is larger than 1 MiB"):
+        tree.text()
+
+
+def test_too_many_files_are_refused_be_they_only_folders_on_the_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "it").write_bytes(text_of(*(f"folder {name}{'/a' * 50}" for name in "xyz")))
+    monkeypatch.setattr(archive, "ENTRY_LIMIT", 100)
+
+    with pytest.raises(BadInput, match="it holds more than 100 files"):
+        read(str(tmp_path / "it"))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "a:b",
+        "C:/x",
+        r"..\x",
+        "a?",
+        "nul",
+        "a/CON",
+        "com1.txt",
+        "aux/x",
+        "a.",
+        "a /b",
+        "a\tb",
+        'a"b',
+    ],
+)
+def test_windows_has_no_such_names(path: str) -> None:
+    assert NOT_IN_WINDOWS.search(path)
+
+
+@pytest.mark.parametrize("path", ["a/b.c", ".hidden", "console", "a/nulls", "com/1", "a b", "é"])
+def test_and_has_these(path: str) -> None:
+    assert not NOT_IN_WINDOWS.search(path)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the names are those of another system")
+def test_a_folder_has_what_the_archive_has(tmp_path: Path) -> None:
+    machine().unpack(str(tmp_path / "there"))
+
+    there = tmp_path / "there" / "root" / "sys" / "class"
+    assert sorted(os.listdir(there)) == ["drm", "net"]
+    assert os.readlink(there / "drm" / "card0") == "../../bus/pci/devices/0000:00:02.0"
+    assert (
+        Host(str(tmp_path / "there")).read_bytes("/proc/device-tree/model") == b"Raspberry Pi 5\0"
+    )
+
+
+@pytest.mark.parametrize("system", ["win32", "darwin"])
+def test_names_that_differ_by_case_are_not_merged(
+    system: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.platform", system)
+
+    with pytest.raises(ValueError, match="can have no file 'root/sys/class/drm/"):
+        machine().unpack(str(tmp_path / "there"))
