@@ -74,7 +74,7 @@ def find(host: Host) -> Finding:
             message = f"the Ascend NPU at {card.address} has no kernel driver"
             lacking = (Reason("no-driver", message, "install the Ascend driver and firmware"),)
         name = table("host/pci_names")["ascend"].get(card.device, "Ascend NPU")
-        devices.append(pci_record(card, "npu", i, name, link_facts(card), lacking))
+        devices.append(pci_record(host, card, "npu", i, name, link_facts(card), lacking))
     if not cards:  # a container or a board whose NPU is not on PCI
         devices = [
             Device("npu", i, "Ascend NPU", facts={"node": node}) for i, node in enumerate(nodes)

@@ -1,6 +1,7 @@
 """CPU: what the processor is, what its instructions can do, and how its cores hang together.
 
-Finds:    /proc/cpuinfo, /sys/devices/system/cpu and node, the auxiliary vector; macOS: `sysctl -a`.
+Finds:    /proc/cpuinfo, /sys/devices/system/cpu and node, the auxiliary vector; macOS: `sysctl -a`; Windows:
+          CPUID, GetLogicalProcessorInformationEx, the registry.
 Caveats:  a virtual machine may hide caches, frequencies and mitigations; on Arm the name of a core
           is looked up by its part number, which is a guess at what the product is called.
 Source:   Linux, sysfs-devices-system-cpu, proc(5); torch 2.13, DispatchStub.cpp; x86-64 psABI.
@@ -29,11 +30,16 @@ def find(host: Host) -> Finding:
     architecture = architecture_of(machine, blocks)
     facts: dict[str, FactValue] = {"architecture": architecture, "machine": machine}
     if host.platform == "darwin":
-        from mlbackends.host.cpu.other_systems import macos_facts
+        from mlbackends.host.cpu.macos import macos_facts
 
         controls = system_controls(host)
         words = features.features_of_macos(controls)
         facts |= macos_facts(controls)
+    elif host.platform == "win32":
+        from mlbackends.host.windows.cpu import arrangement
+
+        words = features.features_of(architecture, blocks, {})
+        facts |= identity(architecture, blocks) | arrangement(host, architecture, blocks)
     elif blocks or host.platform == "linux":
         words = features.features_of(architecture, blocks, auxiliary_vector(host))
         cpus = topology.online_cpus(host, blocks)
@@ -61,10 +67,8 @@ def find(host: Host) -> Finding:
             facts |= {"mitigations": affected, "not_affected": not_affected}
             facts["costly_mitigations"] = speed.costly(affected)
     else:
-        from mlbackends.host.cpu.other_systems import other_facts
-
-        described, words = other_facts(host)
-        facts |= described
+        words = frozenset()
+        facts["threads"] = host.system("cpu_count")
     vector_bytes = {}
     for extension in ("sve", "sme"):
         text = host.read(f"/proc/sys/abi/{extension}_default_vector_length", 64)

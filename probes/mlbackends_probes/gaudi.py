@@ -58,7 +58,7 @@ def find(host: Host) -> Finding:
                 files[fact] = line
         name = table("host/pci_names")["habana"].get(card.device, "Habana accelerator")
         lacking = unusable(host, "Gaudi", card, ("habanalabs",), node)
-        devices.append(pci_record(card, "hpu", i, name, files, lacking))
+        devices.append(pci_record(host, card, "hpu", i, name, files, lacking))
     reasons: tuple[Reason, ...] = ()
     if not cards:
         reasons = (Reason("no-device", "SynapseAI is here, and no Gaudi is on PCI"),)

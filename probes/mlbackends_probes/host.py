@@ -27,6 +27,8 @@ from mlbackends.model.tables import table
 GROUP = "machine"
 SUMMARY = (
     "{os_name} {os_version}",
+    "build {windows_build}",
+    "Wine {wine_version}",
     "{kernel_name} {kernel_release}",
     "{libc} {libc_version}",
     "container: {container}",
@@ -69,6 +71,15 @@ def find(host: Host) -> Finding:
     warnings: list[Reason] = []
     if host.platform == "darwin":
         facts |= _macos(host)
+    elif host.platform == "win32":
+        from mlbackends.host.windows.system import system_facts
+
+        devices = pci_devices(host)
+        facts |= {
+            **system_facts(host),
+            **virtual_machine(host),
+            "pci_accelerators": [row for one in devices if (row := _accelerator(one))] or None,
+        }
     elif host.platform == "linux":
         # The second place is for where the first is missing.
         text = host.read("/etc/os-release", 65536) or host.read("/usr/lib/os-release", 65536)

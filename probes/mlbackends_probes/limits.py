@@ -13,7 +13,7 @@ Source:   Linux admin-guide/cgroup-v1 and cgroup-v2.rst; sched_setaffinity(2); g
 from math import inf
 from typing import Any
 
-from mlbackends.host.cpu.topology import sibling_groups
+from mlbackends.host.cpu.topology import online_cpus, sibling_groups
 from mlbackends.host.host import Host
 from mlbackends.host.quantities import HIGHEST, format_cpu_list, parse_cpu_list, whole_number
 from mlbackends.host.system import cgroups
@@ -68,6 +68,10 @@ def find(host: Host) -> Finding:
             message = f"the CPU quota stopped this group in {share:.0%} of its periods"
             hint = "start fewer threads than the quota has CPUs, or raise the quota"
             warnings.append(Reason("throttled", message, hint))
+    elif host.platform == "win32":
+        from mlbackends.host.windows.memory import job_limits
+
+        facts |= job_limits(host, online)
     facts["unlimited"] = [name for name, value in facts.items() if value == inf and name != _HARD]
     facts = {name: value for name, value in nonempty(facts).items() if value != inf}
     facts |= granted(host)
@@ -77,6 +81,7 @@ def find(host: Host) -> Finding:
         "machine": total,
         "memory_limit": facts.get("memory_limit_bytes"),
         "memory_high": facts.get("memory_high_bytes"),
+        "process_memory_limit": facts.get("process_memory_limit_bytes"),
     }
     if bytes_left := {name: bound for name, bound in memory_bounds.items() if bound is not None}:
         because = min(bytes_left, key=lambda name: bytes_left[name])
@@ -109,6 +114,7 @@ def find(host: Host) -> Finding:
             ),
             platform=host.platform,
             has_mask=bool(mask),
+            group=sum(1 for cpu in _cpus_of_windows(host) if mask and cpu >> 6 == mask[0] >> 6),
         )
         believed = beliefs(host, machine)
         facts["beliefs"] = [
@@ -136,10 +142,14 @@ def _cores(host: Host, cpus: tuple[int, ...]) -> int:
     """
     if not cpus and host.platform == "darwin":
         return control_number(system_controls(host), "hw.physicalcpu") or 0
-    if host.read(f"{_CPUS}/smt/active", 16) == "0":
+    if host.platform != "win32" and host.read(f"{_CPUS}/smt/active", 16) == "0":
         return len(cpus)
     names = ("thread_siblings_list", "thread_siblings")
     return len(sibling_groups(host, cpus, *names)) if cpus else 0
+
+
+def _cpus_of_windows(host: Host) -> tuple[int, ...]:
+    return online_cpus(host, []) if host.platform == "win32" else ()
 
 
 def _groups(host: Host) -> dict[str, Any]:

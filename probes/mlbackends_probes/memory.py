@@ -1,7 +1,7 @@
 """Memory: how much there is, on which NUMA node, in which pages, and how much a process may lock.
 
 Finds:    /proc/meminfo, /sys/kernel/mm, /proc/swaps, /proc/self/limits; macOS: `sysctl -a`;
-          other systems: psutil.
+          Windows: GlobalMemoryStatusEx, its page files and privileges; other systems: psutil.
 Caveats:  this is the machine's memory; the limit of a container is with the host. Where a GPU's memory is a
           NUMA node (Grace Hopper, POWER9), the kernel adds it to the machine's; here it is taken off.
 Source:   Linux, proc(5) and Documentation/admin-guide/mm.
@@ -63,6 +63,10 @@ def find(host: Host) -> Finding:
             "locked_memory_limit_bytes": limit,
             "locked_memory_unlimited": is_unlimited,
         }
+    elif host.platform == "win32":
+        from mlbackends.host.windows.memory import memory_facts
+
+        facts = memory_facts(host)
     if host.is_live and facts.get("total_bytes") is None:
         import psutil
 

@@ -46,7 +46,8 @@ def find(host: Host) -> Finding:
         **steering(host, "neuron"),
     }
     devices = tuple(
-        pci_record(card, "neuron", index, names[card.device]) for index, card in enumerate(cards)
+        pci_record(host, card, "neuron", index, names[card.device])
+        for index, card in enumerate(cards)
     )
     reasons = all_denied(host, nodes)
     if not cards:

@@ -12,7 +12,16 @@ from typing import Any
 from msgspec.structs import replace
 
 from mlbackends.host.host import Host
-from mlbackends.host.pci import PciDevice, is_redirected, link_facts, link_now, of_vendor
+from mlbackends.host.pci import (
+    DRIVER_FACTS,
+    PciDevice,
+    display_driver,
+    is_redirected,
+    link_facts,
+    link_now,
+    of_vendor,
+    pci_devices,
+)
 from mlbackends.libraries.c_calls import CDLL
 from mlbackends.libraries.cuda import driver
 from mlbackends.libraries.cuda.visible_devices import environment, visibility_warnings
@@ -27,6 +36,10 @@ CODES = {
     "nouveau-bound": "The GPU is driven by nouveau, with which CUDA does not work.",
     "bound-elsewhere": "Another kernel driver holds the GPU, to give it to a virtual machine.",
 }
+
+
+_MODULES = ("nvidia", "nvlddmkm")
+"""The kernel's part of the driver, under Linux and Windows."""
 
 
 def find(host: Host) -> Finding:
@@ -48,7 +61,9 @@ def find(host: Host) -> Finding:
         **module,
         "nvswitches": switches or None,
         "fabric_manager": host.exists(fabric_manager) if switches else None,
-        "persistence_daemon": host.exists("/run/nvidia-persistenced/socket") if on_bus else None,
+        "persistence_daemon": host.exists("/run/nvidia-persistenced/socket")
+        if on_bus and host.platform == "linux"
+        else None,
         "wsl": driver.on_wsl(host) or None,
         "jetson_model": host.read("/proc/device-tree/model", 256) if is_jetson else "",
         "environment": environment(host),
@@ -64,7 +79,7 @@ def find(host: Host) -> Finding:
     # gVisor and others show the nodes, and neither /proc/driver/nvidia nor the module.
     has_driver = bool(module) or "/dev/nvidiactl" in nodes
     reasons = _missing(host, gpus, libraries, has_driver)
-    if has_driver and not driver.on_wsl(host):
+    if has_driver and not driver.on_wsl(host) and host.platform == "linux":
         warnings += driver.node_problems(host, nodes)
     only_module = has_driver and not libraries and not devices
     return Finding(
@@ -144,12 +159,16 @@ def _device(host: Host, index: int, gpu: PciDevice) -> Device:
         "excluded": information.get("GPU Excluded", "").lower() == "yes" or None,
         "gsp_firmware": firmware if firmware != "N/A" else "",
     }
-    uuid, name = information.get("GPU UUID", ""), information.get("Model", "")
+    installed = display_driver(host, gpu)
+    facts |= {name: installed[name] for name in DRIVER_FACTS if name in installed}
+    uuid = information.get("GPU UUID", "")
+    name = information.get("Model", "") or installed.get("name", "")
     return Device(
         "cuda",
         index,
         name="" if name == "Unknown" else name,
-        driver=driver.driver_release(host) if gpu.driver == "nvidia" else "",
+        driver=driver.driver_release(host) if gpu.driver in _MODULES else "",
+        memory_bytes=installed.get("memory_bytes"),
         pci_address=gpu.address,
         uuid="" if "?" in uuid else uuid,
         numa_node=gpu.numa_node,
@@ -162,7 +181,7 @@ def _device(host: Host, index: int, gpu: PciDevice) -> Device:
 def _unbound(gpu: PciDevice) -> tuple[Reason, ...]:
     """Return why the nvidia module does not have a GPU, () where it has."""
     name = f"the GPU {gpu.address} ({gpu.vendor}:{gpu.device})"
-    if gpu.driver == "nvidia":
+    if gpu.driver in _MODULES:
         return ()
     if gpu.driver == "nouveau":
         message = f"{name} is driven by nouveau, with which CUDA does not work"
@@ -183,9 +202,9 @@ def _missing(
         return () if libraries else (driver.no_library(host, "libnvidia-ml.so.1", "utility"),)
     if not gpus and not has_driver and not libraries:
         where = driver.no_library(host, "libnvidia-ml.so.1", "utility")
-        has_bus = host.listdir("/sys/bus/pci/devices")
-        bus = "no NVIDIA GPU on the PCI bus" if has_bus else "no PCI bus to look at"
-        return (replace(where, message=f"{bus}, no kernel module, {where.message}"),)
+        bus = "no NVIDIA GPU on the PCI bus" if pci_devices(host) else "no PCI bus to look at"
+        module = "driver" if host.platform == "win32" else "kernel module"
+        return (replace(where, message=f"{bus}, no {module}, {where.message}"),)
     reasons: tuple[Reason, ...] = ()
     if not has_driver and not gpus:
         message = (

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from mlbackends.host.device_nodes import all_denied, render_node, unusable
 from mlbackends.host.host import Host
-from mlbackends.host.pci import FOLDER, link_facts, link_now
+from mlbackends.host.pci import FOLDER, display_driver, link_facts, link_now
 from mlbackends.host.python.packages import distributions
 from mlbackends.host.variables import steering
 from mlbackends.libraries import amd
@@ -138,6 +138,8 @@ def _device(host: Host, index: int, card: amd.AmdGpu) -> Device:
 
 def _name(host: Host, card: amd.AmdGpu) -> str:
     """Return the product's name, from the card itself or from libdrm's list; "" without."""
+    if card.pci and card.pci.registry_key:
+        return str(display_driver(host, card.pci).get("name", ""))
     if not card.address:
         return ""
     if name := host.read(f"{FOLDER}/{card.address}/product_name", 256).strip():

@@ -63,7 +63,7 @@ def find(host: Host) -> Finding:
         **(environment if chips or is_own else {}),
     }
     devices = tuple(
-        pci_record(chip, "tpu", index, f"TPU {generations[chip.device]}")
+        pci_record(host, chip, "tpu", index, f"TPU {generations[chip.device]}")
         for index, chip in enumerate(chips)
     )
     reasons = all_denied(host, nodes)

@@ -89,8 +89,8 @@ def find(host: Host) -> Finding:
         # Only a driver of a GPU with memory of its own shows how much.
         paths = host.glob(f"{FOLDER}/{card.address}/drm/card*/lmem_total_bytes")
         sizes = (size for path in paths if (size := host.read_int(path)) and 0 < size < 1 << 60)
-        device = pci_record(card, "xpu", index, name, link_facts(card), reasons)
-        devices.append(replace(device, memory_bytes=next(sizes, None)))
+        device = pci_record(host, card, "xpu", index, name, link_facts(card), reasons)
+        devices.append(replace(device, memory_bytes=next(sizes, device.memory_bytes)))
     reasons = ()
     if not cards and not host.exists("/dev/dxg"):  # below WSL the GPU is behind that, not on PCI
         reasons = (Reason("no-device", "no Intel GPU is on PCI; Level Zero needs one"),)

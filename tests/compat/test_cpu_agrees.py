@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import glob
 import json
+import mmap
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -14,9 +17,11 @@ import psutil
 import pytest
 
 from mlbackends.host.cpu.features import hardware_capability, x86_64_level
-from mlbackends.host.cpu.other_systems import other_facts
 from mlbackends.host.host import Host
 from mlbackends.host.quantities import format_cpu_list, parse_cpu_list
+from mlbackends.host.windows import cpu as windows
+from mlbackends.host.windows.processors import CPUID, XGETBV, cpuid_leaves
+from mlbackends.model.tables import table
 from mlbackends_probes import cpu, memory
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the tools are those of Linux")
@@ -202,16 +207,41 @@ def test_the_c_library_has_the_same_page_size_and_limit() -> None:
         assert facts["locked_memory_limit_bytes"] == soft
 
 
-@pytest.mark.slow
-def test_the_way_of_other_systems_comes_to_the_same(facts: dict[str, Any]) -> None:
-    told, features = other_facts(Host())
-    for name in ("vendor_id", "model_name", "family", "model", "stepping", "threads", "cores"):
-        if name in told and name in facts and facts["architecture"] == "x86_64":
-            assert told[name] == facts[name], name
-    if facts["architecture"] == "x86_64":
-        assert x86_64_level(features) == facts["x86_64_level"]
-        found = hardware_capability("x86_64", features, None, "linux")
-        assert found == facts["hardware_capability"]
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="CPUID is of x86")
+def test_cpuid_comes_to_what_the_kernel_says(facts: dict[str, Any]) -> None:
+    kept = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    # Linux passes the first argument in rdi.
+    codes = [bytes.fromhex(code.replace("4989c8", "4989f8")) for code in (CPUID, XGETBV)]
+    kept.write(b"".join(codes))
+    at = ctypes.addressof(ctypes.c_char.from_buffer(kept))
+    registers = (ctypes.c_uint32 * 4)()
+    function = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_uint32))
+
+    def read(leaf: int, subleaf: int) -> list[int]:
+        registers[:] = [leaf, subleaf, 0, 0]
+        function(at)(registers)
+        return list(registers)
+
+    leaves = cpuid_leaves(read)
+    function(at + len(codes[0]))(registers)
+    leaves["xcr0"] = list(registers)
+    features = frozenset(windows.features_of_cpuid(leaves))
+    # What the kernel leaves out by its own settings is no error of either.
+    assert set(facts["features"]) & windows_names() <= features
+    assert x86_64_level(features) == facts["x86_64_level"]
+    assert hardware_capability("x86_64", features, None, "linux") == facts["hardware_capability"]
+
+
+def windows_names() -> set[str]:
+    """Return every feature that the table has a bit for."""
+    rows = table("host/windows/cpuid")
+    return {
+        name
+        for leaf, registers in rows.items()
+        if leaf[0].isdigit() or leaf == "d.1"
+        for names in registers.values()
+        for name in names.split()
+    }
 
 
 TORCH_NAMES = {

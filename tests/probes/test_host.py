@@ -405,9 +405,10 @@ def test_macos_is_read_from_its_version_file_and_settings(tmp_path: Path) -> Non
     assert "container" not in facts
 
 
-def test_windows_tells_what_uname_does(tmp_path: Path) -> None:
+def test_a_windows_of_which_nothing_was_recorded_has_its_name_alone(tmp_path: Path) -> None:
     facts = facts_of(tmp_path, platform="win32", uname={"sysname": "Windows", "release": "11"})
-    assert facts == {"platform": "win32", "kernel_name": "Windows", "kernel_release": "11"}
+    names = {"platform": "win32", "kernel_name": "Windows", "os_name": "Windows"}
+    assert facts == {**names, "os_id": "windows", "container": "none"}
 
 
 GARBAGE = ["", "\0\udcff\n", "9" * 5000, "=", "a=b=c", "<key>"]

@@ -58,6 +58,10 @@ def all_denied(host: Host, paths: Sequence[str]) -> tuple[Reason, ...]:
     return (reasons[0],) if paths and len(reasons) == len(paths) else ()
 
 
+_WITHOUT_A_MAKER = ("", "basicdisplay", "basicrender")
+"""Windows' own drivers, which show a picture and nothing else."""
+
+
 def unusable(
     host: Host, what: str, card: PciDevice, drivers: Sequence[str], node: str
 ) -> tuple[Reason, ...]:
@@ -65,11 +69,15 @@ def unusable(
 
     node: through which programs reach it, "" where that is not known.
     """
-    if card.driver not in drivers:
+    is_windows = host.platform == "win32"
+    if is_windows and card.driver.lower() not in _WITHOUT_A_MAKER:
+        return ()
+    if is_windows or card.driver not in drivers:
+        needed = "its maker's" if is_windows else " or ".join(drivers)
         bound = f"is bound to {card.driver}" if card.driver else "has no kernel driver"
-        message = f"the {what} at {card.address} {bound}; computing needs {' or '.join(drivers)}"
+        message = f"the {what} at {card.address} {bound}; computing needs {needed}"
         # Loading one does not take the card from another.
-        hint = "" if card.driver else f"load it: sudo modprobe {drivers[0]}"
+        hint = "" if card.driver or is_windows else f"load it: sudo modprobe {drivers[0]}"
         return (Reason("no-driver", message, hint),)
     return all_denied(host, [node] if node else [])
 

@@ -302,11 +302,11 @@ class Host:
         if self._recorded:
             return self._recorded.uname
         keys = ("sysname", "nodename", "release", "version", "machine")
-        if hasattr(os, "uname"):
-            return dict(zip(keys, os.uname(), strict=True))
-        import platform
+        if sys.platform == "win32":
+            from mlbackends.host.windows.calls import names
 
-        return dict(zip(keys, platform.uname()[:5], strict=True))
+            return dict(zip(keys, names(), strict=True))
+        return dict(zip(keys, os.uname(), strict=True))
 
     @property
     def machine(self) -> str:
@@ -317,6 +317,10 @@ class Host:
         """Return the CPUs that the process may run on; None where that is not known."""
         if self._recorded:
             return self._recorded.affinity
+        if sys.platform == "win32":
+            from mlbackends.host.windows.calls import affinity
+
+            return affinity(self.pid)
         try:
             return tuple(sorted(os.sched_getaffinity(self.pid or 0)))
         except (AttributeError, OSError):
@@ -349,7 +353,12 @@ class Host:
         """Return a file system's total and free bytes; None where that is not known."""
         if self._recorded:
             return self._recorded.disks.get(path)
-        status = self._call(os.statvfs, path, default=None) if hasattr(os, "statvfs") else None
+        if sys.platform == "win32":
+            import shutil
+
+            usage = self._call(shutil.disk_usage, path, default=None)
+            return usage and (usage.total, usage.free)
+        status = self._call(os.statvfs, path, default=None)
         if status is None:
             return None
         return status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
@@ -359,11 +368,40 @@ class Host:
         if self._recorded:
             return getattr(self._recorded.system, name, None)
         if name not in self.cache:
+            calls = _CALLS
+            if sys.platform == "win32":
+                from mlbackends.host.windows.calls import CALLS
+
+                calls = {**_CALLS, **CALLS}
             try:
-                self.cache[name] = _CALLS[name]()
-            except (AttributeError, ValueError, OSError):  # another C library, another system
+                self.cache[name] = calls[name]()
+            except (AttributeError, KeyError, ValueError, OSError):  # of another system
                 self.cache[name] = None
         return self.cache[name]
+
+    def registry(self, key: str, *names: str) -> dict[str, Any]:
+        """Return those values of a key of Windows' registry that are there: texts, numbers, lists of texts.
+
+        key: from HKLM or HKCU on. Of binary values these are the hexadecimal digits.
+        """
+        if self._recorded:
+            values = self._recorded.registry.get(key, {})
+            return {name: values[name] for name in names if name in values}
+        if sys.platform == "win32":
+            from mlbackends.host.windows.calls import registry_values
+
+            return registry_values(key, names)
+        return {}
+
+    def registry_keys(self, key: str) -> list[str]:
+        """Return the names of the keys below a key of Windows' registry."""
+        if self._recorded:
+            return self._recorded.registry_keys.get(key, [])
+        if sys.platform == "win32":
+            from mlbackends.host.windows.calls import registry_keys
+
+            return registry_keys(key)
+        return []
 
     @property
     def python(self) -> dict[str, Any]:

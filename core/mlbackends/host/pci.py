@@ -1,4 +1,4 @@
-"""The PCI devices of a Linux machine, scanned once a host.
+"""The PCI devices of a machine, scanned once a host; of Linux here.
 
 One small file a device tells vendor, class and driver; what costs more reads is read only for what may be
 an accelerator or a network card. The link of a device that sleeps is not read: that would wake it, which
@@ -33,6 +33,10 @@ _ACCELERATOR_VENDORS = ("10de", "1002", "1ae0", "1da3", "19e5", "1d0f")
 """Makers that also give their accelerators other classes."""
 
 
+DRIVER_FACTS = ("driver_version", "driver_date")
+"""What a device's record has of the driver that Windows installed for it."""
+
+
 class PciDevice(Struct, frozen=True):
     """One PCI function.
 
@@ -43,6 +47,7 @@ class PciDevice(Struct, frozen=True):
     the kinds above. The link is that of the card: switches on the card itself are passed over. Its
     current speed falls when the device idles. max_slot_width: of the port that the card is in.
     iommu_domain: how its addresses are translated: identity, DMA, DMA-FQ; "" where that is not known.
+    registry_key: of its driver, under Windows.
     """
 
     address: str
@@ -60,6 +65,7 @@ class PciDevice(Struct, frozen=True):
     iommu_domain: str = ""
     is_asleep: bool = False
     is_virtual_function: bool = False
+    registry_key: str = ""
 
     @property
     def is_display(self) -> bool:
@@ -75,6 +81,10 @@ class PciDevice(Struct, frozen=True):
 @once_per_host
 def pci_devices(host: Host) -> tuple[PciDevice, ...]:
     """Return every PCI device, by address; () where there is no PCI or no kernel that tells."""
+    if host.platform == "win32":
+        from mlbackends.host.windows.pci import pci_devices as devices_of_windows
+
+        return devices_of_windows(host)
     # Virtual functions come in hundreds; the numbers that matter here are small.
     names = [name for name in host.listdir(FOLDER) if _is_address(name)]
     devices = (_read(host, name) for name in names[:_DEVICES_LIMIT])
@@ -105,7 +115,20 @@ def product_name(host: Host, device: PciDevice) -> str:
     return ""
 
 
+def display_driver(host: Host, device: PciDevice) -> dict[str, Any]:
+    """Return what Windows' registry holds of a GPU and its driver; {} on other systems.
+
+    name, memory_bytes, driver_version, and driver_date as YYYY-MM-DD.
+    """
+    if not device.registry_key:
+        return {}
+    from mlbackends.host.windows.pci import display_driver as driver_of_windows
+
+    return driver_of_windows(host, device)
+
+
 def pci_record(
+    host: Host,
     card: PciDevice,
     kind: str,
     index: int,
@@ -114,14 +137,20 @@ def pci_record(
     reasons: tuple[Reason, ...] = (),
 ) -> Device:
     """Return the record of a PCI device, with its identifiers as the fact `pci_id`."""
+    installed = display_driver(host, card)
     return Device(
         kind=kind,
         index=index,
-        name=name,
+        name=name or installed.get("name", ""),
+        memory_bytes=installed.get("memory_bytes"),
         driver=card.driver,
         pci_address=card.address,
         numa_node=card.numa_node,
-        facts={"pci_id": f"{card.vendor}:{card.device}", **(facts or {})},
+        facts={
+            "pci_id": f"{card.vendor}:{card.device}",
+            **{name: installed[name] for name in DRIVER_FACTS if name in installed},
+            **(facts or {}),
+        },
         reasons=reasons,
     )
 

@@ -5,7 +5,7 @@ is opened: half of a description that is silently taken for none would describe 
 """
 
 import os
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypedDict, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -40,8 +40,37 @@ class _Python(Struct, frozen=True, omit_defaults=True):
     path: list[str] = []
 
 
+class _Core(TypedDict):
+    cpus: str
+    efficiency_class: int
+
+
+class _Node(TypedDict):
+    node: int
+    cpus: str
+
+
+class _Group(TypedDict):
+    group: int
+    cpus: str
+
+
+class Processors(TypedDict, total=False):
+    """What `windows.processors.topology` returns."""
+
+    cores: list[_Core]
+    packages: list[str]
+    dies: list[str]
+    nodes: list[_Node]
+    caches: list[dict[str, int | str]]
+    groups: list[_Group]
+
+
 class _System(Struct, frozen=True):
-    """What `Host.system` returns, by name, and the device nodes that the user may not open."""
+    """What `Host.system` returns, by name, and the device nodes that the user may not open.
+
+    What only a Windows has is described where its calls are, in `windows.calls`.
+    """
 
     libc: str | None = None
     page_size: _Count | None = None
@@ -50,6 +79,21 @@ class _System(Struct, frozen=True):
     user_id: _Number | None = None
     group_ids: list[_Number] | None = None
     denied_nodes: list[str] | None = None
+    cpuid: dict[str, list[_Number]] | None = None
+    processor_features: list[_Number] | None = None
+    processors: Processors | None = None
+    processor_power: list[tuple[_Number, _Number, _Number]] | None = None
+    memory_status: dict[str, _Bytes] | None = None
+    node_memory: list[_Bytes] | None = None
+    page_files: list[dict[str, str | _Bytes]] | None = None
+    may_lock_memory: bool | None = None
+    job: dict[str, int | list[tuple[int, int]]] | None = None
+    windows_version: dict[str, _Number] | None = None
+    native_machine: str | None = None
+    wine_version: str | None = None
+    uptime: float | None = None
+    drives: list[str] | None = None
+    present_devices: dict[str, dict[str, _Number]] | None = None
 
 
 class Description(Struct):
@@ -63,6 +107,8 @@ class Description(Struct):
     sizes: dict[str, _Bytes] = {}
     python: _Python = _Python()
     system: _System = _System()
+    registry: dict[str, dict[str, str | int | list[str]]] = {}
+    registry_keys: dict[str, list[str]] = {}
 
 
 class Opened(NamedTuple):

@@ -7,7 +7,7 @@ Documentation/gpu/amdgpu/driver-misc (memory, product and partition files).
 from msgspec import Struct
 
 from mlbackends.host.host import Host, once_per_host
-from mlbackends.host.pci import FOLDER, PciDevice, of_vendor
+from mlbackends.host.pci import FOLDER, PciDevice, display_driver, of_vendor
 from mlbackends.host.python.packages import distributions
 from mlbackends.host.quantities import numbers_by_name
 from mlbackends.host.variables import steering
@@ -121,7 +121,7 @@ def gpus(host: Host) -> tuple[AmdGpu, ...]:
             )
         )
     found += [
-        AmdGpu(None, card.address, memory_bytes=_video_memory(host, card.address), pci=card)
+        AmdGpu(None, card.address, memory_bytes=_memory_of(host, card), pci=card)
         for card in cards.values()
         if card.address not in {gpu.address for gpu in found}
     ]
@@ -168,6 +168,10 @@ def _properties(host: Host, folder: str) -> list[dict[str, int]]:
     """Return the numbers of each thing in a folder of a node."""
     names = host.listdir(folder)[:_LINKS_LIMIT]
     return [numbers_by_name(host.read(f"{folder}/{name}/properties", 4096)) for name in names]
+
+
+def _memory_of(host: Host, card: PciDevice) -> int | None:
+    return _video_memory(host, card.address) or display_driver(host, card).get("memory_bytes")
 
 
 def _video_memory(host: Host, address: str) -> int | None:

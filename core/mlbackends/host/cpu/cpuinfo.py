@@ -32,6 +32,10 @@ def read_blocks(host: Host) -> list[Block]:
     On x86 only the first few: the kernel takes 10 microseconds and more for each CPU's, and what
     differs there between CPUs stands in /sys.
     """
+    if host.platform == "win32":
+        from mlbackends.host.windows.cpu import processor_blocks
+
+        return processor_blocks(host)
     text = host.read("/proc/cpuinfo", _FIRST_READ)
     blocks = parse_blocks(text)
     if len(text) < _FIRST_READ // 2:

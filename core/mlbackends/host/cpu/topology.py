@@ -49,6 +49,10 @@ _WITH_DEVICE_TREE = frozenset({"aarch64", "arm", "riscv64"})
 
 def online_cpus(host: Host, blocks: list[Block]) -> tuple[int, ...]:
     """Return the CPUs that are on, by /sys or, where that is missing, by /proc/cpuinfo."""
+    if host.platform == "win32":
+        from mlbackends.host.windows import cpu as windows
+
+        return windows.online_cpus(host)
     if online := parse_cpu_list(host.read(f"{CPU}/online")):
         return online
     is_off = {cpu for cpu in _present(host) if host.read(f"{CPU}/cpu{cpu}/online") == "0"}
@@ -69,6 +73,10 @@ def sibling_groups(host: Host, cpus: tuple[int, ...], *names: str) -> Groups:
 
     names: the file's name, then the older ones it had; one that does not end in _list is a mask.
     """
+    if host.platform == "win32":
+        from mlbackends.host.windows import cpu as windows
+
+        return windows.groups(host, cpus, names[0])
     name = next((n for n in names if host.read(f"{CPU}/cpu{cpus[0]}/topology/{n}")), "")
     parse = parse_cpu_list if name.endswith("_list") else parse_cpu_mask
     groups: Groups = []
@@ -120,7 +128,7 @@ def socket_count(
     Source: Linux, drivers/base/arch_topology.c; Devicetree Specification, cpu-topology.txt.
     """
     number = whole_number(host.read(f"{CPU}/cpu{cpus[0]}/topology/physical_package_id"))
-    is_told = len(packages) == 1 and number is not None
+    is_told = (len(packages) == 1 and number is not None) or host.platform == "win32"
     if is_told or architecture not in _WITH_DEVICE_TREE or host.is_dir("/sys/firmware/acpi"):
         return len(packages) or None
     if cpu_map := host.listdir("/proc/device-tree/cpus/cpu-map"):

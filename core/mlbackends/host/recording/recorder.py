@@ -74,6 +74,8 @@ class Recording(Host):
         self._disks: dict[str, tuple[int, int]] = {}
         self._sizes: dict[str, int] = {}
         self._system: dict[str, Any] = {}
+        self._registry: dict[str, dict[str, Any]] = {}
+        self._registry_keys: dict[str, list[str]] = {}
         self._outputs: dict[str, str] = {}
         self.cut: dict[str, None] = {}
         """Files that were too large to be written, and folders whose listing was too long."""
@@ -152,6 +154,18 @@ class Recording(Host):
         self._system[name] = self._source.system(name)
         return self._system[name]
 
+    def registry(self, key: str, *names: str) -> dict[str, Any]:
+        values = self._source.registry(key, *names)
+        if values:
+            self._registry.setdefault(key, {}).update(values)
+        return values
+
+    def registry_keys(self, key: str) -> list[str]:
+        names = self._source.registry_keys(key)
+        if names:
+            self._registry_keys[key] = names[:LISTING_LIMIT]
+        return names
+
     @property
     def python(self) -> dict[str, Any]:
         return self._source.python
@@ -201,6 +215,8 @@ class Recording(Host):
             "sizes": self._sizes or None,
             "python": self._source.python,
             "system": self._system,
+            "registry": self._registry or None,
+            "registry_keys": self._registry_keys or None,
         }
         description = {name: each for name, each in description.items() if each is not None}
         tree.put("host.json", _json(anonymiser.description(description)))

@@ -20,7 +20,9 @@ _USE = {"free": "free_hugepages", "reserved": "resv_hugepages", "surplus": "surp
 
 
 def total_memory(host: Host) -> int | None:
-    """Return how much memory Linux has, in bytes, without that of GPUs; None where it does not tell."""
+    """Return how much memory the system has, in bytes, without that of GPUs; None where it does not tell."""
+    if host.platform == "win32":
+        return (host.system("memory_status") or {}).get("total")
     # It is in the first line; what follows need not be read for it.
     return numbers_without_gpus(host, 1024).get("MemTotal") or None
 

@@ -43,6 +43,10 @@ def numa_nodes(host: Host) -> Nodes:
     memory_side_cache_bytes: of the cache before its memory. read_bandwidth_bytes_per_second: what the
     firmware says that the nearest CPUs reach.
     """
+    if host.platform == "win32":
+        from mlbackends.host.windows.cpu import numa_nodes as nodes_of_windows
+
+        return nodes_of_windows(host)
     memory = node_memory(host)
     cpus = {each: _cpus(host, each) for each in memory}
     devices, tiers, bandwidths = {}, {}, {}

@@ -98,7 +98,13 @@ def virtual_machine(host: Host) -> dict[str, str]:
     product = host.read("/proc/device-tree/model", 256).strip("\0 \n") if not has_table else ""
     if has_table:
         firmware = {name: one_line(host.read(f"{_DMI}/{name}", 256)) for name in _FIELDS}
-    hypervisor, evidence = _hypervisor(host, firmware)
+    if host.platform == "win32":
+        from mlbackends.host.windows import system as windows
+
+        firmware = windows.firmware(host)
+        hypervisor, evidence = windows.hypervisor(host)
+    else:
+        hypervisor, evidence = _hypervisor(host, firmware)
     cloud = ""
     for field, mark, name in table("host/system/virtual_machines")["clouds"]:
         value = firmware[field]

@@ -1,7 +1,8 @@
 """How many threads each runtime would start, by its documented rule; nothing is run or imported.
 
-Each function has the rule of its runtime beside it. Where there is no affinity mask (macOS, Windows) the CPUs
-that are online stand for it, but for OpenBLAS on macOS, which counts the physical cores.
+Each function has the rule of its runtime beside it. Where there is no affinity mask (macOS) the CPUs
+that are online stand for it, but for OpenBLAS on macOS, which counts the physical cores. Under Windows
+there is a mask, which Python does not ask for, and OpenBLAS counts the CPUs of one processor group.
 None of these rules looks at a CPU quota: that is why they are here.
 
 Source: Python documentation, os.cpu_count; coreutils, nproc(1) and NEWS 9.8; OpenMP 5.2, 21.2;
@@ -27,6 +28,7 @@ class Machine(Struct, frozen=True):
 
     affinity: CPUs in the affinity mask, those that are online where there is none. cores: physical
     cores that these lie in. python: version of the interpreter that is inspected, () for unknown.
+    group: under Windows the CPUs of the processor group in which the process starts.
     """
 
     online: int
@@ -36,6 +38,7 @@ class Machine(Struct, frozen=True):
     python: tuple[int, ...] = ()
     platform: str = "linux"
     has_mask: bool = True
+    group: int = 0
 
 
 def thread_counts(text: str) -> tuple[int, ...]:
@@ -64,12 +67,18 @@ def beliefs(host: Host, machine: Machine) -> list[tuple[str, int, str]]:
     torch = mkl and (mkl[0], f"it takes what MKL takes: {mkl[1]}")
     if not machine.is_x86:  # only the two variables are certain
         torch = next(filter(None, (_by_variable(host, name) for name in _MKL_VARIABLES)), None)
+    online = machine.online, "the CPUs that are online"
+    # Windows' Python knows no mask, and its OpenBLAS asks for the CPUs of one group.
+    of_process = online if machine.platform == "win32" else allowed
+    of_openblas = cores if machine.platform == "darwin" else allowed
+    if machine.group:
+        of_openblas = machine.group, "the CPUs of its processor group"
     rules = {
-        "os.cpu_count": by_python or (machine.online, "the CPUs that are online"),
-        "os.process_cpu_count": (by_python or allowed) if is_new_python else None,
-        "nproc": openmp,
+        "os.cpu_count": by_python or online,
+        "os.process_cpu_count": (by_python or of_process) if is_new_python else None,
+        "nproc": None if machine.platform == "win32" else openmp,
         "OpenMP": openmp,
-        "OpenBLAS": _openblas(host, *(cores if machine.platform == "darwin" else allowed)),
+        "OpenBLAS": _openblas(host, *of_openblas),
         "MKL": mkl,
         "torch": torch,
     }

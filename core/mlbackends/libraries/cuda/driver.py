@@ -12,6 +12,7 @@ import os
 from msgspec.structs import replace
 
 from mlbackends.host.host import Host, once_per_host
+from mlbackends.host.pci import display_driver, of_vendor
 from mlbackends.libraries.c_calls import Calls
 from mlbackends.libraries.cuda.visible_devices import VARIABLE, lacks_capability, visible
 from mlbackends.libraries.search import absent, libraries_named
@@ -144,6 +145,11 @@ def node_problems(host: Host, nodes: list[str]) -> tuple[Reason, ...]:
 
 
 def _folders(host: Host) -> tuple[str, ...]:
+    if host.platform == "win32":
+        folders = table("libraries/cuda/driver")["windows_folders"]
+        roots = {"SystemRoot": "C:/Windows", "ProgramFiles": "C:/Program Files"}
+        places = {name: host.env(name, usual) for name, usual in roots.items()}
+        return tuple(folder.format(**places).replace("\\", "/") for folder in folders)
     folders = table("libraries/cuda/driver")["folders"]
     return tuple(folder.format(machine=host.machine) for folder in folders)
 
@@ -173,8 +179,14 @@ def release_in(text: str) -> str:
 def driver_release(host: Host) -> str:
     """Return the release of the kernel module that is loaded, "" where none is.
 
+    Under Windows that of the display driver: the last five digits of 32.0.15.6094 are 560.94.
     In a container it is the host's: /proc and /sys are not the container's own.
     """
+    if host.platform == "win32":
+        drivers = (display_driver(host, gpu) for gpu in of_vendor(host, "10de") if gpu.driver)
+        versions = (str(one["driver_version"]) for one in drivers if "driver_version" in one)
+        digits = next(versions, "").replace(".", "")[-5:]
+        return f"{digits[:3]}.{digits[3:]}" if len(digits) == 5 and digits.isdecimal() else ""
     lines = host.read("/proc/driver/nvidia/version", 4096).splitlines()
     line = next((line for line in lines if line.startswith("NVRM version:")), "")
     return release_in(line) or release_in(host.read("/sys/module/nvidia/version", 256))

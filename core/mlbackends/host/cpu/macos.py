@@ -1,14 +1,11 @@
-"""CPUs where there is no /proc/cpuinfo: macOS by its settings, the rest by py-cpuinfo and psutil.
+"""CPUs of macOS, by its settings.
 
 Source: sysctl(3) of macOS, hw.* and machdep.cpu.*.
 """
 
-import re
 from typing import Any
 
-from mlbackends.host.cpu.features import canonical
-from mlbackends.host.host import Host
-from mlbackends.host.quantities import hertz, size_in_bytes, whole_number
+from mlbackends.host.quantities import size_in_bytes, whole_number
 from mlbackends.host.system.kernel import control_number
 from mlbackends.model.records import FactValue, nonempty
 from mlbackends.model.tables import table
@@ -71,35 +68,3 @@ def _macos_caches(controls: dict[str, str], levels: dict[str, Facts]) -> list[Fa
                 cache["kind"] = core["name"]
             found.append(cache)
     return found
-
-
-def other_facts(host: Host) -> tuple[Facts, frozenset[str]]:
-    """Return facts and features where neither /proc nor sysctl tells: Windows and the rest.
-
-    Only on the live machine. py-cpuinfo takes a second there; nothing else reads CPUID.
-    """
-    if not host.is_live:
-        return {}, frozenset()
-    import cpuinfo
-    import psutil
-
-    info = cpuinfo.get_cpu_info()
-    name = str(info.get("brand_raw", ""))
-    vendor = str(info.get("vendor_id_raw", ""))
-    in_name = re.search(r"@ ([0-9]{1,2}\.[0-9]{1,2})GHz", name)
-    facts = {
-        "vendor_id": vendor,
-        "vendor": {"GenuineIntel": "Intel", "AuthenticAMD": "AMD"}.get(vendor, vendor),
-        "model_name": name,
-        "model_name_source": "kernel" if name else "",
-        "threads": psutil.cpu_count(),
-        "cores": psutil.cpu_count(logical=False),
-        "base_hertz": hertz(in_name[1], 1_000_000_000) if in_name else None,
-    }
-    facts |= {
-        fact: info[fact]
-        for fact in ("family", "model", "stepping")
-        if isinstance(info.get(fact), int)
-    }
-    flags = canonical([str(flag) for flag in info.get("flags", [])])
-    return nonempty(facts), flags

@@ -1,0 +1,97 @@
+r"""The PCI devices of a Windows machine, by the registry's Enum\PCI and the properties of those plugged in.
+
+Source: "Identifiers for PCI Devices"; pciprop.h, DEVPKEY_PciDevice_...; the class key of display adapters
+({4d36e968-...}) with HardwareInformation.qwMemorySize.
+"""
+
+import re
+from typing import Any
+
+from mlbackends.host.host import Host, once_per_host
+from mlbackends.host.pci import PciDevice
+from mlbackends.model.patterns import pattern
+
+_ENUM = "HKLM\\SYSTEM\\CurrentControlSet\\Enum\\PCI"
+_CLASS = "HKLM\\SYSTEM\\CurrentControlSet\\Control\\Class"
+_IDS = pattern(
+    r"VEN_([0-9A-F]{4})&DEV_([0-9A-F]{4})(?:&SUBSYS_([0-9A-F]{4})([0-9A-F]{4}))?", re.IGNORECASE
+)
+_PLACE = pattern(r"\((\d{1,5}),(\d{1,2}),(\d)\)\s*$")
+_DISPLAY = "{4d36e968-e325-11ce-bfc1-08002be10318}"
+_ACCELERATORS = "{f01a9d53-3ff6-48d2-9f97-c8a7004be10c}"
+_CLASSES = {_DISPLAY: "030000", _ACCELERATORS: "120000"}
+"""The code of PCI for a class of Windows, where the device's own is not told."""
+_RATES = (None, 2.5, 5.0, 8.0, 16.0, 32.0, 64.0)
+_DRIVER = (
+    *("DriverDesc", "DriverVersion", "DriverDate", "ProviderName"),
+    *("HardwareInformation.qwMemorySize", "HardwareInformation.MemorySize"),
+)
+
+
+@once_per_host
+def pci_devices(host: Host) -> tuple[PciDevice, ...]:
+    """Return the devices that are plugged in, by address; where that is not told, all that were."""
+    present = host.system("present_devices")
+    if present is None:
+        names = [
+            f"PCI\\{device}\\{instance}"
+            for device in host.registry_keys(_ENUM)
+            for instance in host.registry_keys(f"{_ENUM}\\{device}")
+        ]
+        present = {name: {} for name in names}
+    found = (_read(host, name, numbers) for name, numbers in present.items())
+    return tuple(sorted((one for one in found if one), key=lambda one: one.address))
+
+
+def _read(host: Host, name: str, numbers: dict[str, int]) -> PciDevice | None:
+    ids = _IDS.search(name)
+    key = _ENUM + name[3:]
+    values = host.registry(key, "Service", "ClassGUID", "LocationInformation", "Driver")
+    kind = str(values.get("ClassGUID", "")).lower()
+    if "base_class" in numbers:
+        code = f"{numbers['base_class']:02x}{numbers.get('sub_class', 0):02x}00"
+    else:
+        code = _CLASSES.get(kind, "")
+    # Wine's adapter has no numbers of its own.
+    if not ids or ids[1] == "0000":
+        return None
+    rate, widest = numbers.get("link_speed", 0), numbers.get("max_link_speed", 0)
+    return PciDevice(
+        address=_address(str(values.get("LocationInformation", ""))),
+        vendor=ids[1].lower(),
+        device=ids[2].lower(),
+        class_code=code,
+        driver=str(values.get("Service", "")),
+        subsystem=f"{ids[4]}:{ids[3]}".lower() if ids[3] else "",
+        numa_node=numbers.get("numa_node"),
+        link_gigatransfers_per_second=_RATES[rate] if rate < len(_RATES) else None,
+        link_width=numbers.get("link_width") or None,
+        max_link_gigatransfers_per_second=_RATES[widest] if widest < len(_RATES) else None,
+        max_link_width=numbers.get("max_link_width") or None,
+        registry_key=f"{_CLASS}\\{values['Driver']}" if values.get("Driver") else "",
+    )
+
+
+def _address(location: str) -> str:
+    """Return the address of "PCI bus 1, device 0, function 0" as Linux writes it; "" where it is not told."""
+    place = _PLACE.search(location)
+    if not place:
+        return ""
+    bus, device, function = map(int, place.groups())
+    return f"{bus >> 8:04x}:{bus & 255:02x}:{device:02x}.{function:x}"
+
+
+def display_driver(host: Host, device: PciDevice) -> dict[str, Any]:
+    """Return name, driver_version, driver_date (ISO) and memory_bytes of a display adapter; {} without."""
+    values = host.registry(device.registry_key, *_DRIVER) if device.registry_key else {}
+    memory = values.get(_DRIVER[-2]) or values.get(_DRIVER[-1]) or 0
+    if isinstance(memory, str):  # binary in some drivers
+        memory = int.from_bytes(bytes.fromhex(memory), "little")
+    day = re.fullmatch(r"(\d{1,2})-(\d{1,2})-(\d{4})", str(values.get("DriverDate", "")))
+    facts = {
+        "name": values.get("DriverDesc", ""),
+        "driver_version": values.get("DriverVersion", ""),
+        "driver_date": f"{day[3]}-{int(day[1]):02}-{int(day[2]):02}" if day else "",
+        "memory_bytes": memory,
+    }
+    return {name: value for name, value in facts.items() if value}
