@@ -8,7 +8,7 @@ Source:   Linux, sysfs-devices-system-cpu, proc(5); torch 2.13, DispatchStub.cpp
 """
 
 from mlbackends.host.cpu import features, speed, topology
-from mlbackends.host.cpu.cpuinfo import architecture_of, identity, read_blocks
+from mlbackends.host.cpu.cpuinfo import Block, architecture_of, identity, read_blocks
 from mlbackends.host.cpu.microarchitecture import microarchitecture
 from mlbackends.host.host import Host
 from mlbackends.host.quantities import whole_number
@@ -36,10 +36,8 @@ def find(host: Host) -> Finding:
         words = features.features_of_macos(controls)
         facts |= macos_facts(controls)
     elif host.platform == "win32":
-        from mlbackends.host.windows.cpu import arrangement
-
         words = features.features_of(architecture, blocks, {})
-        facts |= identity(architecture, blocks) | arrangement(host, architecture, blocks)
+        facts |= identity(architecture, blocks) | _of_windows(host, architecture, blocks)
     elif blocks or host.platform == "linux":
         words = features.features_of(architecture, blocks, auxiliary_vector(host))
         cpus = topology.online_cpus(host, blocks)
@@ -97,3 +95,16 @@ def find(host: Host) -> Finding:
     }
     in_order = {name: known[name] for name in facts_of("cpu") if name in known}
     return Finding(presence=Presence.FOUND, facts=in_order, warnings=warnings)
+
+
+def _of_windows(host: Host, architecture: str, blocks: list[Block]) -> dict[str, FactValue]:
+    from mlbackends.host.windows import cpu as windows
+
+    cpus, kinds = windows.online_cpus(host), windows.kind_groups(host)
+    return {
+        **topology.topology_facts(host, architecture, blocks, cpus, kinds),
+        **windows.groups_and_emulation(host, architecture),
+        **windows.frequency_facts(host, kinds),
+        "caches": windows.caches(host, kinds) or "",
+        "numa_nodes": numa_nodes(host) or "",
+    }

@@ -16,8 +16,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mlbackends.host.host import Host, to_int
+from mlbackends.host.host import Host
 from mlbackends.host.python.packages import distribution
+from mlbackends.host.quantities import to_int
 from mlbackends.host.system.kernel import system_controls
 from mlbackends.host.variables import steering
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import msgspec
 
 from mlbackends.host.files import READ_LIMIT, read_regular
+from mlbackends.host.quantities import to_int
 from mlbackends.model import mounts
 from mlbackends.model.writable import clean, is_text
 
@@ -482,18 +483,6 @@ def resolved(path: str, target_of: Callable[[str], str]) -> str:
 def with_slashes(path: str) -> str:
     """Return a path of this machine in the one style of ours: C:/Python/python.exe under Windows."""
     return path.replace("\\", "/") if os.name == "nt" else path
-
-
-def to_int(text: str) -> int | None:
-    """Return a whole number as the kernel writes them (decimal or 0x...), None where it is none."""
-    try:
-        return int(text.strip(), 0)
-    except ValueError:
-        pass
-    try:
-        return int(text.strip(), 10)  # leading zeros, as in PCI addresses
-    except ValueError:
-        return None
 
 
 def _matches(name: str, pattern: str) -> bool:

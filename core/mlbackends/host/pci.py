@@ -84,7 +84,7 @@ def pci_devices(host: Host) -> tuple[PciDevice, ...]:
     if host.platform == "win32":
         from mlbackends.host.windows.pci import pci_devices as devices_of_windows
 
-        return devices_of_windows(host)
+        return tuple(PciDevice(**fields) for fields in devices_of_windows(host))
     # Virtual functions come in hundreds; the numbers that matter here are small.
     names = [name for name in host.listdir(FOLDER) if _is_address(name)]
     devices = (_read(host, name) for name in names[:_DEVICES_LIMIT])
@@ -124,7 +124,7 @@ def display_driver(host: Host, device: PciDevice) -> dict[str, Any]:
         return {}
     from mlbackends.host.windows.pci import display_driver as driver_of_windows
 
-    return driver_of_windows(host, device)
+    return driver_of_windows(host, device.registry_key)
 
 
 def pci_record(

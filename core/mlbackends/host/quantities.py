@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable
 
-from mlbackends.host.host import to_int
 from mlbackends.model.patterns import pattern
 
 LARGEST = (1 << 63) - 1
@@ -18,6 +17,18 @@ _OF_UNITS = "KMGTIBkmgtib \t"
 _WITHOUT_DIGITS = str.maketrans("", "", "0123456789")
 
 _MASK_WORD = pattern(r"[0-9a-f]{1,8}", re.IGNORECASE)
+
+
+def to_int(text: str) -> int | None:
+    """Return a whole number as the kernel writes them (decimal or 0x...), None where it is none."""
+    try:
+        return int(text.strip(), 0)
+    except ValueError:
+        pass
+    try:
+        return int(text.strip(), 10)  # leading zeros, as in PCI addresses
+    except ValueError:
+        return None
 
 
 def whole_number(text: str, lowest: int = 0, highest: int = LARGEST) -> int | None:

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlbackends.host.files import READ_LIMIT
-from mlbackends.host.host import Host, to_int
+from mlbackends.host.host import Host
+from mlbackends.host.quantities import to_int
 from mlbackends.model.errors import BadInput
 
 if TYPE_CHECKING:

@@ -428,7 +428,11 @@ def present_devices() -> dict[str, dict[str, int]] | None:
     names = ctypes.create_unicode_buffer(length.value)
     if manager.CM_Get_Device_ID_ListW("PCI", names, length, _PRESENT_BY_ENUMERATOR):
         return None
-    return {name: dict(_properties(manager, name)) for name in names[:].split("\0") if name.strip()}
+    return {
+        name: dict(_properties(manager, name))
+        for name in ctypes.wstring_at(names, length.value).split("\0")
+        if name
+    }
 
 
 def _properties(manager: Any, name: str) -> Iterator[tuple[str, int]]:

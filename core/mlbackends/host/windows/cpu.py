@@ -7,7 +7,6 @@ HARDWARE\DESCRIPTION\System\CentralProcessor, whose "CP 4000" is the Main ID Reg
 from collections.abc import Sequence
 from typing import Any
 
-from mlbackends.host.cpu import topology
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.quantities import format_cpu_list, parse_cpu_list
 from mlbackends.model.records import FactValue, nonempty
@@ -199,19 +198,15 @@ def frequency_facts(host: Host, kinds: Sequence[Any]) -> dict[str, FactValue]:
     return nonempty({name: value or "" for name, value in facts.items()})
 
 
-def arrangement(host: Host, architecture: str, blocks: list[dict[str, str]]) -> dict[str, Any]:
-    """Return how the CPUs are arranged, how fast they are, and whether an Arm machine emulates them."""
-    cpus, kinds = online_cpus(host), kind_groups(host)
+def groups_and_emulation(host: Host, architecture: str) -> dict[str, FactValue]:
+    """Return the processor groups, where there are several, and whether an Arm machine emulates x86."""
     rows = processors(host).get("groups", ())
-    native = host.system("native_machine")
-    return {
-        **topology.topology_facts(host, architecture, blocks, cpus, kinds),
+    is_emulated = host.system("native_machine") == "ARM64" and architecture == "x86_64"
+    facts = {
         "processor_groups": [dict(row) for row in rows] if len(rows) > 1 else None,
-        "translated": True if native == "ARM64" and architecture == "x86_64" else None,
-        "caches": caches(host, kinds) or "",
-        "numa_nodes": numa_nodes(host) or "",
-        **frequency_facts(host, kinds),
+        "translated": True if is_emulated else None,
     }
+    return nonempty(facts)
 
 
 def caches(host: Host, kinds: Sequence[Any]) -> list[dict[str, FactValue]]:

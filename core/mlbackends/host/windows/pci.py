@@ -7,8 +7,7 @@ Source: "Identifiers for PCI Devices"; pciprop.h, DEVPKEY_PciDevice_...; the cla
 import re
 from typing import Any
 
-from mlbackends.host.host import Host, once_per_host
-from mlbackends.host.pci import PciDevice
+from mlbackends.host.host import Host
 from mlbackends.model.patterns import pattern
 
 _ENUM = "HKLM\\SYSTEM\\CurrentControlSet\\Enum\\PCI"
@@ -28,9 +27,11 @@ _DRIVER = (
 )
 
 
-@once_per_host
-def pci_devices(host: Host) -> tuple[PciDevice, ...]:
-    """Return the devices that are plugged in, by address; where that is not told, all that were."""
+def pci_devices(host: Host) -> list[dict[str, Any]]:
+    """Return the fields of `PciDevice` of each that is plugged in, by address.
+
+    Where that is not told, of all that ever were.
+    """
     present = host.system("present_devices")
     if present is None:
         names = [
@@ -40,10 +41,10 @@ def pci_devices(host: Host) -> tuple[PciDevice, ...]:
         ]
         present = {name: {} for name in names}
     found = (_read(host, name, numbers) for name, numbers in present.items())
-    return tuple(sorted((one for one in found if one), key=lambda one: one.address))
+    return sorted((one for one in found if one), key=lambda one: str(one["address"]))
 
 
-def _read(host: Host, name: str, numbers: dict[str, int]) -> PciDevice | None:
+def _read(host: Host, name: str, numbers: dict[str, int]) -> dict[str, Any]:
     ids = _IDS.search(name)
     key = _ENUM + name[3:]
     values = host.registry(key, "Service", "ClassGUID", "LocationInformation", "Driver")
@@ -54,22 +55,22 @@ def _read(host: Host, name: str, numbers: dict[str, int]) -> PciDevice | None:
         code = _CLASSES.get(kind, "")
     # Wine's adapter has no numbers of its own.
     if not ids or ids[1] == "0000":
-        return None
+        return {}
     rate, widest = numbers.get("link_speed", 0), numbers.get("max_link_speed", 0)
-    return PciDevice(
-        address=_address(str(values.get("LocationInformation", ""))),
-        vendor=ids[1].lower(),
-        device=ids[2].lower(),
-        class_code=code,
-        driver=str(values.get("Service", "")),
-        subsystem=f"{ids[4]}:{ids[3]}".lower() if ids[3] else "",
-        numa_node=numbers.get("numa_node"),
-        link_gigatransfers_per_second=_RATES[rate] if rate < len(_RATES) else None,
-        link_width=numbers.get("link_width") or None,
-        max_link_gigatransfers_per_second=_RATES[widest] if widest < len(_RATES) else None,
-        max_link_width=numbers.get("max_link_width") or None,
-        registry_key=f"{_CLASS}\\{values['Driver']}" if values.get("Driver") else "",
-    )
+    return {
+        "address": _address(str(values.get("LocationInformation", ""))),
+        "vendor": ids[1].lower(),
+        "device": ids[2].lower(),
+        "class_code": code,
+        "driver": str(values.get("Service", "")),
+        "subsystem": f"{ids[4]}:{ids[3]}".lower() if ids[3] else "",
+        "numa_node": numbers.get("numa_node"),
+        "link_gigatransfers_per_second": _RATES[rate] if rate < len(_RATES) else None,
+        "link_width": numbers.get("link_width") or None,
+        "max_link_gigatransfers_per_second": _RATES[widest] if widest < len(_RATES) else None,
+        "max_link_width": numbers.get("max_link_width") or None,
+        "registry_key": f"{_CLASS}\\{values['Driver']}" if values.get("Driver") else "",
+    }
 
 
 def _address(location: str) -> str:
@@ -81,9 +82,9 @@ def _address(location: str) -> str:
     return f"{bus >> 8:04x}:{bus & 255:02x}:{device:02x}.{function:x}"
 
 
-def display_driver(host: Host, device: PciDevice) -> dict[str, Any]:
+def display_driver(host: Host, registry_key: str) -> dict[str, Any]:
     """Return name, driver_version, driver_date (ISO) and memory_bytes of a display adapter; {} without."""
-    values = host.registry(device.registry_key, *_DRIVER) if device.registry_key else {}
+    values = host.registry(registry_key, *_DRIVER)
     memory = values.get(_DRIVER[-2]) or values.get(_DRIVER[-1]) or 0
     if isinstance(memory, str):  # binary in some drivers
         memory = int.from_bytes(bytes.fromhex(memory), "little")
