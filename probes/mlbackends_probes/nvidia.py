@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from mlbackends.host.host import Host
 from mlbackends.host.pci import (
     DRIVER_FACTS,
+    FOLDER,
     PciDevice,
     display_driver,
     is_redirected,
@@ -202,7 +203,8 @@ def _missing(
         return () if libraries else (driver.no_library(host, "libnvidia-ml.so.1", "utility"),)
     if not gpus and not has_driver and not libraries:
         where = driver.no_library(host, "libnvidia-ml.so.1", "utility")
-        bus = "no NVIDIA GPU on the PCI bus" if pci_devices(host) else "no PCI bus to look at"
+        has_bus = pci_devices(host) or host.listdir(FOLDER)
+        bus = "no NVIDIA GPU on the PCI bus" if has_bus else "no PCI bus to look at"
         module = "driver" if host.platform == "win32" else "kernel module"
         return (replace(where, message=f"{bus}, no {module}, {where.message}"),)
     reasons: tuple[Reason, ...] = ()
