@@ -3,6 +3,13 @@
 import os
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+else:  # `--version` imports nothing
+    ModuleType = type(sys)
+
 __all__ = ["INTERRUPTED", "keep_interrupt", "program", "run"]
 
 INTERRUPTED = "interrupted"
@@ -24,19 +31,61 @@ def run() -> None:
         else:
             return
     import gc
-    import gettext
     import warnings
 
     warnings.formatwarning = _warning_line
 
     # The process lives for a fraction of a second, a tenth of which would go to looking for cycles.
     gc.disable()
-    # click looks for a translation of each of its texts, and brings none.
-    translated, gettext.gettext = gettext.gettext, str  # type: ignore[assignment]
+    if sys.argv[1:] == ["info"]:
+        # It will open libraries: their process comes up while click is imported.
+        from mlbackends.isolation import import_msgspec
+
+        import_msgspec()
+        from mlbackends.isolation.client import start_early
+
+        start_early()
+    _import_click()
     from mlbackends_cli.main import guarded_main
 
-    gettext.gettext = translated
     sys.exit(guarded_main(sys.argv[1:]))
+
+
+class _StandIn(ModuleType):
+    """Has what click always needs of two modules; the module itself is imported for anything else."""
+
+    gettext = staticmethod(str)
+    """click looks for a translation of each of its texts, and brings none."""
+
+    @staticmethod
+    def ngettext(one: str, many: str, count: int) -> str:
+        """Return the text for a number of things."""
+        return one if count == 1 else many
+
+    def cleandoc(self, text: str) -> str:
+        """Return a text without its indentation."""
+        if "\n" not in text and "\t" not in text:
+            return text.lstrip()
+        cleaned: str = self.__getattr__("cleandoc")(text)
+        return cleaned
+
+    def __getattr__(self, name: str) -> "Any":
+        if name.startswith("__"):
+            raise AttributeError(name)
+        import importlib
+
+        return getattr(importlib.import_module(self.__name__), name)
+
+
+def _import_click() -> None:
+    """Import click without two modules whose import takes a twentieth of a survey."""
+    names = [name for name in ("gettext", "inspect") if name not in sys.modules]
+    sys.modules.update((name, _StandIn(name)) for name in names)
+    try:
+        import click  # noqa: F401
+    finally:
+        for name in names:
+            del sys.modules[name]
 
 
 def _warning_line(message: Warning | str, *_: object, **__: object) -> str:

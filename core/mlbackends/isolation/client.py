@@ -4,11 +4,13 @@ On Linux one child is started, and forks for each file. Elsewhere, where a fork 
 opened system frameworks is not safe (macOS) or not there (Windows), each file gets a child.
 """
 
+import atexit
 import contextlib
+import itertools
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -39,6 +41,8 @@ GRACE = 1.0
 
 _SEAL_LENGTH = 16
 
+_early: "list[Child]" = []
+
 EXIT_SECONDS = 5.0
 """How long a child that has closed its pipe may take to end: on a busy machine that is seconds."""
 
@@ -56,6 +60,9 @@ class Child:
     Where FORKS is false, each file gets a child of its own when it is asked for.
     """
 
+    waits = True
+    """Whether `close` waits for its end."""
+
     def __init__(self) -> None:
         import subprocess
 
@@ -72,28 +79,30 @@ class Child:
         except OSError as error:
             self._why_not = error.strerror or str(error)
 
-    def ask(
-        self, requests: list[Request], meanwhile: Callable[[], object] | None = None
-    ) -> Iterator[Reply]:
+    def ask(self, batches: Iterable[Sequence[Request]]) -> Iterator[Reply]:
         """Send every request, and yield the final reply to every job as it comes.
 
-        meanwhile: called once, when all is sent and the child is at work.
+        batches: each is taken when the one before it is sent and the child is at work.
 
         Where a library that it opened has killed the child, each file that is left gets a child of its
         own: then the one that kills its child is known.
         """
-        if not FORKS:  # threads ask: what `meanwhile` imports would be at the mercy of theirs
-            yield from _beside_one_another(_ask_alone, requests)
+        batches = iter(batches)
+        rest = itertools.chain.from_iterable(batches)
+        if not FORKS:  # threads ask: what a batch imports would be at the mercy of theirs
+            yield from _beside_one_another(_ask_alone, list(rest))
             return
         if self._process is None:
             message = f"no process could be started to open it in: {self._why_not}"
-            yield from _all_of(requests, Reason("not-asked", message))
+            yield from _all_of(rest, Reason("not-asked", message))
             return
+        sent: dict[str, Request] = {}
         answered: set[int] = set()
         with _out_of_reach():
-            for reply in self._answers(requests, meanwhile):
+            for reply in self._answers(batches, sent):
                 answered.add(reply.id)
                 yield reply
+        requests = [*sent.values(), *rest]  # the child may have gone before all were sent
         left = [
             replace(request, jobs=jobs)
             for request in requests
@@ -108,12 +117,15 @@ class Child:
     def ask_one(request: Request) -> list[Reply]:
         """Return the final replies to the jobs of one file, of a child of its own."""
         with contextlib.closing(Child()) as child:
-            return list(child.ask([request]))
+            return list(child.ask([[request]]))
 
     def _answers(
-        self, requests: list[Request], meanwhile: Callable[[], object] | None
+        self, batches: Iterator[Sequence[Request]], sent: dict[str, Request]
     ) -> Iterator[Reply]:
-        """Yield the replies, until all are there, the child has gone, or it is silent for too long."""
+        """Yield the replies, until all are there, the child has gone, or it is silent for too long.
+
+        sent: gets each request that is sent, by its seal.
+        """
         import select
 
         process = self._process
@@ -121,38 +133,38 @@ class Child:
         assert process.stdin is not None
         assert process.stdout is not None
         question, answer = process.stdin.fileno(), process.stdout.fileno()
-        sealed = {os.urandom(8).hex(): request for request in requests}
-        open_jobs = {(seal, job.id) for seal, request in sealed.items() for job in request.jobs}
-        limit = max((request.timeout for request in requests), default=0.0) + GRACE
-        lines = memoryview(
-            b"".join(
-                msgspec.json.encode(replace(request, seal=seal)) + b"\n"
-                for seal, request in sealed.items()
-            )
-        )
+        open_jobs: set[tuple[str, int]] = set()
+        lines = bytearray()
         # Both at once: with thousands of files the child's answers fill its pipe while we still ask.
         os.set_blocking(question, False)
         poller = select.poll()
         poller.register(question, select.POLLOUT)
         poller.register(answer, select.POLLIN | select.POLLHUP)
         unread = bytearray()
-        heard = time.monotonic()
-        while open_jobs and (left := heard + limit - time.monotonic()) > 0:
+        limit, heard = GRACE, time.monotonic()
+        while (open_jobs or not process.stdin.closed) and (
+            left := heard + limit - time.monotonic()
+        ) > 0:
             ready = dict(poller.poll(left * 1000))
             if question in ready:
+                if not lines:
+                    batch = next(batches, None)
+                    if batch is None:
+                        poller.unregister(question)
+                        process.stdin.close()
+                    for request in batch or ():
+                        request = replace(request, seal=os.urandom(_SEAL_LENGTH // 2).hex())
+                        sent[request.seal] = request
+                        open_jobs |= {(request.seal, job.id) for job in request.jobs}
+                        limit = max(limit, request.timeout + GRACE)
+                        lines += msgspec.json.encode(request) + b"\n"
                 heard = time.monotonic()
                 try:
-                    lines = lines[os.write(question, lines[:65536]) :]
+                    del lines[: os.write(question, lines[:65536]) if lines else 0]
                 except BlockingIOError:
                     pass
                 except OSError:  # it has gone; its replies can still be read
-                    lines = lines[:0]
-                if not lines:
-                    poller.unregister(question)
-                    process.stdin.close()
-                    if meanwhile is not None:
-                        meanwhile()
-                        heard = time.monotonic()
+                    lines.clear()
             if answer in ready:
                 data = os.read(answer, 65536)
                 if not data:
@@ -163,7 +175,7 @@ class Child:
                 for line in lines_read:
                     # A library can find this pipe in /proc: what it writes there has no seal.
                     seal = line[:_SEAL_LENGTH].decode(errors="replace")
-                    reply = read_reply(bytes(line), seal) if seal in sealed else None
+                    reply = read_reply(bytes(line), seal) if seal in sent else None
                     if reply is not None and (seal, reply.id) in open_jobs:
                         heard = time.monotonic()
                         open_jobs.discard((seal, reply.id))
@@ -184,7 +196,7 @@ class Child:
         return Reason("exited", f"it ended the process that asks libraries {how}")
 
     def close(self) -> None:
-        """End the child and everything below it; leaves no zombie."""
+        """End the child and everything below it; where it waits for that, it leaves no zombie."""
         import signal
         import subprocess
 
@@ -201,9 +213,28 @@ class Child:
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             for number in (signal.SIGTERM, signal.SIGCONT):
                 process.send_signal(number)
-            _wait(process, 0.3)
+            if self.waits:
+                _wait(process, 0.3)
             return
         kill_group(process)
+
+
+def start_early() -> None:
+    """Start the child that `started` returns; this process waits for its end when it ends itself."""
+    child = Child()
+    child.waits = False
+    _early.append(child)
+
+    def end() -> None:
+        child.waits = True
+        child.close()
+
+    atexit.register(end)
+
+
+def started() -> Child:
+    """Return a child that comes up, the one that was started early if there is one."""
+    return _early.pop() if _early else Child()
 
 
 def _wait(process: "subprocess.Popen[bytes]", seconds: float) -> None:
@@ -245,10 +276,10 @@ def _all_of(requests: Iterable[Request], reason: Reason) -> Iterator[Reply]:
 def _beside_one_another(
     ask: Callable[[Request], list[Reply]], requests: list[Request]
 ) -> Iterator[Reply]:
-    from concurrent.futures import ThreadPoolExecutor, as_completed
-
     if not requests:
         return
+    from concurrent.futures import ThreadPoolExecutor, as_completed
+
     with ThreadPoolExecutor(2 * (os.cpu_count() or 1) + 2) as pool:
         for done in as_completed([pool.submit(ask, request) for request in requests]):
             yield from done.result()

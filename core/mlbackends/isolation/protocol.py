@@ -9,6 +9,12 @@ from mlbackends.model.records import Answer, Library, Presence
 REPLY_LIMIT = 8 << 20
 """Bytes of a reply; more without a newline is none of ours."""
 
+OPENED_FIRST = (
+    *("torch", "fbgemm", "kleidiai", "mkl", "nnpack", "onednn", "qnnpack", "xnnpack"),
+    "vulkan",
+)
+"""The probes whose files take longest to open: libtorch_cpu, and the drivers of Vulkan."""
+
 
 class Job(Struct, frozen=True):
     """One library for one probe."""

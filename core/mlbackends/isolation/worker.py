@@ -31,7 +31,7 @@ from mlbackends.isolation.process import (
     read_some,
     reap,
 )
-from mlbackends.isolation.protocol import REPLY_LIMIT, Reply, Request
+from mlbackends.isolation.protocol import OPENED_FIRST, REPLY_LIMIT, Reply, Request
 from mlbackends.model import registry
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Presence
@@ -111,7 +111,8 @@ def _import_probes() -> None:
     """Import our own probes until something is asked: the processes then need not, each for itself."""
     poller = select.poll()
     poller.register(0, select.POLLIN)
-    for name in sorted(registry.own_names("mlbackends_probes")):
+    registry.names("mlbackends_probes")  # those of other distributions are looked for once
+    for name in (*OPENED_FIRST, *sorted(registry.own_names("mlbackends_probes"))):
         if poller.poll(0):
             return
         with contextlib.suppress(Exception):  # the process that needs it says why
@@ -141,7 +142,9 @@ class _Server:
 
     def serve(self) -> None:
         """Work until nothing is left to do and no more can come. Raises _Stopped and BrokenPipeError."""
-        from mlbackends.isolation import opening  # noqa: F401  imported once, not in every process
+        import resource  # noqa: F401  imported once, not in every process
+
+        from mlbackends.isolation import opening  # noqa: F401  the same
 
         os.set_blocking(0, False)
         _import_probes()

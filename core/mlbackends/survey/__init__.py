@@ -4,8 +4,9 @@
 `mlbackends.isolation.client`. A probe that fails is a failure in the report, never the end of it.
 """
 
+import itertools
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 from mlbackends import __version__
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import has_compiled_files
+from mlbackends.host.system.kernel import auxiliary_vector
 from mlbackends.model import registry
 from mlbackends.model.errors import BadInput
 from mlbackends.model.reasons import Reason, shared_codes
@@ -35,7 +37,7 @@ TIMEOUT = 5.0
 
 if TYPE_CHECKING:
     from mlbackends.isolation.client import Child
-    from mlbackends.isolation.protocol import Job, Reply
+    from mlbackends.isolation.protocol import Job, Reply, Request
 
 Progress = Callable[[int, int, str], None]
 """Called with how many libraries have answered, of how many, and a probe that is still waited for."""
@@ -75,42 +77,16 @@ def survey(
     start = time.perf_counter()
     host = host or Host(timeout=timeout)
     opens, depth = _reach(host, depth)
-    if opens:
-        from mlbackends.isolation.client import Child
-    # Where every probe runs there will be something to open: let the child come up meanwhile.
-    child = Child() if opens and not names else None
-    jobs: list[Job] = []
-    reports: dict[str, ProbeReport] = {}
-    findings: dict[str, Finding] = {}
-    seconds: dict[str, float] = {}
-    replies: dict[int, Reply] = {}
-    try:
-        requested = names or probe_names()
-        modules = _modules(requested)
-        for name, module in modules.items():
-            before = time.perf_counter()
-            try:
-                finding = _found(module, host)
-            except Exception as error:  # noqa: BLE001  one broken probe must not cost the others
-                reports[name] = _failed(module, error, time.perf_counter() - before)
-                continue
-            findings[name] = finding
-            jobs += _jobs(name, finding, host, len(jobs)) if opens else []
-            if jobs and child is None:
-                child = Child()
-            seconds[name] = time.perf_counter() - before
-        if child is not None and jobs:
-            reach = depth if host.pid is None else Presence.LOADABLE
-            replies = _replies(child, jobs, host, reach, timeout, progress, meanwhile)
-    finally:
-        if child is not None:
-            child.close()
+    requested = names or probe_names()
+    search = _Search(host, depth, timeout, opens)
+    replies = search.opened(requested, not names, progress, meanwhile)
+    modules, findings, reports = search.modules, search.findings, search.reports
     for name, finding in findings.items():
-        theirs = [job for job in jobs if job.probe == name and job.id in replies]
+        theirs = [job for job in search.jobs if job.probe == name and job.id in replies]
         own = {job.library.path: replies[job.id] for job in theirs}
         if host.pid is not None:
             finding, own = _with_versions(finding, own), {}
-        total = seconds[name] + sum(reply.seconds for reply in own.values())
+        total = search.seconds[name] + sum(reply.seconds for reply in own.values())
         reports[name] = replace(
             _merged(name, finding, own, depth, _has_check(modules[name], finding)),
             source=_source(modules[name]),
@@ -121,7 +97,7 @@ def survey(
             from mlbackends.isolation.package_check import computed
 
             if progress is not None:
-                progress(len(replies), len(jobs) + 1, name)
+                progress(len(replies), len(search.jobs) + 1, name)
             reports[name] = computed(name, modules[name], reports[name], host, timeout)
     for name, finding in findings.items():
         if hasattr(modules[name], "derive"):
@@ -136,6 +112,99 @@ def survey(
         redacted=False,
         probes={name: reports[name] for name in requested},
     )
+
+
+class _Search:
+    """Probes that look, what they found, and the jobs for the libraries among it that are opened."""
+
+    def __init__(self, host: Host, depth: Presence, timeout: float, opens: bool) -> None:
+        self.host, self.timeout, self.opens = host, timeout, opens
+        self.depth = depth if host.pid is None else Presence.LOADABLE
+        self.modules: dict[str, ModuleType] = {}
+        self.findings: dict[str, Finding] = {}
+        self.reports: dict[str, ProbeReport] = {}
+        """Those of probes that failed."""
+        self.seconds: dict[str, float] = {}
+        self.jobs: list[Job] = []
+
+    def opened(
+        self,
+        names: Sequence[str],
+        all_probes: bool,
+        progress: Progress | None,
+        meanwhile: Callable[[], object] | None,
+    ) -> "dict[int, Reply]":
+        """Let probes look, and return the child's reply to each job, by its number."""
+        replies: dict[int, Reply] = {}
+        child: Child | None = None
+        if self.opens:
+            from mlbackends.isolation import client
+
+            # Where every probe runs there will be something to open: let the child come up meanwhile.
+            child = client.started() if all_probes else None
+        batches = self._batches(_by_urgency(names) if child else [names], meanwhile)
+        try:
+            for batch in filter(None, batches):
+                child = child or client.Child()
+                if progress is not None:
+                    progress(0, len(self.jobs), self.jobs[0].probe)
+                for reply in child.ask(itertools.chain([batch], batches)):
+                    replies[reply.id] = reply
+                    if progress is not None:
+                        left = (job.probe for job in self.jobs if job.id not in replies)
+                        progress(len(replies), len(self.jobs), next(left, ""))
+        finally:
+            if child is not None:
+                child.close()
+        return replies
+
+    def _batches(
+        self, groups: Iterable[Sequence[str]], meanwhile: Callable[[], object] | None
+    ) -> "Iterator[list[Request]]":
+        """Let groups of probes look, and yield the requests to open what each has found."""
+        for group in groups:
+            before = len(self.jobs)
+            for name, module in _modules(group).items():
+                if name not in self.modules:
+                    self.modules[name] = module
+                    self._look(name, module)
+            auxiliary_vector(
+                self.host
+            )  # of a process that no library may reach, this file is root's
+            yield self._requests(self.jobs[before:])
+        if self.jobs and meanwhile is not None:
+            meanwhile()
+
+    def _look(self, name: str, module: ModuleType) -> None:
+        before = time.perf_counter()
+        try:
+            finding = _found(module, self.host)
+        except Exception as error:  # noqa: BLE001  one broken probe must not cost the others
+            self.reports[name] = _failed(module, error, time.perf_counter() - before)
+            return
+        self.findings[name] = finding
+        if self.opens:
+            self.jobs += _jobs(name, finding, self.host, len(self.jobs))
+        self.seconds[name] = time.perf_counter() - before
+
+    def _requests(self, jobs: Sequence["Job"]) -> "list[Request]":
+        """Return one request for each file, so that a big library is opened once for all its probes."""
+        by_file: dict[str, list[Job]] = {}
+        for job in jobs:
+            by_file.setdefault(self.host.realpath(job.library.path), []).append(job)
+        if by_file:
+            from mlbackends.isolation.protocol import Request
+        return [Request(tuple(same), self.depth, self.timeout) for same in by_file.values()]
+
+
+def _by_urgency(names: Sequence[str]) -> list[list[str]]:
+    """Return the probes whose libraries are opened first, and the others."""
+    from mlbackends.isolation.protocol import OPENED_FIRST
+
+    own = registry.own_names("mlbackends_probes")
+    # A probe of another distribution may read files that are root's while libraries are opened.
+    first = [name for name in names if name in OPENED_FIRST or name not in own]
+    return [first, [name for name in names if name not in first]]
 
 
 def _reach(host: Host, depth: Presence) -> tuple[bool, Presence]:
@@ -154,34 +223,6 @@ def _jobs(name: str, finding: Finding, host: Host, first: int) -> "list[Job]":
     whole = [library for library in finding.libraries if not library.reasons]
     kept = [library for library in whole if host.pid is None or library.used is True]
     return [Job(number, name, library) for number, library in enumerate(kept, first)]
-
-
-def _replies(
-    child: "Child",
-    jobs: Sequence["Job"],
-    host: Host,
-    depth: Presence,
-    timeout: float,
-    progress: Progress | None,
-    meanwhile: Callable[[], object] | None,
-) -> "dict[int, Reply]":
-    """Return the child's reply to each job, by its number."""
-    from mlbackends.isolation.protocol import Request
-
-    replies: dict[int, Reply] = {}
-    if progress is not None:
-        progress(0, len(jobs), jobs[0].probe)
-    # One request for each file, so that a big library is opened once for all its probes.
-    by_file: dict[str, list[Job]] = {}
-    for job in jobs:
-        by_file.setdefault(host.realpath(job.library.path), []).append(job)
-    requests = [Request(tuple(same), depth, timeout) for same in by_file.values()]
-    for reply in child.ask(requests, meanwhile):
-        replies[reply.id] = reply
-        if progress is not None:
-            left = (job.probe for job in jobs if job.id not in replies)
-            progress(len(replies), len(jobs), next(left, ""))
-    return replies
 
 
 def _modules(names: Sequence[str]) -> dict[str, ModuleType]:

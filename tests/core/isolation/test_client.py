@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -22,7 +23,7 @@ import pytest
 from mlbackends import survey
 from mlbackends.host.host import Host
 from mlbackends.isolation import client, process, worker
-from mlbackends.isolation.protocol import Job, Reply, Request
+from mlbackends.isolation.protocol import OPENED_FIRST, Job, Reply, Request
 from mlbackends.model import registry
 from mlbackends.model.records import Library, Presence, ProbeReport
 
@@ -697,3 +698,77 @@ def test_a_child_imports_probes_until_it_is_asked(question: bytes) -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
 
     assert done.stdout.split() == [b"False" if question else b"True"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the child forks on Linux alone")
+def test_what_is_found_after_a_library_has_killed_the_child_is_opened_too(
+    fake_probe: Callable[..., Path],
+) -> None:
+    libraries = fake_probe("good", "kills_its_parent")
+    jobs = [
+        Job(number, "fake", Library("fake", str(libraries / f"{name}.so"), ""))
+        for number, name in enumerate(("kills_its_parent", "good"))
+    ]
+
+    def batches() -> Iterator[list[Request]]:
+        yield [Request((jobs[0],), Presence.USABLE, 20.0)]
+        assert child._process is not None
+        child._process.wait(20)
+        yield [Request((jobs[1],), Presence.USABLE, 20.0)]
+
+    with contextlib.closing(client.Child()) as child:
+        replies = {reply.id: reply.presence for reply in child.ask(batches())}
+
+    assert replies == {0: Presence.FOUND, 1: Presence.USABLE}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the child forks on Linux alone")
+def test_while_libraries_are_open_only_what_everybody_may_read_is_read_of_this_process(
+    fake_probe: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_probe("good")
+    out_of_reach = False
+    reads: dict[bool, set[str]] = {False: set(), True: set()}
+
+    class Watched(Host):
+        def read_bytes(self, path: str, limit: int = 1 << 20) -> bytes:
+            reads[out_of_reach].add(path)
+            return super().read_bytes(path, limit)
+
+    @contextlib.contextmanager
+    def watched() -> Iterator[None]:
+        nonlocal out_of_reach
+        out_of_reach = True
+        yield
+        out_of_reach = False
+
+    monkeypatch.setattr(client, "_out_of_reach", watched)
+    survey.survey(host=Watched())
+
+    own = {path for path in reads[True] if path.startswith("/proc/self/")}
+    assert own
+    assert all(os.stat(path).st_mode & 0o004 for path in own), own
+
+
+def test_what_is_opened_first_is_what_torch_has_inside_and_vulkan() -> None:
+    inside = set()
+    for name in registry.own_names("mlbackends_probes"):
+        library = getattr(registry.load("mlbackends_probes", name), "LIBRARY", None)
+        if getattr(library, "symbols", ()):
+            inside.add(name)
+
+    assert set(OPENED_FIRST) == {*inside, "torch", "vulkan"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the child forks on Linux alone")
+def test_the_page_of_info_starts_its_child_before_click_is_imported() -> None:
+    program = (
+        "import sys; sys.argv[1:] = ['info']\n"
+        "import mlbackends_cli, mlbackends.isolation.client as client\n"
+        "def early(): print('click' in sys.modules); raise SystemExit(0)\n"
+        "client.start_early = early\n"
+        "mlbackends_cli.program()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+
+    assert done.stdout.split() == [b"False"]

@@ -74,6 +74,7 @@ def mounted_at(host: Host, point: str) -> Mount | None:
     return next((mount for mount in reversed(mounts(host)) if mount.point == point), None)
 
 
+@once_per_host
 def auxiliary_vector(host: Host) -> dict[int, int]:
     """Return the entries of /proc/self/auxv by number; {} where it is missing or makes no sense.
 
