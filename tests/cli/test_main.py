@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import signal
@@ -16,6 +17,7 @@ import pytest
 from running import PLAIN, backends
 
 import mlbackends
+import mlbackends_cli
 from mlbackends.model import registry
 from mlbackends_cli import exits
 from mlbackends_cli.lazy import Command
@@ -341,3 +343,21 @@ sys.exit(main.guarded_main([]))
     )
     assert done.returncode == 130
     assert done.stderr == "backends: interrupted\n"
+
+
+@pytest.mark.parametrize("text", ["  one line ", "  first\n    second\n      third\n", "\ta tab"])
+def test_what_stands_for_inspect_cleans_texts_as_it_does(text: str) -> None:
+    stand_in = mlbackends_cli._StandIn("inspect")
+
+    assert stand_in.cleandoc(text) == inspect.cleandoc(text)
+    assert stand_in.isfunction is inspect.isfunction
+
+
+def test_the_modules_that_click_does_without_are_there_for_everybody_else() -> None:
+    program = (
+        "import mlbackends_cli; mlbackends_cli._import_click()\n"
+        "import gettext, inspect, click\n"
+        "assert inspect.getsource(inspect.cleandoc) and gettext.translation\n"
+        "assert click.core.ngettext('{} line', '{} lines', 2) == '{} lines'"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
