@@ -190,8 +190,8 @@ def trace_page() -> str:
 # ---- all of them ---------------------------------------------------------------------------------
 
 PICTURES = {
-    "info": lambda: in_terminal("info", "--root", "tests/hosts/hgx-h100-eight-gpus"),
-    "doctor": lambda: in_terminal("doctor", "tests/hosts/mig-pod"),
+    "info": lambda: in_terminal("info", "--root", "tests/hosts/hgx-h100-eight-gpus.machine"),
+    "doctor": lambda: in_terminal("doctor", "tests/hosts/mig-pod.machine"),
     "sdpa-check": lambda: in_terminal(
         *("sdpa", "check", "--from", str(MEASURED.relative_to(ROOT))),
         columns=COLUMNS + 20,

@@ -8,13 +8,10 @@ MLBACKENDS_NATIVE says otherwise: off compiles nothing, require fails where eith
 
 from __future__ import annotations
 
-import gzip
-import io
 import os
 import shutil
 import sys
 import sysconfig
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -61,12 +58,10 @@ def add_compiled(version: str, build_data: dict[str, Any]) -> None:
 
 
 class LayoutHook(BuildHookInterface[Any]):
-    """What hatchling calls, for the wheel and for the sdist."""
+    """What hatchling calls for the wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile the native libraries, and add man pages and completions to what belongs under share/."""
-        if self.target_name != "wheel":
-            return
         for page in sorted((ROOT / "man").glob("*.[1-9]")):
             build_data["shared_data"][str(page)] = f"share/man/man{page.suffix[1:]}/{page.name}"
         for name, place in COMPLETIONS.items():
@@ -74,32 +69,3 @@ class LayoutHook(BuildHookInterface[Any]):
             if file.is_file():
                 build_data["shared_data"][str(file)] = place
         add_compiled(version, build_data)
-
-    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Add tests/hosts to an sdist, links as links.
-
-        hatchling follows links, and recorded machines hold the loops that /sys has.
-        """
-        del version, build_data
-        hosts, sdist = ROOT / "tests" / "hosts", Path(artifact_path)
-        if self.target_name != "sdist" or not hosts.is_dir():
-            return
-        packed = sdist.read_bytes()
-        content = io.BytesIO(gzip.decompress(packed))
-        with tarfile.open(fileobj=content) as archive:
-            first = next(iter(archive))
-        top = first.name.split("/", maxsplit=1)[0]
-
-        def like_the_rest(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-            if member.name == f"{top}/tests/hosts/__pycache__":
-                return None
-            member.uid = member.gid = 0
-            member.uname = member.gname = ""
-            member.mtime = first.mtime
-            return member
-
-        content.seek(0)
-        with tarfile.open(fileobj=content, mode="a") as archive:
-            archive.add(hosts, f"{top}/tests/hosts", filter=like_the_rest)
-        stamp = int.from_bytes(packed[4:8], "little")  # the time in the gzip header
-        sdist.write_bytes(gzip.compress(content.getvalue(), mtime=stamp))

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from start import BACKENDS, measured, processor
 
-HOST = Path(__file__).resolve().parents[1] / "hosts" / "hgx-h100-eight-gpus"
+HOST = Path(__file__).resolve().parents[1] / "hosts" / "hgx-h100-eight-gpus.machine"
 BODIES = (
     'check = "cpu.capability >= AVX2"',
     'fact = "nvidia"\nversion = ">=500.{0},<900"',

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 TESTS = Path(__file__).resolve().parents[1]
 HOSTS = TESTS / "hosts"
-ROOMY, BROKEN = str(HOSTS / "docker-geforce-compat"), str(HOSTS / "gpu-server-degraded")
+ROOMY, BROKEN = (
+    str(HOSTS / "docker-geforce-compat.machine"),
+    str(HOSTS / "gpu-server-degraded.machine"),
+)
 PAGES: dict[str, tuple[str, ...]] = {
     "info": ("info", "--root", BROKEN),
     "doctor": ("doctor", BROKEN, "--fail-on", "never"),

@@ -12,8 +12,8 @@ from mlbackends.model.audit import SCHEMA, Check, Outcome, Severity, Status
 from mlbackends_cli.commands.audit import nagios
 
 TESTS = Path(__file__).resolve().parents[1]
-NODE = str(TESTS / "hosts" / "hgx-h100-eight-gpus")
-RUNNER = str(TESTS / "hosts" / "docker-cgroup1")
+NODE = str(TESTS / "hosts" / "hgx-h100-eight-gpus.machine")
+RUNNER = str(TESTS / "hosts" / "docker-cgroup1.machine")
 POLICIES = TESTS / "policies"
 
 
@@ -67,7 +67,7 @@ def test_the_exit_code(
 ) -> None:
     path = policy(tmp_path, check, more=more)
 
-    forbidden = str(TESTS / "hosts" / "podman-rocm-no-access")
+    forbidden = str(TESTS / "hosts" / "podman-rocm-no-access.machine")
     assert backends("audit", forbidden, "--policy", path, *arguments).returncode == code
 
 

@@ -14,9 +14,9 @@ from mlbackends.model.difference import Difference
 from mlbackends_cli import formats
 
 ROOT = Path(__file__).resolve().parents[2]
-HGX = str(ROOT / "tests/hosts/hgx-h100-eight-gpus")
+HGX = str(ROOT / "tests/hosts/hgx-h100-eight-gpus.machine")
 DOCKER, DEGRADED = "docker-geforce-compat", "gpu-server-degraded"
-BROKEN = str(ROOT / "tests/hosts/broken-environment")
+BROKEN = str(ROOT / "tests/hosts/broken-environment.machine")
 
 
 def test_two_that_do_not_differ_end_with_0() -> None:
@@ -38,7 +38,7 @@ def test_two_that_differ_end_with_1_and_say_how_many() -> None:
 
 def test_a_name_with_a_path_is_broken_at_its_separators() -> None:
     whole = "libraries[/usr/lib/x86_64-linux-gnu/libcuda.so.1].driver_release:"
-    machines = [str(ROOT / "tests/hosts" / name) for name in (DOCKER, DEGRADED)]
+    machines = [str(ROOT / "tests/hosts" / f"{name}.machine") for name in (DOCKER, DEGRADED)]
     done = backends("diff", *machines, "--only", "cuda_driver", environment={"COLUMNS": "50"})
     lines = done.stdout.partition("\n\n")[0].splitlines()
 
@@ -206,7 +206,7 @@ def test_the_page_begins_with_what_became_worse_and_folds_the_rest() -> None:
 
 
 def test_a_path_on_the_page_is_broken_at_its_separators() -> None:
-    machines = [str(ROOT / "tests/hosts" / name) for name in (DOCKER, DEGRADED)]
+    machines = [str(ROOT / "tests/hosts" / f"{name}.machine") for name in (DOCKER, DEGRADED)]
     text = backends("diff", *machines, "--format", "html").stdout
     assert "/<wbr>usr/<wbr>local/<wbr>cuda/<wbr>compat/<wbr>lib/<wbr>libcuda.so.1" in text
     assert "locked_<wbr>memory_<wbr>limit_<wbr>bytes" in text

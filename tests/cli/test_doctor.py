@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     FakeLibrary = Callable[..., Path]
 
 HOSTS = Path(__file__).resolve().parents[1] / "hosts"
-BROKEN = str(HOSTS / "broken-environment")
+BROKEN = str(HOSTS / "broken-environment.machine")
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ def test_what_the_report_does_not_tell_is_not_checked_and_strict_is_exit_3(tmp_p
 @pytest.mark.parametrize("host", ["alpine-container", "hgx-h100-eight-gpus", "macbook-m3"])
 def test_a_recorded_machine_is_judged_as_its_report_is(host: str, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    root = str(HOSTS / host)
+    root = str(HOSTS / f"{host}.machine")
     backends("info", "--root", root, "--format", "json", "--output", str(report))
 
     assert checks("--fail-on", "never", root) == checks("--fail-on", "never", str(report))

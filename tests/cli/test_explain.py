@@ -150,7 +150,7 @@ def test_device_alone_lists_the_kinds() -> None:
 
 def test_the_page_of_a_kind_beside_a_recorded_machine() -> None:
     done = backends(
-        *("explain", "device", "mps", "--report", str(HOSTS / "macbook-m3")),
+        *("explain", "device", "mps", "--report", str(HOSTS / "macbook-m3.machine")),
         environment={"COLUMNS": "80"},
     )
 
@@ -160,7 +160,9 @@ def test_the_page_of_a_kind_beside_a_recorded_machine() -> None:
 
 
 def test_several_kinds_come_one_after_the_other() -> None:
-    done = backends("explain", "device", "rocm", "mtia", "--root", str(HOSTS / "mi300x-eight-gpus"))
+    done = backends(
+        "explain", "device", "rocm", "mtia", "--root", str(HOSTS / "mi300x-eight-gpus.machine")
+    )
 
     text = " ".join(done.stdout.split())
     assert done.returncode == 0
@@ -170,14 +172,14 @@ def test_several_kinds_come_one_after_the_other() -> None:
 
 
 def test_a_device_is_explained_by_its_kind() -> None:
-    report = ("--report", str(HOSTS / "macbook-m3"))
+    report = ("--report", str(HOSTS / "macbook-m3.machine"))
     done = backends("explain", "device", "h100", *report)
 
     assert done.stdout == backends("explain", "device", "cuda", *report).stdout
 
 
 def test_a_kind_that_is_not_here_is_explained_without_a_verdict() -> None:
-    done = backends("explain", "device", "cuda", "--report", str(HOSTS / "macbook-m3"))
+    done = backends("explain", "device", "cuda", "--report", str(HOSTS / "macbook-m3.machine"))
 
     text = " ".join(done.stdout.split())
     assert "No such device is here; below is what holds of the kind." in text
@@ -195,7 +197,8 @@ def test_the_live_machine_is_looked_at_unless_another_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [(), ("cuda", "--report", str(HOSTS / "hgx-h100-eight-gpus")), ("mtia", "opencl")]
+    "arguments",
+    [(), ("cuda", "--report", str(HOSTS / "hgx-h100-eight-gpus.machine")), ("mtia", "opencl")],
 )
 def test_json_fits_its_schema(arguments: tuple[str, ...]) -> None:
     done = backends("explain", "device", *arguments, "--format", "json")

@@ -51,7 +51,7 @@ def test_a_format_of_one_file_reaches_every_command(tmp_path: Path) -> None:
     (tmp_path / "lines_format.py").write_text(
         "def record(record, page):\n    return f'a {type(record).__name__}'\n"
     )
-    host = Path(__file__).parents[1] / "hosts" / "wsl1-laptop"
+    host = Path(__file__).parents[1] / "hosts" / "wsl1-laptop.machine"
     log = tmp_path / "a.log"
     log.write_text("MKL_VERBOSE DGEMM(N,N,8,8,8,0x1,0x2,8,0x3,8,0x4,0x5,8) 1.00us CNR:OFF\n")
     places = {"HOST": str(host), "LOG": str(log)}

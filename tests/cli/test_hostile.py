@@ -162,7 +162,7 @@ def test_a_broken_hazard_or_command_of_another_package_costs_itself_alone(tmp_pa
     )
     path = {"PYTHONPATH": str(tmp_path)}
 
-    host = str(Path(__file__).parents[1] / "hosts" / "wsl1-laptop")
+    host = str(Path(__file__).parents[1] / "hosts" / "wsl1-laptop.machine")
     judged = backends_alone("doctor", host, "--format", "json", environment=path)
     checks = {check["code"]: check for check in json.loads(judged.stdout)["checks"]}
     assert checks["broken-hazard"]["status"] == "unknown"

@@ -258,7 +258,7 @@ def test_python_looks_at_another_environment(tmp_path: Path) -> None:
 
 
 def test_strict_counts_what_one_device_or_probe_leaves_open() -> None:
-    forbidden = str(HOSTS / "podman-rocm-no-access")
+    forbidden = str(HOSTS / "podman-rocm-no-access.machine")
 
     for names in ((), ("rocm",), ("--get", "rocm.version")):
         done = backends("info", "--root", forbidden, "--strict", *names)
@@ -320,7 +320,7 @@ def test_deep_imports_what_is_not_named(tmp_path: Path, deep: tuple[str, ...]) -
 
 
 def test_what_each_package_takes_has_dotted_names() -> None:
-    root = str(HOSTS / "hgx-h100-eight-gpus")
+    root = str(HOSTS / "hgx-h100-eight-gpus.machine")
 
     done = backends("info", "--root", root, "--get", "uses.torch.openmp.threads")
 
@@ -329,7 +329,7 @@ def test_what_each_package_takes_has_dotted_names() -> None:
 
 @pytest.mark.parametrize("form", ["markdown", "html", "table"])
 def test_what_each_package_takes_is_on_every_page(form: str) -> None:
-    root = str(HOSTS / "hgx-h100-eight-gpus")
+    root = str(HOSTS / "hgx-h100-eight-gpus.machine")
 
     page = backends("info", "--root", root, "--format", form).stdout
 
@@ -356,8 +356,7 @@ def test_strict_is_exit_3_where_a_probe_could_not_tell() -> None:
 
 @cache
 def reports_of_recorded_machines() -> tuple[Report, ...]:
-    hosts = sorted((Path(__file__).parents[1] / "hosts").glob("*/host.json"))
-    return tuple(report_of(str(host.parent)) for host in hosts)
+    return tuple(report_of(str(host)) for host in sorted(HOSTS.glob("*.machine")))
 
 
 @pytest.mark.parametrize("form", ["table", "json", "jsonl", "markdown", "html"])
@@ -369,7 +368,7 @@ def test_every_format_takes_every_recorded_machine(form: str) -> None:
 
 @pytest.mark.parametrize("form", ["table", "json", "jsonl", "markdown", "html"])
 def test_the_command_writes_each_format(form: str) -> None:
-    host = Path(__file__).parents[1] / "hosts" / "wsl1-laptop"
+    host = Path(__file__).parents[1] / "hosts" / "wsl1-laptop.machine"
     done = backends("info", "--root", str(host), "--format", form)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout

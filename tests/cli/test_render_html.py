@@ -315,9 +315,9 @@ def test_a_probe_that_is_not_installed_here_is_shown_by_its_name() -> None:
     assert "our_card" in text
 
 
-@pytest.mark.parametrize("name", sorted(path.parent.name for path in HOSTS.glob("*/host.json")))
+@pytest.mark.parametrize("name", sorted(path.stem for path in HOSTS.glob("*.machine")))
 def test_every_recorded_machine_has_a_page_and_a_picture(name: str) -> None:
-    one = survey((), Host(str(HOSTS / name)), Presence.FOUND)
+    one = survey((), Host(str(HOSTS / f"{name}.machine")), Presence.FOUND)
     page = rendered(one, details=True)
 
     assert Reader(page).open == []

@@ -326,10 +326,10 @@ def test_what_each_package_takes_is_told_with_it_and_in_full_where_it_is_named()
 def recorded() -> dict[str, Report]:
     """Return the report of each recorded machine, of what is there, and one thing that is not."""
     return {
-        file.parent.name: report(
+        file.name.partition(".")[0]: report(
             **msgspec.json.decode(file.read_bytes())["probes"], xnnpack=library("absent")
         )
-        for file in HOSTS.glob("*/expected.json")
+        for file in HOSTS.glob("*.expected.json")
     }
 
 

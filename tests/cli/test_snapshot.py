@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from running import backends
 
-HGX = str(Path(__file__).resolve().parents[2] / "tests/hosts/hgx-h100-eight-gpus")
+HGX = str(Path(__file__).resolve().parents[2] / "tests/hosts/hgx-h100-eight-gpus.machine")
 
 
 def test_a_report_is_what_the_machine_says(tmp_path: Path) -> None:
@@ -107,7 +107,8 @@ def test_identity_is_kept_only_where_it_is_asked_for(tmp_path: Path) -> None:
         (("/no/such/folder/x.json", "--root", HGX), "cannot be written"),
         (("/no/such/folder/m", "--root", HGX), "cannot be written"),
         (("/no/such/folder/m.machine", "--root", HGX), "cannot be written"),
-        ((HGX, "--root", HGX), "is not empty"),
+        ((HGX, "--root", HGX), "is there already"),
+        ((str(Path(HGX).parent), "--root", HGX), "is not empty"),
     ],
 )
 def test_what_cannot_be_done_ends_with_2_and_one_line(

@@ -176,7 +176,7 @@ def test_what_is_longer_than_the_terminal_goes_through_the_pager(
 
 
 def test_a_wide_terminal_shows_the_page_in_two_columns() -> None:
-    root = str(Path(__file__).parents[1] / "hosts" / "hgx-h100-eight-gpus")
+    root = str(Path(__file__).parents[1] / "hosts" / "hgx-h100-eight-gpus.machine")
     _, written = in_terminal("info", "--root", root, environment={"NO_COLOR": "1"}, columns=120)
 
     assert re.search(r"Machine +Libraries\r?\n", written)

@@ -133,7 +133,7 @@ def test_an_output_with_an_odd_name_is_named_on_one_line(tmp_path: Path) -> None
     (tmp_path / NAME).write_text("cudnn.benchmark = true\n")
 
     checked = backends("flags", "check", str(tmp_path / NAME))
-    root = str(HOSTS / "docker-cgroup1")
+    root = str(HOSTS / "docker-cgroup1.machine")
     written = backends("snapshot", str(tmp_path / f"{NAME}.json"), "--root", root)
 
     assert checked.stdout.count("\n") == 1

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from mlbackends.host import archive
 from mlbackends.host.host import Host
 from mlbackends.host.recording.recorder import Recording
 from mlbackends.model.errors import BadInput
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the machines are made with links")
 
 HOSTS = Path(__file__).resolve().parents[1] / "hosts"
-NAMES = sorted(folder.parent.name for folder in HOSTS.glob("*/host.json"))
+NAMES = sorted(path.stem for path in HOSTS.glob("*.machine"))
 
 _NUMBERS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|[0-9]+")
 
@@ -54,6 +55,7 @@ class Damaged(Host):
     """A recorded machine of which some files, or all, are something else."""
 
     def __init__(self, folder: str, instead: str, paths: frozenset[str] | None) -> None:
+        self.sound = Host(folder)
         super().__init__(folder)
         self.instead = instead
         self.paths = paths
@@ -61,7 +63,7 @@ class Damaged(Host):
     def real(self, path: str) -> str:
         real = super().real(path)
         if self.paths is None:
-            return self.instead if Path(real).is_file() else real
+            return self.instead if self.sound.is_file(path) else real
         return self.instead if path in self.paths else real
 
     def run(self, *command: str, timeout: float = 5.0) -> str:
@@ -109,7 +111,7 @@ def readers() -> dict[str, list[tuple[str, str, str]]]:
     """Return of each kind of file where it is: machine, path, and a probe that reads it."""
     found: dict[str, dict[tuple[str, str, str], None]] = {}
     for machine in NAMES:
-        source = Host(str(HOSTS / machine))
+        source = Host(str(HOSTS / f"{machine}.machine"))
         for probe in probe_names():
             reading = Reading(source)
             survey((probe,), reading, Presence.FOUND)
@@ -137,7 +139,7 @@ def faults_on_damaged_files(damages: Sequence[str], instead: Callable[[str], str
     for number, places in enumerate(readers().values()):
         damage = damages[number % len(damages)]
         machine, path, probe = places[(number + list(DAMAGES).index(damage)) % len(places)]
-        host = Damaged(str(HOSTS / machine), instead(damage), frozenset((path,)))
+        host = Damaged(str(HOSTS / f"{machine}.machine"), instead(damage), frozenset((path,)))
         found += [f"{machine}: {path}: {damage}: {fault}" for fault in faults(host, (probe,))]
     return found
 
@@ -157,7 +159,9 @@ def test_no_probe_fails_on_a_file_damaged_in_any_way(
 
 def faults_on_damaged_machines(damage: str, instead: Callable[[str], str]) -> list[str]:
     """Damage all files of each machine in one way, and return what fails."""
-    machines = {name: Damaged(str(HOSTS / name), instead(damage), None) for name in NAMES}
+    machines = {
+        name: Damaged(str(HOSTS / f"{name}.machine"), instead(damage), None) for name in NAMES
+    }
     return [f"{name}: {fault}" for name, host in machines.items() for fault in faults(host, ())]
 
 
@@ -177,13 +181,14 @@ TOLD = ("platform", "uname", "environment", "affinity", "disks", "python", "syst
 def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Copy a machine on which most probes find something."""
     target = tmp_path_factory.mktemp("machine") / "broken-environment"
-    shutil.copytree(HOSTS / target.name, target, symlinks=True)
+    archive.read(f"{HOSTS / target.name}.machine").unpack(str(target))
+    shutil.copy(target / "host.json", target.parent)
     return target
 
 
 @pytest.mark.parametrize("field", TOLD)
 def test_no_probe_fails_where_the_description_is_senseless(field: str, copied: Path) -> None:
-    description = json.loads((HOSTS / copied.name / "host.json").read_text(encoding="utf-8"))
+    description = json.loads((copied.parent / "host.json").read_text(encoding="utf-8"))
     found = []
     for value in SENSELESS:
         (copied / "host.json").write_text(json.dumps({**description, field: value}))
@@ -196,7 +201,7 @@ def test_no_probe_fails_where_the_description_is_senseless(field: str, copied: P
 def test_no_probe_fails_where_parts_of_the_description_are_senseless(
     field: str, copied: Path
 ) -> None:
-    description = json.loads((HOSTS / copied.name / "host.json").read_text(encoding="utf-8"))
+    description = json.loads((copied.parent / "host.json").read_text(encoding="utf-8"))
     found = []
     for name in description[field]:
         for value in SENSELESS:

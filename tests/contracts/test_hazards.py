@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from mlbackends.model.records import Report
 
 ROOT = Path(__file__).resolve().parents[1]
-HOSTS = sorted(folder.parent.name for folder in (ROOT / "hosts").glob("*/host.json"))
+HOSTS = sorted(path.stem for path in (ROOT / "hosts").glob("*.machine"))
 CODES = hazard.codes()
 PROBES = registry.names("mlbackends_probes")
 SHARED = {
@@ -48,7 +48,7 @@ OTHERS = "other-warning"
 
 @cache
 def report(host: str) -> Report:
-    return report_of(str(ROOT / "hosts" / host), redact=False)
+    return report_of(str(ROOT / "hosts" / f"{host}.machine"), redact=False)
 
 
 @cache

@@ -1,20 +1,20 @@
 """Recorded machines: what the probes tell of each is what is expected, and what is true.
 
-`expected.json` is all that we print; `facts.json` is what is known of such a machine without us.
+`NAME.expected.json` is all that we print; `NAME.facts.json` is what is known of such a machine without us.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import json
-import os
-import sys
+import posixpath
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from mlbackends.host.archive import Tree, read
 from mlbackends.model import registry
 from mlbackends.model.dotted import NoValue, value
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mlbackends.model.records import Report
 
 HOSTS = Path(__file__).resolve().parents[1] / "hosts"
-NAMES = sorted(folder.parent.name for folder in HOSTS.glob("*/host.json"))
+NAMES = sorted(path.stem for path in HOSTS.glob("*.machine"))
 LARGEST_FILE = 256 << 10
 
 
@@ -48,7 +48,7 @@ def report_of(name: str) -> Report:
 def test_the_survey_of_a_recorded_machine_is_the_expected_one(name: str) -> None:
     told = json.loads(json.dumps(rewriter().lasting(report_of(name))))
 
-    expected = json.loads((HOSTS / name / "expected.json").read_text(encoding="utf-8"))
+    expected = json.loads((HOSTS / f"{name}.expected.json").read_text(encoding="utf-8"))
 
     assert told == expected, f"if that is right: python tests/hosts/rewrite.py {name}"
 
@@ -73,7 +73,7 @@ def told_by(report: Report, name: str) -> Any:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_known_of_a_machine_is_told(name: str) -> None:
-    known = json.loads((HOSTS / name / "facts.json").read_text(encoding="utf-8"))
+    known = json.loads((HOSTS / f"{name}.facts.json").read_text(encoding="utf-8"))
 
     told = {fact: told_by(report_of(name), fact) for fact in known}
 
@@ -90,36 +90,48 @@ def test_there_are_machines_of_every_kind() -> None:
     assert len(NAMES) >= 14
 
 
+def test_a_machine_is_files_that_every_system_can_check_out() -> None:
+    folders = [path.name for path in HOSTS.iterdir() if path.is_dir() and path.name[0] != "_"]
+
+    assert folders == [], "python tests/hosts/rewrite.py --pack makes one file of each"
+
+
+@cache
+def tree_of(name: str) -> Tree:
+    return read(str(HOSTS / f"{name}.machine"))
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_machine_says_what_it_is(name: str) -> None:
-    about = (HOSTS / name / "about.txt").read_text(encoding="utf-8")
+    about = tree_of(name).entries["about.txt"]
 
-    assert "Composed" in about or "Recorded" in about
+    assert isinstance(about, bytes)
+    assert b"Composed" in about or b"Recorded" in about
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="git makes no links there")
 @pytest.mark.parametrize("name", NAMES)
-def test_links_are_relative_and_stay_inside(name: str) -> None:
-    folder = HOSTS / name
-    outside = []
-    for base, folders, files in os.walk(folder):
-        for path in (os.path.join(base, entry) for entry in (*folders, *files)):
-            if not os.path.islink(path):
-                continue
-            text = os.readlink(path)
-            target = os.path.normpath(os.path.join(base, text))
-            if os.path.isabs(text) or not target.startswith(f"{folder}{os.sep}"):
-                outside.append(path)
+def test_an_archive_is_written_as_snapshot_writes_it(name: str) -> None:
+    path = HOSTS / f"{name}.machine"
+
+    assert tree_of(name).text() == path.read_bytes(), "python tests/hosts/rewrite.py --pack"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_links_stay_inside(name: str) -> None:
+    outside = [
+        path
+        for path, target in tree_of(name).entries.items()
+        if isinstance(target, str)
+        and not posixpath.normpath(posixpath.join(posixpath.dirname(path), target)).startswith(
+            "root/"
+        )
+    ]
 
     assert outside == []
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_files_are_small(name: str) -> None:
-    sizes = {
-        os.path.relpath(path, HOSTS): os.lstat(path).st_size
-        for base, _, files in os.walk(HOSTS / name)
-        for path in (os.path.join(base, file) for file in files)
-    }
+    contents = [entry for entry in tree_of(name).entries.values() if isinstance(entry, bytes)]
 
-    assert max(sizes.values()) < LARGEST_FILE
+    assert max(map(len, contents)) < LARGEST_FILE

@@ -71,7 +71,7 @@ def test_what_a_page_tells_to_type_has_the_commands_and_options(name: str, in_te
 
 #: What the words of the pages stand for where they are run.
 STANDS_FOR = {
-    "DIR": str(ROOT / "tests/hosts/slurm-job"),
+    "DIR": str(ROOT / "tests/hosts/slurm-job.machine"),
     "~/venv/bin/python": sys.executable,
     "4242": str(os.getpid()),
     "1,8,512,64": "1,2,32,16",

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from mlbackends.audit import hazard
-from mlbackends.audit.runner import examine
 from mlbackends.audit.reports import report_of
+from mlbackends.audit.runner import examine
 from mlbackends.model import registry
 
 if TYPE_CHECKING:
@@ -50,14 +50,14 @@ def reasons() -> dict[str, dict[str, str]]:
 
 def names() -> list[str]:
     """Return the names of the recorded machines."""
-    return sorted(folder.parent.name for folder in HOSTS.glob("*/host.json"))
+    return sorted(path.stem for path in HOSTS.glob("*.machine"))
 
 
 def alarms() -> list[Alarm]:
     """Return every alarm on every recorded machine, by machine, the worst first."""
     found = []
     for host in names():
-        failed = examine(report_of(str(HOSTS / host)), subject=host).failed()
+        failed = examine(report_of(str(HOSTS / f"{host}.machine")), subject=host).failed()
         times = Counter(check.code for check in failed)
         worst: dict[str, Severity] = {}
         for check in failed:

@@ -2,11 +2,16 @@
 
 ``--check`` writes nothing, says which would change, and ends with 1 if any would. Look at the
 difference before you commit it: a golden file that nobody has read proves nothing.
+
+``--pack`` first makes an archive of each machine that is a folder here, and brings the archives that were
+edited by hand into order; ``--unpack`` makes folders of the named ones, and does nothing else.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,9 +19,10 @@ from typing import Any
 import msgspec
 
 import mlbackends_probes
+from mlbackends.host.archive import Tree, read
+from mlbackends.host.host import Host
 from mlbackends.model import registry
 from mlbackends.model.records import Presence, Report
-from mlbackends.host.host import Host
 from mlbackends.survey import survey
 
 HOSTS = Path(__file__).resolve().parent
@@ -29,12 +35,12 @@ _OF_THE_PROBE = ("source", "duration_seconds")
 
 def names() -> list[str]:
     """Return the names of the recorded machines."""
-    return sorted(folder.parent.name for folder in HOSTS.glob("*/host.json"))
+    return sorted(path.stem for path in HOSTS.glob("*.machine"))
 
 
 def looked_at(name: str) -> Report:
     """Return what every probe finds on a recorded machine."""
-    return survey(PROBES, Host(str(HOSTS / name)), Presence.FOUND)
+    return survey(PROBES, Host(str(HOSTS / f"{name}.machine")), Presence.FOUND)
 
 
 def lasting(report: Report) -> dict[str, Any]:
@@ -65,26 +71,69 @@ def golden(name: str) -> bytes:
     return msgspec.json.format(encoded, indent=1) + b"\n"
 
 
+def pack() -> None:
+    """Make an archive of each machine that is a folder here, and put what is expected of it beside it."""
+    for file in HOSTS.glob("*/host.json"):
+        folder = file.parent
+        for part in ("expected.json", "facts.json"):
+            if (folder / part).is_file():
+                (folder / part).rename(HOSTS / f"{folder.name}.{part}")
+        (HOSTS / f"{folder.name}.machine").write_bytes(tree_of(folder).text())
+        shutil.rmtree(folder)
+    for file in HOSTS.glob("*.machine"):
+        file.write_bytes(read(str(file)).text())
+
+
+def tree_of(folder: Path) -> Tree:
+    """Return the files of a folder; one with nothing but .keep is empty."""
+    tree = Tree()
+    for base, folders, files in os.walk(folder):
+        for path in (Path(base, name) for name in (*folders, *files)):
+            name = path.relative_to(folder).as_posix()
+            if path.is_symlink():
+                tree.put(name, path.readlink().as_posix())
+            elif path.is_dir():
+                tree.put(name, set())
+            elif path.name != ".keep":
+                tree.put(name, path.read_bytes())
+    return tree
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Write, or check, the named machines, all of them by default."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="a recorded machine")
     modes = parser.add_mutually_exclusive_group()
     modes.add_argument("--write", action="store_true", help="write what changed; the default")
-    modes.add_argument("--check", action="store_true", help="write nothing, exit 1 if any would change")
+    modes.add_argument(
+        "--check", action="store_true", help="write nothing, exit 1 if any would change"
+    )
+    modes.add_argument(
+        "--pack", action="store_true", help="make an archive of each folder here, first"
+    )
+    modes.add_argument(
+        "--unpack", action="store_true", help="make a folder of each archive, and nothing else"
+    )
     options = parser.parse_args(arguments)
+    if options.pack:
+        pack()
     if unknown := sorted({*options.names} - {*names()}):
         parser.error(f"no recorded machine {', '.join(unknown)}")
     stale = []
+    for name in (options.names or names()) if options.unpack else ():
+        read(str(HOSTS / f"{name}.machine")).unpack(str(HOSTS / name))
+        (HOSTS / f"{name}.machine").unlink()
+    if options.unpack:
+        return 0
     for name in options.names or names():
-        path = HOSTS / name / "expected.json"
+        path = HOSTS / f"{name}.expected.json"
         content = golden(name)
         if not path.is_file() or path.read_bytes() != content:
             stale.append(name)
             if not options.check:
                 path.write_bytes(content)
     for name in stale:
-        print(f"{name}/expected.json {'is stale' if options.check else 'was written'}")
+        print(f"{name}.expected.json {'is stale' if options.check else 'was written'}")
     return 1 if stale and options.check else 0
 
 

@@ -1,4 +1,4 @@
-"""Expand a layout, one TOML file, into a machine whose files are in memory.
+"""Expand a layout, one TOML file, into a machine in an archive.
 
 README.md has the fields. A group of CPUs is a list as the kernel writes it ("0-3,8", "0-15:1/4");
 `RANGE/SIZE+OFFSET` is one group for each SIZE CPUs of the range, with the CPUs that are OFFSET further:
@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from posixpath import dirname, relpath
 from typing import TYPE_CHECKING, Any
 
-from mlbackends.host.files import READ_LIMIT
-from mlbackends.host.host import Host, resolved
+from mlbackends.host.archive import Tree
+from mlbackends.host.host import Host
 from mlbackends.host.quantities import format_cpu_list, parse_cpu_list, size_in_bytes
 
 if TYPE_CHECKING:
@@ -46,47 +47,6 @@ _CACHE = re.compile(r"L(\d)([di]?) (\S+) (.+?)((?: [wsl]\d+)*)")
 _CACHE_FILES = {"w": "ways_of_associativity", "s": "number_of_sets", "l": "coherency_line_size"}
 
 
-class LayoutHost(Host):
-    """A recorded machine whose files are in memory."""
-
-    def __init__(self, folder: Path, files: dict[str, str], links: dict[str, str]) -> None:
-        self._files, self._links = files, links
-        self._folders: dict[str, set[str]] = {}
-        for path in (*files, *links):
-            while path:
-                parent, _, name = path.rpartition("/")
-                self._folders.setdefault(parent, set()).add(name)
-                path = parent
-        super().__init__(str(folder))
-
-    def _at(self, path: str) -> str:
-        return resolved(path, lambda at: self._links.get(at, "")) if self._links else path
-
-    def read_bytes(self, path: str, limit: int = READ_LIMIT) -> bytes:
-        return self._files.get(self._at(path), "").encode()[:limit]
-
-    def exists(self, path: str) -> bool:
-        return self.is_file(path) or self.is_dir(path)
-
-    def is_file(self, path: str) -> bool:
-        return self._at(path) in self._files
-
-    def is_dir(self, path: str) -> bool:
-        return self._at(path) in self._folders
-
-    def size(self, path: str) -> int:
-        return len(self.read_bytes(path))
-
-    def listdir(self, path: str) -> list[str]:
-        return sorted(self._folders.get(self._at(path), ()))
-
-    def readlink(self, path: str) -> str:
-        return self._links.get(path, "")
-
-    def realpath(self, path: str) -> str:
-        return self._at(path)
-
-
 def groups(text: str) -> Groups:
     """Return the groups of CPUs that a text lists, in its order."""
     found = []
@@ -108,11 +68,9 @@ def read(path: Path) -> dict[str, Any]:
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
-def machine(layout: dict[str, Any], folder: Path) -> LayoutHost:
-    """Return the machine that a layout describes; folder: an empty one, for what no file tells."""
+def machine(layout: dict[str, Any], folder: Path) -> Host:
+    """Return the machine that a layout describes, from an archive in a folder."""
     described = {"uname": {"machine": layout["machine"]}, **layout.get("host", {})}
-    (folder / "root" / "proc").mkdir(parents=True)
-    (folder / "host.json").write_text(json.dumps(described), encoding="utf-8")
     topology = layout.get("topology", {})
     online = parse_cpu_list(layout.get("online", ""))
     levels = {name: groups(topology[name]) for name in _IDS if name in topology}
@@ -133,8 +91,14 @@ def machine(layout: dict[str, Any], folder: Path) -> LayoutHost:
     if cpuinfo := layout.get("cpuinfo"):
         files["/proc/cpuinfo"] = _cpuinfo(cpuinfo)
     files |= layout.get("files", {})
-    texts = {path: f"{content}".strip("\n") + "\n" for path, content in files.items()}
-    return LayoutHost(folder, texts, layout.get("links", {}))
+    tree = Tree()
+    tree.put("host.json", json.dumps(described).encode())
+    for path, content in files.items():
+        tree.put(f"root{path}", (f"{content}".strip("\n") + "\n").encode())
+    for path, target in layout.get("links", {}).items():
+        tree.put(f"root{path}", relpath(target, dirname(path)) if target[0] == "/" else target)
+    (folder / "layout.machine").write_bytes(tree.text())
+    return Host(str(folder / "layout.machine"))
 
 
 def _topology(topology: dict[str, Any], levels: dict[str, Groups], online: Sequence[int]) -> Files:

@@ -18,6 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mlbackends.audit.reports import report_of
+from mlbackends.host import archive
 from mlbackends.host.host import Host
 from mlbackends.model.records import Device, Presence, ProbeReport, Report
 from mlbackends.survey import survey
@@ -93,7 +94,7 @@ def built(saved: Saved, library: Path) -> Report:
     """Return the report of a machine with what NVML says of its GPUs."""
     with tempfile.TemporaryDirectory() as folder:
         machine = Path(folder) / saved.host
-        shutil.copytree(HOSTS / saved.host, machine, symlinks=True)
+        archive.read(str(HOSTS / f"{saved.host}.machine")).unpack(str(machine))
         for path in saved.without:
             shutil.rmtree(machine / "root" / path)
         report = report_of(str(machine))

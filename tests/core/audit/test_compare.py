@@ -21,8 +21,8 @@ from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Failure, Library, Presence, ProbeReport, Report
 from mlbackends.model.schema import SCHEMAS
 
-HGX = "tests/hosts/hgx-h100-eight-gpus"
-BROKEN = "tests/hosts/broken-environment"
+HGX = "tests/hosts/hgx-h100-eight-gpus.machine"
+BROKEN = "tests/hosts/broken-environment.machine"
 
 
 @pytest.fixture(scope="module")

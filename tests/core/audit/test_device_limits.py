@@ -34,8 +34,8 @@ TESTS = Path(__file__).resolve().parents[2]
 
 @cache
 def recorded(name: str) -> Report:
-    folder = "reports" if name.endswith(".json") else "hosts"
-    return report_of(str(TESTS / folder / name))
+    is_report = name.endswith(".json")
+    return report_of(str(TESTS / (f"reports/{name}" if is_report else f"hosts/{name}.machine")))
 
 
 def made(**probes: ProbeReport) -> Report:

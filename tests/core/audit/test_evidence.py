@@ -14,10 +14,10 @@ from mlbackends.model.registry import facts_of
 
 TESTS = Path(__file__).resolve().parents[2]
 SUBJECTS = (
-    "hosts/broken-environment", "hosts/ci-leftovers", "hosts/cluster-modules-node", "hosts/docker-cgroup1",
-    "hosts/epyc-eight-nodes", "hosts/gpu-server-degraded", "hosts/kvm-guest-without-l3",
-    "hosts/stale-conda-workstation", "hosts/untuned-slurm-node", "reports/hgx-h100-failing.json",
-    "reports/slurm-job-mig.json",
+    "hosts/broken-environment.machine", "hosts/ci-leftovers.machine", "hosts/cluster-modules-node.machine",
+    "hosts/docker-cgroup1.machine", "hosts/epyc-eight-nodes.machine", "hosts/gpu-server-degraded.machine",
+    "hosts/kvm-guest-without-l3.machine", "hosts/stale-conda-workstation.machine",
+    "hosts/untuned-slurm-node.machine", "reports/hgx-h100-failing.json", "reports/slurm-job-mig.json",
 )  # fmt: skip
 
 

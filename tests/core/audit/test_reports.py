@@ -20,7 +20,7 @@ from mlbackends.model.records import Presence
 if TYPE_CHECKING:
     from pathlib import Path
 
-HOST = "tests/hosts/epyc-eight-nodes"
+HOST = "tests/hosts/epyc-eight-nodes.machine"
 ENCODED = msgspec.json.encode(report_of(HOST))
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 HOSTS = Path(__file__).resolve().parents[2] / "hosts"
-NAMES = sorted(folder.parent.name for folder in HOSTS.glob("*/host.json"))
+NAMES = sorted(path.stem for path in HOSTS.glob("*.machine"))
 
 
 def machine(folder: Path, files: Mapping[str, str], told: object = None) -> Path:
@@ -59,7 +59,7 @@ RECORDED = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) 
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_snapshot_of_a_recorded_machine_tells_the_same(name: str, tmp_path: Path) -> None:
-    source = str(HOSTS / name)
+    source = str(HOSTS / f"{name}.machine")
     record(str(tmp_path / "copy"), Host(source))
     assert compare(report_of(source), report_of(str(tmp_path / "copy"))).changes == ()
 
@@ -73,7 +73,7 @@ def test_a_snapshot_of_this_machine_tells_the_same(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_of_a_snapshot_is_the_same(tmp_path: Path) -> None:
-    record(str(tmp_path / "one"), Host(str(HOSTS / "hgx-h100-eight-gpus")))
+    record(str(tmp_path / "one"), Host(str(HOSTS / "hgx-h100-eight-gpus.machine")))
     record(str(tmp_path / "two"), Host(str(tmp_path / "one")))
     assert compare(report_of(str(tmp_path / "one")), report_of(str(tmp_path / "two"))).changes == ()
 
@@ -225,14 +225,14 @@ def test_nothing_is_left_where_it_was_interrupted(tmp_path: Path) -> None:
 
     (tmp_path / "here").mkdir()
     with pytest.raises(KeyboardInterrupt):
-        record(str(tmp_path / "here" / "copy"), Interrupted(str(HOSTS / NAMES[0])))
+        record(str(tmp_path / "here" / "copy"), Interrupted(str(HOSTS / f"{NAMES[0]}.machine")))
     assert list((tmp_path / "here").iterdir()) == []
 
 
 def test_nothing_is_left_where_it_could_not_be_written(tmp_path: Path) -> None:
     here = tmp_path / "here"
     here.mkdir()
-    host = Host(str(HOSTS / "hgx-h100-eight-gpus"))
+    host = Host(str(HOSTS / "hgx-h100-eight-gpus.machine"))
     with pytest.raises(BadInput, match="cannot be written"):
         record(str(here / "none" / "copy"), host)
     assert list(here.iterdir()) == []
@@ -251,13 +251,13 @@ def test_what_is_there_stays(tmp_path: Path, there: str) -> None:
         (target / "mine").write_text("mine")
     before = everything(tmp_path)
     with pytest.raises(BadInput):
-        record(str(target), Host(str(HOSTS / NAMES[0])))
+        record(str(target), Host(str(HOSTS / f"{NAMES[0]}.machine")))
     assert everything(tmp_path) == before
 
 
 def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
     (tmp_path / "copy").mkdir()
-    record(str(tmp_path / "copy"), Host(str(HOSTS / NAMES[0])))
+    record(str(tmp_path / "copy"), Host(str(HOSTS / f"{NAMES[0]}.machine")))
     assert (tmp_path / "copy" / "host.json").is_file()
 
 

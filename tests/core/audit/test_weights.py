@@ -103,7 +103,7 @@ def test_no_change_is_worse_both_ways(name: str, before: Any, after: Any) -> Non
 
 @pytest.mark.parametrize("pair", list(itertools.combinations(MACHINES, 2)), ids="-".join)
 def test_swapping_two_machines_turns_worse_into_notes(pair: tuple[str, str]) -> None:
-    one, other = (report_of(f"tests/hosts/{name}") for name in pair)
+    one, other = (report_of(f"tests/hosts/{name}.machine") for name in pair)
     there = {each.name: each for each in compare(one, other).changes}
     back = {each.name: each for each in compare(other, one).changes}
 

@@ -57,35 +57,35 @@ def test_nodes_that_alternate_are_told_node_by_node(tmp_path: Path) -> None:
 
 
 def test_a_cpu_that_is_off_leaves_its_core_the_other_thread() -> None:
-    topology = read_topology(Host(str(HOSTS / "sapphire-rapids-workstation")))
+    topology = read_topology(Host(str(HOSTS / "sapphire-rapids-workstation.machine")))
     assert 23 not in topology.logical()
     assert Core(0, (0, 12)) in topology.cores
 
 
 def test_the_lowest_cpu_of_a_core_stands_for_it_and_not_the_cores_number() -> None:
-    topology = read_topology(Host(str(HOSTS / "alder-lake-hybrid")))
+    topology = read_topology(Host(str(HOSTS / "alder-lake-hybrid.machine")))
     assert topology.physical() == (0, 2, 4, 6, 8, 10, 12, 14, 16, 17, 18, 19)
 
 
 def test_a_containers_mask_leaves_other_cpus_out() -> None:
-    topology = read_topology(Host(str(HOSTS / "docker-cgroup1")))
+    topology = read_topology(Host(str(HOSTS / "docker-cgroup1.machine")))
     assert topology.logical() == tuple(range(8))
     assert len(topology.online) == 16
 
 
 def test_a_core_of_which_one_thread_is_allowed_has_that_one() -> None:
-    topology = read_topology(Host(str(HOSTS / "nested-cgroup2")))
+    topology = read_topology(Host(str(HOSTS / "nested-cgroup2.machine")))
     assert topology.physical() == (4, 5, 6, 7, 8, 9, 10, 11)
 
 
 def test_a_node_of_which_nothing_is_allowed_is_none() -> None:
-    topology = read_topology(Host(str(HOSTS / "slurm-job")))
+    topology = read_topology(Host(str(HOSTS / "slurm-job.machine")))
     assert topology.nodes == (0,)
     assert len(topology.cores) == 14
 
 
 def test_a_node_without_memory_is_none_to_bind_memory_to() -> None:
-    topology = read_topology(Host(str(HOSTS / "epyc-eight-nodes")))
+    topology = read_topology(Host(str(HOSTS / "epyc-eight-nodes.machine")))
     assert topology.nodes == tuple(range(8))
     assert 5 not in topology.memory_nodes
     assert len(topology.memory_nodes) == 7
@@ -118,15 +118,15 @@ def test_a_machine_that_tells_of_no_cpu_is_refused(tmp_path: Path) -> None:
 
 def test_another_system_is_refused_by_name() -> None:
     with pytest.raises(RuntimeError, match=r"Darwin is not supported!!!"):
-        read_topology(Host(str(HOSTS / "macbook-m3")))
+        read_topology(Host(str(HOSTS / "macbook-m3.machine")))
 
 
-LINUX = sorted(path.parent.name for path in HOSTS.glob("*/host.json") if "macbook" not in str(path))
+LINUX = sorted(path.stem for path in HOSTS.glob("*.machine") if "macbook" not in str(path))
 
 
 @pytest.mark.parametrize("name", LINUX)
 def test_on_each_recorded_machine_no_cpu_is_told_twice_and_every_node_has_one(name: str) -> None:
-    host = Host(str(HOSTS / name))
+    host = Host(str(HOSTS / f"{name}.machine"))
     topology = read_topology(host)
     cpus = topology.logical()
     assert len(cpus) == len(set(cpus)) > 0

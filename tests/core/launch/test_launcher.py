@@ -18,7 +18,7 @@ PLAIN = {"use_default_allocator": True, "disable_iomp": True}
 
 
 def recorded(name: str) -> Topology:
-    return read_topology(Host(str(HOSTS / name)))
+    return read_topology(Host(str(HOSTS / f"{name}.machine")))
 
 
 def commands(name: str, **options: int | bool | str) -> list[tuple[str, ...]]:

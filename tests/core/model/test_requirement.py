@@ -13,7 +13,7 @@ from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Failure, Presence, ProbeReport, Report
 from mlbackends.model.requirement import Requirement, check, is_decidable, unmet
 
-HOST = Path(__file__).resolve().parents[2] / "hosts" / "hgx-h100-eight-gpus"
+HOST = Path(__file__).resolve().parents[2] / "hosts" / "hgx-h100-eight-gpus.machine"
 
 
 def with_probe(name: str, probe: ProbeReport) -> Report:

@@ -17,11 +17,11 @@ from mlbackends.testing.devices import Choice
 from mlbackends.testing.machine import Machine
 
 HOSTS = Path(__file__).resolve().parents[2] / "hosts"
-MAC = Machine(str(HOSTS / "macbook-m3"))
+MAC = Machine(str(HOSTS / "macbook-m3.machine"))
 
 
 def with_gpu(folder: Path, triton: ProbeReport) -> Machine:
-    whole = report_of(str(HOSTS / "hgx-h100-eight-gpus"))
+    whole = report_of(str(HOSTS / "hgx-h100-eight-gpus.machine"))
     gpu = Device("cuda", 0, presence=Presence.USABLE, capability="9.0")
     driver = ProbeReport(Presence.USABLE, devices=(gpu,))
     probes = {**whole.probes, "cuda_driver": driver, "triton": triton}

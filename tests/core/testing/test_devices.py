@@ -28,7 +28,7 @@ def machine(tmp_path: Path) -> Callable[..., Machine]:
     """Make a machine of a recorded one and of what some probes said at the depth `usable`."""
 
     def made(**probes: ProbeReport) -> Machine:
-        whole: Report = report_of(str(HOSTS / "hgx-h100-eight-gpus"))
+        whole: Report = report_of(str(HOSTS / "hgx-h100-eight-gpus.machine"))
         report = replace(whole, depth=Presence.USABLE, probes={**whole.probes, **probes})
         file = tmp_path / "report.json"
         file.write_bytes(msgspec.json.encode(report))
@@ -73,19 +73,19 @@ def test_a_probe_that_failed_is_told_as_such(machine: Callable[..., Machine]) ->
 
 
 def test_a_driver_library_that_is_missing_makes_found_gpus_unusable() -> None:
-    pod = Machine(str(HOSTS / "mig-pod"))
+    pod = Machine(str(HOSTS / "mig-pod.machine"))
 
     assert "no libcuda.so.1" in why_unusable(pod, "cuda")
 
 
 def test_a_device_file_that_may_not_be_opened_is_the_reason() -> None:
-    desktop = Machine(str(HOSTS / "arc-desktop-no-render"))
+    desktop = Machine(str(HOSTS / "arc-desktop-no-render.machine"))
 
     assert "/dev/dri/renderD128" in why_unusable(desktop, "xpu")
 
 
 def test_what_is_asked_for_and_marked_is_what_both_name() -> None:
-    mac = Machine(str(HOSTS / "macbook-m3"))
+    mac = Machine(str(HOSTS / "macbook-m3.machine"))
 
     assert choices(mac, (), None) == [Choice("cpu"), Choice("mps")]
     assert choices(mac, ("mps",), None) == [Choice("mps")]
@@ -95,7 +95,7 @@ def test_what_is_asked_for_and_marked_is_what_both_name() -> None:
 
 
 def test_there_is_one_cpu() -> None:
-    mac = Machine(str(HOSTS / "macbook-m3"))
+    mac = Machine(str(HOSTS / "macbook-m3.machine"))
 
     assert why_unusable(mac, "cpu:0") == ""
     assert why_unusable(mac, "cpu:1")

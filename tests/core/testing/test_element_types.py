@@ -18,7 +18,7 @@ HOSTS = Path(__file__).resolve().parents[2] / "hosts"
 
 
 def host(name: str) -> Report:
-    return report_of(str(HOSTS / name))
+    return report_of(str(HOSTS / f"{name}.machine"))
 
 
 def mac(version: str) -> Report:

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 pytest_plugins = ["pytester"]
 
 HOSTS = Path(__file__).resolve().parents[2] / "hosts"
-H100 = f"--backends-report={HOSTS / 'hgx-h100-eight-gpus'}"
-MAC = f"--backends-report={HOSTS / 'macbook-m3'}"
-PLAIN = f"--backends-report={HOSTS / 'ivy-bridge-desktop'}"
+H100 = f"--backends-report={HOSTS / 'hgx-h100-eight-gpus.machine'}"
+MAC = f"--backends-report={HOSTS / 'macbook-m3.machine'}"
+PLAIN = f"--backends-report={HOSTS / 'ivy-bridge-desktop.machine'}"
 ALONE = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
 
 
@@ -130,7 +130,7 @@ def test_strict_fails_what_could_not_be_told(pytester: pytest.Pytester) -> None:
         @pytest.mark.requires_backend("cudnn", strict=True)
         def test_surely_not(): pass
     """)
-    result = ran(pytester, f"--backends-report={HOSTS / 'podman-rocm-no-access'}")
+    result = ran(pytester, f"--backends-report={HOSTS / 'podman-rocm-no-access.machine'}")
 
     result.assert_outcomes(errors=1, skipped=2)
     result.stdout.fnmatch_lines(["requires rocm>=7: *"])
@@ -164,7 +164,7 @@ def test_the_ini_file_says_the_same(pytester: pytest.Pytester) -> None:
     pytester.makeini(f"""
         [pytest]
         backends_strict = cudnn
-        backends_report = {HOSTS / "ivy-bridge-desktop"}
+        backends_report = {HOSTS / "ivy-bridge-desktop.machine"}
     """)
     pytester.makepyfile("""
         import pytest
@@ -194,7 +194,7 @@ def test_a_test_runs_on_each_device_that_is_there(
 ) -> None:
     pytester.makepyfile(DEVICE_TEST)
 
-    found = collected(pytester, f"--backends-report={HOSTS / host}")
+    found = collected(pytester, f"--backends-report={HOSTS / host}.machine")
 
     assert found == [f"test_it[{name}]" for name in ids]
 
@@ -450,7 +450,7 @@ def test_the_facts_stand_in_the_header(pytester: pytest.Pytester) -> None:
     told = "CPU AVX512, 128 CPUs usable (set by online), accelerators found: 8 cuda (NVIDIA H100 80GB HBM3)"
     assert said == [
         f"backends: {told}, torch 2.6.0+cu124 found",
-        f"backends: judged by {HOSTS / 'hgx-h100-eight-gpus'}, not by this machine",
+        f"backends: judged by {HOSTS / 'hgx-h100-eight-gpus.machine'}, not by this machine",
     ]
 
 

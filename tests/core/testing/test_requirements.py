@@ -15,7 +15,7 @@ from mlbackends.testing.requirements import check_strict, demand, unmet_here
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-HOST = str(Path(__file__).resolve().parents[2] / "hosts" / "hgx-h100-eight-gpus")
+HOST = str(Path(__file__).resolve().parents[2] / "hosts" / "hgx-h100-eight-gpus.machine")
 
 
 @pytest.fixture(autouse=True)

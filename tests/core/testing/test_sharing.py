@@ -11,7 +11,7 @@ from mlbackends.audit.reports import report_of
 from mlbackends.model.records import Presence, Report
 from mlbackends.testing.machine import CURRENT, Machine, current
 
-HOST = str(Path(__file__).resolve().parents[2] / "hosts" / "ivy-bridge-desktop")
+HOST = str(Path(__file__).resolve().parents[2] / "hosts" / "ivy-bridge-desktop.machine")
 
 
 class Recorded(Machine):

@@ -115,7 +115,8 @@ ON_NVML = (
 
 @cache
 def machine(name: str) -> Report:
-    return report_of(str(TESTS / ("reports" if name.endswith(".json") else "hosts") / name))
+    is_report = name.endswith(".json")
+    return report_of(str(TESTS / (f"reports/{name}" if is_report else f"hosts/{name}.machine")))
 
 
 def checks(report: Report, code: str) -> tuple[Check, ...]:

@@ -93,13 +93,13 @@ LACKS = {
     "wheel-files-overlap": "hgx-h100-eight-gpus",
     "wheel-needs-newer-cpu": "hgx-h100-eight-gpus",
 }
-RECORDED = {code: host for code, host in HAS.items() if (HOSTS / host).is_dir()}
+RECORDED = {code: host for code, host in HAS.items() if (HOSTS / f"{host}.machine").is_file()}
 ABOUT_ALL = frozenset({"other-warning"})
 
 
 @cache
 def report(name: str) -> Report:
-    return report_of(str(HOSTS / name))
+    return report_of(str(HOSTS / f"{name}.machine"))
 
 
 def with_probe(base: Report, probe: str, **changes: Any) -> Report:
@@ -255,7 +255,7 @@ def test_torch_asks_for_the_minor_version_of_cudnn_and_not_for_its_patch(
 
 def test_the_systems_cudnn_on_the_search_path_gives_its_parts_to_the_wheels() -> None:
     environment = {"LD_LIBRARY_PATH": "/usr/lib/x86_64-linux-gnu", "HOME": "/home/ml"}
-    host = Host(str(HOSTS / "hgx-h100-eight-gpus"), environment=environment)
+    host = Host(str(HOSTS / "hgx-h100-eight-gpus.machine"), environment=environment)
     subject = survey((), host, Presence.FOUND)
 
     check = only(subject, "cudnn-sublibrary-mismatch")
@@ -271,7 +271,7 @@ def test_the_systems_cudnn_on_the_search_path_gives_its_parts_to_the_wheels() ->
 
 def test_a_search_path_that_names_a_wheels_own_folder_is_no_alarm() -> None:
     folder = "/home/ml/venv/lib/python3.10/site-packages/nvidia/cudnn/lib"
-    host = Host(str(HOSTS / "hgx-h100-eight-gpus"), environment={"LD_LIBRARY_PATH": folder})
+    host = Host(str(HOSTS / "hgx-h100-eight-gpus.machine"), environment={"LD_LIBRARY_PATH": folder})
     subject = survey((), host, Presence.FOUND)
 
     assert only(subject, "ld-library-path-shadows-wheels").status is Status.PASSED

@@ -69,7 +69,7 @@ LACKS = {
 
 @cache
 def report(name: str) -> Report:
-    return report_of(str(HOSTS / name))
+    return report_of(str(HOSTS / f"{name}.machine"))
 
 
 def with_facts(name: str, probe: str, **facts: Any) -> Report:

@@ -60,7 +60,7 @@ LACKS = {
 
 @cache
 def report(name: str) -> Report:
-    return report_of(str(HOSTS / name))
+    return report_of(str(HOSTS / f"{name}.machine"))
 
 
 def with_variables(name: str, **variables: str) -> Report:

@@ -20,12 +20,8 @@ from mlbackends.model import registry
 from mlbackends.model.audit import Outcome, Status
 from mlbackends.model.records import SCHEMA, Device, Presence, ProbeReport, Report
 
-HOSTS = sorted(
-    folder.name
-    for folder in (Path(__file__).resolve().parents[3] / "hosts").iterdir()
-    if (folder / "host.json").is_file() or (folder / "root").is_dir()
-)
 FOLDER = Path(__file__).resolve().parents[3] / "hosts"
+HOSTS = sorted(path.stem for path in FOLDER.glob("*.machine"))
 
 
 def audited(text: str, report: Report) -> Outcome:
@@ -35,7 +31,7 @@ def audited(text: str, report: Report) -> Outcome:
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_recorded_machine_fits_the_policy_that_was_written_from_it(host: str) -> None:
-    report = report_of(str(FOLDER / host))
+    report = report_of(str(FOLDER / f"{host}.machine"))
 
     outcome = audited(written(report), report)
 
@@ -45,7 +41,7 @@ def test_a_recorded_machine_fits_the_policy_that_was_written_from_it(host: str) 
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_nothing_that_names_a_machine_is_in_its_policy(host: str) -> None:
-    report = report_of(str(FOLDER / host), redact=False)
+    report = report_of(str(FOLDER / f"{host}.machine"), redact=False)
     text = written(report)
     names: set[str] = set()
     for name, probe in report.probes.items():
@@ -59,7 +55,7 @@ def test_nothing_that_names_a_machine_is_in_its_policy(host: str) -> None:
 
 
 def test_a_machine_with_less_does_not_fit() -> None:
-    report = report_of(str(FOLDER / "hgx-h100-eight-gpus"))
+    report = report_of(str(FOLDER / "hgx-h100-eight-gpus.machine"))
     text = written(report)
     nvidia, memory = report.probes["nvidia"], report.probes["memory"]
     total = memory.facts["total_bytes"]
@@ -137,7 +133,7 @@ def test_whatever_a_report_says_its_policy_can_be_read_and_fits(report: Report) 
 
 
 def test_the_head_shows_how_known_hazards_are_looked_for() -> None:
-    text = written(report_of(str(FOLDER / "ivy-bridge-desktop")))
+    text = written(report_of(str(FOLDER / "ivy-bridge-desktop.machine")))
 
     assert "\n# Known hazards can be looked for too" in text
     policy = text.replace("# hazards = {", "hazards = {")

@@ -36,7 +36,7 @@ def audited(policy: str, report: Report, today: dt.date = TODAY) -> dict[str, Ch
 
 
 def recorded(host: str) -> Report:
-    return report_of(str(TESTS / "hosts" / host))
+    return report_of(str(TESTS / "hosts" / f"{host}.machine"))
 
 
 def changed(report: Report, probe: str, **fields: Any) -> Report:

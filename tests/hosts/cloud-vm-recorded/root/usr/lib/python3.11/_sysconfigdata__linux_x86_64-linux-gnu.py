@@ -1,1 +1,0 @@
-_sysconfigdata__x86_64-linux-gnu.py

@@ -1,1 +1,0 @@
-../../../etc/python3.11/sitecustomize.py

@@ -1,1 +1,0 @@
-#define CUPTI_API_VERSION 130001

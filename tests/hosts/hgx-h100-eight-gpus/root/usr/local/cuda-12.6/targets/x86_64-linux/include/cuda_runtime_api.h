@@ -1,1 +1,0 @@
-#define CUDART_VERSION  12060
