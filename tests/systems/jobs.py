@@ -1,0 +1,157 @@
+"""Run the tests on other systems: other processors under qemu, Windows under Wine, other Pythons.
+
+    .ci/systems [--list] [--cache FOLDER] [JOB...]
+
+Each job of jobs.toml gets its system, installs our wheel there, runs checks.py and tests, and writes
+results/JOB.json. It fails where a check or an unlisted test fails, and where a line of
+not_here.toml is stale. A job whose system cannot be had is skipped, and its results stay.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+from not_here import junit_cases, lines_for, matches
+from preparation import PREPARE, System, Unavailable, call, key
+
+HERE = Path(__file__).resolve().parent
+TREE = HERE.parents[1]
+RESULTS = HERE / "results"
+#: Seconds for one folder of tests, and for one test of it.
+LIMIT, TEST_LIMIT = 5400, 600
+
+
+def main() -> int:
+    jobs = tomllib.loads((HERE / "jobs.toml").read_text(encoding="utf-8"))
+    parser = argparse.ArgumentParser(prog=".ci/systems", description=__doc__.partition("\n")[0])
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    parser.add_argument("--list", action="store_true", help="print the names of the jobs")
+    parser.add_argument("--cache", type=Path, default=Path(cache, "mlbackends-systems"))
+    parser.add_argument(
+        "--tests", action="append", help="run these tests alone; nothing is written"
+    )
+    parser.add_argument("job", nargs="*", help=f"all by default: {', '.join(jobs)}")
+    options = parser.parse_args()
+    if options.list:
+        print("\n".join(jobs))
+        return 0
+    if unknown := set(options.job) - jobs.keys():
+        parser.error(f"no job is called {', '.join(sorted(unknown))}")
+    failed = []
+    for name in options.job or jobs:
+        print(f"== {name}", flush=True)
+        try:
+            with tempfile.TemporaryDirectory(prefix=f"systems-{name}-") as scratch:
+                right = run_job(name, jobs[name], options.cache, Path(scratch), options.tests)
+        except Unavailable as reason:
+            print(f"skipped: {name}: {reason}", flush=True)
+            continue
+        if not right:
+            failed.append(name)
+    print(f"failed: {', '.join(failed)}" if failed else "all that ran is right")
+    return len(failed) > 0
+
+
+def run_job(
+    name: str, job: dict[str, Any], cache: Path, scratch: Path, chosen: list[str] | None
+) -> bool:
+    """Run one job, and write its results; return whether all is right."""
+    start = time.monotonic()
+    system = PREPARE[job["kind"]](job, cache / f"{name}-{key(job)}", scratch)
+    tree = system.tree
+    archive = call("git", "archive", "HEAD", cwd=TREE)
+    tree.mkdir(exist_ok=True)
+    subprocess.run(["tar", "x", "-C", tree], input=archive, check=True)
+    wheel = build_wheel(scratch)
+    shutil.copy(wheel, tree)
+    system.run("-m", "pip", "install", "-q", "--no-deps", "--no-index", wheel.name)
+    checks = json.loads(system.run("tests/systems/checks.py").splitlines()[-1])
+    for check, problem in checks["checks"].items():
+        print(f"{'FAILED' if problem else 'right'}: {check} {problem}", flush=True)
+    record = {
+        "how": system.how,
+        **checks,
+        "commit": call("git", "rev-parse", "--short=8", "HEAD", cwd=TREE).decode().strip(),
+        "date": dt.datetime.now(tz=dt.UTC).date().isoformat(),
+        "wheel": wheel.name,
+        "tests": {},
+    }
+    names = system.names | {checks["system"].lower(), checks["machine"].lower()}
+    right = not any(checks["checks"].values())
+    for tests in chosen or job["tests"]:
+        began = time.monotonic()
+        counts, complaints = run_tests(system, tests, names)
+        record["tests"][tests] = {**counts, "seconds": round(time.monotonic() - began)}
+        print(f"{tests}: {record['tests'][tests]}", *complaints, sep="\n  ", flush=True)
+        right = right and not complaints
+    record["total_seconds"] = round(time.monotonic() - start)
+    if not chosen:
+        RESULTS.mkdir(exist_ok=True)
+        text = json.dumps(record, indent=2) + "\n"
+        (RESULTS / f"{name}.json").write_text(text, encoding="utf-8")
+    return right
+
+
+def build_wheel(scratch: Path) -> Path:
+    """Return a wheel of HEAD without native libraries, which fits every system."""
+    source, dist = scratch / "source", scratch / "dist"
+    call("git", "clone", "-q", str(TREE), str(source))
+    command = (
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "-q",
+        "--no-deps",
+        "-w",
+        str(dist),
+        str(source),
+    )
+    call(*command, variables={"MLBACKENDS_NATIVE": "off"})
+    return next(dist.glob("mlbackends-*.whl"))
+
+
+def run_tests(
+    system: System, tests: str, names: frozenset[str]
+) -> tuple[dict[str, int], list[str]]:
+    """Return how many tests passed, failed, were skipped and are listed; and what is wrong."""
+    report = system.tree / "report.xml"
+    report.unlink(missing_ok=True)
+    options = ("-q", "-n", "2", "-p", "no:cacheprovider", "--tb=short", f"--timeout={TEST_LIMIT}")
+    variables = {"MLBACKENDS_TESTED_ON": " ".join(sorted(names)), "CI": "true"}
+    output = system.run(
+        *("-m", "pytest", *options, "--junitxml=report.xml", tests),
+        variables=variables,
+        limit=LIMIT,
+        check=False,
+    )
+    if not report.exists():
+        return {}, [f"{tests} wrote no report: {output[-2000:]}"]
+    cases = list(junit_cases(report))
+    counts = Counter(case.outcome for case in cases)
+    if counts["failed"]:
+        print(output[-20_000:])
+    wrong = [f"FAILED {case.path}::{case.name}" for case in cases if case.outcome == "failed"]
+    listed = [case for case in cases if case.outcome == "listed"]
+    for line in lines_for(names):
+        concerned = line.startswith(tests.removesuffix(".py"))
+        if concerned and not any(matches(line, case.path, case.name) for case in listed):
+            wrong.append(f"not_here.toml lists {line}, and nothing of it fails here")
+    return {key: counts[key] for key in ("passed", "failed", "skipped", "listed")}, wrong
+
+
+if __name__ == "__main__":
+    sys.exit(main())

