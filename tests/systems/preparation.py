@@ -133,7 +133,7 @@ def key(job: dict[str, Any]) -> str:
 def kept(folder: Path, make: Callable[[Path], None]) -> Path:
     """Return a folder of the cache; one that is not there is made first, as a whole or not at all."""
     if not folder.exists():
-        part = folder.with_suffix(".part")
+        part = folder.with_name(f"{folder.name}.part")
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
         make(part)
