@@ -202,15 +202,19 @@ def debian(job: dict[str, Any], folder: Path, scratch: Path) -> System:
         version = next((root / "usr/bin").glob("python3.*[0-9]")).name.removeprefix("python")
         fitting = ["--only-binary", ":all:", "--python-version", version]
         if wheels:
-            platforms = [f"--platform={tag}" for tag in wheels]
             names = requirements()
-            download(downloads, [*names, "pip"], *fitting, *platforms)
+            platforms = [f"--platform={tag}" for tag in wheels]
+            download(downloads, names, *fitting, *platforms)
         else:
             names = [*PURE]
             download(downloads, names, "--no-deps", *fitting)
-        system = System(how, entered(root, "python3"), downloads)
-        system.run("-m", "venv", "--system-site-packages", "/venv")
-        install(System(how, entered(root, "/venv/bin/python"), downloads), names, job)
+        download(downloads, ["pip"], *fitting)
+        bare = System(how, entered(root, "python3"), downloads)
+        bare.run("-m", "venv", "--without-pip", "--system-site-packages", "/venv")
+        system = System(how, entered(root, "/venv/bin/python"), downloads)
+        (pip,) = downloads.glob("pip-*.whl")  # Debian's own wants certificates to be configured
+        system.run(f"{pip.name}/pip", "install", "-q", "--no-index", pip.name)
+        install(system, names, job)
 
     root = copied(kept(folder, make), scratch / "root")
     names = frozenset({"qemu"} if foreign else ())
