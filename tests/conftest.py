@@ -65,9 +65,7 @@ def pytest_collection_finish() -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of tests/slow.txt, before `-m` chooses, and what cannot pass on this system."""
-    elsewhere = lines_for(
-        {platform.system().lower(), *os.environ.get("MLBACKENDS_TESTED_ON", "").split()}
-    )
+    elsewhere = lines_for({platform.system().lower(), *os.environ.get("TESTED_ON", "").split()})
     for item in items:
         path = item.path.relative_to(ROOT).as_posix()
         if f"{path}::{item.name.partition('[')[0]}" in SLOW:

@@ -93,7 +93,8 @@ def run_job(
     right = not any(checks["checks"].values())
     for tests in chosen or job["tests"]:
         began = time.monotonic()
-        counts, complaints = run_tests(system, tests, names)
+        log = cache / f"{name}-{tests.replace('/', '-')}.log"
+        counts, complaints = run_tests(system, tests, names, log)
         record["tests"][tests] = {**counts, "seconds": round(time.monotonic() - began)}
         print(f"{tests}: {record['tests'][tests]}", *complaints, sep="\n  ", flush=True)
         right = right and not complaints
@@ -125,13 +126,13 @@ def build_wheel(scratch: Path) -> Path:
 
 
 def run_tests(
-    system: System, tests: str, names: frozenset[str]
+    system: System, tests: str, names: frozenset[str], log: Path
 ) -> tuple[dict[str, int], list[str]]:
     """Return how many tests passed, failed, were skipped and are listed; and what is wrong."""
     report = system.tree / "report.xml"
     report.unlink(missing_ok=True)
     options = ("-q", "-n", "2", "-p", "no:cacheprovider", "--tb=short", f"--timeout={TEST_LIMIT}")
-    variables = {"MLBACKENDS_TESTED_ON": " ".join(sorted(names)), "CI": "true"}
+    variables = {"TESTED_ON": " ".join(sorted(names)), "CI": "true"}
     output = system.run(
         *("-m", "pytest", *options, "--junitxml=report.xml", tests),
         variables=variables,
@@ -142,8 +143,7 @@ def run_tests(
         return {}, [f"{tests} wrote no report: {output[-2000:]}"]
     cases = list(junit_cases(report))
     counts = Counter(case.outcome for case in cases)
-    if counts["failed"]:
-        print(output[-20_000:])
+    log.write_text(output, encoding="utf-8")
     wrong = [f"FAILED {case.path}::{case.name}" for case in cases if case.outcome == "failed"]
     listed = [case for case in cases if case.outcome == "listed"]
     for line in lines_for(names):

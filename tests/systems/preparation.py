@@ -24,7 +24,7 @@ MIRROR = "http://deb.debian.org/debian"
 #: What Debian has of what our tests need; the rest is pure Python from the index.
 INTERPRETER = (
     *("python3", "python3-venv", "python3-dev", "bash", "coreutils", "gcc", "libc6-dev"),
-    *("procps", "mount"),
+    *("binutils", "mount", "procps", "util-linux"),
 )
 MODULES = (
     *("click", "cpuinfo", "hypothesis", "jsonschema", "markdown-it", "numpy", "packaging"),
@@ -214,7 +214,9 @@ def debian(job: dict[str, Any], folder: Path, scratch: Path) -> System:
         system = System(how, entered(root, "/venv/bin/python"), downloads)
         (pip,) = downloads.glob("pip-*.whl")  # Debian's own wants certificates to be configured
         system.run(f"{pip.name}/pip", "install", "-q", "--no-index", pip.name)
-        install(system, names, job)
+        install(system, names)
+        if not wheels:
+            cross_compile_msgspec(root, machine, version, scratch)
 
     root = copied(kept(folder, make), scratch / "root")
     names = frozenset({"qemu"} if foreign else ())
@@ -235,14 +237,31 @@ def configure(root: Path) -> None:
     (root / "etc/group").write_text("root:x:0:\n", encoding="utf-8")
 
 
-def install(system: System, names: Sequence[str], job: dict[str, Any]) -> None:
-    """Install what was downloaded, and what has no wheel from its source."""
-    offline = ("-m", "pip", "install", "-q", "--no-index", "--find-links", ".")
-    if built := job.get("built", []):
-        download(system.tree, ["setuptools", "setuptools-scm", "wheel"], "--only-binary", ":all:")
-        download(system.tree, built, "--no-deps", "--no-binary", ":all:")
-        system.run(*offline, *built)
-    system.run(*offline, *names)
+def install(system: System, names: Sequence[str]) -> None:
+    """Install what was downloaded."""
+    system.run("-m", "pip", "install", "-q", "--no-index", "--find-links", ".", *names)
+
+
+def cross_compile_msgspec(root: Path, machine: str, version: str, scratch: Path) -> None:
+    """Compile msgspec, which has no wheel for these processors, from its sdist."""
+    call(sys.executable, "-m", "venv", str(scratch / "zig"))
+    python = str(scratch / "zig/bin/python")
+    call(python, "-m", "pip", "install", "-q", "ziglang")
+    download(scratch, ["msgspec"], "--no-deps", "--no-binary", ":all:")
+    call("tar", "xf", str(next(scratch.glob("msgspec-*.tar.gz"))), "-C", str(scratch))
+    source = next(scratch.glob("msgspec-*/src/msgspec"))
+    extension = root / f"venv/lib/python{version}/site-packages/msgspec"
+    shutil.copytree(source, extension)
+    shutil.copytree(
+        next(source.parents[1].glob("src/*.egg-info")), extension.with_name("msgspec.egg-info")
+    )
+    include = root / "usr/include"
+    target = ("-target", f"{machine.replace('ppc64le', 'powerpc64le')}-linux-gnu")
+    call(
+        *(python, "-m", "ziglang", "cc", *target, "-shared", "-fPIC", "-O1", "-w"),
+        *("-I", str(include / f"python{version}"), "-idirafter", str(include)),
+        *(str(source / "_core.c"), "-o", str(extension / "_core.so")),
+    )
 
 
 def native(job: dict[str, Any], folder: Path, scratch: Path) -> System:
@@ -335,7 +354,7 @@ def wine(job: dict[str, Any], folder: Path, scratch: Path) -> System:
         # NumPy as new as Wine's C runtime can load.
         names = [*requirements(), f"numpy=={job['numpy']}", "colorama"]
         download(tree, names, *fitting)
-        install(prepared(prefix, tree), names, job)
+        install(prepared(prefix, tree), names)
 
     prefix = copied(kept(folder, make), scratch / "prefix")
     return prepared(prefix, scratch / "tree")

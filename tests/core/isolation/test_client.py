@@ -54,6 +54,20 @@ def use(opened, library):
     return Answer(library)
 """
 
+# What is no pipe must not be written to: root could open any file that the parent only reads.
+PIPE_OF_PARENT = """
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+static int pipe_of_parent(int number) {
+    char path[64];
+    struct stat file;
+    sprintf(path, "/proc/%d/fd/%d", getppid(), number);
+    return stat(path, &file) || !S_ISFIFO(file.st_mode) ? -1 : open(path, O_WRONLY | O_NONBLOCK);
+}
+"""
+
 GRANDPARENT = """#include <stdio.h>
 #include <unistd.h>
 static int grandparent(void) { char path[64]; int pid = 1; sprintf(path, "/proc/%d/stat", getppid());
@@ -94,18 +108,15 @@ SOURCES = {
     " kill(getppid(), SIGKILL); for (;;) pause(); }",
     "stops_its_parent": "#include <signal.h>\n#include <unistd.h>\nint fake_version(void) {"
     " kill(getppid(), SIGSTOP); return 7; } void fake_use(void) {}",
-    "writes_to_its_parent": "#include <fcntl.h>\n#include <stdio.h>\n#include <string.h>\n#include <unistd.h>\nint fake_version(void) {"
+    "writes_to_its_parent": f"#include <string.h>\n{PIPE_OF_PARENT}int fake_version(void) {{"
     ' const char *said = "\\xff\\xfe{\\n{\\"id\\":0,\\"presence\\":\\"usable\\"}\\n0123456789abcdef{\\"id\\":0}\\nno end";'
-    ' char path[64]; for (int i = 0; i < 64; ++i) { sprintf(path, "/proc/%d/fd/%d", getppid(), i);'
-    " int there = open(path, O_WRONLY | O_NONBLOCK); if (there >= 0) write(there, said, strlen(said)); }"
+    " for (int i = 0; i < 64; ++i) { int there = pipe_of_parent(i); if (there >= 0) write(there, said, strlen(said)); }"
     " return 7; } void fake_use(void) {}",
-    "floods_its_parent": "#include <fcntl.h>\n#include <stdio.h>\n#include <string.h>\n#include <unistd.h>\nint fake_version(void) {"
-    " static char much[65536]; char path[64]; memset(much, 120, sizeof much); for (;;) for (int i = 0; i < 64; ++i) {"
-    ' sprintf(path, "/proc/%d/fd/%d", getppid(), i); int there = open(path, O_WRONLY | O_NONBLOCK);'
-    " if (there >= 0) { write(there, much, sizeof much); close(there); } } }",
-    "counts_what_it_can_open": "#include <fcntl.h>\n#include <stdio.h>\n#include <unistd.h>\nint fake_version(void) {"
-    ' int count = 0; char path[64]; for (int i = 0; i < 64; ++i) { sprintf(path, "/proc/%d/fd/%d", getppid(), i);'
-    " count += open(path, O_WRONLY | O_NONBLOCK) >= 0; } return count; } void fake_use(void) {}",
+    "floods_its_parent": f"#include <string.h>\n{PIPE_OF_PARENT}int fake_version(void) {{"
+    " static char much[65536]; memset(much, 120, sizeof much); for (;;) for (int i = 0; i < 64; ++i) {"
+    " int there = pipe_of_parent(i); if (there >= 0) { write(there, much, sizeof much); close(there); } } }",
+    "counts_what_it_can_open": f"{PIPE_OF_PARENT}int fake_version(void) {{ int count = 0;"
+    " for (int i = 0; i < 64; ++i) count += pipe_of_parent(i) >= 0; return count; } void fake_use(void) {}",
     "stops_its_grandparent": f"#include <signal.h>\n{GRANDPARENT} kill(grandparent(), SIGSTOP); return 7; }} void fake_use(void) {{}}",
     "stops_both": f"#include <signal.h>\n{GRANDPARENT} int who = grandparent(); kill(getppid(), SIGSTOP); kill(who, SIGSTOP);"
     " return 7; } void fake_use(void) {}",
@@ -115,8 +126,10 @@ SOURCES = {
     "takes_our_descriptor": "#include <fcntl.h>\n#include <stdlib.h>\n#include <unistd.h>\nint fake_version(void) {"
     ' for (int i = 0; i < 256; ++i) close(i); for (int i = 0; i < 64; ++i) open(getenv("TAKEN"), O_RDWR | O_CREAT, 0600);'
     " return 7; }",
-    "tells_what_is_open": "#include <stdlib.h>\n#include <fcntl.h>\nint fake_version(void) { int count = 0;"
-    " for (int i = 0; i < 1024; ++i) count += fcntl(i, F_GETFD) >= 0; return count; } void fake_use(void) {}",
+    # Not files: libffi, of which ctypes is made, keeps its own open.
+    "tells_what_is_open": "#include <sys/stat.h>\nint fake_version(void) { int count = 0; struct stat file;"
+    " for (int i = 0; i < 1024; ++i) count += fstat(i, &file) == 0 && !S_ISREG(file.st_mode);"
+    " return count; } void fake_use(void) {}",
 }
 
 
