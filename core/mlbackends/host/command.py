@@ -1,4 +1,4 @@
-"""Run a command, for its output, within a time limit; the whole process group dies with it."""
+"""Run a command, for its output, within a time limit; all that it started dies with it."""
 
 import contextlib
 import os
@@ -7,8 +7,9 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+_INTERRUPTED_SECONDS = 0.1
 OUTPUT_LIMIT = 32 << 20
 """Bytes that a command may print; one that prints more is held to fail."""
 
@@ -16,7 +17,7 @@ OUTPUT_LIMIT = 32 << 20
 class Outcome(NamedTuple):
     """How a command ended.
 
-    status: the exit status, -N where signal N killed it; None where it could not be started, or was
+    status: the exit status, as `ending` reads it; None where it could not be started, or was
     stopped at a limit. output: its standard output, "" where it was stopped.
     """
 
@@ -25,16 +26,24 @@ class Outcome(NamedTuple):
     timed_out: bool = False
 
 
+def start_group(command: Sequence[str], **options: Any) -> "subprocess.Popen[bytes]":
+    """Start a program so that `kill_group` ends all that it starts. options: as of `subprocess.Popen`."""
+    if os.name == "nt":
+        from mlbackends.host.job_object import Program
+
+        return Program(command, whole=True, **options)
+    return subprocess.Popen(command, start_new_session=True, **options)
+
+
 def outcome_of(command: Sequence[str], timeout: float, environment: Mapping[str, str]) -> Outcome:
     """Run a command to its end or for `timeout` seconds, whichever comes first."""
     try:
-        process = subprocess.Popen(
+        process = start_group(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=dict(environment),
-            start_new_session=True,
         )
     except (OSError, ValueError):
         return Outcome(None)
@@ -53,8 +62,8 @@ def outcome_of(command: Sequence[str], timeout: float, environment: Mapping[str,
 
 def _output(process: "subprocess.Popen[bytes]", timeout: float) -> bytes | None:
     """Read to the end; None at a limit: a command that prints for ever must not fill our memory."""
-    if not hasattr(os, "set_blocking") or os.name == "nt":  # a pipe there cannot be waited for
-        return process.communicate(timeout=timeout)[0]
+    if os.name == "nt":  # a pipe there cannot be waited for
+        return _output_of_a_thread(process, timeout)
     assert process.stdout is not None
     deadline = time.monotonic() + timeout
     poller = select.poll()
@@ -72,6 +81,42 @@ def _output(process: "subprocess.Popen[bytes]", timeout: float) -> bytes | None:
     return None
 
 
+def _output_of_a_thread(process: "subprocess.Popen[bytes]", timeout: float) -> bytes | None:
+    """Do the same where a thread must read; none that waits could be interrupted there."""
+    import threading
+
+    output = bytearray()
+
+    def read() -> None:
+        assert process.stdout is not None
+        with contextlib.suppress(OSError, ValueError):
+            while len(output) < OUTPUT_LIMIT and (piece := os.read(process.stdout.fileno(), 65536)):
+                output.extend(piece)
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    deadline = time.monotonic() + timeout
+    while thread.is_alive() and time.monotonic() < deadline:
+        thread.join(_INTERRUPTED_SECONDS)
+    if len(output) >= OUTPUT_LIMIT:
+        return None
+    if thread.is_alive():
+        raise subprocess.TimeoutExpired(process.args, timeout)
+    process.wait(max(0.0, deadline - time.monotonic()))
+    return bytes(output)
+
+
+def ending(code: int) -> tuple[str, str]:
+    """Return what an exit code says, as the code of a reason and in words: ("crashed", "SIGSEGV")."""
+    if code < 0:
+        return "crashed", signal_name(-code)
+    if code >> 31:  # the system's own, of Windows
+        from mlbackends.host.job_object import STATUSES
+
+        return "crashed", STATUSES.get(code, "the status") + f" (0x{code:08X})"
+    return "exited", f"exit code {code}"
+
+
 def signal_name(number: int) -> str:
     """Return "SIGSEGV" for 11, and "signal 40" for a real-time signal, which has no name."""
     try:
@@ -81,12 +126,12 @@ def signal_name(number: int) -> str:
 
 
 def kill_group(process: "subprocess.Popen[bytes]") -> None:
-    """Kill a process that leads its own session, and all that it started; reap it if it dies soon."""
+    """Kill a process of `start_group`, and all that it started; reap it if it dies soon."""
     with contextlib.suppress(OSError):
-        if hasattr(os, "killpg"):
-            os.killpg(process.pid, signal.SIGKILL)
-        else:
+        if os.name == "nt":
             process.kill()
+        else:
+            os.killpg(process.pid, signal.SIGKILL)
     # A process in an uninterruptible wait inside a driver does not die: do not wait for it.
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(timeout=0.2)

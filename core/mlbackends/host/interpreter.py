@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from mlbackends.host.command import outcome_of, signal_name
+from mlbackends.host.command import ending, outcome_of
+from mlbackends.host.host import with_slashes
 from mlbackends.model.errors import BadInput
 from mlbackends.model.mounts import call, call_or, which
 from mlbackends.model.patterns import pattern
@@ -43,17 +44,21 @@ def ask(executable: str, timeout: float = 10.0) -> dict[str, Any]:
     """
     found = which(executable, os.environ.get("PATH", os.defpath), timeout)
     if not found:
-        inside = os.path.join(executable, "bin", "python")
-        there = call_or(False, os.path.isfile, inside)
-        hint = f"write --python {inside if there else 'venv/bin/python'}"
+        inside = "Scripts/python.exe" if os.name == "nt" else "bin/python"
+        at = with_slashes(os.path.join(executable, inside))
+        there = call_or(False, os.path.isfile, at)
+        hint = f"write --python {at if there else f'venv/{inside}'}"
+        if os.name == "nt" and not there:
+            hint += "; `py -0p` lists the interpreters"
         raise BadInput(f"{executable} is not a program that can be run", hint)
     # A bare -I would also hide the user's site-packages.
     outcome = outcome_of((found, "-c", _QUESTION), timeout, os.environ)
     if outcome.timed_out:
         hint = "--timeout gives it longer"
         raise BadInput(f"{executable} did not answer within {timeout:g} s", hint)
-    if outcome.status is not None and outcome.status < 0:
-        raise BadInput(f"{executable} died of {signal_name(-outcome.status)} when it was asked")
+    kind, how = ending(outcome.status or 0)
+    if kind == "crashed":
+        raise BadInput(f"{executable} died of {how} when it was asked")
     lines = outcome.output.splitlines()
     try:
         description = msgspec.json.decode(lines[-1] if lines else "", type=dict[str, Any])

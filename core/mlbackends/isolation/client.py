@@ -40,6 +40,7 @@ GRACE = 1.0
 """Seconds beyond the time limit after which the child itself is held to hang, and is killed."""
 
 _SEAL_LENGTH = 16
+_INTERRUPTED_SECONDS = 0.2
 
 _early: "list[Child]" = []
 
@@ -48,10 +49,9 @@ EXIT_SECONDS = 5.0
 
 
 def _start(what: str, **streams: int) -> "subprocess.Popen[bytes]":
-    import subprocess
+    from mlbackends.host.command import start_group
 
-    command, variables = python_command(what), environment(trusting=True)
-    return subprocess.Popen(command, env=variables, start_new_session=True, **streams)  # type: ignore[call-overload,no-any-return]
+    return start_group(python_command(what), env=environment(trusting=True), **streams)
 
 
 class Child:
@@ -185,15 +185,14 @@ class Child:
         """Return why the child gave no answer to one file."""
         import subprocess
 
-        from mlbackends.host.command import signal_name
+        from mlbackends.host.command import ending
 
         assert self._process is not None
         try:
             code = self._process.wait(timeout=EXIT_SECONDS)
         except subprocess.TimeoutExpired:
             return Reason("timed-out", "the process that opens it still runs and is silent")
-        how = f"with {signal_name(-code)}" if code < 0 else f"with exit code {code}"
-        return Reason("exited", f"it ended the process that asks libraries {how}")
+        return Reason("exited", f"it ended the process that asks libraries with {ending(code)[1]}")
 
     def close(self) -> None:
         """End the child and everything below it; where it waits for that, it leaves no zombie."""
@@ -273,23 +272,38 @@ def _all_of(requests: Iterable[Request], reason: Reason) -> Iterator[Reply]:
             yield Reply(job.id, Presence.FOUND, reason=reason)
 
 
+_running: "set[subprocess.Popen[bytes]]" = set()
+"""The children of single files; they end with an interrupt."""
+
+
 def _beside_one_another(
     ask: Callable[[Request], list[Reply]], requests: list[Request]
 ) -> Iterator[Reply]:
     if not requests:
         return
-    from concurrent.futures import ThreadPoolExecutor, as_completed
+    from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
     with ThreadPoolExecutor(2 * (os.cpu_count() or 1) + 2) as pool:
-        for done in as_completed([pool.submit(ask, request) for request in requests]):
-            yield from done.result()
+        left = {pool.submit(ask, request) for request in requests}
+        try:
+            while left:  # with a time limit: no other wait can be interrupted on Windows
+                done, left = wait(left, _INTERRUPTED_SECONDS, FIRST_COMPLETED)
+                for each in done:
+                    yield from each.result()
+        except BaseException:
+            from mlbackends.host.command import kill_group
+
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in [*_running]:
+                kill_group(process)
+            raise
 
 
 def _ask_alone(request: Request) -> list[Reply]:
     """Open one file in a child of its own; go on in a new one behind a library that ended it."""
     import subprocess
 
-    from mlbackends.isolation.process import ending, unanswered
+    from mlbackends.isolation.process import reason_of, unanswered
 
     replies: list[Reply] = []
     jobs = list(request.jobs)
@@ -304,6 +318,7 @@ def _ask_alone(request: Request) -> list[Reply]:
             message = f"no process could be started to open it in: {error.strerror or error}"
             return [*replies, *_all_of([sealed], Reason("not-asked", message))]
         late = False
+        _running.add(process)
         try:
             output, noise = process.communicate(
                 msgspec.json.encode(sealed), timeout=request.timeout * len(jobs)
@@ -316,6 +331,8 @@ def _ask_alone(request: Request) -> list[Reply]:
             # Something that cannot be killed may hold the pipes open.
             with contextlib.suppress(Exception):
                 output, noise = process.communicate(timeout=0.2)
+        finally:
+            _running.discard(process)
         sent = [reply for line in output.split(b"\n") if (reply := read_reply(line, sealed.seal))]
         finished = {reply.id for reply in sent if reply.final}
         replies += [reply for reply in sent if reply.final]
@@ -323,7 +340,7 @@ def _ask_alone(request: Request) -> list[Reply]:
         if jobs:
             job = jobs.pop(0)
             before = next((each for each in reversed(sent) if each.id == job.id), None)
-            reason = ending(None if late else process.returncode, request.timeout, noise)
+            reason = reason_of(None if late else process.returncode, request.timeout, noise)
             replies.append(unanswered(job, before, reason, time.monotonic() - start))
     return replies
 

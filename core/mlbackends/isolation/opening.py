@@ -17,6 +17,11 @@ from mlbackends.model import registry
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Library, Presence
 
+_WITHOUT_A_DEPENDENCY = (126, 127)
+"""ERROR_MOD_NOT_FOUND and ERROR_PROC_NOT_FOUND of Windows; the message names neither."""
+_REFUSED_BY_THE_LOADER = (5, 8, 193, 577, 998, 1114, 1455, 4551)
+"""What LoadLibrary says of a file that it does not take: no access, no memory, another machine's, ..."""
+
 
 def work(request: Request, output: int) -> None:
     """Do the jobs of one request, one reply each, and one before each step that may not come back.
@@ -107,9 +112,16 @@ def _refusal(library: Library, error: Exception) -> Reason | None:
             return None
         name = next(group for group in symbol.groups() if group)
         return Reason("missing-symbol", f"{library.path} has no function {name}")
-    # ctypes raises the loader's errors without a number. With one it is a file of ours, where a library
-    # has taken all descriptors.
-    if not isinstance(error, OSError) or error.errno is not None:
+    if not isinstance(error, OSError):
+        return None
+    if message.startswith("exception: "):  # ctypes on Windows catches what would end the process
+        return Reason("crashed", f"calling {library.path} ended with {message[11:]}")
+    # ctypes raises the loader's errors without a number, but for Windows' own. Another number is of a
+    # file of ours, where a library has taken all descriptors.
+    number = getattr(error, "winerror", None)
+    if number in _WITHOUT_A_DEPENDENCY or "(or one of its dependencies)" in message:
+        return Reason("missing-dependency", "the loader does not find a library that it needs")
+    if error.errno is not None and number not in _REFUSED_BY_THE_LOADER:
         return None
     missing = re.match(r"(\S+): cannot open shared object file: No such file", message)
     if missing and missing[1] != library.path:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from mlbackends.host.command import outcome_of, signal_name
+from mlbackends.host.command import ending, outcome_of
 from mlbackends.host.host import Host
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Presence, ProbeReport, speaking_copy
@@ -64,11 +64,10 @@ def computed(
             reason = "timed-out", f"{name} did not compute within {limit:g} s in {executable}"
         elif outcome.status is None:
             reason = "not-asked", f"{executable} could not be started"
-        elif outcome.status < 0:
-            signal = signal_name(-outcome.status)
-            reason = "crashed", f"importing {name} and computing ended with {signal}"
         else:
-            reason = "exited", f"importing {name} and computing ended with code {outcome.status}"
+            kind, how = ending(outcome.status)
+            how = how.removeprefix("exit ")
+            reason = kind, f"importing {name} and computing ended with {how}"
     copy = speaking_copy(name, report.libraries)
     libraries = list(report.libraries)
     if reason is None and copy is not None:

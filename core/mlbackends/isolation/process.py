@@ -123,7 +123,7 @@ class Forked:
             job, seconds = self.todo.popleft(), time.monotonic() - self.started
             code = None if stopped else os.waitstatus_to_exitcode(status)
             doing = "using it " if self.last else "opening it "
-            reason = ending(code, self.request.timeout, bytes(self.printed), doing)
+            reason = reason_of(code, self.request.timeout, bytes(self.printed), doing)
             replies.append(unanswered(job, self.last, reason, seconds))
         rest = replace(self.request, jobs=tuple(self.todo)) if self.todo else None
         return replies, rest
@@ -136,13 +136,13 @@ def unanswered(job: Job, before: Reply | None, reason: Reason, seconds: float) -
     return Reply(job.id, before.presence, before.answer, reason, seconds=seconds)
 
 
-def ending(code: int | None, timeout: float, printed: bytes, doing: str = "it ") -> Reason:
+def reason_of(code: int | None, timeout: float, printed: bytes, doing: str = "it ") -> Reason:
     """Return why a process gave no answer, by its exit code; None where it was stopped as too slow."""
-    from mlbackends.host.command import signal_name
+    from mlbackends.host.command import ending
 
     if code is None:
         return Reason("timed-out", f"{doing}gave no answer within {timeout:g} s, and was stopped")
-    kind, how = ("crashed", signal_name(-code)) if code < 0 else ("exited", f"exit code {code}")
+    kind, how = ending(code)
     lines = printed.decode(errors="replace").strip().splitlines()
     last_words = f"; it printed: {lines[-1].strip()[:200]}" if lines else ""
     return Reason(kind, f"{doing}ended the process with {how}{last_words}")

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from mlbackends.host.command import kill_group, signal_name
+from mlbackends.host.command import ending, kill_group, start_group
 from mlbackends.model.checked import Ended
 from mlbackends.model.reasons import Reason
 
@@ -41,13 +41,12 @@ class Service:
         self._start_error = ""
         try:
             with open(errors, "wb") as file:
-                self._process = subprocess.Popen(
+                self._process = start_group(
                     list(command),
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=file,
                     env=dict(environment),
-                    start_new_session=True,
                 )
         except OSError as error:
             self._start_error = error.strerror or str(error)
@@ -126,8 +125,7 @@ class Service:
             lines += filter(str.strip, file.read().decode(errors="replace").split("\n"))
         last = " ".join(lines[-1].split())[:_LONGEST_MESSAGE]
         code = process.returncode
-        if code is not None and code < 0:
-            kind, how = "crashed", f"its process was killed by {signal_name(-code)}"
-        else:
-            kind, how = "exited", f"its process ended with exit code {code} and no answer"
+        kind, how = ("exited", f"exit code {code}") if code is None else ending(code)
+        by = "was killed by {}" if kind == "crashed" else "ended with {} and no answer"
+        how = f"its process {by.format(how)}"
         return Lost(Ended.CRASHED, Reason(kind, f"{how}: {last}" if last else how))
