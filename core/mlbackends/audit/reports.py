@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
+from mlbackends.host.files import opened_at_once
 from mlbackends.model import mounts
 from mlbackends.model.errors import BadInput
 from mlbackends.model.records import SCHEMA, Presence, Report
@@ -134,12 +135,12 @@ def bytes_of(path: str, limit: int, kind: str, shown: str = "", hint: str = "") 
     """Return a file of at most so many bytes. kind: what it should be, for messages. Raises BadInput."""
     shown = shown or path
     try:
-        # O_NONBLOCK: a FIFO must not make us wait for a writer that never comes.
         mounts.check(path)
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        handle = opened_at_once(path)
         with os.fdopen(handle, "rb") as file:
             is_regular = stat.S_ISREG(os.fstat(handle).st_mode)
-            os.set_blocking(handle, True)
+            if not is_regular:
+                os.set_blocking(handle, True)
             size = os.fstat(handle).st_size if is_regular else 0
             data = b"" if size > limit else file.read(limit + 1)
     except (OSError, ValueError) as error:

@@ -15,14 +15,20 @@ READ_LIMIT = 4 << 20
 _LEAST_READ, _PAGE = 1 << 16, 4096
 
 
+def opened_at_once(path: str) -> int:
+    """Return a descriptor to read from; of a FIFO without a writer too. Raises OSError and ValueError."""
+    return os.open(path, flags("O_RDONLY", "O_NONBLOCK"))
+
+
+def flags(*names: str) -> int:
+    """Return these flags of `os.open`, and those that every file of ours has, as far as they are here."""
+    # O_BINARY: Windows would make one character of two at each line's end.
+    return sum(getattr(os, name, 0) for name in (*names, "O_NOCTTY", "O_CLOEXEC", "O_BINARY"))
+
+
 def read_regular(path: str, limit: int = READ_LIMIT) -> bytes:
     """Return a regular file's first bytes, b"" for another kind of file; raises OSError and ValueError."""
-    # O_NONBLOCK: a FIFO in a recorded folder must not make us wait.
-    # O_BINARY: Windows would make one character of two at each line's end.
-    flags = os.O_RDONLY
-    for name in ("O_NONBLOCK", "O_NOCTTY", "O_BINARY"):
-        flags |= getattr(os, name, 0)
-    handle = os.open(path, flags)
+    handle = opened_at_once(path)
     try:
         # A device may give for ever, and a FIFO takes what others wait for.
         status = os.fstat(handle)
