@@ -15,7 +15,7 @@ from itertools import count
 from msgspec import Struct
 
 from mlbackends.launch.notices import Refused
-from mlbackends.launch.signals import WaitedSignals, ended, send
+from mlbackends.launch.signals import RESTORED, WaitedSignals, ended, send
 from mlbackends.model.errors import BadInput
 from mlbackends.model.mounts import which
 
@@ -23,8 +23,6 @@ _BEAT_SECONDS = 0.5
 _BEAT_WITH_LOGS_SECONDS = 0.05
 _GRACE_SECONDS = 30.0
 
-# Python ignores these for itself; a program that is started expects the system's own answer.
-_RESTORED = (signal.SIGPIPE, signal.SIGXFSZ)
 _SIGNALS = {each.value: each.name for each in signal.Signals}
 _PIECE = 1 << 16
 _LONGEST_LINE = 1 << 20
@@ -126,7 +124,7 @@ class _Running:
                 child.environment,
                 file_actions=actions,
                 setsigmask=signals.mask,
-                setsigdef=_RESTORED,
+                setsigdef=RESTORED,
             )
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)

@@ -12,10 +12,17 @@ import threading
 from collections.abc import Collection, Iterable, Iterator
 from typing import Self
 
-SENT_ON = (
-    signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
-)  # fmt: skip
-_BLOCKED = (*SENT_ON, signal.SIGCHLD)
+
+def _those(*names: str) -> tuple[signal.Signals, ...]:
+    """Return the signals that this system has: Windows has but few."""
+    return tuple(getattr(signal, name) for name in names if hasattr(signal, name))
+
+
+SENT_ON = _those("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+FROM_THE_TERMINAL = _those("SIGINT", "SIGQUIT")
+RESTORED = _those("SIGPIPE", "SIGXFSZ")
+"""Python ignores these for itself; a program that is started expects the system's own answer."""
+_BLOCKED = (*SENT_ON, *_those("SIGCHLD"))
 
 
 class WaitedSignals:

@@ -9,7 +9,6 @@ A line of the file is the library's, behind a stamp where the capture knows who 
 
 import os
 import re
-import signal
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,12 +17,12 @@ from functools import partial
 
 from msgspec import Struct
 
+from mlbackends.host.command import ending
 from mlbackends.launch.notices import Notice, warning
 from mlbackends.model import registry
 from mlbackends.model.errors import BadInput
 from mlbackends.tracing import LIBRARIES
 from mlbackends.tracing.capture import environment as variables
-from mlbackends.tracing.capture import process as processes
 from mlbackends.tracing.capture.separation import Counted, Separation, separation_for
 from mlbackends.tracing.capture.trace_file import (
     Follower,
@@ -38,6 +37,11 @@ from mlbackends.tracing.filters import PATTERN_HINT
 
 TRACE = "MLBACKENDS_TRACE_FILE"
 """The variable that a traced command finds: where its trace goes."""
+if os.name != "nt":
+    from mlbackends.tracing.capture import process as processes
+else:
+    from mlbackends.tracing.capture import windows as processes  # type: ignore[no-redef]
+
 _BEAT_SECONDS = 0.5
 _LIVE_BEAT_SECONDS = 0.1
 # Python knows these, and oneDNN, whose expressions are ECMAScript's, does not.
@@ -236,15 +240,15 @@ def _run(
 def _losses(
     code: int, on_the_way: Counted, trace: TraceFile, totals: Mapping[str, int]
 ) -> Iterator[Notice]:
-    """Report that a signal ended the command (-N), and lines that are not in the trace."""
-    if code < 0:
-        name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+    """Report what ended the command where it did not end itself, and lines that are not in the trace."""
+    kind, how = ending(code)
+    if kind == "crashed":
         kept = f"; the {totals['']} lines until then are kept" if totals[""] else ""
-        yield warning(f"the command was ended by {name}{kept}")
+        yield warning(f"the command was ended by {how}{kept}")
     if on_the_way.lost:
         why = os.strerror(on_the_way.lost_reason)
         yield warning(f"{on_the_way.lost} lines could not be written to the trace: {why}")
-    elif "mkl" in totals and not os.fstatvfs(trace.descriptor).f_bavail:  # it reports no loss
+    elif "mkl" in totals and trace.is_disk_full():  # it reports no loss
         yield warning("the disk is full; what MKL wrote last may be lost")
     if on_the_way.unreachable:
         where = "the output of processes that could not open the trace"

@@ -36,6 +36,8 @@ def why_not(path: str, shim: str, environment: Mapping[str, str]) -> str:
     path: the program's file; for a script, the program that its first line names counts. What is not
     known counts as fitting: the shim does no harm where it is not wanted.
     """
+    if os.name == "nt":
+        return "the shim is for Linux alone"
     if not shim:
         return "this installation has no shim: it was built without a C compiler"
     path = _behind_scripts(path, environment)

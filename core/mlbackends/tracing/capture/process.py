@@ -8,15 +8,19 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
-from mlbackends.launch.signals import SENT_ON, WaitedSignals, ended, send
+from mlbackends.launch.signals import (
+    FROM_THE_TERMINAL,
+    RESTORED,
+    SENT_ON,
+    WaitedSignals,
+    ended,
+    send,
+)
 from mlbackends.model.errors import MlBackendsError
 from mlbackends.model.mounts import call, call_or
 
 NOT_EXECUTABLE = 126
 NOT_FOUND = 127
-# Python ignores these for itself; a program that is started expects the system's own answer.
-_RESTORED = (signal.SIGPIPE, signal.SIGXFSZ)
-_FROM_THE_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 _GRACE_SECONDS = 5.0
 _POLL_SECONDS = 0.05
 
@@ -90,7 +94,7 @@ class HandledSignals:
         time.sleep(min(seconds, _POLL_SECONDS))
         number = self._received.popleft() if self._received else 0
         has_terminal = any(os.isatty(stream) for stream in (0, 1, 2))
-        return 0 if number in _FROM_THE_TERMINAL and has_terminal else number
+        return 0 if number in FROM_THE_TERMINAL and has_terminal else number
 
 
 def signals() -> WaitedSignals | HandledSignals:
@@ -117,7 +121,7 @@ def start(
             dict(environment),
             file_actions=actions,
             setsigmask=mask,
-            setsigdef=_RESTORED,
+            setsigdef=RESTORED,
         )
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)

@@ -18,6 +18,9 @@ from mlbackends.tracing.capture.demultiplexer import Demultiplexer, Separated
 from mlbackends.tracing.capture.preload import preload_value, shim_path, why_not
 from mlbackends.tracing.capture.trace_file import file_in_memory
 
+if os.name == "nt":
+    from mlbackends.tracing.capture.windows import waiting_bytes
+
 Launch = Callable[[int | None], int]
 """Starts the command, with a descriptor for its output, and returns its process id."""
 Markers = Mapping[str, Sequence[bytes]]
@@ -199,19 +202,33 @@ class _Relayed(Separation):
 
     def _read(self) -> bytes | None:
         """Return what came, b"" if nothing did for a moment, None at the end."""
-        if not select.select([self._source], [], [], _BRIEF_SECONDS / 2)[0]:
-            return b""
         try:
+            if not self._has_more(_BRIEF_SECONDS / 2):
+                return b""
             return os.read(self._source, _PIECE_BYTES) or None
-        except OSError as error:  # a terminal's way to end
-            if error.errno == errno.EIO:
+        except OSError as error:
+            # A terminal's way to end, and a pipe's of Windows.
+            if error.errno in (errno.EIO, errno.EPIPE):
                 return None
             raise
+
+    def _has_more(self, seconds: float) -> bool:
+        """Wait a moment for output; tell whether there is some, or its end."""
+        if os.name != "nt":
+            return bool(select.select([self._source], [], [], seconds)[0])
+        has_more = waiting_bytes(self._source) > 0
+        if not has_more:
+            time.sleep(seconds)
+        return has_more
 
     def _give(self, separated: Separated) -> None:
         for line in separated.lines:
             # Not behind one that was cut off when the disk was full.
-            rest = (b"\n" if self._is_torn else b"") + line.removesuffix(b"\n") + b"\n"
+            rest = (
+                (b"\n" if self._is_torn else b"")
+                + line.removesuffix(b"\n").removesuffix(b"\r")
+                + b"\n"
+            )
             try:
                 while rest:
                     rest = rest[os.write(self._trace, rest) :]
@@ -274,10 +291,14 @@ def separation_for(
             raise BadInput(f"nothing can be preloaded: {problem}")
         if set(markers) <= {"mkl"}:  # it writes its own file: the output need not go through us
             return Separation(notices)
-        way = "terminal" if os.isatty(1) else "pipe"
+        way = "terminal" if os.isatty(1) and os.name != "nt" else "pipe"
         notices.append(information(f"the output goes through a {way}: {problem}"))
     if way == "none":
         return Separation(notices)
+    if way == "terminal" and os.name == "nt":
+        raise BadInput(
+            "a program gets no terminal of its own on Windows", "--separation pipe does it"
+        )
     if way == "terminal" and not os.isatty(1):
         raise BadInput("standard output is no terminal")
     try:

@@ -5,18 +5,21 @@ A trace may go to what is no regular file, such as /dev/stderr or a FIFO: whole,
 
 import contextlib
 import errno
-import fcntl
 import io
 import os
+import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Self
 
+from mlbackends.host.files import flags
+from mlbackends.host.host import with_slashes
 from mlbackends.model.errors import BadInput
 from mlbackends.model.mounts import check
 from mlbackends.tracing.capture.environment import ranks_files
+from mlbackends.tracing.capture.locks import lock, share
 
 _PIECE_BYTES = 1 << 20
 
@@ -30,24 +33,21 @@ class TraceFile:
     """
 
     def __init__(self, path: str, *, append: bool, of_ranks: bool) -> None:
-        self.path = os.path.abspath(path)
+        self.path = with_slashes(os.path.abspath(path))
         self.is_shared = False
         self._of_ranks = of_ranks
         self._is_kept = append and os.path.exists(self.path)
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOCTTY
         self.descriptor = -1
         try:
-            self.descriptor = os.open(self.path, flags, 0o666)
-            try:
-                fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:  # some file systems have no locks
-                self.is_shared = error.errno in (errno.EWOULDBLOCK, errno.EACCES)
+            self.descriptor = os.open(self.path, flags("O_RDWR", "O_CREAT", "O_APPEND"), 0o666)
+            self.is_shared = not lock(self.descriptor)
             if not append and not self.is_shared:
                 os.ftruncate(self.descriptor, 0)
                 for old in self._ranks_files():
                     os.unlink(old)
             size = os.fstat(self.descriptor).st_size
-            if size and os.pread(self.descriptor, 1, size - 1) != b"\n":
+            os.lseek(self.descriptor, max(0, size - 1), os.SEEK_SET)
+            if size and os.read(self.descriptor, 1) != b"\n":
                 size += os.write(self.descriptor, b"\n")
             self._starts = {self.path: size}
             self._starts |= {other: os.stat(other).st_size for other in self._ranks_files()}
@@ -56,8 +56,7 @@ class TraceFile:
                 os.close(self.descriptor)
             raise unwritable(path, error) from None
         if not self.is_shared:
-            with contextlib.suppress(OSError):
-                fcntl.flock(self.descriptor, fcntl.LOCK_SH)
+            share(self.descriptor)
 
     def _ranks_files(self) -> list[str]:
         return ranks_files(self.path) if self._of_ranks else []
@@ -66,7 +65,8 @@ class TraceFile:
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.close(self.descriptor)
+        with contextlib.suppress(OSError):  # it may have been removed
+            os.close(self.descriptor)
 
     def parts(self) -> list[tuple[str, int]]:
         """Return the files as they are now, each with the byte where this run's lines start.
@@ -79,6 +79,12 @@ class TraceFile:
             files.insert(0, self.path)
         return [(file, self._starts.get(file, 0)) for file in files if os.path.isfile(file)]
 
+    def is_disk_full(self) -> bool:
+        """Tell whether nothing more can be written."""
+        if os.name == "nt":
+            return not shutil.disk_usage(os.path.dirname(self.path)).free
+        return not os.fstatvfs(self.descriptor).f_bavail
+
     def remove_if_empty(self) -> bool:
         """Remove the file where no line came, or every line went to a rank's own; tell whether it is gone.
 
@@ -86,11 +92,11 @@ class TraceFile:
         """
         if self.is_shared or self._is_kept or os.fstat(self.descriptor).st_size:
             return False
-        with contextlib.suppress(
-            OSError
-        ):  # another capture has it open, or the command has removed it
-            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.unlink(self.path)
+        if lock(self.descriptor):  # no other capture has it open
+            if os.name == "nt":  # where no open file can be removed
+                os.close(self.descriptor)
+            with contextlib.suppress(OSError):  # the command has removed it
+                os.unlink(self.path)
         return not os.path.exists(self.path)
 
 
@@ -135,8 +141,13 @@ def file_in_memory(name: str) -> Iterator[tuple[int, str]]:
     Raises OSError.
     """
     if not os.path.isdir("/proc/self/fd"):
-        with tempfile.NamedTemporaryFile(prefix="backends-trace-") as file:
-            yield file.fileno(), file.name
+        descriptor, path = tempfile.mkstemp(prefix="backends-trace-")
+        try:
+            yield descriptor, path
+        finally:
+            os.close(descriptor)
+            with contextlib.suppress(OSError):
+                os.unlink(path)
         return
     descriptor = os.memfd_create(name)
     try:
@@ -159,12 +170,13 @@ def special_file(path: str) -> io.FileIO | None:
     if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
         return None
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        descriptor = os.open(path, flags("O_WRONLY", "O_NONBLOCK"))
     except OSError as error:
         if error.errno == errno.ENXIO and stat.S_ISFIFO(mode):
             raise BadInput(f"nobody reads the FIFO {path}", "start its reader first") from None
         raise unwritable(path, error) from None
-    os.set_blocking(descriptor, True)
+    if os.name != "nt":
+        os.set_blocking(descriptor, True)
     return io.FileIO(descriptor, "w")
 
 
@@ -206,7 +218,8 @@ class Follower:
             place = self._places.get(path, start)
             try:
                 with open(path, "rb", buffering=0) as file:
-                    piece = os.pread(file.fileno(), _PIECE_BYTES, place)
+                    file.seek(place)
+                    piece = file.read(_PIECE_BYTES)
             except OSError:  # removed by somebody
                 continue
             *whole, rest = piece.split(b"\n")

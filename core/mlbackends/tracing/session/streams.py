@@ -5,11 +5,11 @@ Source: oneMKL developer reference, mkl_verbose_output_file; MKL 2021.4 to 2026.
 
 import contextlib
 import ctypes
-import fcntl
 import os
 import sys
 from typing import Any
 
+from mlbackends.host.files import flags
 from mlbackends.tracing.verbose.copies import Held, loaded_files
 
 VARIABLE = "MKL_VERBOSE_OUTPUT_FILE"
@@ -38,11 +38,12 @@ class Sink:
 
     def open(self) -> int:
         """Return a descriptor that appends."""
-        return above_standard(os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC))
+        return above_standard(os.open(self.path, flags("O_WRONLY", "O_APPEND")))
 
     def read(self) -> bytes:
         """Return what came since the last time; at most 16 MiB."""
-        piece = os.pread(self._descriptor, 1 << 24, self._place)
+        os.lseek(self._descriptor, self._place, os.SEEK_SET)
+        piece = os.read(self._descriptor, 1 << 24)
         self._place += len(piece)
         return piece
 
@@ -55,12 +56,13 @@ class Sink:
 
 def above_standard(descriptor: int) -> int:
     """Return a descriptor as one above 2: where a standard stream is closed, files get its number."""
-    if descriptor > 2:
-        return descriptor
-    try:
-        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
-    finally:
-        os.close(descriptor)
+    low = []
+    while descriptor <= 2:
+        low.append(descriptor)
+        descriptor = os.dup(descriptor)
+    for each in low:
+        os.close(each)
+    return descriptor
 
 
 class Redirected:
