@@ -19,6 +19,10 @@ _INTERRUPTED = 130
 def run() -> None:
     """Run `backends`."""
     sys.unraisablehook = keep_interrupt
+    if os.name == "nt":  # Ctrl-Break ends it as Ctrl-C does
+        import signal
+
+        signal.signal(signal.SIGBREAK, signal.default_int_handler)  # type: ignore[attr-defined]
     if sys.argv[1:] == ["--version"] and sys.stdout is not None:
         # Without click, which takes most of the time.
         from mlbackends import __version__
@@ -133,4 +137,4 @@ def program() -> None:
     except KeyboardInterrupt:
         os.write(2, f"backends: {INTERRUPTED}\n".encode())
         code = _INTERRUPTED
-    os._exit(code)
+    os._exit(code if code < 1 << 31 else code - (1 << 32))  # Windows has codes such as 0xC0000005

@@ -132,7 +132,7 @@ def startable(command: Sequence[str], search_path: str) -> list[str]:
         return list(command)
     if is_plain_script(program, search_path):
         return [sys.executable, *command]
-    if os.path.isfile(program) and os.sep in program:
+    if os.path.isfile(program) and os.path.dirname(program):
         raise BadInput(f"{program} is not executable", "start it by its interpreter")
     hint = "name a program on PATH, or one by its path"
     raise BadInput(f"{program} is not a program that can be run", hint)
@@ -149,6 +149,13 @@ def replace_process(command: Sequence[str], environment: Mapping[str, str]) -> N
     Raises BadInput where it cannot be started.
     """
     path = which(command[0], environment.get("PATH", os.defpath))
+    if os.name == "nt":  # where a process cannot give its place to a program
+        from mlbackends.host.job_object import run_in_our_place
+
+        try:
+            raise SystemExit(run_in_our_place([path, *command[1:]], environment))
+        except (OSError, ValueError) as error:
+            raise not_started(command[0], error) from None
     # Python ignores these two for itself, and what is ignored stays so in the next program.
     for name in ("SIGPIPE", "SIGXFSZ"):
         if hasattr(signal, name):
@@ -162,5 +169,10 @@ def replace_process(command: Sequence[str], environment: Mapping[str, str]) -> N
             # A script that names no interpreter is the shell's, as in execvp(3).
             os.execve(_SHELL, [_SHELL, path, *command[1:]], dict(environment))  # noqa: S606
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise BadInput(f"{command[0]} cannot be started: {why}") from None
+        raise not_started(command[0], error) from None
+
+
+def not_started(program: str, error: OSError | ValueError) -> BadInput:
+    """Return what to raise for a program that the system does not start."""
+    why = error.strerror if isinstance(error, OSError) else str(error)
+    return BadInput(f"{program} cannot be started: {why}")

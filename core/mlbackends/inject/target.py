@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from mlbackends.host.host import Host
+from mlbackends.host.host import Host, with_slashes
 from mlbackends.host.interpreter import ask
 from mlbackends.host.python.frameworks import assigned_text, package
 from mlbackends.host.python.packages import module_location
@@ -20,7 +20,7 @@ from mlbackends.model.errors import BadInput
 from mlbackends.model.mounts import which
 from mlbackends.model.patterns import pattern
 
-_PYTHON = pattern(r"(?:python|pypy|graalpy)\d*(?:\.\d+)*t?d?$")
+_PYTHON = pattern(r"(?:pythonw?|pypy|graalpy)\d*(?:\.\d+)*t?d?$")
 _DISTRIBUTIONS = ("torch", "torch-nightly", "torch-cpu", "torch-rocm", "torch-xpu", "pytorch")
 #: -I and -E read no PYTHONPATH; -S imports no sitecustomize.
 _WITHOUT_HOOK = "IES"
@@ -90,7 +90,7 @@ def target_of(command: Sequence[str], environment: Mapping[str, str]) -> Target 
         )
     modules = ("mlbackends", "opt_einsum")
     importable = frozenset(name for name in modules if module_location(host, name))
-    return Target(python[0], arguments.hook_ignored_by, torch, importable)
+    return Target(with_slashes(python[0]), arguments.hook_ignored_by, torch, importable)
 
 
 def python_command(command: Sequence[str], search_path: str) -> tuple[str, ...]:
@@ -108,7 +108,7 @@ def python_command(command: Sequence[str], search_path: str) -> tuple[str, ...]:
 
 
 def _is_python(path: str) -> bool:
-    return bool(_PYTHON.match(os.path.basename(path)))
+    return bool(_PYTHON.match(os.path.basename(path).lower().removesuffix(".exe")))
 
 
 class PythonArguments(Struct, frozen=True):

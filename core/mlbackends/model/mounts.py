@@ -36,6 +36,7 @@ _UNUSED = "/proc/sys/fs/binfmt_misc"
 _SECONDS = 5.0
 _VALID_SECONDS = 60.0
 _LINK_LIMIT = 40
+_PROGRAMS = (".exe", ".com", ".bat", ".cmd")
 
 Result = TypeVar("Result")
 
@@ -142,6 +143,7 @@ def _careful() -> dict[str, str]:
 def which(program: str, search_path: str, seconds: float = _SECONDS) -> str:
     """Return the file that a program's name stands for, "" for none; folders that do not answer are skipped.
 
+    On Windows only what CreateProcess starts is a program, whatever PATHEXT says.
     Raises NotAnswering for a program that is named by such a path.
     """
     import shutil
@@ -149,7 +151,8 @@ def which(program: str, search_path: str, seconds: float = _SECONDS) -> str:
     try:
         if os.path.dirname(program) or not _current().foreign:
             mode = os.F_OK | os.X_OK
-            return call(shutil.which, program, mode, search_path, seconds=seconds) or ""
+            path = call(shutil.which, program, mode, search_path, seconds=seconds) or ""
+            return path if os.name != "nt" or path.lower().endswith(_PROGRAMS) else ""
         for folder in search_path.split(os.pathsep) if search_path else ():
             with contextlib.suppress(NotAnswering):
                 path = os.path.join(folder or os.curdir, program)
