@@ -8,17 +8,20 @@ from contextlib import suppress
 from typing import Any, Self
 
 from mlbackends.model.errors import BadInput
-from mlbackends_cli.terminal import is_terminal
+from mlbackends_cli.terminal import is_dumb, is_terminal, takes_sequences
 
 termios: Any = None
-with suppress(ImportError):  # Windows has none: there Ctrl-C alone ends it
+msvcrt: Any = None
+if os.name == "nt":
+    import msvcrt
+else:
     import termios
 
 _ENTER, _LEAVE = "\033[?1049h\033[?25l\033[?7l", "\033[?7h\033[?25h\033[?1049l"
 """The other screen, without a cursor; what is wider than it is cut there, and moves no line."""
 _SEQUENCES = {
     "\033[A": "up", "\033OA": "up", "\033[B": "down", "\033OB": "down", "\033": "escape",
-    "\r": "\n", "\x7f": "\b", "\b": "\b",
+    "\xe0H": "up", "\xe0P": "down", "\x00H": "up", "\x00P": "down", "\r": "\n", "\x7f": "\b", "\b": "\b",
 }  # fmt: skip
 _GLANCE = 0.1
 """Seconds after which a change of the terminal's size is seen."""
@@ -31,14 +34,14 @@ class Screen:
     """
 
     def __init__(self, instead: str) -> None:
-        if not is_terminal(sys.stdout) or os.environ.get("TERM", "dumb") == "dumb":
+        if is_dumb() or not takes_sequences(sys.stdout):
             raise BadInput("standard output is no terminal that can be drawn over", instead)
-        self._keys = [sys.stdin.fileno()] if termios and is_terminal(sys.stdin) else []
+        self._keys = [sys.stdin.fileno()] if is_terminal(sys.stdin) else []
         self._typed = ""
         self._modes: Any = None
 
     def __enter__(self) -> Self:
-        for descriptor in self._keys:
+        for descriptor in self._keys if termios else ():
             self._modes = termios.tcgetattr(descriptor)
             modes = termios.tcgetattr(descriptor)
             modes[3] &= ~(termios.ICANON | termios.ECHO)
@@ -48,7 +51,7 @@ class Screen:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for descriptor in self._keys:
+        for descriptor in self._keys if termios else ():
             with suppress(termios.error):  # the terminal is gone
                 termios.tcsetattr(descriptor, termios.TCSADRAIN, self._modes)
         with suppress(OSError):
@@ -76,6 +79,8 @@ class Screen:
         while not self._typed and self.size() == size and (left := end - time.monotonic()) > 0:
             if not self._keys:
                 time.sleep(min(left, _GLANCE))
+            elif msvcrt:
+                self._typed = _typed_in_console(min(left, _GLANCE))
             elif select.select(self._keys, [], [], min(left, _GLANCE))[0]:
                 self._typed = os.read(self._keys[0], 256).decode(errors="replace")
                 if not self._typed:  # the terminal is gone
@@ -87,3 +92,15 @@ class Screen:
                 return name
         sign, self._typed = self._typed[:1], self._typed[1:]
         return sign
+
+
+def _typed_in_console(seconds: float) -> str:
+    """Return what was typed in a console of Windows, after waiting for it; "" for nothing."""
+    if not msvcrt.kbhit():
+        time.sleep(seconds)
+    keys = []
+    while msvcrt.kbhit():
+        keys.append(msvcrt.getwch())
+    if "\x03" in keys:
+        raise KeyboardInterrupt
+    return "".join(keys)

@@ -13,6 +13,8 @@ _ASCII = str.maketrans({
 })  # fmt: skip
 
 
+_SEQUENCES = 0x4
+"""ENABLE_VIRTUAL_TERMINAL_PROCESSING"""
 _WIDEST = 1000
 """A wider page, as with COLUMNS=99999999, would be padded with gigabytes of blanks."""
 
@@ -52,7 +54,8 @@ def page(color: str, output: str = "", **flags: bool) -> Page:
     to_file = output not in ("", "-")
     at_terminal = not to_file and is_terminal(sys.stdout)
     # What forces colour means the terminal or the pager behind a pipe, never a file.
-    has_color = wants_color(color, at_terminal, {} if to_file else os.environ)
+    takes_color = at_terminal and takes_sequences(sys.stdout)
+    has_color = wants_color(color, takes_color, {} if to_file else os.environ)
     return Page(
         width=max(40, columns(os.environ)),
         color=has_color,
@@ -68,7 +71,7 @@ def error_page(color: str) -> Page:
     is_given = os.environ.get("COLUMNS", "").isdecimal()
     return Page(
         width=max(40, size[0] if size and not is_given else columns(os.environ)),
-        color=wants_color(color, is_terminal(sys.stderr), os.environ),
+        color=wants_color(color, takes_sequences(sys.stderr), os.environ),
         unicode=has_unicode(sys.stderr),
     )
 
@@ -108,9 +111,7 @@ def rows() -> int:
 
 def error_terminal_size() -> tuple[int, int] | None:
     """Return the columns and rows of the terminal at standard error, None where there is none."""
-    if not is_terminal(sys.stderr) or os.environ.get("TERM", "dumb") == "dumb":
-        return None
-    return _size(sys.stderr)
+    return _size(sys.stderr) if takes_sequences(sys.stderr) and not is_dumb() else None
 
 
 def _size(stream: Any) -> tuple[int, int]:
@@ -130,10 +131,33 @@ def is_terminal(stream: Any) -> bool:
         return False
 
 
+def is_dumb() -> bool:
+    """Tell whether a terminal can do nothing but print lines; Windows' consoles need no TERM."""
+    return os.environ.get("TERM", "" if os.name == "nt" else "dumb") == "dumb"
+
+
+def takes_sequences(stream: Any) -> bool:
+    """Tell whether a stream is a terminal that takes the sequences of ECMA-48, as for colours.
+
+    A console of Windows does so from Windows 10 on, when it is told to.
+    """
+    if os.name != "nt" or not is_terminal(stream):
+        return is_terminal(stream)
+    import ctypes
+    import msvcrt
+
+    kernel: Any = ctypes.CDLL("kernel32")
+    mode = ctypes.c_uint32()
+    console = ctypes.c_void_p(msvcrt.get_osfhandle(stream.fileno()))  # type: ignore[attr-defined]
+    if not kernel.GetConsoleMode(console, ctypes.byref(mode)):
+        return False  # NUL
+    return bool(kernel.SetConsoleMode(console, mode.value | _SEQUENCES))
+
+
 def has_unicode(stream: object) -> bool:
     """Tell whether a stream takes any character."""
     encoding = getattr(stream, "encoding", "") or "ascii"
-    return encoding.lower().replace("-", "").startswith("utf")
+    return encoding.lower().replace("-", "").startswith(("utf", "cp65001"))
 
 
 def can_redraw(environment: Mapping[str, str]) -> bool:
@@ -164,7 +188,7 @@ class ProgressLine:
         self._text = "looking at this machine"
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._draw, daemon=True)
-        if is_terminal(sys.stderr) and can_redraw(os.environ):
+        if takes_sequences(sys.stderr) and can_redraw(os.environ):
             self._thread.start()
 
     def __enter__(self) -> Self:

@@ -30,6 +30,7 @@ _MOST_THREADS = 512
 _FIRST_SECONDS = 2.0
 """So long the first sample reads what is mapped."""
 _COMMAND = 4096
+_OF_PSUTIL = ("name", "username", "cmdline", "status", "num_threads", "memory_info", "cpu_percent")
 
 Row = dict[str, Any]
 """The fields of a `ProcessUsage`."""
@@ -209,17 +210,24 @@ def by_psutil() -> Iterator[ProcessUsage]:
     """
     import psutil
 
-    names = ["pid", "name", "username", "cmdline", "status", "num_threads", "memory_info"]
-    for process in psutil.process_iter([*names, "cpu_percent"]):
-        found = process.info  # None is what may not be read
-        arguments = found["cmdline"] or []
+    for process in psutil.process_iter():
+        found: dict[str, Any] = {}
+        with suppress(psutil.NoSuchProcess), process.oneshot():
+            for name in _OF_PSUTIL:
+                with suppress(
+                    psutil.AccessDenied, OSError
+                ):  # may not be read; Windows has no answer
+                    found[name] = getattr(process, name)()
+        arguments = found.get("cmdline") or []
+        if not found:  # it has ended
+            continue
         yield ProcessUsage(
-            pid=found["pid"],
-            name=name_of(one_line(found["name"] or ""), arguments),
-            user=one_line(found["username"] or ""),
+            pid=process.pid,
+            name=name_of(one_line(found.get("name") or ""), arguments),
+            user=one_line(found.get("username") or ""),
             command=one_line(" ".join(arguments), _COMMAND),
-            state=(found["status"] or "")[:1].upper(),
-            cpu_percent=found["cpu_percent"],
-            threads=found["num_threads"],
-            memory_bytes=found["memory_info"].rss if found["memory_info"] else None,
+            state=(found.get("status") or "")[:1].upper(),
+            cpu_percent=found.get("cpu_percent"),
+            threads=found.get("num_threads"),
+            memory_bytes=found["memory_info"].rss if "memory_info" in found else None,
         )

@@ -139,7 +139,12 @@ def _machine(*, is_first: bool) -> MachineUsage:
     import psutil
 
     percents = tuple(psutil.cpu_percent(percpu=True))
-    memory, swap = psutil.virtual_memory(), psutil.swap_memory()
+    memory = psutil.virtual_memory()
+    swap = None
+    with suppress(
+        OSError, RuntimeError
+    ):  # Windows counts it by performance counters, which may be off
+        swap = psutil.swap_memory()
     return MachineUsage(
         cpus=len(percents),
         cpu_percent=None if is_first else round(sum(percents) / (len(percents) or 1), 1),
@@ -147,8 +152,8 @@ def _machine(*, is_first: bool) -> MachineUsage:
         load=tuple(round(each, 2) for each in os.getloadavg()) if hasattr(os, "getloadavg") else (),
         memory_bytes=memory.total,
         memory_used_bytes=memory.total - memory.available,
-        swap_bytes=swap.total,
-        swap_used_bytes=swap.used,
+        swap_bytes=swap.total if swap else None,
+        swap_used_bytes=swap.used if swap else None,
     )
 
 
