@@ -1,13 +1,13 @@
 """click's errors in the words of all others: what is wrong, and what to type."""
 
 import re
-import shlex
 from collections.abc import Sequence
 from typing import cast
 
 import click
 
 from mlbackends.model.errors import did_you_mean, nearest
+from mlbackends.model.shells import command_line
 
 _VALUE = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\S+) is not """)
 """How a message of click about a value begins: with the value as Python writes it."""
@@ -83,7 +83,7 @@ def _before_command(
         rest = list(arguments)
         for each in named[1:]:
             rest.remove(each.info_name or "")
-        written = f"{last.command_path} {shlex.join(rest)}"
+        written = f"{last.command_path} {command_line(rest)}"
         return f"{option} belongs behind `{last.command_path}`, not before it", f"write `{written}`"
     group = cast("click.Group", ctx.command)
     commands = {name: group.get_command(ctx, name) for name in group.list_commands(ctx)}

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mlbackends.model.shells import command_line as typed_line
 from mlbackends.tracing import LIBRARIES
 from mlbackends_cli.lazy import Command
 from mlbackends_cli.options import COLOR, together
@@ -199,7 +199,7 @@ def _print_summary(files: Sequence[str], page: Page, length: str, *, has_more: b
     click.echo(printed(made, "table", page, top).rstrip("\n"), err=True)
     if top:
         options = "--view findings --this-machine"
-        more = f"more: backends trace show {options} {shlex.join(files)}"
+        more = f"more: backends trace show {options} {typed_line([*files])}"
         click.echo(log_line(more), err=True)
 
 

@@ -9,6 +9,7 @@ from mlbackends.audit.hazard import DoesNotApply, NotReported, ReportView
 from mlbackends.model import registry
 from mlbackends.model.audit import SCHEMA, Check, Outcome, Severity, Status
 from mlbackends.model.records import Report
+from mlbackends.model.shells import in_powershell
 
 _MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
@@ -52,7 +53,7 @@ def _checks(code: str, report: ReportView) -> Iterator[Check]:
         message = f"not checked: {'; '.join(unreliable)}"
         yield check(file.SEVERITY, Status.UNKNOWN, message)
         return
-    is_found = False
+    is_found, is_windows = False, report.fact("host.platform") == "win32"
     try:
         for symptom in file.symptoms(report):
             is_found = True
@@ -62,7 +63,7 @@ def _checks(code: str, report: ReportView) -> Iterator[Check]:
                 message=symptom.message,
                 why=file.WHY,
                 hint=symptom.hint or file.MEND,
-                command=symptom.command,
+                command=in_powershell(symptom.command) if is_windows else symptom.command,
                 evidence=symptom.evidence,
             )
     except NotReported as error:

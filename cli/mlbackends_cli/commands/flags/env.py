@@ -5,10 +5,18 @@ Those named MLBACKENDS_... are read by mlbackends, and carried into torch by `ba
 
 Examples:
   eval "$(backends flags env --set cudnn.benchmark=true)"
+  backends flags env --shell powershell | Out-String | Invoke-Expression
+  backends flags env --shell cmd > env.cmd
   backends flags env --flags run.toml --format dotenv > run.env
 """
 
+import os
+from contextlib import suppress
+
+import click
+
 from mlbackends.model.errors import BadInput, shown
+from mlbackends.model.shells import SHELLS, assignment, own_shell
 from mlbackends_cli import exits, formats
 from mlbackends_cli.commands.flags import take, with_values
 from mlbackends_cli.lazy import documented
@@ -23,17 +31,25 @@ from mlbackends_cli.terminal import page
     default="shell",
     about="shell is for eval, dotenv for docker --env-file.",
 )
+@click.option(
+    "--shell",
+    type=click.Choice(SHELLS),
+    help="Which shell is to read it.  [default: sh; on Windows the one that backends is typed in]",
+)
 @with_values
 @OUTPUT
-def command(form: str, files: tuple[str, ...], settings: tuple[str, ...], output: str) -> int:
-    import shlex
-
+def command(
+    form: str, shell: str | None, files: tuple[str, ...], settings: tuple[str, ...], output: str
+) -> int:
     from mlbackends.switches import store
 
     take(files, settings)
     variables = store.environment()
     if form == "shell":
-        lines = [f"export {name}={shlex.quote(text)}" for name, text in variables.items()]
+        shell = shell or _usual_shell()
+        lines = [assignment(name, text, shell) for name, text in variables.items()]
+        if shell == "cmd":  # which would print each command that it reads from a file
+            lines = [f"@{each}" for each in lines]
         write("\n".join(lines), output)
     elif form == "dotenv":
         for name, text in variables.items():
@@ -46,3 +62,14 @@ def command(form: str, files: tuple[str, ...], settings: tuple[str, ...], output
     else:
         write(formats.text(form, "record", variables, page("auto", output)), output)
     return exits.YES
+
+
+def _usual_shell() -> str:
+    if os.name != "nt":
+        return "sh"
+    import psutil
+
+    names = []
+    with suppress(psutil.Error, OSError):  # one of them has ended
+        names = [each.name() for each in psutil.Process().parents()]
+    return own_shell(names, os.environ)

@@ -1,7 +1,6 @@
 """Trace a few real calls of what is installed, and show what comes."""
 
 import os
-import shlex
 from contextlib import ExitStack
 from itertools import islice
 from typing import Any
@@ -10,6 +9,7 @@ import click
 
 from mlbackends.model.errors import NoBackend
 from mlbackends.model.mounts import check_temporary
+from mlbackends.model.shells import command_line
 from mlbackends_cli import exits
 from mlbackends_cli.lazy import Command
 from mlbackends_cli.options import COLOR
@@ -88,7 +88,7 @@ def command(tracer: str, output: str, color: str) -> int:
         made = views(Logs([path]), wanted, where())
         write(printed(made, "table", style))
     if output:
-        file = shlex.quote(output)
+        file = command_line([output])
         write(
             f"\nThe trace is in {output}. Of it:\n"
             f"  backends trace show {file} --view findings --this-machine\n"

@@ -2,7 +2,6 @@
 
 import glob
 import os
-import shlex
 import statistics
 import time
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from mlbackends.model.checked import CheckedProblem, Ended, Errors, Memory, Resu
 from mlbackends.model.errors import counted
 from mlbackends.model.explanation import Explained
 from mlbackends.model.reasons import Reason
+from mlbackends.model.shells import command_line
 from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.dispatch import unloaded
 from mlbackends.sdpa.problem_text import Wording
@@ -107,7 +107,7 @@ class ProblemCheck:
                 backend=name,
                 answers_to=kind,
                 ended=Ended.CANNOT if reasons else Ended.RAN,
-                command=shlex.join(words),
+                command=command_line(words),
                 peer=tolerance is None,
                 required=name in self.plan.required,
                 reasons=reasons,
