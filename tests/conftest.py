@@ -67,6 +67,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of tests/slow.txt, before `-m` chooses, and what cannot pass on this system."""
     elsewhere = lines_for({platform.system().lower(), *os.environ.get("TESTED_ON", "").split()})
     for item in items:
+        if os.name != "nt" and item.get_closest_marker("windows"):
+            item.add_marker(pytest.mark.skip(reason="needs Windows"))
         path = item.path.relative_to(ROOT).as_posix()
         if f"{path}::{item.name.partition('[')[0]}" in SLOW:
             item.add_marker(pytest.mark.slow)

@@ -61,6 +61,8 @@ def guarded_main(arguments: list[str]) -> int:
         say(str(error), error.hint)
         return error.exit_code
     except Exception as error:  # noqa: BLE001  a bug: one line, and the traceback in a file
+        if isinstance(error, OSError) and os.name == "nt" and error.errno == errno.EINVAL:
+            return _end_without_output(exits.CLOSED_PIPE)  # what Windows says of a closed pipe
         if isinstance(error, OSError) and error.errno in _NO_ROOM:
             say(f"standard output cannot be written: {error.strerror}")
             return _end_without_output(exits.USAGE)

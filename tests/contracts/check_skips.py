@@ -11,6 +11,7 @@ import sys
 from xml.etree import ElementTree as ET  # what pytest wrote a moment ago
 
 NEEDS_MORE = {
+    "tests": ("needs Windows", "Windows, which .ci/systems has under Wine"),
     "tests.cli.test_sdpa_bench": ("needs a font", "a font"),
     "tests.compat.test_cuda_wheels": ("nvidia-cudnn-cu13", "a wheel of half a gigabyte"),
     "tests.compat.test_run_cpu_agrees": ("an older torch", "torch 2.15, five gigabytes"),

@@ -31,12 +31,20 @@ _WARMING = ("float32", [1, 8, 8, 16])
 class Room:
     """Memory of the C library, aligned as other libraries have it, given back with the object."""
 
-    _c = ctypes.CDLL(None)
+    _is_windows = sys.platform == "win32"
+    _c = ctypes.CDLL("ucrtbase" if _is_windows else None)
+    _free = _c["_aligned_free" if _is_windows else "free"]
 
     def __init__(self, size: int) -> None:
         self.size, self.address = size, ctypes.c_void_p()
         wanted = ctypes.c_size_t(max(size, 1)), ctypes.c_size_t(_ALIGNMENT)
-        if self._c.posix_memalign(ctypes.byref(self.address), wanted[1], wanted[0]):
+        if self._is_windows:
+            allocate = self._c["_aligned_malloc"]
+            allocate.restype = ctypes.c_void_p
+            self.address.value = allocate(*wanted)
+        else:
+            self._c.posix_memalign(ctypes.byref(self.address), wanted[1], wanted[0])
+        if not self.address:
             raise MemoryError(f"no {size} bytes are free")
 
     @property
@@ -46,7 +54,7 @@ class Room:
         return memoryview(memory).cast("B")
 
     def __del__(self) -> None:
-        self._c.free(self.address)
+        self._free(self.address)
 
 
 class Operand(NamedTuple):
