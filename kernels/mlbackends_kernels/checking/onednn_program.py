@@ -44,7 +44,7 @@ class Room:
             self.address.value = allocate(*wanted)
         else:
             self._c.posix_memalign(ctypes.byref(self.address), wanted[1], wanted[0])
-        if not self.address:
+        if not self.address.value:
             raise MemoryError(f"no {size} bytes are free")
 
     @property

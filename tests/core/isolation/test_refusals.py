@@ -12,7 +12,7 @@ LIBRARY = Library("fake", "C:/a/fake.dll")
 
 def error_of_windows(number: int | None, message: str, errno: int | None = None) -> OSError:
     error = OSError(message) if errno is None else OSError(errno, message)
-    error.winerror = number
+    vars(error)["winerror"] = number
     return error
 
 
