@@ -23,7 +23,8 @@ sys.modules.update(dict.fromkeys(missing.split()))
 for module, names in ((signal, of_signal), (os, of_os), (select, "poll epoll")):
     for name in names.split():
         vars(module).pop(name, None)
-sys.modules["msvcrt"] = types.ModuleType("msvcrt")
+for name in ("msvcrt", "winreg"):
+    sys.modules[name] = types.ModuleType(name)
 os.name = "nt"
 failed = []
 for package in ("mlbackends", "mlbackends_cli", "mlbackends_probes", "mlbackends_kernels"):
