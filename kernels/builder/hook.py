@@ -4,6 +4,7 @@ Where a C compiler works the wheel is py3-none-PLATFORM and holds the shim of `b
 on the CPU (compilation.py). What cannot be compiled is left out: a trace is then separated by a terminal or a
 pipe, and attention is numpy's; a wheel without either is py3-none-any.
 MLBACKENDS_NATIVE says otherwise: off compiles nothing, require fails where either is not compiled.
+MLBACKENDS_PLATFORM is the PLATFORM of the wheel where it is not this machine's, as wheels.py sets it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def add_compiled(version: str, build_data: dict[str, Any]) -> None:
     if asked not in ("auto", "off", "require"):
         sys.exit(f"MLBACKENDS_NATIVE is {asked!r}; it may be auto, off or require")
     editable = version == "editable"
-    name = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    here = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    name = os.environ.get("MLBACKENDS_PLATFORM") or here
     folder = TREE if editable else ROOT / "build" / name
     if asked == "off":
         shutil.rmtree(folder, ignore_errors=True)
