@@ -1,16 +1,28 @@
-"""Check what an sdist and a wheel hold: ``python tests/contracts/check_dist.py DIST``.
+"""Check what an sdist and wheels hold: ``python tests/contracts/check_dist.py DIST``.
 
-Runs in a clean clone: the sdist must hold what git does, no more and no less.
+Runs in a clean clone: the sdist must hold what git does, no more and no less. LIEF reads the libraries of
+each wheel, and auditwheel, where it is installed, what systems a manylinux wheel fits.
 """
 
 from __future__ import annotations
 
+import base64
+import csv
+import hashlib
 import shutil
 import subprocess
 import sys
 import tarfile
 import zipfile
+from email.parser import HeaderParser
+from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from check_libraries import library_faults, platform_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 PREFIX = "mlbackends-"
 #: The packages of the wheel, and the folder of the tree that each lies in.
@@ -28,11 +40,8 @@ WANTED_IN_WHEEL = (
     "mlbackends_kernels/__init__.py",
     "mlbackends_probes/__init__.py",
 )
-#: What a wheel for a platform holds and one for any does not.
-COMPILED = tuple(
-    f"mlbackends_kernels/lib/{name}"
-    for name in ("attention.so", "attention.h", "prepared_calls.abi3.so", "trace_shim.so")
-)
+#: Five times what a wheel takes: more than that is a file that does not belong into it.
+MOST_BYTES = 10_000_000
 WANTED_ENDINGS = (
     ".dist-info/licenses/LICENSE",
     ".data/data/share/bash-completion/completions/backends",
@@ -44,33 +53,82 @@ WANTED_ENDINGS = (
 def wheel_faults(wheel: Path, tracked: set[str]) -> list[str]:
     """Say what the wheel lacks, and what does not belong into it."""
     with zipfile.ZipFile(wheel) as archive:
-        names = set(archive.namelist())
+        files = {name: archive.read(name) for name in archive.namelist()}
+    names, tag = files.keys(), wheel.stem.rpartition("-")[2]
     faults = [
-        f"wheel: {top} at the top"
+        f"{top} at the top"
         for top in sorted({PurePosixPath(name).parts[0] for name in names})
         if top not in PACKAGES and not top.startswith(PREFIX)
     ]
-    faults += [f"wheel: no {name}" for name in WANTED_IN_WHEEL if name not in names]
+    faults += [f"no {name}" for name in WANTED_IN_WHEEL if name not in names]
     pages = [
         f".data/data/share/man/man{name[-1]}/{PurePosixPath(name).name}"
         for name in sorted(tracked)
         if name.startswith("man/") and name[-2] == "." and name[-1].isdigit()
     ]
-    faults += [] if pages else ["git: no man pages"]
+    faults += [] if pages else ["no man pages are in git"]
     faults += [
-        f"wheel: no *{ending}"
+        f"no *{ending}"
         for ending in (*WANTED_ENDINGS, *pages)
         if not any(name.endswith(ending) for name in names)
     ]
     modules = {installed_name(name) for name in tracked} - {""}
-    if not wheel.stem.endswith("-any"):
-        modules.update(COMPILED)
+    if tag != "any":
+        platform = platform_of(tag)
+        modules |= platform.names()
+        faults += library_faults(platform, files)
+        faults += audit_faults(wheel) if tag.startswith("manylinux") else []
     elif sys.platform == "linux" and shutil.which("cc"):
-        faults.append(f"wheel: {wheel.name}, though there is a C compiler")
+        faults.append("it is for any platform, though there is a C compiler")
     packed = {name for name in names if PurePosixPath(name).parts[0] in PACKAGES}
-    faults += [f"wheel: no {name}" for name in sorted(modules - packed)]
-    faults += [f"wheel: {name} is not in git" for name in sorted(packed - modules)]
-    return faults
+    faults += [f"no {name}" for name in sorted(modules - packed)]
+    faults += [f"{name} is not in git" for name in sorted(packed - modules)]
+    faults += metadata_faults(wheel, files)
+    if wheel.stat().st_size > MOST_BYTES:
+        faults.append(f"{wheel.stat().st_size} bytes are more than {MOST_BYTES}")
+    return [f"{wheel.name}: {fault}" for fault in faults]
+
+
+def metadata_faults(wheel: Path, files: Mapping[str, bytes]) -> Iterator[str]:
+    """Yield where a wheel's name, its tags, its licence and its RECORD disagree."""
+    folder = "-".join(wheel.stem.split("-")[:2]) + ".dist-info"
+    heads, parser = {}, HeaderParser()
+    for name in ("WHEEL", "METADATA"):
+        heads[name] = parser.parsestr(files.get(f"{folder}/{name}", b"").decode())
+    tags = heads["WHEEL"].get_all("Tag")
+    if tags != ["-".join(wheel.stem.split("-")[2:])]:
+        yield f"WHEEL has the tags {tags}"
+    is_pure = str(wheel.stem.endswith("-any")).lower()
+    if heads["WHEEL"]["Root-Is-Purelib"] != is_pure:
+        yield f"WHEEL does not say Root-Is-Purelib: {is_pure}"
+    if heads["METADATA"]["License-Expression"] != "Apache-2.0":
+        yield "METADATA names no licence"
+    record = files.get(f"{folder}/RECORD", b"").decode().splitlines()
+    rows = {name: (digest, size) for name, digest, size in csv.reader(record)}
+    for name, content in files.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+        wanted = ("", "") if name == f"{folder}/RECORD" else (f"sha256={digest}", str(len(content)))
+        if rows.get(name) != wanted:
+            yield f"RECORD is wrong about {name}"
+    yield from (f"RECORD has {name}, which is not there" for name in sorted(rows.keys() - files))
+
+
+def audit_faults(wheel: Path) -> list[str]:
+    """Say where auditwheel finds that a wheel fits fewer systems than its tag says."""
+    if not find_spec("auditwheel"):
+        return []
+    command = [sys.executable, "-m", "auditwheel", "show", str(wheel)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    text = " ".join(done.stdout.split())
+    found = text.partition('following platform tag: "')[2].partition('"')[0]
+    tag = wheel.stem.rpartition("-")[2]
+    try:
+        fits = platform_of(found).oldest <= platform_of(tag).oldest and found.startswith(
+            "manylinux"
+        )
+    except ValueError:
+        fits = False
+    return [] if fits else [f"auditwheel shows {found or text + done.stderr}"]
 
 
 def installed_name(tracked: str) -> str:
@@ -101,12 +159,14 @@ def sdist_faults(sdist: Path, tracked: set[str]) -> list[str]:
 
 def main(folder: Path) -> int:
     """Return 1 if something is wrong, after printing what."""
-    (wheel,) = folder.glob("*.whl")
+    wheels = sorted(folder.glob("*.whl"))
     (sdist,) = folder.glob("*.tar.gz")
     listing = subprocess.run(["git", "ls-files", "-z"], capture_output=True, text=True, check=True)
     tracked = set(listing.stdout.rstrip("\0").split("\0"))
-    faults = wheel_faults(wheel, tracked) + sdist_faults(sdist, tracked)
-    print(*(faults or [f"{wheel.name} and {sdist.name} are as they should be"]), sep="\n")
+    faults = sdist_faults(sdist, tracked) + ([] if wheels else [f"{folder} holds no wheel"])
+    for wheel in wheels:
+        faults += wheel_faults(wheel, tracked)
+    print(*(faults or [f"{each.name}: as it should be" for each in (sdist, *wheels)]), sep="\n")
     return int(bool(faults))
 
 

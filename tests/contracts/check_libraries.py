@@ -1,0 +1,197 @@
+"""What the compiled libraries of a wheel must be, for the platform that the wheel's tag names.
+
+LIEF reads them, whatever the system is that they are for; nothing is loaded.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+FOLDER = "mlbackends_kernels/lib/"
+HEADER = f"{FOLDER}attention.h"
+#: What a wheel of each system holds beside the header of attention.
+LIBRARIES = {
+    "linux": ("attention.so", "prepared_calls.abi3.so", "trace_shim.so"),
+    "macosx": ("attention.dylib",),
+    "win": ("attention.dll",),
+}
+#: The functions that are looked up in each; of the library of attention those that its header declares.
+SYMBOLS = {
+    "prepared_calls": {"PyInit_prepared_calls"},
+    "trace_shim": {"mlbackends_listen", "mlbackends_listen_no_more", "printf", "fwrite", "fopen"},
+}
+#: What LIEF calls the processors of tags.
+PROCESSORS = {
+    "aarch64": "AARCH64",
+    "amd64": "AMD64",
+    "arm64": "ARM64",
+    "ppc64le": "PPC64",
+    "riscv64": "RISCV",
+    "s390x": "S390",
+    "x86_64": "X86_64",
+}
+#: Every system of the platform has these.
+SYSTEM_LIBRARIES = {
+    "linux": re.compile(r"(libc|libm|libdl|librt|libpthread|ld[\w-]*)\.so\.\d+"),
+    "musllinux": re.compile(r"libc(\.musl-\w+)?\.so(\.1)?"),
+    "macosx": re.compile(r"/usr/lib/libSystem\.B\.dylib"),
+    "win": re.compile(r"(kernel32|ntdll|api-ms-win-(core|crt)-[\w-]+)\.dll", re.IGNORECASE),
+}
+#: musl's symbols have no versions: these came after 1.2.0.
+AFTER_MUSL_1_2 = frozenset(
+    [
+        "_Fork",
+        "gettid",
+        "pthread_getname_np",
+        "preadv2",
+        "pwritev2",
+        "qsort_r",
+        "reallocarray",
+        "statx",
+        "tcgetwinsize",
+        "tcsetwinsize",
+    ]
+)
+
+
+class Platform(NamedTuple):
+    """A platform's tag: the kind of system, the oldest version of its libc or of macOS, the processor."""
+
+    tag: str
+    oldest: tuple[int, ...]
+    processor: str
+
+    @property
+    def system(self) -> str:
+        """linux, macosx or win."""
+        return "linux" if "linux" in self.tag else self.tag
+
+    def names(self) -> set[str]:
+        """Return what a wheel of the platform holds and one for any does not."""
+        return {HEADER, *(FOLDER + name for name in LIBRARIES[self.system])}
+
+
+def platform_of(tag: str) -> Platform:
+    """Take the tag of a platform apart: oldest is empty where it names no version. Raises ValueError."""
+    found = re.fullmatch(r"(manylinux|musllinux|macosx|linux|win)_(\d+_\d+_)?(\w+)", tag)
+    if not found:
+        raise ValueError(f"{tag} is no platform of ours")
+    numbers = (found[2] or "").strip("_")
+    return Platform(found[1], tuple(map(int, numbers.split("_"))) if numbers else (), found[3])
+
+
+class Library(NamedTuple):
+    """What was read of a library, and what is wrong with it wherever it is to run."""
+
+    processor: str
+    needed: list[str]
+    exported: set[str]
+    faults: list[str]
+
+
+def library_faults(platform: Platform, files: Mapping[str, bytes]) -> Iterator[str]:
+    """Yield what is wrong with the libraries among a wheel's files."""
+    declared = set(re.findall(r"\b(mlbackends_\w+)\(", files.get(HEADER, b"").decode()))
+    if not declared:
+        yield f"{HEADER} declares no function"
+    for short in LIBRARIES[platform.system]:
+        if not (content := files.get(FOLDER + short)):
+            continue  # that it is missing is said elsewhere
+        if (library := _READERS[platform.system](platform, content)) is None:
+            yield f"{short} is no library of {platform.system} for one processor"
+            continue
+        if library.processor != PROCESSORS[platform.processor]:
+            yield f"{short} is for {library.processor}, the tag for {platform.processor}"
+        if missing := SYMBOLS.get(short.partition(".")[0], declared) - library.exported:
+            yield f"{short} does not export {', '.join(sorted(missing))}"
+        usual = SYSTEM_LIBRARIES.get(platform.tag) or SYSTEM_LIBRARIES[platform.system]
+        for name in library.needed:
+            if name not in LIBRARIES[platform.system] and not usual.fullmatch(name):
+                yield f"{short} needs {name}, which is no part of the system"
+        yield from (f"{short} {fault}" for fault in library.faults)
+
+
+def _read_elf(platform: Platform, content: bytes) -> Library | None:
+    from lief import ELF
+
+    file: Any = ELF.parse(list(content))
+    if file is None:
+        return None
+    tags, faults = ELF.DynamicEntry.TAG, []
+    folders = [
+        path for each in file.dynamic_entries if each.tag == tags.RUNPATH for path in each.paths
+    ]
+    if file.get(tags.RPATH) or set(folders) - {"$ORIGIN"}:
+        faults.append(f"looks for libraries in {folders or 'its RPATH'}")
+    if file.get(tags.TEXTREL):
+        faults.append("has relocations in its code")
+    stack = file.get(ELF.Segment.TYPE.GNU_STACK)
+    if stack is None or stack.has(ELF.Segment.FLAGS.X):
+        faults.append("asks for an executable stack")
+    versions = [
+        version.name
+        for required in file.symbols_version_requirement
+        for version in required.get_auxiliary_symbols()
+    ]
+    if platform.tag == "musllinux":
+        foreign = {symbol.name for symbol in file.dynamic_symbols if not symbol.shndx}
+        faults += [
+            f"needs {name}, which musl 1.2.0 lacks" for name in sorted(foreign & AFTER_MUSL_1_2)
+        ]
+        faults += [f"needs {name}, which is glibc's" for name in versions]
+    elif platform.oldest:
+        faults += [
+            f"needs {name}, newer than the tag"
+            for name in sorted(set(versions))
+            if tuple(map(int, re.findall(r"\d+", name))) > platform.oldest
+            or not name.startswith("GLIBC_")
+        ]
+    exported = {str(symbol.name) for symbol in file.exported_functions}
+    return Library(_word(file.header.machine_type), list(file.libraries), exported, faults)
+
+
+def _read_pe(platform: Platform, content: bytes) -> Library | None:
+    from lief import PE
+
+    file: Any = PE.parse(list(content))
+    if file is None:
+        return None
+    exported = {str(symbol.name) for symbol in file.exported_functions}
+    needed = [str(each.name) for each in (*file.imports, *file.delay_imports)]
+    return Library(_word(file.header.machine), needed, exported, [])
+
+
+def _read_mach_o(platform: Platform, content: bytes) -> Library | None:
+    from lief import MachO
+
+    files = MachO.parse(list(content))
+    file: Any = files.at(0) if files is not None and files.size == 1 else None
+    if file is None:
+        return None
+    faults = []
+    oldest = tuple(file.build_version.minos) if file.build_version else ()
+    if not oldest or oldest[:2] > platform.oldest:
+        faults.append(f"is for macOS {oldest or 'of no version'}, the tag for {platform.oldest}")
+    own = [each for each in file.libraries if each.command == MachO.LoadCommand.TYPE.ID_DYLIB]
+    faults += [f"calls itself {each.name}" for each in own if each.name.startswith("/")]
+    if platform.processor == "arm64" and not file.has_code_signature:
+        faults.append("is not signed, and macOS loads no such code on this processor")
+    needed = [str(each.name) for each in file.libraries if each not in own]
+    exported = {str(symbol.name).removeprefix("_") for symbol in file.exported_functions}
+    return Library(_word(file.header.cpu_type), needed, exported, faults)
+
+
+def _word(value: Any) -> str:
+    """Return the last word of one of LIEF's enumerations."""
+    return str(value).rpartition(".")[2]
+
+
+_READERS: dict[str, Callable[[Platform, bytes], Library | None]] = {
+    "linux": _read_elf,
+    "macosx": _read_mach_o,
+    "win": _read_pe,
+}

@@ -1,0 +1,212 @@
+"""The release: its wheels, what is checked of them, and the workflow that publishes them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml  # type: ignore[import-untyped]
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "kernels" / "builder"), str(Path(__file__).parent)]
+
+import check_dist  # noqa: E402  scripts, which lie beside their likes
+import check_libraries  # noqa: E402
+import wheels  # noqa: E402
+
+WORKFLOW = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text("utf-8"))
+STEPS = [step for job in WORKFLOW["jobs"].values() for step in job["steps"]]
+HEADER = b"int32_t mlbackends_attention_abi(void);"
+EXPORTED = '__attribute__((visibility("default"))) int '
+ABI = EXPORTED + "mlbackends_attention_abi(void) { return 1; }\n"
+#: Windows wants a place to begin, where there is no C runtime.
+ENTRY = "int DllMainCRTStartup(void *a, unsigned b, void *c) { return 1; }\n"
+
+
+def compiled(folder: Path, target: str, source: str, *flags: str, name: str = "library") -> bytes:
+    """Return a library made by zig of a source in C."""
+    pytest.importorskip("lief")
+    pytest.importorskip("ziglang")
+    file, library = folder / "source.c", folder / name
+    file.write_text(source + (ENTRY if "windows" in target else ""), "utf-8")
+    command = [sys.executable, "-m", "ziglang", "cc", "-target", target, "-shared", "-nostdlib"]
+    subprocess.run([*command, "-o", str(library), str(file), *flags], check=True)
+    return library.read_bytes()
+
+
+def faults(tag: str, file: str, content: bytes) -> list[str]:
+    files = {check_libraries.HEADER: HEADER, check_libraries.FOLDER + file: content}
+    return list(check_libraries.library_faults(check_libraries.platform_of(tag), files))
+
+
+LIBRARIES = [
+    ("manylinux_2_17_x86_64", "attention.so"),
+    ("manylinux_2_17_s390x", "attention.so"),
+    ("musllinux_1_2_aarch64", "attention.so"),
+    ("macosx_11_0_arm64", "attention.dylib"),
+    ("win_amd64", "attention.dll"),
+]
+
+
+@pytest.mark.parametrize(("tag", "file"), LIBRARIES, ids=lambda word: word)
+def test_a_library_that_fits_its_tag_is_right(tmp_path: Path, tag: str, file: str) -> None:
+    flags = ["-Wl,-install_name,@loader_path/attention.dylib"] if "macosx" in tag else []
+    library = compiled(tmp_path, wheels.PLATFORMS[tag], ABI, *flags)
+    assert faults(tag, file, library) == []
+
+
+@pytest.mark.parametrize(("tag", "file"), LIBRARIES, ids=lambda word: word)
+def test_a_library_for_another_processor_without_our_functions_is_wrong(
+    tmp_path: Path, tag: str, file: str
+) -> None:
+    target = wheels.PLATFORMS[tag]
+    other = "x86_64" if target.startswith("aarch64") else "aarch64"
+    library = compiled(
+        tmp_path, target.replace(target.partition("-")[0], other), EXPORTED + "other;"
+    )
+    found = "; ".join(faults(tag, file, library))
+    assert "is for" in found and "does not export mlbackends_attention_abi" in found
+
+
+def test_what_is_newer_than_the_tag_is_found(tmp_path: Path) -> None:
+    source = "extern int gettid(void);\n" + ABI.replace("1;", "gettid();")
+    library = compiled(tmp_path, "x86_64-linux-gnu.2.31", source, "-lc")
+    assert faults("manylinux_2_31_x86_64", "attention.so", library) == []
+    assert faults("manylinux_2_17_x86_64", "attention.so", library) == [
+        "attention.so needs GLIBC_2.30, newer than the tag"
+    ]
+    library = compiled(tmp_path, "x86_64-linux-musl", source)
+    assert faults("musllinux_1_2_x86_64", "attention.so", library) == [
+        "attention.so needs gettid, which musl 1.2.0 lacks"
+    ]
+    library = compiled(
+        tmp_path, "aarch64-macos.12.0", ABI, "-Wl,-install_name,/tmp/built/attention.dylib"
+    )
+    assert faults("macosx_11_0_arm64", "attention.dylib", library) == [
+        "attention.dylib is for macOS (12, 0, 0), the tag for (11, 0)",
+        "attention.dylib calls itself /tmp/built/attention.dylib",
+    ]
+
+
+def test_what_no_system_has_is_found(tmp_path: Path) -> None:
+    target = "x86_64-linux-gnu.2.17"
+    compiled(tmp_path, target, EXPORTED + "foo(void) { return 1; }\n", name="libfoo.so")
+    calling = "extern int foo(void);\n" + ABI.replace("1;", "foo();")
+    flags = (f"-L{tmp_path}", "-lfoo", "-Wl,-rpath,/opt/foo")
+    library = compiled(tmp_path, target, calling, *flags)
+    assert faults("manylinux_2_17_x86_64", "attention.so", library) == [
+        "attention.so needs libfoo.so, which is no part of the system",
+        "attention.so looks for libraries in ['/opt/foo']",
+    ]
+    assert faults("win_amd64", "attention.dll", library) == [
+        "attention.dll is no library of win for one processor"
+    ]
+
+
+METADATA = ("WHEEL", "METADATA")
+
+
+def wheel(folder: Path, name: str, **changes: str) -> tuple[Path, dict[str, bytes]]:
+    """Return the name and the files of a small wheel."""
+    info = "mlbackends-1.dist-info"
+    files = {
+        "mlbackends/__init__.py": b"",
+        f"{info}/WHEEL": b"Root-Is-Purelib: false\nTag: py3-none-win_amd64\n",
+        f"{info}/METADATA": b"Name: mlbackends\nLicense-Expression: Apache-2.0\n",
+    }
+    files |= {f"{info}/{part}": text.encode() for part, text in changes.items() if part in METADATA}
+    lines = [f"{info}/RECORD,,"]
+    for part, content in files.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
+        lines.append(f"{part},sha256={digest},{len(content)}")
+    files[f"{info}/RECORD"] = "\n".join(lines).encode()
+    files |= {f"{info}/{part}": text.encode() for part, text in changes.items()}
+    return folder / name, files
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "fault"),
+    [
+        ("mlbackends-1-py3-none-win_arm64.whl", {}, "WHEEL has the tags"),
+        ("mlbackends-1-py3-none-any.whl", {}, "Root-Is-Purelib: true"),
+        ("mlbackends-1-py3-none-win_amd64.whl", {"METADATA": "Name: x\n"}, "names no licence"),
+        ("mlbackends-1-py3-none-win_amd64.whl", {"entry_points.txt": "x"}, "wrong about"),
+        ("mlbackends-1-py3-none-win_amd64.whl", {"RECORD": "gone.py,,\n"}, "has gone.py, which"),
+    ],
+)
+def test_a_wheel_that_disagrees_with_itself_is_wrong(
+    tmp_path: Path, name: str, changes: dict[str, str], fault: str
+) -> None:
+    assert any(
+        fault in found for found in check_dist.metadata_faults(*wheel(tmp_path, name, **changes))
+    )
+
+
+def test_a_wheel_that_agrees_with_itself_is_right(tmp_path: Path) -> None:
+    assert (
+        list(check_dist.metadata_faults(*wheel(tmp_path, "mlbackends-1-py3-none-win_amd64.whl")))
+        == []
+    )
+
+
+def test_a_wheel_is_the_same_bytes_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ziglang")
+    monkeypatch.delenv("MLBACKENDS_OBJECTS", raising=False)
+    for folder in ("once", "again"):
+        wheels.build(tmp_path / folder, ["manylinux_2_31_riscv64"])
+    made = sorted(file.name for file in (tmp_path / "once").iterdir())
+    assert [name.rpartition("-")[2] for name in made] == ["manylinux_2_31_riscv64.whl", "0.tar.gz"]
+    for name in made:
+        assert (tmp_path / "once" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
+
+
+def test_the_page_names_each_wheel() -> None:
+    page = (ROOT / "docs" / "install.md").read_text("utf-8")
+    assert set(re.findall(r"`((?:many|musl)linux_\w+|macosx_\w+|win_\w+)`", page)) == {
+        *wheels.PLATFORMS
+    }
+
+
+def test_every_wheel_has_a_platform_that_can_be_checked() -> None:
+    for tag in wheels.PLATFORMS:
+        platform = check_libraries.platform_of(tag)
+        assert platform.system in check_libraries.LIBRARIES
+        assert platform.processor in check_libraries.PROCESSORS
+        assert platform.oldest or platform.system == "win"
+
+
+def test_the_workflow_publishes_a_tag_alone_and_after_all_else() -> None:
+    jobs: dict[str, Any] = WORKFLOW["jobs"]
+    publishing = jobs["publish"]
+    assert "github.ref_type == 'tag'" in publishing["if"]
+    assert {*publishing["needs"], "publish"} == {*jobs}
+    assert publishing["permissions"] == {"id-token": "write"}
+    assert publishing["environment"]["name"] == "pypi"
+    assert publishing["steps"][-1]["with"]["attestations"] is True
+    others = [job for name, job in jobs.items() if name != "publish"]
+    assert all(job["permissions"] == {"contents": "read"} for job in others)
+    assert WORKFLOW["permissions"] == {}
+
+
+def test_the_workflows_actions_are_pinned_by_commit() -> None:
+    used = [step["uses"] for step in STEPS if "uses" in step]
+    assert used
+    assert [each for each in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", each)] == []
+
+
+def test_the_workflow_runs_scripts_that_are_there() -> None:
+    words = {word for step in STEPS for word in shlex.split(step.get("run", ""), comments=True)}
+    files = {word for word in words if re.match(r"(\.ci|tests|kernels)/", word)}
+    assert {"kernels/builder/wheels.py", "tests/contracts/try_wheels.py"} <= files
+    assert [file for file in files if not (ROOT / file).is_file()] == []
+
+
+def test_no_value_of_the_runner_is_part_of_a_script() -> None:
+    assert [step["run"] for step in STEPS if "${{" in step.get("run", "")] == []

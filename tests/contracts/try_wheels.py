@@ -1,0 +1,83 @@
+"""Install the wheel that fits, and run it: ``python tests/contracts/try_wheels.py DIST [PYTHON...]``.
+
+pip chooses the wheel of DIST that fits; what it needs comes from the package index. Each PYTHON, this one by
+default, gets an environment of its own, in which the nine checks of tests/systems/checks.py must be right,
+and attention must compute with the best instruction set that py-cpuinfo finds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+CHECKS = Path(__file__).resolve().parents[1] / "systems" / "checks.py"
+#: The instruction sets of a processor, the least one first, and the flags of py-cpuinfo that each needs.
+_AVX512 = {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
+LEVELS: dict[str, dict[str, set[str]]] = {
+    "X86_64": {"baseline": set(), "avx2": {"avx2", "fma", "f16c"}, "avx512": _AVX512},
+    "ARM_8": {"neon": set()},
+}
+_FACTS = """
+import cpuinfo, json
+from importlib.metadata import distribution
+from mlbackends_kernels.attention_cpu.library import compiled_levels, usable_levels
+cpu = cpuinfo.get_cpu_info()
+heads = distribution("mlbackends").read_text("WHEEL")
+print(json.dumps([heads, cpu["arch"], cpu.get("flags", []), compiled_levels(), usable_levels()]))
+"""
+
+
+def wrong_with(python: str, dist: Path, folder: Path) -> list[str]:
+    """Return what is wrong with the wheel that fits a Python, after printing which one that is."""
+    _run(python, "-m", "venv", str(folder))
+    programs = folder / ("Scripts" if os.name == "nt" else "bin")
+    inside = str(programs / "python")
+    pip = (inside, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    _run(
+        *pip, "--no-index", "--no-deps", "--only-binary=:all:", f"--find-links={dist}", "mlbackends"
+    )
+    _run(*pip, "mlbackends[kernels]")
+    _run(str(programs / "backends"), "--version")
+    wheel, processor, flags, compiled, usable = json.loads(
+        _run(inside, "-c", _FACTS).splitlines()[-1]
+    )
+    tag = wheel.partition("Tag: ")[2].split()[0]
+    faults = [] if "any" not in tag else [f"pip chose {tag}"]
+    wanted = [name for name, needed in LEVELS.get(processor, {}).items() if needed <= set(flags)]
+    if missing := [name for name in wanted if name not in usable]:
+        faults.append(f"attention does not use {missing}; it has {compiled}, of these {usable}")
+    record: dict[str, Any] = json.loads(_run(inside, str(CHECKS)).splitlines()[-1])
+    faults += [f"{name}: {fault}" for name, fault in record["checks"].items() if fault]
+    if not record["native"]:
+        faults.append("attention did not compute with the native library")
+    print(f"{tag}: Python {record['python']}, {record['system']} {record['machine']}:", end=" ")
+    print("; ".join(faults) or f"right, with {usable[-1]}", flush=True)
+    return faults
+
+
+def _run(*command: str) -> str:
+    """Return what a command prints. Raises SystemExit with what it complained of."""
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=tempfile.gettempdir(), check=False
+    )
+    if done.returncode:
+        sys.exit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def main(dist: Path, *pythons: str) -> int:
+    """Return 1 if something is wrong with the wheel that fits any of the Pythons."""
+    faults = []
+    for python in pythons or (sys.executable,):
+        with tempfile.TemporaryDirectory() as folder:
+            faults += wrong_with(python, dist.resolve(), Path(folder, "environment"))
+    return int(bool(faults))
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), *sys.argv[2:]))
