@@ -132,7 +132,10 @@ class Host:
             return _NOWHERE + path if os.name == "nt" and path[:1] == "/" else path
         # What a link of a loop says is for us to follow: the system would follow it out of the root.
         found = self._resolve(path)
-        return self.root + found if found else _NOWHERE + path
+        return self._below_root(found) if found else _NOWHERE + path
+
+    def _below_root(self, path: str) -> str:
+        return self.root + (path if path[:1] == "/" else f"/{path}")
 
     def _is_of_this_machine(self, path: str) -> bool:
         """Tell whether a path is one of this machine's own; the kernel's files are, of a container too."""
@@ -143,7 +146,7 @@ class Host:
 
         def target_of(at: str) -> str:
             try:
-                return str(self._on_disk(os.readlink, self.root + at))
+                return str(self._on_disk(os.readlink, self._below_root(at)))
             except (OSError, ValueError):  # a path from a record may hold a NUL
                 return ""
 
@@ -453,10 +456,11 @@ def _root_of(pid: int) -> str:
 
 
 def resolved(path: str, target_of: Callable[[str], str]) -> str:
-    """Return a path without links; "" for links in a loop.
+    """Return a path without links, one of Windows from its drive on; "" for links in a loop.
 
     target_of: returns what a link says, given its path without links, and "" for what is no link.
     """
+    top = "" if path[1:2] == ":" else "/"
     todo = [part for part in path.split("/") if part][::-1]
     done: list[str] = []
     links = 0
@@ -467,7 +471,7 @@ def resolved(path: str, target_of: Callable[[str], str]) -> str:
         if part == "..":
             done = done[:-1]
             continue
-        target = target_of("/" + "/".join([*done, part]))
+        target = target_of(top + "/".join([*done, part]))
         if not target:
             done.append(part)
             continue
@@ -477,7 +481,7 @@ def resolved(path: str, target_of: Callable[[str], str]) -> str:
         if target.startswith("/"):
             done = []
         todo.extend(piece for piece in target.split("/")[::-1] if piece)
-    return "/" + "/".join(done)
+    return top + "/".join(done)
 
 
 def with_slashes(path: str) -> str:

@@ -56,7 +56,11 @@ def valid_instead(value: str, rule: dict[str, Any]) -> str:
 
 
 def cpu_flags(host: Host) -> frozenset[str]:
-    """Return the instruction sets that Linux lists for the first processor; empty where unknown."""
+    """Return the instruction sets of the first processor by Linux' names; empty where unknown."""
+    if host.platform == "win32":
+        from mlbackends.host.cpu.cpuinfo import read_blocks
+
+        return frozenset(" ".join(block["flags"] for block in read_blocks(host)[:1]).split())
     for line in host.read("/proc/cpuinfo", 16 << 10).splitlines():
         name, _, value = line.partition(":")
         if name.strip() in ("flags", "Features"):
@@ -74,5 +78,7 @@ def names_of(host: Host) -> "Names":
     entry = next((each for each in entries if len(each) > 5 and each[2] == number), [""] * 6)
     home = host.env("HOME") or host.env("USERPROFILE") or entry[5]
     user = host.env("USER") or host.env("LOGNAME") or entry[0]
+    if host.platform == "win32":
+        home, user = host.env("USERPROFILE").replace("\\", "/"), host.env("USERNAME")
     node = host.uname().get("nodename", "") or host.read("/proc/sys/kernel/hostname", 256)
     return Names(node=node, user=user or home.rstrip("/").rpartition("/")[2], home=home)

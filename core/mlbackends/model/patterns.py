@@ -41,6 +41,22 @@ HARDWARE_ADDRESS = pattern(
 """Of six bytes; of eight as InfiniBand has them; of seven, of which the first is the kind, in BOOTIF=."""
 
 
+LONG_ID = pattern(
+    r"(?:(?<![0-9A-Za-z])|(?<=pod))(?=\d*[a-fA-F])(?:[0-9a-fA-F]{64}|[0-9a-fA-F]{32})(?![0-9A-Za-z])"
+    r"(?!\.(?:dll|pyd|so|dylib)\b)"
+)
+"""A container's or a machine's; in the name of a library it is the hash that delvewheel adds."""
+HOME = pattern(
+    r"(?<!/dev)(?<!/etc)(?<!/usr)(?<!/sys)(/home/|(?i:/Users/|\\Users\\+))"
+    # Names of Windows may have spaces, which only a separator behind them shows.
+    r"(?!(?:Public|Default|All Users)[/\\])"
+    r"((?:(?<=(?i::/Users/))|(?<=(?i:Users\\)))[^/\\:;,\"'\n]{1,64}(?=[/\\])|[^/\\\s:;,\"']+)"
+)
+"""The folder that holds homes, and the name of one in it."""
+SID = pattern(r"\bS-1-5-21(?:-\d{1,10}){3,4}\b")
+"""What Windows calls a user or a machine."""
+
+
 DIGITS_AS_ZEROS = str.maketrans(dict.fromkeys("123456789abcdefABCDEF", "0"))
 """For `str.translate`: every hexadecimal digit as 0, to look for a form without a pattern."""
 

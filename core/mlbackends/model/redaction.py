@@ -17,6 +17,9 @@ from mlbackends.model import registry
 from mlbackends.model.patterns import (
     DIGITS_AS_ZEROS,
     HARDWARE_ADDRESS,
+    HOME,
+    LONG_ID,
+    SID,
     URL_LOGIN,
     UUID,
     pattern,
@@ -31,20 +34,15 @@ if TYPE_CHECKING:
 
 _LEAST_LETTERS = len("00:00:00:00:00:00")
 _DEVICE_IDENTITY = ("uuid", "serial")
-_CONTAINER = pattern(
-    r"(?:(?<![0-9A-Za-z])|(?<=pod))(?=\d*[a-f])(?:[0-9a-f]{64}|[0-9a-f]{32})(?![0-9A-Za-z])"
-)
-_HOMES = pattern(
-    r"(?<!/dev)(?<!/etc)(?<!/usr)(?<!/sys)(/home/|/Users/|\\Users\\+)(?!USER\b)[^/\\\s:;,\"']+"
-)
 _IDENTIFYING = pattern(
     r"(?i)(?:^|[_\W])(?:serial|uuid|guid|host_?name|host|node_name|user|user_?name|login|owner|e?mail"
     r"|mac|address|boot_id|machine_id|job|job_name|token|secret|password)(?:$|[_\W])"
 )
 _ENDS = r"\s:;,\"'=<>()\[\]{}\0@|"
 _START = rf"(?:^|(?<=[{_ENDS}]))(?:-[IL])?"
-_PATH = pattern(rf"{_START}/[^{_ENDS}]*")
+_PATH = pattern(rf"{_START}[/\\][^{_ENDS}]*")
 """A path, after what may stand before one; a compiler's -I and -L are part of it."""
+_SEPARATOR = pattern(r"([/\\]+)")
 _SYSTEM = r"/+(?:usr/(?!local/)|(?:proc|sys(?!/fs/cgroup/)|dev|etc|boot|lib\w*)(?![\w.-]))"
 _OF_THE_SYSTEM = pattern(rf"(?:-[IL])?{_SYSTEM}")
 _SYSTEM_PATH = rf"{_START}{_SYSTEM}[^{_ENDS}]*"
@@ -65,7 +63,8 @@ COMMON_WORDS = frozenset({
 """Names of people and machines that are also words: to replace them would change what a text means."""
 
 _NUMBERS = (
-    (_CONTAINER, ("0" * 32,)),
+    (LONG_ID, ("0" * 32,)),
+    (SID, ("S-0-0-00-",)),
     (UUID, ("00000000-0000-", "00000000_0000_")),
     (HARDWARE_ADDRESS, ("00:00:00:00:00:00", "00-00-00-00-00-00")),
 )
@@ -91,6 +90,13 @@ class Names(Struct, frozen=True):
     node: str = ""
     user: str = ""
     home: str = ""
+
+
+def host_names(names: Names) -> list[str]:
+    """Return what the machine is called: whole, before the first dot, and as Windows' COMPUTERNAME."""
+    short = names.node.partition(".")[0]
+    windows = short.upper()[:15] if names.home[1:2] == ":" else short
+    return list(dict.fromkeys((names.node, short, windows)))
 
 
 def is_common(name: str) -> bool:
@@ -175,7 +181,8 @@ def in_paths(name: str, replacement: str) -> tuple[re.Pattern[str], Callable[[re
     def replace(path: re.Match[str]) -> str:
         if _OF_THE_SYSTEM.match(path[0]):
             return path[0]
-        return "/".join(replacement if part == name else part for part in path[0].split("/"))
+        parts = _SEPARATOR.split(path[0])
+        return "".join(replacement if part == name else part for part in parts)
 
     return _PATH, replace
 
@@ -248,7 +255,7 @@ class _Replacer:
             before = r"(?<![\w.-])" if is_common(home[1:]) else ""
             self._texts.append((home, pattern(before + re.escape(home) + r"(?![\w.-])"), "~"))
         # "node7.cluster.example" stands as "node7" in other places.
-        hosts = [(name, "HOST") for name in dict.fromkeys((names.node, names.node.split(".")[0]))]
+        hosts = [(name, "HOST") for name in host_names(names)]
         for name, stand_in in (*hosts, (names.user, "USER")):
             # Very short names would be found in words that mean something else.
             if len(name) > 2 and not is_common(name):
@@ -300,10 +307,10 @@ class _Replacer:
             for name, whole, stand_in in self._texts:
                 if name in value:
                     value = whole.sub(stand_in, value)
-            if self._user and f"/{self._user}" in value:
+            if self._user and (f"/{self._user}" in value or f"\\{self._user}" in value):
                 value = self._paths.sub(self._replace_user, value)
-            if "/home/" in value or "Users" in value:  # another user's
-                value = _HOMES.sub(r"\1USER", value)
+            if "/home/" in value or "sers" in value:  # another user's
+                value = HOME.sub(r"\1USER", value)
             for numbers in self._present if len(value) >= _LEAST_LETTERS else ():
                 value = numbers.sub(lambda found: self.whole(found[0]), value)
             if "://" in value:

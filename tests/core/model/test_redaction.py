@@ -41,6 +41,16 @@ def hidden(probe: ProbeReport, name: str = "nvidia") -> ProbeReport:
         ("/nfs/home/bob/x", "/nfs/home/USER/x"),
         ("/mnt/c/Users/Bob/x", "/mnt/c/Users/USER/x"),
         ("C:\\Users\\Bob\\x", "C:\\Users\\USER\\x"),
+        ("C:/Users/Bob Doe/x y, C:/Users/z", "C:/Users/USER/x y, C:/Users/USER"),
+        ("c:\\users\\BOBDOE~1\\x", "c:\\users\\USER\\x"),
+        ("\\\\?\\C:\\Users\\Bob Doe\\x", "\\\\?\\C:\\Users\\USER\\x"),
+        ("D:\\work\\grace\\x.dll", "D:\\work\\USER\\x.dll"),
+        ("C:\\Users\\Public\\x, C:/Users/Default/y", "C:\\Users\\Public\\x, C:/Users/Default/y"),
+        ("of S-1-5-21-3623811015-3361044348-30300820-1013", "of redacted-1"),
+        (
+            f"C:/x/libscipy_openblas64_-{'3a' * 16}.dll",
+            f"C:/x/libscipy_openblas64_-{'3a' * 16}.dll",
+        ),
         ("node-17: no, node-178", "HOST: no, node-178"),
         ("/opt/envs/grace-torch/lib/x.so", "/opt/envs/USER-torch/lib/x.so"),
         ("/opt/py3_grace.old/x.so", "/opt/py3_USER.old/x.so"),
@@ -205,3 +215,11 @@ def test_a_probe_that_is_not_here_is_hidden_by_names_and_patterns_and_says_so() 
     (warning,) = found.warnings
     assert warning.code == "unknown-probe"
     assert "there is no probe frobnicator here" in warning.message
+
+
+def test_a_windows_is_known_by_its_short_name_in_capitals_too() -> None:
+    names = Names(node="workstation-graces", user="Grace Hopper", home="C:/Users/Grace Hopper")
+    library = Library("x", "C:/Users/Grace Hopper/on WORKSTATION-GRA/x.dll")
+    found = redacted(report(nvidia=ProbeReport(Presence.FOUND, libraries=(library,))), names)
+
+    assert found.probes["nvidia"].libraries[0].path == "~/on HOST/x.dll"

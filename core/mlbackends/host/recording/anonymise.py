@@ -10,19 +10,22 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from mlbackends.host.recording import excerpts
-from mlbackends.model.patterns import HARDWARE_ADDRESS, URL_LOGIN, UUID
+from mlbackends.model.patterns import HARDWARE_ADDRESS, HOME, LONG_ID, SID, URL_LOGIN, UUID
 from mlbackends.model.redaction import (
     NUMERIC_SERVER,
     Names,
+    host_names,
     in_paths,
     in_texts,
     is_common,
     is_somebodys,
     without_addresses,
 )
+from mlbackends.model.tables import table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -31,15 +34,8 @@ if TYPE_CHECKING:
 
 HOST, USER = "host", "user"
 
-_LONG_ID = re.compile(
-    r"(?:(?<![0-9A-Za-z])|(?<=pod))(?=\d*[a-fA-F])(?:[0-9a-fA-F]{64}|[0-9a-fA-F]{32})(?![0-9A-Za-z])"
-)
-"""A container's or a machine's."""
 _AMD_GPU = re.compile(r"\b(GPU-)([0-9a-f]{16})(?![0-9a-f-])", re.IGNORECASE)
 _AMD_NUMBER = re.compile(r"^(unique_id )([1-9][0-9]*)$", re.MULTILINE)
-_HOME = re.compile(
-    r"(?<!/dev)(?<!/etc)(?<!/usr)(?<!/sys)(/home/|/Users/|\\Users\\+)([^/\\\s:;,\"']+)"
-)
 _NO_LOGIN = "://***@"
 _SHORTEST = 6
 """A shorter value, such as a job's number, stands in too many places where it means something else."""
@@ -60,10 +56,11 @@ class Anonymiser:
         self._rules: list[tuple[re.Pattern[str], Replace]] = []
         home = names.home.rstrip("/")
         if home.count("/") > 1:
-            mac = home.startswith("/Users/")
-            self._add_word(home, "home folder", f"/Users/{USER}" if mac else f"/home/{USER}")
-        self._rules.append((_HOME, self._other_home))
-        for name in dict.fromkeys((names.node, names.node.partition(".")[0])):
+            top = "/home" if home[:1] == "/" and not home.startswith("/Users/") else "/Users"
+            drive = home[:2] if home[1:2] == ":" else ""
+            self._add_word(home, "home folder", f"{drive}{top}/{USER}")
+        self._rules.append((HOME, self._other_home))
+        for name in host_names(names):
             if len(name) > 2 and not is_common(name):
                 self._add_name(name, "host name", HOST)
         if names.user and not is_common(names.user):
@@ -84,7 +81,8 @@ class Anonymiser:
                 self._add_word(value, "serial number or the like", shape)
         self._rules += [
             (UUID, self._uuid),
-            (_LONG_ID, self._long_id),
+            (LONG_ID, self._long_id),
+            (SID, self._security_id),
             (HARDWARE_ADDRESS, self._hardware_address),
             (URL_LOGIN, self._login),
             (NUMERIC_SERVER, self._numeric_server),
@@ -117,7 +115,7 @@ class Anonymiser:
             return [self.value(each) for each in value]
         if isinstance(value, dict):
             return {
-                self.text(key) if "/" in key else key: self.value(each)
+                self.text(key) if "/" in key or "\\" in key else key: self.value(each)
                 for key, each in value.items()
             }
         return value
@@ -176,12 +174,17 @@ class Anonymiser:
         return f"{found[1]}other-{number}"
 
     def _uuid(self, found: re.Match[str]) -> str:
+        if found[0].lower() in _public_ids():
+            return found[0]
         number = self._number("UUID", found[0].replace("_", "-"))
         return f"00000000-0000-4000-8000-{number:012x}".replace("-", found["sign"])
 
     def _long_id(self, found: re.Match[str]) -> str:
         number = self._number("container or machine id", found[0])
         return f"f{number:0{len(found[0]) - 1}x}"
+
+    def _security_id(self, found: re.Match[str]) -> str:
+        return f"S-1-5-21-0-0-0-{self._number('security identifier', found[0])}"
 
     def _amd_gpu(self, found: re.Match[str]) -> str:
         return f"{found[1]}{self._number('UUID', found[2]):016x}"
@@ -212,6 +215,13 @@ class Anonymiser:
         if ":" in text:
             return f"2001:db8::{number & 0xFFFF:x}"
         return f"198.18.{number >> 8 & 255}.{number & 255}"
+
+
+@cache
+def _public_ids() -> frozenset[str]:
+    """Return the identifiers of Windows' power plans and classes of devices, which name nobody's machine."""
+    names = table("host/windows/names")
+    return frozenset(each.strip("{}") for each in (*names["power_plans"], *names["device_classes"]))
 
 
 class SecretsRemover(Anonymiser):

@@ -9,6 +9,7 @@ from typing import Any
 
 from mlbackends.host.host import Host
 from mlbackends.model.patterns import pattern
+from mlbackends.model.tables import table
 
 _ENUM = "HKLM\\SYSTEM\\CurrentControlSet\\Enum\\PCI"
 _CLASS = "HKLM\\SYSTEM\\CurrentControlSet\\Control\\Class"
@@ -16,10 +17,6 @@ _IDS = pattern(
     r"VEN_([0-9A-F]{4})&DEV_([0-9A-F]{4})(?:&SUBSYS_([0-9A-F]{4})([0-9A-F]{4}))?", re.IGNORECASE
 )
 _PLACE = pattern(r"\((\d{1,5}),(\d{1,2}),(\d)\)\s*$")
-_DISPLAY = "{4d36e968-e325-11ce-bfc1-08002be10318}"
-_ACCELERATORS = "{f01a9d53-3ff6-48d2-9f97-c8a7004be10c}"
-_CLASSES = {_DISPLAY: "030000", _ACCELERATORS: "120000"}
-"""The code of PCI for a class of Windows, where the device's own is not told."""
 _RATES = (None, 2.5, 5.0, 8.0, 16.0, 32.0, 64.0)
 _DRIVER = (
     *("DriverDesc", "DriverVersion", "DriverDate", "ProviderName"),
@@ -52,7 +49,7 @@ def _read(host: Host, name: str, numbers: dict[str, int]) -> dict[str, Any]:
     if "base_class" in numbers:
         code = f"{numbers['base_class']:02x}{numbers.get('sub_class', 0):02x}00"
     else:
-        code = _CLASSES.get(kind, "")
+        code = table("host/windows/names")["device_classes"].get(kind, "")
     # Wine's adapter has no numbers of its own.
     if not ids or ids[1] == "0000":
         return {}
