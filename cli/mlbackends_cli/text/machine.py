@@ -18,7 +18,9 @@ _SET_BY = {
     "quota": "by the CPU quota",
     "memory_limit": "above which the kernel kills",
     "memory_high": "above which the kernel slows",
+    "process_memory_limit": "by the job object, for each process",
 }
+_BY_JOB = {"quota": "by the job object", "memory_limit": "by the job object"}
 
 
 def cpu(facts: Facts) -> Iterator[str]:
@@ -36,6 +38,7 @@ def cpu(facts: Facts) -> Iterator[str]:
         _count(facts, "sockets", "socket") if number(facts, "sockets") > 1 else "",
         f"{_count(facts, 'cores', 'core')}{cores}" if number(facts, "cores") else "",
         _count(facts, "threads", "thread"),
+        _groups(facts),
         ", ".join(_clock(facts)),
     )
     best = text(facts, "hardware_capability")
@@ -52,10 +55,18 @@ def _clock(facts: Facts) -> Iterator[str]:
         yield quantity("_hertz", base)
     if most and most != base:
         yield f"at most {quantity('_hertz', most)}"
-    if limit and limit < most:
+    if limit and limit < (most or base):
         yield f"held below {quantity('_hertz', limit)}"
     if not (base or most) and (now := number(facts, "current_hertz")):
         yield f"{quantity('_hertz', now)} now"
+    plan = text(facts, "power_mode") or text(facts, "power_plan")
+    if plan not in ("", "balanced"):
+        yield f"power plan: {plan}"
+
+
+def _groups(facts: Facts) -> str:
+    groups = len(rows(facts, "processor_groups"))
+    return f"{groups} processor groups" if groups else ""
 
 
 def _caches(facts: Facts) -> Iterable[str]:
@@ -72,8 +83,9 @@ def _caches(facts: Facts) -> Iterable[str]:
 
 def memory(facts: Facts) -> Iterator[str]:
     """Yield its size, and how it is divided."""
+    swap = "page file" if number(facts, "commit_limit_bytes") else "swap"
     sizes = [(f"{name}_bytes", word) for name, word in (
-        ("total", "in all"), ("available", "available"), ("swap_total", "swap"))]  # fmt: skip
+        ("total", "in all"), ("available", "available"), ("swap_total", swap))]  # fmt: skip
     yield joined(*(
         f"{binary_size(number(facts, fact))} {word}" for fact, word in sizes if number(facts, fact)
     ))  # fmt: skip
@@ -93,10 +105,11 @@ def limits(facts: Facts) -> Iterator[str]:
     """Yield how many CPUs and how much memory may be used, and of which group or job."""
     exact, online = facts.get("effective_cpus_exact"), number(facts, "online_cpus")
     cpus = f"{exact:g}" if isinstance(exact, float) else str(number(facts, "effective_cpus") or "")
-    why = _SET_BY.get(text(facts, "effective_cpus_because"), "")
+    reasons = _SET_BY | _BY_JOB if facts.get("job_object") else _SET_BY
+    why = reasons.get(text(facts, "effective_cpus_because"), "")
     usable = f"{cpus} of {online} CPUs" if why and online else f"{cpus} CPU{'s' * (cpus != '1')}"
     size = number(facts, "effective_memory_bytes")
-    bound = _SET_BY.get(text(facts, "effective_memory_because"), "")
+    bound = reasons.get(text(facts, "effective_memory_because"), "")
     used = number(facts, "memory_usage_bytes") if bound else 0
     processes = number(facts, "process_limit")
     group, scheduler = text(facts, "cgroup_version"), text(facts, "scheduler")

@@ -60,6 +60,8 @@ def topology(data: bytes) -> dict[str, Any]:
     at = 0
     while at + 8 <= len(data):
         relation, size = struct.unpack_from("<II", data, at)
+        if size < 8:
+            break
         body = data[at + 8 : at + size]
         if relation == _CORE:
             found["cores"].append({"cpus": _cpus(body, 22), "efficiency_class": body[1]})
@@ -81,8 +83,6 @@ def topology(data: bytes) -> dict[str, Any]:
                 mask = _number(body[24 + (group + 1) * (40 + word) - word :], word)
                 listed = format_cpu_list(cpus_in(mask, group))
                 found["groups"].append({"group": group, "cpus": listed})
-        if size < 8:
-            break
         at += size
     return found
 
