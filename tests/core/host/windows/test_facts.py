@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from mlbackends.host.archive import Tree
 from mlbackends.host.cpu.cpuinfo import read_blocks
 from mlbackends.host.host import Host
 from mlbackends.host.pci import display_driver, pci_devices
@@ -154,8 +155,6 @@ def test_a_gpu_that_was_taken_out_is_none(tmp_path: Path) -> None:
 
 
 def test_a_recording_of_windows_finds_the_same_again(tmp_path: Path) -> None:
-    (tmp_path / "root/C:/Users/jane/AppData").mkdir(parents=True)
-    (tmp_path / "root/C:/Users/jane/AppData/x.dll").write_bytes(b"MZ")
     python = {"executable": "C:/Users/jane/python.exe", "path": ["C:/Users/jane/AppData"]}
     lxss = "HKCU\\Software\\Microsoft\\Windows\\CurrentVersion\\Lxss"
     number = "{6e2a4f3c-1111-4222-8333-944444444444}"
@@ -165,13 +164,17 @@ def test_a_recording_of_windows_finds_the_same_again(tmp_path: Path) -> None:
     description = json.loads((tmp_path / "host.json").read_text())
     description["registry"][f"{lxss}\\{number}"] = {"DistributionName": "Ubuntu", "Version": 2}
     description["registry_keys"][lxss] = [number]
-    host = machine(tmp_path, **description)
+    source, copied = Tree(), tmp_path / "copy.machine"
+    source.put("host.json", json.dumps(description).encode())
+    source.put("root/C:/Users/jane/AppData/x.dll", b"MZ")
+    (tmp_path / "x.machine").write_bytes(source.text())
 
+    host = Host(str(tmp_path / "x.machine"))
     recording = Recording(host)
     before = survey((), recording, Presence.FOUND)
     recording.listdir("C:/Users/jane/AppData")
-    recording.files(Anonymiser()).unpack(str(tmp_path / "copy"))
-    copy = Host(str(tmp_path / "copy"))
+    copied.write_bytes(recording.files(Anonymiser()).text())
+    copy = Host(str(copied))
     after = survey((), copy, Presence.FOUND)
 
     assert copy.listdir("C:/Users/other-1/AppData") == ["x.dll"]
@@ -180,7 +183,7 @@ def test_a_recording_of_windows_finds_the_same_again(tmp_path: Path) -> None:
         assert after.probes[name].facts == before.probes[name].facts
         assert after.probes[name].devices == before.probes[name].devices
     assert after.probes["host"].facts["wsl_distributions"] == [{"name": "Ubuntu", "version": 2}]
-    text = (tmp_path / "copy/host.json").read_text()
+    text = copied.read_text()
     assert "6e2a4f3c" not in text
     assert CLASS in text
 
