@@ -1,6 +1,6 @@
 """A limit leaves less than half of the memory that programs see.
 
-Found by:  limits: memory.max, memory.high or their like of version 1, held to memory's total.
+Found by:  limits: memory.max, memory.high or their like of version 1, or a job object, held to memory's total.
 No alarm:  a limit near the machine's memory.
 """
 
@@ -10,7 +10,7 @@ SEVERITY = Severity.NOTE
 READS = ("limits", "memory")
 WHY = (
     "Programs that size caches and buffers by the machine's memory are killed by the kernel without a"
-    " word of their own; /dev/shm counts as well."
+    " word of their own, and under Windows get none; /dev/shm counts as well."
 )
 MEND = "Name sizes where a program takes them, and leave room for /dev/shm and the page cache."
 SOURCES = ("https://docs.kernel.org/admin-guide/cgroup-v2.html (memory.max and memory.high)",)
@@ -26,8 +26,11 @@ def symptoms(report: ReportView) -> Symptoms:
     ends = "kills what takes more"
     if because == "memory_high":
         ends = "slows what takes more and reclaims it"
+    who, seen_by = "control group", "free, psutil and /proc/meminfo"
+    if report.fact("limits.job_object"):
+        who, ends, seen_by = "job object", "refuses what takes more", "psutil and the Task Manager"
     yield Symptom(
-        f"the control group leaves {left / 2**30:.1f} of {total / 2**30:.1f} GiB and {ends}; free,"
-        " psutil and /proc/meminfo show the machine's",
+        f"the {who} leaves {left / 2**30:.1f} of {total / 2**30:.1f} GiB and {ends}; {seen_by}"
+        " show the machine's",
         evidence={f"limits.{because}_bytes": left, "memory.total_bytes": total},
     )
