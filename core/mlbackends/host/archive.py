@@ -20,7 +20,6 @@ import json
 import os
 import posixpath
 import re
-import sys
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -37,9 +36,10 @@ SIZE_LIMIT = 256 << 20
 ENTRY_LIMIT = 1 << 18
 _NAME_LIMIT = 1024
 
-_FORMAT, _END = b"backends.machine/1", b"end"
+_FORMAT, _END = b"backends.machine/1\n", b"end\n"
 _GZIP = b"\x1f\x8b"
-_ESCAPED = re.compile(rb"(?:[ -\[\]-~]|\\(?:x[0-9a-f]{2}|[\\nrt]))*")
+_LAST_LINE_OF_ENTRY = re.compile(rb"\n(?!\t)")
+_ESCAPES = re.compile(rb"\t(?:[ -\[\]-~]|\\(?:x[0-9a-f]{2}|[\\nrt]))*+\n")
 NOT_IN_WINDOWS = re.compile(
     r'(?i)[\\:*?"<>|\x00-\x1f]|[. ](?:/|$)|(?:^|/)(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:[./]|$)'
 )
@@ -102,32 +102,29 @@ class Tree:
 
     def text(self) -> bytes:
         """Return the tree in the format of ours. Raises ValueError where that is too large."""
-        lines = [_FORMAT]
+        text = [_FORMAT]
         for path in sorted(self.entries, key=lambda path: path.split("/")):
             entry, name = self.entries[path], _quoted(path)
             if isinstance(entry, str):
-                lines.append(b"link %b -> %b" % (name, _quoted(entry)))
+                text.append(b"link %b -> %b\n" % (name, _quoted(entry)))
             elif isinstance(entry, bytes):
-                kind, content = _written(entry)
-                lines.append(b"%b %b" % (kind, name))
-                lines += [b"\t" + line for line in content]
+                text.append(_written(name, entry))
             elif path and not entry:
-                lines.append(b"folder " + name)
-        return _within_limit(b"\n".join([*lines, _END, b""]))
+                text.append(b"folder %b\n" % name)
+        return _within_limit(b"".join([*text, _END]))
 
     def unpack(self, folder: str) -> None:
-        """Write the tree into a folder. Raises OSError, and ValueError for a name it cannot hold."""
-        taken: set[str] = set()
+        """Write the tree into an empty folder. Raises OSError, and ValueError for a name it cannot have."""
         for path, entry in self.entries.items():
-            name = path.casefold() if sys.platform in ("win32", "darwin") else path
-            if name in taken or (os.name == "nt" and NOT_IN_WINDOWS.search(path)):
-                raise ValueError(f"this system can have no file {path!r} there")
-            taken.add(name)
+            if os.name == "nt" and NOT_IN_WINDOWS.search(path):
+                raise ValueError(f"Windows can have no file {path!r}")
             at = os.path.join(folder, path)
-            os.makedirs(at if isinstance(entry, set) else os.path.dirname(at), exist_ok=True)
-            if isinstance(entry, str):
+            # What is there already has another case, and is another thing.
+            if isinstance(entry, set):
+                os.makedirs(at, exist_ok=not path)
+            elif isinstance(entry, str):
                 os.symlink(entry, at)
-            elif isinstance(entry, bytes):
+            else:
                 with open(at, "xb") as file:
                     file.write(entry)
 
@@ -138,7 +135,7 @@ def is_archive(path: str) -> bool:
         head = read_regular(path, 512)
     except OSError:
         return False
-    return head.startswith((_FORMAT[:-1], _GZIP)) or head[257:262] == b"ustar"
+    return head.startswith((_FORMAT[:-2], _GZIP)) or head[257:262] == b"ustar"
 
 
 def read(path: str) -> Tree:
@@ -156,7 +153,7 @@ def read(path: str) -> Tree:
         if data.startswith(_GZIP):
             with gzip.open(io.BytesIO(data)) as file:
                 data = _within_limit(file.read(SIZE_LIMIT + 1))
-        for name, entry in (_in_text if data.startswith(_FORMAT[:-1]) else _in_tar)(data):
+        for name, entry in (_in_text if data.startswith(_FORMAT[:-2]) else _in_tar)(data):
             tree.put(_inside(name, name), entry)
             if isinstance(entry, str):
                 _inside(posixpath.join(posixpath.dirname(name), entry), f"{name} -> {entry}")
@@ -181,32 +178,27 @@ def _inside(path: str, shown: str) -> str:
 
 def _in_text(data: bytes) -> Iterator[tuple[str, Entry]]:
     """Yield the paths and entries in an archive of our format; raises ValueError."""
-    first, *lines = data.split(b"\n")
-    if first != _FORMAT:
-        raise ValueError(f"its first line is {first[:40]!r}; this version reads {_FORMAT!r}")
-    if lines[-2:] != [_END, b""]:
-        raise ValueError("it is truncated: its last line is not 'end'")
-    at = 0
-    while at < len(lines) - 2:
-        start = at
-        kind, _, name = lines[at].partition(b" ")
-        at += 1
-        while lines[at][:1] == b"\t":
-            at += 1
-        content = [line[1:] for line in lines[start + 1 : at]]
-        entry: Entry | None = None
+    if not data.startswith(_FORMAT):
+        raise ValueError(f"it begins with {data[:20]!r}; this version reads {_FORMAT!r}")
+    at = len(_FORMAT)
+    while found := _LAST_LINE_OF_ENTRY.search(data, at):
+        head, _, content = data[at : found.end()].partition(b"\n")
+        kind, _, name = head.partition(b" ")
+        entry: Entry = set()
         if kind == b"file":
-            entry = b"".join(line + b"\n" for line in content)
-        elif kind == b"escaped" and _ESCAPED.fullmatch(escaped := b"".join(content)):
-            entry = escaped.decode("unicode_escape").encode("latin-1")
+            entry = content[1:].replace(b"\n\t", b"\n")
+        elif kind == b"escaped" and _ESCAPES.fullmatch(content := content.replace(b"\n\t", b"")):
+            entry = content[1:-1].decode("unicode_escape").encode("latin-1")
         elif kind == b"link" and not content:
             name, _, target = name.partition(b" -> ")
             entry = _unquoted(target)
-        elif kind == b"folder" and not content:
-            entry = set()
-        if not entry and kind not in (b"file", b"folder"):
-            raise ValueError(f"line {start + 2} or what follows it is in no format of ours")
-        yield _unquoted(name), cast("Entry", entry)
+        elif kind != b"folder" or content:
+            break
+        yield _unquoted(name), entry
+        at = found.end()
+    if data[at:] != _END:
+        line = data.count(b"\n", 0, at) + 1
+        raise ValueError(f"line {line} begins nothing that is known, or the end is missing")
 
 
 def _in_tar(data: bytes) -> Iterator[tuple[str, Entry]]:
@@ -232,13 +224,14 @@ def _in_tar(data: bytes) -> Iterator[tuple[str, Entry]]:
         raise ValueError(str(error)) from None
 
 
-def _written(content: bytes) -> tuple[bytes, list[bytes]]:
-    """Return the kind that a file's content is written as, and its lines."""
+def _written(name: bytes, content: bytes) -> bytes:
+    """Return the entry of a file."""
     text = content.decode(errors="surrogateescape")
     if text.replace("\n", "").replace("\t", "").isprintable() and text[-1:] in ("\n", ""):
-        return b"file", content.split(b"\n")[:-1]
-    lines = content.splitlines(keepends=True)
-    return b"escaped", [line.decode("latin-1").encode("unicode_escape") for line in lines]
+        lines = content[:-1].replace(b"\n", b"\n\t")
+        return b"file %b\n" % name + (b"\t%b\n" % lines if content else b"")
+    escaped = content.decode("latin-1").encode("unicode_escape").replace(rb"\n", b"\\n\n\t")
+    return b"escaped %b\n\t%b\n" % (name, escaped.removesuffix(b"\n\t"))
 
 
 def _quoted(name: str) -> bytes:
