@@ -1,0 +1,109 @@
+"""README's table of what has been tried where: ``python tests/systems/table.py --write`` or ``--check``.
+
+It is made of results/*.json, which the jobs of .ci/systems wrote; of by_hand.toml; and of the recorded
+machines in tests/hosts. A cell that no result fills says no.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+TESTS = HERE.parent
+README = TESTS.parent / "README.md"
+BEGIN, END = "<!-- tests/systems/table.py -->\n", "<!-- the end -->\n"
+HEAD = """\
+| | on real hardware | emulated | on recorded machines or stub libraries |
+| --- | --- | --- | --- |
+"""
+#: A row's name by system and processor, as Python spells them.
+ROWS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "Linux x86-64": ("Linux", ("x86_64",)),
+    "Linux aarch64": ("Linux", ("aarch64",)),
+    "Linux riscv64": ("Linux", ("riscv64",)),
+    "Linux s390x, big-endian": ("Linux", ("s390x",)),
+    "Linux ppc64le": ("Linux", ("ppc64le",)),
+    "Windows x86-64": ("Windows", ("AMD64",)),
+    "macOS": ("Darwin", ("arm64", "x86_64")),
+}
+PLATFORMS = {"Linux": "linux", "Windows": "win32", "Darwin": "darwin"}
+
+
+def table() -> str:
+    """Return the table in Markdown."""
+    results = [
+        json.loads(file.read_text(encoding="utf-8"))
+        for file in sorted((HERE / "results").glob("*.json"))
+    ]
+    by_hand = tomllib.loads((HERE / "by_hand.toml").read_text(encoding="utf-8"))
+    rows = []
+    for name, (system, machines) in ROWS.items():
+        own = [each for each in results if each["system"] == system and each["machine"] in machines]
+        cells: dict[str, list[str]] = {"real": [], "emulated": [], "recorded": []}
+        for how in dict.fromkeys(each["how"] for each in own):
+            column = "emulated" if how.startswith(("qemu", "Wine")) else "real"
+            runs = "; ".join(summary(each) for each in own if each["how"] == how)
+            cells[column].append(f"{how}: {runs}" if column == "emulated" else runs)
+        count = recorded(PLATFORMS[system], machines)
+        if count:
+            cells["recorded"].append(f"{count} machine{'s' if count > 1 else ''}")
+        rows.append((name, add(cells, by_hand.get(name, {}))))
+    rows += [
+        (name, add({"real": [], "emulated": [], "recorded": []}, cells))
+        for name, cells in by_hand.items()
+        if name not in ROWS
+    ]
+    return HEAD + "".join(
+        f"| {name} | {'<br>'.join(cells['real']) or 'no'} | {'<br>'.join(cells['emulated'])} |"
+        f" {'<br>'.join(cells['recorded']) or 'no'} |\n"
+        for name, cells in rows
+    )
+
+
+def add(cells: dict[str, list[str]], more: dict[str, str]) -> dict[str, list[str]]:
+    return {column: [*texts, *filter(None, [more.get(column)])] for column, texts in cells.items()}
+
+
+def summary(result: dict[str, Any]) -> str:
+    """Return one run in a few words: which Python, what it passed, and when."""
+    tests, checks = result["tests"].values(), result["checks"]
+    passed, failed, listed = (
+        sum(each.get(key, 0) for each in tests) for key in ("passed", "failed", "listed")
+    )
+    python = f"Python {result['python']}{', free-threaded' if result['free_threaded'] else ''}"
+    done = [f"{sum(not each for each in checks.values())} of {len(checks)} checks"]
+    if passed:
+        done.append(f"{passed:,} tests")
+    done += [f"{failed} failed"] if failed else []
+    done += [f"[{listed} cannot](tests/systems/not_here.toml)"] if listed else []
+    done += [f"native attention ({result['native']})"] if result["native"] else []
+    return f"{python}: {', '.join(done)} ({result['date']}, {result['commit']})"
+
+
+def recorded(platform: str, machines: tuple[str, ...]) -> int:
+    """Return how many machines of a kind tests/hosts has."""
+    count = 0
+    for file in (TESTS / "hosts").glob("*.expected.json"):
+        probes = json.loads(file.read_text(encoding="utf-8"))["probes"]
+        machine = probes["cpu"]["facts"].get("machine")
+        count += probes["host"]["facts"].get("platform") == platform and machine in machines
+    return count
+
+
+def renewed() -> str:
+    """Return README.md with the table as it must be."""
+    text = README.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{table()}\n{END}{after}"
+
+
+if __name__ == "__main__":
+    if "--write" in sys.argv:
+        README.write_text(renewed(), encoding="utf-8")
+    elif README.read_text(encoding="utf-8") != renewed():
+        sys.exit("README.md's table is stale: python tests/systems/table.py --write")
