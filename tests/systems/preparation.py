@@ -349,12 +349,13 @@ def wine(job: dict[str, Any], folder: Path, scratch: Path) -> System:
                 packed.extractall(prefix / "drive_c")
         (prefix / "drive_c" / name / "DLLs/_wmi.pyd").unlink(missing_ok=True)
         (prefix / "dosdevices/z:").unlink()
-        tree = scratch / "wheels"
-        fitting = ("--only-binary", ":all:", "--platform=win_amd64", f"--python-version={release}")
-        # NumPy as new as Wine's C runtime can load.
-        names = [*requirements(), f"numpy=={job['numpy']}", "colorama"]
-        download(tree, names, *fitting)
-        install(prepared(prefix, tree), names)
+        # By this machine's pip, for Wine starts slowly; NumPy as new as Wine's C runtime can load.
+        call(
+            *(sys.executable, "-m", "pip", "install", "-q", "--no-compile", "--upgrade"),
+            *("--only-binary", ":all:", "--platform=win_amd64", f"--python-version={release}"),
+            *("--target", str(prefix / "drive_c" / name / "Lib/site-packages")),
+            *(*requirements(), f"numpy=={job['numpy']}", "colorama"),
+        )
 
     prefix = copied(kept(folder, make), scratch / "prefix")
     return prepared(prefix, scratch / "tree")
