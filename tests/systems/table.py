@@ -59,7 +59,7 @@ def table() -> str:
     ]
     return HEAD + "".join(
         f"| {name} | {'<br>'.join(cells['real']) or 'no'} | {'<br>'.join(cells['emulated'])} |"
-        f" {'<br>'.join(cells['recorded']) or 'no'} |\n"
+        f" {'<br>'.join(cells['recorded'])} |\n"
         for name, cells in rows
     )
 

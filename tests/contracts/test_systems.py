@@ -1,0 +1,54 @@
+"""What tests/systems holds: the README's table is fresh, and every line that excuses a test names one."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SYSTEMS = ROOT / "tests" / "systems"
+sys.path.append(str(SYSTEMS))
+
+import not_here  # noqa: E402
+import table  # noqa: E402
+
+RESULTS = sorted((SYSTEMS / "results").glob("*.json"))
+
+
+def test_the_readme_has_the_table_that_the_results_make() -> None:
+    renew = "python tests/systems/table.py --write"
+    assert table.README.read_text(encoding="utf-8") == table.renewed(), renew
+
+
+@pytest.mark.parametrize("file", RESULTS, ids=lambda file: file.stem)
+def test_a_result_is_of_a_job_and_right(file: Path) -> None:
+    jobs = tomllib.loads((SYSTEMS / "jobs.toml").read_text(encoding="utf-8"))
+    result = json.loads(file.read_text(encoding="utf-8"))
+    assert file.stem in jobs
+    assert not any(result["checks"].values())
+    assert {counts["failed"] for counts in result["tests"].values()} <= {0}
+
+
+def test_every_excused_test_is_there() -> None:
+    files = [file.relative_to(ROOT).as_posix() for file in (ROOT / "tests").rglob("test_*.py")]
+    for system, lines in tomllib.loads(not_here.TABLE.read_text(encoding="utf-8")).items():
+        for line, why in lines.items():
+            pattern, _, function = line.partition("::")
+            found = [file for file in files if fnmatchcase(file, pattern)]
+            assert found, f"{system}: no file is {pattern}"
+            name = f"def {function.partition('[')[0]}("
+            assert not function or name in (ROOT / found[0]).read_text(encoding="utf-8"), line
+            assert why
+
+
+def test_a_line_is_about_a_file_a_function_or_one_of_its_cases() -> None:
+    path, name = "tests/core/test_x.py", "test_y[a*]"
+    for line in (path, "tests/core/*", f"{path}::test_y", f"{path}::{name}", f"{path}::test_*"):
+        assert not_here.matches(line, path, name), line
+    for line in ("tests/core", f"{path}::test_y[b]", f"{path}::test_z", "tests/probes/*"):
+        assert not not_here.matches(line, path, name), line
