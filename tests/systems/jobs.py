@@ -25,7 +25,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 from not_here import junit_cases, lines_for, matches
-from preparation import PREPARE, System, Unavailable, call, key
+from preparation import PREPARE, System, Unavailable, call, key, zig_python
 
 HERE = Path(__file__).resolve().parent
 TREE = HERE.parents[1]
@@ -125,23 +125,24 @@ def run_job(
     return right
 
 
-def build_wheel(scratch: Path) -> Path:
-    """Return a folder with a wheel of HEAD without native libraries, which fits every system."""
+def build_wheel(job: dict[str, Any], cache: Path, scratch: Path) -> Path:
+    """Return a wheel of HEAD for the system of a job, as a release has it.
+
+    Raises Unavailable where the compiler cannot be had, CalledProcessError where it fails.
+    """
+    pyproject = tomllib.loads((TREE / "pyproject.toml").read_text(encoding="utf-8"))
+    tools = pyproject["dependency-groups"]["wheels"]
+    python = zig_python(cache, tools)
     source, dist = scratch / "source", scratch / "dist"
     call("git", "clone", "-q", str(TREE), str(source))
-    command = (
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "-q",
-        "--no-deps",
-        "-w",
-        str(dist),
-        str(source),
+    objects = os.environ.get("MLBACKENDS_OBJECTS") or str(cache / "objects")
+    subprocess.run(
+        [python, "kernels/builder/wheels.py", "--output", dist, job["wheel"]],
+        cwd=source,
+        env={**os.environ, "MLBACKENDS_OBJECTS": objects},
+        check=True,
     )
-    call(*command, variables={"MLBACKENDS_NATIVE": "off"})
-    return dist
+    return next(dist.glob("mlbackends-*.whl"))
 
 
 def run_tests(

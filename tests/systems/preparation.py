@@ -126,7 +126,8 @@ def programs(*names: str, packages: Sequence[str]) -> None:
 
 def key(job: dict[str, Any]) -> str:
     """Return a word for what a job's system is made of."""
-    made_of = {**job, "tests": [], "packages": (INTERPRETER, MODULES, PURE, requirements())}
+    made_of = {name: value for name, value in job.items() if name != "wheel"}
+    made_of |= {"tests": [], "packages": (INTERPRETER, MODULES, PURE, requirements())}
     return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:8]
 
 
@@ -242,11 +243,20 @@ def install(system: System, names: Sequence[str]) -> None:
     system.run("-m", "pip", "install", "-q", "--no-index", "--find-links", ".", *names)
 
 
+def zig_python(cache: Path, tools: Sequence[str]) -> str:
+    """Return a Python that has zig, which compiles for all systems, and other tools."""
+    name = hashlib.sha256(" ".join(tools).encode()).hexdigest()[:8]
+    folder = cache.absolute() / f"zig-{name}"
+    python = str(folder / "bin/python")
+    if not folder.exists():
+        call(sys.executable, "-m", "venv", str(folder))
+        call(python, "-m", "pip", "install", "-q", *tools)
+    return python
+
+
 def cross_compile_msgspec(root: Path, machine: str, version: str, scratch: Path) -> None:
     """Compile msgspec, which has no wheel for these processors, from its sdist."""
-    call(sys.executable, "-m", "venv", str(scratch / "zig"))
-    python = str(scratch / "zig/bin/python")
-    call(python, "-m", "pip", "install", "-q", "ziglang")
+    python = zig_python(root.parent, ["ziglang"])
     download(scratch, ["msgspec"], "--no-deps", "--no-binary", ":all:")
     call("tar", "xf", str(next(scratch.glob("msgspec-*.tar.gz"))), "-C", str(scratch))
     source = next(scratch.glob("msgspec-*/src/msgspec"))
