@@ -46,8 +46,7 @@ def main() -> int:
     parser.add_argument(
         "--dist",
         type=Path,
-        help="a folder of wheels, of which pip takes the one that fits; by default one is made"
-        " that fits every system, without native libraries",
+        help="a folder of wheels, of which pip takes the one that fits; by default it is built",
     )
     parser.add_argument("job", nargs="*", help=f"all by default: {', '.join(jobs)}")
     options = parser.parse_args()
@@ -62,7 +61,7 @@ def main() -> int:
         try:
             with tempfile.TemporaryDirectory(prefix=f"systems-{name}-") as scratch:
                 folder = Path(scratch)
-                dist = options.dist or build_wheel(folder)
+                dist = options.dist or build_wheel(jobs[name], options.cache, folder)
                 right = run_job(name, jobs[name], options.cache, folder, dist, options.tests)
         except Unavailable as reason:
             print(f"skipped: {name}: {reason}", flush=True)
@@ -126,7 +125,7 @@ def run_job(
 
 
 def build_wheel(job: dict[str, Any], cache: Path, scratch: Path) -> Path:
-    """Return a wheel of HEAD for the system of a job, as a release has it.
+    """Return a folder with the wheel of HEAD for the system of a job, as a release has it.
 
     Raises Unavailable where the compiler cannot be had, CalledProcessError where it fails.
     """
@@ -142,7 +141,7 @@ def build_wheel(job: dict[str, Any], cache: Path, scratch: Path) -> Path:
         env={**os.environ, "MLBACKENDS_OBJECTS": objects},
         check=True,
     )
-    return next(dist.glob("mlbackends-*.whl"))
+    return dist
 
 
 def run_tests(
