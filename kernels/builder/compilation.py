@@ -3,9 +3,9 @@
 They are the shim of `backends trace`, attention on the CPU and its prepared calls.
 ``python kernels/builder/compilation.py [FOLDER]`` compiles them into an editable install, or into a folder.
 
-CC is the compiler, with the options that choose its target: GCC, clang or zig, as in
+CC is the compiler of C and C++, with the options that choose its target: GCC, clang or zig, as in
 ``CC="python -m ziglang cc -target aarch64-linux-gnu.2.17"``; else cc, gcc or clang is looked for. What it
-makes programs for decides which files there are and how they are named. It compiles C++ too.
+makes programs for decides which files there are and how they are named.
 
 MLBACKENDS_OBJECTS names a folder in which what was compiled for attention stays, so that builds one after
 another, as those of .ci/run, compile once what the preprocessor makes the same text of.
@@ -17,6 +17,7 @@ import contextlib
 import hashlib
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -28,7 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
 NATIVE = ROOT / "kernels" / "native"
@@ -72,7 +73,11 @@ def running() -> Target:
 
 def target_of(compiler: Sequence[str]) -> Target:
     """Return the target of a compiler's command. Raises NotCompiled."""
-    machine, _, rest = _run([*compiler, "-dumpmachine"]).stdout.strip().lower().partition("-")
+    if "-target" in compiler[:-1]:
+        triple = compiler[compiler.index("-target") + 1]
+    else:
+        triple = _run([*compiler, "-dumpmachine"]).stdout
+    machine, _, rest = triple.strip().lower().partition("-")
     systems = {"mingw": "windows", "windows": "windows", "darwin": "darwin", "macos": "darwin"}
     system = next((system for word, system in systems.items() if word in rest), "linux")
     return Target(_MACHINES.get(machine, machine), system, "musl" if "musl" in rest else "")
@@ -84,9 +89,20 @@ def find_compiler() -> list[str]:
     found = shlex.split(os.environ.get("CC", "")) or [*filter(None, map(shutil.which, names))][:1]
     if not found:
         raise NotCompiled("no C compiler: looked for $CC, cc, gcc and clang")
-    is_zig = not {"zig", "ziglang"}.isdisjoint(Path(word).stem for word in found)
     # Without a target zig compiles for the CPU that it runs on.
-    return [*found, "-mcpu=baseline"] if is_zig and "-target" not in found else found
+    return [*found, "-mcpu=baseline"] if _is_zig(found) and "-target" not in found else found
+
+
+def _is_zig(compiler: Sequence[str]) -> bool:
+    return not {"zig", "ziglang"}.isdisjoint(Path(word).stem for word in compiler)
+
+
+def _version(command: Sequence[str]) -> str:
+    """Return which compiler it is. zig's -v knows no version of glibc in a target."""
+    for place, word in enumerate(command):
+        if _is_zig([word]):
+            return _run([*command[: place + 1], "version"]).stdout.strip()
+    return _run([*command, "-v"]).stderr.strip()
 
 
 def compile_into(
@@ -163,20 +179,22 @@ def compile_attention(
     units |= {file.stem: (file, []) for file in rest}
     kept = os.environ.get("MLBACKENDS_OBJECTS", "")
     threads = [] if target.system == "windows" else ["-pthread"]
+    compiler = [*compiler, *threads]
+    # zig's cc has no headers of C++; its c++ would link the library of C++.
+    compiler_plus = [{"cc": "c++"}.get(w, w) for w in compiler] if _is_zig(compiler) else compiler
     with _made_beside(output) as part, tempfile.TemporaryDirectory() as objects:
 
         def compiled(name: str) -> str:
             source, flags = units[name]
-            command = [*compiler, *threads, *CPP_FLAGS, *extra, *flags]
+            command = [*compiler_plus, *CPP_FLAGS, *extra, *flags]
             made = Path(objects, f"{name}.o")
             try:
                 if kept:
                     text = made.with_suffix(".ii")
                     _run([*command, "-E", "-P", "-o", str(text), str(source)])  # without paths
-                    # What -D defines is in the text already; -v tells which compiler it is.
+                    # What -D defines is in the text already.
                     words = [word for word in command if not word.startswith("-D")]
-                    version = _run([*command, "-v"]).stderr.strip()
-                    identity = "\n".join([*words, version, text.read_text("utf-8")])
+                    identity = "\n".join([*words, _version(command), text.read_text("utf-8")])
                     made = Path(kept, f"{hashlib.sha256(identity.encode()).hexdigest()}.o")
                     if made.exists():
                         return str(made)
@@ -206,7 +224,7 @@ def compile_attention(
             *_link_flags(target, output.name),
             *(["-Wl,-z,defs"] if is_elf(target) and not extra else []),
         ]
-        _run([*compiler, *threads, *extra, *linked, "-o", str(part), *made])
+        _run([*compiler, *extra, *linked, "-o", str(part), *made])
         # A sanitizer's library loads only into a process that has the sanitizer.
         if not extra and target == running():
             opened = "ctypes.CDLL(sys.argv[1]).mlbackends_attention_abi()"
@@ -232,13 +250,53 @@ def compile_prepared_calls(output: Path, compiler: Sequence[str], target: Target
         raise NotCompiled("the module of prepared calls is for a CPython that has a GIL")
     if not (include / "Python.h").is_file():
         raise NotCompiled(f"there is no Python.h in {include}")
-    if target != running():
-        raise NotCompiled("Python.h is this machine's")
     source = NATIVE / "python" / "prepared_calls.cpp"
-    flags = [f"-I{include}", f"-I{NATIVE / 'attention'}", *_link_flags(target, output.name)]
-    linked = ["-x", "none", str(output.with_name(target.attention)), "-Wl,-rpath,$ORIGIN"]
-    with _made_beside(output) as part:
+    with _made_beside(output) as part, tempfile.TemporaryDirectory() as scratch:
+        linked = ["-x", "none"]
+        if target != running():  # then pyconfig.h, which lies beside Python.h, is another machine's
+            include = Path(shutil.copytree(include, Path(scratch, "include")))
+            (include / "pyconfig.h").write_text(_pyconfig(target), "utf-8")
+        if target.system == "windows":
+            text = source.read_text("utf-8")
+            taken = {
+                target.attention: re.findall(r"\bmlbackends_attention_\w+", text),
+                "python3.dll": [*_OF_MACROS, *re.findall(r"\bPy[A-Za-z]*_[A-Za-z_]+\b", text)],
+            }
+            for name, names in taken.items():
+                linked.append(_import_library(Path(scratch, name), compiler, names))
+        else:
+            linked += [str(output.with_name(target.attention)), "-Wl,-rpath,$ORIGIN"]
+        if target.system == "darwin":
+            linked += ["-Wl,-undefined,dynamic_lookup"]
+        flags = [f"-I{include}", f"-I{NATIVE / 'attention'}", *_link_flags(target, output.name)]
         _run([*compiler, *CPP_FLAGS, *flags, "-o", str(part), str(source), *linked])
+
+
+def _pyconfig(target: Target) -> str:
+    """Return what headers of the stable ABI read of pyconfig.h, for 64-bit processors."""
+    is_windows = target.system == "windows"
+    sizes = {"INT": 4, "LONG": 4 if is_windows else 8, "WCHAR_T": 2 if is_windows else 4}
+    sizes |= dict.fromkeys(("LONG_LONG", "SIZE_T", "TIME_T", "VOID_P"), 8)
+    lines = [f"SIZEOF_{name} {size}" for name, size in sizes.items()]
+    lines += [f"HAVE_{name}_H 1" for name in ("ERRNO", "INTTYPES", "STDDEF", "STDINT")]
+    lines += ["MS_WINDOWS", "MS_WIN64", "Py_ENABLE_SHARED"] if is_windows else ["HAVE_SSIZE_T 1"]
+    return "".join(f"#define {line}\n" for line in lines)
+
+
+#: What macros of Python.h call.
+_OF_MACROS = shlex.split(
+    "_Py_Dealloc _Py_NoneStruct _PyArg_ParseTuple_SizeT _PyObject_CallFunction_SizeT PyCMethod_New"
+    " PyEval_RestoreThread PyEval_SaveThread PyModule_Create2"
+)
+
+
+def _import_library(dll: Path, compiler: Sequence[str], names: Iterable[str]) -> str:
+    """Make an import library of a DLL that has these names, and return its file."""
+    stub, library = dll.with_suffix(".c"), dll.with_suffix(".lib")
+    functions = (f"__declspec(dllexport) void {name}(void) {{}}\n" for name in sorted({*names}))
+    stub.write_text("".join(functions), "utf-8")
+    _run([*compiler, "-shared", str(stub), "-o", str(dll), f"-Wl,--out-implib,{library}"])
+    return str(library)
 
 
 def _require_attention(output: Path, target: Target) -> None:

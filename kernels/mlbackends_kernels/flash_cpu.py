@@ -45,6 +45,14 @@ class FlashCpu(AttentionBackend):
             reasons += error.reasons
         return reasons
 
+    def slower_here(self) -> tuple[Reason, ...]:
+        from mlbackends_kernels.attention_cpu.library import NEWER_COMPILER, missing_levels
+
+        if not (names := missing_levels()):
+            return ()
+        why = f"its library was compiled without {', '.join(names)}, which this CPU has"
+        return (Reason("missing-part", why, NEWER_COMPILER),)
+
     def details(self) -> dict[str, str]:
         from mlbackends_kernels.attention_cpu.library import compiled_levels, level
         from mlbackends_kernels.attention_cpu.threads import get_num_threads

@@ -14,6 +14,7 @@ from running import backends
 
 from mlbackends.model.checked import Checked
 from mlbackends_cli import formats
+from mlbackends_kernels.attention_cpu import library
 
 PROBLEMS = Path(__file__).resolve().parents[1] / "problems"
 SHAPE = ("--shape", "1,2,8,16")
@@ -245,6 +246,23 @@ def test_list_tells_what_each_takes_and_whether_it_is_usable() -> None:
     assert entries["torch_flash"]["peer"]
     assert ran("list").stdout.count("\n  is") == len(entries)
     assert ran("list", "--format", "markdown").stdout.count("\n| ") == len(entries) + 1
+
+
+def test_list_warns_of_a_library_without_a_level_that_the_cpu_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A compiler that knew no AVX-512 BF16, and a CPU that has it."""
+    if record("list")["backends"][0]["why_not_here"]:
+        pytest.skip("the library of attention was not built")
+    monkeypatch.setattr(library, "missing_levels", lambda: ("avx512_bf16",))
+    entries = {each["name"]: each for each in record("list")["backends"]}
+    (reason,) = entries["flash_cpu"]["slower_here"]
+
+    assert reason["message"].endswith("compiled without avx512_bf16, which this CPU has")
+    assert "--no-binary mlbackends" in reason["hint"]
+    assert entries["math"]["slower_here"] == []
+    assert "! flash_cpu" in ran("list").stdout
+    assert "compiled without avx512" in ran("list", "--format", "markdown").stdout
 
 
 def test_an_addition_that_cannot_be_imported_is_listed_with_why(tmp_path: Path) -> None:

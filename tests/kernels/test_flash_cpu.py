@@ -719,7 +719,7 @@ def test_every_level_that_is_compiled_is_in_the_librarys_table() -> None:
     declared = (BUILDER.parents[1] / "native" / "attention" / "levels.cpp").read_text("utf-8")
     for names in (builder().PORTABLE, *builder().LEVELS.values()):
         assert [name for name in names if f"DECLARED({name});" not in declared] == []
-        places = [declared.index(f"{{&mlbackends_attention_level_{name}, ") for name in names]
+        places = [declared.index(f"CHOICE({name}, ") for name in names]
         assert places == sorted(places)
 
 

@@ -118,12 +118,14 @@ def printed_list(listed: BackendList, page: Page) -> str:
             limits = ", ".join(f"{dtype} {times:g}×" for dtype, times in entry.tolerance.items())
             limits += " the plain formula's error, and a few units in the last place beside it"
             lines.append(("may err", limits))
-        for reason in entry.why_not_here:
-            hint = f"; {reason.hint}" if reason.hint else ""
-            lines.append(("not here", f"{reason.message} [{reason.code}]{hint}"))
         if not entry.why_not_here:
             lines.append(("here", "installed; --peers runs it" if entry.peer else "usable"))
+        for title, reasons in (("not here", entry.why_not_here), ("slower", entry.slower_here)):
+            for reason in reasons:
+                hint = f"; {reason.hint}" if reason.hint else ""
+                lines.append((title, f"{reason.message} [{reason.code}]{hint}"))
         mark, color = ("✗", "31") if entry.why_not_here else ("✓", "32")
+        mark, color = ("!", "33") if entry.slower_here else (mark, color)
         # 39 ends the colour alone: the heading around it stays bold.
         mark = f"\033[{color}m{mark}\033[39m" if page.color else mark
         passages.append(Passage(f"{mark} {entry.name}", tuple(lines)))
@@ -142,7 +144,7 @@ def markdown_list(listed: BackendList, _page: Page) -> str:
             _kind(each),
             "; ".join(each.takes),
             ", ".join(each.can),
-            each.why_not_here[0].message if each.why_not_here else "yes",
+            next((reason.message for reason in (*each.why_not_here, *each.slower_here)), "yes"),
         )
         for each in listed.backends
     ]

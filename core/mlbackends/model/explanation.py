@@ -54,7 +54,8 @@ class BackendEntry(Struct, frozen=True):
     sentence each. can: what it takes beside the plain problem, such as dropout and gradients; by the
     same constraints. tolerance: by element type, how many times the error of the plain computation in
     the same type its result may have. why_not_here: what keeps it from computing here, () if nothing
-    does. peer: whether it is of another project, run by `sdpa check --peers`.
+    does. slower_here: what makes it slower than this CPU can be. peer: whether it is of another
+    project, run by `sdpa check --peers`.
     """
 
     name: str
@@ -65,6 +66,7 @@ class BackendEntry(Struct, frozen=True):
     why_not_here: tuple[Reason, ...] = ()
     peer: bool = False
     can: tuple[str, ...] = ()
+    slower_here: tuple[Reason, ...] = ()
 
 
 class BackendList(Struct, frozen=True):

@@ -110,6 +110,10 @@ class AttentionBackend:
         """
         return ()
 
+    def slower_here(self) -> tuple[Reason, ...]:
+        """Return what makes it slower than this machine can be; () if nothing, or if it cannot run."""
+        return ()
+
     def details(self) -> dict[str, str]:
         """Return facts of it where it runs, by name: "instruction set", "threads", "version"."""
         return {}

@@ -39,13 +39,15 @@ def listing(python: str = "") -> BackendList:
     for backend in backends():
         lines = (type(backend).__doc__ or backend.name).strip().splitlines() or [backend.name]
         can = abilities(backend.unsupported_reasons)
+        why_not_here = _why_not_here(backend)
         entry = BackendEntry(
             name=backend.name,
             answers_to=backend.answers_to.name,
             summary=lines[0].rstrip("."),
             takes=tuple(each.sentence for each in backend.every_constraint()),
             tolerance=dict(backend.tolerance),
-            why_not_here=_why_not_here(backend),
+            why_not_here=why_not_here,
+            slower_here=() if why_not_here else backend.slower_here(),
             can=(*can, "logsumexp") if "logsumexp" in backend.takes else can,
         )
         entries.append(entry)

@@ -7,9 +7,11 @@ CPU has.
 
 import contextlib
 import ctypes
+import itertools
 import os
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -17,7 +19,8 @@ from mlbackends.model.errors import NoBackend
 from mlbackends.model.reasons import Reason
 from mlbackends.switches import store
 
-FILE, HEADER = "attention.so", "attention.h"
+FILE = f"attention{ {'win32': '.dll', 'darwin': '.dylib'}.get(sys.platform, '.so') }"
+HEADER = "attention.h"
 
 #: The levels whose instructions multiply pairs of bfloat16: there weights are rounded to it, and subnormal
 #: numbers are taken for zero.
@@ -37,6 +40,8 @@ _BUILD = (
     "install a C++ compiler, then: pip install --force-reinstall --no-cache-dir"
     " --no-binary mlbackends mlbackends (MLBACKENDS_NATIVE=require says why it fails)"
 )
+#: What to do where levels were not compiled.
+NEWER_COMPILER = _BUILD.replace("a C++ compiler", "GCC 11, clang 12 or newer")
 _NOT_THERE = "its library is not there: it was installed without a C++ compiler"
 
 
@@ -113,8 +118,8 @@ def library() -> ctypes.CDLL:
     if version != needed:
         why = f"it has the number {version}, {needed} is needed"
         raise NotBuilt(f"its library is another version's: {why}")
-    found.mlbackends_attention_level_name.restype = ctypes.c_char_p
-    found.mlbackends_attention_level_name.argtypes = (ctypes.c_int32,)
+    for names in (found.mlbackends_attention_level_name, found.mlbackends_attention_missing_level):
+        names.restype, names.argtypes = ctypes.c_char_p, (ctypes.c_int32,)
     found.mlbackends_attention_level_runs.argtypes = (ctypes.c_int32,)
     sizes = ("workspace", "scratch", "gradients_workspace", "gradients_scratch")
     for name in (*sizes, "forward", "refine", "backward"):
@@ -126,11 +131,17 @@ def library() -> ctypes.CDLL:
 
 def compiled_levels() -> tuple[str, ...]:
     """Return the instruction sets that were compiled, the least one first. Raises NotBuilt."""
-    found = library()
-    names: list[str] = []
-    while name := found.mlbackends_attention_level_name(len(names)):
-        names.append(name.decode())
-    return tuple(names)
+    return _names(library().mlbackends_attention_level_name)
+
+
+def missing_levels() -> tuple[str, ...]:
+    """Return those that this CPU can run and that were not compiled. Raises NotBuilt."""
+    return _names(library().mlbackends_attention_missing_level)
+
+
+def _names(name_of: Callable[[int], bytes | None]) -> tuple[str, ...]:
+    numbered = (name_of(number) for number in itertools.count())
+    return tuple(name.decode() for name in itertools.takewhile(bool, numbered) if name)
 
 
 def usable_levels() -> tuple[str, ...]:

@@ -1,13 +1,11 @@
 /* What the library offers: which instruction sets run here, how a problem is cut, and its computation. */
 #include "levels.h"
+#include "system.h"
 #include "threads.h"
 
 #include <string.h>
-#include <time.h>
 
 #include <atomic>
-
-#define EXPORTED extern "C" __attribute__((visibility("default")))
 
 namespace {
 
@@ -106,12 +104,6 @@ void work(void *given) {
 
 } // namespace
 
-int64_t microseconds() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
-
 EXPORTED int32_t mlbackends_attention_abi(void) { return MLBACKENDS_ATTENTION_ABI; }
 
 EXPORTED const char *mlbackends_attention_level_name(int32_t level) {
@@ -120,6 +112,8 @@ EXPORTED const char *mlbackends_attention_level_name(int32_t level) {
 }
 
 EXPORTED int32_t mlbackends_attention_level_runs(int32_t level) { return level_runs(level); }
+
+EXPORTED const char *mlbackends_attention_missing_level(int32_t number) { return missing_level(number); }
 
 EXPORTED int64_t mlbackends_attention_workspace(const Problem *problem) {
   return is_empty(*problem) ? 0 : workspace_bytes(partition_of(*problem));

@@ -1,13 +1,12 @@
 /* How gradients are cut into tasks and computed by threads. */
 #include "levels.h"
+#include "system.h"
 #include "threads.h"
 
 #include <string.h>
 
 #include <atomic>
 #include <new>
-
-#define EXPORTED extern "C" __attribute__((visibility("default")))
 
 namespace {
 

@@ -11,3 +11,11 @@ const Level *level_for(const Problem &problem);
 
 /* Tell whether this CPU and this system can run a level. */
 bool level_runs(int32_t number);
+
+/* Return the name of a level that this CPU can run and that was not compiled; null beyond the last one. */
+const char *missing_level(int32_t number);
+
+#if defined(__x86_64__)
+bool has_avx2();
+bool has_avx512();
+#endif

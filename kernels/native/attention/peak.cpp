@@ -1,8 +1,7 @@
 /* The machine at its best, which speeds are held to: multiply-adds in registers, and reading of memory. One
    thread each. */
-#include <stdint.h>
-
-#define EXPORTED extern "C" __attribute__((visibility("default")))
+#include "levels.h"
+#include "system.h"
 
 namespace {
 
@@ -36,9 +35,8 @@ int64_t with_any(int64_t rounds) { MULTIPLY_ADDS(Four, 12); }
 /* Compute for so many rounds, and return how many floating-point operations one of them has. */
 EXPORTED int64_t mlbackends_attention_multiply_adds(int64_t rounds) {
 #if defined(__x86_64__)
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx512f")) return with_avx512(rounds);
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return with_avx2(rounds);
+  if (has_avx512()) return with_avx512(rounds);
+  if (has_avx2()) return with_avx2(rounds);
 #endif
   return with_any(rounds);
 }

@@ -2,7 +2,7 @@
 #pragma once
 #include <stdint.h>
 
-#define MLBACKENDS_ATTENTION_ABI 5
+#define MLBACKENDS_ATTENTION_ABI 6
 
 #ifdef __cplusplus
 extern "C" {
@@ -57,6 +57,10 @@ int32_t mlbackends_attention_abi(void);
 
 /* Name an instruction set by its number, 0 for the least; null beyond the last one that was compiled. */
 const char *mlbackends_attention_level_name(int32_t level);
+
+/* Name an instruction set that this CPU and this system can run and that was not compiled; null beyond the last
+   one. */
+const char *mlbackends_attention_missing_level(int32_t number);
 
 /* Tell whether this CPU and this system can run a level. */
 int32_t mlbackends_attention_level_runs(int32_t level);

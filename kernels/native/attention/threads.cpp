@@ -5,22 +5,10 @@
    had locked. */
 #include "threads.h"
 
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <unistd.h>
+#include "system.h"
 
 #include <atomic>
 #include <new>
-
-#if defined(__GLIBC__) && defined(__x86_64__)
-/* The name that it has had since long before 2.34, so that what is built on a new system runs on an old
-   one. */
-__asm__(".symver pthread_create,pthread_create@GLIBC_2.2.5");
-#elif defined(__GLIBC__) && defined(__aarch64__)
-__asm__(".symver pthread_create,pthread_create@GLIBC_2.17");
-#endif
 
 namespace {
 
@@ -28,7 +16,7 @@ constexpr int most_workers = 255;
 constexpr int spins = 2000; /* some tens of microseconds: longer would take the core from others */
 
 struct Pool {
-  pid_t owner;
+  int64_t owner;
   std::atomic<int> busy{0}; /* whether a job runs */
   int workers = 0;          /* how many were started */
   bool refused = false;     /* whether the system would start no more */
@@ -38,10 +26,9 @@ struct Pool {
   std::atomic<int> finished{0}; /* how many that joined have returned */
   std::atomic<unsigned> generation{0};
   int sleepers = 0;
-  pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-  pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
+  Monitor monitor;
 
-  explicit Pool(pid_t process) : owner(process) {}
+  explicit Pool(int64_t process) : owner(process) {}
 };
 
 std::atomic<Pool *> shared{nullptr};
@@ -68,15 +55,14 @@ void wait_for_another(Pool *pool, unsigned seen) {
     if (pool->generation.load(std::memory_order_acquire) != seen) return;
     pause_processor();
   }
-  pthread_mutex_lock(&pool->mutex);
+  pool->monitor.enter();
   pool->sleepers++;
-  while (pool->generation.load(std::memory_order_acquire) == seen)
-    pthread_cond_wait(&pool->wake, &pool->mutex);
+  while (pool->generation.load(std::memory_order_acquire) == seen) pool->monitor.wait();
   pool->sleepers--;
-  pthread_mutex_unlock(&pool->mutex);
+  pool->monitor.leave();
 }
 
-void *run_worker(void *given) {
+void run_worker(void *given) {
   Pool *pool = (Pool *)given;
   unsigned seen = 0; /* so that a job that began before this thread did is noticed */
   for (;;) {
@@ -91,28 +77,11 @@ void *run_worker(void *given) {
       pool->finished.fetch_add(1, std::memory_order_release);
     }
   }
-  return nullptr;
-}
-
-void start_worker(Pool *pool) {
-  pthread_attr_t attributes;
-  pthread_t thread;
-  sigset_t all, before;
-  if (pthread_attr_init(&attributes)) return;
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the caller's */
-  if (pthread_create(&thread, &attributes, run_worker, pool))
-    pool->refused = true;
-  else
-    pool->workers++;
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_attr_destroy(&attributes);
 }
 
 /* This process's pool, null without memory. */
 Pool *own_pool() {
-  const pid_t here = getpid();
+  const int64_t here = this_process();
   Pool *found = shared.load(std::memory_order_acquire);
   if (found && found->owner == here) return found;
   void *memory = malloc(sizeof(Pool));
@@ -138,23 +107,27 @@ void with_helpers(int helpers, void (*work)(void *), void *context) {
   if (!pool || pool->busy.exchange(1, std::memory_order_acquire)) return work(context);
   if (helpers > most_workers) helpers = most_workers;
   pool->refused = false;
-  while (pool->workers < helpers && !pool->refused) start_worker(pool);
+  while (pool->workers < helpers && !pool->refused)
+    if (start_thread<run_worker>(pool))
+      pool->workers++;
+    else
+      pool->refused = true;
   if (helpers > pool->workers) helpers = pool->workers;
   pool->work = work;
   pool->context = context;
   pool->finished.store(0, std::memory_order_relaxed);
   pool->tickets.store(helpers, std::memory_order_release);
-  pthread_mutex_lock(&pool->mutex);
+  pool->monitor.enter();
   pool->generation.fetch_add(1, std::memory_order_release);
-  if (pool->sleepers) pthread_cond_broadcast(&pool->wake);
-  pthread_mutex_unlock(&pool->mutex);
+  if (pool->sleepers) pool->monitor.wake_all();
+  pool->monitor.leave();
   work(context);
   const int joined = helpers - pool->tickets.exchange(0, std::memory_order_acquire);
   for (int i = 0; pool->finished.load(std::memory_order_acquire) != joined; i++)
     if (i < spins)
       pause_processor();
     else
-      sched_yield();
+      yield_processor();
   pool->busy.store(0, std::memory_order_release);
 }
 
@@ -164,12 +137,12 @@ char *take_scratch(int64_t bytes) {
     char *piece = slot.exchange(nullptr, std::memory_order_acquire);
     if (!piece) continue;
     if (size_of(piece) >= bytes) return piece + head;
-    free(piece);
+    give_aligned(piece);
   }
-  void *piece = nullptr;
-  if (bytes < 0 || posix_memalign(&piece, 64, (size_t)(bytes + head))) return nullptr;
-  size_of((char *)piece) = bytes;
-  return (char *)piece + head;
+  char *piece = bytes < 0 ? nullptr : (char *)take_aligned((size_t)(bytes + head));
+  if (!piece) return nullptr;
+  size_of(piece) = bytes;
+  return piece + head;
 }
 
 void give_scratch(char *memory) {
@@ -181,5 +154,5 @@ void give_scratch(char *memory) {
       if (slot.compare_exchange_strong(empty, piece, std::memory_order_release, std::memory_order_relaxed))
         return;
     }
-  free(piece);
+  give_aligned(piece);
 }
