@@ -38,6 +38,8 @@ _NAME_LIMIT = 1024
 
 _FORMAT, _END = b"backends.machine/1\n", b"end\n"
 _GZIP = b"\x1f\x8b"
+_DRIVE = re.compile(r"^(root/[A-Za-z]):(?=/|$)")
+"""Folders of Windows have no colon; a drive's is left out in those of every system, so that they can move."""
 _LAST_LINE_OF_ENTRY = re.compile(rb"\n(?!\t)")
 _ESCAPES = re.compile(rb"\t(?:[ -\[\]-~]|\\(?:x[0-9a-f]{2}|[\\nrt]))*+\n")
 NOT_IN_WINDOWS = re.compile(
@@ -116,9 +118,12 @@ class Tree:
     def unpack(self, folder: str) -> None:
         """Write the tree into an empty folder. Raises OSError, and ValueError for a name it cannot have."""
         for path, entry in self.entries.items():
-            if os.name == "nt" and NOT_IN_WINDOWS.search(path):
-                raise ValueError(f"Windows can have no file {path!r}")
-            at = os.path.join(folder, path)
+            name = _DRIVE.sub(r"\1", path)
+            if os.name == "nt" and NOT_IN_WINDOWS.search(name):
+                raise ValueError(
+                    f"Windows can have no file {path!r}; name an archive, NAME{ENDING}"
+                )
+            at = os.path.join(folder, name)
             # What is there already has another case, and is another thing.
             if isinstance(entry, set):
                 os.makedirs(at, exist_ok=not path)

@@ -114,7 +114,8 @@ class Description(Struct):
 class Opened(NamedTuple):
     """A recorded machine: host.json, extracts.json, the folder of outputs, the one that stands for "/".
 
-    tree: the archive that these folders are in, None where they are on the disk.
+    tree: the archive that these folders are in, None where they are on the disk. drive_end: the colon that
+    ends the name of a drive's folder, "" where the folder was made for systems that have none.
     """
 
     description: Description
@@ -122,6 +123,7 @@ class Opened(NamedTuple):
     commands: str
     root: str
     tree: "Tree | None"
+    drive_end: str
 
 
 def opened(folder: str, has_environment: bool) -> Opened:
@@ -149,7 +151,9 @@ def opened(folder: str, has_environment: bool) -> Opened:
             f"{folder} holds neither proc/ nor sys/ nor a host.json: that is no recorded machine",
             hint_near(folder),
         )
-    return Opened(description, extracts, commands, os.path.realpath(top), tree)
+    drive = f"{top}/{description.python.prefix[:1] or 'C'}"
+    drive_end = "" if call(os.path.isdir, drive) and not call(os.path.isdir, f"{drive}:") else ":"
+    return Opened(description, extracts, commands, os.path.realpath(top), tree, drive_end)
 
 
 def _directly(function: "Callable[..., Any]", path: str, *rest: Any) -> Any:

@@ -280,3 +280,19 @@ def test_what_the_file_system_takes_for_one_name_is_not_merged(
 
     with pytest.raises(FileExistsError):
         machine().unpack(str(tmp_path / "there"))
+
+
+def test_a_folder_of_windows_has_drives_without_a_colon(tmp_path: Path) -> None:
+    tree = Tree()
+    tree.put("host.json", b'{"platform": "win32", "python": {"prefix": "C:/Python"}}')
+    tree.put("root/C:/Python/python.exe", b"MZ")
+    (tmp_path / "it.machine").write_bytes(tree.text())
+
+    tree.unpack(str(tmp_path / "it"))
+
+    assert os.listdir(tmp_path / "it" / "root") == ["C"]
+    for name in ("it", "it.machine"):
+        host = Host(str(tmp_path / name))
+        assert host.read("C:/Python/python.exe") == "MZ"
+        assert host.listdir("C:/Python") == ["python.exe"]
+        assert not host.exists("D:/Python")
