@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from mlbackends.host.host import Host
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
-from mlbackends.libraries.elf import extract_symbols
-from mlbackends.libraries.elf_image import NotElf
+from mlbackends.libraries.file_image import NotALibrary
+from mlbackends.libraries.headers import extract_symbols
 from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Answer, Fact, Finding, Library, nonempty
@@ -46,7 +46,7 @@ def _described(host: Host, library: Library) -> Library:
         return library
     try:
         defined = extract_symbols(host, library.path, _SIGNS)
-    except (NotElf, OSError):
+    except (NotALibrary, OSError):
         return library
     found = {_SIGNS[name] for name in defined}
     return replace(library, facts={"implementation": found.pop()}) if len(found) == 1 else library

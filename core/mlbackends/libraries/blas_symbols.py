@@ -4,7 +4,8 @@ import sys
 
 from mlbackends.host.host import Host
 from mlbackends.libraries.c_calls import CDLL, ctypes
-from mlbackends.libraries.elf import NotElf, extract, extract_symbols, read_elf
+from mlbackends.libraries.file_image import NotALibrary
+from mlbackends.libraries.headers import extract_symbols, headers
 from mlbackends.libraries.search import stem_of
 from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Library
@@ -24,8 +25,8 @@ def implementation_of(host: Host, library: Library) -> str:
     try:
         names = [name for names in symbols.values() for name in names]
         defined = extract_symbols(host, library.path, names)
-        needed = extract(host, library.path, read_elf).needed
-    except (NotElf, OSError):
+        needed = headers(host, library.path).needed
+    except (NotALibrary, OSError):
         return ""
     found = [name for name, names in symbols.items() if not defined.isdisjoint(names)]
     if found and found[0] != "netlib":

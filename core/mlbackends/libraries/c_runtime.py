@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 
 from mlbackends.host.files import read_regular
 from mlbackends.host.quantities import dotted_numbers
-from mlbackends.libraries.elf import NotElf, extract, version_definitions
+from mlbackends.libraries.elf import version_definitions
+from mlbackends.libraries.file_image import NotALibrary
+from mlbackends.libraries.headers import extract
 from mlbackends.libraries.search import libraries_named
 from mlbackends.model.patterns import bytes_pattern
 
@@ -47,7 +49,7 @@ def c_library(host: Host) -> tuple[str, str]:
         try:
             banner: str = host.extracted(path, "glibc_version", str, _banner)
             versions = () if banner else extract(host, path, version_definitions)
-        except (NotElf, OSError):
+        except (NotALibrary, OSError):
             return "glibc", ""
         return "glibc", banner or highest(versions, "GLIBC_")
     if host.glob(_MUSL):
@@ -74,7 +76,7 @@ def cxx_library(host: Host) -> tuple[str, str]:
                 return library.path, highest(
                     extract(host, library.path, version_definitions), "GLIBCXX_"
                 )
-            except (NotElf, OSError):
+            except (NotALibrary, OSError):
                 return library.path, ""
     return "", ""
 

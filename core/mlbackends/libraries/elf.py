@@ -6,21 +6,15 @@ Standard Base.
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from mlbackends.host.host import once_per_host
 from mlbackends.libraries.elf_image import ElfImage, opened
-from mlbackends.libraries.elf_image import NotElf as NotElf  # noqa: PLC0414  part of what this module offers
+from mlbackends.libraries.file_image import NotALibrary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from mlbackends.host.host import Host
-
-_Result = TypeVar("_Result")
+    from collections.abc import Iterable
 
 
 class Elf(Struct, frozen=True):
@@ -38,50 +32,10 @@ class Elf(Struct, frozen=True):
     runpath: tuple[str, ...]
 
 
-@once_per_host
-def extract(host: Host, path: str, read: Callable[[str], _Result]) -> _Result:
-    """Read a file of a host with `read_elf`, `version_definitions` or `version_needs`.
-
-    Raises as read_elf does. A recording keeps the result, and not the file.
-    """
-    kinds: dict[str, Any] = {"read_elf": Elf, "version_definitions": tuple[str, ...]}
-    kind = kinds.get(read.__name__, dict[str, tuple[str, ...]])
-    return _extracted(host, path, read.__name__, kind, read)
-
-
-def extract_symbols(host: Host, path: str, names: Iterable[str]) -> frozenset[str]:
-    """Return those of `names` that a library of a host defines, as `defined_symbols` does."""
-    names = tuple(names)
-    read = partial(_are_defined, names)
-    defined = _extracted(host, path, "defined_symbols", dict[str, bool], read)
-    return frozenset(name for name in names if defined.get(name))
-
-
-def _extracted(
-    host: Host, path: str, name: str, kind: Any, read: Callable[[str], _Result]
-) -> _Result:
-    result = host.extracted(path, name, kind | str, partial(_result_or_message, read))
-    if isinstance(result, str):
-        raise NotElf(result)
-    return result
-
-
-def _are_defined(names: tuple[str, ...], path: str) -> dict[str, bool]:
-    found = defined_symbols(path, names)
-    return {name: name in found for name in names}
-
-
-def _result_or_message(read: Callable[[str], _Result], path: str) -> _Result | str:
-    try:
-        return read(path)
-    except NotElf as error:
-        return str(error)
-
-
 def read_elf(path: str) -> Elf:
     """Read the headers and the dynamic section: a few KB whatever the file's size.
 
-    Raises NotElf, or OSError where the file cannot be opened or read.
+    Raises NotALibrary, or OSError where the file cannot be opened or read.
     """
     with opened(path) as image:
         soname, rpath, runpath = (
@@ -191,7 +145,7 @@ def _in_gnu_hash(image: ElfImage, table: int, name: bytes) -> bool:
             return True
         if found & 1:
             return False
-    raise NotElf(_NO_END)
+    raise NotALibrary(_NO_END)
 
 
 def _in_hash(image: ElfImage, table: int, name: bytes) -> bool:
@@ -216,4 +170,4 @@ def _in_hash(image: ElfImage, table: int, name: bytes) -> bool:
         (index,) = image.unpack(layout, chain_at + entry_bytes * index)
     if index == 0:
         return False
-    raise NotElf(_NO_END)
+    raise NotALibrary(_NO_END)

@@ -7,44 +7,29 @@ checked against the size of the file first.
 from __future__ import annotations
 
 import os
-import stat
 import struct
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from mlbackends.libraries.file_image import FileImage, NotALibrary, format_of, opened_file
 from mlbackends.model.tables import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class NotElf(ValueError):
-    """The file is not an ELF library or program that could be read; the message is one sentence."""
-
-
 @contextmanager
 def opened(path: str) -> Iterator[ElfImage]:
-    """Open a file and read its headers; raises NotElf where it is no ELF library, and OSError."""
-    # A FIFO would block and a device node may do anything when it is opened: look first.
-    try:
-        mode = os.stat(path).st_mode
-    except ValueError as error:
-        raise NotElf("the path has a character that no file name can have") from error
-    if not stat.S_ISREG(mode):
-        what = "a directory" if stat.S_ISDIR(mode) else "a device, pipe or socket"
-        raise NotElf(f"the path leads to {what}, not to an ELF library")
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
-    try:
+    """Open a file and read its headers; raises NotALibrary where it is no ELF library, and OSError."""
+    with opened_file(path, "an ELF library") as descriptor:
         yield ElfImage(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 _read_before: dict[tuple[int, ...], dict[str, Any]] = {}
 """The fields of the images that were read last: eight probes look into libtorch_cpu."""
 
 
-class ElfImage:
+class ElfImage(FileImage):
     """The headers and the dynamic section, in the file's word size and byte order.
 
     `tags` maps a dynamic tag to its value, the last one where it is repeated, as in the loader;
@@ -55,54 +40,23 @@ class ElfImage:
         status = os.fstat(descriptor)  # the path may lead to another file by now
         key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
         vars(self).update(_read_before.get(key, {}))
-        self._descriptor = descriptor
+        self.descriptor = descriptor
         if key in _read_before:
             return
-        self._size = status.st_size
-        self._blocks: dict[int, bytes] = {}
-        head = self._block(0)
+        super().__init__(descriptor, status.st_size)
+        head = self.block(0)
         if head[:4] != b"\x7fELF":
-            raise NotElf(f"the file is {_format_of(head)}, not an ELF library")
+            raise NotALibrary(f"the file is {format_of(head)}, not an ELF library")
         self.bits = {b"\x01": 32, b"\x02": 64}.get(head[4:5], 0)
-        self._order = {b"\x01": "<", b"\x02": ">"}.get(head[5:6], "")
-        if not self.bits or not self._order:
-            raise NotElf("the ELF header gives no known word size or byte order")
-        self._word = "Q" if self.bits == _WIDE_BITS else "I"
+        self.order = {b"\x01": "<", b"\x02": ">"}.get(head[5:6], "")
+        if not self.bits or not self.order:
+            raise NotALibrary("the ELF header gives no known word size or byte order")
+        self.word = "Q" if self.bits == _WIDE_BITS else "I"
         self._read_headers()
         self._read_dynamic()
         if len(_read_before) >= _IMAGES_LIMIT:
             _read_before.clear()
         _read_before[key] = dict(vars(self))
-
-    def _block(self, number: int) -> bytes:
-        if number not in self._blocks:
-            if len(self._blocks) >= _BLOCKS_LIMIT:
-                self._blocks.clear()
-            data = os.pread(self._descriptor, _BLOCK_BYTES, number * _BLOCK_BYTES)
-            self._blocks[number] = data
-        return self._blocks[number]
-
-    def _exactly(self, offset: int, length: int) -> bytes:
-        """Read all of a range, or raise NotElf."""
-        end = offset + length
-        if end > self._size:
-            raise NotElf(
-                f"the file is cut short or damaged: it has {self._size} bytes"
-                f" and its headers point to byte {end}"
-            )
-        number, start = divmod(offset, _BLOCK_BYTES)
-        if start + length <= _BLOCK_BYTES:
-            data = self._block(number)[start : start + length]
-        else:
-            data = os.pread(self._descriptor, length, offset)
-        if len(data) < length:
-            raise NotElf("the file became shorter while it was read")
-        return data
-
-    def unpack(self, layout: str, offset: int) -> tuple[int, ...]:
-        """Unpack at a file offset; "W" in the layout is a word of the file's size."""
-        form = self._order + layout.replace("W", self._word)
-        return struct.unpack(form, self._exactly(offset, struct.calcsize(form)))
 
     def chain(
         self, layout: str, at: int, count: int | None
@@ -123,32 +77,34 @@ class ElfImage:
         for kind, offset, start, size in self.segments:
             if kind == _PT_LOAD and start <= address < start + size:
                 return offset + address - start
-        raise NotElf(f"the ELF file is damaged: address {address:#x} is in no loaded segment")
+        raise NotALibrary(f"the ELF file is damaged: address {address:#x} is in no loaded segment")
 
     def _read_headers(self) -> None:
         kind, number, _, _, start, _, _, _, entry_size, count = self.unpack("HHIWWWIHHH", 16)
         if kind not in (2, 3):
             what = _UNLOADABLE.get(kind, "an ELF file of an unknown type")
-            raise NotElf(f"the file is {what}, not a library or program")
+            raise NotALibrary(f"the file is {what}, not a library or program")
         self.machine = table("libraries/machines")["elf"].get(
             f"{number}/{self.bits}", f"machine-{number}"
         )
-        if self.machine == "ppc64" and self._order == "<":
+        if self.machine == "ppc64" and self.order == "<":
             self.machine = "ppc64le"
-        layout = self._order + ("IIQQQQQQ" if self.bits == _WIDE_BITS else "IIIIIIII")
+        layout = self.order + ("IIQQQQQQ" if self.bits == _WIDE_BITS else "IIIIIIII")
         if entry_size != struct.calcsize(layout) or not 0 < count <= _SEGMENTS_LIMIT:
-            raise NotElf("the ELF file is damaged: its program headers have an impossible size")
+            raise NotALibrary(
+                "the ELF file is damaged: its program headers have an impossible size"
+            )
         self.segments: list[tuple[int, int, int, int]] = []
-        for fields in struct.iter_unpack(layout, self._exactly(start, entry_size * count)):
+        for fields in struct.iter_unpack(layout, self.exactly(start, entry_size * count)):
             if self.bits == _WIDE_BITS:
                 kind, _, offset, address, _, size, _, _ = fields
             else:
                 kind, offset, address, _, size, _, _, _ = fields
             self.segments.append((kind, offset, address, size))
         end = max((s[1] + s[3] for s in self.segments if s[0] == _PT_LOAD), default=0)
-        if end > self._size:
-            raise NotElf(
-                f"the file is cut short: it has {self._size} bytes and its segments need {end}"
+        if end > self.size:
+            raise NotALibrary(
+                f"the file is cut short: it has {self.size} bytes and its segments need {end}"
             )
 
     def _read_dynamic(self) -> None:
@@ -159,11 +115,11 @@ class ElfImage:
             return
         offset, size = section
         if size == 0:
-            raise NotElf("the ELF file holds debug information only, not the library itself")
-        layout = f"{self._order}2{'Q' if self.bits == _WIDE_BITS else 'I'}"
+            raise NotALibrary("the ELF file holds debug information only, not the library itself")
+        layout = f"{self.order}2{'Q' if self.bits == _WIDE_BITS else 'I'}"
         length = min(size, _DYNAMIC_BYTES_LIMIT)
         length -= length % struct.calcsize(layout)
-        for tag, value in struct.iter_unpack(layout, self._exactly(offset, length)):
+        for tag, value in struct.iter_unpack(layout, self.exactly(offset, length)):
             if tag == _DT_NULL:
                 break
             if tag == _DT_NEEDED:
@@ -171,30 +127,27 @@ class ElfImage:
             else:
                 self.tags[tag] = value
         if len(self.needed) > _NEEDED_LIMIT:
-            raise NotElf("the ELF file is damaged: it needs more libraries than any real one")
+            raise NotALibrary("the ELF file is damaged: it needs more libraries than any real one")
 
     def string(self, position: int) -> str:
         """Read the string at a position of the dynamic string table."""
         start, size = self._string_table()
         if position >= size:
-            raise NotElf("the ELF file is damaged: a name lies outside its string table")
-        at = start + position
-        for most in (_BLOCK_BYTES - at % _BLOCK_BYTES, *_TEXT_BYTES):
-            piece = self._exactly(at, min(most, size - position))
-            text, end, _ = piece.partition(b"\0")
-            if end:
-                return os.fsdecode(text)
-        raise NotElf("the ELF file is damaged: a name in its string table has no end")
+            raise NotALibrary("the ELF file is damaged: a name lies outside its string table")
+        text = self.text(start + position, size - position)
+        if text is None:
+            raise NotALibrary("the ELF file is damaged: a name in its string table has no end")
+        return os.fsdecode(text)
 
     def _string_table(self) -> tuple[int, int]:
         if _DT_STRTAB not in self.tags or _DT_STRSZ not in self.tags:
-            raise NotElf("the ELF file is damaged: it has names but no string table")
+            raise NotALibrary("the ELF file is damaged: it has names but no string table")
         return self.offset_of(self.tags[_DT_STRTAB]), self.tags[_DT_STRSZ]
 
     def defines(self, index: int, name: bytes) -> bool:
         """Tell whether entry `index` of the symbol table defines `name` for other libraries."""
         if _DT_SYMTAB not in self.tags:
-            raise NotElf("the ELF file is damaged: it has a hash table but no symbol table")
+            raise NotALibrary("the ELF file is damaged: it has a hash table but no symbol table")
         symbols = self.offset_of(self.tags[_DT_SYMTAB])
         if self.bits == _WIDE_BITS:
             position, info, _, section, value, _ = self.unpack("IBBHQQ", symbols + 24 * index)
@@ -207,38 +160,19 @@ class ElfImage:
         start, size = self._string_table()
         if position + len(name) + 1 > size:
             return False
-        return self._exactly(start + position, len(name) + 1) == name + b"\0"
+        return self.exactly(start + position, len(name) + 1) == name + b"\0"
 
 
 _PT_LOAD, _PT_DYNAMIC = 1, 2
 
 _WIDE_BITS = 64
-_BLOCK_BYTES = 4096
-_BLOCKS_LIMIT = 256
 _IMAGES_LIMIT = 16
 _SEGMENTS_LIMIT = 1024
 _DYNAMIC_BYTES_LIMIT = 256 << 10
 _NEEDED_LIMIT = 1024
 _ENTRIES_LIMIT = 4096
-_TEXT_BYTES = (1 << 10, 16 << 10)
 _DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_SYMTAB, _DT_STRSZ = 0, 1, 5, 6, 10
 _SHN_UNDEF, _SHN_ABS = 0, 0xFFF1
 _STT_TLS = 6
 _STB_SEEN_BY_OTHERS = (1, 2, 10)  # global, weak, unique
 _UNLOADABLE = {1: "an ELF object file that is not linked yet", 4: "an ELF core dump"}
-
-_LINKER_SCRIPT_WORDS = (b"GNU ld script", b"OUTPUT_FORMAT", b"GROUP", b"INPUT")
-
-
-def _format_of(head: bytes) -> str:
-    if not head:
-        return "empty"
-    for signature, name in table("libraries/file_formats").items():
-        if head.startswith(bytes.fromhex(signature)):
-            return str(name)
-    if not head.strip(b"\0"):
-        return "blank at its beginning (zeros)"
-    if head.isascii() and b"\0" not in head:
-        script = any(word in head for word in _LINKER_SCRIPT_WORDS)
-        return "a text file (linker script)" if script else "a text file"
-    return "of an unknown format"

@@ -8,6 +8,7 @@ Source: ld.so(8), "library search order"; the System V ABI (generic), "Shared Ob
 """
 
 import os
+import posixpath
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -20,7 +21,9 @@ from mlbackends.host.python.packages import (
     python_folders,
     record_bytes,
 )
-from mlbackends.libraries.elf import Elf, NotElf, extract, read_elf
+from mlbackends.libraries.elf import Elf
+from mlbackends.libraries.file_image import NotALibrary
+from mlbackends.libraries.headers import elf_headers
 
 _DPKG = "/var/lib/dpkg"
 _DEBIAN_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64el"}
@@ -36,14 +39,15 @@ def owner_of(host: Host, path: str) -> str:
     """
     # The innermost: the standard library's folder, which is on the path too, holds site-packages.
     for folder in sorted(python_folders(host), key=len, reverse=True):
-        if path.startswith(folder + "/"):
-            return _python_owner(host, folder, path[len(folder) + 1 :])
+        inside = path.startswith(folder + "/")
+        if inside and (owner := _python_owner(host, folder, path[len(folder) + 1 :])):
+            return owner
     own = str(host.python.get("prefix", ""))
     if own and path.startswith(own + "/"):
         # Some wheels put their libraries there; their RECORD says ../../../lib/libmkl_rt.so.2.
         for folder in python_folders(host):
             inside = folder.startswith(own + "/")
-            if inside and (owner := _python_owner(host, folder, os.path.relpath(path, folder))):
+            if inside and (owner := _python_owner(host, folder, posixpath.relpath(path, folder))):
                 return owner
     prefix = conda_prefix(host)
     if prefix and path.startswith(prefix + "/"):
@@ -179,8 +183,8 @@ def _libraries(host: Host, dist: Distribution) -> dict[str, Elf]:
         )
         if name.endswith(".so") or ".so." in os.path.basename(name):
             path = os.path.normpath(f"{dist.folder}/{name}")
-            with suppress(NotElf, OSError):
-                found[path] = extract(host, path, read_elf)
+            with suppress(NotALibrary, OSError):
+                found[path] = elf_headers(host, path)
             left -= 1  # for those too that are not there
             if not left:
                 break

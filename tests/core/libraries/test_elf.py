@@ -21,14 +21,13 @@ from hypothesis import strategies as st
 from mlbackends.host.host import Host
 from mlbackends.libraries.elf import (
     Elf,
-    NotElf,
     defined_symbols,
-    extract,
-    extract_symbols,
     read_elf,
     version_definitions,
     version_needs,
 )
+from mlbackends.libraries.file_image import NotALibrary
+from mlbackends.libraries.headers import elf_headers, extract, extract_symbols
 
 needs_cc = pytest.mark.skipif(
     shutil.which("cc") is None or sys.platform != "linux", reason="no cc that makes ELF files"
@@ -174,7 +173,7 @@ def test_a_name_that_is_not_utf_8_is_the_one_the_file_system_would_give(tmp_path
 def test_a_library_cut_short_says_so(tmp_path: Path) -> None:
     library = compile_library(tmp_path)
     os.truncate(library, os.path.getsize(library) // 4)
-    with pytest.raises(NotElf, match="cut short"):
+    with pytest.raises(NotALibrary, match="cut short"):
         read_elf(library)
 
 
@@ -183,7 +182,7 @@ def test_an_object_file_is_told_from_a_library(tmp_path: Path) -> None:
     (tmp_path / "source.c").write_text(SOURCE)
     command = ["cc", "-c", "-o", str(tmp_path / "x.o"), str(tmp_path / "source.c")]
     subprocess.run(command, check=True)
-    with pytest.raises(NotElf, match="object file that is not linked yet"):
+    with pytest.raises(NotALibrary, match="object file that is not linked yet"):
         read_elf(str(tmp_path / "x.o"))
 
 
@@ -193,7 +192,7 @@ def test_a_separate_debug_file_is_not_taken_for_the_library(tmp_path: Path) -> N
     library = compile_library(tmp_path, "-g", "-Wl,-soname,libx.so.1")
     debug = str(tmp_path / "x.debug")
     subprocess.run(["objcopy", "--only-keep-debug", library, debug], check=True)
-    with pytest.raises(NotElf):
+    with pytest.raises(NotALibrary):
         read_elf(debug)
 
 
@@ -416,7 +415,7 @@ def test_a_hash_chain_that_loops_is_damage_and_not_an_endless_search(tmp_path: P
     looping = struct.pack("<7I", 1, 0xFFFFFFFF, 1, 0, 1, 1, 0)
     assert content.count(table) == 1
     (tmp_path / "x.so").write_bytes(content.replace(table, looping))
-    with pytest.raises(NotElf, match="has no end"):
+    with pytest.raises(NotALibrary, match="has no end"):
         defined_symbols(str(tmp_path / "x.so"), ["gamma"])
 
 
@@ -429,7 +428,7 @@ def test_a_library_that_needs_absurdly_many_is_damaged(tmp_path: Path) -> None:
     struct.pack_into("<Q", patched, segment + 8, len(content))
     struct.pack_into("<Q", patched, segment + 32, 5000 * 16)
     (tmp_path / "x.so").write_bytes(patched)
-    with pytest.raises(NotElf, match="needs more libraries"):
+    with pytest.raises(NotALibrary, match="needs more libraries"):
         read_elf(str(tmp_path / "x.so"))
 
 
@@ -461,14 +460,14 @@ def test_a_file_that_is_no_library_is_named_for_what_it_is(
     tmp_path: Path, content: bytes, what: str
 ) -> None:
     (tmp_path / "x.so").write_bytes(content)
-    with pytest.raises(NotElf, match=re.escape(what)):
+    with pytest.raises(NotALibrary, match=re.escape(what)):
         read_elf(str(tmp_path / "x.so"))
 
 
 def test_a_folder_a_pipe_and_a_device_are_refused_without_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (str(tmp_path), str(tmp_path / "pipe"), os.devnull):
-        with pytest.raises(NotElf, match="the path leads to"):
+        with pytest.raises(NotALibrary, match="the path leads to"):
             read_elf(path)
 
 
@@ -479,7 +478,7 @@ def test_a_file_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["a\0b", "a\ud800b"])
 def test_a_path_that_no_file_can_have_is_no_library(path: str) -> None:
-    with pytest.raises(NotElf, match="no file name can have"):
+    with pytest.raises(NotALibrary, match="no file name can have"):
         read_elf(path)
 
 
@@ -491,7 +490,7 @@ def test_no_file_stays_open(tmp_path: Path) -> None:
     read_elf(str(tmp_path / "good.so"))
     defined_symbols(str(tmp_path / "good.so"), ["alpha"])
     version_definitions(str(tmp_path / "good.so"))
-    with pytest.raises(NotElf):
+    with pytest.raises(NotALibrary):
         read_elf(str(tmp_path / "bad.so"))
     assert os.listdir("/proc/self/fd") == before
 
@@ -506,7 +505,7 @@ def read_everything(path: str) -> None:
         version_definitions,
         lambda library: defined_symbols(library, ["alpha", "beta", "first", "answer", "absent"]),
     ):
-        with contextlib.suppress(NotElf, OSError):
+        with contextlib.suppress(NotALibrary, OSError):
             read(path)
 
 
@@ -595,7 +594,7 @@ def test_damaged_needs_are_no_library_or_few_names(tmp_path: Path, at: int, byte
 
     try:
         needs = version_needs(str(path))
-    except NotElf:
+    except NotALibrary:
         return
     assert sum(map(len, needs.values())) <= 4096
 
@@ -617,15 +616,15 @@ def test_a_host_may_have_the_headers_and_no_file(tmp_path: Path) -> None:
     (tmp_path / "extracts.json").write_bytes(msgspec.json.encode(extracts))
     host = Host(str(tmp_path))
 
-    assert extract(host, "/liba.so", read_elf) == headers
+    assert elf_headers(host, "/liba.so") == headers
     assert extract(host, "/liba.so", version_needs) == NEEDS
     assert extract(host, "/liba.so", version_definitions) == ("A_1",)
     assert extract_symbols(host, "/liba.so", ("alpha", "beta", "gamma")) == {"alpha"}
-    with pytest.raises(NotElf, match="is a script"):
-        extract(host, "/script", read_elf)
+    with pytest.raises(NotALibrary, match="is a script"):
+        elf_headers(host, "/script")
     for path in ("/senseless", "/absent"):
         with pytest.raises(OSError, match="No such file"):
-            extract(host, path, read_elf)
+            elf_headers(host, path)
 
 
 @needs_cc

@@ -115,11 +115,12 @@ def interpreter(python: str = "") -> str:
 
 @cache
 def _exports(path: str, function: str) -> bool:
-    from mlbackends.libraries.elf import NotElf, defined_symbols
+    from mlbackends.libraries.elf import defined_symbols
+    from mlbackends.libraries.file_image import NotALibrary
 
     try:
         return bool(call(defined_symbols, path, (function,)))
-    except (NotElf, OSError):
+    except (NotALibrary, OSError):
         return sys.platform != "linux"  # other formats are not read: opening it decides
 
 

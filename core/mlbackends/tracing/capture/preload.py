@@ -12,7 +12,8 @@ import os
 import stat
 from collections.abc import Mapping
 
-from mlbackends.libraries.elf_image import NotElf, opened
+from mlbackends.libraries.elf_image import opened
+from mlbackends.libraries.file_image import NotALibrary
 
 _PT_INTERP = 3
 _MOST_INTERPRETERS = 4
@@ -52,7 +53,7 @@ def why_not(path: str, shim: str, environment: Mapping[str, str]) -> str:
                 return f"{path} is for {program.machine}, the shim for {ours.machine}"
             if not any(segment[0] == _PT_INTERP for segment in program.segments):
                 return f"{path} is linked statically"
-    except (NotElf, OSError):
+    except (NotALibrary, OSError):
         pass
     return ""
 

@@ -16,13 +16,9 @@ from mlbackends.host.host import Host
 from mlbackends.host.recording import recorder as recording_module
 from mlbackends.host.recording.anonymise import Anonymiser
 from mlbackends.host.recording.recorder import Recording
-from mlbackends.libraries.elf import (
-    NotElf,
-    extract,
-    extract_symbols,
-    read_elf,
-    version_definitions,
-)
+from mlbackends.libraries.elf import version_definitions
+from mlbackends.libraries.file_image import NotALibrary
+from mlbackends.libraries.headers import elf_headers, extract, extract_symbols
 from mlbackends.libraries.loader_cache import cached_libraries
 from mlbackends.model import registry
 from mlbackends.model.errors import BadInput
@@ -281,15 +277,15 @@ def test_a_folder_of_too_many_names_is_named(
 def test_a_script_that_was_read_as_a_library_is_kept_as_far_as_it_was_read(tmp_path: Path) -> None:
     text = "/* GNU ld script */" + "x" * 9000
     recording = Recording(machine(tmp_path / "first", {"/lib/libc.so": text}))
-    with pytest.raises(NotElf):
-        extract(recording, "/lib/libc.so", read_elf)
+    with pytest.raises(NotALibrary):
+        elf_headers(recording, "/lib/libc.so")
     recording.read("/lib/libc.so")
 
     again = written(recording, tmp_path / "second")
 
     assert again.read("/lib/libc.so") == text
-    with pytest.raises(NotElf, match=r"a text file \(linker script\)"):
-        extract(again, "/lib/libc.so", read_elf)
+    with pytest.raises(NotALibrary, match=r"a text file \(linker script\)"):
+        elf_headers(again, "/lib/libc.so")
 
 
 def test_a_longer_look_at_a_file_wins(tmp_path: Path) -> None:
@@ -310,7 +306,7 @@ def test_of_a_library_what_was_extracted_is_written(tmp_path: Path, fake_library
     link.symlink_to(real)
     recording = Recording(Host())
     names = ("openblas_answer", "absent")
-    headers = extract(recording, str(link), read_elf)
+    headers = elf_headers(recording, str(link))
     assert extract_symbols(recording, str(link), names) == {"openblas_answer"}
     assert extract_symbols(recording, str(link), ("other",)) == {"other"}
     versions = extract(recording, str(link), version_definitions)
@@ -320,7 +316,7 @@ def test_of_a_library_what_was_extracted_is_written(tmp_path: Path, fake_library
 
     assert os.path.getsize(again.real(str(real))) == 0
     assert again.realpath(str(link)) == str(real)
-    assert extract(again, str(link), read_elf) == headers
+    assert elf_headers(again, str(link)) == headers
     assert extract_symbols(again, str(real), (*names, "other")) == {"openblas_answer", "other"}
     assert extract(again, str(real), version_definitions) == versions
 

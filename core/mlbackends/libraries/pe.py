@@ -1,0 +1,265 @@
+"""What a DLL's PE file says of it, read without loading it: the counterpart of `elf`.
+
+Source: Microsoft, "PE Format"; VERSIONINFO, VS_FIXEDFILEINFO and String in the Windows API reference.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from mlbackends.libraries.file_image import FileImage, NotALibrary, format_of, opened_file
+from mlbackends.model.tables import table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+
+class Pe(Struct, frozen=True):
+    """The headers, the imports and the version resource of a PE file.
+
+    `machine` is in the words of `uname -m` where it has one, else "machine-<number>". `soname` is the name
+    that the linker wrote into the export table; the loader goes by that of the file. `needed` is opened with
+    the file, `delayed` at the first call of a function, and to `forwards` some exported functions lead, as
+    all of conda-forge's libblas.dll do. `file_version` and `product_version` are four
+    numbers; `strings` are those of the first language: FileDescription, ProductName, ...
+    """
+
+    machine: str
+    soname: str = ""
+    needed: tuple[str, ...] = ()
+    delayed: tuple[str, ...] = ()
+    forwards: tuple[str, ...] = ()
+    file_version: str = ""
+    product_version: str = ""
+    strings: dict[str, str] = {}
+
+
+@contextmanager
+def opened(path: str) -> Iterator[PeImage]:
+    """Open a file and read its headers; raises NotALibrary where it is no PE file, and OSError."""
+    with opened_file(path, "a DLL") as descriptor:
+        yield PeImage(descriptor)
+
+
+def read_pe(path: str) -> Pe:
+    """Read headers, imports and version; raises NotALibrary, or OSError where the file cannot be read."""
+    with opened(path) as image:
+        soname = (
+            image.name(image.unpack("I", exports + 12)[0]) if (exports := image.exports) else ""
+        )
+        return Pe(
+            image.machine,
+            soname,
+            tuple(dict.fromkeys(name for _, name in image.imports(_IMPORTS, 20, 12))),
+            tuple(dict.fromkeys(name for _, name in image.imports(_DELAYED, 32, 4))),
+            tuple(dict.fromkeys(image.forwards())),
+            *image.version(),
+        )
+
+
+def imported_functions(path: str) -> dict[str, list[str]]:
+    """Return the functions that a file takes by name of each DLL; raises as read_pe does."""
+    with opened(path) as image:
+        found: dict[str, list[str]] = {}
+        for at, library in image.imports(_IMPORTS, 20, 12):
+            lookups, bound = image.unpack("I12xI", at)
+            found.setdefault(library, []).extend(image.functions(lookups or bound))
+        return found
+
+
+def exported_symbols(path: str, names: Iterable[str]) -> frozenset[str]:
+    """Return those of `names` that a DLL exports; the loader searches its sorted names as this does."""
+    with opened(path) as image:
+        if not image.exports:
+            return frozenset()
+        count, _, table_at = image.unpack("III", image.exports + 24)
+        sorted_names = image.offset_of(table_at) if count else 0
+
+        def is_there(wanted: bytes) -> bool:
+            low, high = 0, min(count, _NAMES_LIMIT)
+            while low < high:
+                middle = (low + high) // 2
+                (at,) = image.unpack("I", sorted_names + 4 * middle)
+                found = image.bytes_at(at)
+                if found == wanted:
+                    return True
+                low, high = (middle + 1, high) if found < wanted else (low, middle)
+            return False
+
+        return frozenset(name for name in names if is_there(name.encode("utf-8", "surrogatepass")))
+
+
+class PeImage(FileImage):
+    """The headers of a PE file; addresses in it are relative to where the loader puts it."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(descriptor, os.fstat(descriptor).st_size)
+        head = self.block(0)
+        if head[:2] != b"MZ":
+            raise NotALibrary(f"the file is {format_of(head)}, not a DLL")
+        (start,) = self.unpack("I", 0x3C)
+        if self.exactly(start, 4) != b"PE\0\0":
+            raise NotALibrary("the file is a program for DOS or 16-bit Windows, not a DLL")
+        number, section_count, _, _, _, size, _ = self.unpack("HHIIIHH", start + 4)
+        self.machine = table("libraries/machines")["pe"].get(f"{number:#x}", f"machine-{number}")
+        options = start + 24
+        (magic,) = self.unpack("H", options)
+        if magic not in (_NARROW, _WIDE) or section_count > _SECTIONS_LIMIT:
+            raise NotALibrary("the PE file is damaged: its headers have an impossible size")
+        self.is_wide = magic == _WIDE
+        base, base_at, fixed = ("Q", 24, 108) if self.is_wide else ("I", 28, 92)
+        (self.base,) = self.unpack(base, options + base_at)
+        (self.headers_size,) = self.unpack("I", options + 60)
+        (count,) = self.unpack("I", options + fixed)
+        count = min(count, _DIRECTORIES, max(0, size - fixed - 4) // 8)
+        self.directories = [self.unpack("II", options + fixed + 4 + 8 * i) for i in range(count)]
+        self.sections = []
+        for i in range(section_count):
+            virtual_size, address, raw_size, raw = self.unpack("IIII", options + size + 40 * i + 8)
+            # What a section has beyond its data is zeros in memory, and not in the file.
+            self.sections.append((address, min(raw_size, virtual_size or raw_size), raw))
+        end = max((raw + size for _, size, raw in self.sections if size), default=0)
+        if end > self.size:
+            raise NotALibrary(
+                f"the file is cut short: it has {self.size} bytes and its sections need {end}"
+            )
+        self.exports = self._directory(_EXPORTS)
+
+    def _directory(self, number: int) -> int:
+        """Return where a data directory lies in the file, 0 without one."""
+        address, size = self.directories[number] if number < len(self.directories) else (0, 0)
+        return self.offset_of(address) if address and size else 0
+
+    def offset_of(self, address: int) -> int:
+        """Return where in the file the loader takes this address from."""
+        for start, size, raw in self.sections:
+            if start <= address < start + size:
+                return raw + address - start
+        if address < self.headers_size:
+            return address
+        raise NotALibrary(f"the PE file is damaged: address {address:#x} is in no section")
+
+    def bytes_at(self, address: int) -> bytes:
+        """Return the text at an address."""
+        offset = self.offset_of(address)
+        found = self.text(offset, max(self.size - offset, 0))
+        if found is None:
+            raise NotALibrary("the PE file is damaged: a name in it has no end")
+        return found
+
+    def name(self, address: int) -> str:
+        """Return the name at an address; the format has ASCII."""
+        return self.bytes_at(address).decode("ascii", "replace")
+
+    def imports(self, directory: int, entry_bytes: int, name_at: int) -> Iterator[tuple[int, str]]:
+        """Yield the entries of one of the two tables of imports: their places, and the DLLs' names."""
+        start = self._directory(directory)
+        for at in range(start, start + entry_bytes * _IMPORTS_LIMIT, entry_bytes) if start else ():
+            (address,) = self.unpack("I", at + name_at)
+            if not address:
+                return
+            # Visual C++ 6 wrote addresses with the base in them.
+            is_relative = directory == _IMPORTS or self.unpack("I", at)[0] & 1
+            yield at, self.name(address if is_relative else (address - self.base) & 0xFFFFFFFF)
+        if start:
+            raise NotALibrary("the PE file is damaged: it needs more libraries than any real one")
+
+    def functions(self, address: int) -> Iterator[str]:
+        """Yield the names in a table of functions; those that are taken by their number have none."""
+        word, start = ("Q" if self.is_wide else "I"), self.offset_of(address)
+        size = struct.calcsize(word)
+        for at in range(start, start + size * _FUNCTIONS_LIMIT, size):
+            (entry,) = self.unpack(word, at)
+            if not entry:
+                return
+            if not entry >> (8 * size - 1):
+                yield self.name(entry + 2)  # behind a hint of two bytes
+
+    def forwards(self) -> Iterator[str]:
+        """Yield the DLLs to which the first exported functions lead, instead of to code."""
+        if not self.exports:
+            return
+        start, size = self.directories[_EXPORTS]
+        count, _, functions = self.unpack("III", self.exports + 20)
+        at = self.offset_of(functions) if count else 0
+        for i in range(min(count, _FORWARDS_LIMIT)):
+            (address,) = self.unpack("I", at + 4 * i)
+            if start <= address < start + size:
+                library = self.name(address).rpartition(".")[0]
+                yield library if library.lower().endswith(".dll") else f"{library}.dll"
+
+    def version(self) -> tuple[str, str, dict[str, str]]:
+        """Return the numbers of file and product, and the strings, of the version resource."""
+        root = self._directory(_RESOURCES)
+        if not root:
+            return "", "", {}
+        at = self._entry(root, root, _RT_VERSION)
+        for _ in range(2):  # name, language
+            at = self._entry(root, at, None) if at else 0
+        if not at:
+            return "", "", {}
+        address, size = self.unpack("II", at)
+        data = self.exactly(self.offset_of(address), min(size, _VERSION_BYTES))
+        fixed = data.find(_SIGNATURE, 0, 64)
+        if fixed < 0 or len(data) < fixed + 24:
+            return "", "", {}
+        parts = struct.unpack_from("<8H", data, fixed + 8)
+        # The high half of each number comes second, as it lies in memory.
+        numbers = [f"{parts[i + 1]}.{parts[i]}.{parts[i + 3]}.{parts[i + 2]}" for i in (0, 4)]
+        return numbers[0], numbers[1], _strings(data)
+
+    def _entry(self, root: int, folder: int, number: int | None) -> int:
+        """Return where an entry of a folder of resources leads, the first one for None; 0 without one."""
+        named, numbered = self.unpack("HH", folder + 12)
+        for i in range(min(named + numbered, _RESOURCES_LIMIT)):
+            identity, target = self.unpack("II", folder + 16 + 8 * i)
+            if number in (None, identity):
+                return root + (target & 0x7FFFFFFF)
+        return 0
+
+
+def _strings(data: bytes) -> dict[str, str]:
+    """Return the strings of the first table in a version resource."""
+    start = data.find("StringFileInfo".encode("utf-16-le"))
+    found: dict[str, str] = {}
+    if start < 6:
+        return found
+    (length,) = struct.unpack_from("<H", data, start - 6)
+    end = min(start - 6 + length, len(data))
+    at = _aligned(start + 30)  # the table of one language, whose name has eight digits
+    at = _aligned(at + 6 + 18)
+    while at + 6 < end and len(found) < _STRINGS_LIMIT:
+        (length,) = struct.unpack_from("<H", data, at)
+        if length < 8:
+            break
+        text = data[at + 6 : min(at + length, end)].decode("utf-16-le", "replace")
+        name, _, value = text.partition("\0")
+        value = value.strip("\0 ").partition("\0")[0]
+        if name.isidentifier() and value.isprintable():
+            found[name] = value
+        at = _aligned(at + length)
+    return found
+
+
+def _aligned(at: int) -> int:
+    return (at + 3) & ~3
+
+
+_EXPORTS, _IMPORTS, _RESOURCES, _DELAYED = 0, 1, 2, 13
+_DIRECTORIES = 16
+_NARROW, _WIDE = 0x10B, 0x20B
+_RT_VERSION = 16
+_SIGNATURE = b"\xbd\x04\xef\xfe"
+_SECTIONS_LIMIT = 1024
+_IMPORTS_LIMIT = 1024
+_FORWARDS_LIMIT = 16
+_FUNCTIONS_LIMIT = 1 << 14
+_NAMES_LIMIT = 1 << 20
+_RESOURCES_LIMIT = 4096
+_VERSION_BYTES = 64 << 10
+_STRINGS_LIMIT = 64
