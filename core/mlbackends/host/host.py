@@ -108,14 +108,21 @@ class Host:
         variables: Mapping[str, str]
         if environment is not None:
             variables = environment
+        elif pid is not None and sys.platform == "win32":
+            from mlbackends.host.windows.processes import environment as environment_of
+
+            variables = environment_of(pid)
         elif pid is not None:
             data = self.read_bytes("/proc/self/environ").decode(errors="surrogateescape")
             variables = dict(item.split("=", 1) for item in data.split("\0") if "=" in item)
         else:
             variables = self._recorded.environment if self._recorded else os.environ
         # A record holds text only. One folder of LD_LIBRARY_PATH that is not UTF-8 costs the others nothing.
+        is_windows = self.platform == "win32"  # where their names have no case
         self.environment = {
-            name: clean(value) for name, value in variables.items() if is_text(name)
+            name.upper() if is_windows else name: clean(value)
+            for name, value in variables.items()
+            if is_text(name)
         }
 
     # ---- files -----------------------------------------------------------------------------
@@ -229,8 +236,10 @@ class Host:
     @once_per_host
     def glob(self, pattern: str) -> list[str]:
         """Return the paths that match a pattern with `*`, `?` or `[...]` in any part, sorted."""
-        found = [""]
-        for part in pattern.strip("/").split("/"):
+        found, parts = [""], pattern.strip("/").split("/")
+        if parts[0][1:] == ":":
+            found = [parts.pop(0)]
+        for part in parts:
             if any(sign in part for sign in "*?["):
                 found = [
                     f"{base}/{name}"
@@ -265,10 +274,10 @@ class Host:
             and name not in ("", ".", "..")
             and not mounts.mount_of(path)
         ):
-            at = os.path.join(self.realpath(folder), name)
+            at = with_slashes(os.path.join(self.realpath(folder), name))
             if not self._call(os.path.islink, at, default=False):
                 return at
-        return self._call(os.path.realpath, path, default=path)
+        return with_slashes(self._call(os.path.realpath, path, default=path))
 
     def extracted(self, path: str, name: str, kind: Any, read: Callable[[str], Result]) -> Result:
         """Return what `read` extracts from a file, of which it gets the place on the disk.
@@ -294,6 +303,13 @@ class Host:
     def env(self, name: str, default: str = "") -> str:
         """Return an environment variable of the process that is inspected."""
         return self.environment.get(name, default)
+
+    def folders(self, variable: str) -> list[str]:
+        """Return the folders that a variable lists, of Windows in our style of paths; an empty one is "."."""
+        listed = self.env(variable).split(";" if self.platform == "win32" else ":")
+        if self.platform == "win32":
+            listed = [each.strip(' "').replace("\\", "/") for each in listed]
+        return [each.rstrip("/") or each or "." for each in listed] if self.env(variable) else []
 
     @property
     def platform(self) -> str:
@@ -333,6 +349,10 @@ class Host:
     @property
     def is_ours(self) -> bool:
         """Whether the process that is inspected is this user's; without one it is this process."""
+        if sys.platform == "win32" and self.pid is not None:
+            from mlbackends.host.windows.processes import is_ours
+
+            return is_ours(self.pid)
         try:
             return self.pid is None or os.stat(f"/proc/{self.pid}").st_uid == os.geteuid()
         except (AttributeError, OSError):
@@ -342,8 +362,16 @@ class Host:
     def mapped_files(self) -> dict[str, bool]:
         """Return the files that the process which is inspected has mapped, and whether each is still there.
 
-        One that was replaced on the disk is not. {} where no process is inspected.
+        One that was replaced on the disk is not; of Windows' modules that cannot be: they are locked.
+        {} where no process is inspected.
         """
+        if sys.platform == "win32" and self.pid is not None:
+            from mlbackends.host.windows.processes import modules
+
+            try:
+                return dict.fromkeys(map(with_slashes, modules(self.pid)), True)
+            except OSError:
+                return {}
         found: dict[str, bool] = {}
         text = self.read("/proc/self/maps", 32 << 20) if self.pid is not None else ""
         for line in text.splitlines():

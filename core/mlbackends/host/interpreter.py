@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import sys
 from typing import Any
 
 import msgspec
@@ -74,8 +75,11 @@ def ask(executable: str, timeout: float = 10.0) -> dict[str, Any]:
         needed = "3.x" if numbers < (3,) else ".".join(map(str, _OLDEST)) + " or newer"
         raise BadInput(f"{executable} is Python {version}; {needed} is needed")
     # It must not look itself: a folder that does not answer would cost us all that it says.
-    folders = [each for each in description["path"] if isinstance(each, str)]
-    return {**description, "path": [at for at in folders if call_or(True, os.path.isdir, at)]}
+    folders = [with_slashes(each) for each in description["path"] if isinstance(each, str)]
+    texts = {
+        name: with_slashes(text) for name, text in description.items() if isinstance(text, str)
+    }
+    return {**texts, "path": [at for at in folders if call_or(True, os.path.isdir, at)]}
 
 
 def of_process(pid: int, timeout: float = 10.0) -> dict[str, Any]:
@@ -85,6 +89,13 @@ def of_process(pid: int, timeout: float = 10.0) -> dict[str, Any]:
     as well: to ask it would run, with our rights, what that user has put there.
     Raises BadInput where there is no such process, or this user may not look at it.
     """
+    if sys.platform == "win32":
+        from mlbackends.host.windows.processes import interpreter_of
+
+        path = interpreter_of(pid)
+        with contextlib.suppress(BadInput):
+            return ask(path, timeout) if path else {}
+        return {}
     folder = f"{_PROC}/{pid}"
     try:
         owner = os.stat(folder).st_uid
