@@ -24,7 +24,7 @@ FACTS = (
 
 LIBRARY = SharedLibrary(
     "blis",
-    ("libblis", "libblis-mt", "libblis64", "libblis_mt", "AOCL-LibBlis-Win-MT-dll"),
+    ("libblis", "libblis-mt", "libblis64", "libblis_mt"),
     homes=("BLIS_HOME", "BLIS_ROOT", "AOCL_ROOT"),
     folders=tuple(
         f"/usr/lib/{{machine}}-linux-gnu/blis-{kind}" for kind in ("pthread", "openmp", "serial")

@@ -22,8 +22,7 @@ FACTS = COPY_FACTS
 LIBRARY = CudaLibrary(
     "cublas",
     (
-        "libcublas", "cublas64_13", "cublas64_12", "cublas64_11",
-        "libcublasLt", "cublasLt64_13", "cublasLt64_12", "cublasLt64_11",
+        "libcublas", "libcublasLt",
     ),
     headers=("cublas_api.h",),
     macros=version_macros("CUBLAS_VER"),

@@ -7,6 +7,8 @@ Caveats:  a program may hold the runtime inside (libcudart_static), which no sea
 Source:   CUDA Runtime API reference, cudaRuntimeGetVersion, cudaGetDeviceCount.
 """
 
+import re
+
 from msgspec.structs import replace
 
 from mlbackends.host.host import Host
@@ -35,9 +37,12 @@ def find(host: Host) -> Finding:
         return Finding(reasons=(absent(host, "libcudart.so", HOMES, FOLDERS),))
     release = driver.driver_release(host)
     warnings = {}
+    libraries = [replace(one, version=".".join(one.version.split(".")[:2])) for one in libraries]
     for library in libraries:
         # libcudart.so.13 needs a driver for CUDA 13.0 at least, libcudart.so.11.0 one for 11.0.
         number = library.soname.partition(".so.")[2]
+        if dll := re.fullmatch(r"cudart64_(\d\d)\d?\.dll", library.soname):
+            number = dll[1]
         cuda = f"{number}.0" if number.isdecimal() else number if "." in number else ""
         warning = driver.driver_warning(release, cuda, library.path) if release and cuda else None
         if warning is not None and not library.reasons:

@@ -26,6 +26,7 @@ from mlbackends.libraries.cuda.libraries import (
 )
 from mlbackends.libraries.search import libraries_named
 from mlbackends.model.cudnn_version import decoded
+from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Fact, Finding, Library
 
@@ -44,7 +45,7 @@ CODES = {
 
 LIBRARY = CudaLibrary(
     "cudnn",
-    ("libcudnn", "cudnn64_9", "cudnn64_8"),
+    ("libcudnn",),
     headers=("cudnn_version.h", "cudnn.h"),
     macros=("CUDNN_MAJOR", "CUDNN_MINOR", "CUDNN_PATCHLEVEL"),
     homes=("CUDNN_PATH", "CUDNN_HOME"),
@@ -65,6 +66,7 @@ CHECKED = {8: SUB_LIBRARIES[8], 9: ("graph", "ops", "cnn", "adv")}
 """Those that compare their version with the library's: cudnnOpsInferVersionCheck, ..."""
 _LATER_PARTS = {9: ("engines_tensor_ir", "ext")}
 """What newer releases have beside those: not missed where it is not there."""
+_PART = pattern(r"libcudnn_(\w+)\.so\.(\d+)|cudnn_(\w+)64_(\d+)\.dll")
 _BEFORE = ("LD_PRELOAD", "LD_LIBRARY_PATH")
 _AFTER = ("ld.so.cache", "system-folder")
 
@@ -84,15 +86,15 @@ def find(host: Host) -> Finding:
 def _with_parts(host: Host, library: Library) -> tuple[Library, list[Reason]]:
     """Add which sub-libraries lie beside a copy; with a warning for those that do not fit."""
     expected = SUB_LIBRARIES.get(_major(library), ())
-    if library.reasons or not expected or ".so" not in library.path:
+    if library.reasons or not expected:
         return library, []
-    ending = f".so.{_major(library)}"
     beside: dict[str, str] = {}
     for folder in {os.path.dirname(host.realpath(library.path)), os.path.dirname(library.path)}:
         for name in host.listdir(folder):
-            path = f"{folder}/{name}"
-            if name.startswith("libcudnn_") and name.endswith(ending) and host.exists(path):
-                beside[name[9 : -len(ending)]] = host.realpath(path)
+            path, part = f"{folder}/{name}", _PART.fullmatch(name.lower())
+            numbers = (part[2] or part[4]) if part else ""
+            if part and numbers == str(_major(library)) and host.exists(path):
+                beside[part[1] or part[3]] = host.realpath(path)
     missing = [name for name in expected if name not in beside]
     facts = {**library.facts, "sub_libraries": sorted(beside), "missing_sub_libraries": missing}
     doubts = []
@@ -155,7 +157,8 @@ def load(opened: CDLL, library: Library) -> Answer:
     major, call = _major(library), LIBRARY.calls(opened)
     needed = NEEDED.get(major)
     if needed in _strings(library, "missing_sub_libraries"):
-        file = f"libcudnn_{needed}.so.{major}"
+        is_dll = library.soname.endswith(".dll")
+        file = f"cudnn_{needed}64_{major}.dll" if is_dll else f"libcudnn_{needed}.so.{major}"
         try:  # the loader may find it elsewhere
             ctypes.CDLL(file)
         except OSError:
@@ -203,7 +206,7 @@ def use(opened: CDLL, library: Library) -> Answer:
 
 
 def _major(library: Library) -> int:
-    number = library.soname.rpartition(".so.")[2].split(".")[0]
+    number = library.soname.rpartition(".so.")[2].split(".")[0].removeprefix("cudnn64_")
     return int(number) if number.isdecimal() else 0
 
 

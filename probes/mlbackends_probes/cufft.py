@@ -15,7 +15,7 @@ FACTS = COPY_FACTS
 
 LIBRARY = CudaLibrary(
     "cufft",
-    ("libcufft", "cufft64_12", "cufft64_11", "cufft64_10"),
+    ("libcufft",),
     headers=("cufft.h",),
     macros=version_macros("CUFFT_VER"),
     property_function="cufftGetProperty",

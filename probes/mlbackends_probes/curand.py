@@ -21,7 +21,7 @@ FACTS = (
 
 LIBRARY = CudaLibrary(
     "curand",
-    ("libcurand", "curand64_10"),
+    ("libcurand",),
     headers=("curand.h",),
     macros=version_macros("CURAND_VER"),
     property_function="curandGetProperty",

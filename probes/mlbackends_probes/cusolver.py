@@ -16,7 +16,7 @@ FACTS = COPY_FACTS
 
 LIBRARY = CudaLibrary(
     "cusolver",
-    ("libcusolver", "cusolver64_12", "cusolver64_11"),
+    ("libcusolver",),
     headers=("cusolver_common.h",),
     macros=version_macros("CUSOLVER_VER"),
     property_function="cusolverGetProperty",

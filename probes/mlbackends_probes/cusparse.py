@@ -15,7 +15,7 @@ FACTS = COPY_FACTS
 
 LIBRARY = CudaLibrary(
     "cusparse",
-    ("libcusparse", "cusparse64_12", "cusparse64_11"),
+    ("libcusparse",),
     headers=("cusparse.h",),
     macros=version_macros("CUSPARSE_VER"),
     property_function="cusparseGetProperty",

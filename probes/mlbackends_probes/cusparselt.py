@@ -16,7 +16,7 @@ FACTS = COPY_FACTS
 
 LIBRARY = CudaLibrary(
     "cusparselt",
-    ("libcusparseLt", "cusparseLt"),
+    ("libcusparseLt",),
     headers=("cusparseLt.h",),
     macros=version_macros("CUSPARSELT_VER"),
     homes=("CUSPARSELT_PATH", "CUSPARSELT_ROOT"),

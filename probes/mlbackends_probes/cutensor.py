@@ -16,7 +16,7 @@ FACTS = (*COPY_FACTS, Fact("cuda_version", str, "The CUDA runtime that it was bu
 
 LIBRARY = CudaLibrary(
     "cutensor",
-    ("libcutensor", "cutensor"),
+    ("libcutensor",),
     headers=("cutensor.h", "cutensor/types.h"),
     macros=("CUTENSOR_MAJOR", "CUTENSOR_MINOR", "CUTENSOR_PATCH"),
     homes=("CUTENSOR_PATH", "CUTENSOR_ROOT"),

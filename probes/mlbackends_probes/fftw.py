@@ -33,14 +33,12 @@ _PRECISIONS = {
     "libfftw3f": ("fftwf", "float"),
     "libfftw3l": ("fftwl", "long double"),
     "libfftw3q": ("fftwq", "quadruple"),
-    "libfftw3-3": ("fftw", "double"),
-    "libfftw3f-3": ("fftwf", "float"),
 }
 
 
 def _described(host: Host, library: Library) -> Library:
     folder, name = os.path.split(library.path)
-    stem = stem_of(name)
+    stem = stem_of(name).removesuffix("-3")  # as it ends under Windows
     beside = {stem_of(other) for other in host.listdir(folder) if other.startswith("libfftw3")}
     threads = [kind for kind in ("threads", "omp") if f"{stem}_{kind}" in beside]
     facts = {"precision": _PRECISIONS[stem][1], "threads": threads}

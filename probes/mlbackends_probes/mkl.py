@@ -35,7 +35,9 @@ FACTS = (
     Fact("kernels_used", list[str], "The kernels that were mapped after a product was computed."),
 )
 
-_KERNEL = pattern(r"libmkl_(def|mc|mc3|avx|avx2|avx512|avx10|avx512_mic)\.(?:so|\d+\.dylib|dylib)")
+_KERNEL = pattern(
+    r"(?:lib)?mkl_(def|mc|mc3|avx|avx2|avx512|avx10|avx512_mic)\.(?:so|(?:\d+\.)?(?:dylib|dll))"
+)
 
 
 _LAYERS = ("intel", "sequential", "pgi", "gnu", "tbb")
@@ -49,13 +51,13 @@ def _kernels(names: Iterable[str]) -> list[str]:
 def _described(host: Host, library: Library) -> Library:
     kernels = _kernels(host.listdir(os.path.dirname(host.realpath(library.path))))
     package, _, version = library.owner.partition(" ")  # until it is opened, its package's
-    version = version if package == "mkl" else ""
+    version = version if package == "mkl" else library.version
     return replace(library, version=version, facts=nonempty({"kernel_libraries": kernels}))
 
 
 LIBRARY = SharedLibrary(
     "mkl",
-    ("libmkl_rt", "mkl_rt", "mkl_rt.1", "mkl_rt.2", "mkl_rt.3", "libmklml_intel"),
+    ("libmkl_rt", "libmklml_intel"),
     homes=("MKLROOT",),
     folders=(
         "$MKLROOT/lib/intel64",

@@ -13,7 +13,7 @@ from mlbackends.model.records import Answer, Library
 
 FACTS = COPY_FACTS
 
-LIBRARY = CudaLibrary("nvjitlink", ("libnvJitLink", "nvJitLink_130_0", "nvJitLink_120_0"), parts=2)
+LIBRARY = CudaLibrary("nvjitlink", ("libnvJitLink",), parts=2)
 find = LIBRARY.find
 
 PTX = b".version 7.8\n.target sm_90\n.address_size 64\n.visible .entry nothing() { ret; }\n"

@@ -18,7 +18,7 @@ FACTS = (
 
 LIBRARY = CudaLibrary(
     "nvrtc",
-    ("libnvrtc", "nvrtc64_130_0", "nvrtc64_120_0", "nvrtc64_112_0"),
+    ("libnvrtc",),
     parts=2,
     namer="nvrtcGetErrorString",
 )

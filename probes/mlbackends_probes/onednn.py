@@ -38,7 +38,7 @@ _IN_TORCH = "_ZN2at18get_mkldnn_version"
 
 LIBRARY = SharedLibrary(
     "onednn",
-    ("libdnnl", "libmkldnn", "dnnl", "mkldnn"),
+    ("libdnnl", "libmkldnn"),
     homes=("DNNLROOT", "ONEDNN_ROOT"),
     folders=(
         *("$DNNLROOT/cpu_gomp/lib", "$DNNLROOT/cpu_iomp/lib", "$DNNLROOT/cpu_tbb/lib"),

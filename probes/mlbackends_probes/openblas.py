@@ -19,7 +19,8 @@ from mlbackends.host.host import Host
 from mlbackends.host.variables import cpu_flags
 from mlbackends.libraries.blas_symbols import openblas_affixes, require_product
 from mlbackends.libraries.c_calls import CDLL, Calls
-from mlbackends.libraries.elf import NotElf, extract_symbols
+from mlbackends.libraries.file_image import NotALibrary
+from mlbackends.libraries.headers import extract_symbols
 from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Library, nonempty
@@ -56,7 +57,7 @@ def _described(host: Host, library: Library) -> Library:
         return library
     names = [*_OF_THREADS, *(f"dgemm_beta_{core}" for core in _X86)]
     defined: frozenset[str] = frozenset()
-    with suppress(NotElf, OSError):
+    with suppress(NotALibrary, OSError):
         defined = extract_symbols(host, library.path, names)
     core = next((each for each in map(_shown, _X86) if each in words), "")
     facts = {
@@ -120,7 +121,7 @@ LIBRARY = SharedLibrary(
     (
         "libopenblas", "libscipy_openblas64_", "libscipy_openblas", "libopenblasp", "libopenblaso",
         "libopenblas64", "libopenblas64_", "libopenblas_64", "libopenblasp64", "libopenblasp64_",
-        "libopenblaso64", "libopenblaso64_", "libopenblasp-r0", "libopenblas64_p-r0", "openblas",
+        "libopenblaso64", "libopenblaso64_", "libopenblasp-r0", "libopenblas64_p-r0",
     ),
     homes=("OPENBLAS_HOME", "OPENBLAS_ROOT"),
     folders=(

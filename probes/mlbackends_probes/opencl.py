@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from mlbackends.host.host import Host
 from mlbackends.host.variables import steering
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
-from mlbackends.libraries.search import absent, libraries_named
+from mlbackends.libraries.search import absent, libraries_named, names_here
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Device, Fact, Finding, Library, Presence, nonempty
 
@@ -43,7 +43,7 @@ _PATTERN = b"\x12\x34\x56\x78"
 
 def find(host: Host) -> Finding:
     """Look for the loader's copies and the drivers that are registered."""
-    libraries = libraries_named(host, "OpenCL", "libOpenCL", "OpenCL", homes=("OCL_ROOT",))
+    libraries = libraries_named(host, "OpenCL", "libOpenCL", homes=("OCL_ROOT",))
     if host.platform == "darwin" and not libraries:
         # The file is in the system's shared cache, not on disk.
         libraries = [Library("OpenCL", _FRAMEWORK, found_by="system-framework", wins=True)]
@@ -72,6 +72,7 @@ def find(host: Host) -> Finding:
     reasons: tuple[Reason, ...] = ()
     if not libraries:
         message = "OpenCL drivers are registered, but there is no loader, libOpenCL.so"
+        message = names_here(host, message)
         reasons = (Reason("not-found", message, "install an ICD loader, such as ocl-icd"),)
     elif not drivers and host.platform == "linux":
         message = f"the loader is here, and no driver is registered in {place}"

@@ -12,7 +12,6 @@ Source:   OpenMP API 5.2; GNU libgomp manual, "The libgomp ABI"; LLVM OpenMP run
 import contextlib
 import os
 import re
-import sys
 from collections.abc import Callable
 
 from msgspec.structs import replace
@@ -21,7 +20,9 @@ from mlbackends.host.host import Host
 from mlbackends.host.variables import valid_instead
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.c_runtime import highest
-from mlbackends.libraries.elf import NotElf, extract, extract_symbols, version_definitions
+from mlbackends.libraries.elf import version_definitions
+from mlbackends.libraries.file_image import NotALibrary
+from mlbackends.libraries.headers import extract, extract_symbols
 from mlbackends.libraries.owners import needed_of_the_system
 from mlbackends.libraries.search import stem_of
 from mlbackends.libraries.shared_library import SharedLibrary
@@ -30,7 +31,9 @@ from mlbackends.model.records import Answer, Finding, Library, nonempty
 from mlbackends.model.tables import table
 
 _OUTSIDE = ("LD_LIBRARY_PATH", "conda", "python-prefix", "ld.so.cache", "system-folder")
-_MAKERS = {"vcomp": "microsoft", "libiomp5": "intel", "libomp": "llvm"}
+_MAKERS = {
+    "vcomp": "microsoft", "libiomp5": "intel", "libomp": "llvm", "libgomp-1": "gnu",
+}  # fmt: skip
 """Beginning of a file's name -> whose runtime it is."""
 
 
@@ -40,7 +43,7 @@ def _described(host: Host, library: Library) -> Library:
     maker = next((maker for begin, maker in _MAKERS.items() if stem.startswith(begin)), "")
     facts = {"runtime": maker}
     if host.platform == "linux" and not library.reasons:
-        with contextlib.suppress(NotElf, OSError):
+        with contextlib.suppress(NotALibrary, OSError):
             names = ("__kmpc_fork_call", "GOMP_parallel", "GOMP_barrier")
             defined = extract_symbols(host, library.path, names)
             if defined and "__kmpc_fork_call" not in defined:
@@ -53,9 +56,13 @@ def _described(host: Host, library: Library) -> Library:
     return replace(library, facts=nonempty(facts))
 
 
+_ONE_COPY = "install both packages from one channel of conda, or both with pip"
+
+
 LIBRARY = SharedLibrary(
     "openmp",
-    ("libgomp", "libiomp5", "libomp", "libomp5", "libiomp5md", "vcomp140", "vcomp"),
+    ("libgomp", "libiomp5", "libomp", "libomp5", "vcomp"),
+    wheels=("sklearn/.libs",),
     folders=("/opt/homebrew/opt/libomp*/lib", "/usr/local/opt/libomp*/lib"),
     missing="libgomp, libiomp5 or libomp",
     describe=_described,
@@ -83,6 +90,13 @@ def find(host: Host) -> Finding:
         if len(kinds) == 1:
             why = "each copy has threads of its own, and a limit set in one is not the other's"
         hint = "set OMP_NUM_THREADS, which all of them read, rather than calling one"
+        own = [each for each in meeting if each.facts.get("runtime") in ("intel", "llvm")]
+        if host.platform == "win32" and len(own) > 1:
+            why = "the second of Intel's or LLVM's that starts ends the process (OMP: Error #15)"
+            hint = _ONE_COPY
+            if any(each.used_by[:1] == ("torch",) for each in own) and host.pid is None:
+                why += "; torch opens its own by its path, the others take what is loaded by then"
+                hint = f"import torch first, so that the others take its copy; or {_ONE_COPY}"
         if kinds == {"intel", "llvm"}:
             hint = "install both packages from one source, so that they share a runtime"
         warnings.append(Reason("conflict", f"{seen}: {why}", hint))
@@ -98,15 +112,19 @@ def _meeting(host: Host, libraries: tuple[Library, ...]) -> tuple[list[Library],
         which = " and ".join(library.path for library in mapped)
         return mapped, f"process {host.pid} has mapped {which}"
     brought: dict[str, Library] = {}
+    is_windows = host.platform == "win32"
     for library in libraries:
-        if library.found_by == "site-packages" and library.used_by and not library.reasons:
-            # The loader takes a second file of the same soname for the first one.
-            brought.setdefault(library.soname, library)
+        is_brought = is_windows or library.found_by == "site-packages"
+        if is_brought and library.used_by and not library.reasons:
+            # The loader takes a second file of the same soname for the first one; that of Windows does
+            # not where a package opens its own by the path, as torch and scikit-learn do.
+            brought.setdefault(library.path if is_windows else library.soname, library)
     copies, packages, seen = [], [], []
     for library in brought.values():
         copies.append(library)
         packages.append(library.used_by[0])
-        seen.append(f"{packages[-1]} brings {os.path.basename(library.path)}")
+        which = library.path if is_windows else os.path.basename(library.path)
+        seen.append(f"{packages[-1]} brings {which}")
     # Copies outside of wheels that a wheel's file needs. Whoever needs a soname that a wheel brings
     # may get that wheel's copy: those share one.
     first = {library.soname: library for library in reversed(libraries) if not library.reasons}
@@ -147,11 +165,18 @@ def load(opened: CDLL, library: Library) -> Answer:
 
 
 def _printed(call: Callable[[], object]) -> str:
-    """Return what a call writes to stderr, 64 KiB of it at most, which is what a pipe holds."""
+    """Return what a call writes to stderr."""
+    from threading import Thread
+
     reading, writing = os.pipe()
-    before = os.dup(2)
-    os.set_blocking(writing, False)
-    os.set_blocking(reading, False)
+    pieces: list[bytes] = []
+
+    def read() -> None:
+        while piece := os.read(reading, 65536):
+            pieces.append(piece)
+
+    before, reader = os.dup(2), Thread(target=read, daemon=True)
+    reader.start()
     os.dup2(writing, 2)
     try:
         call()
@@ -159,12 +184,8 @@ def _printed(call: Callable[[], object]) -> str:
         os.dup2(before, 2)
         os.close(before)
         os.close(writing)
-    try:
-        return os.read(reading, 65536).decode(errors="replace")
-    except BlockingIOError:
-        return ""
-    finally:
-        os.close(reading)
+    reader.join(1)  # what the library started may still hold the pipe
+    return b"".join(pieces).decode(errors="replace")
 
 
 def use(opened: CDLL, library: Library) -> Answer:
@@ -174,8 +195,6 @@ def use(opened: CDLL, library: Library) -> Answer:
     def body(*_: object) -> None:
         seen.append((opened.omp_get_thread_num(), opened.omp_get_num_threads()))
 
-    if sys.platform == "win32":
-        raise NotUsable("no-use-check", "no check here starts a parallel region on Windows")
     if hasattr(opened, "__kmpc_fork_call"):
 
         class Place(ctypes.Structure):
@@ -192,6 +211,9 @@ def use(opened: CDLL, library: Library) -> Answer:
         )
         limit(place, number(place), 2)
         fork(place, 0, region)
+    elif hasattr(opened, "_vcomp_fork"):
+        opened._vcomp_set_num_threads(2)  # noqa: SLF001  so Microsoft names it
+        opened._vcomp_fork(1, 0, ctypes.CFUNCTYPE(None)(body))  # noqa: SLF001
     else:
         region = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(body)
         opened.GOMP_parallel(region, None, 2, 0)

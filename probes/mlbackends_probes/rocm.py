@@ -41,7 +41,7 @@ CODES = {
     "target-overridden": "A variable makes ROCm take a GPU for another one than it is.",
 }
 
-_STEMS = ("libamdhip64", "amdhip64", "amdhip64_6", "amdhip64_7")
+_STEMS = ("libamdhip64",)
 _TARGET = pattern(r"(\d{1,2})\.(\d{1,3})\.(\d{1,3})")
 _NO_DEVICE = (100, 101)  # hipErrorNoDevice, hipErrorInvalidDevice: how versions say "none"
 _DEVICES_LIMIT = 64

@@ -20,7 +20,7 @@ FACTS = (
 
 LIBRARY = SharedLibrary(
     "tbb",
-    ("libtbb", "tbb12", "tbb"),
+    ("libtbb",),
     homes=("TBBROOT", "TBB_ROOT"),
     folders=(
         *("/opt/intel/oneapi/tbb/latest/lib", "/opt/intel/oneapi/tbb/latest/lib/intel64/gcc4.8"),

@@ -25,8 +25,10 @@ from mlbackends.libraries.c_calls import CDLL
 from mlbackends.libraries.c_runtime import highest, returned_string
 from mlbackends.libraries.consumers import marked
 from mlbackends.libraries.cuda.driver import driver_release, driver_warning
-from mlbackends.libraries.elf import NotElf, extract, read_elf, version_needs
-from mlbackends.libraries.search import libraries_named, stem_of
+from mlbackends.libraries.elf import version_needs
+from mlbackends.libraries.file_image import NotALibrary
+from mlbackends.libraries.headers import elf_headers, extract, pe_headers
+from mlbackends.libraries.search import libraries_named, names_here, stem_of
 from mlbackends.model.records import Answer, FactValue, Finding, Library, Presence, nonempty
 
 GROUP = "framework"
@@ -70,7 +72,7 @@ _FIRST_WITH_MPS = (1, 12)
 def find(host: Host) -> Finding:
     """Read what the package says of itself, and look for libtorch_cpu."""
     torch = frameworks.package(host, _NAMES, "torch", "version.py")
-    copies = marked(host, libraries_named(host, "torch", "libtorch_cpu", "torch_cpu"))
+    copies = marked(host, libraries_named(host, "torch", "libtorch_cpu"))
     libraries = [_described(host, library) for library in copies]
     if torch is None:
         if not libraries:
@@ -167,10 +169,13 @@ def _build(host: Host, torch: frameworks.Package) -> dict[str, FactValue]:
             if (stem := stem_of(name)).startswith(_OWN) and "test" not in stem
         ],
     }
-    path = f"{at}/lib/libtorch_cuda.so"
-    if host.platform == "linux" and host.is_file(path):
-        with contextlib.suppress(NotElf, OSError):
-            elf = extract(host, path, read_elf)
+    path = f"{at}/lib/{names_here(host, 'libtorch_cuda.so')}"
+    if host.platform == "win32":
+        with contextlib.suppress(NotALibrary, OSError):
+            facts["cuda_libraries"] = list(pe_headers(host, path).needed)
+    elif host.platform == "linux" and host.is_file(path):
+        with contextlib.suppress(NotALibrary, OSError):
+            elf = elf_headers(host, path)
             # With a RUNPATH the loader takes no notice of an RPATH.
             facts["own_folders_first"] = bool(elf.rpath) and not elf.runpath
             facts["cuda_libraries"] = list(elf.needed)
@@ -192,7 +197,7 @@ def _described(host: Host, library: Library) -> Library:
         return library
     try:
         needs = extract(host, library.path, version_needs)
-    except (NotElf, OSError):
+    except (NotALibrary, OSError):
         return library
     names = [name for versions in needs.values() for name in versions]
     facts = {"glibc_needed": highest(names, "GLIBC_")}

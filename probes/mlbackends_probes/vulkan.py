@@ -24,7 +24,7 @@ FACTS = (
     Fact("drivers", list[dict[str, str]], "Driver manifests: file, library and Vulkan version."),
 )
 
-_STEMS = ("libvulkan", "vulkan-1", "libMoltenVK")
+_STEMS = ("libvulkan", "libMoltenVK")
 _LIMIT = 64
 _INSTANCE_CREATE_INFO = 1
 _HEAPS_LIMIT = 16

@@ -63,7 +63,7 @@ _PATTERN = b"\x12\x34\x56\x78"
 
 def find(host: Host) -> Finding:
     """Look for GPUs, their drivers and every copy of the Level Zero loader."""
-    stems, folders = ("libze_loader", "ze_loader"), ("/opt/intel/lib",)
+    stems, folders = ("libze_loader",), ("/opt/intel/lib",)
     libraries = [
         with_file_version(host, library)
         for library in libraries_named(host, "Level Zero", *stems, homes=_HOMES, folders=folders)

@@ -62,7 +62,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "model": frozenset(),
     "host": frozenset({"model"}),
     "libraries": frozenset({"model", "host"}),
-    "isolation": frozenset({"model", "host"}),
+    "isolation": frozenset({"model", "host", "libraries"}),
     "launch": frozenset({"model", "host"}),
     "survey": frozenset({"model", "host", "isolation"}),
     "switches": frozenset({"model", "host", "survey"}),

@@ -6,20 +6,22 @@ Runs in a process that is made for it: see `mlbackends.isolation.process`.
 import ctypes
 import os
 import re
+import sys
 import time
 from collections.abc import Iterator
 
 import msgspec
 from msgspec.structs import replace
 
+from mlbackends.host.host import Host
 from mlbackends.isolation.protocol import Reply, Request
 from mlbackends.model import registry
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Library, Presence
 
-_WITHOUT_A_DEPENDENCY = (126, 127)
-"""ERROR_MOD_NOT_FOUND and ERROR_PROC_NOT_FOUND of Windows; the message names neither."""
-_REFUSED_BY_THE_LOADER = (5, 8, 193, 577, 998, 1114, 1455, 4551)
+_NO_MODULE = 126
+"""ERROR_MOD_NOT_FOUND of Windows, for which ctypes has a FileNotFoundError without a number."""
+_REFUSED_BY_THE_LOADER = (5, 8, 127, 193, 577, 998, 1114, 1455, 4551)
 """What LoadLibrary says of a file that it does not take: no access, no memory, another machine's, ..."""
 
 
@@ -69,7 +71,7 @@ def open_library(job: int, probe: str, library: Library, depth: Presence) -> Ite
 
     try:
         module = registry.load("mlbackends_probes", probe)
-        opened = ctypes.CDLL(library.path)
+        opened = _opened(library.path)
         if hasattr(module, "load"):
             answer = module.load(opened, library)
         presence = Presence.LOADABLE
@@ -90,6 +92,12 @@ def open_library(job: int, probe: str, library: Library, depth: Presence) -> Ite
             reason = Reason("probe-error", message)
             failure = "".join(traceback.format_exception(error))
     yield reply()
+
+
+def _opened(path: str) -> ctypes.CDLL:
+    if sys.platform == "win32":  # as its package does: it may open by name what lies beside it
+        os.add_dll_directory(os.path.dirname(os.path.normpath(path)))
+    return ctypes.CDLL(path)
 
 
 def _joined(first: Answer, second: Answer) -> Answer:
@@ -119,9 +127,13 @@ def _refusal(library: Library, error: Exception) -> Reason | None:
     # ctypes raises the loader's errors without a number, but for Windows' own. Another number is of a
     # file of ours, where a library has taken all descriptors.
     number = getattr(error, "winerror", None)
-    if number in _WITHOUT_A_DEPENDENCY or "(or one of its dependencies)" in message:
-        return Reason("missing-dependency", "the loader does not find a library that it needs")
-    if error.errno is not None and number not in _REFUSED_BY_THE_LOADER:
+    if "(or one of its dependencies)" in message:
+        number = _NO_MODULE
+    if number == _NO_MODULE or number in _REFUSED_BY_THE_LOADER:
+        from mlbackends.libraries.windows import refusal
+
+        return refusal(Host(), library.path, number)
+    if error.errno is not None:
         return None
     missing = re.match(r"(\S+): cannot open shared object file: No such file", message)
     if missing and missing[1] != library.path:

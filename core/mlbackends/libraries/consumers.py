@@ -1,14 +1,17 @@
 """Which package takes which copy of a BLAS and of an OpenMP runtime, by the headers of its compiled files.
 
 A package's extension modules name what they need; the loader finds that by RPATH, LD_LIBRARY_PATH, RUNPATH
-and its cache, in this order. Where the headers are not to be had (macOS, Windows, old recordings), a package
-takes what lies in its own folders, NAME.libs and NAME/.dylibs, where its wheel's builder puts just that.
+and its cache, in this order, on Windows as `windows` has it. Where the headers are not to be had (macOS, old
+recordings), a package takes what lies in its own folders, NAME.libs and NAME/.dylibs, where its wheel's
+builder puts just that.
 
 Sources: ld.so(8); auditwheel and delocate; scikit-learn, sklearn/utils/_cython_blas.pyx, which calls
 scipy.linalg.cython_blas.
 """
 
 import os
+import posixpath
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -16,7 +19,8 @@ from msgspec.structs import replace
 
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import module_location
-from mlbackends.libraries.elf import NotElf, extract, read_elf
+from mlbackends.libraries.file_image import NotALibrary
+from mlbackends.libraries.headers import elf_headers, headers
 from mlbackends.libraries.loader_cache import cached_libraries
 from mlbackends.libraries.owners import expanded
 from mlbackends.libraries.search import library_path, stem_of
@@ -87,10 +91,10 @@ def _taken_by(host: Host, package: dict[str, Any]) -> list[str]:
         filter(None, (_beginning(host, f"{location}/{name}") for name in package["files"])), ""
     )
     found = {host.realpath(path): None} if path else {}
-    own = tuple(os.path.normpath(f"{location}/{folder}") for folder in package["folders"])
+    own = tuple(posixpath.normpath(f"{location}/{folder}") for folder in package["folders"])
     has_headers = False
-    with suppress(NotElf, OSError):  # a recording may hold a file that needs nothing
-        has_headers = bool(extract(host, path, read_elf).needed)
+    with suppress(NotALibrary, OSError):  # a recording may hold a file that needs nothing
+        has_headers = bool(headers(host, path).needed)
     if has_headers:
         _follow(host, path, own, found, _DEEPEST)
         return list(found)
@@ -109,18 +113,27 @@ def _beginning(host: Host, start: str) -> str:
 
 def _follow(host: Host, path: str, own: tuple[str, ...], found: dict[str, None], left: int) -> None:
     """Add what a file takes. own: where else what it needs was loaded before, as torch/__init__.py does."""
-    elf = extract(host, path, read_elf)
-    runpath = elf.runpath or (own if not elf.rpath else ())
-    for name in elf.needed:
-        if not _is_ours(name):
-            continue
-        target = _resolved(host, path, name, elf.rpath if not elf.runpath else (), runpath)
-        if not target:
-            continue
+    for name, target in _targets(host, path, own):
         found[host.realpath(target)] = None
-        if left and stem_of(name) in table("libraries/consumers")["front_ends"]:
-            with suppress(NotElf, OSError):
+        if left and stem_of(name).startswith(tuple(table("libraries/consumers")["front_ends"])):
+            with suppress(NotALibrary, OSError):
                 _follow(host, host.realpath(target), (), found, left - 1)
+
+
+def _targets(host: Host, path: str, own: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield what a file needs of ours, by the name that it asks for, with the file that it gets."""
+    if host.platform == "win32":
+        from mlbackends.libraries import windows
+
+        for name in filter(_is_ours, windows.needs(host, path)):
+            if target := windows.resolved(host, path, name, own):
+                yield name.lower(), target
+        return
+    elf = elf_headers(host, path)
+    runpath = elf.runpath or (own if not elf.rpath else ())
+    for name in filter(_is_ours, elf.needed):
+        if target := _resolved(host, path, name, elf.rpath if not elf.runpath else (), runpath):
+            yield name, target
 
 
 def _resolved(
@@ -145,10 +158,8 @@ def _resolved(
 def _is_taken(host: Host, path: str) -> bool:
     """Tell whether the loader stops at a file: at a broken one too, not at one for another processor."""
     try:
-        return (
-            not host.machine or extract(host, host.realpath(path), read_elf).machine == host.machine
-        )
-    except (NotElf, OSError):
+        return not host.machine or elf_headers(host, host.realpath(path)).machine == host.machine
+    except (NotALibrary, OSError):
         return True
 
 
@@ -159,5 +170,5 @@ def _cached_by_name(host: Host) -> dict[str, str]:
 
 def _is_ours(name: str) -> bool:
     return bool(stem_of(name)) and any(
-        word in name for word in table("libraries/consumers")["names"]
+        word in name.lower() for word in table("libraries/consumers")["names"]
     )

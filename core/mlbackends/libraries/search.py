@@ -8,13 +8,16 @@ Source: ld.so(8), the order of RPATH, LD_LIBRARY_PATH, RUNPATH, cache and defaul
 """
 
 import os
+import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 from msgspec.structs import replace
 
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import conda_prefix, python_folders
-from mlbackends.libraries.elf import NotElf, extract, extract_symbols, read_elf
+from mlbackends.libraries.file_image import NotALibrary
+from mlbackends.libraries.headers import elf_headers, extract_symbols, pe_headers
 from mlbackends.libraries.loader_cache import cached_libraries
 from mlbackends.libraries.owners import is_found_by_rpath, owner_of
 from mlbackends.model.mounts import NotAnswering, is_silent
@@ -23,9 +26,14 @@ from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Library
 from mlbackends.model.tables import table
 
-_ENDING = pattern(r"\.(?:so(?:\.[0-9]\w*)*|(?:[0-9][0-9.]*\.)?dylib|dll)$")
+_ENDING = pattern(r"\.(?:so(?:\.[0-9]\w*)*|(?:[0-9][0-9.]*\.)?dylib)$")
+_NUMBERS = pattern(r"[_.-]?[0-9][0-9._-]*$")
+_LINUX_NAME = pattern(r"\b(lib[\w-]+)(\.so(?:\.[0-9]+)*)?")
 _HASH_LENGTHS = range(6, 41)
 _HASH_DIGITS = frozenset("0123456789abcdef")
+
+_NVIDIA_FOLDERS = ("lib", "lib64", "bin", "bin/x86_64")
+"""Where wheels of NVIDIA put libraries; the last two under Windows, to CUDA 12 and from 13."""
 
 Place = tuple[str, str, str]
 """A library file's stem, its path, and the step that found it."""
@@ -43,11 +51,14 @@ def stem_of(file_name: str) -> str:
     )
     # As most are named; the pattern takes longer to compile than all of them to split.
     if not (stem and so and is_plain):
-        if not so and ".dylib" not in file_name and ".dll" not in file_name:
+        if file_name[-4:].lower() == ".dll":
+            stem = file_name[:-4].partition("_v0.")[0]  # libopenblas_v0.3.27--3aa239bc...: scipy's
+        elif not so and ".dylib" not in file_name:
             return ""
-        if not (ending := _ENDING.search(file_name, 1)):
+        elif ending := _ENDING.search(file_name, 1):
+            stem = file_name[: ending.start()]
+        else:
             return ""
-        stem = file_name[: ending.start()]
     if "-" not in stem:
         return stem
     # auditwheel adds a hash to a name, which may stand before a version.
@@ -68,15 +79,16 @@ def libraries_named(
 ) -> list[Library]:
     """Return every copy of a library, in the order in which they would be met.
 
-    stems: file names without version and extension ("libcudnn"; "cudnn64_9" for Windows).
+    stems: Linux' file names without version and extension: "libcudnn".
     homes: variables that name a toolkit's folder; its lib, lib64, bin and targets/*/lib are searched.
     folders: customary folders, with patterns ("/usr/local/cuda*/lib64").
     wheels: folders below site-packages, with patterns, beyond those that every search covers
     (nvidia/*/lib, *.libs, *.dylibs, torch/lib).
     """
     everywhere = _everywhere(host)
+    wanted = {key_of(host, stem) for stem in stems}
     places = [
-        place for _, place in sorted(hit for stem in {*stems} for hit in everywhere.get(stem, ()))
+        place for _, place in sorted(hit for stem in wanted for hit in everywhere.get(stem, ()))
     ]
     special = [
         (at, "site-packages")
@@ -85,14 +97,49 @@ def libraries_named(
         for at in host.glob(f"{base}/{wheel}")
     ]
     for variable in homes:
-        if home := host.env(variable).rstrip("/"):
-            inside = [f"{home}/lib64", f"{home}/lib", f"{home}/bin"]
+        if home := host.folders(variable)[0] if host.env(variable) else "":
+            inside = [f"{home}/{below}" for below in ("lib64", "lib", "bin", "bin/x64")]
             inside += host.glob(f"{home}/targets/*/lib")
             special += [(folder, variable) for folder in inside]
     special += [(at, "well-known-folder") for customary in folders for at in host.glob(customary)]
     for folder, step in special:
-        places += [place for place in _in_folder(host, folder, step) if place[0] in stems]
+        places += [
+            place for place in _in_folder(host, folder, step) if key_of(host, place[0]) in wanted
+        ]
     return _mark_winners(host, _distinct(host, name, places))
+
+
+def key_of(host: Host, stem: str) -> str:
+    """Return what a stem is compared by: on Windows Linux' name, without case and without numbers at its end.
+
+    cublas64_12 and libcublas are one: names.json has what Windows calls a library.
+    """
+    if host.platform != "win32":
+        return stem
+    bare = _NUMBERS.sub("", stem.lower())
+    return _names_of_windows().get(bare, bare)
+
+
+@cache
+def _names_of_windows() -> dict[str, str]:
+    return {
+        _NUMBERS.sub("", file.lower().removesuffix(".dll")): _NUMBERS.sub("", name.lower())
+        for name, files in table("libraries/names").items()
+        for file in files
+    }
+
+
+def names_here(host: Host, text: str) -> str:
+    """Return a text about libraries by Linux' names with those that their files have on this system."""
+    if host.platform == "linux":
+        return text
+
+    def name_here(match: re.Match[str]) -> str:
+        if host.platform == "win32":
+            return str(table("libraries/names").get(match[1], [match[1]])[0])
+        return f"{match[1]}.dylib" if match[2] else match[0]
+
+    return _LINUX_NAME.sub(name_here, text)
 
 
 def searched(host: Host, homes: Sequence[str] = (), folders: Sequence[str] = ()) -> str:
@@ -103,9 +150,12 @@ def searched(host: Host, homes: Sequence[str] = (), folders: Sequence[str] = ())
     if conda_prefix(host):
         places.append("the conda environment")
     variable, listed = library_path(host)
+    if host.platform == "win32":
+        places += ["the program's folder", "System32"]
     if any(_is_absolute(folder) and host.is_dir(folder) for folder in listed):
         places.append(variable)
-    places.append("the loader's cache" if cached_libraries(host) else "the loader's folders")
+    if host.platform != "win32":
+        places.append("the loader's cache" if cached_libraries(host) else "the loader's folders")
     places += [f"{variable} ({host.env(variable)})" for variable in homes if host.env(variable)]
     places += [folder for folder in folders if "*" not in folder][:2]
     return ", ".join(places)
@@ -113,7 +163,7 @@ def searched(host: Host, homes: Sequence[str] = (), folders: Sequence[str] = ())
 
 def absent(host: Host, what: str, homes: Sequence[str] = (), folders: Sequence[str] = ()) -> Reason:
     """Return the reason for a library that is nowhere, with the places that were searched."""
-    places = searched(host, homes, folders)
+    what, places = names_here(host, what), searched(host, homes, folders)
     if host.pid is not None:
         return Reason("not-mapped", f"the process has mapped no {what}; nor is one in {places}")
     return Reason("not-found", f"no {what} in {places}")
@@ -124,7 +174,7 @@ def _everywhere(host: Host) -> dict[str, list[tuple[int, Place]]]:
     """Return every library in every general place by its stem, numbered in the steps' order: once a host."""
     found: dict[str, list[tuple[int, Place]]] = {}
     for i, place in enumerate(_places(host)):
-        found.setdefault(place[0], []).append((i, place))
+        found.setdefault(key_of(host, place[0]), []).append((i, place))
     return found
 
 
@@ -135,8 +185,9 @@ def _places(host: Host) -> Iterator[Place]:
     files += [(path, "LD_PRELOAD") for path in preloaded if path.startswith("/")]
     for path, step in files:
         yield stem_of(os.path.basename(path)), path, step
+    is_windows = host.platform == "win32"
     variable, listed = library_path(host)
-    for folder in listed:
+    for folder in () if is_windows else listed:
         # An empty or relative one depends on the current folder; a report must not.
         if _is_absolute(folder):
             yield from _in_folder(host, folder.rstrip("/"), variable)
@@ -145,11 +196,17 @@ def _places(host: Host) -> Iterator[Place]:
         inside = [name for name in names if name.endswith((".libs", ".dylibs"))]
         if "nvidia" in names:
             for part in host.listdir(f"{base}/nvidia"):
-                inside += [f"nvidia/{part}/{lib}" for lib in ("lib", "lib64", "bin")]
+                inside += [f"nvidia/{part}/{lib}" for lib in _NVIDIA_FOLDERS]
         if "torch" in names:
             inside.append("torch/lib")
         for folder in inside:
             yield from _in_folder(host, f"{base}/{folder}", "site-packages")
+    if is_windows:
+        from mlbackends.libraries import windows
+
+        for folder, step in windows.folders(host):
+            yield from _in_folder(host, folder, step)
+        return
     conda = conda_prefix(host)
     if conda:
         yield from _in_folder(host, f"{conda}/lib", "conda")
@@ -159,7 +216,7 @@ def _places(host: Host) -> Iterator[Place]:
     cached = cached_libraries(host)
     for path in cached:
         yield stem_of(path.rpartition("/")[2]), path, "ld.so.cache"
-    if not cached and host.platform != "win32":
+    if not cached:
         listed = []
         for path in host.glob("/etc/ld-musl-*.path"):
             listed += host.read(path).replace(":", "\n").splitlines()
@@ -171,8 +228,7 @@ def _places(host: Host) -> Iterator[Place]:
 def library_path(host: Host) -> tuple[str, list[str]]:
     """Return the variable that lists folders for the loader, and its elements as they are written."""
     if host.platform == "win32":
-        value, variable = host.env("PATH"), "PATH"
-        return variable, value.split(";") if value else []
+        return "PATH", host.folders("PATH")
     variable = "DYLD_LIBRARY_PATH" if host.platform == "darwin" else "LD_LIBRARY_PATH"
     value = host.env(variable)
     if host.platform != "darwin":
@@ -222,21 +278,35 @@ def _described(host: Host, path: str, real: str, step: str) -> Library:
             "stub-library",
             f"{path} is for linking only; the driver brings the real one",
         )
-    elif host.platform == "linux":
+    elif host.platform in ("linux", "win32"):
         try:
-            elf = extract(host, real, read_elf)
-        except NotElf as error:
+            library, machine, ours = _as_headers_say(host, library, real)
+        except NotALibrary as error:
             code, message = "not-a-library", f"{path}: {error}"
         except OSError as error:
             is_late = isinstance(error, NotAnswering)
             code = "not-answering" if is_late else "permission-denied"
             message = f"{path}: {error.strerror}"
         else:
-            library = replace(library, soname=elf.soname or library.soname)
-            if host.machine and elf.machine != host.machine:
-                code = "wrong-architecture"
-                message = f"the file is for {elf.machine}; this machine is {host.machine}"
+            if ours and machine != ours:
+                code, what = (
+                    "wrong-architecture",
+                    "Python" if host.platform == "win32" else "machine",
+                )
+                message = f"the file is for {machine}; this {what} is {ours}"
     return replace(library, reasons=(Reason(code, message),)) if code else library
+
+
+def _as_headers_say(host: Host, library: Library, path: str) -> tuple[Library, str, str]:
+    """Return a library with its own name and version, its processor, and that of a process here."""
+    if host.platform == "linux":
+        elf = elf_headers(host, path)
+        return replace(library, soname=elf.soname or library.soname), elf.machine, host.machine
+    from mlbackends.libraries import windows
+
+    pe = pe_headers(host, path)
+    library = replace(library, soname=library.soname.lower(), version=windows.version_of(pe))
+    return library, pe.machine, windows.process_machine(host)
 
 
 def _gone(host: Host, library: Library, real: str) -> str:
@@ -299,7 +369,10 @@ def inside(host: Host, name: str, carrier: str, symbols: Sequence[str]) -> list[
     for library in libraries_named(host, name, carrier):
         try:
             is_inside = not library.reasons and bool(extract_symbols(host, library.path, symbols))
-        except (NotElf, OSError):  # macOS and Windows have other formats; damage shows only here
+        except (
+            NotALibrary,
+            OSError,
+        ):  # macOS and Windows have other formats; damage shows only here
             continue
         if is_inside:
             owner = library.owner.split(" ")[0] or carrier

@@ -22,7 +22,7 @@ def error_of_windows(number: int | None, message: str, errno: int | None = None)
         (error_of_windows(193, "[WinError 193] %1 is no application", 8), "dlopen-failed", "193"),
         (error_of_windows(126, "[WinError 126] not found", 22), "missing-dependency", "does not find"),
         (FileNotFoundError("Could not find module 'C:\\a\\fake.dll' (or one of its dependencies). Try"),
-         "missing-dependency", "a library that it needs"),
+         "missing-dependency", "a DLL that it opens"),
         (OSError("exception: access violation reading 0x0000000000000008"), "crashed", "access violation"),
         (AttributeError("function 'fake_version' not found"), "missing-symbol", "no function fake_version"),
         (OSError("libx.so.1: cannot open shared object file: No such file"), "missing-dependency", "libx"),

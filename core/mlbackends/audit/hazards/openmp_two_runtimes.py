@@ -2,9 +2,10 @@
 
 Found by:  openmp: the runtimes that the libraries of one environment bring and ask for (meeting).
 No alarm:  libomptarget and Intel's libiomp5_db are no runtimes; a copy that nothing here loads.
-Severity:  an error where Intel's and LLVM's meet, a note where all are GNU's or Microsoft's, of which
-           several may be in a process. A second copy of Intel's or LLVM's ends the program (OMP: Error #15),
-           unless a package sets KMP_DUPLICATE_LIB_OK, as scikit-learn does.
+Severity:  an error where Intel's and LLVM's meet, or on Windows two of either's; a note where all are GNU's
+           or Microsoft's, of which several may be in a process, and where Windows has one of Intel's beside
+           Microsoft's. A second copy of Intel's or LLVM's ends the program (OMP: Error #15), unless a package
+           sets KMP_DUPLICATE_LIB_OK, as scikit-learn does.
 """
 
 from mlbackends.audit.environment import uninstall
@@ -17,12 +18,19 @@ WHY = (
     "Each runtime has threads of its own: a limit that is set in one does not hold in the other, and"
     " Intel's and LLVM's together may crash, deadlock or give wrong results."
 )
-MEND = "Install all packages that compute from one channel, so that they share one runtime."
+MEND = (
+    "Install all packages that compute from one channel, so that they share one runtime. On Windows"
+    " conda's numpy with MKL and pip's torch bring a libiomp5md.dll each: with torch imported first MKL takes"
+    " torch's, which is loaded by then."
+)
 SOURCES = (
     "pytorch/pytorch#98836",
     "pytorch/pytorch#149422",
     "pytorch/pytorch#44282",
     "joblib/threadpoolctl#49",
+    "conda/conda-build#4715",
+    "kuaikuaikim/dface#36",
+    "https://stackoverflow.com/questions/64209238",
     "scikit-learn/scikit-learn, sklearn/__init__.py (KMP_DUPLICATE_LIB_OK)",
 )
 WARNINGS = (("openmp", "conflict"),)
@@ -38,9 +46,11 @@ def symptoms(report: ReportView) -> Symptoms:
     meeting = [copies[path] for path in report.fact("openmp.meeting", []) if path in copies]
     makers = {str(library.facts.get("runtime", "")) for library in meeting}
     severity = None
-    if makers >= _DEADLOCK:
+    own = [one for one in meeting if one.facts.get("runtime") in _DEADLOCK]
+    is_windows = report.fact("host.platform") == "win32"
+    if makers >= _DEADLOCK or (is_windows and len(own) > 1):
         severity = Severity.ERROR
-    elif len(meeting) > 1 and len(makers) == 1 and not makers & _DEADLOCK:
+    elif len(meeting) > 1 and (is_windows or (len(makers) == 1 and not own)):
         severity = Severity.NOTE
     owners = {package_of(library)[0] for library in meeting}
     command = uninstall(report, _STANDALONE) if len(owners) > 1 and _STANDALONE in owners else ""

@@ -34,6 +34,9 @@ def driver_libraries(host: Host, name: str, stem: str) -> list[Library]:
     found = []
     for library in libraries_named(host, name, stem, folders=_folders(host)):
         release = release_in(os.path.basename(host.realpath(library.path)))
+        if host.platform == "win32":  # 32.0.15.6094 is 560.94
+            digits = library.version.replace(".", "")[-5:]
+            release = f"{digits[:3]}.{digits[3:]}" if len(digits) == 5 else ""
         facts: dict[str, FactValue] = {"driver_release": release} if release else {}
         if "/compat" in os.path.dirname(library.path):
             facts["forward_compatibility"] = True

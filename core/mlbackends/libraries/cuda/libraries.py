@@ -23,7 +23,7 @@ from mlbackends.host.python.packages import distributions
 from mlbackends.host.quantities import dotted_numbers, leading_version
 from mlbackends.host.variables import not_valid, steering
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
-from mlbackends.libraries.search import absent, libraries_named, stem_of
+from mlbackends.libraries.search import absent, key_of, libraries_named, stem_of
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Answer, Fact, Finding, Library, nonempty
@@ -33,6 +33,12 @@ HOMES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")
 _PREFIXES = ("/usr/local", "/opt")
 """Where toolkits have folders of their own, whose names begin with "cuda"."""
 
+_OF_WINDOWS = (
+    "NVIDIA GPU Computing Toolkit/CUDA/*/bin", "NVIDIA GPU Computing Toolkit/CUDA/*/bin/x64",
+    "NVIDIA GPU Computing Toolkit/CUDA/*/extras/CUPTI/lib64", "NVIDIA/CUDNN/*/bin/*",
+)  # fmt: skip
+"""Below the folder of programs: toolkits, and cuDNN, which has a folder for each CUDA version."""
+
 _HPC_SDK = "/opt/nvidia/hpc_sdk"
 _HPC_SDK_PARTS = ("cuda/*/lib64", "math_libs/*/lib64", "comm_libs/*/lib")
 
@@ -41,7 +47,11 @@ _VERSIONED = ("libcusparseLt", "libcutensor", "nvshmem")
 
 COPY_FACTS = (
     Fact("package_version", str, "The version of the package that installed this copy, in full."),
-    Fact("version_source", str, "What told the version: file name, header, package or library."),
+    Fact(
+        "version_source",
+        str,
+        "What told the version: file name, resource, header, package or library.",
+    ),
 )
 """The facts of every copy; each probe of a library has them."""
 
@@ -132,6 +142,7 @@ class CudaLibrary(Struct, frozen=True):
         in_headers = (version_in_header(host, path, self.macros) for path in paths)
         versions = {
             "file name": version_in_file_name(os.path.basename(real)),
+            "resource": library.version,
             "header": self.decode(next(filter(None, in_headers), "")),
             "package": package_version(library, self.name),
         }
@@ -168,7 +179,8 @@ def version_macros(prefix: str) -> tuple[str, ...]:
 
 def toolkit_folders(host: Host, stems: Sequence[str]) -> list[str]:
     """Return the library folders in customary places that hold one of these stems."""
-    return [folder for folder, held in _toolkits(host).items() if not held.isdisjoint(stems)]
+    keys = {key_of(host, stem) for stem in stems}
+    return [folder for folder, held in _toolkits(host).items() if not held.isdisjoint(keys)]
 
 
 @once_per_host
@@ -180,7 +192,9 @@ def _toolkits(host: Host) -> dict[str, set[str]]:
         for name in host.listdir(prefix)
         if name.startswith("cuda")
     ]
-    folders = []
+    folders: list[str] = []
+    for programs in host.folders("PROGRAMFILES") if host.platform == "win32" else ():
+        folders += [at for part in _OF_WINDOWS for at in host.glob(f"{programs}/{part}")]
     for root in (*roots, "/usr/lib/cuda"):
         folders += [f"{root}/lib64", f"{root}/extras/CUPTI/lib64"]
         folders += [f"{root}/targets/{name}/lib" for name in host.listdir(f"{root}/targets")]
@@ -191,7 +205,10 @@ def _toolkits(host: Host) -> dict[str, set[str]]:
         folders += [f"{above}/{version}" for version in host.listdir(above)]
     # /usr/local/cuda, cuda-13 and cuda-13.0 are often one folder.
     once = {host.realpath(at): at for at in reversed(folders) if host.is_dir(at)}
-    return {at: {stem_of(name) for name in host.listdir(at)} for at in reversed(once.values())}
+    return {
+        at: {key_of(host, stem_of(name)) for name in host.listdir(at)}
+        for at in reversed(once.values())
+    }
 
 
 # ---- versions that files tell ----------------------------------------------------------------

@@ -1,0 +1,216 @@
+"""Where Windows looks for a DLL, as Python has it, and which file it takes.
+
+Python opens an extension module, and ctypes a library, with LOAD_LIBRARY_SEARCH_DEFAULT_DIRS and the file's
+own folder. What that needs is, in this order: a module that the process has already, by its name without
+folder; the system's own (KnownDLLs, API sets); a file in the folder of what needs it, in that of the
+program, in those of os.add_dll_directory, in System32. PATH is searched in the old way alone: by ctypes with
+winmode=0 and ctypes.util.find_library, by torch's second try, by conda's Python, and by other programs.
+SafeDllSearchMode moves only the current folder, and KnownDLLs and side-by-side manifests name nothing that
+computes: they are left out.
+
+Sources: Microsoft, "Dynamic-link library search order"; CPython, Python/dynload_win.c and
+Modules/_ctypes/callproc.c; torch/__init__.py, _load_dll_libraries; delvewheel; conda-forge/python-feedstock,
+Add-CondaEcosystemModifyDllSearchPath.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+
+from mlbackends.host.host import Host, once_per_host
+from mlbackends.host.python.packages import conda_prefix, python_folders
+from mlbackends.libraries.file_image import NotALibrary
+from mlbackends.libraries.headers import extract_symbols, pe_headers
+from mlbackends.libraries.pe import Pe, imported_functions
+from mlbackends.model.errors import joined
+from mlbackends.model.reasons import Reason
+
+_NVIDIA = "6.14.11."
+"""With this begins the file version of what belongs to CUDA; it is that of an old driver model."""
+_MKL_LAYERS = {"": "intel_thread", "INTEL": "intel_thread", "TBB": "tbb_thread"}
+_MOST_FILES = 500
+REDISTRIBUTABLE = (
+    "install Microsoft's Visual C++ Redistributable: https://aka.ms/vc14/vc_redist.x64.exe"
+)
+
+
+def system_folder(host: Host) -> str:
+    """Return the folder of the system's DLLs."""
+    root = host.folders("SYSTEMROOT") or host.folders("WINDIR") or ["C:/Windows"]
+    return f"{root[0]}/System32"
+
+
+@once_per_host
+def library_folders(host: Host) -> list[str]:
+    """Return the folders Library/bin of the environment, where conda, and wheels of Intel, put their DLLs."""
+    python = host.python
+    bases = [str(python.get(name, "")) for name in ("prefix", "base_prefix")]
+    bases += [
+        os.path.dirname(os.path.dirname(folder))
+        for folder in python_folders(host)
+        if folder.endswith("/site-packages")
+    ]
+    folders = (f"{base}/Library/bin" for base in filter(None, [conda_prefix(host), *bases]))
+    return [folder for folder in dict.fromkeys(folders) if host.is_dir(folder)]
+
+
+@once_per_host
+def program_folder(host: Host) -> str:
+    """Return the folder of the interpreter's program: a virtual environment's starts that of its base."""
+    base = str(host.python.get("base_prefix", ""))
+    return base or os.path.dirname(str(host.python.get("executable", "")))
+
+
+def folders(host: Host) -> Iterator[tuple[str, str]]:
+    """Yield the folders where a DLL is looked for by its name, in their order, with the step's name."""
+    met = set()
+    ordered = [(program_folder(host), "application")]
+    inside_conda = conda_prefix(host)
+    for folder in library_folders(host):
+        is_conda = inside_conda and folder.startswith(f"{inside_conda}/")
+        ordered.append((folder, "conda" if is_conda else "python-prefix"))
+    ordered.append((system_folder(host), "system-folder"))
+    ordered += [(folder, "PATH") for folder in host.folders("PATH")]
+    for folder, step in ordered:
+        # An empty or relative one depends on the current folder; a report must not.
+        if folder[1:2] == ":" and folder.lower() not in met:
+            met.add(folder.lower())
+            yield folder, step
+
+
+@once_per_host
+def process_machine(host: Host) -> str:
+    """Return the processor that the interpreter was built for, in the words of `Pe.machine`."""
+    with suppress(NotALibrary, OSError):
+        return pe_headers(host, host.realpath(str(host.python.get("executable", "")))).machine
+    return {"AMD64": "x86_64", "ARM64": "aarch64", "x86": "i386"}.get(host.machine, host.machine)
+
+
+def version_of(pe: Pe) -> str:
+    """Return the version that a DLL's resource tells, "" where its numbers are not those of a release."""
+    product, text = pe.strings.get("ProductName", ""), pe.strings.get("FileVersion", "")
+    if release := re.search(r"NVIDIA CUDA (\d+\.\d+\.\d+)", product):
+        return release[1]
+    if pe.file_version.startswith(_NVIDIA) or not pe.file_version.strip("0."):
+        return ""
+    if "OpenMP" in product and re.fullmatch(r"\d{8}", text):
+        return f"{pe.strings.get('ProductVersion', '')}.{text}"  # as Intel's runtime itself says it
+    return pe.file_version.removesuffix(".0")
+
+
+# ---- which file is taken -------------------------------------------------------------------------
+
+
+def needs(host: Host, path: str) -> list[str]:
+    """Return the DLLs that a file needs, now or at a first call; raises as `read_pe` does.
+
+    Of mkl_rt those too that its layer of threads needs: it opens that by name, from its own folder.
+    """
+    pe = pe_headers(host, path)
+    names = [*pe.needed, *pe.delayed, *pe.forwards]
+    folder, name = os.path.split(path)
+    layer = _MKL_LAYERS.get(host.env("MKL_THREADING_LAYER").upper())
+    if layer and name.lower().startswith("mkl_rt"):
+        with suppress(NotALibrary, OSError):
+            threads = pe_headers(host, f"{folder}/{name.lower().replace('rt', layer, 1)}")
+            names += [*threads.needed, *threads.delayed]
+    return names
+
+
+def resolved(host: Host, path: str, name: str, opened: tuple[str, ...] = ()) -> str:
+    """Return the file that is taken for a name which another file needs; "" where none is found.
+
+    opened: folders whose files the package has opened by then, or has added to the search.
+    """
+    ours = (
+        os.path.dirname(path),
+        program_folder(host),
+        *library_folders(host),
+        system_folder(host),
+    )
+    old = host.folders("PATH") if conda_prefix(host) else ()
+    for folder in (*opened, *ours, *old):
+        if found := _names(host, folder).get(name.lower()):
+            return f"{folder}/{found}"
+    return ""
+
+
+@once_per_host
+def _names(host: Host, folder: str) -> dict[str, str]:
+    return {name.lower(): name for name in host.listdir(folder)}
+
+
+def missing(host: Host, path: str, opened: tuple[str, ...] = ()) -> list[tuple[str, str]]:
+    """Return each DLL that opening a file would not find, with the file that needs it.
+
+    What is delayed is not looked for: without it the file opens.
+    """
+    found: dict[str, str] = {}
+    todo, met = [path], set[str]()
+    system = system_folder(host).lower()
+    while todo and len(met) < _MOST_FILES:
+        file = todo.pop()
+        with suppress(NotALibrary, OSError):
+            for name in pe_headers(host, file).needed:
+                if name.lower() in met or name.lower().startswith(("api-ms-", "ext-ms-")):
+                    continue
+                met.add(name.lower())
+                target = resolved(host, file, name, opened)
+                if not target:
+                    found[name] = file
+                elif os.path.dirname(target).lower() != system:
+                    todo.append(target)
+    return list(found.items())
+
+
+def refusal(host: Host, path: str, code: int) -> Reason | None:
+    """Return why Windows does not open a file; None for what is not said here. code: of GetLastError."""
+    if code == _NO_MODULE:
+        lacking = missing(host, path)
+        message, hint = "Windows does not find it, or a DLL that it opens while it starts", ""
+        if lacking:
+            named = [name if by == path else f"{name} (for {by})" for name, by in lacking[:3]]
+            message = f"it needs {joined(named)}, which the loader does not find"
+            hint = (
+                f"install what brings {lacking[0][0]}, or add its folder with os.add_dll_directory"
+            )
+        if any(_is_runtime(name) for name, _ in lacking):
+            hint = REDISTRIBUTABLE
+        return Reason("missing-dependency", message, hint)
+    if code == _NO_FUNCTION:
+        return Reason("missing-symbol", _lacking_function(host, path))
+    if code == _OTHER_FORMAT:
+        with suppress(NotALibrary, OSError):
+            machine, ours = pe_headers(host, path).machine, process_machine(host)
+            if machine != ours:
+                message = f"the file is for {machine}; this Python is {ours}"
+                return Reason("wrong-architecture", message)
+        return Reason("not-a-library", f"{path} is no DLL for this Windows, or is damaged")
+    if code == _INITIALISATION:
+        message = "a DLL refused to start (WinError 1114): its own, or one of those that it needs"
+        hint = f"an msvcp140.dll that is too old does that: {REDISTRIBUTABLE}"
+        return Reason("dlopen-failed", message, hint)
+    return Reason("dlopen-failed", f"Windows does not open it: WinError {code}") if code else None
+
+
+def _lacking_function(host: Host, path: str) -> str:
+    """Say which function one of the DLLs that a file needs does not have."""
+    with suppress(NotALibrary, OSError):
+        for library, functions in imported_functions(host.real(path)).items():
+            target = resolved(host, path, library)
+            lacking = (
+                []
+                if not target
+                else sorted(set(functions) - extract_symbols(host, target, functions))
+            )
+            if lacking:
+                return f"it needs {lacking[0]} of {library}, and {target} does not have it"
+    return "a DLL that it needs lacks a function: another version of that is found first"
+
+
+def _is_runtime(name: str) -> bool:
+    return name.lower().startswith(("vcruntime", "msvcp", "concrt", "vcomp", "libomp140"))
+
+
+_NO_MODULE, _NO_FUNCTION, _OTHER_FORMAT, _INITIALISATION = 126, 127, 193, 1114
