@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from pathlib import Path
 
@@ -45,6 +46,34 @@ def test_a_name_with_a_path_is_broken_at_its_separators() -> None:
     assert max(map(len, lines)) <= 50
     assert whole in "".join(line.strip(" ~") for line in lines)
     assert [line for line in lines if line.endswith("x86_64-linux-gnu/")]
+
+
+def test_a_list_of_records_is_a_line_for_each_that_came_went_or_changed() -> None:
+    machines = [str(ROOT / "tests/hosts" / name) for name in ("zen4-two-sockets", "icelake-ec2")]
+    only = [word for name in ("cpu.numa_nodes", "memory.swaps") for word in ("--only", name)]
+    done = backends("diff", *machines, *only, environment={"COLUMNS": "100"})
+
+    assert done.stdout.partition("\n\nfrom")[0].splitlines() == [
+        "cpu",
+        "  ~ numa_nodes",
+        "      ~ node 0: cpus 0-15,32-47 → 0-7, memory_bytes 184.4 GiB → 30.95 GiB, distances 10, 32 → 10",
+        "      - node 1: cpus 16-31,48-63, memory_bytes 184.4 GiB, distances 32, 10",
+        "",
+        "memory",
+        "  - swaps: /swap.img: kind file, size_bytes 8 GiB, priority -2",
+    ]
+
+
+@pytest.mark.parametrize("form", ["table", "markdown", "html", "github", "gitlab"])
+def test_what_a_new_driver_changes_is_one_finding(form: str) -> None:
+    machines = [str(ROOT / "tests/hosts" / name) for name in (DEGRADED, "hgx-h100-eight-gpus")]
+    done = backends(
+        "diff", *machines, "--only", "nvidia", "--only", "cuda_driver", "--format", form
+    )
+    text = html.unescape(done.stdout.replace("<wbr>", "").replace("\\_", "_"))
+
+    assert text.count("570.86.15") == 1
+    assert "also " in text and "cuda_driver.driver_release" in text
 
 
 def test_json_has_every_value_whole(tmp_path: Path) -> None:
@@ -198,7 +227,7 @@ def test_what_is_merely_more_fails_nothing_where_ci_reads_it() -> None:
 def test_the_page_begins_with_what_became_worse_and_folds_the_rest() -> None:
     text = backends("diff", HGX, BROKEN, "--format", "html").stdout
     worse, _, rest = text.partition('id="otherwise"')
-    assert "nvidia.devices[0000:43:00.0]" in worse and "an instruction set is gone" in worse
+    assert "nvidia.devices[0000:43:00.0," in worse and "an instruction set is gone" in worse
     assert "<details" not in worse
     assert worse.index("severity high") < worse.index("severity medium")
     assert "cpu.governor" not in worse and "governor" in rest

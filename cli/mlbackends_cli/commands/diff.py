@@ -7,6 +7,7 @@ memory, clocks, host names, serial numbers, and the folder in which the environm
 What became worse is an error or a warning: a device or a library that is gone, an older version, a
 lower limit, an instruction set that is gone, a new warning of a driver. What is merely new, newer or
 otherwise is a note. Exit 1 where they differ; with --fail-on error, where something is an error.
+What changed to the same value, as a new driver does in several places, is one finding; json has each.
 
 Examples:
   backends diff good.json -                    what has changed here since `backends snapshot good.json`
@@ -72,8 +73,9 @@ def command(
         write(formats.text(form, "difference", difference, style), output)
     elif formats.has(form, "listing"):
         rows = [
-            (str(each.kind), one_line(each.name), *differences.values(each), _weight(each))
-            for each in differences.worst_first(difference.changes)
+            (str(each.kind), " also ".join(filter(None, differences.names(cause))), *_cells(each))
+            for cause in differences.worst_first(difference)
+            for each in (cause.change,)
         ]
         columns = ("", "name", "before", "after", "weight")
         notes = tuple(differences.notes(difference))
@@ -84,8 +86,14 @@ def command(
     return code(outcome_of(difference), fail_on=fail_on, strict=False)
 
 
-def _weight(change: Change) -> str:
-    return f"{change.severity}: {change.why}" if change.why else str(change.severity)
+def _cells(change: Change) -> tuple[str, str, str]:
+    weight = f"{change.severity}: {change.why}" if change.why else str(change.severity)
+    before, after = (
+        "; ".join(text for kind, text in differences.records(change) if kind is not unlike)
+        for unlike in (Kind.ADDED, Kind.REMOVED)
+    )
+    both = (before, after) if before or after else differences.values(change)
+    return (*both, weight)
 
 
 def _printed(difference: Difference, page: Page) -> str:
@@ -93,16 +101,22 @@ def _printed(difference: Difference, page: Page) -> str:
     lines = []
     for part in differences.parts(difference):
         lines.append(page.styled(part.probe, "1"))
-        for change in part.changes:
-            text = " → ".join(filter(None, differences.values(change)))
+        for cause in part.causes:
+            change = cause.change
+            name, others = differences.names(cause, part.probe)
+            records = differences.records(change)
+            text = "" if records else " → ".join(filter(None, differences.values(change)))
             worse = f" ({change.severity}: {change.why})" if change.why else ""
-            name = differences.name_in_probe(change)
             lines += _marked(change.kind, f"{name}: {text}".removesuffix(": ") + worse, page)
+            for kind, record in records:
+                lines += _marked(kind, record, page, 6)
+            if others:
+                lines += wrapped(f"also {others}", page.width, " " * 6, " " * 6)
         for kind in Kind:
             packages = [
-                f"{differences.name_in_probe(each)} {'→'.join(filter(None, differences.values(each)))}"
+                f"{differences.names(each)[0]} {'→'.join(filter(None, differences.values(each.change)))}"
                 for each in part.packages
-                if each.kind is kind
+                if each.change.kind is kind
             ]
             if packages:
                 lines += _marked(kind, f"{len(packages)} {kind}: {', '.join(packages)}", page)
@@ -112,7 +126,7 @@ def _printed(difference: Difference, page: Page) -> str:
     return page.fitted(without_commands("\n".join(lines) + "\n", page.sign("·", ".")))
 
 
-def _marked(kind: Kind, text: str, page: Page) -> list[str]:
-    first, *others = layout.wrapped(text, page.width - 6)
+def _marked(kind: Kind, text: str, page: Page, indent: int = 2) -> list[str]:
+    first, *others = layout.wrapped(text, page.width - indent - 4)
     mark = page.styled(differences.MARKS[kind], _COLOURS[kind])
-    return [f"  {mark} {first}", *(" " * 6 + each for each in others)]
+    return [f"{' ' * indent}{mark} {first}", *(" " * (indent + 4) + each for each in others)]

@@ -1,8 +1,10 @@
-"""A difference for people: by probe, what became worse first, and packages that only changed together."""
+"""A difference for people: by probe and cause, what became worse first."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
+from mlbackends.audit.causes import Cause, Record, causes, joined, text_of
+from mlbackends.audit.causes import records as records_of
 from mlbackends.model.audit import Severity
 from mlbackends.model.difference import Change, Difference, Kind
 from mlbackends_cli.text.plain import amount, one_line
@@ -16,17 +18,17 @@ class Part(NamedTuple):
     """What differs in a probe, the worst first. packages: those that are notes."""
 
     probe: str
-    changes: list[Change]
-    packages: list[Change]
+    causes: list[Cause]
+    packages: list[Cause]
 
 
 def parts(difference: Difference) -> list[Part]:
     """Return each probe that differs, that with the worst change first."""
     found: dict[str, Part] = {}
-    for change in worst_first(difference.changes):
-        probe = change.name.partition(".")[0]
+    for cause in worst_first(difference):
+        probe = cause.change.name.partition(".")[0]
         part = found.setdefault(probe, Part(probe, [], []))
-        (part.packages if _is_folded(change) else part.changes).append(change)
+        (part.packages if _is_folded(cause.change) else part.causes).append(cause)
     return list(found.values())
 
 
@@ -34,20 +36,28 @@ def _is_folded(change: Change) -> bool:
     return change.severity is Severity.NOTE and change.name.startswith(_PACKAGES)
 
 
-def worst_first(changes: Sequence[Change]) -> list[Change]:
-    """Return changes by severity, those of one severity in their order."""
-    return sorted(changes, key=lambda each: -each.severity.level)
+def worst_first(difference: Difference) -> list[Cause]:
+    """Return the changes by cause and severity, those of one severity in their order."""
+    return sorted(causes(difference.changes), key=lambda each: -each.change.severity.level)
 
 
-def name_in_probe(change: Change) -> str:
-    """Return a change's name without that of its probe; of a package, its name alone."""
-    if _is_folded(change):
-        return one_line(change.name.removeprefix(_PACKAGES))
-    return one_line(change.name.partition(".")[2])
+def names(cause: Cause, probe: str = "") -> tuple[str, str]:
+    """Return what changed, without the name of the probe, and what changed with it, on a line each.
+
+    Of a package that is a note, that is its name alone.
+    """
+    ours = _PACKAGES if _is_folded(cause.change) else f"{probe}." if probe else ""
+    first, *others = joined(
+        one_line(each.removeprefix(ours)) for each in (cause.change.name, *cause.others)
+    )
+    return first, ", ".join(others)
 
 
 def values(change: Change) -> tuple[str, str]:
     """Return both values with their units; a long one is cut, since --format json has it whole."""
+    if len(found := records_of(change)) == 1:
+        text = _text(found[0])
+        return (text, "") if change.kind is Kind.REMOVED else ("", text)
     name = change.name.rpartition(".")[2]
     before, after = (
         "" if value is None else one_line(amount(name, value))
@@ -56,14 +66,25 @@ def values(change: Change) -> tuple[str, str]:
     return _cut(before), _cut(after)
 
 
+def records(change: Change) -> list[tuple[Kind, str]]:
+    """Return what changed in a list, a line for each record, [] for what is no list or one record."""
+    found = records_of(change)
+    return [(one.kind, _text(one)) for one in found] if len(found) > 1 else []
+
+
+def _text(record: Record) -> str:
+    return _cut(one_line(text_of(record, amount)))
+
+
 def _cut(text: str) -> str:
     return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…"
 
 
 def counts(difference: Difference) -> Iterator[tuple[int, str]]:
     """Yield how many changes there are of each severity, then of each kind; what is 0 is left out."""
-    severities = [change.severity for change in difference.changes]
-    kinds = [change.kind for change in difference.changes]
+    changes = [cause.change for cause in causes(difference.changes)]
+    severities = [change.severity for change in changes]
+    kinds = [change.kind for change in changes]
     for severity in reversed(Severity):
         if count := severities.count(severity):
             yield count, f"{severity}{'s' * (count != 1)}"

@@ -1,8 +1,8 @@
 """The page of a difference: what became worse, probe by probe, and folded below it what is otherwise."""
 
 from collections.abc import Sequence
-from operator import attrgetter
 
+from mlbackends.audit.causes import Cause
 from mlbackends.model.difference import Change, Difference, Kind
 from mlbackends_cli.text import differences
 from mlbackends_cli.text.differences import Part
@@ -26,7 +26,7 @@ def difference_page(difference: Difference, *, is_open: bool) -> str:
     """Return the page. is_open: whether what did not become worse is unfolded."""
     before, after = difference.before, difference.after
     parts = differences.parts(difference)
-    worse = _table([each for part in parts for each in part.changes if each.why])
+    worse = _table([each for part in parts for each in part.causes if each.change.why])
     fine = "Nothing became worse." if parts else "The two do not differ."
     others = [_others(part, is_open=is_open) for part in parts]
     numbers = [(f"{count:,}", word) for count, word in differences.counts(difference)]
@@ -44,32 +44,49 @@ def difference_page(difference: Difference, *, is_open: bool) -> str:
 
 def _others(part: Part, *, is_open: bool) -> str:
     """Return the notes of a probe, folded; packages on a line each."""
-    notes = [each for each in part.changes if not each.why]
-    kinds = [each.kind for each in (*notes, *part.packages)]
+    notes = [each for each in part.causes if not each.change.why]
+    kinds = [each.change.kind for each in (*notes, *part.packages)]
     if not kinds:
         return ""
     counts = (
         f"{differences.MARKS[kind]} {kinds.count(kind)} {kind}" for kind in Kind if kind in kinds
     )
     title = [words("strong", part.probe), words("span", " · ".join(counts), "dim")]
-    return folded(title, _table(notes), _table(part.packages), is_open=is_open)
+    return folded(title, _table(notes, part.probe), _table(part.packages), is_open=is_open)
 
 
-def _table(changes: Sequence[Change]) -> str:
-    is_worse = any(change.why for change in changes)
-    name = attrgetter("name") if is_worse else differences.name_in_probe
-    rows = [
-        [
-            element("td", severity_badge(change.severity)) if is_worse else "",
-            words("td", f"{differences.MARKS[change.kind]} {change.kind}", f"kind {change.kind}"),
-            element("th", element("code", breakable(name(change))), scope="row"),
-            *(
-                element("td", breakable(value), kind="value")
-                for value in differences.values(change)
-            ),
-            words("td", change.why, "why") if is_worse else "",
-        ]
-        for change in changes
-    ]
+def _table(causes: Sequence[Cause], probe: str = "") -> str:
+    """Return a table of changes; without the name of the probe, if one is given."""
+    is_worse = any(cause.change.why for cause in causes)
+    rows = []
+    for cause in causes:
+        change, (name, others) = cause.change, differences.names(cause, probe)
+        title = element("code", breakable(name))
+        if others:
+            title += element("div", f"also {breakable(others)}", kind="dim")
+        rows.append(
+            [
+                element("td", severity_badge(change.severity)) if is_worse else "",
+                words("td", _marked(change.kind), f"kind {change.kind}"),
+                element("th", title, scope="row"),
+                *_values(change),
+                words("td", change.why, "why") if is_worse else "",
+            ]
+        )
     heads = ("how bad", "change", "what", "before", "after", "why it is worse")
     return table(heads if is_worse else heads[1:-1], rows, "changes stack")
+
+
+def _marked(kind: Kind) -> str:
+    return f"{differences.MARKS[kind]} {kind}"
+
+
+def _values(change: Change) -> list[str]:
+    """Return the cells of both values; what changed record by record fills both."""
+    records = [
+        f"{words('span', differences.MARKS[kind], f'kind {kind}')} {breakable(text)}"
+        for kind, text in differences.records(change)
+    ]
+    if records:
+        return [element("td", items("records", *records), kind="value", colspan="2")]
+    return [element("td", breakable(each), kind="value") for each in differences.values(change)]

@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mlbackends import __version__
+from mlbackends.audit.causes import causes, joined, records, text_of
 from mlbackends.audit.pairs import devices, libraries
 from mlbackends.audit.weights import weighed
 from mlbackends.model import audit
@@ -264,14 +265,14 @@ def _alike(was: Any, now: Any, role: str) -> bool:
 
 
 def outcome_of(difference: Difference) -> Outcome:
-    """Return one failed check for each change; where there is none, one that has passed."""
+    """Return one failed check for each cause; where there is none, one that has passed."""
     checks = [
         Check(
             code=change.name,
             title=f"{change.name} is the same",
             severity=change.severity,
             status=Status.FAILED,
-            message=sentence(change),
+            message=sentence(change) + (f"; also {', '.join(joined(others))}" if others else ""),
             why=change.why,
             evidence={
                 word: value
@@ -279,7 +280,7 @@ def outcome_of(difference: Difference) -> Outcome:
                 if value is not None
             },
         )
-        for change in difference.changes
+        for change, others in causes(difference.changes)
     ]
     return Outcome(
         schema=audit.SCHEMA,
@@ -294,6 +295,11 @@ def outcome_of(difference: Difference) -> Outcome:
 
 def sentence(change: Change) -> str:
     """Return what a change is, on one line."""
+    if found := records(change):
+        what = "; ".join(
+            f"{one.kind} {text_of(one, lambda _, value: shown(value))}" for one in found
+        )
+        return f"{change.name}: {what}"
     if change.kind is Kind.ADDED:
         return f"{change.name} was added: {shown(change.after)}"
     if change.kind is Kind.REMOVED:

@@ -1,0 +1,148 @@
+"""Changes for people: those that have one cause together, and lists record by record."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from mlbackends.model.difference import Change, Kind
+
+_PACKAGES = "packages.distributions."
+_LABEL = re.compile(r"\[([^\[\]]*)\]")
+_TELLING_NUMBER, _TELLING_LENGTH = 10, 4
+_MOST_LABELS = 3
+_KEYS = (
+    *("package", "library", "runtime", "name", "path", "file", "folder", "address", "node", "gpu"),
+    *("gpus", "first", "second", "level", "type", "page_bytes"),
+)
+"""What names a record of a list: a level and a type name a cache, a name and a path a compiler."""
+
+
+class Cause(NamedTuple):
+    """Changes that are one. change: the worst, of the shortest name; others: the names of the rest."""
+
+    change: Change
+    others: tuple[str, ...]
+
+
+class Record(NamedTuple):
+    """One record of a list that came, went or changed: what names it, and the fields that say how."""
+
+    kind: Kind
+    key: dict[str, Any]
+    before: dict[str, Any]
+    after: dict[str, Any]
+
+
+def causes(changes: Sequence[Change]) -> list[Cause]:
+    """Return the changes, as one where they have the same values: a new driver changes six facts.
+
+    Short values say too little for that: there the same fact of several devices or copies is one.
+    Packages that only come and go together are not one.
+    """
+    elsewhere = {_values(one) for one in changes if not one.name.startswith(_PACKAGES)}
+    groups: dict[object, list[Change]] = {}
+    for change in changes:
+        values = _values(change)
+        is_package = change.name.startswith(_PACKAGES)
+        key = (values, "" if _is_telling(change) else _LABEL.sub("", change.name))
+        if is_package and values not in elsewhere:
+            key = (values, change.name)
+        groups.setdefault(key, []).append(change)
+    found = []
+    for group in groups.values():
+        first = min(group, key=lambda one: (-one.severity.level, "[" in one.name, len(one.name)))
+        probe = first.name.partition(".")[0]
+        others = sorted((one.name for one in group if one is not first), key=_is_outside(probe))
+        found.append(Cause(first, tuple(others)))
+    return found
+
+
+def _is_outside(probe: str) -> Callable[[str], bool]:
+    return lambda name: not name.startswith(f"{probe}.")
+
+
+def _values(change: Change) -> tuple[object, ...]:
+    is_plain = (isinstance(each, str | int | float) for each in (change.before, change.after))
+    if all(is_plain) and not isinstance(change.before, bool):
+        return change.kind, change.before, change.after  # 64 is 64.0
+    both = (change.before, change.after)
+    return change.kind, msgspec.json.encode(both, order="deterministic")
+
+
+def _is_telling(change: Change) -> bool:
+    """Tell whether two changes of these values are hardly so by chance."""
+    values = [each for each in (change.before, change.after) if each is not None]
+    numbers = [each for each in values if isinstance(each, int | float)]
+    if len(numbers) == len(values):
+        return change.kind is Kind.CHANGED and max(numbers) >= _TELLING_NUMBER
+    texts = [each for each in values if isinstance(each, str)]
+    is_long = any(len(each) >= _TELLING_LENGTH and re.search(r"\d|/", each) for each in texts)
+    return len(texts) == len(values) and is_long
+
+
+def joined(names: Iterable[str]) -> list[str]:
+    """Return names, as one where they differ by a label alone: nvidia.devices[0, 1 and 6 more].driver."""
+    labels: dict[str, list[str]] = {}
+    for name in names:
+        found = _LABEL.search(name)
+        shape = _LABEL.sub("[]", name, count=1) if found else name
+        labels.setdefault(shape, []).append(found[1] if found else "")
+    return [shape.replace("[]", f"[{_some(each)}]", 1) for shape, each in labels.items()]
+
+
+def _some(labels: Sequence[str]) -> str:
+    more = len(labels) - _MOST_LABELS
+    return ", ".join(labels[:_MOST_LABELS]) + (f" and {more} more" if more > 0 else "")
+
+
+def records(change: Change) -> list[Record]:
+    """Return what changed in a list, by record; in one of text what left and what came. [] for no list."""
+    was, now = change.before or [], change.after or []
+    if not (isinstance(was, list) and isinstance(now, list)):
+        return []
+    if all(isinstance(one, dict) for one in (*was, *now)):
+        return list(_paired(was, now))
+    left, came = Record(Kind.REMOVED, {}, {"": was}, {}), Record(Kind.ADDED, {}, {}, {"": now})
+    return [left, came] if was and now else []
+
+
+def _paired(was: list[Any], now: list[Any]) -> Iterator[Record]:
+    """Yield records of the same key as one, what went before what came."""
+    keys, came = list(map(_key, was)), list(map(_key, now))
+    for key, old in zip(keys, was, strict=True):
+        if keys.count(key) == came.count(key) == 1:
+            new = now[came.index(key)]
+            names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+            before, after = (
+                {name: one[name] for name in names if name in one} for one in (old, new)
+            )
+            if names:
+                yield Record(Kind.CHANGED, key, before, after)
+        else:
+            yield Record(Kind.REMOVED, key, _rest(old), {})
+    for key, new in zip(came, now, strict=True):
+        if not keys.count(key) == came.count(key) == 1:
+            yield Record(Kind.ADDED, key, {}, _rest(new))
+
+
+def _key(record: dict[str, Any]) -> dict[str, Any]:
+    return {name: record[name] for name in _KEYS if name in record}
+
+
+def _rest(record: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in record.items() if name not in _KEYS}
+
+
+def text_of(record: Record, amount: Callable[[str, Any], str]) -> str:
+    """Return a record on one line. amount: returns a field's value for people, by its name."""
+    key = " ".join(
+        f"{name} {value}" if isinstance(value, int) else amount(name, value)
+        for name, value in record.key.items()
+    )
+    fields = []
+    for name in {**record.before, **record.after}:
+        values = [amount(name, side[name]) for side in record[2:] if name in side]
+        fields.append(f"{name} {' → '.join(values)}".strip())
+    return ": ".join(filter(None, (key, ", ".join(fields))))
