@@ -3,6 +3,7 @@
 import importlib
 import os
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from mlbackends.model.patterns import pattern
 
 _FEW_OPTIONS = 6
 _EXAMPLE = pattern(r"^  (\S.*)\n?", re.MULTILINE)
+_HEADING = pattern(r"^(?:Usage|Example):|^\S.*:$|^  [A-Z]\w+:$", re.MULTILINE)
 _EXPLAINED = pattern(r"^( *)(\S.*?) {3,}(\S.*)$", re.MULTILINE)
 """A command to type, and behind it what that does."""
 
@@ -49,11 +51,18 @@ class Command(click.Command):
     """A command whose help begins with an example, and has its options under headings where they are many."""
 
     def get_help(self, ctx: click.Context) -> str:
-        """Return the help as wide as the terminal."""
+        """Return the help as wide as the terminal, on which its headings are bold."""
         import shutil
 
         width = ctx.terminal_width or shutil.get_terminal_size().columns
-        return narrowed(super().get_help(ctx), width)
+        text = narrowed(super().get_help(ctx), width)
+        if not (sys.stdout and sys.stdout.isatty() or "FORCE_COLOR" in os.environ):
+            return text
+        from mlbackends_cli.terminal import page  # with its records
+
+        style = page("auto")
+        ctx.color = style.color  # click strips styles from what goes to no terminal
+        return _HEADING.sub(lambda found: style.styled(found[0], "1"), text)
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the first example, then what click writes."""

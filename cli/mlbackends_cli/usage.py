@@ -44,17 +44,21 @@ def explained(
 
 
 def what_to_type(main: click.Command) -> str:
-    """Return the commands that the help begins with, on one screen."""
-    from mlbackends_cli.lazy import narrowed
+    """Return the commands that the help begins with, on one screen: what one does where that fits."""
     from mlbackends_cli.terminal import error_page
 
     page = error_page("auto")
+    shown = [line for line in (main.help or "").splitlines() if line.startswith("  ")]
+    is_narrow = max(map(len, shown), default=0) > page.width
     lines = []
-    for line in narrowed(main.help or "", page.width).splitlines():
+    for line in (main.help or "").splitlines():
         if line.endswith(":") and not line.startswith(" "):
             lines.append(page.styled(line[:-1], "1;4"))
-        elif line.startswith("  "):
-            lines.append(line)
+        elif line in shown:
+            command, _, text = line.strip().partition("   ")
+            short = f"  {command} {page.sign('·', '-')} {text.strip()}" if text else f"  {command}"
+            fitting = short if len(short) <= page.width else f"  {command}"
+            lines.append(fitting if is_narrow else line)
     return "\n".join([*lines, "All commands: backends help    Options: backends help info"])
 
 

@@ -60,6 +60,9 @@ LOOKS = (
 )
 TOO_WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 UNFOLD = "document.querySelectorAll('details').forEach(one => { one.open = true })"
+FOLD = UNFOLD.replace("true", "false")
+HIDDEN = """[...document.querySelectorAll("details .inside > *")]
+    .filter(one => !one.checkVisibility()).length"""
 TWICE = """[...document.querySelectorAll("section")].filter(section =>
     [...section.querySelectorAll("figure")].filter(one => one.checkVisibility()).length > 1).length"""
 OUTLINE = "getComputedStyle(document.activeElement).outlineStyle"
@@ -102,6 +105,9 @@ def faults(page: Any) -> Iterator[str]:
             yield f"{where}: {node['html'][:200]}: {node['failureSummary']}"
     page.emulate_media(media="print", color_scheme="dark")
     page.set_viewport_size({"width": 690, "height": 1000})  # A4 without its margins
+    page.evaluate(FOLD)
+    if hidden := page.evaluate(HIDDEN):
+        yield f"{hidden} parts that are folded are missing on a sheet"
     if excess := page.evaluate(TOO_WIDE):
         yield f"{excess} pixels wider than a sheet"
     if page.evaluate("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)":

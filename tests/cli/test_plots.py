@@ -159,9 +159,32 @@ def test_an_unstable_time_is_hollow() -> None:
     assert result.timing is not None
     unstable = changed(steady, "math", timing=replace(result.timing, unstable="it waited"))
     drawn = picture(run(unstable))
-    assert len(shapes(ET.fromstring(drawn), "hollow")) == 2
+    assert drawn.count(' hollow"') == 2
     assert "hollow: the time is unstable" in drawn
     assert "~: the time is unstable" in blocks.printed(plots(run(unstable)), Page(unicode=False))
+
+
+def test_one_length_is_drawn_as_bars_the_fastest_first_and_names_its_problem() -> None:
+    alone = run(problem("--shape 1,1,64,16", math=4e-5, flash_cpu=1e-5))
+    (bars, _), text = plots(alone), blocks.printed(plots(alone), Page(width=60))
+    lines = text.splitlines()
+
+    assert bars.title == f"Speed of 1,1,64,16 · {alone.processor}"
+    assert [line.split()[0] for line in lines[1:3]] == ["flash_cpu", "math"]
+    assert lines[1].count("█") == pytest.approx(4 * lines[2].count("█"), abs=2)
+    assert max(map(len, lines)) <= 60
+    widths = [
+        float(each.attrib["width"])
+        for each in ET.fromstring(picture(alone))
+        if "dot" in each.attrib.get("class", "") and "width" in each.attrib
+    ]
+    assert widths[0] == pytest.approx(4 * widths[1], rel=0.01)
+
+
+def test_several_lengths_are_named_as_such() -> None:
+    both = run(problem("--shape 1,1,64,16", math=4e-5), problem("--shape 1,1,128,16", math=4e-5))
+
+    assert plots(both)[0].title == f"Speed by length of 1,1,L,16 · {both.processor}"
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 200])

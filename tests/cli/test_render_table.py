@@ -220,6 +220,33 @@ def test_records_are_a_table_where_they_fit_and_else_a_list() -> None:
     assert lines(one, width=60, details=True, unicode=False)[-1] == "  -  path  /usr"
 
 
+@pytest.mark.parametrize(("width", "below"), [(200, 0), (120, 1), (80, 2)])
+def test_columns_that_do_not_fit_stand_below_their_rows(width: int, below: int) -> None:
+    used = {
+        "version": "2.13.0",
+        "blas": {
+            "library": "mkl", "version": "2024.2", "threads": 64, "runtime": "openmp",
+            "path": "/home/me/venv/lib/python3.11/site-packages/torch/lib/libtorch_cpu.so",
+            "threads_because": "it takes what MKL takes: the cores in the affinity mask",
+        },
+    }  # fmt: skip
+    one = report(uses={"presence": "found", "facts": {"torch": used}})
+    page = lines(one, width=width, details=True)
+    (at,) = [number for number, line in enumerate(page) if "torch 2.13.0" in line]
+
+    assert page[at].split()[:5] == ["torch", "2.13.0", "mkl", "2024.2", "64"]
+    assert len([line for line in page[at + 1 :] if line.startswith("      ")]) == below
+    assert all(len(line) <= width for line in page)
+
+
+def test_a_fact_of_many_settings_is_counted_and_says_how_to_see_them() -> None:
+    settings = {f"USE_{number}": "ON" * 40 for number in range(27)}
+    one = report(torch={"presence": "found", "facts": {"build_settings": settings}})
+
+    (line,) = [each for each in lines(one, details=True) if "build_settings" in each]
+    assert line.split(maxsplit=1)[1] == "27 of them: backends info --get torch.build_settings"
+
+
 def test_details_call_the_rung_as_the_report_does() -> None:
     copy = {"name": "x", "path": "/x.so", "presence": "usable"}
     page = lines(report(cudnn={"presence": "usable", "libraries": [copy]}), details=True)

@@ -44,7 +44,7 @@ def plots(benched: Benched) -> list[Plot]:
     ends = (min(speeds), max(speeds)) if speeds else ()
     found = [
         Plot(
-            title=short_title(kind),
+            title=" · ".join(filter(None, (_what(kind, problems), benched.processor))),
             across="length of the keys",
             up="GFLOP/s",
             series=_series(problems, lambda each: float(max(1, each.length)), missing=True),
@@ -70,6 +70,13 @@ def plots(benched: Benched) -> list[Plot]:
             )
         )
     return found
+
+
+def _what(kind: str, problems: Sequence[BenchedProblem]) -> str:
+    """Return what a plot is of: one problem, or problems that differ in their length."""
+    if len({each.length for each in problems}) == 1:
+        return f"Speed of {short_title(problems[0].checked.text)}"
+    return f"Speed by length of {short_title(kind)}"
 
 
 def short_title(kind: str) -> str:

@@ -18,13 +18,33 @@ _COLORS = ("34", "33", "32", "35", "36", "31")
 def printed(plots: Sequence[Plot], page: Page) -> str:
     """Return plots below one another, as wide as the page, and why points are missing."""
     names = dict.fromkeys(each.name for plot in plots for each in plot.series if each.points)
-    parts = ["\n".join(_Canvas(plot, list(names), page).lines()) for plot in plots]
+    parts = [
+        "\n".join(_barred(plot, list(names), page) or _Canvas(plot, list(names), page).lines())
+        for plot in plots
+    ]
     below = [
         line
         for note in notes(plots, page.sign("hollow", "~"))
         for line in wrapped(note, page.width, "", "  ")
     ]
     return page.fitted("\n\n".join([*parts, "\n".join(below)]).rstrip("\n") + "\n")
+
+
+def _barred(plot: Plot, names: list[str], page: Page) -> list[str]:
+    """Return a bar for each series, from 0 on, where a plot has one point of each; else []."""
+    bars = plot.bars
+    if not bars:
+        return []
+    lines = [page.styled(line, "1") for line in wrapped(plot.title, page.width)]
+    texts = [f"{short_number(point.y)} {plot.up}" for _, point in bars]
+    name = max(len(series.name) for series, _ in bars)
+    room = max(4, min(page.width, _WIDEST) - name - max(map(len, texts)) - 4)
+    for (series, point), text in zip(bars, texts, strict=True):
+        sign = page.sign("░", "~") if point.hollow else page.sign("█", "#")
+        drawn = sign * max(1, round(room * point.y / bars[0][1].y))
+        color = _COLORS[names.index(series.name) % len(_COLORS)]
+        lines.append(f"  {series.name:<{name}} {page.styled(drawn, color)} {text}")
+    return lines
 
 
 class _Canvas:

@@ -72,6 +72,14 @@ class Plot(Struct, frozen=True):
     joined: bool = True
 
     @property
+    def bars(self) -> list[tuple[Series, Point]]:
+        """Each series with its point, the highest first, where lines would have no length; else []."""
+        if not self.joined or len(set(self.numbers[0])) > 1:
+            return []
+        drawn = [(each, each.points[0]) for each in self.series if each.points]
+        return sorted(drawn, key=lambda one: -one[1].y)
+
+    @property
     def numbers(self) -> tuple[list[float], list[float]]:
         """What must have a place across, and upwards; 1 where there is nothing."""
         points = [point for series in self.series for point in series.points]

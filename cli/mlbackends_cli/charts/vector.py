@@ -39,12 +39,28 @@ class Frame:
         self._across = Logarithmic(across, self._left, self._right, plot.marks)
         self._up = Logarithmic(up, self._bottom, self._top)
         drawing.words(x + 2, y + 15, plot.title, width - 4, "bold")
+        if plot.bars:
+            self._draw_bars(x + 2, y + 35)
+            return
         drawing.words(x + 2, y + 35, plot.up, width - 4, "axis")
         self._draw_grid()
         if plot.roof:
             self._draw_roof(plot.roof)
         self._draw_points()
         self._draw_missing()
+
+    def _draw_bars(self, x: float, y: float) -> None:
+        """Draw a bar for each series, from 0 on, with its name above it."""
+        bars, draw = self._plot.bars, self._drawing
+        step = min(3 * _ROW, (self._foot + _BELOW - y) / len(bars))
+        room = self._edge - x - width_of(f"1.23k {self._plot.up}", "axis") - 12
+        for row, (series, point) in enumerate(bars):
+            top, length = y + row * step, room * point.y / bars[0][1].y
+            kind = f"{self._colours.of(series.name)} {'hollow' if point.hollow else 'dot'}"
+            draw.words(x, top, series.name, self._edge - x, "axis")
+            draw.box(x, top + 5, length, max(2.0, step - 26), kind)
+            text = f"{short_number(point.y)} {self._plot.up}"
+            draw.words(x + length + 6, top + 1 + step / 2, text, self._edge - x, "axis")
 
     def _at(self, x: float, y: float) -> tuple[float, float]:
         return self._across.at(x), self._up.at(y)

@@ -41,6 +41,10 @@ _TWO_COLUMNS = 120
 _MOST_WARNINGS = 10
 _FEW, _SHORT_FACT = 8, 18
 """More facts than that stand side by side on a terminal, where their values are that short."""
+_LONG_FACT = 1000
+"""Characters of a table from which on a fact is not shown but counted."""
+_MOST_BELOW = 3
+"""So many columns may stand below their rows."""
 
 
 def _printed(found: Iterable[str], page: Page) -> str:
@@ -226,6 +230,9 @@ def _details(report: Report, page: Page) -> Iterator[str]:
         about = f"{state or probes.why(probe)}{_time(probe, page)}  {probes.meaning(name)}"
         yield from lines([[_mark(probe), Cell(label, NAME), Cell(about)]], page, indent=0)
         facts, tables = probes.shown_facts(name, probe)
+        for fact, value in facts.items():
+            if isinstance(value, dict) and len(amount(fact, value)) > _LONG_FACT:
+                facts[fact] = f"{len(value)} of them: backends info --get {name}.{fact}"
         reasons = probes.own_reasons(probe) if not probe.libraries else []
         short, rows = _short(_values(facts), page)
         yield from short
@@ -254,16 +261,22 @@ def _short(rows: list[list[Cell]], page: Page) -> tuple[list[str], list[list[Cel
 
 
 def _records(fact: str, rows: probes.Table, page: Page, indent: int = 2) -> Iterator[str]:
-    """Yield a list of records as a table where it fits, else one record below the other."""
+    """Yield a list of records as a table, the last columns below their rows where it is too wide."""
+    yield from lines([[Cell(fact, "3")]], page) if fact else ()
     names = probes.columns(rows)
     texts = [[amount(name, row[name]) if name in row else "" for name in names] for row in rows]
     table = [[Cell(name, NAME) for name in names], *(list(map(Cell, each)) for each in texts)]
-    columns = widths(table)
-    yield from lines([[Cell(fact, "3")]], page) if fact else ()
-    if sum(columns) + 2 * len(columns) + indent - 2 <= page.width and not any(
-        "\n" in cell for row in texts for cell in row
-    ):
-        yield from grid(table, columns, page, indent)
+    columns, count = widths(table), len(names)
+    while count and sum(columns[:count]) + 2 * count + indent - 2 > page.width:
+        count -= 1  # what does not fit stands below its row
+    is_table = count == len(names) or (count > 1 and len(names) - count <= _MOST_BELOW)
+    if is_table and not any("\n" in cell for row in texts for cell in row):
+        for cells, text in zip(table, [[""] * len(names), *texts], strict=True):
+            yield from grid([cells[:count]], columns[:count], page, indent)
+            below = [f"{n} {t}" for n, t in zip(names[count:], text[count:], strict=True) if t]
+            yield from (
+                lines([[Cell(" · ".join(below), DIM)]], page, indent=indent + 4) if below else ()
+            )
         return
     for row in rows:
         found = [[Cell(""), *pair] for pair in _values({k: v for k, v in row.items() if v != ""})]
