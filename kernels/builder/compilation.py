@@ -221,7 +221,7 @@ def compile_attention(
             made = [file for file in pool.map(compiled, units) if file]
         # A sanitizer's symbols are the program's.
         linked = [
-            *_link_flags(target, output.name),
+            *_link_flags(target, output.name, Path(objects)),
             *(["-Wl,-z,defs"] if is_elf(target) and not extra else []),
         ]
         _run([*compiler, *extra, *linked, "-o", str(part), *made])
@@ -268,7 +268,11 @@ def compile_prepared_calls(output: Path, compiler: Sequence[str], target: Target
             linked += [str(output.with_name(target.attention)), "-Wl,-rpath,$ORIGIN"]
         if target.system == "darwin":
             linked += ["-Wl,-undefined,dynamic_lookup"]
-        flags = [f"-I{include}", f"-I{NATIVE / 'attention'}", *_link_flags(target, output.name)]
+        flags = [
+            f"-I{include}",
+            f"-I{NATIVE / 'attention'}",
+            *_link_flags(target, output.name, Path(scratch)),
+        ]
         _run([*compiler, *CPP_FLAGS, *flags, "-o", str(part), str(source), *linked])
 
 
@@ -279,7 +283,11 @@ def _pyconfig(target: Target) -> str:
     sizes |= dict.fromkeys(("LONG_LONG", "SIZE_T", "TIME_T", "VOID_P"), 8)
     lines = [f"SIZEOF_{name} {size}" for name, size in sizes.items()]
     lines += [f"HAVE_{name}_H 1" for name in ("ERRNO", "INTTYPES", "STDDEF", "STDINT")]
-    lines += ["MS_WINDOWS", "MS_WIN64", "Py_ENABLE_SHARED"] if is_windows else ["HAVE_SSIZE_T 1"]
+    lines += (
+        ["MS_WINDOWS", "MS_WIN64", "HAVE_DECLSPEC_DLL", "Py_ENABLE_SHARED"]
+        if is_windows
+        else ["HAVE_SSIZE_T 1"]
+    )
     return "".join(f"#define {line}\n" for line in lines)
 
 
@@ -309,11 +317,13 @@ def is_elf(target: Target) -> bool:
     return target.system == "linux"
 
 
-def _link_flags(target: Target, name: str) -> list[str]:
+def _link_flags(target: Target, name: str, scratch: Path) -> list[str]:
     """Return what makes a library of this name, without symbols that nobody needs."""
     if target.system == "darwin":
         return ["-shared", f"-Wl,-install_name,@loader_path/{name}"]
-    return ["-shared", "-s", *([f"-Wl,-soname,{name},-z,now,-z,relro"] if is_elf(target) else [])]
+    if target.system == "windows":  # an import library is made in any case, else beside the DLL
+        return ["-shared", "-s", f"-Wl,--out-implib,{scratch / name}.lib"]
+    return ["-shared", "-s", f"-Wl,-soname,{name},-z,now,-z,relro"]
 
 
 # Written as C++, linked as C: nothing of the C++ library is used, so one file serves every system.
