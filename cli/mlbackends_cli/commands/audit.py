@@ -1,7 +1,7 @@
 """Hold a machine to a policy: what somebody expects of it, written in TOML.
 
-FILE is a report that `backends info --format json` or `backends snapshot` wrote, DIR a recorded
-machine, - the live one. A policy has rules such as "cpu.capability >= AVX2" or
+FILE is a report that `backends info --format json` wrote; FILE or DIR may be what `backends snapshot`
+wrote, and - is the live machine. A policy has rules such as "cpu.capability >= AVX2" or
 "nvidia.devices count == 8"; backends-policy(7) has the language, --init a beginning. What could
 not be read is "not checked", never passed. Nothing in a policy is ever run.
 

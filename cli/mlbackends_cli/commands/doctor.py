@@ -1,7 +1,7 @@
 """Find what is known to go wrong on a machine, why it hurts, and how to mend it.
 
-FILE is a report that `backends info --format json` or `backends snapshot` wrote, DIR a recorded
-machine, - the live one. Each finding has a code that stays; `backends explain CODE` prints its
+FILE is a report that `backends info --format json` wrote; FILE or DIR may be what `backends snapshot`
+wrote, and - is the live machine. Each finding has a code that stays; `backends explain CODE` prints its
 page. What could not be read is "not checked", never passed.
 
 Examples:

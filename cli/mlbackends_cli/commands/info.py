@@ -105,7 +105,10 @@ def _complete_values(ctx: click.Context, param: click.Parameter, incomplete: str
     " value fits SPEC, such as cudnn>=9.10 or cpu.cores>=8.",
 )
 @click.option("--strict", is_flag=True, help="Exit 3 where something could not be determined.")
-@root_option("Look at a recorded machine: a folder that holds /proc, /sys and friends.")
+@root_option(
+    "Look at a recorded machine: what backends snapshot wrote, a folder that holds /proc, /sys and"
+    " friends, or a tar of one."
+)
 @click.option(
     "--python",
     metavar="EXE",

@@ -2,8 +2,8 @@
 
 FILE.json gets the report that `backends info --format json` prints. DIR gets those files, variables and
 outputs of commands that the probes read, and nothing else, so that `backends info --root DIR` answers
-elsewhere as here. FILE.machine gets the same as one text, for mail and review; only it can hold on Windows
-what Linux names. Each is written whole or not at all, and what is there is replaced only with --overwrite.
+elsewhere as here. FILE.machine gets the same as one text, for mail and review, and can hold on Windows what
+Linux names. Each is written whole or not at all, and what is there is replaced only with --overwrite.
 
 What names the machine or its user is replaced, by placeholders of the same form, unless
 --keep-identity is given; no variable whose name looks like a secret is kept in either case. What is
@@ -68,7 +68,7 @@ def command(
     depth: str | None,
     timeout: float,
 ) -> None:
-    from mlbackends.audit.snapshot import ENDING, refuse_file
+    from mlbackends.audit.snapshot import ARCHIVE_ENDING, ENDING, refuse_file
 
     if target in ("-", ""):
         raise BadInput(
@@ -83,12 +83,13 @@ def command(
             f"a recorded machine is what reading tells: --depth {depth} is for FILE.json",
             f"write {target}.json for a report, or leave --depth out",
         )
+    if target.endswith((ENDING, ARCHIVE_ENDING)):
+        refuse_unwritable(target)
     if not target.endswith(ENDING):
         lines = _write_machine(
             target, root, python, timeout, keep_identity=keep_identity, overwrite=overwrite
         )
     else:
-        refuse_unwritable(target)
         refuse_file(target, overwrite)
         report = read_report(
             root or "-",
