@@ -414,11 +414,12 @@ class Host:
     def registry(self, key: str, *names: str) -> dict[str, Any]:
         """Return those values of a key of Windows' registry that are there: texts, numbers, lists of texts.
 
+        Without names, all: only of a key that names neither a person nor a machine.
         key: from HKLM or HKCU on. Of binary values these are the hexadecimal digits.
         """
         if self._recorded:
             values = self._recorded.registry.get(key, {})
-            return {name: values[name] for name in names if name in values}
+            return {name: values[name] for name in names or values if name in values}
         if sys.platform == "win32":
             from mlbackends.host.windows.calls import registry_values
 

@@ -1,6 +1,6 @@
 """A limit leaves less than half of the memory that programs see.
 
-Found by:  limits: memory.max, memory.high or their like of version 1, or a job object, held to memory's total.
+Found by:  limits: memory.max, memory.high or their like of version 1, or a job, held to memory's total.
 No alarm:  a limit near the machine's memory.
 """
 

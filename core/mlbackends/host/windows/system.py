@@ -24,8 +24,7 @@ _OF_ROOT_PARTITION = 1 << 12
 def system_facts(host: Host) -> dict[str, Any]:
     """Return release, edition and build, what it runs in, its settings, WSL and the drives."""
     version = host.system("windows_version") or {}
-    names = (*_TEXTS, "UBR")
-    current = host.registry(_NT, *names)
+    current = host.registry(_NT, *_VERSIONS, "EditionID", "UBR")
     build = version.get("build", 0)
     rows = table("host/windows/names")[
         "clients" if version.get("product_type", 1) == 1 else "servers"
@@ -35,7 +34,7 @@ def system_facts(host: Host) -> dict[str, Any]:
     facts = {
         "os_id": "windows",
         "os_name": next((name for first, name in rows if build >= first), "Windows"),
-        "os_version": current.get("DisplayVersion") or current.get("ReleaseId", ""),
+        "os_version": next((current[each] for each in _VERSIONS if current.get(each)), ""),
         "os_edition": current.get("EditionID", ""),
         "kernel_release": "",  # what Python calls so is the name again
         "windows_build": build or None,
@@ -53,7 +52,7 @@ def system_facts(host: Host) -> dict[str, Any]:
     return {name: one_line(each) if isinstance(each, str) else each for name, each in facts.items()}
 
 
-_TEXTS = ("DisplayVersion", "ReleaseId", "EditionID")
+_VERSIONS = ("DisplayVersion", "ReleaseId", "CSDVersion")
 
 
 def _runtime(host: Host) -> str:
