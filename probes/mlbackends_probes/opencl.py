@@ -1,6 +1,7 @@
 """OpenCL: the loader, its drivers (ICDs), and the devices behind them.
 
-Finds:    every libOpenCL, the ICD files in /etc/OpenCL/vendors or where OCL_ICD_VENDORS points.
+Finds:    every libOpenCL, the ICD files in /etc/OpenCL/vendors or where OCL_ICD_VENDORS points; what the
+          registry of Windows names.
 Loadable: clGetPlatformIDs answers, even if it knows no platform.
 Usable:   a device fills a buffer, and what is read back is right.
 Caveats:  a CPU driver such as PoCL makes OpenCL usable without a GPU; `device_type` tells.
@@ -56,7 +57,13 @@ def find(host: Host) -> Finding:
         library = host.read(file, 4096).split("\n")[0].strip()
         if library and library.isprintable():
             drivers.append({"file": file, "library": library})
-    more = host.env("OCL_ICD_FILENAMES").split(":")[:_FILES_LIMIT]
+    is_windows = host.platform == "win32"
+    if is_windows:
+        from mlbackends.host.windows.pci import registered_drivers
+
+        named_by = registered_drivers(host, "OpenCL\\Vendors", "OpenCLDriverName")
+        drivers = [{"file": key, "library": library} for library, key in named_by.items()]
+    more = host.env("OCL_ICD_FILENAMES").split(";" if is_windows else ":")[:_FILES_LIMIT]
     drivers += [{"file": "OCL_ICD_FILENAMES", "library": name} for name in more if name]
     if not libraries and not drivers:
         return Finding(reasons=(absent(host, "libOpenCL.so"),))
@@ -74,7 +81,8 @@ def find(host: Host) -> Finding:
         message = "OpenCL drivers are registered, but there is no loader, libOpenCL.so"
         message = names_here(host, message)
         reasons = (Reason("not-found", message, "install an ICD loader, such as ocl-icd"),)
-    elif not drivers and host.platform == "linux":
+    elif not drivers and host.platform in ("linux", "win32"):
+        place = "the registry" if is_windows else place
         message = f"the loader is here, and no driver is registered in {place}"
         reasons = (Reason("no-driver", message),)
     facts = nonempty({"drivers": drivers}) | steering(host, "opencl")

@@ -1,6 +1,6 @@
 """Vulkan: the loader, its drivers (ICDs), and the devices behind them.
 
-Finds:    every libvulkan, the driver manifests in icd.d or where VK_DRIVER_FILES points.
+Finds:    every libvulkan, the driver manifests in icd.d, in Windows' registry or where VK_DRIVER_FILES points.
 Loadable: vkEnumerateInstanceVersion answers; the devices are listed through an instance.
 Caveats:  nothing is computed: that needs a shader. A device of type `cpu` (llvmpipe) is no GPU.
 Source:   Vulkan specification, vkCreateInstance, VkPhysicalDeviceProperties; Vulkan loader,
@@ -53,8 +53,9 @@ def find(host: Host) -> Finding:
     if not libraries:
         message = "Vulkan drivers are registered, but there is no loader, libvulkan.so.1"
         reasons = (Reason("not-found", message, "install the Vulkan loader (libvulkan1)"),)
-    elif not drivers and host.platform == "linux":
-        message = f"the loader is here, and no driver is registered in {', '.join(folders)}"
+    elif not drivers and host.platform in ("linux", "win32"):
+        places = "the registry" if host.platform == "win32" else ", ".join(folders)
+        message = f"the loader is here, and no driver is registered in {places}"
         reasons = (Reason("no-driver", message),)
     facts = nonempty({"drivers": drivers}) | steering(host, "vulkan")
     presence = None if libraries else Presence.FOUND
@@ -68,8 +69,13 @@ def _drivers(host: Host, folders: list[str]) -> tuple[list[dict[str, str]], list
     left to the dynamic loader.
     """
     only = host.env("VK_DRIVER_FILES") or host.env("VK_ICD_FILENAMES")
-    found = (only or host.env("VK_ADD_DRIVER_FILES")).split(":")
-    for folder in () if only else dict.fromkeys(folders):
+    is_windows = host.platform == "win32"
+    found = (only or host.env("VK_ADD_DRIVER_FILES")).split(";" if is_windows else ":")
+    if is_windows and not only:
+        from mlbackends.host.windows.pci import registered_drivers
+
+        found += registered_drivers(host, "Vulkan\\Drivers", "VulkanDriverName")
+    for folder in () if only or is_windows else dict.fromkeys(folders):
         found += [f"{folder}/{name}" for name in host.listdir(folder)]
     files: list[str] = []
     for path in found:

@@ -93,3 +93,19 @@ def display_driver(host: Host, registry_key: str) -> dict[str, Any]:
         "memory_bytes": memory,
     }
     return {name: value for name, value in facts.items() if value}
+
+
+def registered_drivers(host: Host, khronos: str, name: str) -> dict[str, str]:
+    """Return the files of OpenCL's or Vulkan's drivers, and the key of the registry that names each.
+
+    khronos: the key below Khronos whose values are called by the files; name: of the value in the key of a
+    display adapter.
+    """
+    key = f"HKLM\\SOFTWARE\\Khronos\\{khronos}"
+    found = {file: key for file, is_off in host.registry(key).items() if is_off == 0}
+    for device in pci_devices(host):
+        if device["registry_key"]:
+            named = host.registry(device["registry_key"], name).get(name, [])
+            listed = named if isinstance(named, list) else [str(named)]
+            found |= dict.fromkeys(filter(None, listed), device["registry_key"])
+    return {file.replace("\\", "/"): key for file, key in found.items()}
