@@ -1,6 +1,6 @@
 """Vulkan: the loader, its drivers (ICDs), and the devices behind them.
 
-Finds:    every libvulkan, the driver manifests in icd.d, in Windows' registry or where VK_DRIVER_FILES points.
+Finds:    every libvulkan, the driver manifests in icd.d, in the registry or where VK_DRIVER_FILES points.
 Loadable: vkEnumerateInstanceVersion answers; the devices are listed through an instance.
 Caveats:  nothing is computed: that needs a shader. A device of type `cpu` (llvmpipe) is no GPU.
 Source:   Vulkan specification, vkCreateInstance, VkPhysicalDeviceProperties; Vulkan loader,
