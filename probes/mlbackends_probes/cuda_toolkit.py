@@ -1,6 +1,7 @@
 """CUDA toolkit: the compiler nvcc and the headers that programs are built with.
 
-Finds:    every toolkit: CUDA_HOME and its like, nvcc on PATH, /usr/local/cuda*, conda, wheels.
+Finds:    every toolkit: CUDA_HOME and its like, nvcc on PATH, /usr/local/cuda*, conda, wheels; under
+          Windows CUDA_PATH and the installer's folder.
 Usable:   never tried; a toolkit needs no GPU, and what it builds needs a driver that is new enough.
 Caveats:  a toolkit from wheels or a distribution may lack nvcc or the headers; each is told alone.
           Build systems take CUDA_HOME, then nvcc on PATH, then /usr/local/cuda: that one is chosen.
@@ -49,12 +50,14 @@ Toolkit = dict[str, str]
 
 def find(host: Host) -> Finding:
     """Look for every toolkit, and for what contradicts another."""
-    programs = (f"{folder.rstrip('/')}/nvcc" for folder in host.env("PATH").split(":"))
-    nvcc = next((path for path in programs if path.startswith("/") and host.is_file(path)), "")
+    programs = (f"{folder.rstrip('/')}/{_nvcc(host)}" for folder in host.folders("PATH"))
+    nvcc = next((path for path in programs if _is_absolute(path) and host.is_file(path)), "")
     # The folders that may be toolkits, the one that build systems take first.
-    places = [(host.env(name).rstrip("/"), name) for name in HOMES]
+    places = [(_home(host, name), name) for name in HOMES]
     places += [(_root_of(host, nvcc), "PATH")] if nvcc else []
-    places += [(path, "well-known-folder") for folder in FOLDERS for path in host.glob(folder)]
+    places += [
+        (path, "well-known-folder") for folder in _folders(host) for path in host.glob(folder)
+    ]
     places.append((conda_prefix(host), "conda"))
     for folder in python_folders(host):
         for part in _IN_WHEELS if host.is_dir(f"{folder}/nvidia") else ():
@@ -64,7 +67,7 @@ def find(host: Host) -> Finding:
     toolkits: dict[str, Toolkit] = {}
     for root, step in places:
         # An empty or relative one depends on the current folder, which need not be there.
-        real = host.realpath(root) if root.startswith("/") else ""
+        real = host.realpath(root) if _is_absolute(root) else ""
         if real and real not in toolkits and (toolkit := _described(host, root)):
             toolkits[real] = {"path": root, "found_by": step, **toolkit}
     everything = sorted(distributions(host).items())
@@ -78,7 +81,7 @@ def find(host: Host) -> Finding:
     wrong = _wrong_names(host)
     if not toolkits:
         homes = [f"{name} ({host.env(name)})" for name in HOMES if host.env(name)]
-        usual = [*homes, *(folder for folder in FOLDERS if "*" not in folder)]
+        usual = [*homes, *(folder for folder in _folders(host) if "*" not in folder)]
         message = f"no nvcc on PATH, no toolkit in {', '.join(usual)}"
         return Finding(
             facts=nonempty(facts), reasons=(Reason("not-found", message),), warnings=tuple(wrong)
@@ -93,6 +96,26 @@ def find(host: Host) -> Finding:
         presence=Presence.FOUND,
         warnings=(*wrong, *_contradictions(host, toolkits, chosen, nvcc)),
     )
+
+
+def _nvcc(host: Host) -> str:
+    return "nvcc.exe" if host.platform == "win32" else "nvcc"
+
+
+def _home(host: Host, variable: str) -> str:
+    return next(iter(host.folders(variable)), "")
+
+
+def _folders(host: Host) -> tuple[str, ...]:
+    """Return where toolkits are by custom; Windows' installer has a folder for each release."""
+    if host.platform != "win32":
+        return FOLDERS
+    top = f"{_home(host, 'ProgramFiles') or 'C:/Program Files'}/NVIDIA GPU Computing Toolkit/CUDA"
+    return (top, *sorted(host.glob(f"{top}/v*"), reverse=True))
+
+
+def _is_absolute(path: str) -> bool:
+    return path.startswith("/") or path[1:3] == ":/"
 
 
 def _root_of(host: Host, nvcc: str) -> str:
@@ -111,8 +134,8 @@ def _described(host: Host, root: str) -> Toolkit:
     headers = next(paths, "")
     if not headers and root == "/usr/lib/nvidia-cuda-toolkit":  # Debian puts them elsewhere
         headers = "/usr/include/cuda.h" if host.is_file("/usr/include/cuda.h") else ""
-    if host.is_file(f"{root}/bin/nvcc"):
-        found["nvcc"] = f"{root}/bin/nvcc"
+    if host.is_file(program := f"{root}/bin/{_nvcc(host)}"):
+        found["nvcc"] = program
     if headers:
         found["headers"] = headers
         number = version_in_header(host, headers, ("CUDA_VERSION",))
@@ -135,7 +158,7 @@ def _wrong_names(host: Host) -> list[Reason]:
     """Return the variables and links that lead to no toolkit."""
     warnings = []
     for name in HOMES:
-        home = host.env(name).rstrip("/")
+        home = _home(host, name)
         if home and not _described(host, home):
             there = "has neither nvcc nor cuda.h" if host.is_dir(home) else "is not there"
             message = f"{name} is {home}, which {there}"

@@ -54,6 +54,7 @@ _UNAME = {
     "machine": "machine",
     "host_name": "nodename",
 }
+_VC_RUNTIME = ("vcruntime140", "vcruntime140_1", "msvcp140")
 _SMALL_SHARED_MEMORY = 1 << 30
 _PIECE = pattern(r"""'([^']*)'|"((?:[^"\\$`]|\\.)*)"|\\(.)|([^\s'"\\$`;&|<>()]+)""")
 """A piece of a shell's word: in single quotes, in double quotes, one escaped sign, plain."""
@@ -73,10 +74,20 @@ def find(host: Host) -> Finding:
         facts |= _macos(host)
     elif host.platform == "win32":
         from mlbackends.host.windows.system import system_facts
+        from mlbackends.libraries.windows import file_version, system_folder
 
         devices = pci_devices(host)
         facts |= {
+            **dict(zip(("libc", "libc_version"), c_library(host), strict=True)),
             **system_facts(host),
+            "vc_runtime_files": [
+                {"path": path, "version": version}
+                for path in (f"{system_folder(host)}/{name}.dll" for name in _VC_RUNTIME)
+                if (version := file_version(host, path))
+            ]
+            or None,
+            "directml_version": file_version(host, f"{system_folder(host)}/DirectML.dll"),
+            "d3d12_version": file_version(host, f"{system_folder(host)}/D3D12.dll"),
             **virtual_machine(host),
             "pci_accelerators": [row for one in devices if (row := _accelerator(one))] or None,
         }

@@ -26,6 +26,7 @@ from mlbackends.host.pci import (
 from mlbackends.libraries.c_calls import CDLL
 from mlbackends.libraries.cuda import driver
 from mlbackends.libraries.cuda.visible_devices import environment, visibility_warnings
+from mlbackends.libraries.search import names_here
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Device, Finding, Library, Presence, nonempty
 from mlbackends.model.tables import table
@@ -209,8 +210,9 @@ def _missing(
         return (replace(where, message=f"{bus}, no {module}, {where.message}"),)
     reasons: tuple[Reason, ...] = ()
     if not has_driver and not gpus:
-        message = (
-            "libnvidia-ml.so.1 is here, and there is neither a GPU nor the nvidia kernel module"
+        message = names_here(
+            host,
+            "libnvidia-ml.so.1 is here, and there is neither a GPU nor the nvidia kernel module",
         )
         reasons += (Reason("no-device", message),)
     elif not has_driver:

@@ -33,7 +33,7 @@ _ALPINE = "/lib/apk/db/installed"
 
 
 def c_library(host: Host) -> tuple[str, str]:
-    """Return "glibc" or "musl" with its version, "" for what is not known.
+    """Return "glibc", "musl" or "ucrt" with its version, "" for what is not known.
 
     A live machine has a call for it. In a folder the library's own banner has the version; one without
     is at least the newest version that it defines symbols of.
@@ -42,6 +42,11 @@ def c_library(host: Host) -> tuple[str, str]:
     if isinstance(running, str) and running:
         name, _, version = running.partition(" ")
         return name, version
+    if host.platform == "win32":
+        from mlbackends.libraries.windows import file_version, system_folder
+
+        version = file_version(host, f"{system_folder(host)}/ucrtbase.dll")
+        return ("ucrt", version) if version else ("", "")
     if host.platform != "linux":
         return "", ""
     path = next((path for pattern in _GLIBC for path in host.glob(pattern)), "")

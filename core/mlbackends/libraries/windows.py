@@ -99,6 +99,13 @@ def version_of(pe: Pe) -> str:
     return pe.file_version.removesuffix(".0")
 
 
+def file_version(host: Host, path: str) -> str:
+    """Return the version of a file in four numbers, "" where it is not there or tells none."""
+    with suppress(NotALibrary, OSError):
+        return pe_headers(host, path).file_version if host.is_file(path) else ""
+    return ""
+
+
 # ---- which file is taken -------------------------------------------------------------------------
 
 

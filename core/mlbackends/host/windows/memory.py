@@ -63,6 +63,7 @@ def job_limits(host: Host, online: int) -> dict[str, Any]:
     cpus = [number for group, mask in groups for number in cpus_in(mask, group)]
     is_bound = bool(flags & _AFFINITY) and bool(job.get("affinity"))
     return {
+        "cgroup_version": "none",
         "job_object": bool(job),
         "job_affinity": format_cpu_list(cpus) if is_bound or len(groups) > 1 else "",
         "job_cpu_weight": rate if is_weighted else None,

@@ -15,6 +15,7 @@ from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.pci import display_driver, of_vendor
 from mlbackends.libraries.c_calls import Calls
 from mlbackends.libraries.cuda.visible_devices import VARIABLE, lacks_capability, visible
+from mlbackends.libraries.headers import pe_headers
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.patterns import pattern
 from mlbackends.model.reasons import NotUsable, Reason
@@ -34,9 +35,10 @@ def driver_libraries(host: Host, name: str, stem: str) -> list[Library]:
     found = []
     for library in libraries_named(host, name, stem, folders=_folders(host)):
         release = release_in(os.path.basename(host.realpath(library.path)))
-        if host.platform == "win32":  # 32.0.15.6094 is 560.94
-            digits = library.version.replace(".", "")[-5:]
-            release = f"{digits[:3]}.{digits[3:]}" if len(digits) == 5 else ""
+        if host.platform == "win32" and not library.reasons:
+            release = _release_of_windows(
+                pe_headers(host, host.realpath(library.path)).file_version
+            )
         facts: dict[str, FactValue] = {"driver_release": release} if release else {}
         if "/compat" in os.path.dirname(library.path):
             facts["forward_compatibility"] = True
@@ -67,6 +69,9 @@ def library_warnings(host: Host, libraries: list[Library]) -> tuple[Reason, ...]
         return ()
     message = f"the kernel module is {loaded}, and {winner.path} is of {release}"
     hint = "reboot, or reload the nvidia kernel modules; in a container, restart it"
+    if host.platform == "win32":
+        message = f"the display driver is {loaded}, and {winner.path} is of {release}"
+        hint = "restart Windows; remove copies that a program brought"
     return (Reason("driver-mismatch", message, hint),)
 
 
@@ -178,18 +183,23 @@ def release_in(text: str) -> str:
     return match[0] if match else ""
 
 
+def _release_of_windows(version: str) -> str:
+    """Return NVIDIA's release for a version of four numbers: the last digits of 32.0.15.6094 are 560.94."""
+    digits = version.replace(".", "")[-5:] if version.count(".") == 3 else ""
+    return f"{digits[:3]}.{digits[3:]}" if len(digits) == 5 and digits.isdecimal() else ""
+
+
 @once_per_host
 def driver_release(host: Host) -> str:
     """Return the release of the kernel module that is loaded, "" where none is.
 
-    Under Windows that of the display driver: the last five digits of 32.0.15.6094 are 560.94.
-    In a container it is the host's: /proc and /sys are not the container's own.
+    Under Windows that of the display driver. In a container it is the host's: /proc and /sys are not
+    the container's own.
     """
     if host.platform == "win32":
         drivers = (display_driver(host, gpu) for gpu in of_vendor(host, "10de") if gpu.driver)
         versions = (str(one["driver_version"]) for one in drivers if "driver_version" in one)
-        digits = next(versions, "").replace(".", "")[-5:]
-        return f"{digits[:3]}.{digits[3:]}" if len(digits) == 5 and digits.isdecimal() else ""
+        return _release_of_windows(next(versions, ""))
     lines = host.read("/proc/driver/nvidia/version", 4096).splitlines()
     line = next((line for line in lines if line.startswith("NVRM version:")), "")
     return release_in(line) or release_in(host.read("/sys/module/nvidia/version", 256))

@@ -211,6 +211,9 @@ class _Gpu:
             modes = self.get(function)
             if modes is not None:
                 self.facts |= {name: modes[0] == 1, f"{name}_pending": modes[1] == 1}
+        models = self.get("DriverModel")  # of Windows: now, and after the next start
+        if models and (word := _words("driver_model").get(str(models[0]))):
+            self.facts["driver_model"] = word
         firmware = self.get("GspFirmwareVersion")
         if isinstance(firmware, str) and firmware:
             self.facts["gsp_firmware"] = firmware
