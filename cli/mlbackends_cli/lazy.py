@@ -56,7 +56,7 @@ class Command(click.Command):
 
         width = ctx.terminal_width or shutil.get_terminal_size().columns
         text = narrowed(super().get_help(ctx), width)
-        if not (sys.stdout and sys.stdout.isatty() or "FORCE_COLOR" in os.environ):
+        if not ((sys.stdout and sys.stdout.isatty()) or "FORCE_COLOR" in os.environ):
             return text
         from mlbackends_cli.terminal import page  # with its records
 

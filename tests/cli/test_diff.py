@@ -49,7 +49,9 @@ def test_a_name_with_a_path_is_broken_at_its_separators() -> None:
 
 
 def test_a_list_of_records_is_a_line_for_each_that_came_went_or_changed() -> None:
-    machines = [str(ROOT / "tests/hosts" / name) for name in ("zen4-two-sockets", "icelake-ec2")]
+    machines = [
+        str(ROOT / f"tests/hosts/{name}.machine") for name in ("zen4-two-sockets", "icelake-ec2")
+    ]
     only = [word for name in ("cpu.numa_nodes", "memory.swaps") for word in ("--only", name)]
     done = backends("diff", *machines, *only, environment={"COLUMNS": "100"})
 
@@ -66,7 +68,7 @@ def test_a_list_of_records_is_a_line_for_each_that_came_went_or_changed() -> Non
 
 @pytest.mark.parametrize("form", ["table", "markdown", "html", "github", "gitlab"])
 def test_what_a_new_driver_changes_is_one_finding(form: str) -> None:
-    machines = [str(ROOT / "tests/hosts" / name) for name in (DEGRADED, "hgx-h100-eight-gpus")]
+    machines = [str(ROOT / f"tests/hosts/{DEGRADED}.machine"), HGX]
     done = backends(
         "diff", *machines, "--only", "nvidia", "--only", "cuda_driver", "--format", form
     )

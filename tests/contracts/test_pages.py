@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
@@ -193,3 +194,16 @@ def test_a_picture_is_small_and_loads_nothing(picture: Path) -> None:
     assert not {each.tag.rpartition("}")[2] for each in ET.fromstring(text).iter()} & {"script"}
     assert not re.search(r"@import|@font-face|url\((?!#)|\bon\w+=", text)
     assert "prefers-color-scheme:dark" in text
+
+
+def test_what_an_index_shows_of_the_readme_has_no_picture_and_no_link_to_a_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hatchling = SimpleNamespace(MetadataHookInterface=object)
+    monkeypatch.setitem(sys.modules, "hatchling.metadata.plugin.interface", hatchling)
+    monkeypatch.syspath_prepend(str(ROOT / "kernels/builder"))
+    shown = importlib.import_module("readme").for_an_index((ROOT / "README.md").read_text())
+
+    assert "](docs/" not in shown and "![" not in shown
+    assert "More: docs/info.md." in shown and "[uv](https://docs.astral.sh/uv/)" in shown
+    assert "## What is here?\n\nA file that lies there" in shown

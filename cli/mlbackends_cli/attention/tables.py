@@ -4,10 +4,9 @@ import os
 from collections.abc import Container, Iterator, Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from mlbackends.model.checked import CheckedProblem, Ended, Result
 from mlbackends.model.errors import some
+from mlbackends.model.tables import table
 from mlbackends.tracing.finder import took
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.plain import binary_size, one_line, without_commands
@@ -240,7 +239,6 @@ def notes_of(problems: Sequence[CheckedProblem], *wanted: str) -> list[str]:
         if result.timing is not None and result.timing.unstable:
             found.setdefault(result.timing.unstable, []).append(result.backend)
     whys = [f"{some(tuple(dict.fromkeys(names)))}: {why}" for why, names in found.items()]
-    with open(os.path.join(os.path.dirname(__file__), "notes.json"), "rb") as file:
-        texts = msgspec.json.decode(file.read(), type=dict[str, str])
+    texts = table(os.path.join(os.path.dirname(__file__), "notes"))
     unstable = f"~: unstable, and compared with nothing; {'; '.join(whys)}"
     return [texts[name] for name in named] + [unstable] * bool(whys)

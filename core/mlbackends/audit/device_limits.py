@@ -28,6 +28,7 @@ from mlbackends.model.device_kinds import (
 from mlbackends.model.dotted import is_certain
 from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.records import Device, Library, Report
+from mlbackends.model.tables import table
 
 REGISTRY = device_kinds.__name__
 _FOLDER = os.path.dirname(device_kinds.__file__)
@@ -46,10 +47,8 @@ def load(kind: str) -> DeviceKind:
     """Return the data of a kind. Raises UnknownName, with the nearest kind."""
     if kind not in kinds():
         raise UnknownName("kind of device", kind, kinds(), "backends explain device")
-    with suppress(FileNotFoundError), open(os.path.join(_FOLDER, f"{kind}.toml"), "rb") as file:
-        import tomllib
-
-        return msgspec.convert(tomllib.load(file), DeviceKind)
+    with suppress(FileNotFoundError):
+        return msgspec.convert(table(os.path.join(_FOLDER, f"{kind}.toml")), DeviceKind)
     module = registry.load(REGISTRY, kind)  # of another distribution
     return DeviceKind(
         title=(module.__doc__ or module.KIND).partition("\n")[0].rstrip("."),

@@ -19,9 +19,7 @@ has
 A hazard reads the report alone: no file, no variable, no clock. It never alarms on an idle state.
 """
 
-import os
 from collections.abc import Iterator
-from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -45,7 +43,6 @@ __all__ = [
     "from_warning",
     "load",
     "sections",
-    "table",
     "title",
 ]
 
@@ -175,16 +172,6 @@ def load(code: str) -> ModuleType:
     if name not in registry.names(REGISTRY) or "_" in code:
         raise UnknownName("hazard", code, codes(), "backends explain hazards")
     return registry.load(REGISTRY, name)
-
-
-@cache
-def table(code: str) -> dict[str, Any]:
-    """Return the data of a hazard that has a TOML file beside it."""
-    import tomllib
-
-    name = f"{code.replace('-', '_')}.toml"
-    with open(os.path.join(os.path.dirname(__file__), "hazards", name), "rb") as file:
-        return tomllib.load(file)
 
 
 def title(hazard: ModuleType) -> str:

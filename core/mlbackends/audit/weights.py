@@ -1,6 +1,5 @@
 """What a change weighs: an error or a warning where something became worse, by weights.toml, else a note."""
 
-import os
 import re
 from functools import cache
 from typing import Any, Literal
@@ -14,6 +13,7 @@ from mlbackends.model.difference import Change
 from mlbackends.model.errors import BadInput
 from mlbackends.model.records import Presence
 from mlbackends.model.registry import facts_of
+from mlbackends.model.tables import table
 
 _LABEL = re.compile(r"^([^.\[]+\.(?:libraries|devices))\[.*?\](?=\.|$)", re.DOTALL)
 _LEVELS = {str(each): each.level for each in Presence}
@@ -89,10 +89,7 @@ def _is_less(name: str, before: Any, after: Any, better: str) -> bool:
 
 @cache
 def _table() -> tuple[tuple[re.Pattern[str], Weight], ...]:
-    import tomllib
-
-    with open(os.path.join(os.path.dirname(__file__), "weights.toml"), "rb") as file:
-        rows = msgspec.convert(tomllib.load(file)["weight"], tuple[Weight, ...])
+    rows = msgspec.convert(table("audit/weights.toml")["weight"], tuple[Weight, ...])
     return tuple((re.compile(row.pattern, re.DOTALL), row) for row in rows)
 
 

@@ -3,6 +3,8 @@
 The public names are loaded at their first use: reading a switch loads no dispatcher.
 """
 
+from mlbackends.model.lazy import lazy_names
+
 _HOMES = {
     "attend": ("scaled_dot_product_attention", "scaled_dot_product_attention_backward"),
     "backend": ("Gradients",),
@@ -13,17 +15,4 @@ _HOMES = {
 }
 _LAZY = {name: f"{__name__}.{home}:{name}" for home, names in _HOMES.items() for name in names}
 __all__ = sorted(_LAZY)  # noqa: PLE0605  of _LAZY
-
-
-def __getattr__(name: str) -> object:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
-
-    found = getattr(importlib.import_module(_LAZY[name].partition(":")[0]), name)
-    globals()[name] = found
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(__name__, _LAZY)

@@ -3,7 +3,6 @@
 `cpu` and `cuda` are this machine's own; named_devices.json holds the others, each with its source.
 """
 
-import os
 import re
 
 import msgspec
@@ -11,6 +10,7 @@ from msgspec import Struct
 
 from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.records import Device, Presence
+from mlbackends.model.tables import table
 
 HERE = {"cpu": "this machine's processors", "cuda": "this machine's first CUDA device"}
 
@@ -39,8 +39,7 @@ class _Row(Struct, frozen=True):
     products: str = ""
 
 
-with open(os.path.join(os.path.dirname(__file__), "named_devices.json"), "rb") as _file:
-    _ROWS = msgspec.json.decode(_file.read(), type=tuple[_Row, ...])
+_ROWS = msgspec.convert(table("sdpa/named_devices"), tuple[_Row, ...])
 NAMED = {row.name: NamedDevice(row.name, row.device, row.title, row.source) for row in _ROWS}
 """Every device that needs not be here."""
 

@@ -4,10 +4,9 @@
 a difference that is not listed fails there, and so does an entry that no longer is a difference.
 """
 
-import os
-import tomllib
-
 import msgspec
+
+from mlbackends.model.tables import table
 
 
 class Deviation(msgspec.Struct, frozen=True):
@@ -24,5 +23,4 @@ class Deviation(msgspec.Struct, frozen=True):
     why: str
 
 
-with open(os.path.join(os.path.dirname(__file__), "deviations.toml"), "rb") as file:
-    DEVIATIONS = msgspec.convert(tomllib.load(file)["deviations"], tuple[Deviation, ...])
+DEVIATIONS = msgspec.convert(table("switches/deviations.toml")["deviations"], tuple[Deviation, ...])

@@ -9,9 +9,10 @@ No alarm:  a value that names all that the processor has, or more; names that th
 """
 
 from mlbackends.audit.environment import settings
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms, table
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
 from mlbackends.host.python.requirements import satisfies
 from mlbackends.model.records import FactValue
+from mlbackends.model.tables import table
 
 SEVERITY = Severity.WARNING
 READS = ("environment", "cpu")
@@ -66,7 +67,7 @@ def lost(name: str, value: str, features: frozenset[str], vendor: str) -> tuple[
 
     vendor: as the cpu probe spells it.
     """
-    data = table("isa-capped")
+    data = table("audit/hazards/isa_capped.toml")
     steps = data["steps"]
     for library in data["libraries"]:
         if name not in library["variables"]:
@@ -85,7 +86,7 @@ def lost_to_numpy(name: str, value: str, features: frozenset[str], version: str)
     words = value.replace(",", " ").split()
     names = {
         word: feature
-        for row in table("isa-capped")["numpy"]
+        for row in table("audit/hazards/isa_capped.toml")["numpy"]
         if version and satisfies(version, row["releases"])
         for word, feature in row["names"].items()
         if feature in features

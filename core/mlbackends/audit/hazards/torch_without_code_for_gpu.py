@@ -15,9 +15,9 @@ from mlbackends.audit.hazard import (
     Severity,
     Symptom,
     Symptoms,
-    table,
 )
 from mlbackends.model.patterns import pattern
+from mlbackends.model.tables import table
 
 SEVERITY = Severity.ERROR
 READS = ("torch", "nvidia")
@@ -87,7 +87,7 @@ def targets(version: str, cuda: str, is_arm: bool, is_wheel: bool = True) -> Tar
 
     is_wheel: whether it came as a wheel; of other builds only the compiler's lowest GPU is known.
     """
-    data = table("torch-without-code-for-gpu")
+    data = table("audit/hazards/torch_without_code_for_gpu.toml")
     wheel, release = _WHEEL.fullmatch(version), _RELEASE.match(cuda)
     if release is None:
         return None

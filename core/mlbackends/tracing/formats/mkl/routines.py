@@ -8,19 +8,10 @@ and for each routine its name without these letters, the letters, and the argume
 Source: the reference BLAS and LAPACK 3.12 (netlib.org), oneMKL Developer Reference for its extensions.
 """
 
-import json
-import os
 from functools import cache, lru_cache
-from typing import Any
 
+from mlbackends.model.tables import table
 from mlbackends.tracing.numbers import rejoined
-
-
-@cache
-def _table() -> dict[str, Any]:
-    with open(os.path.join(os.path.dirname(__file__), "routines.json"), encoding="utf-8") as file:
-        table: dict[str, Any] = json.load(file)
-    return table
 
 
 @cache
@@ -28,7 +19,7 @@ def _routines() -> dict[str, tuple[str, str, tuple[str, ...]]]:
     """Return stem, letters and argument names by the routine's full name in lower case."""
     return {
         prefix + stem: (stem, prefix, tuple(arguments.split()))
-        for stem, prefixes, arguments in _table()["routines"]
+        for stem, prefixes, arguments in table("tracing/formats/mkl/routines")["routines"]
         for prefix in prefixes.replace("-", "").split(",")
     }
 
@@ -51,9 +42,9 @@ def routine(name: str) -> tuple[str, str, tuple[str, ...]]:
 
 def element_type(stem: str, prefix: str) -> str:
     """Return the type of a routine's elements: c64 is a pair of f32; "" where it has none."""
-    found: str = _table()["types_of_routines"].get(stem) or _table()["types"].get(
-        prefix.removeprefix("mkl_"), ""
-    )
+    found: str = table("tracing/formats/mkl/routines")["types_of_routines"].get(stem) or table(
+        "tracing/formats/mkl/routines"
+    )["types"].get(prefix.removeprefix("mkl_"), "")
     return found
 
 
