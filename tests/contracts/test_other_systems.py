@@ -29,7 +29,7 @@ os.name = "nt"
 failed = []
 for package in ("mlbackends", "mlbackends_cli", "mlbackends_probes", "mlbackends_kernels"):
     for found in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
-        if found.name.endswith(("__main__", "sitecustomize")):
+        if found.name.endswith(("__main__", "sitecustomize", "windows.calls")):
             continue
         try:
             importlib.import_module(found.name)
