@@ -11,6 +11,7 @@ from mlbackends.model.errors import BadInput
 from mlbackends.model.mounts import check
 from mlbackends.model.patterns import pattern
 
+_LACKING = "mlbackends.ascii"
 _HALVES = pattern("[\ud800-\udfff]")
 
 
@@ -34,12 +35,24 @@ def write(text: str | bytes, path: str = "") -> None:
     if sys.stdout is None:  # closed before we were started: nobody reads
         return
     encoding = sys.stdout.encoding or "ascii"
-    data = text.encode(encoding, "replace") if isinstance(text, str) else text
+    data = _encoded(text, encoding) if isinstance(text, str) else text
     if not hasattr(sys.stdout, "buffer"):
         sys.stdout.write(data.decode(encoding, "replace"))
         return
     with standard_output() as file:
         file.write(data)
+
+
+def _encoded(text: str, encoding: str) -> bytes:
+    try:
+        return text.encode(encoding)
+    except UnicodeEncodeError:
+        import codecs
+
+        from mlbackends_cli.terminal import in_ascii
+
+        codecs.register_error(_LACKING, in_ascii)
+        return text.encode(encoding, _LACKING)
 
 
 def write_paged(text: str, path: str = "") -> None:

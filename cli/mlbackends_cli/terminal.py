@@ -10,6 +10,7 @@ from msgspec import Struct
 
 _ASCII = str.maketrans({
     "·": "-", "…": "~", "×": "x", "→": "->", "—": "-", "–": "-", "✓": "+", "✗": "x", "•": "-", "◐": "~",
+    "±": "+-", **dict(zip("▁▂▃▄▅▆▇█", "..::==##", strict=True)), **dict.fromkeys("▏▎▍▌▋▊▉", "="),
 })  # fmt: skip
 
 
@@ -152,6 +153,13 @@ def takes_sequences(stream: Any) -> bool:
     if not kernel.GetConsoleMode(console, ctypes.byref(mode)):
         return False  # NUL
     return bool(kernel.SetConsoleMode(console, mode.value | _SEQUENCES))
+
+
+def in_ascii(error: UnicodeError) -> tuple[str, int]:
+    """Return what is printed instead of what an encoding lacks: an error handler of `str.encode`."""
+    assert isinstance(error, UnicodeEncodeError)
+    lacking = error.object[error.start : error.end]
+    return lacking.translate(_ASCII).encode("ascii", "replace").decode(), error.end
 
 
 def has_unicode(stream: object) -> bool:
