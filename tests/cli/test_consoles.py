@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mlbackends_cli import screen, terminal
+from mlbackends_cli.text.manual import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,3 +101,15 @@ def test_ctrl_c_in_a_console_interrupts(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(screen, "msvcrt", console)
     with pytest.raises(KeyboardInterrupt):
         screen._typed_in_console(0.0)
+
+
+def test_a_manual_page_is_plain_text_where_no_man_is() -> None:
+    page = (
+        ".TH X 1\n.SH NAME\nbackends\\-x \\- does it\n.SH OPTIONS\n.TP\n.B \\-\\-set NAME\n"
+        "Set C:\\ewindows.\n.SH EXAMPLES\n.nf\nbackends x   a\n.fi\n.SH SEE ALSO\n.BR backends (1),\n"
+        '.BR "backends run \\-\\-set" ,\n'
+    )
+    assert plain(page, 40).splitlines() == [
+        "NAME", "  backends-x - does it", "", "OPTIONS", "  --set NAME", "      Set C:\\windows.", "",
+        "EXAMPLES", "  backends x   a", "", "SEE ALSO", "  backends(1), backends run --set,",
+    ]  # fmt: skip

@@ -1,7 +1,8 @@
 """Show the help of a command, as its --help does.
 
 With --man it is the manual page of this installation, which `man` finds by itself only where the folder
-of the environment's commands is on PATH. The pages of section 7 are facts, flags, policy and deviations.
+of the environment's commands is on PATH; Windows has no man, and gets its text. The pages of section 7 are
+facts, flags, policy and deviations.
 
 Examples:
   backends help                which commands there are
@@ -47,6 +48,14 @@ def _open_manual(names: tuple[str, ...]) -> int:
     ]
     if not found:
         raise BadInput(f"there is no manual page {name}", "`backends help` lists the commands")
+    if os.name == "nt":  # where no man is
+        from mlbackends_cli.terminal import page
+        from mlbackends_cli.text.manual import plain
+
+        for path in found:
+            with open(path, encoding="utf-8") as file:
+                write_paged(plain(file.read(), page("auto").width))
+        return exits.YES
     try:
         return subprocess.run(["man", *found], check=False).returncode
     except FileNotFoundError:
