@@ -1,0 +1,181 @@
+"""What a library of macOS says of itself, read without loading it: the counterpart of `elf`.
+
+Sources: Apple, <mach-o/loader.h>, <mach-o/fat.h> and, for the trie of exports, dyld's MachOFile.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from mlbackends.libraries.file_image import FileImage, NotALibrary, format_of, opened_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+
+class MachO(Struct, frozen=True):
+    """One slice of a Mach-O file: what it is for, and what it needs.
+
+    `machine` is in the words of `uname -m`, else "machine-<number>". `soname` is the install name, such
+    as "@rpath/libomp.dylib", which others have in `needed`. `rpath` is as written (@loader_path is not
+    expanded). `minimum` is the oldest macOS that loads it, such as "11.0".
+    """
+
+    machine: str
+    soname: str
+    needed: tuple[str, ...]
+    rpath: tuple[str, ...]
+    minimum: str
+
+
+def read_macho(path: str) -> tuple[MachO, ...]:
+    """Read the load commands of each slice: one, or those of a universal binary in their order.
+
+    Raises NotALibrary, or OSError where the file cannot be opened or read.
+    """
+    with _opened(path) as images:
+        return tuple(image.described() for image in images)
+
+
+def exported_symbols(path: str, names: Iterable[str]) -> frozenset[str]:
+    """Return those of `names` that every slice exports, as C spells them; raises as read_macho does."""
+    with _opened(path) as images:
+        return frozenset(name for name in names if all(image.exports(name) for image in images))
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[list[MachOImage]]:
+    with opened_file(path, "a Mach-O library") as descriptor:
+        file = FileImage(descriptor, os.fstat(descriptor).st_size)
+        head = file.block(0)
+        if head[:4] not in _UNIVERSAL:
+            yield [MachOImage(file, 0)]
+            return
+        file.order = ">"
+        (count,) = file.unpack("I", 4)
+        if not 0 < count <= _SLICES_LIMIT:  # Java's classes begin with the same bytes
+            raise NotALibrary(f"the file is no universal binary: it would have {count} slices")
+        layout, length = _UNIVERSAL[head[:4]]
+        slices = [file.unpack(layout, 8 + length * i)[2] for i in range(count)]
+        yield [MachOImage(file, start) for start in slices]
+
+
+class MachOImage(FileImage):
+    """One slice of an open file, and its load commands: places by what the command is."""
+
+    def __init__(self, file: FileImage, start: int) -> None:
+        super().__init__(file.descriptor, file.size)
+        self.start = start
+        head = self.exactly(start, max(0, min(28, self.size - start)))
+        self.order, is_wide = _THIN.get(head[:4], ("", False))
+        if not self.order:
+            raise NotALibrary(f"the file is {format_of(head)}, not a Mach-O library")
+        number, _, kind, count, _, _ = self.unpack("6I", start + 4)
+        if kind not in _LOADABLE:
+            raise NotALibrary(f"the Mach-O file is of type {kind}, not a library or program")
+        self.machine = _MACHINES.get(number, f"machine-{number}")
+        self.commands: list[tuple[int, int]] = []
+        at = start + (32 if is_wide else 28)
+        for _ in range(min(count, _COMMANDS_LIMIT)):
+            command, size = self.unpack("II", at)
+            if size < _COMMAND_BYTES:
+                raise NotALibrary("the Mach-O file is damaged: a load command has no size")
+            self.commands.append((command, at))
+            at += size
+
+    def described(self) -> MachO:
+        """Return what the load commands say."""
+        names = self._texts(_ID)
+        return MachO(
+            machine=self.machine,
+            soname=names[0] if names else "",
+            needed=self._texts(*_LOADS),
+            rpath=self._texts(_RPATH),
+            minimum=self._minimum(),
+        )
+
+    def _texts(self, *commands: int) -> tuple[str, ...]:
+        """Return the text of each of these commands; a field of theirs says where it begins."""
+        texts = []
+        for command, at in self.commands:
+            if command in commands:
+                size, start = self.unpack("II", at + 4)
+                text = self.exactly(at + start, max(0, size - start)).partition(b"\0")[0]
+                texts.append(os.fsdecode(text))
+        return tuple(texts)
+
+    def _minimum(self) -> str:
+        """Return the oldest macOS; "" where it is for another system or says none."""
+        for command, at in self.commands:
+            if command == _BUILD_VERSION:
+                platform, version = self.unpack("II", at + 8)
+            elif command == _VERSION_MIN_MACOSX:
+                platform, version = _MACOS, *self.unpack("I", at + 8)
+            else:
+                continue
+            return f"{version >> 16}.{version >> 8 & 255}" if platform == _MACOS else ""
+        return ""
+
+    def exports(self, name: str) -> bool:
+        """Tell whether the trie of exports has a function or variable of C, as dyld looks it up."""
+        for command, at in self.commands:
+            if command in _EXPORTS:
+                offset, size = self.unpack("II", at + _EXPORTS[command])
+                trie = self.exactly(self.start + offset, size)
+                return _is_in_trie(trie, b"_" + name.encode("utf-8", "surrogatepass"))
+        return False
+
+
+def _is_in_trie(trie: bytes, name: bytes) -> bool:
+    node = 0
+    try:
+        for _ in range(len(name) + 1):  # every edge but an empty one takes a letter
+            terminal, at = _number(trie, node)
+            if not name:
+                return terminal > 0
+            at += terminal
+            for _ in range(trie[at]):
+                end = trie.index(b"\0", at + 1)
+                edge = trie[at + 1 : end]
+                node, following = _number(trie, end + 1)
+                if edge and name.startswith(edge):
+                    name = name[len(edge) :]
+                    break
+                at = following - 1
+            else:
+                return False
+    except (IndexError, ValueError):
+        raise NotALibrary("the Mach-O file is damaged: its exports end too early") from None
+    return False
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    """Return an unsigned LEB128 number, and where it ends."""
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 127) << shift
+        shift, at = shift + 7, at + 1
+        if byte < 128:
+            return value, at
+
+
+#: The first bytes of a universal binary, with the layout and the length of a slice's entry.
+_UNIVERSAL = {b"\xca\xfe\xba\xbe": ("5I", 20), b"\xca\xfe\xba\xbf": ("2I2Q2I", 32)}
+#: The first bytes of a slice, with its byte order, and whether its words have eight bytes.
+_THIN = {
+    b"\xcf\xfa\xed\xfe": ("<", True),
+    b"\xce\xfa\xed\xfe": ("<", False),
+    b"\xfe\xed\xfa\xcf": (">", True),
+    b"\xfe\xed\xfa\xce": (">", False),
+}
+_MACHINES = {7: "i386", 12: "arm", 18: "ppc", 0x1000007: "x86_64", 0x100000C: "arm64"}
+_LOADABLE = (2, 6, 8, 9)  # a program, a library, a bundle, the stub of a library
+_ID, _RPATH, _VERSION_MIN_MACOSX, _BUILD_VERSION, _MACOS = 0xD, 0x8000001C, 0x24, 0x32, 1
+_LOADS = (0xC, 0x20, 0x80000018, 0x8000001F, 0x80000023)  # plain, lazy, weak, re-exported, upward
+_EXPORTS = {0x22: 40, 0x80000022: 40, 0x80000033: 8}  # dyld's older commands, and the newer one
+_SLICES_LIMIT, _COMMANDS_LIMIT, _COMMAND_BYTES = 30, 4096, 8
