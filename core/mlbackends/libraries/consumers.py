@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import module_location
 from mlbackends.libraries.file_image import NotALibrary
-from mlbackends.libraries.headers import elf_headers, headers
+from mlbackends.libraries.headers import elf_headers, headers, macho_headers
 from mlbackends.libraries.loader_cache import cached_libraries
 from mlbackends.libraries.owners import expanded
 from mlbackends.libraries.search import library_path, stem_of
@@ -129,11 +129,28 @@ def _targets(host: Host, path: str, own: tuple[str, ...]) -> Iterator[tuple[str,
             if target := windows.resolved(host, path, name, own):
                 yield name.lower(), target
         return
+    if host.platform == "darwin":
+        yield from _targets_of_dyld(host, path)
+        return
     elf = elf_headers(host, path)
     runpath = elf.runpath or (own if not elf.rpath else ())
     for name in filter(_is_ours, elf.needed):
         if target := _resolved(host, path, name, elf.rpath if not elf.runpath else (), runpath):
             yield name, target
+
+
+def _targets_of_dyld(host: Host, path: str) -> Iterator[tuple[str, str]]:
+    """Yield the same on macOS: by DYLD_LIBRARY_PATH, then by run paths or the whole name; see dyld(1)."""
+    image = macho_headers(host, path)
+    listed = library_path(host)[1]
+    for name in image.needed:
+        start, _, rest = name.partition("/")
+        leaf = posixpath.basename(name)
+        whole = [f"{folder}/{rest}" for folder in image.rpath] if start == "@rpath" else [name]
+        here = [place.replace("@loader_path", os.path.dirname(path)) for place in whole]
+        places = [*(f"{folder}/{leaf}" for folder in listed), *map(posixpath.normpath, here)]
+        if _is_ours(leaf) and (target := next(filter(host.exists, places), "")):
+            yield leaf, target
 
 
 def _resolved(

@@ -1,4 +1,4 @@
-"""What the file of a library says of itself, of a live host or of a recorded one: ELF, and PE on Windows."""
+"""What the file of a library says of itself, of a live host or of a recorded one: ELF, PE, Mach-O."""
 
 from __future__ import annotations
 
@@ -6,21 +6,24 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mlbackends.host.host import once_per_host
-from mlbackends.libraries.elf import Elf, defined_symbols, read_elf
+from mlbackends.libraries.elf import Elf, read_elf
 from mlbackends.libraries.file_image import NotALibrary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from mlbackends.host.host import Host
+    from mlbackends.libraries.macho import MachO
     from mlbackends.libraries.pe import Pe
 
 _Result = TypeVar("_Result")
 
 
-def headers(host: Host, path: str) -> Elf | Pe:
-    """Return machine, own name and needed libraries of a file; raises as `read_elf` and `read_pe` do."""
-    return pe_headers(host, path) if host.platform == "win32" else elf_headers(host, path)
+def headers(host: Host, path: str) -> Elf | Pe | MachO:
+    """Return machine, own name and needed libraries of a file; raises NotALibrary and OSError."""
+    if host.platform == "win32":
+        return pe_headers(host, path)
+    return macho_headers(host, path) if host.platform == "darwin" else elf_headers(host, path)
 
 
 @once_per_host
@@ -38,6 +41,15 @@ def pe_headers(host: Host, path: str) -> Pe:
 
 
 @once_per_host
+def macho_headers(host: Host, path: str) -> MachO:
+    """Return the slice of a Mach-O file for this machine, or else the first; raises as read_macho does."""
+    from mlbackends.libraries.macho import MachO, read_macho
+
+    slices = _extracted(host, path, "read_macho", tuple[MachO, ...], read_macho)
+    return next((each for each in slices if each.machine == host.machine), slices[0])
+
+
+@once_per_host
 def extract(host: Host, path: str, read: Callable[[str], _Result]) -> _Result:
     """Read a file of a host with `version_definitions` or `version_needs`.
 
@@ -51,7 +63,7 @@ def extract(host: Host, path: str, read: Callable[[str], _Result]) -> _Result:
 def extract_symbols(host: Host, path: str, names: Iterable[str]) -> frozenset[str]:
     """Return those of `names` that a library of a host defines, as `defined_symbols` does."""
     names = tuple(names)
-    read = partial(_are_exported if host.platform == "win32" else _are_defined, names)
+    read = partial(_are_defined, names, host.platform)
     defined = _extracted(host, path, "defined_symbols", dict[str, bool], read)
     return frozenset(name for name in names if defined.get(name))
 
@@ -65,15 +77,14 @@ def _extracted(
     return result
 
 
-def _are_defined(names: tuple[str, ...], path: str) -> dict[str, bool]:
-    found = defined_symbols(path, names)
-    return {name: name in found for name in names}
-
-
-def _are_exported(names: tuple[str, ...], path: str) -> dict[str, bool]:
-    from mlbackends.libraries.pe import exported_symbols
-
-    found = exported_symbols(path, names)
+def _are_defined(names: tuple[str, ...], platform: str, path: str) -> dict[str, bool]:
+    if platform == "win32":
+        from mlbackends.libraries.pe import exported_symbols as symbols
+    elif platform == "darwin":
+        from mlbackends.libraries.macho import exported_symbols as symbols
+    else:
+        from mlbackends.libraries.elf import defined_symbols as symbols
+    found = symbols(path, names)
     return {name: name in found for name in names}
 
 

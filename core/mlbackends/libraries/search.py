@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import conda_prefix, python_folders
 from mlbackends.libraries.file_image import NotALibrary
-from mlbackends.libraries.headers import elf_headers, extract_symbols, pe_headers
+from mlbackends.libraries.headers import elf_headers, extract_symbols, macho_headers, pe_headers
 from mlbackends.libraries.loader_cache import cached_libraries
 from mlbackends.libraries.owners import is_found_by_rpath, owner_of
 from mlbackends.model.mounts import NotAnswering, is_silent
@@ -278,7 +278,7 @@ def _described(host: Host, path: str, real: str, step: str) -> Library:
             "stub-library",
             f"{path} is for linking only; the driver brings the real one",
         )
-    elif host.platform in ("linux", "win32"):
+    elif host.platform in ("linux", "win32", "darwin"):
         try:
             library, machine, ours = _as_headers_say(host, library, real)
         except NotALibrary as error:
@@ -302,6 +302,8 @@ def _as_headers_say(host: Host, library: Library, path: str) -> tuple[Library, s
     if host.platform == "linux":
         elf = elf_headers(host, path)
         return replace(library, soname=elf.soname or library.soname), elf.machine, host.machine
+    if host.platform == "darwin":
+        return library, macho_headers(host, path).machine, host.machine
     from mlbackends.libraries import windows
 
     pe = pe_headers(host, path)

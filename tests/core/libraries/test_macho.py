@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import struct
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlbackends.host.host import Host
 from mlbackends.libraries.file_image import NotALibrary
+from mlbackends.libraries.headers import extract_symbols, macho_headers
 from mlbackends.libraries.macho import MachO, exported_symbols, read_macho
+from mlbackends.libraries.search import libraries_named
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -126,6 +130,35 @@ def test_what_is_no_library_is_refused_with_the_reason(
 ) -> None:
     with pytest.raises(NotALibrary, match=message):
         read_macho(written(tmp_path, data))
+
+
+@pytest.mark.parametrize(
+    ("machine", "reason"),
+    [("arm64", []), ("x86_64", [("wrong-architecture", "is for arm64; this machine is x86_64")])],
+)
+def test_a_mac_takes_the_slice_for_its_processor(
+    tmp_path: Path, machine: str, reason: list[tuple[str, str]]
+) -> None:
+    recorded = {
+        "platform": "darwin",
+        "uname": {"machine": machine},
+        "environment": {"DYLD_LIBRARY_PATH": "/opt/lib:/opt/both"},
+    }
+    (tmp_path / "host.json").write_text(json.dumps(recorded))
+    for name in ("lib", "both"):
+        (tmp_path / "root/opt" / name).mkdir(parents=True)
+    written(tmp_path / "root/opt/lib", library())
+    written(tmp_path / "root/opt/both", universal((ARM64, library()), (X86_64, library(X86_64))))
+    host = Host(str(tmp_path))
+
+    one, both = libraries_named(host, "openmp", "libomp")
+
+    seen = [(each.code, each.message) for each in one.reasons]
+    assert [code for code, _ in seen] == [code for code, _ in reason]
+    assert all(text in message for (_, message), (_, text) in zip(seen, reason, strict=True))
+    assert not both.reasons
+    assert macho_headers(host, both.path).machine == machine
+    assert extract_symbols(host, both.path, ["other", "none"]) == {"other"}
 
 
 @given(st.binary(max_size=40), st.integers(0, len(library())))
