@@ -20,7 +20,7 @@ pytest_plugins = ["pytester"]
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
-MACHINE = f"--backends-report={ROOT / 'tests' / 'hosts' / 'ivy-bridge-desktop'}"
+MACHINE = f"--backends-report={ROOT / 'tests' / 'hosts' / 'ivy-bridge-desktop.machine'}"
 
 
 @pytest.mark.parametrize(
