@@ -182,7 +182,7 @@ def _libraries(host: Host, dist: Distribution) -> dict[str, Elf]:
             line.rsplit(b",", 2)[0].strip(b'"').decode(errors="replace") if b".so" in line else ""
         )
         if name.endswith(".so") or ".so." in os.path.basename(name):
-            path = os.path.normpath(f"{dist.folder}/{name}")
+            path = posixpath.normpath(f"{dist.folder}/{name}")
             with suppress(NotALibrary, OSError):
                 found[path] = elf_headers(host, path)
             left -= 1  # for those too that are not there
@@ -210,6 +210,6 @@ def expanded(path: str, folders: tuple[str, ...]) -> list[str]:
     """Return the folders of a file's RPATH or RUNPATH as paths."""
     origin = os.path.dirname(path)
     return [
-        os.path.normpath(folder.replace("${ORIGIN}", origin).replace("$ORIGIN", origin))
+        posixpath.normpath(folder.replace("${ORIGIN}", origin).replace("$ORIGIN", origin))
         for folder in folders
     ]

@@ -6,7 +6,7 @@ own the same files is uninstalled, those of the other go with it. An environment
 427, 513, 571, 599, 600.
 """
 
-import os
+import posixpath
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -133,7 +133,7 @@ def missing_files(host: Host, dists: Sequence[Distribution]) -> list[dict[str, A
                 record[start : rest.end()].partition(b",")[0].strip(b'"').decode(errors="replace")
             )
             if name.endswith(_ENDS) or name.rpartition(".so.")[2].replace(".", "").isdecimal():
-                path = os.path.normpath(f"{dist.folder}/{name}")
+                path = posixpath.normpath(f"{dist.folder}/{name}")
                 gone += [path] if not host.exists(path) else []
         if gone:
             counted = {"files": len(gone), "example": gone[0]}

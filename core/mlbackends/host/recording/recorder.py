@@ -21,7 +21,7 @@ import msgspec
 
 from mlbackends.host.archive import Tree
 from mlbackends.host.files import READ_LIMIT
-from mlbackends.host.host import Host, resolved
+from mlbackends.host.host import Host, resolved, with_slashes
 from mlbackends.host.recording.anonymise import Anonymiser, SecretsRemover
 from mlbackends.model.errors import BadInput
 from mlbackends.model.writable import cleaned
@@ -296,7 +296,7 @@ class _Writer:
             self._link(at, target)
             return target
 
-        return resolved(path, target_of)
+        return resolved(with_slashes(path), target_of)
 
     def _write_file(self, spot: str, data: bytes) -> None:
         at = self._target(spot)
