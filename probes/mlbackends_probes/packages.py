@@ -71,6 +71,7 @@ def find(host: Host) -> Finding:
         "cuda_majors": majors,
         "missing_files": wheel_files.missing_files(host, first),
         "glibc_needed": wheel_files.glibc_needed(host, first),
+        "longest_path": wheel_files.longest_path(host, first) if host.platform == "win32" else None,
         # What a broken uninstall left.
         "leftovers": [
             f"{folder}/{name}"

@@ -59,6 +59,9 @@ def find(host: Host) -> Finding:
         "is_virtual_environment": prefix != base,
         "manager": manager,
         "manager_version": manager_version,
+        "library_folder_on_path": _is_on_path(host, f"{prefix}/Library/bin")
+        if manager == "conda" and host.platform == "win32"
+        else None,
         "sees_system_packages": shared and shared.lower() == "true",
         "site_folders": site if folders else None,
         "user_site_on_path": any(is_user_site(host, one) for one in site) if folders else None,
@@ -73,6 +76,10 @@ def find(host: Host) -> Finding:
         facts=nonempty(facts),
         warnings=tuple(_warnings(host, prefix, base, version)),
     )
+
+
+def _is_on_path(host: Host, folder: str) -> bool:
+    return folder.lower() in (each.lower() for each in host.folders("PATH"))
 
 
 def _checked(version: str) -> str:

@@ -193,6 +193,10 @@ def _described(host: Host, library: Library) -> Library:
         version = host.read(f"{above}/build-version", 200).strip()
     if version and "\n" not in version and version.isprintable():
         library = replace(library, version=version)
+    if host.platform == "win32" and not library.reasons:
+        from mlbackends.libraries.windows import cxx_runtime_facts
+
+        return replace(library, facts=nonempty(cxx_runtime_facts(host, library.path)))
     if host.platform != "linux" or library.reasons:
         return library
     try:

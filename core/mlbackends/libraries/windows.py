@@ -25,6 +25,7 @@ from mlbackends.libraries.headers import extract_symbols, pe_headers
 from mlbackends.libraries.pe import Pe, imported_functions
 from mlbackends.model.errors import joined
 from mlbackends.model.reasons import Reason
+from mlbackends.model.records import FactValue
 
 _NVIDIA = "6.14.11."
 """With this begins the file version of what belongs to CUDA; it is that of an old driver model."""
@@ -171,6 +172,16 @@ def missing(host: Host, path: str, opened: tuple[str, ...] = ()) -> list[tuple[s
     return list(found.items())
 
 
+def cxx_runtime_facts(host: Host, path: str) -> dict[str, FactValue]:
+    """Return what opening a file would not find, and the C++ runtime that it gets."""
+    found = resolved(host, path, "msvcp140.dll")
+    facts: dict[str, FactValue] = {"missing_libraries": [name for name, _ in missing(host, path)]}
+    with suppress(NotALibrary, OSError):
+        version = version_of(pe_headers(host, found)) if found else ""
+        facts |= {"cxx_runtime_path": found, "cxx_runtime_version": version}
+    return facts
+
+
 def refusal(host: Host, path: str, code: int) -> Reason | None:
     """Return why Windows does not open a file; None for what is not said here. code: of GetLastError."""
     if code == _NO_MODULE:
@@ -182,7 +193,7 @@ def refusal(host: Host, path: str, code: int) -> Reason | None:
             hint = (
                 f"install what brings {lacking[0][0]}, or add its folder with os.add_dll_directory"
             )
-        if any(_is_runtime(name) for name, _ in lacking):
+        if any(is_runtime(name) for name, _ in lacking):
             hint = REDISTRIBUTABLE
         return Reason("missing-dependency", message, hint)
     if code == _NO_FUNCTION:
@@ -216,7 +227,8 @@ def _lacking_function(host: Host, path: str) -> str:
     return "a DLL that it needs lacks a function: another version of that is found first"
 
 
-def _is_runtime(name: str) -> bool:
+def is_runtime(name: str) -> bool:
+    """Tell whether a DLL is a part of Visual C++'s runtime."""
     return name.lower().startswith(("vcruntime", "msvcp", "concrt", "vcomp", "libomp140"))
 
 

@@ -48,6 +48,19 @@ class SharedFiles(Struct, frozen=True):
     on_disk: str = ""
 
 
+def longest_path(host: Host, dists: Sequence[Distribution]) -> int:
+    """Return the number of characters of the longest path among the files of distributions."""
+    return max(
+        (
+            len(dist.folder) + 1 + len(path.strip(b'"').decode(errors="replace"))
+            for dist in dists
+            for path, _ in _LINE.findall(record_bytes(host, dist))
+            if not path.startswith(b"..")
+        ),
+        default=0,
+    )
+
+
 def shared_files(host: Host, dists: Sequence[Distribution]) -> list[SharedFiles]:
     """Return the pairs of distributions that have files with different contents in common.
 

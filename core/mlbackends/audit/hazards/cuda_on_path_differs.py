@@ -1,0 +1,41 @@
+"""PATH has another version of a CUDA library than the wheels here.
+
+Found by:  the probes of CUDA's libraries: copies of one file name in PATH and in wheels, of two versions.
+No alarm:  copies of one version; other systems, whose search path is another hazard's.
+"""
+
+from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.libraries import described
+
+SEVERITY = Severity.WARNING
+READS = ("cuda_runtime",)
+WHY = (
+    "Packages that search PATH, as onnxruntime does, get the copy there, and torch its own. What a process"
+    " has loaded serves every later request of that name, so the first of the two serves both."
+)
+MEND = "Take the toolkit's folder out of PATH for programs with these wheels, or install the same release."
+SOURCES = (
+    "tensorflow/tensorflow#54784",
+    "mlverse/torch#1465",
+    "https://onnxruntime.ai/docs/execution-providers/CUDA-ExecutionProvider.html",
+    "https://learn.microsoft.com/windows/win32/dlls/dynamic-link-library-search-order",
+)
+
+_PROBES = (
+    "cuda_runtime", "cublas", "cudnn", "cufft", "curand", "cusolver", "cusparse", "nvrtc", "nvjitlink",
+)  # fmt: skip
+
+
+def symptoms(report: ReportView) -> Symptoms:
+    """Yield one for the first library of which copies differ."""
+    report.only_on("win32")
+    for probe in _PROBES:
+        copies = [one for one in report.libraries(probe) if one.version and not one.reasons]
+        for wheel in (one for one in copies if one.found_by == "site-packages"):
+            for other in (one for one in copies if one.found_by == "PATH"):
+                if other.soname == wheel.soname and other.version != wheel.version:
+                    yield Symptom(
+                        f"PATH has {described(other)}, and a wheel here {described(wheel)}",
+                        evidence={f"{probe}.libraries.version": [other.version, wheel.version]},
+                    )
+                    return
