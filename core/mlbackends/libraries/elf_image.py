@@ -11,7 +11,7 @@ import struct
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from mlbackends.libraries.file_image import FileImage, NotALibrary, format_of, opened_file
+from mlbackends.libraries.file_image import FileImage, NotALibrary, format_of, opened_file, text_of
 from mlbackends.model.tables import table
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class ElfImage(FileImage):
         text = self.text(start + position, size - position)
         if text is None:
             raise NotALibrary("the ELF file is damaged: a name in its string table has no end")
-        return os.fsdecode(text)
+        return text_of(text)
 
     def _string_table(self) -> tuple[int, int]:
         if _DT_STRTAB not in self.tags or _DT_STRSZ not in self.tags:

@@ -93,6 +93,11 @@ class FileImage:
         return None
 
 
+def text_of(name: bytes) -> str:
+    """Return a name of the file as `os.fsdecode` does on Linux, wherever the file is read."""
+    return name.decode("utf-8", "surrogateescape")
+
+
 def format_of(head: bytes) -> str:
     """Return what a file's first bytes show it to be: "a script", "of an unknown format"."""
     if not head:

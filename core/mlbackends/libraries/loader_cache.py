@@ -9,13 +9,13 @@ from __future__ import annotations
 import struct
 import sys
 from functools import cache
-from os import fsdecode
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from mlbackends.host.files import read_regular
 from mlbackends.host.host import once_per_host
+from mlbackends.libraries.file_image import text_of
 from mlbackends.model.tables import table
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def read_cache(data: bytes) -> list[CacheEntry]:
 def _string(names: str, at: int) -> str:
     end = names.find("\0", at, at + _PATH_BYTES_LIMIT)
     name = names[at:end] if end >= 0 else ""
-    return name if name.isascii() else fsdecode(name.encode("latin-1"))
+    return name if name.isascii() else text_of(name.encode("latin-1"))
 
 
 @cache

@@ -465,8 +465,11 @@ def test_a_file_that_is_no_library_is_named_for_what_it_is(
 
 
 def test_a_folder_a_pipe_and_a_device_are_refused_without_waiting(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    for path in (str(tmp_path), str(tmp_path / "pipe"), os.devnull):
+    paths = [str(tmp_path)]
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "pipe")
+        paths += [str(tmp_path / "pipe"), os.devnull]
+    for path in paths:
         with pytest.raises(NotALibrary, match="the path leads to"):
             read_elf(path)
 
@@ -476,7 +479,7 @@ def test_a_file_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
         read_elf(str(tmp_path / "absent.so"))
 
 
-@pytest.mark.parametrize("path", ["a\0b", "a\ud800b"])
+@pytest.mark.parametrize("path", ["a\0b", *["a\ud800b"] * (os.name != "nt")])
 def test_a_path_that_no_file_can_have_is_no_library(path: str) -> None:
     with pytest.raises(NotALibrary, match="no file name can have"):
         read_elf(path)
@@ -623,7 +626,7 @@ def test_a_host_may_have_the_headers_and_no_file(tmp_path: Path) -> None:
     with pytest.raises(NotALibrary, match="is a script"):
         elf_headers(host, "/script")
     for path in ("/senseless", "/absent"):
-        with pytest.raises(OSError, match="No such file"):
+        with pytest.raises(FileNotFoundError):
             elf_headers(host, path)
 
 

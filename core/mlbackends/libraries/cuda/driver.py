@@ -36,9 +36,12 @@ def driver_libraries(host: Host, name: str, stem: str) -> list[Library]:
     for library in libraries_named(host, name, stem, folders=_folders(host)):
         release = release_in(os.path.basename(host.realpath(library.path)))
         if host.platform == "win32" and not library.reasons:
-            release = _release_of_windows(
-                pe_headers(host, host.realpath(library.path)).file_version
-            )
+            number = pe_headers(host, host.realpath(library.path)).file_version
+            release = _release_of_windows(number)
+            # nvcuda.dll names its CUDA, which is its version; that of the others is the release.
+            version = release if name == "nvidia" else ""
+            version = version if library.version == number else library.version
+            library = replace(library, version=".".join(version.split(".")[:2]))
         facts: dict[str, FactValue] = {"driver_release": release} if release else {}
         if "/compat" in os.path.dirname(library.path):
             facts["forward_compatibility"] = True

@@ -11,6 +11,7 @@ nvidia-cuda-nvcc, which is the same number: V13.0.88.
 """
 
 import os
+import posixpath
 import re
 from collections.abc import Callable, Sequence
 
@@ -314,7 +315,7 @@ def nvcc_release(host: Host, root: str) -> str:
         for dist in dists if match else ():
             # Since CUDA 13 the wheels of all components share the folder nvidia/cu13.
             home = "cuda_nvcc" if match and match[1] else f"cu{dist.version.partition('.')[0]}"
-            same = os.path.normpath(dist.folder) == os.path.normpath(site)
+            same = posixpath.normpath(dist.folder) == posixpath.normpath(site)
             if same and part == home and _is_release(dist.version):
                 return dist.version
     return ""
