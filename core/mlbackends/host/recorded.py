@@ -5,6 +5,7 @@ is opened: half of a description that is silently taken for none would describe 
 """
 
 import os
+import posixpath
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypedDict, TypeVar
 
 import msgspec
@@ -139,13 +140,13 @@ def opened(folder: str, has_environment: bool) -> Opened:
 
         tree = read(folder)
         call, folder = tree.call, _of_machine(tree)
-    has_description = call(os.path.isfile, os.path.join(folder, "host.json"))
+    has_description = call(os.path.isfile, posixpath.join(folder, "host.json"))
     description = _decoded(call, folder, "host.json", Description)
     extracts = _decoded(call, folder, "extracts.json", dict[str, dict[str, Any]])
     commands = inside(call, folder, "commands")
     inner = inside(call, folder, "root")
     top = inner if call(os.path.isdir, inner) else folder
-    is_root = any(call(os.path.lexists, os.path.join(top, name)) for name in TOP_FOLDERS)
+    is_root = any(call(os.path.lexists, posixpath.join(top, name)) for name in TOP_FOLDERS)
     if not (has_environment or has_description or is_root):
         raise BadInput(
             f"{folder} holds neither proc/ nor sys/ nor a host.json: that is no recorded machine",
@@ -153,7 +154,9 @@ def opened(folder: str, has_environment: bool) -> Opened:
         )
     drive = f"{top}/{description.python.prefix[:1] or 'C'}"
     drive_end = "" if call(os.path.isdir, drive) and not call(os.path.isdir, f"{drive}:") else ":"
-    return Opened(description, extracts, commands, os.path.realpath(top), tree, drive_end)
+    return Opened(
+        description, extracts, commands, os.path.realpath(top).replace(os.sep, "/"), tree, drive_end
+    )
 
 
 def _directly(function: "Callable[..., Any]", path: str, *rest: Any) -> Any:
@@ -186,7 +189,7 @@ def _decoded(call: "Callable[..., Any]", folder: str, name: str, kind: type[_Kin
 
 def inside(call: "Callable[..., Any]", folder: str, name: str) -> str:
     """Return the path of a part of a recorded machine; raises BadInput for a link that leads out of it."""
-    path = os.path.join(folder, name)
+    path = posixpath.join(folder, name)
     top, target = os.path.realpath(folder), os.path.realpath(path)
     if call(os.path.lexists, path) and os.path.commonpath((top, target)) != top:
         raise BadInput(

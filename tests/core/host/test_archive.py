@@ -197,7 +197,8 @@ def test_what_is_no_sound_archive_is_refused_in_one_line(
         Host(str(path))
 
     assert said in str(error.value)
-    assert str(path) in str(error.value) and "\n" not in str(error.value)
+    assert path.as_posix() in str(error.value).replace("\\", "/")
+    assert "\n" not in str(error.value)
     assert os.listdir(tmp_path) == ["it.machine"]
 
 
@@ -275,11 +276,13 @@ def test_a_folder_has_what_the_archive_has(tmp_path: Path) -> None:
 def test_what_the_file_system_takes_for_one_name_is_not_merged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    join = os.path.join
+    tree, join = Tree(), os.path.join
+    tree.put("card0", b"")
+    tree.put("Card0", b"")
     monkeypatch.setattr(os.path, "join", lambda folder, path: join(folder, path.lower()))
 
     with pytest.raises(FileExistsError):
-        machine().unpack(str(tmp_path / "there"))
+        tree.unpack(str(tmp_path / "there"))
 
 
 def test_a_folder_of_windows_has_drives_without_a_colon(tmp_path: Path) -> None:
