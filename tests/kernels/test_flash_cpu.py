@@ -565,6 +565,7 @@ def in_process(program: str, **variables: str) -> str:
 
 
 @built
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_child_after_fork_has_threads_of_its_own() -> None:
     program = """
 wanted = attention()

@@ -20,14 +20,15 @@ constexpr typename T::Real coarse() {
   return sizeof(typename T::Real) == 4 ? (typename T::Real)65536 : (typename T::Real)0x1p40;
 }
 
-/* A product that is not to be fused with the sum it goes into. */
+/* A product that is not to be fused with the sum it goes into. clang has no vectors of SVE's length in the
+   registers of assembly. */
 template <class T>
 INLINED typename T::Vector rounded(typename T::Vector product) {
   __asm__(""
           : "+"
 #if defined(__SSE2__)
             "x"
-#elif defined(__aarch64__)
+#elif defined(__aarch64__) && !(defined(__clang__) && defined(__ARM_FEATURE_SVE_BITS))
             "w"
 #else
             "m"
