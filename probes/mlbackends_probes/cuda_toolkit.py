@@ -110,7 +110,7 @@ def _folders(host: Host) -> tuple[str, ...]:
     """Return where toolkits are by custom; Windows' installer has a folder for each release."""
     if host.platform != "win32":
         return FOLDERS
-    top = f"{_home(host, 'ProgramFiles') or 'C:/Program Files'}/NVIDIA GPU Computing Toolkit/CUDA"
+    top = f"{_home(host, 'PROGRAMFILES') or 'C:/Program Files'}/NVIDIA GPU Computing Toolkit/CUDA"
     return (top, *sorted(host.glob(f"{top}/v*"), reverse=True))
 
 

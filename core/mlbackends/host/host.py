@@ -386,10 +386,9 @@ class Host:
         if self._recorded:
             return self._recorded.disks.get(path)
         if sys.platform == "win32":
-            import shutil
+            from mlbackends.host.windows.calls import disk
 
-            usage = self._call(shutil.disk_usage, path, default=None)
-            return usage and (usage.total, usage.free)
+            return self._call(disk, path, default=None)
         status = self._call(os.statvfs, path, default=None)
         if status is None:
             return None

@@ -115,11 +115,15 @@ def processor_features() -> list[int]:
 
 def processors() -> dict[str, Any] | None:
     """Return cores, packages, dies, NUMA nodes, caches and groups, as `decoded.topology` has them."""
-    length, every = wintypes.DWORD(0), 0xFFFF
-    query = _kernel32.GetLogicalProcessorInformationEx
-    query(every, None, byref(length))
-    data = ctypes.create_string_buffer(length.value)
-    return decoded.topology(data.raw) if query(every, data, byref(length)) else None
+    data = b""
+    # Of a NUMA node in several groups only the last relation has all, and older systems lack it.
+    for relation in (0xFFFF, 6):
+        length, query = wintypes.DWORD(0), _kernel32.GetLogicalProcessorInformationEx
+        query(relation, None, byref(length))
+        part = ctypes.create_string_buffer(length.value)
+        if query(relation, part, byref(length)):
+            data += part.raw
+    return decoded.topology(data) if data else None
 
 
 def processor_power() -> list[list[int]] | None:
@@ -287,6 +291,14 @@ def drives() -> list[str]:
     mask = _kernel32.GetLogicalDrives()
     letters = (chr(65 + number) for number in range(26) if mask >> number & 1)
     return [f"{letter}:/" for letter in letters if _kernel32.GetDriveTypeW(f"{letter}:\\") == 3]
+
+
+def disk(path: str) -> tuple[int, int] | None:
+    """Return a drive's bytes, and those of them that this user may still fill."""
+    # shutil does the same, and its import loads every library of compression.
+    numbers = [c_uint64() for _ in range(3)]
+    is_there = _kernel32.GetDiskFreeSpaceExW(path, *map(byref, numbers))
+    return (numbers[1].value, numbers[0].value) if is_there else None
 
 
 # ---- devices -------------------------------------------------------------------------------------

@@ -190,7 +190,9 @@ def frequency_facts(host: Host, kinds: Sequence[Any]) -> dict[str, FactValue]:
         "max_hertz": (leaf[1] & 0xFFFF) * _MEGAHERTZ if not kinds else 0,
         **_frequency(host, kinds[0][1] if kinds else range(len(rows))),
         "capped_cpus": format_cpu_list(
-            number for number, (base, _, limit) in enumerate(rows) if 0 < limit < base
+            number
+            for number, (base, _, limit) in enumerate(rows)
+            if 0 < limit < base and len(rows) == len(online_cpus(host))  # of one group
         ),
         "power_plan": plans.get(str(schemes.get("ActivePowerScheme", "")).lower(), ""),
         "power_mode": plans.get(str(schemes.get("ActiveOverlayAcPowerScheme", "")).lower(), ""),

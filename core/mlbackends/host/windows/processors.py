@@ -57,6 +57,7 @@ def topology(data: bytes) -> dict[str, Any]:
     found: dict[str, Any] = {
         name: [] for name in ("cores", "packages", "dies", "nodes", "caches", "groups")
     }
+    nodes: dict[int, set[int]] = {}
     at = 0
     while at + 8 <= len(data):
         relation, size = struct.unpack_from("<II", data, at)
@@ -68,8 +69,8 @@ def topology(data: bytes) -> dict[str, Any]:
         elif relation in (_PACKAGE, _DIE):
             found["packages" if relation == _PACKAGE else "dies"].append(_cpus(body, 22))
         elif relation in (_NODE, _NODE_IN_GROUPS):
-            row = {"node": struct.unpack_from("<I", body)[0], "cpus": _cpus(body, 22)}
-            found["nodes"] += [] if row in found["nodes"] else [row]
+            (number,) = struct.unpack_from("<I", body)
+            nodes.setdefault(number, set()).update(parse_cpu_list(_cpus(body, 22)))
         elif relation == _CACHE:
             level, ways, line, cache_size, kind = struct.unpack_from("<BBHII", body)
             cache = {"level": level, "size_bytes": cache_size, "line_bytes": line}
@@ -84,6 +85,7 @@ def topology(data: bytes) -> dict[str, Any]:
                 listed = format_cpu_list(cpus_in(mask, group))
                 found["groups"].append({"group": group, "cpus": listed})
         at += size
+    found["nodes"] = [{"node": each, "cpus": format_cpu_list(cpus)} for each, cpus in nodes.items()]
     return found
 
 

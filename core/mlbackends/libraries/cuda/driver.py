@@ -158,9 +158,9 @@ def node_problems(host: Host, nodes: list[str]) -> tuple[Reason, ...]:
 def _folders(host: Host) -> tuple[str, ...]:
     if host.platform == "win32":
         folders = table("libraries/cuda/driver")["windows_folders"]
-        roots = {"SystemRoot": "C:/Windows", "ProgramFiles": "C:/Program Files"}
-        places = {name: host.env(name, usual) for name, usual in roots.items()}
-        return tuple(folder.format(**places).replace("\\", "/") for folder in folders)
+        roots = {"SYSTEMROOT": "C:/Windows", "PROGRAMFILES": "C:/Program Files"}
+        places = {name: (host.folders(name) or [usual])[0] for name, usual in roots.items()}
+        return tuple(folder.format(**places) for folder in folders)
     folders = table("libraries/cuda/driver")["folders"]
     return tuple(folder.format(machine=host.machine) for folder in folders)
 

@@ -42,6 +42,7 @@ def test_a_machine_of_two_groups_is_decoded() -> None:
         processor(3, 0, (0, 0b11), (1, 0b100)),
         processor(5, 0, (0, 0b11)),
         record(1, struct.pack("<I18x", 1) + affinities((1, 0b100))),
+        record(1, struct.pack("<I18x", 1) + affinities((0, 0b11), (1, 0b100))),
         record(2, struct.pack("<BBHII18x", 1, 8, 64, 32768, 2) + affinities((0, 0b11))),
         record(2, struct.pack("<BBHII18x", 3, 0xFF, 64, 1 << 25, 0) + affinities((0, 0b11))),
         record(2, struct.pack("<BBHII18x", 1, 8, 64, 32768, 3) + affinities((0, 0b11))),
@@ -56,7 +57,7 @@ def test_a_machine_of_two_groups_is_decoded() -> None:
         {"cpus": "66", "efficiency_class": 0},
     ]
     assert (found["packages"], found["dies"]) == (["0-1,66"], ["0-1"])
-    assert found["nodes"] == [{"node": 1, "cpus": "66"}]
+    assert found["nodes"] == [{"node": 1, "cpus": "0-1,66"}]
     # A trace cache is none that torch knows, and a fully associative one has no number of ways.
     assert found["caches"] == [
         {
