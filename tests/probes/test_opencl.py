@@ -22,7 +22,7 @@ def write(root: Path, files: dict[str, str]) -> None:
     for name, text in files.items():
         path = root / name.lstrip("/")
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
 
 
 def test_a_driver_without_a_loader_says_what_is_missing(tmp_path: Path) -> None:
