@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 import mlbackends
+from mlbackends.host.host import Host
 from mlbackends.model import registry
 from mlbackends.model.errors import NoBackend
 from mlbackends.model.problem import AttentionProblem, TensorSpec
@@ -652,6 +653,23 @@ def test_the_threads_are_the_least_of_all_limits(monkeypatch: pytest.MonkeyPatch
 def test_the_affinity_counts() -> None:
     assert threads._affinity() == len(os.sched_getaffinity(0))
     assert threads._quota() >= 1
+
+
+def test_the_affinity_and_the_job_object_of_windows_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three CPUs of the mask, and a rate of a quarter of eight that is a hard limit."""
+    job = {"flags": 0, "cpu_flags": 5, "cpu_rate": 2500}
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(Host, "platform", "win32")
+    monkeypatch.setattr(Host, "affinity", lambda _: (0, 1, 2))
+    monkeypatch.setattr(Host, "system", lambda _, name: job if name == "job" else None)
+    for each in (threads._affinity_at_first, threads._quota):
+        each.cache_clear()
+    try:
+        assert (threads._affinity(), threads._quota()) == (3, 2)
+    finally:
+        for each in (threads._affinity_at_first, threads._quota):
+            each.cache_clear()
 
 
 # ---- instruction sets -----------------------------------------------------------------

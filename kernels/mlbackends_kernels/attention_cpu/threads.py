@@ -1,6 +1,6 @@
 """How many threads attention on the CPU uses: as many as the process may, and as the work is worth.
 
-The least counts of: the CPUs of the affinity mask, the whole CPUs of the control group's quota,
+The least counts of: the CPUs of the affinity mask, the whole CPUs of a quota (control group, job object),
 OMP_NUM_THREADS, the number given to `set_num_threads`, and torch's own number where torch is loaded.
 """
 
@@ -55,14 +55,30 @@ def worth(operations: float, moved_bytes: float) -> int:
 def _affinity() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return _affinity_at_first()
+
+
+@cache
+def _affinity_at_first() -> int:
+    """Return the CPUs of a process whose mask takes long to read, as under Windows."""
+    from mlbackends.host.host import Host
+
+    return len(Host("/").affinity() or ()) or os.cpu_count() or 1
 
 
 @cache
 def _quota() -> int:
     """Return the whole CPUs of the quota; part of one more would only be waited for."""
     from mlbackends.host.host import Host
-    from mlbackends.host.system.cgroups import cpu_quota
 
-    found = cpu_quota(Host("/"))
-    return sys.maxsize if found is None or found.value == inf else max(1, int(found.value))
+    host, quota = Host("/"), inf
+    if host.platform == "win32":
+        from mlbackends.host.windows.memory import job_limits
+
+        quota = job_limits(host, os.cpu_count() or 1).get("cpu_quota") or inf
+    else:
+        from mlbackends.host.system.cgroups import cpu_quota
+
+        found = cpu_quota(host)
+        quota = found.value if found else inf
+    return sys.maxsize if quota == inf else max(1, int(quota))

@@ -87,7 +87,9 @@ bool tiles_are_granted() { return true; }
 
 bool has_avx512_bf16() { return cpu.avx512_bf16; }
 
+#if defined(__linux__) || defined(_WIN32)
 constexpr long tile_data = 18; /* the state of AMX that is given on request */
+#endif
 
 #if defined(__linux__)
 

@@ -81,8 +81,12 @@ def test_what_is_no_tensor_is_refused(thing: Any) -> None:
         describe(thing)
 
 
+#: Under Windows it is float64 itself.
+WIDER = [np.zeros(3, "longdouble")] if np.dtype("longdouble").itemsize > 8 else []
+
+
 @pytest.mark.parametrize(
-    "thing", [np.zeros(3, "S4"), np.zeros(3, object), np.zeros(3, "M8[s]"), np.zeros(3, "longdouble")],
+    "thing", [np.zeros(3, "S4"), np.zeros(3, object), np.zeros(3, "M8[s]"), *WIDER],
     ids=lambda thing: str(thing.dtype),
 )  # fmt: skip
 def test_elements_that_are_no_numbers_of_ours_are_refused(thing: Any) -> None:

@@ -367,9 +367,10 @@ def test_an_addition_that_brings_no_backend_is_told_with_its_reason(tmp_path: Pa
         "        reason, = verdict.reasons\n"
         "        print(verdict.backend, reason.code, reason.message, sep=' | ')\n"
     )
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "-c", program],
-        capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": path},
     )  # fmt: skip
     brought, *told = done.stdout.splitlines()
     assert brought.split()[-1] == "right" and not {*names[:-1], "another"} & set(brought.split())

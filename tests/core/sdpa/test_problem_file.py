@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from typing import TYPE_CHECKING
 
@@ -83,10 +84,12 @@ def test_a_file_that_is_too_large_is_not_blamed_for_where_its_reading_stopped(
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"none\.txt cannot be read: there is no such file$"):
         read_file(str(tmp_path / "none.txt"))
-    with pytest.raises(BadInput, match=r"^[^:]* cannot be read: it is a folder$"):
+    folder = re.escape(str(tmp_path))
+    with pytest.raises(BadInput, match=f"^{folder} cannot be read: it is a folder$"):
         read_file(str(tmp_path))
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no FIFO among its files")
 def test_what_another_program_writes_is_read(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

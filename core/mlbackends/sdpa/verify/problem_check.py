@@ -199,7 +199,7 @@ class ProblemCheck:
         while True:
             answer = self.processes.ask_alone(name, lowered, _SAMPLE)
             is_disturbed = answer.get("waited", 0.0) > _LARGEST_WAIT
-            if not is_disturbed or time.monotonic() > end:
+            if not is_disturbed or time.monotonic() >= end:
                 break
         if turn:
             rounds = self.disturbed if is_disturbed else self.rounds
