@@ -10,7 +10,6 @@ edited by hand into order; ``--unpack`` makes folders of the named ones, and doe
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import sys
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any
 import msgspec
 
 import mlbackends_probes
-from mlbackends.host.archive import Tree, read
+from mlbackends.host.archive import of_folder, read
 from mlbackends.host.host import Host
 from mlbackends.model import registry
 from mlbackends.model.records import Presence, Report
@@ -78,25 +77,10 @@ def pack() -> None:
         for part in ("expected.json", "facts.json"):
             if (folder / part).is_file():
                 (folder / part).rename(HOSTS / f"{folder.name}.{part}")
-        (HOSTS / f"{folder.name}.machine").write_bytes(tree_of(folder).text())
+        (HOSTS / f"{folder.name}.machine").write_bytes(of_folder(str(folder)).text())
         shutil.rmtree(folder)
     for file in HOSTS.glob("*.machine"):
         file.write_bytes(read(str(file)).text())
-
-
-def tree_of(folder: Path) -> Tree:
-    """Return the files of a folder; one with nothing but .keep is empty."""
-    tree = Tree()
-    for base, folders, files in os.walk(folder):
-        for path in (Path(base, name) for name in (*folders, *files)):
-            name = path.relative_to(folder).as_posix()
-            if path.is_symlink():
-                tree.put(name, path.readlink().as_posix())
-            elif path.is_dir():
-                tree.put(name, set())
-            elif path.name != ".keep":
-                tree.put(name, path.read_bytes())
-    return tree
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -39,7 +39,8 @@ _NAME_LIMIT = 1024
 _FORMAT, _END = b"backends.machine/1\n", b"end\n"
 _GZIP = b"\x1f\x8b"
 _DRIVE = re.compile(r"^(root/[A-Za-z]):(?=/|$)")
-"""Folders of Windows have no colon; a drive's is left out in those of every system, so that they can move."""
+_DRIVE_ON_DISK = re.compile(r"^(root/[A-Za-z])(?=/|$)")
+"""Folders of Windows can have no colon; a drive's has none on any system, so that it can move."""
 _LAST_LINE_OF_ENTRY = re.compile(rb"\n(?!\t)")
 _ESCAPES = re.compile(rb"\t(?:[ -\[\]-~]|\\(?:x[0-9a-f]{2}|[\\nrt]))*+\n")
 NOT_IN_WINDOWS = re.compile(
@@ -57,17 +58,24 @@ class Tree:
     """The files of a folder, in memory.
 
     top: the path that stands for the folder in calls. entries: by path below it; "" is the folder itself.
+    On the drives of Windows, root/C: and so on, case does not count: the first spelling of a path stays.
     """
 
     def __init__(self, top: str = "") -> None:
         self.top = top
         self.entries: dict[str, Entry] = {"": set()}
+        self._spellings: dict[str, str] = {}
+
+    def spelled(self, path: str) -> str:
+        """Return a path as it is spelled in the tree."""
+        return self._spellings.get(path.casefold(), path) if self._spellings else path
 
     def put(self, path: str, entry: Entry) -> None:
         """Add a file, a link or an empty folder, and the folders above it.
 
         Raises ValueError where something has that name already, but for a folder that is there.
         """
+        path = self.spelled(path)
         there = self.entries.get(path)
         if isinstance(entry, set) and isinstance(there, set):
             return
@@ -75,10 +83,14 @@ class Tree:
             raise ValueError(f"{path!r} is in it twice")
         if len(path) > _NAME_LIMIT:
             raise ValueError(f"{path[:80]!r}... is too long a name")
-        folder, _, name = path.rpartition("/")
+        folder, slash, name = path.rpartition("/")
         self.put(folder, set())
+        folder = self.spelled(folder)
         cast("set[str]", self.entries[folder]).add(name)
+        path = f"{folder}{slash}{name}"
         self.entries[path] = entry
+        if _DRIVE.match(path):
+            self._spellings[path.casefold()] = path
         if len(self.entries) > ENTRY_LIMIT:
             raise ValueError(f"it holds more than {ENTRY_LIMIT} files")
 
@@ -93,7 +105,7 @@ class Tree:
         inner = path.replace(os.sep, "/").removeprefix(f"{self.top}/")
         if inner == path:
             return mounts.call(function, path, *rest, seconds=seconds)
-        entry = self.entries.get(inner.strip("/"))
+        entry = self.entries.get(self.spelled(inner.strip("/")))
         if answer := _CALLS.get(function):
             return cast("Result", answer(entry, *rest))
         with tempfile.TemporaryDirectory(prefix="backends-") as folder:
@@ -164,6 +176,24 @@ def read(path: str) -> Tree:
                 _inside(posixpath.join(posixpath.dirname(name), entry), f"{name} -> {entry}")
     except (ValueError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise BadInput(f"{path} is no archive of a recorded machine: {error}", HINT) from None
+    return tree
+
+
+def of_folder(folder: str) -> Tree:
+    """Return the files in a folder. Raises BadInput where they are too many, and OSError."""
+    tree = Tree(os.path.realpath(folder).replace(os.sep, "/"))
+    for base, folders, files in os.walk(folder):
+        for path in (os.path.join(base, name) for name in (*folders, *files)):
+            inner = os.path.relpath(path, folder).replace(os.sep, "/")
+            entry: Entry = set()
+            if os.path.islink(path):
+                entry = os.readlink(path)
+            elif not os.path.isdir(path):
+                entry = read_regular(path, SIZE_LIMIT)
+            try:
+                tree.put(_DRIVE_ON_DISK.sub(r"\1:", inner), entry)
+            except ValueError as error:
+                raise BadInput(f"{folder} is no recorded machine: {error}", HINT) from None
     return tree
 
 

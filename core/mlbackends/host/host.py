@@ -101,8 +101,8 @@ class Host:
         if not self.is_live:
             from mlbackends.host.recorded import opened
 
-            self._recorded, self._extracts, self._commands, self.root, tree, self._drive_end = (
-                mounts.call(opened, root, environment is not None, seconds=timeout)
+            self._recorded, self._extracts, self._commands, self.root, tree = mounts.call(
+                opened, root, environment is not None, seconds=timeout
             )
             self._on_disk = tree.call if tree else mounts.call
         variables: Mapping[str, str]
@@ -142,7 +142,7 @@ class Host:
         return self._below_root(found) if found else _NOWHERE + path
 
     def _below_root(self, path: str) -> str:
-        return self.root + (path if path[:1] == "/" else f"/{path[0]}{self._drive_end}{path[2:]}")
+        return self.root + (path if path[:1] == "/" else f"/{path}")
 
     def _is_of_this_machine(self, path: str) -> bool:
         """Tell whether a path is one of this machine's own; the kernel's files are, of a container too."""

@@ -115,8 +115,7 @@ class Description(Struct):
 class Opened(NamedTuple):
     """A recorded machine: host.json, extracts.json, the folder of outputs, the one that stands for "/".
 
-    tree: the archive that these folders are in, None where they are on the disk. drive_end: the colon that
-    ends the name of a drive's folder, "" where the folder was made for systems that have none.
+    tree: the archive that these folders are in, or Windows' files, None where they are on the disk.
     """
 
     description: Description
@@ -124,7 +123,6 @@ class Opened(NamedTuple):
     commands: str
     root: str
     tree: "Tree | None"
-    drive_end: str
 
 
 def opened(folder: str, has_environment: bool) -> Opened:
@@ -142,6 +140,11 @@ def opened(folder: str, has_environment: bool) -> Opened:
         call, folder = tree.call, _of_machine(tree)
     has_description = call(os.path.isfile, posixpath.join(folder, "host.json"))
     description = _decoded(call, folder, "host.json", Description)
+    if description.platform == "win32" and not tree:
+        from mlbackends.host.archive import of_folder
+
+        tree = of_folder(folder)
+        call, folder = tree.call, tree.top
     extracts = _decoded(call, folder, "extracts.json", dict[str, dict[str, Any]])
     commands = inside(call, folder, "commands")
     inner = inside(call, folder, "root")
@@ -152,11 +155,7 @@ def opened(folder: str, has_environment: bool) -> Opened:
             f"{folder} holds neither proc/ nor sys/ nor a host.json: that is no recorded machine",
             hint_near(folder),
         )
-    drive = f"{top}/{description.python.prefix[:1] or 'C'}"
-    drive_end = "" if call(os.path.isdir, drive) and not call(os.path.isdir, f"{drive}:") else ":"
-    return Opened(
-        description, extracts, commands, os.path.realpath(top).replace(os.sep, "/"), tree, drive_end
-    )
+    return Opened(description, extracts, commands, os.path.realpath(top).replace(os.sep, "/"), tree)
 
 
 def _directly(function: "Callable[..., Any]", path: str, *rest: Any) -> Any:

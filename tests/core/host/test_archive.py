@@ -298,4 +298,19 @@ def test_a_folder_of_windows_has_drives_without_a_colon(tmp_path: Path) -> None:
         host = Host(str(tmp_path / name))
         assert host.read("C:/Python/python.exe") == "MZ"
         assert host.listdir("C:/Python") == ["python.exe"]
+        assert host.read("c:/python/PYTHON.EXE") == "MZ"
         assert not host.exists("D:/Python")
+
+
+def test_two_spellings_of_a_path_of_windows_are_one_file() -> None:
+    tree = Tree()
+    tree.put("root/C:/Windows/System32/a.dll", b"MZ")
+    tree.put("root/C:/windows/system32/B.dll", b"")
+    tree.put("root/C:/WINDOWS", set())
+
+    assert sorted(tree.entries)[-2:] == [
+        "root/C:/Windows/System32/B.dll",
+        "root/C:/Windows/System32/a.dll",
+    ]
+    with pytest.raises(ValueError, match="is in it twice"):
+        tree.put("root/C:/WINDOWS/system32/A.DLL", b"")

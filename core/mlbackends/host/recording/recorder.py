@@ -284,7 +284,7 @@ class _Writer:
 
     def _target(self, spot: str) -> str:
         """Return where what the source has there is written."""
-        return f"root/{self.anonymiser.text(spot).lstrip('/')}".rstrip("/")
+        return self.tree.spelled(f"root/{self.anonymiser.text(spot).lstrip('/')}".rstrip("/"))
 
     def _resolve(self, path: str) -> str:
         """Return a path without links, making those on its way; "" where they lead nowhere."""
