@@ -181,8 +181,8 @@ def test_the_folder_of_what_needs_a_dll_comes_first_then_the_programs(tmp_path: 
 def test_path_is_searched_for_condas_python_alone(tmp_path: Path) -> None:
     files = {f"{SITE}/a.pyd": dll(), "D:/x/uv.dll": dll()}
     plain = machine(tmp_path / "plain", files, PATH=r"D:\x")
+    (tmp_path / "conda" / "root" / PYTHON / "conda-meta").mkdir(parents=True)
     conda = machine(tmp_path / "conda", files, PATH=r"D:\x", CONDA_PREFIX=PYTHON)
-    (tmp_path / "conda" / "root" / PYTHON / "conda-meta").mkdir()
 
     assert windows.resolved(plain, f"{SITE}/a.pyd", "uv.dll") == ""
     assert windows.resolved(conda, f"{SITE}/a.pyd", "uv.dll") == "D:/x/uv.dll"
