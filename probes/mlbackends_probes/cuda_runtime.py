@@ -8,6 +8,7 @@ Source:   CUDA Runtime API reference, cudaRuntimeGetVersion, cudaGetDeviceCount.
 """
 
 import re
+import sys
 
 from msgspec.structs import replace
 
@@ -63,7 +64,8 @@ def use(opened: CDLL, library: Library) -> Answer:
     """Fill a buffer on device 0 and read it back."""
     call, number = _calls(opened), ctypes.c_int(0)
     if opened.cudaDriverGetVersion(ctypes.byref(number)) == 0 and number.value == 0:
-        message = "cudaDriverGetVersion says 0: the runtime finds no driver (libcuda.so.1)"
+        file = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+        message = f"cudaDriverGetVersion says 0: the runtime finds no driver ({file})"
         raise NotUsable("no-driver", message, "install NVIDIA's driver; in a container, use --gpus")
     (count,) = call.numbers("cudaGetDeviceCount", 1)
     if count < 1:

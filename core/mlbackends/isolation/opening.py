@@ -95,8 +95,11 @@ def open_library(job: int, probe: str, library: Library, depth: Presence) -> Ite
 
 
 def _opened(path: str) -> ctypes.CDLL:
-    if sys.platform == "win32":  # as its package does: it may open by name what lies beside it
-        os.add_dll_directory(os.path.dirname(os.path.normpath(path)))
+    if sys.platform == "win32":
+        # As its package does: cuDNN and NVRTC open by name, in the old way, what lies beside them.
+        folder = os.path.dirname(os.path.normpath(path))
+        os.add_dll_directory(folder)
+        os.environ["PATH"] = f"{folder};{os.environ.get('PATH', '')}"
     return ctypes.CDLL(path)
 
 

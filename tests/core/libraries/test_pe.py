@@ -13,8 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mlbackends.host.host import Host
 from mlbackends.libraries.file_image import NotALibrary
 from mlbackends.libraries.pe import Pe, exported_symbols, imported_functions, read_pe
+from mlbackends.libraries.windows import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -262,16 +264,32 @@ def test_real_programs_are_read_as_objdump_reads_them(path: Path) -> None:
     assert {*pe.needed, *pe.delayed} == {*filter(None, lines)}
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="a folder of Windows can have no colon")
+def test_a_function_that_a_dll_lacks_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "root" / "C:" / "Python311"
+    folder.mkdir(parents=True)
+    (tmp_path / "host.json").write_text('{"platform": "win32", "uname": {"machine": "AMD64"}}')
+    (folder / "a.dll").write_bytes(forged({"b.dll": ["alpha", "omega"]}))
+    (folder / "b.dll").write_bytes(forged(exports=["alpha", "beta"]))
+
+    reason = refusal(Host(str(tmp_path)), "C:/Python311/a.dll", 127)
+
+    assert reason is not None
+    assert reason.code == "missing-symbol"
+    assert reason.message == "it needs omega of b.dll, and C:/Python311/b.dll does not have it"
+
+
 @pytest.fixture(scope="session")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Compile a DLL with two functions, where a compiler for Windows is here."""
-    compiler = shutil.which("x86_64-w64-mingw32-gcc")
-    if not compiler:
+    gcc, zig = shutil.which("x86_64-w64-mingw32-gcc"), shutil.which("zig")
+    compiler = [gcc] if gcc else [str(zig), "cc", "-target", "x86_64-windows-gnu"]
+    if not (gcc or zig):
         pytest.skip("no compiler for Windows here")
     folder = tmp_path_factory.mktemp("compiled")
     (folder / "a.c").write_text("__declspec(dllexport) int two(void) { return 2; }\n")
     target = folder / "two.dll"
-    subprocess.run([compiler, "-shared", "-o", str(target), str(folder / "a.c")], check=True)
+    subprocess.run([*compiler, "-shared", "-o", str(target), str(folder / "a.c")], check=True)
     return target
 
 
