@@ -88,8 +88,19 @@ def test_nothing_of_the_page_reaches_the_notebook(name: str) -> None:
     outside = re.sub(r"srcdoc='[^']*'", "", html)
     rules = re.findall(r"([^{}]*)\{", re.findall(r"<style>(.*?)</style>", outside, re.DOTALL)[0])
 
-    assert re.findall(r"<(/?\w+)", outside) == ["style", "/style", "iframe", "/iframe"]
+    tags = ["style", "/style", "iframe", "/iframe", "pre", "/pre"]
+    assert re.findall(r"<(/?\w+)", outside) == tags
     assert all(each.strip().endswith(".mlbackends") for rule in rules for each in rule.split(","))
+
+
+@pytest.mark.parametrize("name", THINGS)
+def test_a_notebook_that_is_not_trusted_has_the_table(name: str) -> None:
+    bundle = THINGS[name][0]._repr_mimebundle_()
+    left = re.sub(
+        r"<style>.*?</style>|<iframe.*?</iframe>", "", bundle["text/html"], flags=re.DOTALL
+    )
+
+    assert unescape(re.sub(r"</?pre[^>]*>", "", left)).strip() == bundle["text/plain"].strip()
 
 
 def test_without_the_command_line_one_line_remains() -> None:

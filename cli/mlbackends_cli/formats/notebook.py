@@ -31,17 +31,20 @@ _FRAME = """\
 <style>
 body[data-jp-theme-light=false] .mlbackends, .vscode-dark .mlbackends {{ color-scheme: dark }}
 body[data-jp-theme-light=true] .mlbackends, .vscode-light .mlbackends {{ color-scheme: light }}
+pre.mlbackends {{ display: none }}
 </style>
 <iframe class="mlbackends" title="{title}" srcdoc='{page}' onload="this.style.height=\
 Math.min(this.contentDocument.documentElement.scrollHeight + 4, 640) + 'px'"\
- style="width: 100%; height: 480px; border: 0; resize: vertical"></iframe>"""
+ style="width: 100%; height: 480px; border: 0; resize: vertical"></iframe>
+<pre class="mlbackends">{table}</pre>"""
+"""Where a notebook is not trusted, the style and the frame are taken out, and the table is what is left."""
 
 
 def framed(thing: Any) -> str:
     """Return an object's page as HTML that can stand in another page."""
     # A page is full of double quotes: in single ones it is a third smaller.
     page = _page(thing).replace("&", "&amp;").replace("'", "&#39;")
-    return _FRAME.format(title=escape(thing.glance()), page=page)
+    return _FRAME.format(title=escape(thing.glance()), page=page, table=escape(plain(thing)))
 
 
 def plain(thing: Report | Checked | Session | Aggregate) -> str:

@@ -109,22 +109,22 @@ def records(change: Change) -> list[Record]:
 
 
 def _paired(was: list[Any], now: list[Any]) -> Iterator[Record]:
-    """Yield records of the same key as one, what went before what came."""
-    keys, came = list(map(_key, was)), list(map(_key, now))
-    for key, old in zip(keys, was, strict=True):
-        if keys.count(key) == came.count(key) == 1:
-            new = now[came.index(key)]
+    """Yield records of the same key as one, where both lists have one of it."""
+    sides: tuple[dict[bytes, list[Any]], ...] = ({}, {})
+    for side, records in zip(sides, (was, now), strict=True):
+        for record in records:
+            side.setdefault(msgspec.json.encode(_key(record)), []).append(record)
+    for key in {**sides[0], **sides[1]}:
+        left, came = (side.get(key, []) for side in sides)
+        if len(left) == len(came) == 1:
+            (old,), (new,) = left, came
             names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
-            before, after = (
-                {name: one[name] for name in names if name in one} for one in (old, new)
-            )
+            both = ({name: one[name] for name in names if name in one} for one in (old, new))
             if names:
-                yield Record(Kind.CHANGED, key, before, after)
-        else:
-            yield Record(Kind.REMOVED, key, _rest(old), {})
-    for key, new in zip(came, now, strict=True):
-        if not keys.count(key) == came.count(key) == 1:
-            yield Record(Kind.ADDED, key, {}, _rest(new))
+                yield Record(Kind.CHANGED, _key(old), *both)
+            continue
+        yield from (Record(Kind.REMOVED, _key(one), _rest(one), {}) for one in left)
+        yield from (Record(Kind.ADDED, _key(one), {}, _rest(one)) for one in came)
 
 
 def _key(record: dict[str, Any]) -> dict[str, Any]:
