@@ -109,6 +109,7 @@ def run_job(
     }
     names = system.names | {checks["system"].lower(), checks["machine"].lower()}
     right = not any(checks["checks"].values())
+    write(name, record, chosen)
     for tests in chosen or job["tests"]:
         began = time.monotonic()
         log = cache / f"{name}-{tests.replace('/', '-')}.log"
@@ -116,12 +117,17 @@ def run_job(
         record["tests"][tests] = {**counts, "seconds": round(time.monotonic() - began)}
         print(f"{tests}: {record['tests'][tests]}", *complaints, sep="\n  ", flush=True)
         right = right and not complaints
-    record["total_seconds"] = round(time.monotonic() - start)
-    if not chosen:
+        record["total_seconds"] = round(time.monotonic() - start)
+        write(name, record, chosen)
+    return right
+
+
+def write(name: str, record: dict[str, Any], chosen: list[str] | None) -> None:
+    """Write the results so far, but those of tests that were chosen: a long run can be ended."""
+    if chosen is None:
         RESULTS.mkdir(exist_ok=True)
         text = json.dumps(record, indent=2) + "\n"
         (RESULTS / f"{name}.json").write_text(text, encoding="utf-8")
-    return right
 
 
 def build_wheel(job: dict[str, Any], cache: Path, scratch: Path) -> Path:
