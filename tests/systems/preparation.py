@@ -24,7 +24,7 @@ MIRROR = "http://deb.debian.org/debian"
 #: What Debian has of what our tests need; the rest is pure Python from the index.
 INTERPRETER = (
     *("python3", "python3-venv", "python3-dev", "bash", "coreutils", "gcc", "libc6-dev"),
-    *("binutils", "mount", "procps", "util-linux"),
+    *("binutils", "libc-bin", "mount", "procps", "sed", "util-linux"),
 )
 MODULES = (
     *("click", "cpuinfo", "hypothesis", "jsonschema", "markdown-it", "numpy", "packaging"),
