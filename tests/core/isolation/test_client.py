@@ -321,9 +321,9 @@ def test_a_broken_find_is_a_failure_and_the_others_are_there(
     assert report.probes["python"].failure is None
 
 
-@pytest.mark.parametrize("signal_sent", [signal.SIGINT, signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("signal_sent", ["SIGINT", "SIGKILL", "SIGTERM"])
 def test_the_children_die_with_us(
-    fake_probe: Callable[..., Path], tmp_path: Path, signal_sent: signal.Signals
+    fake_probe: Callable[..., Path], tmp_path: Path, signal_sent: str
 ) -> None:
     libraries = fake_probe("hangs_in_use", "leaves_a_daemon_and_hangs")
     program = textwrap.dedent(f"""
@@ -337,7 +337,7 @@ def test_the_children_die_with_us(
         time.sleep(0.05)
     assert processes_that_map(libraries)
 
-    process.send_signal(signal_sent)
+    process.send_signal(getattr(signal, signal_sent))
     process.wait(60)
 
     assert soon_none_maps(libraries)
