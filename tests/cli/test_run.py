@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import select
 import signal
 import subprocess
@@ -13,6 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from running import PLAIN, backends
+
+if os.name != "nt":
+    import pty
 
 if TYPE_CHECKING:
     from pathlib import Path

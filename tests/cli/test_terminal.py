@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import pty
 import re
 import struct
 import subprocess
 import sys
-import termios
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +14,11 @@ import pytest
 from running import PLAIN, backends
 
 from mlbackends_cli.terminal import page, wants_color
+
+if os.name != "nt":
+    import fcntl
+    import pty
+    import termios
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import pty
 import select
 import signal
 import struct
 import sys
-import termios
 import time
 from typing import TYPE_CHECKING
 
@@ -34,6 +31,11 @@ from mlbackends_cli.commands.top import _View
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text import layout
 from mlbackends_cli.text import usage as pages
+
+if os.name != "nt":
+    import fcntl
+    import pty
+    import termios
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,6 @@ import gzip
 import io
 import json
 import os
-import pty
 import select
 import signal
 import subprocess
@@ -20,6 +19,9 @@ import pytest
 from running import PLAIN, backends
 
 from mlbackends_cli.traces.roof import measured
+
+if os.name != "nt":
+    import pty
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import gzip
 import io
 import os
-import pty
 import re
 import signal
 import struct
 import subprocess
 import sys
-import termios
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +23,11 @@ from mlbackends.tracing.sources import Source
 from mlbackends_cli.terminal import can_redraw
 from mlbackends_cli.text import layout
 from mlbackends_cli.traces.reading import Logs, ReadingProgress, bar
+
+if os.name != "nt":
+    import fcntl
+    import pty
+    import termios
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -119,6 +119,8 @@ def _opened(name: str) -> BinaryIO:
         return open(name, "rb")
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
+        if os.path.isdir(name):  # to Windows it is a file that may not be opened
+            why = "it is a directory"
         hint = "`backends trace all -o FILE -- COMMAND` writes one; - is standard input"
         raise BadInput(f"{name!r} cannot be opened: {why}", hint) from None
 

@@ -102,7 +102,7 @@ def test_the_own_group_has_its_limits_and_what_they_cost(tmp_path: Path, version
         files |= {"cpu.cfs_period_us": "100000", "memory.limit_in_bytes": "1000000"}
         files |= {"memory.usage_in_bytes": "400000", "cpuacct.usage": "1000"}
         cpu = tmp_path / "sys/fs/cgroup/cpu/box"
-    point = str(cpu.parent).removeprefix(str(tmp_path))
+    point = cpu.parent.as_posix().removeprefix(tmp_path.as_posix())
     own = tmp_path / "proc/self"
     for folder in (cpu, own):
         folder.mkdir(parents=True, exist_ok=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import pty
 import signal
 import subprocess
 import sys
@@ -17,6 +16,9 @@ if sys.platform != "linux":
 
 from mlbackends.launch.options import OPTIONS
 from mlbackends.xeon.run_cpu import create_args, main, options_of, run, split
+
+if os.name != "nt":
+    import pty
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -40,12 +40,10 @@ def command(tracer: str, output: str, color: str) -> int:
     """
     import tempfile
 
-    from mlbackends.model.trace import Call
     from mlbackends.tracing.capture.command import run
     from mlbackends.tracing.demo.demonstrations import demonstrations
     from mlbackends.tracing.filters import where
     from mlbackends.tracing.machine import this_machine
-    from mlbackends.tracing.reader import read
     from mlbackends_cli.traces.capture import headline
     from mlbackends_cli.traces.listings import printed
     from mlbackends_cli.traces.reading import Logs, views
@@ -75,10 +73,8 @@ def command(tracer: str, output: str, color: str) -> int:
                     f"the program that calls {each.what} ended with {captured.exit_code}"
                 )
             write(headline(captured).partition(": ")[0] + ". The first calls, as printed:\n")
-            calls = (call for call in read(path) if isinstance(call, Call))
-            own = (str(call) for call in calls if call.tracer in each.tracers)
             room = style.width - 3
-            for line in islice(own, _LINES):
+            for line in _first_calls(path, each.tracers):
                 write(f"  {cleaned(line if len(line) <= room else f'{line[: room - 1]}…')}\n")
             write("\n")
         wanted: dict[str, dict[str, Any]] = {
@@ -97,3 +93,12 @@ def command(tracer: str, output: str, color: str) -> int:
     else:
         write("\nOf your own program:  backends trace all -- python train.py\n")
     return exits.YES
+
+
+def _first_calls(path: str, tracers: tuple[str, ...]) -> list[str]:
+    """Return lines of a trace, which is closed behind them: Windows removes no file that is open."""
+    from mlbackends.model.trace import Call
+    from mlbackends.tracing.reader import read
+
+    calls = (each for each in read(path) if isinstance(each, Call) and each.tracer in tracers)
+    return [str(call) for call in islice(calls, _LINES)]

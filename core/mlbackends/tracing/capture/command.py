@@ -125,7 +125,7 @@ def run(
                 level=level, timestamps=timestamps, components=components, file=trace.path
             )
         changed, notices = variables.combined(wanted, environment)
-        environment |= changed
+        environment = variables.of_command({**environment, **changed})
         markers = {name: leaf.MARKERS for name, leaf in leaves.items()}
         separated = separation_for(
             separation, program[0], trace.descriptor, markers, environment, shim, ranks

@@ -35,6 +35,16 @@ def combined(
     return found, notices
 
 
+def of_command(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of a traced command.
+
+    On Windows MKL opens its file for itself alone, which it cannot where we have it: it prints instead.
+    """
+    return {
+        name: text for name, text in variables.items() if os.name != "nt" or name != _OUTPUT_FILE
+    }
+
+
 def _joined(words: Sequence[str], theirs: Sequence[str]) -> str:
     """Return both lists of words as one, which starts with a number for versions that read no words."""
     numbers = [each for each in (*words, *theirs) if each in ("1", "2")]

@@ -289,7 +289,7 @@ def separation_for(
                 problem = error.strerror or str(error)
         if way == "preload":
             raise BadInput(f"nothing can be preloaded: {problem}")
-        if set(markers) <= {"mkl"}:  # it writes its own file: the output need not go through us
+        if set(markers) <= {"mkl"} and os.name != "nt":  # it writes the file itself
             return Separation(notices)
         way = "terminal" if os.isatty(1) and os.name != "nt" else "pipe"
         notices.append(information(f"the output goes through a {way}: {problem}"))

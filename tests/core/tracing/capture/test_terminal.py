@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-import pty
 import select
 import sys
 import time
 from typing import TYPE_CHECKING
 
 import pytest
+
+if os.name != "nt":
+    import pty
 
 if TYPE_CHECKING:
     from pathlib import Path
