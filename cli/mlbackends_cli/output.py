@@ -1,5 +1,6 @@
 """Where text goes: standard output, standard error, or a whole file; and records as JSON."""
 
+import codecs
 import math
 import os
 import sys
@@ -47,8 +48,6 @@ def _encoded(text: str, encoding: str) -> bytes:
     try:
         return text.encode(encoding)
     except UnicodeEncodeError:
-        import codecs
-
         from mlbackends_cli.terminal import in_ascii
 
         codecs.register_error(_LACKING, in_ascii)
