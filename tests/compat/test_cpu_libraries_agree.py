@@ -108,7 +108,7 @@ def test_every_openmp_runtime_that_threadpoolctl_sees_is_ours_and_agrees() -> No
         facts = facts_of(report, library)
         assert library.presence is Presence.USABLE
         assert facts["max_threads"] == pool["num_threads"]
-        families = {"libgomp": "gnu", "libiomp": "intel", "libomp": "llvm"}
+        families = {"libgomp": "gnu", "libiomp": "intel", "libomp": "llvm", "vcomp": "microsoft"}
         assert facts["runtime"] == families[pool["prefix"]]
 
 

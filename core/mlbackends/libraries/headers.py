@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mlbackends.host.host import once_per_host
-from mlbackends.libraries.elf import Elf, read_elf
+from mlbackends.libraries.elf import Elf, defined_symbols, read_elf
 from mlbackends.libraries.file_image import NotALibrary
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _are_defined(names: tuple[str, ...], platform: str, path: str) -> dict[str, 
     elif platform == "darwin":
         from mlbackends.libraries.macho import exported_symbols as symbols
     else:
-        from mlbackends.libraries.elf import defined_symbols as symbols
+        symbols = defined_symbols
     found = symbols(path, names)
     return {name: name in found for name in names}
 
