@@ -69,7 +69,7 @@ def find(host: Host) -> Finding:
             message = "ROCm exists for Linux and Windows; this is macOS"
             return Finding(reasons=(Reason("not-this-platform", message),))
         missing = "AMD GPU on PCI and no libamdhip64.so"
-        return Finding(reasons=(absent(host, missing, amd.HOMES, ("/opt/rocm/lib",)),))
+        return Finding(reasons=(absent(host, missing, amd.HOMES, _places(host)),))
     drivers = sorted({card.pci.driver for card in cards if card.pci and card.pci.driver})
     computing = [card for card in cards if card.node is not None]
     facts = {
@@ -90,7 +90,7 @@ def find(host: Host) -> Finding:
     }
     reasons = _reasons(host, cards)
     if not libraries:
-        reasons += (absent(host, "libamdhip64.so", amd.HOMES, ("/opt/rocm/lib",)),)
+        reasons += (absent(host, "libamdhip64.so", amd.HOMES, _places(host)),)
     return Finding(
         libraries=tuple(libraries),
         devices=tuple(_device(host, index, card) for index, card in enumerate(cards)),
@@ -100,6 +100,11 @@ def find(host: Host) -> Finding:
         reasons=reasons,
         warnings=_warnings(host, computing),
     )
+
+
+def _places(host: Host) -> tuple[str, ...]:
+    """Return the folder that the reason of an absence names."""
+    return () if host.platform == "win32" else ("/opt/rocm/lib",)
 
 
 def _device(host: Host, index: int, card: amd.AmdGpu) -> Device:

@@ -6,7 +6,7 @@ is opened: half of a description that is silently taken for none would describe 
 
 import os
 import posixpath
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NotRequired, TypedDict, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -56,6 +56,32 @@ class _Group(TypedDict):
     cpus: str
 
 
+class _Cache(TypedDict):
+    level: int
+    type: str
+    size_bytes: int
+    line_bytes: int
+    ways: NotRequired[int]
+    cpus: str
+
+
+class _PageFile(TypedDict):
+    path: str
+    pages: _Bytes
+    used: _Bytes
+
+
+class _Job(TypedDict, total=False):
+    flags: int
+    processes: int
+    affinity: int
+    process_memory: _Bytes
+    job_memory: _Bytes
+    cpu_flags: int
+    cpu_rate: _Number
+    groups: list[tuple[int, int]]
+
+
 class Processors(TypedDict, total=False):
     """What `windows.processors.topology` returns."""
 
@@ -63,7 +89,7 @@ class Processors(TypedDict, total=False):
     packages: list[str]
     dies: list[str]
     nodes: list[_Node]
-    caches: list[dict[str, int | str]]
+    caches: list[_Cache]
     groups: list[_Group]
 
 
@@ -80,15 +106,15 @@ class _System(Struct, frozen=True):
     user_id: _Number | None = None
     group_ids: list[_Number] | None = None
     denied_nodes: list[str] | None = None
-    cpuid: dict[str, list[_Number]] | None = None
+    cpuid: dict[str, tuple[_Number, _Number, _Number, _Number]] | None = None
     processor_features: list[_Number] | None = None
     processors: Processors | None = None
     processor_power: list[tuple[_Number, _Number, _Number]] | None = None
     memory_status: dict[str, _Bytes] | None = None
     node_memory: list[_Bytes] | None = None
-    page_files: list[dict[str, str | _Bytes]] | None = None
+    page_files: list[_PageFile] | None = None
     may_lock_memory: bool | None = None
-    job: dict[str, int | list[tuple[int, int]]] | None = None
+    job: _Job | None = None
     windows_version: dict[str, _Number] | None = None
     native_machine: str | None = None
     wine_version: str | None = None

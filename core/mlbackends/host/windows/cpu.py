@@ -39,6 +39,7 @@ def processors(host: Host) -> dict[str, Any]:
 def processor_blocks(host: Host) -> list[dict[str, str]]:
     """Return the paragraphs that Linux would have in /proc/cpuinfo: one on x86, one a CPU on Arm."""
     leaves = host.system("cpuid") or {}
+    leaves = leaves if {"0", "1"} <= leaves.keys() else {}
     numbers = {str(each) for each in host.system("processor_features") or ()}
     rows = [
         host.registry(
@@ -50,7 +51,7 @@ def processor_blocks(host: Host) -> list[dict[str, str]]:
     ]
     first = rows[0] if rows else {}
     name = str(first.get("ProcessorNameString", "")).strip()
-    if "CP 4000" in first:
+    if isinstance(first.get("CP 4000"), int):
         flags = " ".join(_present("arm", numbers))
         return [
             {"processor": str(number), "model name": name, "features": flags, **_arm(row)}
@@ -61,11 +62,21 @@ def processor_blocks(host: Host) -> list[dict[str, str]]:
     words = str(first.get("Identifier", "")).split()
     block = dict(zip(("cpu family", "model", "stepping"), words[2::2], strict=False))
     block |= {"vendor_id": str(first.get("VendorIdentifier", "")), "model name": name}
-    revision = bytes.fromhex(str(first.get("Update Revision", "")))
+    revision = binary(first.get("Update Revision"))
     if number := int.from_bytes(revision[4:], "little") or int.from_bytes(revision[:4], "little"):
         block["microcode"] = hex(number)
     listed = features_of_cpuid(leaves) if leaves else _present("x86", numbers)
     return [{**block, **(_identity(leaves) if leaves else {}), "flags": " ".join(listed)}]
+
+
+def binary(value: Any) -> bytes:
+    """Return the bytes of a value of the registry: of a binary one, or of a number; b"" for others."""
+    if isinstance(value, int):
+        return value.to_bytes(8, "little") if 0 <= value < 1 << 64 else b""
+    try:
+        return bytes.fromhex(value) if isinstance(value, str) else b""
+    except ValueError:
+        return b""
 
 
 def _present(kind: str, numbers: set[str]) -> list[str]:
@@ -74,7 +85,7 @@ def _present(kind: str, numbers: set[str]) -> list[str]:
 
 
 def _arm(row: dict[str, Any]) -> dict[str, str]:
-    register = row.get("CP 4000", 0)
+    register = int.from_bytes(binary(row.get("CP 4000")), "little")
     fields = (
         ("implementer", 24, 0xFF),
         ("part", 4, 0xFFF),

@@ -69,7 +69,7 @@ def job_limits(host: Host, online: int) -> dict[str, Any]:
         "job_cpu_weight": rate if is_weighted else None,
         # An old Windows has no rate to ask for.
         "cpu_quota": quota if "cpu_flags" in job or not job else None,
-        "memory_limit_bytes": job["job_memory"] if flags & _JOB_MEMORY else inf,
-        "process_memory_limit_bytes": job["process_memory"] if flags & _PROCESS_MEMORY else inf,
-        "process_limit": job["processes"] if flags & _PROCESSES else inf,
+        "memory_limit_bytes": job.get("job_memory") if flags & _JOB_MEMORY else inf,
+        "process_memory_limit_bytes": job.get("process_memory") if flags & _PROCESS_MEMORY else inf,
+        "process_limit": job.get("processes") if flags & _PROCESSES else inf,
     }

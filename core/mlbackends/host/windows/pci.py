@@ -8,6 +8,8 @@ import re
 from typing import Any
 
 from mlbackends.host.host import Host
+from mlbackends.host.quantities import one_line
+from mlbackends.host.windows.cpu import binary
 from mlbackends.model.patterns import pattern
 from mlbackends.model.tables import table
 
@@ -82,15 +84,15 @@ def _address(location: str) -> str:
 def display_driver(host: Host, registry_key: str) -> dict[str, Any]:
     """Return name, driver_version, driver_date (ISO) and memory_bytes of a display adapter; {} without."""
     values = host.registry(registry_key, *_DRIVER)
-    memory = values.get(_DRIVER[-2]) or values.get(_DRIVER[-1]) or 0
-    if isinstance(memory, str):  # binary in some drivers
-        memory = int.from_bytes(bytes.fromhex(memory), "little")
+    # A number, or binary in some drivers.
+    data = binary(values.get(_DRIVER[-2])) or binary(values.get(_DRIVER[-1]))
+    memory = int.from_bytes(data, "little")
     day = re.fullmatch(r"(\d{1,2})-(\d{1,2})-(\d{4})", str(values.get("DriverDate", "")))
     facts = {
-        "name": values.get("DriverDesc", ""),
-        "driver_version": values.get("DriverVersion", ""),
+        "name": one_line(str(values.get("DriverDesc", ""))),
+        "driver_version": one_line(str(values.get("DriverVersion", ""))),
         "driver_date": f"{day[3]}-{int(day[1]):02}-{int(day[2]):02}" if day else "",
-        "memory_bytes": memory,
+        "memory_bytes": memory if memory < 1 << 60 else 0,
     }
     return {name: value for name, value in facts.items() if value}
 

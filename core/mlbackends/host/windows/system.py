@@ -34,7 +34,7 @@ def system_facts(host: Host) -> dict[str, Any]:
     facts = {
         "os_id": "windows",
         "os_name": next((name for first, name in rows if build >= first), "Windows"),
-        "os_version": next((current[each] for each in _VERSIONS if current.get(each)), ""),
+        "os_version": next((str(current[each]) for each in _VERSIONS if current.get(each)), ""),
         "os_edition": current.get("EditionID", ""),
         "kernel_release": "",  # what Python calls so is the name again
         "windows_build": build or None,

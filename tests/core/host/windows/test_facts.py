@@ -194,3 +194,33 @@ def test_only_a_windows_has_a_registry() -> None:
     if host.platform != "win32":
         assert (host.registry(KEY, "x"), host.registry_keys(ENUM)) == ({}, [])
         assert host.system("memory_status") is None
+
+
+GARBAGE: tuple[Any, ...] = ("zz \x00", -1, [], ["x", ""], 1 << 70, "\\??\\")
+
+
+@pytest.mark.parametrize("garbage", GARBAGE, ids=repr)
+def test_garbage_in_the_registry_never_raises(tmp_path: Path, garbage: Any) -> None:
+    names = ("Update Revision", "CP 4000", "Identifier", "~MHz", "ProcessorNameString")
+    host = with_a_gpu(tmp_path)
+    description = json.loads((tmp_path / "host.json").read_text())
+    registry = description["registry"]
+    registry[f"{cpu.PROCESSOR}\\0"] = dict.fromkeys(names, garbage)
+    registry[cpu.POWER_SCHEMES] = {"ActivePowerScheme": garbage}
+    for values in registry.values():
+        values |= {name: garbage for name in values if name != "Driver"}
+    registry["HKLM\\SOFTWARE\\Microsoft\\Windows NT\\CurrentVersion"] = {
+        "DisplayVersion": garbage, "UBR": garbage, "EditionID": garbage,
+    }  # fmt: skip
+    description["registry_keys"][cpu.PROCESSOR] = ["0"]
+    description["system"] = {
+        "cpuid": {"7": [1, 2, 3, 4]},
+        "processors": {"cores": [{"cpus": "9-1,x", "efficiency_class": 3}], "packages": ["", "7-"]},
+        "job": {"flags": 0x318},
+        "processor_power": [[0, 0, 0]],
+    }
+    host = machine(tmp_path, **description)
+
+    report = survey(("cpu", "limits", "host", "nvidia", "opencl", "vulkan"), host, Presence.FOUND)
+
+    assert {name: probe.failure for name, probe in report.probes.items() if probe.failure} == {}
