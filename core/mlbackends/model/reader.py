@@ -27,23 +27,30 @@ class Reader:
     """A process that makes calls, one after another. Raises OSError where none can be had."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
-        import socket
         import subprocess
-        from multiprocessing.connection import Connection
+        from multiprocessing.connection import Pipe
 
-        ours, theirs = socket.socketpair()
-        with ours, theirs:
+        self._connection, theirs = Pipe()
+        end, command = theirs.fileno(), python_command(_SERVE)
+        options: dict[str, Any] = {"stdin": end, "start_new_session": True}
+        if os.name == "nt":  # where the end of a pipe is no file
+            set_inheritable, startup = (
+                vars(os)["set_handle_inheritable"],
+                vars(subprocess)["STARTUPINFO"],
+            )
+            set_inheritable(end, True)
+            command = python_command(f"{_SERVE[:-1]}{end})")
+            options = {"startupinfo": startup(lpAttributeList={"handle_list": [end]})}
+        with theirs:
             # It keeps nothing of ours open, neither a folder nor a pipe whose reader would wait for it.
             self._process = subprocess.Popen(
-                python_command(_SERVE),
-                stdin=theirs.fileno(),
+                command,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 cwd="/",
                 env=dict(variables),
-                start_new_session=True,
+                **options,
             )
-            self._connection = Connection(ours.detach())
         self._is_ready = False
         self.owner = os.getpid()
 
@@ -106,11 +113,15 @@ def _end() -> None:
     _reader = None
 
 
-def serve() -> None:
-    """Be the process that makes calls: each comes over standard input, and its answer goes back there."""
-    from multiprocessing.connection import Connection
+def serve(end: int = 0) -> None:
+    """Be the process that makes calls: each comes over a pipe, and its answer goes back there.
 
-    connection = Connection(0)
+    end: the pipe's; standard input by default, a handle on Windows.
+    """
+    from multiprocessing import connection as connections
+
+    kind = "PipeConnection" if os.name == "nt" else "Connection"
+    connection = vars(connections)[kind](end)
     connection.send(True)
     with contextlib.suppress(EOFError, OSError):
         while True:
