@@ -68,7 +68,8 @@ def command(
     depth: str | None,
     timeout: float,
 ) -> None:
-    from mlbackends.audit.snapshot import ARCHIVE_ENDING, ENDING, refuse_file
+    from mlbackends.audit.snapshot import ENDING, refuse_file
+    from mlbackends.host.archive import ENDING as ARCHIVE_ENDING
 
     if target in ("-", ""):
         raise BadInput(
