@@ -12,7 +12,7 @@ from mlbackends.host.host import Host
 from mlbackends.host.pci import link_facts, of_vendor, pci_record
 from mlbackends.host.python.packages import distribution
 from mlbackends.host.variables import steering
-from mlbackends.libraries.search import absent, libraries_named
+from mlbackends.libraries.search import absent, absent_but_on_linux, libraries_named
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, FactValue, Finding, nonempty
 from mlbackends.model.tables import table
@@ -38,7 +38,7 @@ def find(host: Host) -> Finding:
     libraries = libraries_named(host, "SynapseAI", "libSynapse", folders=_FOLDERS)
     cards = [card for card in of_vendor(host, "1da3") if not card.is_virtual_function]
     if not libraries and not cards:
-        return Finding(reasons=(absent(host, "Gaudi on PCI and no libSynapse.so"),))
+        return Finding(reasons=(absent_but_on_linux(host, "Gaudi on PCI and no libSynapse.so"),))
     plugin = distribution(host, "habana-torch-plugin")
     facts = {
         "card_count": len(cards),

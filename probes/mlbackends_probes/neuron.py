@@ -12,7 +12,7 @@ from mlbackends.host.host import Host
 from mlbackends.host.pci import of_vendor, pci_record
 from mlbackends.host.python.packages import distribution
 from mlbackends.host.variables import steering
-from mlbackends.libraries.search import absent, libraries_named
+from mlbackends.libraries.search import absent, absent_but_on_linux, libraries_named
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, Finding, nonempty
 from mlbackends.model.tables import table
@@ -35,7 +35,9 @@ def find(host: Host) -> Finding:
     names: dict[str, str] = table("host/pci_names")["neuron"]
     cards = [card for card in of_vendor(host, "1d0f") if card.device in names]
     if not libraries and not cards:
-        return Finding(reasons=(absent(host, "Neuron device on PCI and no libnrt.so"),))
+        return Finding(
+            reasons=(absent_but_on_linux(host, "Neuron device on PCI and no libnrt.so"),)
+        )
     nodes = device_nodes(host, "neuron")
     wheels = [dist for name in _WHEELS if (dist := distribution(host, name))]
     facts = {

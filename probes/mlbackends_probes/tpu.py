@@ -16,7 +16,7 @@ from mlbackends.host.pci import of_vendor, pci_record
 from mlbackends.host.python.packages import distribution
 from mlbackends.host.variables import steering
 from mlbackends.libraries.c_calls import CDLL, ctypes
-from mlbackends.libraries.search import absent, libraries_named
+from mlbackends.libraries.search import absent, absent_but_on_linux, libraries_named
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Fact, Finding, Library, nonempty
 from mlbackends.model.tables import table
@@ -50,7 +50,9 @@ def find(host: Host) -> Finding:
     generations: dict[str, str] = table("host/pci_names")["tpu"]
     chips = [card for card in of_vendor(host, "1ae0") if card.device in generations]
     if not libraries and not chips:
-        return Finding(reasons=(absent(host, "TPU on PCI and no libtpu.so", (_PATH,)),))
+        return Finding(
+            reasons=(absent_but_on_linux(host, "TPU on PCI and no libtpu.so", (_PATH,)),)
+        )
     nodes = device_nodes(host, "accel") if chips else []
     nodes += [f"/dev/vfio/{name}" for name in host.listdir("/dev/vfio") if name.isdigit()]
     environment = steering(host, "tpu")

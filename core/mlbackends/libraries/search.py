@@ -169,6 +169,13 @@ def absent(host: Host, what: str, homes: Sequence[str] = (), folders: Sequence[s
     return Reason("not-found", f"no {what} in {places}")
 
 
+def absent_but_on_linux(host: Host, what: str, homes: Sequence[str] = ()) -> Reason:
+    """Return the same of what exists for Linux alone, which elsewhere does not apply."""
+    if host.platform in ("win32", "darwin"):
+        return Reason("not-this-platform", f"it is for Linux alone; this is {host.platform}")
+    return absent(host, what, homes)
+
+
 @once_per_host
 def _everywhere(host: Host) -> dict[str, list[tuple[int, Place]]]:
     """Return every library in every general place by its stem, numbered in the steps' order: once a host."""
