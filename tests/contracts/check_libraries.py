@@ -16,14 +16,16 @@ HEADER = f"{FOLDER}attention.h"
 #: What a wheel of each system holds beside the header of attention.
 LIBRARIES = {
     "linux": ("attention.so", "prepared_calls.abi3.so", "trace_shim.so"),
-    "macosx": ("attention.dylib",),
-    "win": ("attention.dll",),
+    "macosx": ("attention.dylib", "prepared_calls.abi3.so"),
+    "win": ("attention.dll", "prepared_calls.pyd"),
 }
 #: The functions that are looked up in each; of the library of attention those that its header declares.
 SYMBOLS = {
     "prepared_calls": {"PyInit_prepared_calls"},
     "trace_shim": {"mlbackends_listen", "mlbackends_listen_no_more", "printf", "fwrite", "fopen"},
 }
+#: What an extension module may need of Python: the library of the stable ABI.
+PYTHON = {"prepared_calls.pyd": ("python3.dll",)}
 #: What LIEF calls the processors of tags.
 PROCESSORS = {
     "aarch64": "AARCH64",
@@ -109,8 +111,9 @@ def library_faults(platform: Platform, files: Mapping[str, bytes]) -> Iterator[s
         if missing := SYMBOLS.get(short.partition(".")[0], declared) - library.exported:
             yield f"{short} does not export {', '.join(sorted(missing))}"
         usual = SYSTEM_LIBRARIES.get(platform.tag) or SYSTEM_LIBRARIES[platform.system]
+        own = {*LIBRARIES[platform.system], *PYTHON.get(short, ())}
         for name in library.needed:
-            if name not in LIBRARIES[platform.system] and not usual.fullmatch(name):
+            if name.removeprefix("@loader_path/") not in own and not usual.fullmatch(name):
                 yield f"{short} needs {name}, which is no part of the system"
         yield from (f"{short} {fault}" for fault in library.faults)
 

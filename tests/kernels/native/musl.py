@@ -1,0 +1,91 @@
+"""Run the libraries of the wheels for musl: ``python tests/kernels/native/musl.py DIST [PROCESSOR]...``.
+
+There is no Python for musl on most machines, so attention_grid.cpp calls the library of attention under
+musl's own loader, with the shim of `backends trace` preloaded. musl's loader comes from Debian's package
+musl; another processor's runs by qemu-user. Needs zig.
+
+Ends with 0 where all is right, 1 where something is not; what cannot be had is reported as skipped.
+"""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+from grid import HERE, ROOT
+
+PROCESSORS = {"x86_64": "amd64", "aarch64": "arm64"}
+FOLDER = "mlbackends_kernels/lib/"
+
+
+class Lacking(Exception):
+    """What cannot be had; the message names it."""
+
+
+def loader_of(processor: str, folder: Path) -> list[str]:
+    """Return the command of musl's loader. Raises Lacking."""
+    loader = Path(f"/lib/ld-musl-{processor}.so.1")
+    emulator = [] if processor == platform.machine() else [f"qemu-{processor}-static"]
+    if emulator and not shutil.which(emulator[0]):
+        raise Lacking(emulator[0])
+    if not loader.exists():
+        package = (f"APT::Architectures::={PROCESSORS[processor]}", f"Dir::State={folder}/apt")
+        (folder / "apt" / "lists" / "partial").mkdir(parents=True)
+        options = [word for option in package for word in ("-o", option)]
+        file = f"musl:{PROCESSORS[processor]}"
+        for command in (["update"], ["download", file]):
+            done = subprocess.run(
+                ["apt-get", *options, *command], cwd=folder, capture_output=True, check=False
+            )
+            if done.returncode:
+                raise Lacking(f"Debian's {file}")
+        subprocess.run(["dpkg", "-x", *folder.glob("musl_*.deb"), folder / "root"], check=True)
+        loader = folder / "root" / loader.relative_to("/")
+    return [*emulator, str(loader)]
+
+
+def wrong_with(dist: Path, processor: str, folder: Path) -> str:
+    """Return what is wrong with the wheel of a processor; "" where all is right. Raises Lacking."""
+    loader = loader_of(processor, folder)
+    wheel = next(dist.glob(f"*-musllinux_1_2_{processor}.whl"), None)
+    if wheel is None:
+        raise Lacking(f"a wheel for it in {dist}")
+    with zipfile.ZipFile(wheel) as archive:
+        for name in ("attention.so", "trace_shim.so"):
+            (folder / name).write_bytes(archive.read(FOLDER + name))
+    include = f"-I{ROOT / 'kernels' / 'native' / 'attention'}"
+    command = [sys.executable, "-m", "ziglang", "c++", "-target", f"{processor}-linux-musl"]
+    flags = ["-dynamic", "-std=c++20", "-O2", "-fno-sanitize=undefined", include, f"-L{folder}"]
+    source, program = str(HERE / "attention_grid.cpp"), folder / "grid"
+    subprocess.run([*command, *flags, source, "-l:attention.so", "-o", str(program)], check=True)
+    under = [*loader, f"--library-path={folder}", f"--preload={folder}/trace_shim.so", str(program)]
+    for arguments in (["levels"], ["address", "small"]):
+        done = subprocess.run([*under, *arguments], capture_output=True, text=True, check=False)
+        print(f"{processor}: {' '.join(done.stdout.split())}", flush=True)
+        if done.returncode:
+            return f"{' '.join(arguments)} ended with {done.returncode}: {done.stderr.strip()}"
+    return ""
+
+
+def main(dist: str, *processors: str) -> int:
+    """Try the wheel of each processor; print what was found."""
+    found = 0
+    for processor in processors or PROCESSORS:
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                why = wrong_with(Path(dist).resolve(), processor, Path(folder))
+        except Lacking as reason:
+            print(f"skipped: {processor}: {reason} cannot be had here", flush=True)
+            continue
+        print(f"{processor}: {why or 'right, under musl'}", flush=True)
+        found |= int(bool(why))
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
