@@ -145,7 +145,9 @@ def compile_shim(output: Path, compiler: Sequence[str], target: Target) -> None:
     """
     sources = sorted(map(str, (NATIVE / "trace_shim").glob("*.c")))
     with _made_beside(output) as part, tempfile.TemporaryDirectory() as folder:
-        _run([*compiler, *SHIM_FLAGS, "-o", str(part), *sources])
+        # glibc has no functions for POWER's other long double before 2.32.
+        more = ["-mabi=ibmlongdouble"] if target.machine == "ppc64le" else []
+        _run([*compiler, *SHIM_FLAGS, *more, "-o", str(part), *sources])
         if target != running():
             return
         link = Path(folder, "shim")  # a name with blanks or colons would be two to the loader
