@@ -177,6 +177,9 @@ def compile_attention(
         for name, flags in levels_of(target).items()
         if stem == "kernel" or _REST not in flags
     }
+    if _is_zig(compiler):  # which has no -march for Arm
+        for _, flags in units.values():
+            flags[:] = [flag.replace("-march=armv8.2-a", "-mcpu=generic") for flag in flags]
     rest = sorted(file for file in folder.glob("*.cpp") if file not in kernels.values())
     units |= {file.stem: (file, []) for file in rest}
     kept = os.environ.get("MLBACKENDS_OBJECTS", "")
@@ -352,10 +355,9 @@ LEVELS = {
     },
     "aarch64": {
         "neon": "-DMLBACKENDS_LEVEL=neon",
-        # zig has no -march for Arm.
-        "neon_bf16": f"-DMLBACKENDS_LEVEL=neon_bf16 {_PAIRS} {_REST}=neon -mcpu=generic+bf16",
-        "sve256": f"-DMLBACKENDS_LEVEL=sve256 {_PAIRS} -mcpu=generic+sve+bf16 -msve-vector-bits=256",
-        "sve512": "-DMLBACKENDS_LEVEL=sve512 -mcpu=generic+sve -msve-vector-bits=512",
+        "neon_bf16": f"-DMLBACKENDS_LEVEL=neon_bf16 {_PAIRS} {_REST}=neon -march=armv8.2-a+bf16",
+        "sve256": f"-DMLBACKENDS_LEVEL=sve256 {_PAIRS} -march=armv8.2-a+sve+bf16 -msve-vector-bits=256",
+        "sve512": "-DMLBACKENDS_LEVEL=sve512 -march=armv8.2-a+sve -msve-vector-bits=512",
     },
 }
 
