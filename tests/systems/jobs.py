@@ -84,7 +84,8 @@ def run_job(
     start = time.monotonic()
     system = PREPARE[job["kind"]](job, cache / f"{name}-{key(job)}", scratch)
     tree = system.tree
-    archive = call("git", "archive", "HEAD", cwd=TREE)
+    commit = call("git", "rev-parse", "--short=8", "HEAD", cwd=TREE).decode().strip()
+    archive = call("git", "archive", commit, cwd=TREE)
     tree.mkdir(exist_ok=True)
     subprocess.run(["tar", "x", "-C", tree], input=archive, check=True)
     shutil.copytree(dist, tree / "dist", dirs_exist_ok=True)
@@ -102,7 +103,7 @@ def run_job(
     record = {
         "how": system.how,
         **checks,
-        "commit": call("git", "rev-parse", "--short=8", "HEAD", cwd=TREE).decode().strip(),
+        "commit": commit,
         "date": dt.datetime.now(tz=dt.UTC).date().isoformat(),
         "wheel": tag,
         "tests": {},
