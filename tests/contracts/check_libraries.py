@@ -24,6 +24,8 @@ SYMBOLS = {
     "prepared_calls": {"PyInit_prepared_calls"},
     "trace_shim": {"mlbackends_listen", "mlbackends_listen_no_more", "printf", "fwrite", "fopen"},
 }
+#: Streams are listened to by what glibc alone has.
+NOT_WITH_MUSL = {"mlbackends_listen", "mlbackends_listen_no_more"}
 #: What an extension module may need of Python: the library of the stable ABI.
 PYTHON = {"prepared_calls.pyd": ("python3.dll",)}
 #: What LIEF calls the processors of tags.
@@ -108,7 +110,10 @@ def library_faults(platform: Platform, files: Mapping[str, bytes]) -> Iterator[s
             continue
         if library.processor != PROCESSORS[platform.processor]:
             yield f"{short} is for {library.processor}, the tag for {platform.processor}"
-        if missing := SYMBOLS.get(short.partition(".")[0], declared) - library.exported:
+        wanted = SYMBOLS.get(short.partition(".")[0], declared)
+        if platform.tag == "musllinux":
+            wanted = wanted - NOT_WITH_MUSL
+        if missing := wanted - library.exported:
             yield f"{short} does not export {', '.join(sorted(missing))}"
         usual = SYSTEM_LIBRARIES.get(platform.tag) or SYSTEM_LIBRARIES[platform.system]
         own = {*LIBRARIES[platform.system], *PYTHON.get(short, ())}
