@@ -84,7 +84,7 @@ def check_json() -> None:
 
 
 def check_doctor() -> None:
-    checks = parsed("doctor", code=(0, 1))["checks"]
+    checks = parsed("doctor", "--timeout", "120", code=(0, 1))["checks"]
     assert len(checks) > 100
     wrong = [check for check in checks if check["status"] not in {"passed", "failed", "skipped"}]
     assert not wrong, wrong
