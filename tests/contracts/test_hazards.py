@@ -66,9 +66,14 @@ def tables() -> tuple[set[str], set[str]]:
         assert specification is not None and specification.loader is not None
         module = importlib.util.module_from_spec(specification)
         specification.loader.exec_module(module)
-        has |= set(getattr(module, "HAS", ()))
-        lacks |= set(getattr(module, "LACKS", ()))
+        has |= {_code(entry) for entry in getattr(module, "HAS", ())}
+        lacks |= {_code(entry) for entry in getattr(module, "LACKS", ())}
     return has, lacks
+
+
+def _code(entry: str | tuple[str, ...]) -> str:
+    """Return the code of an entry: a table's key, or what a list's row begins with."""
+    return entry if isinstance(entry, str) else entry[0]
 
 
 def claimants() -> dict[tuple[str, str], list[str]]:

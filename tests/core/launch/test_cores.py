@@ -121,11 +121,7 @@ def test_another_system_is_refused_by_name() -> None:
         read_topology(Host(str(HOSTS / "macbook-m3.machine")))
 
 
-LINUX = sorted(
-    path.stem
-    for path in HOSTS.glob("*.machine")
-    if not path.stem.startswith(("macbook", "windows"))
-)
+LINUX = sorted(path.stem for path in HOSTS.glob("*.machine") if Host(str(path)).platform == "linux")
 
 
 @pytest.mark.parametrize("name", LINUX)

@@ -47,55 +47,56 @@ WHEEL = copy(f"{SITE}/nvidia/cudnn/bin/cudnn64_9.dll", "9.10.2", "site-packages"
 OTHER = copy("C:/cuda/bin/cudnn64_9.dll", "9.1.0", "PATH")
 
 
-@pytest.mark.parametrize(
-    ("code", "probes", "words"),
-    [
-        (
-            "visual-cpp-runtime-missing",
-            {"torch": found(torch(missing_libraries=["libomp140.x86_64.dll", "uv.dll"]))},
-            "torch_cpu.dll needs libomp140.x86_64.dll, which the loader does not find",
-        ),
-        (
-            "visual-cpp-runtime-missing",
-            {"openblas": found(copy("C:/a/openblas.dll", "", "PATH", LACKING))},
-            "C:/a/openblas.dll: it needs MSVCP140.dll",
-        ),
-        (
-            "visual-cpp-runtime-old",
-            {
-                "torch": found(
-                    torch(cxx_runtime_version="14.36.32532", cxx_runtime_path="C:/W/msvcp140.dll")
-                )
-            },
-            "gets C:/W/msvcp140.dll, which is 14.36.32532; it needs 14.40",
-        ),
-        (
-            "python-emulated-on-arm",
-            {"cpu": found(translated=True), "host": found(native_machine="aarch64")},
-            "is emulated: this Windows is for aarch64",
-        ),
-        (
-            "long-paths-off",
-            {"packages": found(longest_path=266), "host": found(long_paths=False)},
-            "a path of 266 characters",
-        ),
-        (
-            "conda-not-activated",
-            {"python": found(library_folder_on_path=False, prefix="C:/conda/envs/a")},
-            "C:/conda/envs/a/Library/bin",
-        ),
-        (
-            "cuda-on-path-differs",
-            {"cudnn": found(WHEEL, OTHER)},
-            "PATH has C:/cuda/bin/cudnn64_9.dll",
-        ),
-        (
-            "dll-of-another-processor",
-            {"tbb": found(copy(f"{SITE}/tbb12.dll", "", "site-packages", ANOTHER))},
-            "tbb12.dll: the file is for i386; this Python is x86_64",
-        ),
-    ],
-)
+HAS: list[tuple[str, dict[str, ProbeReport], str]] = [
+    (
+        "visual-cpp-runtime-missing",
+        {"torch": found(torch(missing_libraries=["libomp140.x86_64.dll", "uv.dll"]))},
+        "torch_cpu.dll needs libomp140.x86_64.dll, which the loader does not find",
+    ),
+    (
+        "visual-cpp-runtime-missing",
+        {"openblas": found(copy("C:/a/openblas.dll", "", "PATH", LACKING))},
+        "C:/a/openblas.dll: it needs MSVCP140.dll",
+    ),
+    (
+        "visual-cpp-runtime-old",
+        {
+            "torch": found(
+                torch(cxx_runtime_version="14.36.32532", cxx_runtime_path="C:/W/msvcp140.dll")
+            )
+        },
+        "gets C:/W/msvcp140.dll, which is 14.36.32532; it needs 14.40",
+    ),
+    (
+        "python-emulated-on-arm",
+        {"cpu": found(translated=True), "host": found(native_machine="aarch64")},
+        "is emulated: this Windows is for aarch64",
+    ),
+    (
+        "long-paths-off",
+        {"packages": found(longest_path=266), "host": found(long_paths=False)},
+        "a path of 266 characters",
+    ),
+    (
+        "conda-not-activated",
+        {"python": found(library_folder_on_path=False, prefix="C:/conda/envs/a")},
+        "C:/conda/envs/a/Library/bin",
+    ),
+    (
+        "cuda-on-path-differs",
+        {"cudnn": found(WHEEL, OTHER)},
+        "PATH has C:/cuda/bin/cudnn64_9.dll",
+    ),
+    (
+        "dll-of-another-processor",
+        {"tbb": found(copy(f"{SITE}/tbb12.dll", "", "site-packages", ANOTHER))},
+        "tbb12.dll: the file is for i386; this Python is x86_64",
+    ),
+]
+"""A hazard's code, the machine that has it, and words of what is said."""
+
+
+@pytest.mark.parametrize(("code", "probes", "words"), HAS)
 def test_what_is_wrong_is_told(code: str, probes: dict[str, ProbeReport], words: str) -> None:
     (check,) = examined(code, **probes)
 
@@ -105,26 +106,27 @@ def test_what_is_wrong_is_told(code: str, probes: dict[str, ProbeReport], words:
     assert check.evidence
 
 
-@pytest.mark.parametrize(
-    ("code", "probes"),
-    [
-        ("visual-cpp-runtime-missing", {"torch": found(torch(missing_libraries=["uv.dll"]))}),
-        ("visual-cpp-runtime-old", {"torch": found(torch(cxx_runtime_version="14.40.33810"))}),
-        ("visual-cpp-runtime-old", {"torch": found(torch("2.8.0", cxx_runtime_version="14.36.1"))}),
-        ("visual-cpp-runtime-old", {"torch": found(torch())}),
-        ("python-emulated-on-arm", {"cpu": found(translated=False)}),
-        ("long-paths-off", {"packages": found(longest_path=266), "host": found(long_paths=True)}),
-        ("long-paths-off", {"packages": found(longest_path=259), "host": found(long_paths=False)}),
-        ("conda-not-activated", {"python": found(library_folder_on_path=True)}),
-        ("conda-not-activated", {"python": found()}),
-        ("cuda-on-path-differs", {"cudnn": found(WHEEL)}),
-        (
-            "cuda-on-path-differs",
-            {"cudnn": found(WHEEL, copy("C:/cuda/bin/cudnn64_9.dll", "9.10.2", "PATH"))},
-        ),
-        ("dll-of-another-processor", {"tbb": found(copy("D:/tbb12.dll", "", "PATH", ANOTHER))}),
-    ],
-)
+LACKS: list[tuple[str, dict[str, ProbeReport]]] = [
+    ("visual-cpp-runtime-missing", {"torch": found(torch(missing_libraries=["uv.dll"]))}),
+    ("visual-cpp-runtime-old", {"torch": found(torch(cxx_runtime_version="14.40.33810"))}),
+    ("visual-cpp-runtime-old", {"torch": found(torch("2.8.0", cxx_runtime_version="14.36.1"))}),
+    ("visual-cpp-runtime-old", {"torch": found(torch())}),
+    ("python-emulated-on-arm", {"cpu": found(translated=False)}),
+    ("long-paths-off", {"packages": found(longest_path=266), "host": found(long_paths=True)}),
+    ("long-paths-off", {"packages": found(longest_path=259), "host": found(long_paths=False)}),
+    ("conda-not-activated", {"python": found(library_folder_on_path=True)}),
+    ("conda-not-activated", {"python": found()}),
+    ("cuda-on-path-differs", {"cudnn": found(WHEEL)}),
+    (
+        "cuda-on-path-differs",
+        {"cudnn": found(WHEEL, copy("C:/cuda/bin/cudnn64_9.dll", "9.10.2", "PATH"))},
+    ),
+    ("dll-of-another-processor", {"tbb": found(copy("D:/tbb12.dll", "", "PATH", ANOTHER))}),
+]
+"""A hazard's code, and a machine that lacks it."""
+
+
+@pytest.mark.parametrize(("code", "probes"), LACKS)
 def test_what_is_right_is_passed(code: str, probes: dict[str, ProbeReport]) -> None:
     assert {check.status for check in examined(code, **probes)} == {Status.PASSED}
 
