@@ -540,3 +540,20 @@ def test_a_processor_of_less_than_this_one_is_taken_at_its_word() -> None:
         assert row["told"]["instruction set"] == "baseline"
     else:
         assert [each["code"] for each in row["reasons"]] == ["missing-part"]
+
+
+def test_without_its_library_nothing_is_asked_for_a_lesser_processor_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def not_built() -> None:
+        raise library.NotBuilt("its library is not there")
+
+    monkeypatch.setattr(library, "library", not_built)
+    monkeypatch.setattr("mlbackends.sdpa.verify.run._cpu", lambda: {"features": ("sse2",)})
+    done = ran(
+        "check", *QUICK, "--device", "cpu:baseline", "--backend", "flash_cpu", "--format", "json"
+    )
+    (row,) = msgspec.json.decode(done.stdout)["problems"][0]["results"]
+
+    assert row["ended"] == "cannot"
+    assert [each["code"] for each in row["reasons"]] == ["missing-part"]

@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from mlbackends.host.host import Host
 from mlbackends.isolation.service import Lost
 from mlbackends.model import registry
@@ -85,7 +87,8 @@ def local_device(name: str) -> NamedDevice:
     if missing := set(found.device.features) - {*map(str, _cpu().get("features", ()))}:
         names = ", ".join(each for each in found.device.features if each in missing)
         raise BadInput(f"{name} cannot be computed on here: no {names}", hint)
-    return found
+    # Whatever it is named after, it computes here: what is missing here counts.
+    return msgspec.structs.replace(found, source="")
 
 
 def _machine() -> dict[str, Any]:
