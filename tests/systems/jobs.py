@@ -61,6 +61,7 @@ def main() -> int:
         try:
             with tempfile.TemporaryDirectory(prefix=f"systems-{name}-") as scratch:
                 folder = Path(scratch)
+                call("git", "clone", "-q", str(TREE), str(folder / "source"))
                 dist = options.dist or build_wheel(jobs[name], options.cache, folder)
                 right = run_job(name, jobs[name], options.cache, folder, dist, options.tests)
         except Unavailable as reason:
@@ -84,8 +85,9 @@ def run_job(
     start = time.monotonic()
     system = PREPARE[job["kind"]](job, cache / f"{name}-{key(job)}", scratch)
     tree = system.tree
-    commit = call("git", "rev-parse", "--short=8", "HEAD", cwd=TREE).decode().strip()
-    archive = call("git", "archive", commit, cwd=TREE)
+    source = scratch / "source"
+    commit = call("git", "rev-parse", "--short=8", "HEAD", cwd=source).decode().strip()
+    archive = call("git", "archive", commit, cwd=source)
     tree.mkdir(exist_ok=True)
     subprocess.run(["tar", "x", "-C", tree], input=archive, check=True)
     shutil.copytree(dist, tree / "dist", dirs_exist_ok=True)
@@ -135,7 +137,7 @@ def write(name: str, record: dict[str, Any], chosen: list[str] | None) -> None:
 
 
 def build_wheel(job: dict[str, Any], cache: Path, scratch: Path) -> Path:
-    """Return a folder with the wheel of HEAD for the system of a job, as a release has it.
+    """Return a folder with the wheel of scratch/source for the system of a job, as a release has it.
 
     Raises Unavailable where the compiler cannot be had, CalledProcessError where it fails.
     """
@@ -143,7 +145,6 @@ def build_wheel(job: dict[str, Any], cache: Path, scratch: Path) -> Path:
     tools = pyproject["dependency-groups"]["wheels"]
     python = zig_python(cache, tools)
     source, dist = scratch / "source", scratch / "dist"
-    call("git", "clone", "-q", str(TREE), str(source))
     objects = os.environ.get("MLBACKENDS_OBJECTS") or str(cache / "objects")
     subprocess.run(
         [python, "kernels/builder/wheels.py", "--output", dist, job["wheel"]],

@@ -80,6 +80,7 @@ def summary(result: dict[str, Any]) -> str:
         done.append(f"{passed:,} tests")
     done += [f"{failed} failed"] if failed else []
     done += [f"[{listed} cannot](tests/systems/not_here.toml)"] if listed else []
+    done += [f"not run: {', '.join(result['not_run'])}"] if result.get("not_run") else []
     done += [f"native attention ({result['native']})"] if result["native"] else []
     return f"{python}: {', '.join(done)} ({result['date']}, {result['commit']})"
 
