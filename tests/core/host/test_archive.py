@@ -279,10 +279,14 @@ def test_what_the_file_system_takes_for_one_name_is_not_merged(
     tree, join = Tree(), os.path.join
     tree.put("card0", b"")
     tree.put("Card0", b"")
-    monkeypatch.setattr(os.path, "join", lambda folder, path: join(folder, path.lower()))
 
-    with pytest.raises(FileExistsError):
-        tree.unpack(str(tmp_path / "there"))
+    def lowered(folder: str, *parts: str) -> str:
+        return join(folder, *(part.lower() for part in parts))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os.path, "join", lowered)
+        with pytest.raises(FileExistsError):
+            tree.unpack(str(tmp_path / "there"))
 
 
 def test_a_folder_of_windows_has_drives_without_a_colon(tmp_path: Path) -> None:
