@@ -28,7 +28,7 @@ def write(root: Path, files: dict[str, str]) -> None:
     for name, text in files.items():
         path = root / name.lstrip("/")
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        path.write_bytes(text.encode())
 
 
 def card(root: Path, address: str, number: str, class_code: str, driver: str = "") -> None:

@@ -20,7 +20,7 @@ def machine(
     for name, data in files.items():
         at = folder / "root" / name
         at.parent.mkdir(parents=True, exist_ok=True)
-        at.write_text(data)
+        at.write_bytes(data.encode())
     for name, target in (links or {}).items():
         at = folder / "root" / name
         at.parent.mkdir(parents=True, exist_ok=True)

@@ -191,7 +191,7 @@ sysctl.proc_translated: 0
 
 def apple(root: Path, text: str, name: str = "arm64") -> Host:
     (root / "commands").mkdir()
-    (root / "commands/sysctl -a").write_text(text)
+    (root / "commands/sysctl -a").write_bytes(text.encode())
     return machine(root, name, {}, platform="darwin")
 
 

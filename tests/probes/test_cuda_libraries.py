@@ -377,7 +377,7 @@ def test_a_header_tells_what_it_defines_and_nothing_else(
     text: str, version: str, tmp_path: Path
 ) -> None:
     (tmp_path / "proc").mkdir()
-    (tmp_path / "version.h").write_text(text)
+    (tmp_path / "version.h").write_bytes(text.encode())
 
     assert version_in_header(Host(str(tmp_path)), "/version.h", ("A", "B")) == version
 

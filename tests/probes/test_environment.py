@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -77,7 +76,7 @@ def test_logins_in_urls_are_masked(tmp_path: Path) -> None:
 
 
 def test_bytes_that_are_no_text_still_make_a_report(tmp_path: Path) -> None:
-    value = os.fsdecode(b"/a\xff")
+    value = "/a\udcff"
     found = look(tmp_path, {"LD_PRELOAD": value, "CUDA_HOME": value, "OMP_PLACES": "cores"})
     assert b"cores" in msgspec.json.encode(found)
 

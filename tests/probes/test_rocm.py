@@ -25,7 +25,7 @@ def write(root: Path, files: dict[str, str]) -> None:
     for name, text in files.items():
         path = root / name.lstrip("/")
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        path.write_bytes(text.encode())
 
 
 def variables(root: Path, **told: str) -> None:
@@ -232,7 +232,7 @@ def test_garbage_in_the_topology_never_raises(tmp_path: Path, garbage: str) -> N
     instinct_node(tmp_path, gpus=2)
     for path in list((tmp_path / "sys").rglob("*")) + list((tmp_path / "opt").rglob("*")):
         if path.is_file() and path.name != "uevent":
-            path.write_text(garbage)
+            path.write_bytes(garbage.encode())
 
     found = rocm.find(Host(str(tmp_path)))
 

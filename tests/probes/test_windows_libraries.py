@@ -35,7 +35,7 @@ def machine(
     for path, text in {**dict.fromkeys(dlls, ""), **(texts or {})}.items():
         target = folder / "root" / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text)
+        target.write_bytes(text.encode())
     description = {
         "platform": "win32",
         "uname": {"machine": "AMD64"},

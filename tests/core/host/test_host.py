@@ -244,7 +244,7 @@ def test_a_recorded_host_has_its_own_environment_and_answers(root: Path) -> None
 
 @pytest.mark.parametrize("text", ["", "[]", "null", "{", "\0", "[" * 10000])
 def test_a_host_json_that_is_none_is_bad_input(root: Path, text: str) -> None:
-    (root / "host.json").write_text(text)
+    (root / "host.json").write_bytes(text.encode())
 
     with pytest.raises(BadInput, match=r"host\.json"):
         Host(str(root))

@@ -69,7 +69,7 @@ def test_a_value_that_is_not_taken_is_quoted_in_the_warning() -> None:
 @pytest.mark.parametrize("text", ["", "flags", "flags\t:", "\0\ufffd:\n:::"])
 def test_flags_that_cannot_be_told_are_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "proc").mkdir()
-    (tmp_path / "proc" / "cpuinfo").write_text(text)
+    (tmp_path / "proc" / "cpuinfo").write_bytes(text.encode())
 
     assert cpu_flags(Host(str(tmp_path))) == frozenset()
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 def test_the_first_line_tells(tmp_path: Path, text: str, interpreter: tuple[str, ...]) -> None:
     script = tmp_path / "script"
-    script.write_text(text)
+    script.write_bytes(text.encode())
     assert interpreter_of(str(script)) == interpreter
 
 

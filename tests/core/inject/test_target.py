@@ -25,7 +25,7 @@ def torch_in(folder: Path, version: str) -> Path:
 
 
 def script(path: Path, text: str) -> str:
-    path.write_text(text)
+    path.write_bytes(text.encode())
     path.chmod(0o755)
     return str(path)
 

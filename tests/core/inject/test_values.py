@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def written(folder: Path, name: str, text: str) -> str:
     path = folder / name
-    path.write_text(text)
+    path.write_bytes(text.encode())
     return str(path)
 
 

@@ -20,7 +20,7 @@ def machine(root: Path, files: dict[str, str], affinity: list[int] | None = None
     (root / "host.json").write_text(json.dumps(told))
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text + "\n")
+        (root / name).write_bytes((text + "\n").encode())
     return Host(str(root))
 
 

@@ -56,7 +56,7 @@ class Machine:
     def write(self, path: str, text: str) -> None:
         target = self.folder / "root" / path.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text)
+        target.write_bytes(text.encode())
 
     def link(self, path: str, to: str) -> None:
         target = self.folder / "root" / path.lstrip("/")

@@ -86,7 +86,7 @@ def test_no_more_memory_is_free_than_the_control_group_has(tmp_path: Path) -> No
     }
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
+        (tmp_path / name).write_bytes(text.encode())
 
     assert free_bytes(Host(str(tmp_path))) == 65536
     assert free_bytes() > 65536

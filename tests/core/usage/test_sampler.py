@@ -109,7 +109,7 @@ def test_the_own_group_has_its_limits_and_what_they_cost(tmp_path: Path, version
     (own / "cgroup").write_text("0::/box\n" if version == "v2" else "3:cpu,cpuacct,memory:/box\n")
     (own / "mountinfo").write_text(f"30 20 0:26 / {point} rw - {kind}\n")
     for name, text in files.items():
-        (cpu / name).write_text(text + "\n")
+        (cpu / name).write_bytes((text + "\n").encode())
     stat = "nr_periods {}\nnr_throttled {}\n" + "usage_usec {}\n" * (version == "v2")
     (cpu / "cpu.stat").write_text(stat.format(10, 2, 1000))
     with Sampler(Host(str(tmp_path)), str(tmp_path / "proc")) as sampler:

@@ -16,7 +16,7 @@ CPU = "sys/devices/system/cpu"
 def machine(root: Path, files: dict[str, str]) -> Host:
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text + "\n")
+        (root / name).write_bytes((text + "\n").encode())
     return Host(str(root))
 
 

@@ -67,7 +67,7 @@ def machine(folder: Path, requires: str, *installed: str) -> Host:
     text = (
         f"Metadata-Version: 2.4\nName: asks\nVersion: 1.0\n{requires}\n\nRequires-Dist: body==1\n"
     )
-    (site / "asks-1.0.dist-info" / "METADATA").write_text(text)
+    (site / "asks-1.0.dist-info" / "METADATA").write_bytes(text.encode())
     told = {
         "platform": "linux",
         "uname": {"machine": "x86_64"},

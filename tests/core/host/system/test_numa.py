@@ -20,7 +20,7 @@ GIB = 1 << 20
 def machine(root: Path, files: dict[str, str], links: dict[str, str] | None = None) -> Host:
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text + "\n")
+        (root / name).write_bytes((text + "\n").encode())
     for name, target in (links or {}).items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).symlink_to(target)
