@@ -49,13 +49,13 @@ settings.load_profile("ours")
 FAKES = ROOT / "tests" / "fakelibs"
 
 
-def no_links(*_: object, **__: object) -> None:
-    """Skip a test that makes a symbolic link: Windows has none with targets of another system."""
-    pytest.skip("needs symbolic links of POSIX")
+def not_there(*_: object, **__: object) -> None:
+    """Skip a test that makes a pipe or a link, which Windows has not as POSIX does."""
+    pytest.skip("needs symbolic links or pipes of POSIX")
 
 
 if os.name == "nt":
-    os.symlink = Path.symlink_to = no_links  # type: ignore[assignment]
+    os.symlink = os.mkfifo = Path.symlink_to = not_there  # type: ignore[assignment, attr-defined]
 
 #: Tests that take long, by measurement: see tests/slow.py.
 SLOW = frozenset((ROOT / "tests" / "slow.txt").read_text(encoding="utf-8").split())

@@ -417,6 +417,8 @@ class __config__:
 get_num_threads = get_num_interop_threads = lambda: 2
 print("a line of its own")
 """
+#: How Windows and POSIX call an access to address 0.
+FAULT = "STATUS_ACCESS_VIOLATION" if sys.platform == "win32" else "SIGSEGV"
 RIGHT = "PRODUCT = [[5.0, 14.0], [14.0, 50.0]]\n"
 ON_A_GPU = "class cuda:\n    is_available, device_count = (lambda: True), (lambda: 2)\n"
 TWO_GPUS = ["cpu", "cuda:0", "cuda:1"]
@@ -451,7 +453,7 @@ def test_torch_is_usable_when_it_computed(tmp_path: Path, source: str, devices: 
     [
         (f"PRODUCT = 7\n{TENSOR}", "wrong-result", "on cpu a product of matrices gave 7"),
         ("import nothing.of_this_name", "call-failed", "ModuleNotFoundError: No module named"),
-        ("import os; os.abort()", "crashed", "computing ended with SIGABRT"),
+        ("import faulthandler as f; f._sigsegv()", "crashed", f"computing ended with {FAULT}"),
         ("import os; os._exit(3)", "exited", "computing ended with code 3"),
         ("import time; time.sleep(600)", "timed-out", "did not compute within 0.5 s in"),
     ],

@@ -228,15 +228,17 @@ def inside(call: "Callable[..., Any]", folder: str, name: str) -> str:
 
 def hint_near(folder: str) -> str:
     """Return a hint that names a recorded machine right below or above a folder."""
-    folder = os.path.abspath(folder)
+    from mlbackends.host.host import with_slashes
+
+    folder = with_slashes(os.path.abspath(folder))
     try:
-        below = [os.path.join(folder, name) for name in sorted(os.listdir(folder))]
+        below = [f"{folder.rstrip('/')}/{name}" for name in sorted(os.listdir(folder))]
     except OSError:
         below = []
     above = [os.path.dirname(folder), os.path.dirname(os.path.dirname(folder))]
     for near in (*below, *above):
         names = ("host.json", "root/proc", "proc", "sys")
         # Every folder below "/" has the live machine above it.
-        if near != "/" and any(os.path.lexists(os.path.join(near, name)) for name in names):
+        if near != "/" and any(os.path.lexists(f"{near}/{name}") for name in names):
             return f"name {near}" if near in above else f"name one of the folders in it: {near}"
     return "name a folder with proc/ and sys/ in it, or the folder above a recording's root/"

@@ -219,7 +219,7 @@ def test_a_recorded_host_has_its_own_environment_and_answers(root: Path) -> None
     (root / "root" / "proc").mkdir(parents=True)
     (root / "root/proc/version").write_text("Linux\n")
     (root / "commands").mkdir()
-    (root / "commands" / "sysctl -n a_b").write_text("42\n")
+    (root / "commands" / "sysctl -n a_b").write_bytes(b"42\n")
     (root / "host.json").write_text(
         '{"platform": "darwin", "uname": {"machine": "arm64"}, "environment": {"A": "1"},'
         ' "affinity": [1, 3], "disks": {"/dev/shm": [100, 50]}, "system": {"libc": "glibc 2.31"}}'
@@ -272,11 +272,12 @@ def test_the_hint_names_the_recorded_machine_above_or_below(tmp_path: Path) -> N
     assert Host(str(tmp_path / "all/machine")).read("/proc/cpuinfo") == ""
     with pytest.raises(BadInput) as below:
         Host(str(tmp_path / "all"))
-    assert below.value.hint == f"name one of the folders in it: {tmp_path}/all/machine"
+    at = f"{tmp_path.as_posix()}/all/machine"
+    assert below.value.hint == f"name one of the folders in it: {at}"
     for inner in ("root", "root/home"):
         with pytest.raises(BadInput) as above:
             Host(str(tmp_path / "all/machine" / inner))
-        assert above.value.hint == f"name {tmp_path}/all/machine"
+        assert above.value.hint == f"name {at}"
 
 
 @pytest.mark.parametrize("part", ["proc", "sys", "etc", "root/sys"])

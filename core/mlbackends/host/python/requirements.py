@@ -54,7 +54,8 @@ def required(host: Host, dist: Distribution) -> list[Requirement]:
     found = []
     environment: dict[str, str] = {}
     name = "METADATA" if dist.info.endswith(".dist-info") else "PKG-INFO"
-    headers = host.read(f"{dist.info}/{name}").split("\n\n", 1)[0].splitlines()
+    text = host.read(f"{dist.info}/{name}").replace("\r\n", "\n")
+    headers = text.split("\n\n", 1)[0].splitlines()
     for line in (line for line in headers if line.startswith("Requires-Dist: ")):
         wanted, _, marker = line[15:].strip().partition(";")
         ends = (at for at, sign in enumerate(wanted) if not (sign.isalnum() or sign in "._-"))

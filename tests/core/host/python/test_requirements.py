@@ -114,8 +114,12 @@ def test_requirements_carry_what_is_installed(tmp_path: Path) -> None:
     assert found["with-extra"].pinned == "1.5"
 
 
-def test_a_wildcard_is_no_pin(tmp_path: Path) -> None:
-    (one,) = asked(machine(tmp_path, "Requires-Dist: triton==3.5.*", "triton-3.5.1"))
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])  # the latter by tools of Windows
+def test_a_wildcard_is_no_pin(tmp_path: Path, end: bytes) -> None:
+    host = machine(tmp_path, "Requires-Dist: triton==3.5.*", "triton-3.5.1")
+    metadata = tmp_path / "root/site/asks-1.0.dist-info/METADATA"
+    metadata.write_bytes(metadata.read_bytes().replace(b"\n", end))
+    (one,) = asked(host)
 
     assert one.pinned == ""
     assert one.is_met is True
