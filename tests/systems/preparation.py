@@ -360,12 +360,15 @@ def wine(job: dict[str, Any], folder: Path, scratch: Path) -> System:
         (prefix / "drive_c" / name / "DLLs/_wmi.pyd").unlink(missing_ok=True)
         (prefix / "dosdevices/z:").unlink()
         # By this machine's pip, for Wine starts slowly; NumPy as new as Wine's C runtime can load.
-        call(
+        pip = (
             *(sys.executable, "-m", "pip", "install", "-q", "--no-compile", "--upgrade"),
             *("--only-binary", ":all:", "--platform=win_amd64", f"--python-version={release}"),
             *("--target", str(prefix / "drive_c" / name / "Lib/site-packages")),
-            *(*requirements(), f"numpy=={job['numpy']}", "colorama"),
         )
+        call(*pip, *requirements(), f"numpy=={job['numpy']}", "colorama")
+        # What jsonschema needs: newer ones need bcryptprimitives.dll, which Wine 8 has not.
+        if "rpds" in job:
+            call(*pip, "--no-deps", f"rpds-py=={job['rpds']}")
 
     prefix = copied(kept(folder, make), scratch / "prefix")
     return prepared(prefix, scratch / "tree")
