@@ -131,3 +131,8 @@ class _Descriptor(io.RawIOBase):
                 poller.register(self.number, select.POLLOUT)
                 poller.poll()
         return size
+
+
+def with_slashes(path: str) -> str:
+    """Return a path of this machine in the one style of ours: C:/Python/python.exe under Windows."""
+    return path.replace("\\", "/") if os.name == "nt" else path

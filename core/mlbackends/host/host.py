@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import msgspec
 
-from mlbackends.host.files import READ_LIMIT, read_regular
+from mlbackends.host.files import READ_LIMIT, read_regular, with_slashes
 from mlbackends.host.quantities import to_int
 from mlbackends.model import mounts
 from mlbackends.model.writable import clean, is_text
@@ -510,11 +510,6 @@ def resolved(path: str, target_of: Callable[[str], str]) -> str:
             done = []
         todo.extend(piece for piece in target.split("/")[::-1] if piece)
     return top + "/".join(done)
-
-
-def with_slashes(path: str) -> str:
-    """Return a path of this machine in the one style of ours: C:/Python/python.exe under Windows."""
-    return path.replace("\\", "/") if os.name == "nt" else path
 
 
 def _matches(name: str, pattern: str) -> bool:

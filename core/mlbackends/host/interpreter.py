@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from mlbackends.host.command import ending, outcome_of
-from mlbackends.host.host import with_slashes
+from mlbackends.host.files import with_slashes
 from mlbackends.model.errors import BadInput
 from mlbackends.model.mounts import call, call_or, which
 from mlbackends.model.patterns import pattern

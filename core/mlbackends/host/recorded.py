@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NotRequired, Typed
 import msgspec
 from msgspec import Meta, Struct
 
-from mlbackends.host.files import read_regular
+from mlbackends.host.files import read_regular, with_slashes
 from mlbackends.model.errors import BadInput
 
 if TYPE_CHECKING:
@@ -228,8 +228,6 @@ def inside(call: "Callable[..., Any]", folder: str, name: str) -> str:
 
 def hint_near(folder: str) -> str:
     """Return a hint that names a recorded machine right below or above a folder."""
-    from mlbackends.host.host import with_slashes
-
     folder = with_slashes(os.path.abspath(folder))
     try:
         below = [f"{folder.rstrip('/')}/{name}" for name in sorted(os.listdir(folder))]

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from mlbackends.host.host import Host, with_slashes
+from mlbackends.host.files import with_slashes
+from mlbackends.host.host import Host
 from mlbackends.host.interpreter import ask
 from mlbackends.host.python.frameworks import assigned_text, package
 from mlbackends.host.python.packages import module_location

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import msgspec
 
 from mlbackends.host.archive import Tree
-from mlbackends.host.files import READ_LIMIT
-from mlbackends.host.host import Host, resolved, with_slashes
+from mlbackends.host.files import READ_LIMIT, with_slashes
+from mlbackends.host.host import Host, resolved
 from mlbackends.host.recording.anonymise import Anonymiser, SecretsRemover
 from mlbackends.model.errors import BadInput
 from mlbackends.model.writable import cleaned

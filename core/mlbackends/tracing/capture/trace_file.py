@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Self
 
-from mlbackends.host.files import flags
-from mlbackends.host.host import with_slashes
+from mlbackends.host.files import flags, with_slashes
 from mlbackends.model.errors import BadInput
 from mlbackends.model.mounts import check
 from mlbackends.tracing.capture.environment import ranks_files
