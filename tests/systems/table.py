@@ -80,8 +80,10 @@ def summary(result: dict[str, Any]) -> str:
         done.append(f"{passed:,} tests")
     done += [f"{failed} failed"] if failed else []
     done += [f"[{listed} cannot](tests/systems/not_here.toml)"] if listed else []
-    done += [f"not run: {', '.join(result['not_run'])}"] if result.get("not_run") else []
     done += [f"native attention ({result['native']})"] if result["native"] else []
+    for folder, each in result.get("ended_in", {}).items():
+        done.append(f"ended in {folder} with {each['passed']} passed and {each['failed']} failed")
+    done += [f"{' and '.join(result['not_run'])} not run"] if result.get("not_run") else []
     return f"{python}: {', '.join(done)} ({result['date']}, {result['commit']})"
 
 
