@@ -55,7 +55,7 @@ def not_there(*_: object, **__: object) -> None:
 
 
 if os.name == "nt":
-    os.symlink = os.mkfifo = Path.symlink_to = not_there  # type: ignore[assignment, attr-defined]
+    os.symlink = os.mkfifo = Path.symlink_to = not_there  # type: ignore[method-assign]
 
 #: Tests that take long, by measurement: see tests/slow.py.
 SLOW = frozenset((ROOT / "tests" / "slow.txt").read_text(encoding="utf-8").split())

@@ -98,7 +98,7 @@ def test_a_precision_that_is_inherited_has_the_origin_of_what_decides(
     assert store.origin("cuda.matmul.fp32_precision") == "environment"
 
 
-@pytest.mark.parametrize("text", ["", "2", "true", " 1", "1" * 100_000, "\u0661", "\udcff\udcfe"])
+@pytest.mark.parametrize("text", ["", "2", "true", " 1", "1" * 30_000, "\u0661", "\udcff\udcfe"])
 def test_nonsense_in_a_variable_is_told_and_ignored(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
