@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from mlbackends.inject.start import HOOK_FOLDER, environment_with
@@ -28,8 +30,9 @@ def test_without_steps_the_import_path_stays_as_it_is() -> None:
 )
 def test_the_hook_stands_first_and_once_and_adds_no_current_folder(before: str, after: str) -> None:
     folder = HOOK_FOLDER
-    made = environment_with(BENCHMARK, {"PYTHONPATH": before.format(folder)})
-    assert made["PYTHONPATH"] == after.format(folder)
+    before, after = (text.replace(":", os.pathsep).format(folder) for text in (before, after))
+    made = environment_with(BENCHMARK, {"PYTHONPATH": before})
+    assert made["PYTHONPATH"] == after
 
 
 def test_a_variable_that_is_set_already_is_replaced() -> None:
