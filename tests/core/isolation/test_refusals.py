@@ -10,9 +10,15 @@ from mlbackends.model.records import Library
 LIBRARY = Library("fake", "C:/a/fake.dll")
 
 
+class WindowsError(OSError):
+    """An OSError whose number of Windows can be set on every system."""
+
+    winerror: int | None = None
+
+
 def error_of_windows(number: int | None, message: str, errno: int | None = None) -> OSError:
-    error = OSError(message) if errno is None else OSError(errno, message)
-    vars(error)["winerror"] = number
+    error = WindowsError(message) if errno is None else WindowsError(errno, message)
+    error.winerror = number
     return error
 
 
