@@ -51,6 +51,8 @@ FAKES = ROOT / "tests" / "fakelibs"
 
 def not_there(*_: object, **__: object) -> None:
     """Skip a test that makes a pipe or a link, which Windows has not as POSIX does."""
+    if sys._getframe(1).f_globals["__name__"].startswith("_pytest."):
+        raise OSError("no links")  # pytest can do without its own
     pytest.skip("needs symbolic links or pipes of POSIX")
 
 
