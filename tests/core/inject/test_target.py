@@ -35,7 +35,7 @@ def test_a_torch_beside_the_script_is_the_one_that_is_imported(tmp_path: Path) -
     program = tmp_path / "train.py"
     target = target_of([sys.executable, "-u", str(program), "-I"], ENVIRONMENT)
     assert target is not None
-    assert target.executable == sys.executable
+    assert target.executable == sys.executable.replace("\\", "/")
     assert target.hook_ignored_by == ""
     assert target.torch is not None
     assert target.torch.version == "9.9"
