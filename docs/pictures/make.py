@@ -1,4 +1,4 @@
-"""Draw the pictures of the README from what the commands print: ``make.py [--write]``.
+"""Draw the pictures of the README and docs/ from what the commands print: ``make.py [--write]``.
 
 The commands read recorded machines and logs of this repository, so that they print the same everywhere.
 What `backends sdpa check` measured is in sdpa-check.json, and only shown again here. To measure it again:
@@ -191,6 +191,10 @@ def trace_page() -> str:
 
 PICTURES = {
     "info": lambda: in_terminal("info", "--root", "tests/hosts/hgx-h100-eight-gpus.machine"),
+    "info-windows": lambda: in_terminal(
+        *("info", "--root", "tests/hosts/windows-threadripper-geforce.machine")
+    ),
+    "info-wine": lambda: in_terminal("info", "--root", "tests/hosts/wine.machine"),
     "doctor": lambda: in_terminal("doctor", "tests/hosts/mig-pod.machine"),
     "sdpa-check": lambda: in_terminal(
         *("sdpa", "check", "--from", str(MEASURED.relative_to(ROOT))),
