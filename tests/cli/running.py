@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PLAIN = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/nonexistent"}
+if os.name == "nt":  # what each process needs there, and pipes in UTF-8
+    root = os.environ["SYSTEMROOT"]
+    PLAIN = {"PATH": rf"{root}\system32", "SYSTEMROOT": root, "PYTHONUTF8": "1"}
 #: These replace the process, or hand their own output to a program.
 OF_A_PROCESS = {
     ("run",),

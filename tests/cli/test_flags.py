@@ -224,7 +224,7 @@ def test_env_prints_variables_that_give_the_same_state_again(tmp_path: Path) -> 
         "[openmp]\nnum_threads = 3\n"
     )
 
-    exports = backends("flags", "env", "--flags", str(file)).stdout
+    exports = backends("flags", "env", "--shell", "sh", "--flags", str(file)).stdout
     lines = [shlex.split(line) for line in exports.splitlines()]
     variables = dict(line[1].split("=", 1) for line in lines)
     again = backends("flags", "list", "--format", "json", environment=variables)

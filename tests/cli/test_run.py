@@ -19,6 +19,7 @@ if os.name != "nt":
 if TYPE_CHECKING:
     from pathlib import Path
 
+ENVIRONMENT = (sys.executable, "-c", "import json, os; print(json.dumps(dict(os.environ)))")
 SHOW = "import torch; print(torch.backends.cudnn.benchmark, torch.backends.cudnn.enabled)"
 
 
@@ -121,8 +122,8 @@ def test_libraries_get_their_variables_and_no_hook() -> None:
     settings = ("mkldnn.verbose_level=1", "openmp.num_threads=2", "mkl.num_threads=none")
     options = [word for text in settings for word in ("--set", text)]
     environment = {"MKL_NUM_THREADS": "8", "OMP_NUM_THREADS": "8"}
-    done = backends("run", *options, "--", "env", environment=environment)
-    variables = dict(line.split("=", 1) for line in done.stdout.splitlines())
+    done = backends("run", *options, "--", *ENVIRONMENT, environment=environment)
+    variables = json.loads(done.stdout)
     assert {name: text for name, text in variables.items() if name not in PLAIN} == {
         "ONEDNN_VERBOSE": "1",
         "OMP_NUM_THREADS": "2",
@@ -130,11 +131,8 @@ def test_libraries_get_their_variables_and_no_hook() -> None:
 
 
 def test_without_switches_the_environment_is_untouched() -> None:
-    done = backends("run", "--", "env", environment={"PYTHONPATH": ":"})
-    assert dict(line.split("=", 1) for line in done.stdout.splitlines()) == {
-        **PLAIN,
-        "PYTHONPATH": ":",
-    }
+    done = backends("run", "--", *ENVIRONMENT, environment={"PYTHONPATH": ":"})
+    assert json.loads(done.stdout) == {**PLAIN, "PYTHONPATH": ":"}
 
 
 # ---- the program is itself ----------------------------------------------------
@@ -142,7 +140,7 @@ def test_without_switches_the_environment_is_untouched() -> None:
 
 @pytest.mark.parametrize("code", [0, 1, 2, 7, 70, 127, 255])
 def test_the_exit_code_is_the_programs(code: int) -> None:
-    assert raw("--", "sh", "-c", f"exit {code}").returncode == code
+    assert raw("--", sys.executable, "-c", f"raise SystemExit({code})").returncode == code
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL", "SIGINT", "SIGPIPE"])
@@ -162,15 +160,17 @@ def test_the_process_is_the_one_that_was_started() -> None:
 
 def test_input_and_output_are_not_touched() -> None:
     data = bytes(range(256)) * 4096
-    done = raw("--set", "mkl.num_threads=1", "--", "cat", data=data)
+    cat = (sys.executable, "-c", "import sys; sys.stdout.buffer.write(sys.stdin.buffer.read())")
+    done = raw("--set", "mkl.num_threads=1", "--", *cat, data=data)
     assert done.stdout == data
     assert done.stderr == b""
 
 
 def test_what_follows_the_command_is_its_own() -> None:
     for dashes in ((), ("--",)):
-        done = raw(*dashes, "echo", "--set", "-h", "--", "x=y", "--cores")
-        assert done.stdout == b"--set -h -- x=y --cores\n"
+        echo = (sys.executable, "-c", "import sys; print(*sys.argv[1:])")
+        done = raw(*dashes, *echo, "--set", "-h", "--", "x=y", "--cores")
+        assert done.stdout.split() == b"--set -h -- x=y --cores".split()
 
 
 def test_words_that_are_no_text_arrive() -> None:
