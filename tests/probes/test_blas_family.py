@@ -75,6 +75,8 @@ def test_openblas_is_asked_whatever_stands_around_its_names(
     source = OPENBLAS.replace("PREFIX", prefix).replace("SUFFIX", suffix)
     source = source.replace("DGEMM", f"{prefix}dgemm_{suffix}")
     source = source.replace("BITS", "USE64BITINT" if suffix else "NO_AFFINITY")
+    if suffix:
+        source = source.replace("int *", "long long *")
     path = fake_library("openblas", "libopenblas.so.0", source=source)
 
     report, library = asked("openblas", path)
