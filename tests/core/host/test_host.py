@@ -217,7 +217,7 @@ def test_a_glob_gives_what_is_there_in_order(root: Path) -> None:
 
 def test_a_recorded_host_has_its_own_environment_and_answers(root: Path) -> None:
     (root / "root" / "proc").mkdir(parents=True)
-    (root / "root/proc/version").write_text("Linux\n")
+    (root / "root/proc/version").write_bytes(b"Linux\n")
     (root / "commands").mkdir()
     (root / "commands" / "sysctl -n a_b").write_bytes(b"42\n")
     (root / "host.json").write_text(
