@@ -168,7 +168,8 @@ def test_the_readme_is_short_and_counts_right() -> None:
     readme = (ROOT / "README.md").read_text("utf-8")
     alarms = (ROOT / "docs" / "doctor-alarms.md").read_text("utf-8")
 
-    assert len(readme.split()) < 900
+    table = readme.partition("<!-- tests/systems/table.py -->")[2].partition("<!-- the end -->")[0]
+    assert len(readme.split()) - len(table.split()) < 800  # the table grows with what was tried
     counts = re.search(r"(\d+) hazards, held to (\d+) recorded machines", alarms)
     assert counts is not None
     assert f"{counts[1]} hazards" in readme
