@@ -134,7 +134,9 @@ def variable_of(switch: Switch, value: object) -> tuple[str, str]:
 
 def refuse_capability(word: str) -> None:
     """Raise ValueError for an instruction set that processors of this kind never have; torch warns of it."""
-    machine = os.uname().machine if hasattr(os, "uname") else "x86_64"
+    import platform
+
+    machine = platform.machine()
     words = ("default", *_INSTRUCTION_SETS.get(machine.lower(), ()))
     if word not in words:
         raise ValueError(f"on {machine} choose from: {', '.join(words)}")

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import time
 from collections import Counter
 
 import msgspec
@@ -56,17 +57,18 @@ class Machine:
 
     def _shared(self, names: tuple[str, ...]) -> Report:
         """Return a report of the named probes, from the shared folder as far as they are there."""
-        import fcntl
+        from mlbackends.host.locks import lock
 
         path = os.path.join(self._share, f"{self.depth.value}.json")
         try:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(self._share, 0o700)
-            lock = os.open(os.path.join(self._share, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
+            handle = os.open(os.path.join(self._share, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
         except OSError:
             return self._survey(names, self.depth)
-        with os.fdopen(lock):  # its end frees the lock
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with os.fdopen(handle):  # its end frees the lock
+            while not lock(handle):
+                time.sleep(0.01)
             found = None
             # It may not be there yet, or its writer was killed amid it.
             with contextlib.suppress(OSError, msgspec.DecodeError), open(path, "rb") as file:
@@ -74,9 +76,10 @@ class Machine:
             missing = _missing(found, names)
             if found is None or missing:
                 found = _joined(found, self._survey(missing, self.depth))
-                with contextlib.suppress(OSError), open(f"{path}.new", "wb") as file:
-                    file.write(msgspec.json.encode(found))
-                    os.replace(file.name, path)
+                with contextlib.suppress(OSError):
+                    with open(f"{path}.new", "wb") as new:
+                        new.write(msgspec.json.encode(found))
+                    os.replace(new.name, path)
             return found
 
     def _survey(self, names: tuple[str, ...], depth: Presence) -> Report:

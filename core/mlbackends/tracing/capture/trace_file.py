@@ -15,10 +15,10 @@ from functools import partial
 from typing import Self
 
 from mlbackends.host.files import flags, with_slashes
+from mlbackends.host.locks import lock, share
 from mlbackends.model.errors import BadInput
 from mlbackends.model.mounts import check
 from mlbackends.tracing.capture.environment import ranks_files
-from mlbackends.tracing.capture.locks import lock, share
 
 _PIECE_BYTES = 1 << 20
 
