@@ -47,7 +47,11 @@ _SYSTEM = r"/+(?:usr/(?!local/)|(?:proc|sys(?!/fs/cgroup/)|dev|etc|boot|lib\w*)(
 _OF_THE_SYSTEM = pattern(rf"(?:-[IL])?{_SYSTEM}")
 _SYSTEM_PATH = rf"{_START}{_SYSTEM}[^{_ENDS}]*"
 
+CONTAINER_USERS = ("ContainerAdministrator", "ContainerUser")
+"""The accounts of a container of Windows, which name nobody."""
+
 COMMON_WORDS = frozenset({
+    *map(str.lower, CONTAINER_USERS),
     "root", "localhost", "user", "users", "linux", "admin", "administrator", "ubuntu", "debian",
     "home", "host", "dev", "proc", "sys", "etc", "usr", "lib", "lib64", "bin", "sbin", "opt", "var",
     "tmp", "run", "mnt", "media", "srv", "boot", "local", "share", "site-packages", "dist-packages",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from mlbackends.host.recording import excerpts
 from mlbackends.model.patterns import HARDWARE_ADDRESS, HOME, LONG_ID, SID, URL_LOGIN, UUID
 from mlbackends.model.redaction import (
+    CONTAINER_USERS,
     NUMERIC_SERVER,
     Names,
     host_names,
@@ -128,7 +129,7 @@ class Anonymiser:
             description["uname"] = {**description["uname"], "nodename": node}
         variables = description["environment"] = {**description.get("environment", {})}
         for name, value in variables.items():
-            if value and name in _USER_VARIABLES:
+            if value and name in _USER_VARIABLES and value not in CONTAINER_USERS:
                 variables[name] = self._counted(USER, "user name")
             elif value and name in _HOST_VARIABLES:
                 variables[name] = self._counted(HOST, "host name")

@@ -9,6 +9,7 @@ from typing import Any
 from mlbackends.host.host import Host
 from mlbackends.host.quantities import one_line
 from mlbackends.host.windows.cpu import signature_text
+from mlbackends.model.redaction import CONTAINER_USERS
 from mlbackends.model.tables import table
 
 _NT = "HKLM\\SOFTWARE\\Microsoft\\Windows NT\\CurrentVersion"
@@ -16,7 +17,6 @@ _CONTROL = "HKLM\\SYSTEM\\CurrentControlSet\\Control"
 _LXSS = "HKCU\\Software\\Microsoft\\Windows\\CurrentVersion\\Lxss"
 _BIOS = "HKLM\\HARDWARE\\DESCRIPTION\\System\\BIOS"
 _RUNTIMES = "HKLM\\SOFTWARE\\Microsoft\\VisualStudio\\14.0\\VC\\Runtimes"
-_CONTAINER_USERS = ("ContainerAdministrator", "ContainerUser")
 _OF_ROOT_PARTITION = 1 << 12
 """CpuManagement, a privilege that Hyper-V gives to the system that manages the others alone."""
 
@@ -67,7 +67,7 @@ def _container_signs(host: Host) -> list[str]:
         signs.append(f"the registry's ContainerType is {kind}")
     if host.registry("HKLM\\SYSTEM\\CurrentControlSet\\Services\\cexecsvc", "Start"):
         signs.append("the service cexecsvc")
-    if host.env("USERNAME") in _CONTAINER_USERS:
+    if host.env("USERNAME") in CONTAINER_USERS:
         signs.append(f"the user {host.env('USERNAME')}")
     return signs
 

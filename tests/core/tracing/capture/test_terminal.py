@@ -103,7 +103,7 @@ times = 0
 def note(*_):
     global times
     times += 1
-    os.write(1, b"interrupted\n")  # the signal may come while print works
+    os.write(1, b"interrupted\\n")  # the signal may come while print works
 signal.signal(signal.SIGINT, note)
 print("ready", flush=True)
 while not times: time.sleep(0.01)
