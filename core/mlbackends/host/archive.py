@@ -25,7 +25,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias, TypeVar, cast
 
-from mlbackends.host.files import READ_LIMIT, read_regular
+from mlbackends.host.files import READ_LIMIT, read_regular, with_slashes
 from mlbackends.model import mounts
 from mlbackends.model.errors import BadInput
 
@@ -102,7 +102,7 @@ class Tree:
         One that is not among them gets a copy of the file; a path elsewhere is called as it is.
         Raises OSError, and what the function raises.
         """
-        inner = path.replace(os.sep, "/").removeprefix(f"{self.top}/")
+        inner = with_slashes(path).removeprefix(f"{self.top}/")
         if inner == path:
             return mounts.call(function, path, *rest, seconds=seconds)
         entry = self.entries.get(self.spelled(inner.strip("/")))
@@ -160,7 +160,7 @@ def read(path: str) -> Tree:
 
     Raises BadInput, with what is wrong.
     """
-    tree = Tree(os.path.realpath(path).replace(os.sep, "/"))
+    tree = Tree(with_slashes(os.path.realpath(path)))
     try:
         data = read_regular(path, SIZE_LIMIT + 1)
     except OSError as error:
@@ -181,10 +181,10 @@ def read(path: str) -> Tree:
 
 def of_folder(folder: str) -> Tree:
     """Return the files in a folder. Raises BadInput where they are too many, and OSError."""
-    tree = Tree(os.path.realpath(folder).replace(os.sep, "/"))
+    tree = Tree(with_slashes(os.path.realpath(folder)))
     for base, folders, files in os.walk(folder):
         for path in (os.path.join(base, name) for name in (*folders, *files)):
-            inner = os.path.relpath(path, folder).replace(os.sep, "/")
+            inner = with_slashes(os.path.relpath(path, folder))
             entry: Entry = set()
             if os.path.islink(path):
                 entry = os.readlink(path)

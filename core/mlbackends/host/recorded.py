@@ -181,7 +181,7 @@ def opened(folder: str, has_environment: bool) -> Opened:
             f"{folder} holds neither proc/ nor sys/ nor a host.json: that is no recorded machine",
             hint_near(folder),
         )
-    return Opened(description, extracts, commands, os.path.realpath(top).replace(os.sep, "/"), tree)
+    return Opened(description, extracts, commands, with_slashes(os.path.realpath(top)), tree)
 
 
 def _directly(function: "Callable[..., Any]", path: str, *rest: Any) -> Any:

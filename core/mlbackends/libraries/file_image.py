@@ -8,6 +8,7 @@ import struct
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from mlbackends.host.files import opened_at_once
 from mlbackends.model.tables import table
 
 if TYPE_CHECKING:
@@ -29,10 +30,7 @@ def opened_file(path: str, what: str) -> Iterator[int]:
     if not stat.S_ISREG(mode):
         kind = "a directory" if stat.S_ISDIR(mode) else "a device, pipe or socket"
         raise NotALibrary(f"the path leads to {kind}, not to {what}")
-    flags = os.O_RDONLY
-    for name in ("O_NONBLOCK", "O_NOCTTY", "O_BINARY"):
-        flags |= getattr(os, name, 0)
-    descriptor = os.open(path, flags)
+    descriptor = opened_at_once(path)
     try:
         yield descriptor
     finally:

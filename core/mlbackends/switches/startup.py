@@ -134,12 +134,12 @@ def variable_of(switch: Switch, value: object) -> tuple[str, str]:
 
 def refuse_capability(word: str) -> None:
     """Raise ValueError for an instruction set that processors of this kind never have; torch warns of it."""
-    if hasattr(os, "uname"):
-        machine = os.uname().machine
-    else:
-        import platform
+    if sys.platform == "win32":
+        from mlbackends.host.windows.calls import names
 
-        machine = platform.machine()
+        machine = names()[4]
+    else:
+        machine = os.uname().machine
     words = ("default", *_INSTRUCTION_SETS.get(machine.lower(), ()))
     if word not in words:
         raise ValueError(f"on {machine} choose from: {', '.join(words)}")
