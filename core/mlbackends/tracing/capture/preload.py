@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 from mlbackends.libraries.elf_image import opened
 from mlbackends.libraries.file_image import NotALibrary
+from mlbackends.model.mounts import which
 
 _PT_INTERP = 3
 _MOST_INTERPRETERS = 4
@@ -60,7 +61,6 @@ def why_not(path: str, shim: str, environment: Mapping[str, str]) -> str:
 
 def _behind_scripts(path: str, environment: Mapping[str, str]) -> str:
     from mlbackends.inject.target import interpreter_of
-    from mlbackends.model.mounts import which
 
     for _ in range(_MOST_INTERPRETERS):
         try:
