@@ -226,7 +226,7 @@ def compile_attention(
             made = [file for file in pool.map(compiled, units) if file]
         # A sanitizer's symbols are the program's.
         linked = [
-            *_link_flags(target, output.name, Path(objects)),
+            *link_flags(target, output.name, Path(objects)),
             *(["-Wl,-z,defs"] if is_elf(target) and not extra else []),
         ]
         _run([*compiler, *extra, *linked, "-o", str(part), *made])
@@ -276,7 +276,7 @@ def compile_prepared_calls(output: Path, compiler: Sequence[str], target: Target
         flags = [
             f"-I{include}",
             f"-I{NATIVE / 'attention'}",
-            *_link_flags(target, output.name, Path(scratch)),
+            *link_flags(target, output.name, Path(scratch)),
         ]
         _run([*compiler, *CPP_FLAGS, *flags, "-o", str(part), str(source), *linked])
 
@@ -322,13 +322,17 @@ def is_elf(target: Target) -> bool:
     return target.system == "linux"
 
 
-def _link_flags(target: Target, name: str, scratch: Path) -> list[str]:
-    """Return what makes a library of this name, without symbols that nobody needs."""
+def link_flags(target: Target, name: str, scratch: Path) -> list[str]:
+    """Return what makes a library of this name, without symbols that nobody needs.
+
+    Without -O2 zig adds what debugs, and to a DLL the time.
+    """
+    made = ["-shared", "-O2"]
     if target.system == "darwin":
-        return ["-shared", f"-Wl,-install_name,@loader_path/{name}"]
+        return [*made, f"-Wl,-install_name,@loader_path/{name}"]
     if target.system == "windows":  # an import library is made in any case, else beside the DLL
-        return ["-shared", "-s", f"-Wl,--out-implib,{scratch / name}.lib"]
-    return ["-shared", "-s", f"-Wl,-soname,{name},-z,now,-z,relro"]
+        return [*made, "-s", f"-Wl,--out-implib,{scratch / name}.lib"]
+    return [*made, "-s", f"-Wl,-soname,{name},-z,now,-z,relro"]
 
 
 # Written as C++, linked as C: nothing of the C++ library is used, so one file serves every system.
@@ -397,14 +401,15 @@ def _run(command: Sequence[str], **variables: str) -> subprocess.CompletedProces
 
 @contextlib.contextmanager
 def _made_beside(output: Path) -> Iterator[Path]:
-    """Give a file to write, which takes the output's place where all went well."""
+    """Give a file to write, which takes the output's place where all went well.
+
+    It has the output's name, for linkers of Windows and macOS write that into the library.
+    """
     output.parent.mkdir(parents=True, exist_ok=True)
-    part = output.with_name(f"{output.name}.{os.getpid()}")
-    try:
+    with tempfile.TemporaryDirectory(dir=output.parent) as folder:
+        part = Path(folder, output.name)
         yield part
         part.replace(output)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def main(words: Sequence[str]) -> None:

@@ -19,6 +19,10 @@ import sys
 import tarfile
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
 #: The platform of each wheel's tag, and the target of zig that it is compiled for.
@@ -39,8 +43,11 @@ PLATFORMS = {
 }
 
 
-def build(output: Path, platforms: list[str]) -> None:
-    """Write the sdist and a wheel for each platform. Raises CalledProcessError."""
+def build(output: Path, platforms: list[str], options: Sequence[str] = ()) -> None:
+    """Write the sdist and a wheel for each platform. Raises CalledProcessError.
+
+    options: more of the compiler's.
+    """
     output.mkdir(parents=True, exist_ok=True)
     epoch = os.environ.get("SOURCE_DATE_EPOCH") or _printed("git", "log", "-1", "--format=%ct")
     variables = {"SOURCE_DATE_EPOCH": epoch, "MLBACKENDS_NATIVE": "require"}
@@ -52,7 +59,7 @@ def build(output: Path, platforms: list[str]) -> None:
         tree = Path(scratch, f"mlbackends-{version}")
         for platform in platforms:
             words = [sys.executable, "-m", "ziglang", "cc", "-target", PLATFORMS[platform]]
-            target = {"CC": shlex.join(words), "MLBACKENDS_PLATFORM": platform}
+            target = {"CC": shlex.join([*words, *options]), "MLBACKENDS_PLATFORM": platform}
             _pack("wheel", tree, output, {**variables, **target})
 
 
