@@ -42,13 +42,12 @@ def run() -> None:
     # The process lives for a fraction of a second, a tenth of which would go to looking for cycles.
     gc.disable()
     if sys.argv[1:] == ["info"]:
-        # It will open libraries: their process comes up while click is imported.
+        # It will open libraries: their process comes up while msgspec and click are imported.
         from mlbackends.isolation import import_msgspec
-
-        import_msgspec()
-        from mlbackends.isolation.client import start_early
+        from mlbackends.isolation.server import start_early
 
         start_early()
+        import_msgspec()
     _import_click()
     from mlbackends_cli.main import guarded_main
 

@@ -4,37 +4,24 @@ On Linux one child is started, and forks for each file. Elsewhere, where a fork 
 opened system frameworks is not safe (macOS) or not there (Windows), each file gets a child.
 """
 
-import atexit
 import contextlib
 import itertools
 import os
+import select
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
 from mlbackends import isolation
+from mlbackends.host.command import ending, kill_group
+from mlbackends.isolation import server as servers
 from mlbackends.isolation.protocol import REPLY_LIMIT, Reply, Request, read_reply
-from mlbackends.model.mounts import environment
-from mlbackends.model.reader import python_command
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Presence
-
-if TYPE_CHECKING:
-    import subprocess
-
-# Without a collector of cycles, as the command itself: none of these processes lives for long.
-_LEAN = (
-    "import gc; gc.disable(); from mlbackends.isolation import import_msgspec; import_msgspec(); "
-)
-_SERVE = f"{_LEAN}from mlbackends.isolation.worker import main; main()"
-_ONE = f"{_LEAN}from mlbackends.isolation.client import answer_one; answer_one()"
-
-FORKS = sys.platform == "linux"
-"""Whether one child forks for each file."""
 
 GRACE = 1.0
 """Seconds beyond the time limit after which the child itself is held to hang, and is killed."""
@@ -42,42 +29,20 @@ GRACE = 1.0
 _SEAL_LENGTH = 16
 _INTERRUPTED_SECONDS = 0.2
 
-_early: "list[Child]" = []
-
 EXIT_SECONDS = 5.0
 """How long a child that has closed its pipe may take to end: on a busy machine that is seconds."""
-
-
-def _start(what: str, **streams: int) -> "subprocess.Popen[bytes]":
-    from mlbackends.host.command import start_group
-
-    return start_group(python_command(what), env=environment(trusting=True), **streams)
 
 
 class Child:
     """A child that answers requests; started at once, so that it comes up while we still look.
 
     Where FORKS is false, each file gets a child of its own when it is asked for.
+    server: its process, where that was started before.
     """
 
-    waits = True
-    """Whether `close` waits for its end."""
-
-    def __init__(self) -> None:
-        import subprocess
-
-        self._process: subprocess.Popen[bytes] | None = None
-        self._why_not = ""
-        if not FORKS:
-            return
-        try:
-            # Nobody reads its standard error; there need not be a /dev/null for that.
-            noise = subprocess.DEVNULL if os.path.exists(os.devnull) else subprocess.PIPE
-            self._process = _start(
-                _SERVE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=noise
-            )
-        except OSError as error:
-            self._why_not = error.strerror or str(error)
+    def __init__(self, server: servers.Server | None = None) -> None:
+        self.server = server or servers.Server()
+        self.close = self.server.close
 
     def ask(self, batches: Iterable[Sequence[Request]]) -> Iterator[Reply]:
         """Send every request, and yield the final reply to every job as it comes.
@@ -89,11 +54,11 @@ class Child:
         """
         batches = iter(batches)
         rest = itertools.chain.from_iterable(batches)
-        if not FORKS:  # threads ask: what a batch imports would be at the mercy of theirs
+        if not servers.FORKS:  # threads ask: what a batch imports would be at the mercy of theirs
             yield from _beside_one_another(_ask_alone, list(rest))
             return
-        if self._process is None:
-            message = f"no process could be started to open it in: {self._why_not}"
+        if self.server.process is None:
+            message = f"no process could be started to open it in: {self.server.why_not}"
             yield from _all_of(rest, Reason("not-asked", message))
             return
         sent: dict[str, Request] = {}
@@ -126,9 +91,7 @@ class Child:
 
         sent: gets each request that is sent, by its seal.
         """
-        import select
-
-        process = self._process
+        process = self.server.process
         assert process is not None
         assert process.stdin is not None
         assert process.stdout is not None
@@ -183,72 +146,12 @@ class Child:
 
     def _lost(self) -> Reason:
         """Return why the child gave no answer to one file."""
-        import subprocess
-
-        from mlbackends.host.command import ending
-
-        assert self._process is not None
+        assert self.server.process is not None
         try:
-            code = self._process.wait(timeout=EXIT_SECONDS)
+            code = self.server.process.wait(timeout=EXIT_SECONDS)
         except subprocess.TimeoutExpired:
             return Reason("timed-out", "the process that opens it still runs and is silent")
         return Reason("exited", f"it ended the process that asks libraries with {ending(code)[1]}")
-
-    def close(self) -> None:
-        """End the child and everything below it; where it waits for that, it leaves no zombie."""
-        import signal
-        import subprocess
-
-        from mlbackends.host.command import kill_group
-
-        process = self._process
-        if process is None:
-            return
-        for stream in (process.stdin, process.stdout, process.stderr):
-            if stream is not None and not stream.closed:
-                with contextlib.suppress(OSError):
-                    stream.close()
-        # It knows what is below it, whatever sessions that has; so let it end first.
-        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            for number in (signal.SIGTERM, signal.SIGCONT):
-                process.send_signal(number)
-            if self.waits:
-                _wait(process, 0.3)
-            return
-        kill_group(process)
-
-
-def start_early() -> None:
-    """Start the child that `started` returns; this process waits for its end when it ends itself."""
-    child = Child()
-    child.waits = False
-    _early.append(child)
-
-    def end() -> None:
-        child.waits = True
-        child.close()
-
-    atexit.register(end)
-
-
-def started() -> Child:
-    """Return a child that comes up, the one that was started early if there is one."""
-    return _early.pop() if _early else Child()
-
-
-def _wait(process: "subprocess.Popen[bytes]", seconds: float) -> None:
-    """Wait for a process; `subprocess` alone sleeps up to twice as long. Raises TimeoutExpired."""
-    if hasattr(os, "pidfd_open"):
-        import select
-
-        with contextlib.suppress(OSError):  # before Linux 5.3
-            handle, poller = os.pidfd_open(process.pid), select.poll()
-            poller.register(handle, select.POLLIN)
-            start = time.monotonic()
-            poller.poll(seconds * 1000)
-            os.close(handle)
-            seconds = max(0.0, seconds - time.monotonic() + start)
-    process.wait(timeout=seconds)
 
 
 @contextlib.contextmanager
@@ -272,7 +175,7 @@ def _all_of(requests: Iterable[Request], reason: Reason) -> Iterator[Reply]:
             yield Reply(job.id, Presence.FOUND, reason=reason)
 
 
-_running: "set[subprocess.Popen[bytes]]" = set()
+_running: set[subprocess.Popen[bytes]] = set()
 """The children of single files; they end with an interrupt."""
 
 
@@ -291,8 +194,6 @@ def _beside_one_another(
                 for each in done:
                     yield from each.result()
         except BaseException:
-            from mlbackends.host.command import kill_group
-
             pool.shutdown(wait=False, cancel_futures=True)
             for process in [*_running]:
                 kill_group(process)
@@ -301,8 +202,6 @@ def _beside_one_another(
 
 def _ask_alone(request: Request) -> list[Reply]:
     """Open one file in a child of its own; go on in a new one behind a library that ended it."""
-    import subprocess
-
     from mlbackends.isolation.process import reason_of, unanswered
 
     replies: list[Reply] = []
@@ -311,8 +210,8 @@ def _ask_alone(request: Request) -> list[Reply]:
         start = time.monotonic()
         sealed = replace(request, jobs=tuple(jobs), seal=os.urandom(8).hex())
         try:
-            process = _start(
-                _ONE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            process = servers.start(
+                servers.ONE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
             )
         except OSError as error:
             message = f"no process could be started to open it in: {error.strerror or error}"
@@ -324,8 +223,6 @@ def _ask_alone(request: Request) -> list[Reply]:
                 msgspec.json.encode(sealed), timeout=request.timeout * len(jobs)
             )
         except subprocess.TimeoutExpired:
-            from mlbackends.host.command import kill_group
-
             kill_group(process)
             late, output, noise = True, b"", b""
             # Something that cannot be killed may hold the pipes open.

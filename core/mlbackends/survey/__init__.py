@@ -138,10 +138,10 @@ class _Search:
         replies: dict[int, Reply] = {}
         child: Child | None = None
         if self.opens:
-            from mlbackends.isolation import client
+            from mlbackends.isolation import client, server
 
             # Where every probe runs there will be something to open: let the child come up meanwhile.
-            child = client.started() if all_probes else None
+            child = client.Child(server.started()) if all_probes else None
         batches = self._batches(_by_urgency(names) if child else [names], meanwhile)
         try:
             for batch in filter(None, batches):

@@ -22,7 +22,7 @@ import pytest
 
 from mlbackends import survey
 from mlbackends.host.host import Host
-from mlbackends.isolation import client, process, worker
+from mlbackends.isolation import client, process, server, worker
 from mlbackends.isolation.protocol import OPENED_FIRST, Job, Reply, Request
 from mlbackends.model import registry
 from mlbackends.model.records import Library, Presence, ProbeReport
@@ -180,7 +180,7 @@ def fake_probe(tmp_path: Path, compiled: Callable[[str], Path]) -> Iterator[Call
 @pytest.fixture(params=["forking child", "one child a file"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways of asking: the one of Linux, and the one of systems where forking is not safe."""
-    monkeypatch.setattr(client, "FORKS", request.param == "forking child")
+    monkeypatch.setattr(server, "FORKS", request.param == "forking child")
     return str(request.param)
 
 
@@ -725,8 +725,8 @@ def test_what_is_found_after_a_library_has_killed_the_child_is_opened_too(
 
     def batches() -> Iterator[list[Request]]:
         yield [Request((jobs[0],), Presence.USABLE, 20.0)]
-        assert child._process is not None
-        child._process.wait(20)
+        assert child.server.process is not None
+        child.server.process.wait(20)
         yield [Request((jobs[1],), Presence.USABLE, 20.0)]
 
     with contextlib.closing(client.Child()) as child:
@@ -774,14 +774,14 @@ def test_what_is_opened_first_is_what_torch_has_inside_and_vulkan() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the child forks on Linux alone")
-def test_the_page_of_info_starts_its_child_before_click_is_imported() -> None:
+def test_the_page_of_info_starts_its_child_before_all_else() -> None:
     program = (
         "import sys; sys.argv[1:] = ['info']\n"
-        "import mlbackends_cli, mlbackends.isolation.client as client\n"
-        "def early(): print('click' in sys.modules); raise SystemExit(0)\n"
-        "client.start_early = early\n"
+        "import mlbackends_cli, mlbackends.isolation.server as server\n"
+        "def early(): print('click' in sys.modules, 'msgspec' in sys.modules); raise SystemExit(0)\n"
+        "server.start_early = early\n"
         "mlbackends_cli.program()"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
 
-    assert done.stdout.split() == [b"False"]
+    assert done.stdout.split() == [b"False", b"False"]
