@@ -2,11 +2,13 @@
 
 Finds:    every libvulkan, the driver manifests in icd.d, in the registry or where VK_DRIVER_FILES points.
 Loadable: vkEnumerateInstanceVersion answers; the devices are listed through an instance.
-Caveats:  nothing is computed: that needs a shader. A device of type `cpu` (llvmpipe) is no GPU.
+Usable:   a device adds two arrays of integers by a shader of ours, and the sums are right.
+Caveats:  a device of type `cpu` (llvmpipe) is no GPU.
 Source:   Vulkan specification, vkCreateInstance, VkPhysicalDeviceProperties; Vulkan loader,
           "Driver discovery".
 """
 
+import os
 import struct
 
 import msgspec
@@ -14,8 +16,9 @@ from msgspec.structs import replace
 
 from mlbackends.host.host import Host
 from mlbackends.host.variables import steering
-from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
+from mlbackends.libraries.c_calls import CDLL, Calls, checked, ctypes, of_devices
 from mlbackends.libraries.search import absent, libraries_named
+from mlbackends.libraries.vulkan import add, structure
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Device, Fact, Finding, Library, Presence, nonempty
 
@@ -26,13 +29,20 @@ FACTS = (
 
 _STEMS = ("libvulkan", "libMoltenVK")
 _LIMIT = 64
-_INSTANCE_CREATE_INFO = 1
 _HEAPS_LIMIT = 16
 _TYPES = ("other", "integrated_gpu", "discrete_gpu", "virtual_gpu", "cpu")
-_INCOMPATIBLE_DRIVER, _INCOMPLETE = -9, 5
+_INCOMPATIBLE_DRIVER, _EXTENSION_NOT_PRESENT, _INCOMPLETE = -9, -7, 5
 _NVIDIA = 0x10DE
-# Offsets in VkPhysicalDeviceProperties (824 bytes) and VkPhysicalDeviceMemoryProperties (520).
-_PROPERTIES_BYTES, _NAME_AT, _NAME_BYTES = 824, 20, 256
+_VERSION_1_1 = 1 << 22 | 1 << 12
+# Offsets in VkPhysicalDeviceProperties2, its properties, VkPhysicalDeviceDriverProperties and
+# VkPhysicalDeviceMemoryProperties.
+_PROPERTIES_AT, _NAME_AT, _NAME_BYTES = 16, 20, 256
+_LIMITS = {
+    "max_storage_buffer_bytes": 324,
+    "workgroup_memory_bytes": 512,
+    "max_workgroup_size": 528,
+}
+_DRIVER_NAME_AT, _DRIVER_INFO_AT = 20, 276
 _MEMORY_BYTES, _HEAP_COUNT_AT, _HEAPS_AT, _HEAP_BYTES = 520, 260, 264, 16
 _DEVICE_LOCAL = 1
 
@@ -113,57 +123,78 @@ def load(opened: CDLL, library: Library) -> Answer:
 
 
 def use(opened: CDLL, library: Library) -> Answer:
-    """List the devices through an instance; there the check ends."""
+    """List the devices through an instance, and let each add two arrays."""
+    # A question leaves no files behind: Mesa's and NVIDIA's caches of shaders.
+    os.environ |= {"MESA_SHADER_CACHE_DISABLE": "true", "__GL_SHADER_DISK_CACHE": "0"}
     call = Calls(opened, "vulkan", unnamed="see VkResult")
-    # VkInstanceCreateInfo with its type and nothing else: the rest of the 64 bytes is zero.
-    wanted = ctypes.create_string_buffer(struct.pack("I", _INSTANCE_CREATE_INFO), 64)
-    instance = ctypes.c_void_p()
-    status = call.status("vkCreateInstance", wanted, None, ctypes.byref(instance))
-    if status == _INCOMPATIBLE_DRIVER:
+    listed = call.handles("vkEnumeratePhysicalDevices", _instance(call), incomplete=_INCOMPLETE)
+    if not listed:
+        raise NotUsable("no-device", "Vulkan's drivers load, and none has a device")
+    devices = [_described(opened, handle, index) for index, handle in enumerate(listed)]
+    return of_devices(
+        library,
+        [
+            checked(device, add, opened, call, handle, device.name)
+            for device, handle in zip(devices, listed, strict=True)
+        ],
+    )
+
+
+def _instance(call: Calls) -> "ctypes.c_void_p":
+    """Return an instance of Vulkan 1.1; what is created ends with the process."""
+    program = structure("VkApplicationInfo", 0, 0, 0, 0, _VERSION_1_1)
+    extension = (ctypes.c_char_p * 1)(b"VK_KHR_portability_enumeration")
+    instance, status = ctypes.c_void_p(), 0
+    # MoltenVK's devices, which do not have all of Vulkan, are listed only where that is asked for.
+    for portable in (0, 1):
+        names = (portable, extension if portable else 0)
+        wanted = structure("VkInstanceCreateInfo", portable, program, 0, 0, *names)
+        status = call.status("vkCreateInstance", wanted, None, ctypes.byref(instance))
+        if status != _INCOMPATIBLE_DRIVER:
+            break
+    if status in (_INCOMPATIBLE_DRIVER, _EXTENSION_NOT_PRESENT):
         raise call.failed("vkCreateInstance", status, "no-driver", "no driver loads")
     if status or not instance.value:
         raise call.failed("vkCreateInstance", status)
-    listed = call.handles("vkEnumeratePhysicalDevices", instance, incomplete=_INCOMPLETE)
-    if not listed:
-        raise NotUsable("no-device", "Vulkan's drivers load, and none has a device")
-    devices = tuple(_described(opened, handle, index) for index, handle in enumerate(listed))
-    opened.vkDestroyInstance(instance, None)
-    message = (
-        f"{len(devices)} Vulkan devices answer; computing needs a shader, and none is run here"
-    )
-    raise NotUsable("no-use-check", message, learned=Answer(library, devices))
+    return instance
 
 
 def _described(opened: CDLL, handle: int, index: int) -> Device:
+    told = structure("VkPhysicalDeviceDriverProperties", 0, b"", b"", b"")
+    properties = structure("VkPhysicalDeviceProperties2", b"", extension=told)
     # Twice the size, so that a driver of another opinion does not write over other memory.
-    properties = ctypes.create_string_buffer(_PROPERTIES_BYTES * 2)
     memory = ctypes.create_string_buffer(_MEMORY_BYTES * 2)
-    opened.vkGetPhysicalDeviceProperties(ctypes.c_void_p(handle), properties)
+    opened.vkGetPhysicalDeviceProperties2(ctypes.c_void_p(handle), properties)
     opened.vkGetPhysicalDeviceMemoryProperties(ctypes.c_void_p(handle), memory)
-    raw = properties.raw
+    raw = properties.raw[_PROPERTIES_AT:]
     api, driver, vendor, _, kind = struct.unpack_from("5I", raw)
     (heaps,) = struct.unpack_from("I", memory.raw, _HEAP_COUNT_AT)
     local = 0
     for heap in range(min(heaps, _HEAPS_LIMIT)):
         size, flags = struct.unpack_from("QI", memory.raw, _HEAPS_AT + heap * _HEAP_BYTES)
         local += size if flags & _DEVICE_LOCAL else 0
-    name = raw[_NAME_AT : _NAME_AT + _NAME_BYTES].split(b"\0")[0].decode(errors="replace")
+
+    def text(at: int, raw: bytes = told.raw) -> str:
+        return raw[at : at + _NAME_BYTES].split(b"\0")[0].decode(errors="replace")
+
     facts = {
-        "vendor_id": f"{vendor & 0xFFFF:04x}",
+        "vendor_id": f"{vendor:04x}",
         "device_type": _TYPES[kind] if kind < len(_TYPES) else "other",
+        "driver_name": text(_DRIVER_NAME_AT),
+        "driver_info": text(_DRIVER_INFO_AT),
+        **{name: struct.unpack_from("I", raw, at)[0] or None for name, at in _LIMITS.items()},
     }
     # NVIDIA packs the version of its driver in its own way.
     packed = f"{driver >> 22}.{driver >> 14 & 0xFF:02}.{driver >> 6 & 0xFF:02}"
     return Device(
         kind="vulkan",
         index=index,
-        name=name,
+        name=text(_NAME_AT, raw),
         presence=Presence.LOADABLE,
         memory_bytes=local or None,
         capability=_version(api),
         driver=packed if vendor == _NVIDIA else _version(driver),
         facts=nonempty(facts),
-        reasons=(Reason("no-use-check", f"{name} answers; no shader is run on it here"),),
     )
 
 

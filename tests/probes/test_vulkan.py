@@ -1,18 +1,25 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
+import struct
+import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from mlbackends.host.host import Host
+from mlbackends.libraries import vulkan as shader
 from mlbackends.model.records import Library, Presence, ProbeReport
+from mlbackends.model.tables import table
 from mlbackends.survey import survey
+from mlbackends_cli.text.probes import device_lines
 from mlbackends_probes import vulkan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     FakeLibrary = Callable[..., Path]
     Asked = Callable[..., tuple[ProbeReport, Library]]
@@ -81,34 +88,56 @@ def test_garbage_in_a_manifest_is_no_driver(tmp_path: Path, garbage: str) -> Non
 def asked(fake_library: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> Asked:
     """Survey vulkan with the fake in front of whatever this machine has."""
 
-    def ask(**told: str) -> tuple[ProbeReport, Library]:
+    def ask(timeout: float = 5.0, **told: str) -> tuple[ProbeReport, Library]:
         path = fake_library("vulkan", "libvulkan.so.1")
         monkeypatch.setenv("LD_LIBRARY_PATH", str(path.parent))
+        # A loader of this machine's is asked too, and is to have no drivers.
+        monkeypatch.setenv("VK_DRIVER_FILES", "/nowhere.json")
         for name, value in told.items():
             monkeypatch.setenv(name, value)
-        report = survey(("vulkan",), Host(), Presence.USABLE).probes["vulkan"]
+        report = survey(("vulkan",), Host(), Presence.USABLE, timeout=timeout).probes["vulkan"]
         (library,) = (one for one in report.libraries if one.path == str(path))
         return report, library
 
     return ask
 
 
-def test_devices_answer_and_nothing_more_is_claimed(asked: Asked) -> None:
+def test_a_device_that_adds_is_usable(asked: Asked) -> None:
     report, library = asked(FAKE_GPUS="2")
 
-    assert (library.presence, library.version) == (Presence.LOADABLE, "1.3.296")
-    assert [reason.code for reason in library.reasons] == ["no-use-check"]
-    assert len(report.devices) == 2
+    assert (library.presence, library.version) == (Presence.USABLE, "1.3.296")
+    assert [device.presence for device in report.devices] == [Presence.USABLE] * 2
     device = report.devices[0]
     assert (device.name, device.capability) == ("Fake Vulkan Device", "1.4.303")
     assert (device.driver, device.memory_bytes) == ("25.2.1", 24 << 30)
-    assert device.facts == {"vendor_id": "1002", "device_type": "discrete_gpu"}
+    assert device.facts == {
+        "vendor_id": "1002",
+        "device_type": "discrete_gpu",
+        "driver_name": "fake",
+        "driver_info": "Fake 25.2.1",
+        "max_storage_buffer_bytes": 1 << 27,
+        "workgroup_memory_bytes": 32768,
+        "max_workgroup_size": 1024,
+    }
+
+
+def test_devices_of_mac_os_answer_where_they_are_asked_for(asked: Asked) -> None:
+    assert asked(FAKE_PORTABLE="1")[1].presence is Presence.USABLE
+
+
+def test_a_vendor_without_a_number_of_pci_keeps_its_own(asked: Asked) -> None:
+    """That of llvmpipe is VK_VENDOR_ID_MESA, 0x10005."""
+    report, _ = asked(FAKE_VENDOR="0x10005")
+
+    assert report.devices[0].facts["vendor_id"] == "10005"
 
 
 def test_a_processor_that_draws_is_no_gpu(asked: Asked) -> None:
     report, _ = asked(FAKE_TYPE="4", FAKE_NAME="llvmpipe (LLVM 15.0.6, 256 bits)")
 
     assert report.devices[0].facts["device_type"] == "cpu"
+    (line,) = device_lines(report)
+    assert line.startswith("llvmpipe (LLVM 15.0.6, 256 bits) · the CPU, no GPU · 24 GiB")
 
 
 def test_nvidia_packs_its_version_in_its_own_way(asked: Asked) -> None:
@@ -125,6 +154,11 @@ def test_nvidia_packs_its_version_in_its_own_way(asked: Asked) -> None:
         ({"FAKE_INIT": "-3"}, "call-failed"),
         ({"FAKE_GPUS": "0"}, "no-device"),
         ({"FAKE_BEHAVIOUR": "segfault"}, "crashed"),
+        ({"FAKE_QUEUE": "1"}, "unsupported-hardware"),
+        ({"FAKE_MEMORY": "1"}, "unsupported-hardware"),
+        ({"FAKE_PIPELINE": "-2"}, "call-failed"),
+        ({"FAKE_COMPUTE": "segfault"}, "crashed"),
+        ({"FAKE_COMPUTE": "wrong"}, "wrong-result"),
     ],
     ids=str,
 )
@@ -133,3 +167,44 @@ def test_what_stops_it(asked: Asked, told: dict[str, str], code: str) -> None:
 
     assert (library.presence, library.version) == (Presence.LOADABLE, "1.3.296")
     assert [reason.code for reason in library.reasons] == [code]
+
+
+def test_a_device_that_hangs_is_found_out(asked: Asked) -> None:
+    _, library = asked(timeout=0.5, FAKE_COMPUTE="hang")
+
+    assert library.presence is not Presence.USABLE
+    assert [reason.code for reason in library.reasons] == ["timed-out"]
+
+
+def test_the_words_of_the_shader_are_those_of_its_source(tmp_path: Path) -> None:
+    if not (assembler := shutil.which("spirv-as")):
+        pytest.skip("no spirv-as to assemble the shader with (spirv-tools)")
+    source, target = Path(shader.__file__).with_name("vulkan_add.spvasm"), tmp_path / "add.spv"
+    subprocess.run([assembler, "--target-env", "spv1.0", source, "-o", target], check=True)
+
+    words = table("libraries/vulkan")["shader"]
+
+    assert target.read_bytes() == struct.pack(f"{len(words)}I", *words)
+
+
+def test_structures_are_those_of_the_header(tmp_path: Path) -> None:
+    """Each has the size and the type that vulkan_core.h gives it, where it is installed."""
+    structures = table("libraries/vulkan")["structures"]
+    lines = [
+        f'_Static_assert(sizeof({name}) == {struct.calcsize(f"IP{layout}0P")}, "size of {name}");'
+        for name, (_, layout) in structures.items()
+    ]
+    for name, (kind, _) in structures.items():
+        words = re.findall("[A-Z][a-z]+|[0-9]+", name.removeprefix("Vk"))
+        constant = "VK_STRUCTURE_TYPE_" + "_".join(words).upper()
+        lines.append(f'_Static_assert({constant} == {kind}, "type of {name}");')
+    include, compiler = "#include <vulkan/vulkan.h>", shutil.which("cc")
+
+    def compiles(*lines: str) -> bool:
+        command = [compiler or "", "-xc", "-fsyntax-only", "-"]
+        code = "\n".join([*lines, ""]).encode()
+        return not subprocess.run(command, input=code, check=False).returncode
+
+    if not compiler or not compiles(include):
+        pytest.skip("no compiler and vulkan/vulkan.h (libvulkan-dev)")
+    assert compiles(include, *lines)

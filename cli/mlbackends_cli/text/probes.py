@@ -259,6 +259,7 @@ def device_lines(probe: ProbeReport, *, explained: bool = False) -> list[str]:
         is_broken = explained and state_of(device) == "broken"
         parts = (
             device.name or f"{device.kind} device",
+            "the CPU, no GPU" if device.facts.get("device_type") == "cpu" else "",
             binary_size(device.memory_bytes) if device.memory_bytes else "",
             device.capability,
             f"driver {device.driver}" if device.driver else "",

@@ -4,13 +4,16 @@
 needs neither, and a module can name them at its top.
 """
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from mlbackends.model.reasons import NotUsable
-from mlbackends.model.records import Answer
+from mlbackends.model.records import Answer, Device, Library, Presence
 from mlbackends.model.tables import table
 
-__all__ = ["CDLL", "Calls", "ctypes", "decimal_version", "status_names"]
+__all__ = ["CDLL", "Calls", "checked", "ctypes", "decimal_version", "of_devices", "status_names"]
 
 if TYPE_CHECKING:
     import ctypes
@@ -39,6 +42,27 @@ def decimal_version(number: int, major: int, minor: int = 100) -> str:
     major, minor: what one of the major and one of the minor version count in it.
     """
     return f"{number // major}.{number % major // minor}.{number % minor}"
+
+
+def checked(device: Device, check: Callable[..., None], *arguments: object) -> Device:
+    """Return a device that computes, as a check finds out, or that has the reason why it does not."""
+    try:
+        check(*arguments)
+    except NotUsable as stop:
+        return replace(device, reasons=(stop.reason,))
+    return replace(device, presence=Presence.USABLE)
+
+
+def of_devices(library: Library, devices: Sequence[Device]) -> Answer:
+    """Return the answer of a library with its devices.
+
+    Raises NotUsable, which has learned it, with the first device's reason where none of them computes.
+    """
+    answer = Answer(library, tuple(devices))
+    if not any(device.presence is Presence.USABLE for device in devices):
+        first = devices[0].reasons[0]
+        raise NotUsable(first.code, first.message, first.hint, answer)
+    return answer
 
 
 class Calls:

@@ -1,0 +1,174 @@
+"""Vulkan's structures, and an addition that a device computes by a shader of ours.
+
+vulkan.json has the type and the members of each structure, and the words of the shader, of which
+vulkan_add.spvasm is the source.
+
+Source: Vulkan specification, "Compute Pipelines", "Memory Allocation", "Descriptor Sets".
+"""
+
+import struct
+
+from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
+from mlbackends.model.reasons import NotUsable
+from mlbackends.model.tables import table
+
+_COUNT, _GROUP = 256, 64
+"""The numbers of each array, and those of one group of the shader."""
+_BYTES = 3 * _COUNT * 4
+_COMPUTE_QUEUE, _COMPUTE_STAGE, _COMPUTE_POINT = 0x2, 0x20, 1
+_STORAGE, _STORAGE_USAGE = 7, 0x20
+_SHADER, _SHADER_WRITES, _HOST, _HOST_READS = 0x800, 0x40, 0x4000, 0x2000
+_HOST_MEMORY = 0x6
+"""Visible to the host, and coherent."""
+_TYPE_BYTES, _MEMORY_BYTES, _FAMILY_BYTES, _LIMIT = 8, 1040, 24, 32
+
+
+def structure(name: str, *members: object, extension: object = 0) -> "ctypes.Array[ctypes.c_char]":
+    """Return a structure of Vulkan's with its type and its members.
+
+    A member that lies in memory stands as its address, and lives as long as the structure.
+    """
+    kind, layout = table("libraries/vulkan")["structures"][name]
+    values = [
+        ctypes.addressof(member) if isinstance(member, ctypes.Array) else member
+        for member in (extension, *members)
+    ]
+    made = ctypes.create_string_buffer(struct.pack(f"IP{layout}0P", kind, *values))
+    made.members = (extension, *members)  # type: ignore[attr-defined]
+    return made
+
+
+def add(opened: CDLL, call: Calls, gpu: int, name: str) -> None:
+    """Let a device add two arrays of integers by a shader, and check every sum.
+
+    What is created ends with the process. Raises NotUsable where a call fails, where no queue computes,
+    and where a sum is wrong.
+    """
+    device = _Device(opened, call, gpu, name)
+    buffer, address = device.buffer()
+    first = [number * 0x01020305 % (1 << 32) for number in range(_COUNT)]
+    second = [number * number + 7 for number in range(_COUNT)]
+    numbers = (ctypes.c_uint32 * (3 * _COUNT))(*first, *second)
+    ctypes.memmove(address, numbers, _BYTES)
+    device.run(*device.program(buffer))
+    ctypes.memmove(numbers, address, _BYTES)
+    sums = zip(first, second, numbers[2 * _COUNT :], strict=True)
+    wrong = sum((one + other) % (1 << 32) != told for one, other, told in sums)
+    if wrong:
+        message = f"{name} added {_COUNT} pairs of integers, and {wrong} sums are wrong"
+        raise NotUsable("wrong-result", message)
+
+
+class _Device:
+    """A device of Vulkan's that was opened, with one queue that computes."""
+
+    def __init__(self, opened: CDLL, call: Calls, gpu: int, name: str) -> None:
+        self._opened = opened
+        self._call = call
+        self._gpu = ctypes.c_uint64(gpu)
+        self._name = name
+        self._family = self._compute_family()
+        priority = (ctypes.c_float * 1)(1)
+        queues = structure("VkDeviceQueueCreateInfo", 0, self._family, 1, priority)
+        wanted = structure("VkDeviceCreateInfo", 0, 1, queues, 0, 0, 0, 0, 0)
+        self._device = self._make("vkCreateDevice", self._gpu, wanted, None)
+        self._queue = ctypes.c_uint64()
+        self._opened.vkGetDeviceQueue(self._device, self._family, 0, ctypes.byref(self._queue))
+
+    def buffer(self) -> "tuple[ctypes.c_uint64, int]":
+        """Return a buffer for three arrays, and the address at which the host reads and writes it."""
+        buffer = self._create("Buffer", 0, _BYTES, _STORAGE_USAGE, 0, 0, 0)
+        needs = ctypes.create_string_buffer(24)
+        self._opened.vkGetBufferMemoryRequirements(self._device, buffer, needs)
+        size, _, kinds = struct.unpack_from("QQI", needs)
+        wanted = structure("VkMemoryAllocateInfo", size, self._memory_type(kinds))
+        memory = self._make("vkAllocateMemory", self._device, wanted, None)
+        start, whole, address = ctypes.c_uint64(), ctypes.c_uint64(_BYTES), ctypes.c_void_p()
+        self._call("vkBindBufferMemory", self._device, buffer, memory, start)
+        place = (self._device, memory, start, whole, 0)
+        self._call("vkMapMemory", *place, ctypes.byref(address))
+        return buffer, address.value or 0
+
+    def program(
+        self, buffer: "ctypes.c_uint64"
+    ) -> "tuple[ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64]":
+        """Return a pipeline of the shader, its layout, and the set that gives it a buffer."""
+        binding = struct.pack("IIIIP", 0, _STORAGE, 1, _COMPUTE_STAGE, 0)
+        bindings = ctypes.create_string_buffer(binding)
+        layouts = _array(self._create("DescriptorSetLayout", 0, 1, bindings))
+        layout = self._create("PipelineLayout", 0, 1, layouts, 0, 0)
+        words = table("libraries/vulkan")["shader"]
+        code = (ctypes.c_uint32 * len(words))(*words)
+        shader = self._create("ShaderModule", 0, ctypes.sizeof(code), code)
+        main = ctypes.create_string_buffer(b"main")
+        parts = (0, _COMPUTE_STAGE, shader.value, main, 0)
+        stage = structure("VkPipelineShaderStageCreateInfo", *parts)
+        wanted = structure("VkComputePipelineCreateInfo", 0, stage.raw, layout.value, 0, -1)
+        pipelines = (self._device, ctypes.c_uint64(), 1, wanted, None)
+        pipeline = self._make("vkCreateComputePipelines", *pipelines)
+
+        pool = self._create("DescriptorPool", 0, 1, 1, (ctypes.c_uint32 * 2)(_STORAGE, 1))
+        wanted = structure("VkDescriptorSetAllocateInfo", pool.value, 1, layouts)
+        bound = self._make("vkAllocateDescriptorSets", self._device, wanted)
+        part = (ctypes.c_uint64 * 3)(buffer, 0, _BYTES)
+        write = structure("VkWriteDescriptorSet", bound.value, 0, 0, 1, _STORAGE, 0, part, 0)
+        self._opened.vkUpdateDescriptorSets(self._device, 1, write, 0, None)
+        return pipeline, layout, bound
+
+    def run(
+        self, pipeline: "ctypes.c_uint64", layout: "ctypes.c_uint64", bound: "ctypes.c_uint64"
+    ) -> None:
+        """Run the shader once for each pair, and wait for it."""
+        pool = self._create("CommandPool", 0, self._family)
+        wanted = structure("VkCommandBufferAllocateInfo", pool.value, 0, 1)
+        commands = self._make("vkAllocateCommandBuffers", self._device, wanted)
+        self._call("vkBeginCommandBuffer", commands, structure("VkCommandBufferBeginInfo", 1, 0))
+        self._opened.vkCmdBindPipeline(commands, _COMPUTE_POINT, pipeline)
+        sets = (layout, 0, 1, ctypes.byref(bound), 0, None)
+        self._opened.vkCmdBindDescriptorSets(commands, _COMPUTE_POINT, *sets)
+        self._opened.vkCmdDispatch(commands, _COUNT // _GROUP, 1, 1)
+        barrier = (1, structure("VkMemoryBarrier", _SHADER_WRITES, _HOST_READS), 0, None, 0, None)
+        self._opened.vkCmdPipelineBarrier(commands, _SHADER, _HOST, 0, *barrier)
+        self._call("vkEndCommandBuffer", commands)
+        batch = structure("VkSubmitInfo", 0, 0, 0, 1, _array(commands), 0, 0)
+        self._call("vkQueueSubmit", self._queue, 1, batch, ctypes.c_uint64())
+        self._call("vkQueueWaitIdle", self._queue)
+
+    def _create(self, kind: str, *members: object) -> "ctypes.c_uint64":
+        """Return the handle of an object of a kind, which the members of its structure describe."""
+        wanted = structure(f"Vk{kind}CreateInfo", *members)
+        return self._make(f"vkCreate{kind}", self._device, wanted, None)
+
+    def _make(self, function: str, *arguments: object) -> "ctypes.c_uint64":
+        """Return the handle that a function writes to its last argument, given those before."""
+        handle = ctypes.c_uint64()
+        self._call(function, *arguments, ctypes.byref(handle))
+        return handle
+
+    def _compute_family(self) -> int:
+        """Return the first family of queues that computes."""
+        count = ctypes.c_uint32(_LIMIT)
+        families = ctypes.create_string_buffer(_FAMILY_BYTES * _LIMIT)
+        into = (self._gpu, ctypes.byref(count), families)
+        self._opened.vkGetPhysicalDeviceQueueFamilyProperties(*into)
+        for index in range(count.value):
+            flags, queues = struct.unpack_from("II", families, index * _FAMILY_BYTES)
+            if flags & _COMPUTE_QUEUE and queues:
+                return index
+        message = f"{self._name} has {count.value} families of queues, and none computes"
+        raise NotUsable("unsupported-hardware", message)
+
+    def _memory_type(self, kinds: int) -> int:
+        """Return the first type of a mask's that the host reads and writes without more ado."""
+        memory = ctypes.create_string_buffer(_MEMORY_BYTES)
+        self._opened.vkGetPhysicalDeviceMemoryProperties(self._gpu, memory)
+        (count,) = struct.unpack_from("I", memory)
+        for index in range(min(count, _LIMIT)):
+            (flags,) = struct.unpack_from("I", memory, 4 + index * _TYPE_BYTES)
+            if kinds >> index & 1 and flags & _HOST_MEMORY == _HOST_MEMORY:
+                return index
+        raise NotUsable("unsupported-hardware", f"{self._name} has no memory that the host writes")
+
+
+def _array(handle: "ctypes.c_uint64") -> "ctypes.Array[ctypes.c_uint64]":
+    return (ctypes.c_uint64 * 1)(handle)
