@@ -1,10 +1,11 @@
 """Run the tests on other systems: other processors under qemu, Windows under Wine, other Pythons.
 
-    .ci/systems [--list] [--cache FOLDER] [JOB...]
+    .ci/systems [--list] [--cache FOLDER] [--tests PART] [JOB...]
 
 Each job of jobs.toml gets its system, installs our wheel there, runs checks.py and tests, and writes
 results/JOB.json. It fails where a check or an unlisted test fails, and where a line of
 not_here.toml is stale. A job whose system cannot be had is skipped, and its results stay.
+With --tests it runs a part alone, and the results of the others stay; each bears its commit.
 """
 
 from __future__ import annotations
@@ -41,8 +42,12 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="print the names of the jobs")
     parser.add_argument("--cache", type=Path, default=Path(cache, "mlbackends-systems"))
     parser.add_argument(
-        "--tests", action="append", help="run these tests alone; nothing is written"
+        "--tests",
+        action="append",
+        metavar="PART",
+        help="run this alone: `checks`, tests of the job, or others, of which nothing is written",
     )
+    parser.add_argument("--processes", default="2", help="of pytest; 2 by default")
     parser.add_argument(
         "--dist",
         type=Path,
@@ -63,7 +68,7 @@ def main() -> int:
                 folder = Path(scratch)
                 call("git", "clone", "-q", str(TREE), str(folder / "source"))
                 dist = options.dist or build_wheel(jobs[name], options.cache, folder)
-                right = run_job(name, jobs[name], options.cache, folder, dist, options.tests)
+                right = run_job(name, jobs[name], options, folder, dist)
         except Unavailable as reason:
             print(f"skipped: {name}: {reason}", flush=True)
             continue
@@ -74,16 +79,10 @@ def main() -> int:
 
 
 def run_job(
-    name: str,
-    job: dict[str, Any],
-    cache: Path,
-    scratch: Path,
-    dist: Path,
-    chosen: list[str] | None,
+    name: str, job: dict[str, Any], options: argparse.Namespace, scratch: Path, dist: Path
 ) -> bool:
-    """Run one job, and write its results; return whether all is right."""
-    start = time.monotonic()
-    system = PREPARE[job["kind"]](job, cache / f"{name}-{key(job)}", scratch)
+    """Run one job or the parts that were chosen, and write their results; return whether all is right."""
+    system = PREPARE[job["kind"]](job, options.cache / f"{name}-{key(job)}", scratch)
     tree = system.tree
     source = scratch / "source"
     commit = call("git", "rev-parse", "--short=8", "HEAD", cwd=source).decode().strip()
@@ -93,47 +92,49 @@ def run_job(
     shutil.copytree(dist, tree / "dist", dirs_exist_ok=True)
     offline = ("--no-deps", "--no-index", "--only-binary=:all:", "--find-links=dist")
     system.run("-m", "pip", "install", "-q", *offline, "mlbackends")
-    heads = "import importlib.metadata as m; print(m.distribution('mlbackends').read_text('WHEEL'))"
-    tag = system.run("-c", heads).partition("Tag: ")[2].split()[0]
-    print(f"its wheel is {tag}", flush=True)
-    checks = json.loads(system.run("tests/systems/checks.py").splitlines()[-1])
-    if not tag.endswith("any"):
-        missing = "" if checks["native"] else "attention did not compute with the native library"
-        checks["checks"]["native library"] = missing
-    for check, problem in checks["checks"].items():
-        print(f"{'FAILED' if problem else 'right'}: {check} {problem}", flush=True)
-    record = {
-        "how": system.how,
-        **checks,
-        "commit": commit,
-        "date": dt.datetime.now(tz=dt.UTC).date().isoformat(),
-        "wheel": tag,
-        "tests": {},
-    }
-    names = system.names | {checks["system"].lower(), checks["machine"].lower()}
-    right = not any(checks["checks"].values())
-    planned = chosen or job["tests"]
-    record["not_run"] = planned
-    write(name, record, chosen)
-    for place, tests in enumerate(planned, 1):
+    file = RESULTS / f"{name}.json"
+    chosen, record = options.tests or ["checks", *job["tests"]], {"tests": {}}
+    if options.tests and file.exists():
+        record = json.loads(file.read_text(encoding="utf-8"))
+    right = True
+    for part in chosen:
         began = time.monotonic()
-        log = cache / f"{name}-{tests.replace('/', '-')}.log"
-        counts, complaints = run_tests(system, tests, names, log)
-        record["tests"][tests] = {**counts, "seconds": round(time.monotonic() - began)}
-        print(f"{tests}: {record['tests'][tests]}", *complaints, sep="\n  ", flush=True)
+        if part == "checks":
+            result = {"how": system.how, **run_checks(system)}
+            complaints = [
+                f"FAILED: {check} {why}" for check, why in result["checks"].items() if why
+            ]
+        else:
+            log = options.cache / f"{name}-{part.replace('/', '-')}.log"
+            result, complaints = run_tests(system, part, options.processes, log)
+        result |= {
+            "commit": commit,
+            "date": dt.datetime.now(tz=dt.UTC).date().isoformat(),
+            "total_seconds": round(time.monotonic() - began),
+        }
+        print(f"{part}: {result}", *complaints, sep="\n  ", flush=True)
         right = right and not complaints
-        record["not_run"] = planned[place:]
-        record["total_seconds"] = round(time.monotonic() - start)
-        write(name, record, chosen)
+        if part == "checks":
+            record |= result
+        elif part in job["tests"]:
+            record["tests"][part] = result
+        else:
+            continue
+        record["not_run"] = [each for each in job["tests"] if each not in record["tests"]]
+        RESULTS.mkdir(exist_ok=True)
+        file.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     return right
 
 
-def write(name: str, record: dict[str, Any], chosen: list[str] | None) -> None:
-    """Write the results so far, but those of tests that were chosen: a long run can be ended."""
-    if chosen is None:
-        RESULTS.mkdir(exist_ok=True)
-        text = json.dumps(record, indent=2) + "\n"
-        (RESULTS / f"{name}.json").write_text(text, encoding="utf-8")
+def run_checks(system: System) -> dict[str, Any]:
+    """Return what checks.py found, and which wheel it found it with."""
+    heads = "import importlib.metadata as m; print(m.distribution('mlbackends').read_text('WHEEL'))"
+    tag = system.run("-c", heads).partition("Tag: ")[2].split()[0]
+    result: dict[str, Any] = json.loads(system.run("tests/systems/checks.py").splitlines()[-1])
+    if not tag.endswith("any"):
+        missing = "" if result["native"] else "attention did not compute with the native library"
+        result["checks"]["native library"] = missing
+    return {**result, "wheel": tag}
 
 
 def build_wheel(job: dict[str, Any], cache: Path, scratch: Path) -> Path:
@@ -156,15 +157,15 @@ def build_wheel(job: dict[str, Any], cache: Path, scratch: Path) -> Path:
 
 
 def run_tests(
-    system: System, tests: str, names: frozenset[str], log: Path
-) -> tuple[dict[str, int], list[str]]:
+    system: System, tests: str, processes: str, log: Path
+) -> tuple[dict[str, Any], list[str]]:
     """Return how many tests passed, failed, were skipped and are listed; and what is wrong."""
     report = system.tree / "report.xml"
     report.unlink(missing_ok=True)
-    options = ("-q", "-n", "2", "-p", "no:cacheprovider", "--tb=short", f"--timeout={TEST_LIMIT}")
-    variables = {"TESTED_ON": " ".join(sorted(names)), "CI": "true"}
+    options = ("-q", "-n", processes, "-p", "no:cacheprovider", "--tb=short")
+    variables = {"TESTED_ON": " ".join(sorted(system.names)), "CI": "true"}
     output = system.run(
-        *("-m", "pytest", *options, "--junitxml=report.xml", tests),
+        *("-m", "pytest", *options, f"--timeout={TEST_LIMIT}", "--junitxml=report.xml", tests),
         variables=variables,
         limit=LIMIT,
         check=False,
@@ -176,7 +177,7 @@ def run_tests(
     log.write_text(output, encoding="utf-8")
     wrong = [f"FAILED {case.path}::{case.name}" for case in cases if case.outcome == "failed"]
     listed = [case for case in cases if case.outcome == "listed"]
-    for line in lines_for(names):
+    for line in lines_for(system.names):
         concerned = line.startswith(tests.removesuffix(".py"))
         if concerned and not any(matches(line, case.path, case.name) for case in listed):
             wrong.append(f"not_here.toml lists {line}, and nothing of it fails here")

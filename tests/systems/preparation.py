@@ -74,13 +74,13 @@ def call(
 class System:
     """A prepared system: `command` starts its Python in `tree`, our files as Linux sees them.
 
-    names: what not_here.toml may call it, beside its operating system and processor.
+    names: what not_here.toml may call it: its operating system, its processor and its emulator.
     """
 
     how: str
     command: Sequence[str]
     tree: Path
-    names: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset({"linux", "x86_64"})
     variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def run(
@@ -191,37 +191,22 @@ def debian(job: dict[str, Any], folder: Path, scratch: Path) -> System:
     def make(root: Path) -> None:
         modules = () if wheels else MODULES
         packages = [*INTERPRETER, *(f"python3-{name}" for name in modules)]
-        call(
-            *("mmdebstrap", "--variant=extract", f"--architectures={ARCHITECTURES[machine]}"),
-            *("--aptopt=Acquire::Check-Valid-Until false", f"--keyring={KEYRING}"),
-            *(f"--include={','.join(packages)}", job["suite"], str(root)),
-            f"deb {MIRROR} {job['suite']} main",
-        )
+        extract(root, ARCHITECTURES[machine], packages, job["suites"])
         configure(root)
-        downloads = root / "work"
-        downloads.mkdir()
+        (root / "work").mkdir()
         version = next((root / "usr/bin").glob("python3.*[0-9]")).name.removeprefix("python")
-        fitting = ["--only-binary", ":all:", "--python-version", version]
-        if wheels:
-            names = requirements()
-            platforms = [f"--platform={tag}" for tag in wheels]
-            download(downloads, names, *fitting, *platforms)
-        else:
-            names = [*PURE]
-            download(downloads, names, "--no-deps", *fitting)
-        download(downloads, ["pip"], *fitting)
-        bare = System(how, entered(root, "python3"), downloads)
+        bare = System(how, entered(root, "python3"), root / "work")
         bare.run("-m", "venv", "--without-pip", "--system-site-packages", "/venv")
-        system = System(how, entered(root, "/venv/bin/python"), downloads)
-        (pip,) = downloads.glob("pip-*.whl")  # Debian's own wants certificates to be configured
-        system.run(f"{pip.name}/pip", "install", "-q", "--no-index", pip.name)
-        install(system, names)
-        if not wheels:
+        site = root / f"venv/lib/python{version}/site-packages"
+        if wheels:
+            install(site, version, wheels, "pip", *requirements())
+        else:
+            install(site, version, ["any"], "pip", "--no-deps", *PURE)
             cross_compile_msgspec(root, machine, version, scratch)
 
     root = copied(kept(folder, make), scratch / "root")
-    names = frozenset({"qemu"} if foreign else ())
-    return System(how, entered(root, "/venv/bin/python"), root / "work", names)
+    names = {"linux", machine, *(["qemu"] if foreign else [])}
+    return System(how, entered(root, "/venv/bin/python"), root / "work", frozenset(names))
 
 
 def configure(root: Path) -> None:
@@ -238,9 +223,31 @@ def configure(root: Path) -> None:
     (root / "etc/group").write_text("root:x:0:\n", encoding="utf-8")
 
 
-def install(system: System, names: Sequence[str]) -> None:
-    """Install what was downloaded."""
-    system.run("-m", "pip", "install", "-q", "--no-index", "--find-links", ".", *names)
+def extract(root: Path, architecture: str, packages: Sequence[str], suites: Sequence[str]) -> None:
+    """Have packages in a root, from the first suite that can be had: a mirror's index may be stale."""
+    for suite in suites:
+        try:
+            call(
+                *("mmdebstrap", "--variant=extract", f"--architectures={architecture}"),
+                *("--aptopt=Acquire::Check-Valid-Until false", f"--keyring={KEYRING}"),
+                *(f"--include={','.join(packages)}", suite, str(root)),
+                f"deb {MIRROR} {suite} main",
+            )
+        except Unavailable:
+            if suite == suites[-1]:
+                raise
+            shutil.rmtree(root)
+        else:
+            return
+
+
+def install(site: Path, version: str, platforms: Sequence[str], *what: str) -> None:
+    """Install what is compiled for another system by this machine's pip, for theirs starts slowly."""
+    call(
+        *(sys.executable, "-m", "pip", "install", "-q", "--no-compile", "--upgrade"),
+        *("--only-binary", ":all:", f"--python-version={version}", "--target", str(site)),
+        *(*(f"--platform={platform}" for platform in platforms), *what),
+    )
 
 
 def zig_python(cache: Path, tools: Sequence[str]) -> str:
@@ -342,7 +349,9 @@ def wine(job: dict[str, Any], folder: Path, scratch: Path) -> System:
         version = call("wine", "--version").decode().strip().partition("-")[2].split()[0]
         command = ["wine", rf"C:\{name}\python.exe"]
         own = {**variables, "WINEPREFIX": str(prefix)}
-        return System(f"Wine {version}", command, tree, frozenset({"wine"}), own)
+        return System(
+            f"Wine {version}", command, tree, frozenset({"windows", "amd64", "wine"}), own
+        )
 
     def make(prefix: Path) -> None:
         downloads = scratch / "downloads"
@@ -359,16 +368,13 @@ def wine(job: dict[str, Any], folder: Path, scratch: Path) -> System:
                 packed.extractall(prefix / "drive_c")
         (prefix / "drive_c" / name / "DLLs/_wmi.pyd").unlink(missing_ok=True)
         (prefix / "dosdevices/z:").unlink()
-        # By this machine's pip, for Wine starts slowly; NumPy as new as Wine's C runtime can load.
-        pip = (
-            *(sys.executable, "-m", "pip", "install", "-q", "--no-compile", "--upgrade"),
-            *("--only-binary", ":all:", "--platform=win_amd64", f"--python-version={release}"),
-            *("--target", str(prefix / "drive_c" / name / "Lib/site-packages")),
-        )
-        call(*pip, *requirements(), f"numpy=={job['numpy']}", "colorama")
+        site = prefix / "drive_c" / name / "Lib/site-packages"
+        # NumPy as new as Wine's C runtime can load.
+        numpy = f"numpy=={job['numpy']}"
+        install(site, release, ["win_amd64"], *requirements(), numpy, "colorama")
         # What jsonschema needs: newer ones need bcryptprimitives.dll, which Wine 8 has not.
         if "rpds" in job:
-            call(*pip, "--no-deps", f"rpds-py=={job['rpds']}")
+            install(site, release, ["win_amd64"], "--no-deps", f"rpds-py=={job['rpds']}")
 
     prefix = copied(kept(folder, make), scratch / "prefix")
     return prepared(prefix, scratch / "tree")
