@@ -84,7 +84,10 @@ def summary(result: dict[str, Any]) -> str:
     for folder, each in result.get("ended_in", {}).items():
         done.append(f"ended in {folder} with {each['passed']} passed and {each['failed']} failed")
     done += [f"{' and '.join(result['not_run'])} not run"] if result.get("not_run") else []
-    return f"{python}: {', '.join(done)} ({result['date']}, {result['commit']})"
+    # Parts may have run at several commits.
+    ran = [each for each in (result, *tests) if "commit" in each]
+    when = dict.fromkeys(each[key] for key in ("date", "commit") for each in ran)
+    return f"{python}: {', '.join(done)} ({', '.join(when)})"
 
 
 def recorded(platform: str, machines: tuple[str, ...]) -> int:
