@@ -118,7 +118,7 @@ def test_explain_tells_all_sides_and_their_reasons() -> None:
     assert turing["torch_chosen"] == "EFFICIENT_ATTENTION"
     flash = next(each for each in turing["torch_verdicts"] if each["backend"] == "FLASH_ATTENTION")
     assert [each["code"] for each in flash["reasons"]] == ["wrong-capability"]
-    assert turing["chosen"] == "math"
+    assert turing["chosen"] == "efficient_cuda"
 
 
 def test_explain_says_by_which_cudnn_torch_would_choose() -> None:

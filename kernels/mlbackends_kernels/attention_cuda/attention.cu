@@ -1,0 +1,507 @@
+// Attention forward and backward on NVIDIA GPUs from sm75 on: any lengths, strides and masks.
+//
+// Compiled by NVRTC without headers, one tile and pass at a time: see compiling.py. On the CPU the tests compile it
+// with cuda_on_host.h, whose fibers stand for threads. It has not run on a GPU yet.
+//
+// Source: Dao 2023, FlashAttention-2; Milakov and Gimelshein 2018 for the running maximum; the PTX manual for the
+// fragments of mma.m16n8k8 and m16n8k16: lane l holds row l / 4 and, of the sums, columns 2 (l % 4) and one more.
+
+#ifndef __CUDACC__
+#include "cuda_on_host.h"
+#endif
+
+typedef unsigned int u32;
+typedef unsigned short u16;
+typedef long long i64;
+
+// A tensor (B, H, rows, width) or what extends to it. Strides count elements and are 0 along what repeats; `group`
+// heads of the result share one of its own, of which there are `batches` times H / group. fast: rows of whole and
+// aligned 16 bytes. Call and Operand stand in launches.py, too.
+struct Operand {
+  char* at;
+  i64 batch, head, row, column;
+  int batches, group, fast, reserved;
+};
+
+struct Call {
+  Operand query, key, value, mask, out, logsumexp;
+  Operand grad_out, grad_query, grad_key, grad_value, delta;
+  int batches, heads, rows, keys, head_dim, value_dim;
+  int causal, shift;  // row i sees key j if j <= i + shift
+  int mask_kind;
+  float scale;
+};
+
+enum { NO_MASK, BOOLEANS, ELEMENTS, FLOATS };
+
+#define FOR(i, n) _Pragma("unroll") for (int i = 0; i < (n); i++)
+
+// ---- instructions ---------------------------------------------------------------
+
+#ifdef __CUDACC__
+#define LANE (threadIdx.x % 32)
+#define WARP (threadIdx.x / 32)
+
+static __device__ float exp2_of(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+static __device__ float half_to_float(u16 x) {
+  float y;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x));
+  return y;
+}
+static __device__ u16 float_to_half(float x) {
+  u16 y;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x));
+  return y;
+}
+static __device__ u32 two_halves(float low, float high) {
+#if __CUDA_ARCH__ >= 800
+  u32 both;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+  return both;
+#else
+  return float_to_half(low) | (u32)float_to_half(high) << 16;
+#endif
+}
+static __device__ u32 two_bfloats(float low, float high) {
+  u32 both = 0;
+#if __CUDA_ARCH__ >= 800
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+#endif
+  return both;
+}
+static __device__ u32 in_shared(const void* at) { return (u32)__cvta_generic_to_shared(at); }
+
+// Loads four 8 x 8 matrices of 16 bits; lane l points to row l % 8 of matrix l / 8.
+template <bool TURNED> static __device__ void load_matrices(u32* to, const u16* row) {
+  if (TURNED)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(in_shared(row)) : "memory");
+  else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(in_shared(row)) : "memory");
+}
+
+#define MMA(SHAPE_AND_TYPES)                                                                                     \
+  asm("mma.sync.aligned." SHAPE_AND_TYPES " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"               \
+      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])                                                   \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+
+static __device__ void multiply_half(float* sum, const u32* a, const u32* b) {
+#if __CUDA_ARCH__ >= 800
+  MMA("m16n8k16.row.col.f32.f16.f16.f32");
+#else
+  FOR(i, 2)
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]) : "r"(a[2 * i]), "r"(a[2 * i + 1]), "r"(b[i]));
+#endif
+}
+static __device__ void multiply_bfloat(float* sum, const u32* a, const u32* b) {
+#if __CUDA_ARCH__ >= 800
+  MMA("m16n8k16.row.col.f32.bf16.bf16.f32");
+#endif
+}
+static __device__ void multiply_tf32(float* sum, const u32* a, const u32* b) {
+#if __CUDA_ARCH__ >= 800
+  MMA("m16n8k8.row.col.f32.tf32.tf32.f32");
+#endif
+}
+
+// Copies 16 bytes into shared memory, zeros where `inside` is false.
+static __device__ void copy_chunk(void* to, const void* from, bool inside) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+               :: "r"(in_shared(to)), "l"(from), "r"(inside ? 16 : 0) : "memory");
+#else
+  *(uint4*)to = inside ? *(const uint4*)from : uint4{0, 0, 0, 0};
+#endif
+}
+static __device__ void wait_for_copies() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+extern __shared__ char shared_memory[];
+#endif
+
+static __device__ float infinity() { return __int_as_float(0x7f800000); }
+static __device__ float not_a_number() { return __int_as_float(0x7fc00000); }
+static __device__ float bfloat_to_float(u16 x) { return __int_as_float((u32)x << 16); }
+static __device__ u16 float_to_bfloat(float x) {
+  u32 bits = __float_as_int(x);
+  if ((bits & 0x7fffffff) > 0x7f800000) return 0x7fc0;
+  return (u16)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+// ---- arithmetic: how tiles are kept, and how two are multiplied -------------------
+//
+// across: sums (16 R x 8 N) += left (16 R x DEPTH) times right (8 N x DEPTH) turned.
+// along:  sums (16 R x WIDTH) += weights (16 R x 8 N) times right (8 N x WIDTH); weights lie as sums do.
+// left and right are in shared memory, their rows STEP(width) elements apart, so that no two lanes that
+// read at once meet in a bank. scratch: room for the weights of a warp, where one is needed.
+
+struct HalfBits {
+  typedef u16 Element;
+  static __device__ float wide(u16 x) { return half_to_float(x); }
+  static __device__ u16 narrow(float x) { return float_to_half(x); }
+  static __device__ u32 pair(float low, float high) { return two_halves(low, high); }
+  static __device__ void multiply(float* sum, const u32* a, const u32* b) { multiply_half(sum, a, b); }
+};
+struct BFloatBits {
+  typedef u16 Element;
+  static __device__ float wide(u16 x) { return bfloat_to_float(x); }
+  static __device__ u16 narrow(float x) { return float_to_bfloat(x); }
+  static __device__ u32 pair(float low, float high) { return two_bfloats(low, high); }
+  static __device__ void multiply(float* sum, const u32* a, const u32* b) { multiply_bfloat(sum, a, b); }
+};
+
+template <class BITS> struct Narrow : BITS {
+  typedef u16 Stored;
+  enum { SCRATCH = 0 };
+  static __host__ __device__ constexpr int STEP(int width) { return width + 8; }
+
+  template <int DEPTH, int R, int N>
+  static __device__ void across(float (&sums)[R][N][4], const u16* left, const u16* right) {
+    FOR(k, DEPTH / 16) {
+      u32 a[R][4], b[4];
+      FOR(r, R) load_matrices<false>(a[r], left + (16 * r + LANE % 16) * STEP(DEPTH) + 16 * k + LANE / 16 * 8);
+      FOR(n, N / 2) {
+        load_matrices<false>(b, right + (16 * n + LANE / 16 * 8 + LANE % 8) * STEP(DEPTH) + 16 * k + LANE / 8 % 2 * 8);
+        FOR(r, R) {
+          BITS::multiply(sums[r][2 * n], a[r], b);
+          BITS::multiply(sums[r][2 * n + 1], a[r], b + 2);
+        }
+      }
+    }
+  }
+
+  template <int WIDTH, int R, int N>
+  static __device__ void along(float (&sums)[R][WIDTH / 8][4], const float (&weights)[R][N][4], const u16* right, float*) {
+    FOR(k, N / 2) {
+      u32 a[R][4], b[4];
+      FOR(r, R) FOR(i, 4) {
+        const float* two = &weights[r][2 * k + i / 2][i % 2 * 2];
+        a[r][i] = BITS::pair(two[0], two[1]);
+      }
+      FOR(n, WIDTH / 16) {
+        load_matrices<true>(b, right + (16 * k + LANE % 16) * STEP(WIDTH) + 16 * n + LANE / 16 * 8);
+        FOR(r, R) {
+          BITS::multiply(sums[r][2 * n], a[r], b);
+          BITS::multiply(sums[r][2 * n + 1], a[r], b + 2);
+        }
+      }
+    }
+  }
+};
+typedef Narrow<HalfBits> Float16;
+typedef Narrow<BFloatBits> BFloat16;
+
+struct FloatBits {
+  typedef float Element;
+  static __device__ float wide(float x) { return x; }
+  static __device__ float narrow(float x) { return x; }
+};
+
+// float32 as the sum of two numbers of TF32: three products, without that of the two small parts.
+struct ThreeTF32 : FloatBits {
+  typedef float Stored;
+  enum { SCRATCH = 0 };
+  static __host__ __device__ constexpr int STEP(int width) { return width + 4; }
+
+  // Rounded to nearest by hand, which is faster than cvt. What is infinite has no small part.
+  static __device__ void split(float x, u32& large, u32& small) {
+    large = (__float_as_int(x) + 0x1000) & 0xffffe000;
+    small = (large & 0x7fffffff) == 0x7f800000 ? 0 : __float_as_int(x - __int_as_float(large));
+  }
+
+  template <int R> struct Left {
+    u32 large[R][4], small[R][4];
+  };
+  template <int R, int N>
+  static __device__ void multiply(float (&sums)[R][N][4], int n, const Left<R>& left, float first, float second) {
+    u32 large[2], small[2];
+    split(first, large[0], small[0]);
+    split(second, large[1], small[1]);
+    FOR(r, R) {
+      multiply_tf32(sums[r][n], left.small[r], large);
+      multiply_tf32(sums[r][n], left.large[r], small);
+      multiply_tf32(sums[r][n], left.large[r], large);
+    }
+  }
+
+  template <int DEPTH, int R, int N>
+  static __device__ void across(float (&sums)[R][N][4], const float* left, const float* right) {
+    FOR(k, DEPTH / 8) {
+      Left<R> a;
+      FOR(r, R) FOR(i, 4) {
+        const float* at = left + (16 * r + i % 2 * 8 + LANE / 4) * STEP(DEPTH) + 8 * k + i / 2 * 4 + LANE % 4;
+        split(*at, a.large[r][i], a.small[r][i]);
+      }
+      FOR(n, N) {
+        const float* b = right + (8 * n + LANE / 4) * STEP(DEPTH) + 8 * k + LANE % 4;
+        multiply(sums, n, a, b[0], b[4]);
+      }
+    }
+  }
+
+  // The order of the keys within a sum is free: column 2 i of the weights stands for k = i, 2 i + 1 for i + 4.
+  template <int WIDTH, int R, int N>
+  static __device__ void along(float (&sums)[R][WIDTH / 8][4], const float (&weights)[R][N][4], const float* right, float*) {
+    FOR(k, N) {
+      Left<R> a;
+      FOR(r, R) FOR(i, 4) split(weights[r][k][i % 2 * 2 + i / 2], a.large[r][i], a.small[r][i]);
+      FOR(n, WIDTH / 8) {
+        const float* b = right + (8 * k + LANE % 4 * 2) * STEP(WIDTH) + 8 * n + LANE / 4;
+        multiply(sums, n, a, b[0], b[STEP(WIDTH)]);
+      }
+    }
+  }
+};
+
+// Products of float32 in full, without tensor cores. bfloat16 on sm75, whose tensor cores lack it, is widened.
+template <class BITS> struct Full : BITS {
+  typedef float Stored;
+  enum { SCRATCH = 1 };
+  static __host__ __device__ constexpr int STEP(int width) { return width + 4; }
+
+  template <int DEPTH, int R, int N>
+  static __device__ void across(float (&sums)[R][N][4], const float* left, const float* right) {
+#pragma unroll 4
+    for (int k = 0; k < DEPTH; k += 4) {
+      float4 a[R][2];
+      FOR(r, R) FOR(i, 2) a[r][i] = *(const float4*)(left + (16 * r + 8 * i + LANE / 4) * STEP(DEPTH) + k);
+      FOR(n, N) FOR(j, 2) {
+        float4 b = *(const float4*)(right + (8 * n + LANE % 4 * 2 + j) * STEP(DEPTH) + k);
+        FOR(r, R) FOR(i, 2) {
+          float& sum = sums[r][n][2 * i + j];
+          sum = fmaf(a[r][i].x, b.x, fmaf(a[r][i].y, b.y, fmaf(a[r][i].z, b.z, fmaf(a[r][i].w, b.w, sum))));
+        }
+      }
+    }
+  }
+
+  template <int WIDTH, int R, int N>
+  static __device__ void along(float (&sums)[R][WIDTH / 8][4], const float (&weights)[R][N][4], const float* right, float* scratch) {
+    __syncwarp();
+    FOR(r, R) FOR(n, N) FOR(i, 4) {
+      int row = 16 * r + i / 2 * 8 + LANE / 4;
+      scratch[row * STEP(8 * N) + 8 * n + LANE % 4 * 2 + i % 2] = weights[r][n][i];
+    }
+    __syncwarp();
+#pragma unroll 4
+    for (int k = 0; k < 8 * N; k++) {
+      float a[R][2];
+      FOR(r, R) FOR(i, 2) a[r][i] = scratch[(16 * r + 8 * i + LANE / 4) * STEP(8 * N) + k];
+      FOR(n, WIDTH / 8) {
+        float2 b = *(const float2*)(right + k * STEP(WIDTH) + 8 * n + LANE % 4 * 2);
+        FOR(r, R) FOR(i, 2) {
+          sums[r][n][2 * i] = fmaf(a[r][i], b.x, sums[r][n][2 * i]);
+          sums[r][n][2 * i + 1] = fmaf(a[r][i], b.y, sums[r][n][2 * i + 1]);
+        }
+      }
+    }
+  }
+};
+typedef Full<FloatBits> FullFloat32;
+typedef Full<BFloatBits> FullBFloat16;
+
+// ---- tiles ------------------------------------------------------------------------
+
+// A block of WARPS warps has ROWS rows of one side of the scores, and takes COLUMNS of the other at a time.
+template <class MATH, int HEAD_, int VALUE_, int R_, int COLUMNS_, int WARPS_> struct Tile {
+  typedef MATH Math;
+  typedef typename MATH::Element Element;
+  typedef typename MATH::Stored Stored;
+  enum {
+    HEAD = HEAD_, VALUE = VALUE_, R = R_, N = COLUMNS_ / 8, COLUMNS = COLUMNS_, WARPS = WARPS_,
+    ROWS = 16 * R_ * WARPS_, THREADS = 32 * WARPS_,
+    HEAD_STEP = MATH::STEP(HEAD_), VALUE_STEP = MATH::STEP(VALUE_),
+    SCRATCH_STEP = 16 * R_ * MATH::STEP(COLUMNS_),
+  };
+
+  // The rows of a warp in a tile, and the thread's row and column of its first sum.
+  static __device__ int warp_row() { return WARP * 16 * R; }
+  static __device__ int row() { return warp_row() + LANE / 4; }
+  static __device__ int column() { return LANE % 4 * 2; }
+
+  template <int DEPTH>
+  static __device__ void across(float (&sums)[R][N][4], const Stored* left, const Stored* right) {
+    FOR(r, R) FOR(n, N) FOR(i, 4) sums[r][n][i] = 0;
+    MATH::template across<DEPTH>(sums, left + warp_row() * MATH::STEP(DEPTH), right);
+  }
+  template <int WIDTH>
+  static __device__ void along(float (&sums)[R][WIDTH / 8][4], const float (&weights)[R][N][4], const Stored* right, Stored* scratch) {
+    MATH::template along<WIDTH>(sums, weights, right, (float*)scratch + (MATH::SCRATCH ? WARP * SCRATCH_STEP : 0));
+  }
+
+  // Brings COUNT rows from `first` on into shared memory; zeros from row `end` and element `width` on.
+  template <int COUNT, int WIDTH>
+  static __device__ void bring(Stored* to, const Operand& from, int batch, int head, int first, int end, int width);
+};
+
+template <class E> static __device__ E* place(const Operand& of, int batch, int head) {
+  return (E*)of.at + batch * of.batch + head / of.group * of.head;
+}
+
+template <class A, class B> struct Same { enum { value = 0 }; };
+template <class A> struct Same<A, A> { enum { value = 1 }; };
+
+template <class M, int H, int V, int R, int C, int W>
+template <int COUNT, int WIDTH>
+__device__ void Tile<M, H, V, R, C, W>::bring(Stored* to, const Operand& from, int batch, int head, int first, int end, int width) {
+  const Element* source = place<const Element>(from, batch, head);
+  if (Same<Element, Stored>::value && from.fast) {
+    const int chunk = 16 / sizeof(Element), chunks = WIDTH / chunk;
+#pragma unroll 4
+    for (int i = threadIdx.x; i < COUNT * chunks; i += THREADS) {
+      int row = first + i / chunks, column = i % chunks * chunk;
+      bool inside = row < end && column < width;
+      copy_chunk(to + i / chunks * M::STEP(WIDTH) + column, inside ? source + row * from.row + column : source, inside);
+    }
+  } else {
+    for (int i = threadIdx.x; i < COUNT * WIDTH; i += THREADS) {
+      int row = first + i / WIDTH, column = i % WIDTH;
+      bool inside = row < end && column < width;
+      Element element = inside ? source[row * from.row + column * from.column] : Element(0);
+      to[i / WIDTH * M::STEP(WIDTH) + column] = Same<Element, Stored>::value ? Stored(element) : Stored(M::wide(element));
+    }
+  }
+}
+
+// Waits until what this block has asked for lies in shared memory, and all are done with what lay there.
+static __device__ void arrive() {
+  wait_for_copies();
+  __syncthreads();
+}
+
+// Writes the rows of a tile that are before `end`, each times its factor.
+template <class T, int WIDTH>
+static __device__ void write(const Operand& to, int batch, int head, int first, int end, int width, float (&sums)[T::R][WIDTH / 8][4], float (&factor)[T::R][2]) {
+  typename T::Element* target = place<typename T::Element>(to, batch, head);
+  FOR(r, T::R) FOR(n, WIDTH / 8) FOR(i, 4) {
+    int row = first + T::row() + 16 * r + i / 2 * 8, column = T::column() + 8 * n + i % 2;
+    if (row < end && column < width)
+      target[row * to.row + column * to.column] = T::Math::narrow(sums[r][n][i] * factor[r][i / 2]);
+  }
+}
+
+// ---- scores -------------------------------------------------------------------------
+
+// Makes scores of products: scaled, with the mask added, -inf where a row does not see a key.
+// row, key: those of the tile. TURNED: rows of the tile are keys. seen: is set for rows that a mask shows a key.
+template <class T, bool TURNED>
+static __device__ void score(const Call& call, int batch, int head, int first, int start, float (&sums)[T::R][T::N][4], bool (&seen)[T::R][2]) {
+  int rows = TURNED ? T::COLUMNS : T::ROWS, keys = TURNED ? T::ROWS : T::COLUMNS;
+  int row_0 = TURNED ? start : first, key_0 = TURNED ? first : start;
+  bool whole = row_0 + rows <= call.rows && key_0 + keys <= call.keys && (!call.causal || key_0 + keys - 1 <= row_0 + call.shift);
+  int line = first + T::row(), column = start + T::column();
+  FOR(r, T::R) FOR(n, T::N) FOR(i, 4) sums[r][n][i] *= call.scale;
+  if (whole && call.mask_kind == NO_MASK) return;
+  const char* mask = call.mask.at;
+  i64 offset = call.mask_kind == NO_MASK ? 0 : batch * call.mask.batch + head / call.mask.group * call.mask.head;
+  FOR(r, T::R) FOR(n, T::N) FOR(i, 4) {
+    int there = line + 16 * r + i / 2 * 8, other = column + 8 * n + i % 2;
+    int row = TURNED ? other : there, key = TURNED ? there : other;
+    bool shown = row < call.rows && key < call.keys && (!call.causal || key <= row + call.shift);
+    if (shown && call.mask_kind != NO_MASK) {
+      i64 index = offset + row * call.mask.row + key * call.mask.column;
+      if (call.mask_kind == BOOLEANS) {
+        shown = mask[index] != 0;
+      } else {
+        float added = call.mask_kind == FLOATS ? ((const float*)mask)[index] : T::Math::wide(((const typename T::Element*)mask)[index]);
+        sums[r][n][i] += added;
+        shown = added != -infinity();
+      }
+      seen[r][i / 2] |= shown;
+    }
+    if (!shown) sums[r][n][i] = -infinity();
+  }
+}
+
+static __device__ float exp_of(float x) { return exp2_of(x * 1.44269504f); }
+
+static __device__ float over_row(float x, bool sum) {
+  FOR(i, 2) {
+    float other = __shfl_xor_sync(0xffffffff, x, 1 << i);
+    x = sum ? x + other : fmaxf(x, other);
+  }
+  return x;
+}
+
+// ---- forward --------------------------------------------------------------------------
+
+// A block computes ROWS rows of one head. logsumexp is natural, and 0 for a row that sees no key, as its output is.
+template <class T> static __device__ void forward(const Call& call) {
+  typedef typename T::Stored Stored;
+  Stored* queries = (Stored*)shared_memory;
+  Stored* keys = queries + T::ROWS * T::HEAD_STEP;
+  Stored* values = keys + T::COLUMNS * T::HEAD_STEP;
+  Stored* scratch = values + T::COLUMNS * T::VALUE_STEP;
+  int blocks = (call.rows + T::ROWS - 1) / T::ROWS;
+  int unit = blockIdx.x / blocks, batch = unit / call.heads, head = unit % call.heads;
+  int first = (blocks - 1 - blockIdx.x % blocks) * T::ROWS;  // the longest first, where causal
+  int end = call.keys;
+  if (call.causal) end = min(end, max(first + T::ROWS + call.shift, 0));
+  bool working = first + T::warp_row() < call.rows;
+
+  float out[T::R][T::VALUE / 8][4], top[T::R][2], sum[T::R][2];
+  bool seen[T::R][2];
+  FOR(r, T::R) FOR(n, T::VALUE / 8) FOR(i, 4) out[r][n][i] = 0;
+  FOR(r, T::R) FOR(i, 2) {
+    int row = first + T::row() + 16 * r + 8 * i;
+    top[r][i] = -infinity();
+    sum[r][i] = 0;
+    seen[r][i] = call.mask_kind == NO_MASK && call.keys > 0 && (!call.causal || row + call.shift >= 0);
+  }
+  T::template bring<T::ROWS, T::HEAD>(queries, call.query, batch, head, first, call.rows, call.head_dim);
+  T::template bring<T::COLUMNS, T::HEAD>(keys, call.key, batch, head, 0, call.keys, call.head_dim);
+  for (int start = 0; start < end; start += T::COLUMNS) {
+    float weights[T::R][T::N][4];
+    arrive();
+    T::template bring<T::COLUMNS, T::VALUE>(values, call.value, batch, head, start, call.keys, call.value_dim);
+    if (working) {
+      T::template across<T::HEAD>(weights, queries, keys);
+      score<T, false>(call, batch, head, first, start, weights, seen);
+      FOR(r, T::R) FOR(i, 2) {
+        float largest = top[r][i];
+        FOR(n, T::N) largest = fmaxf(largest, fmaxf(weights[r][n][2 * i], weights[r][n][2 * i + 1]));
+        largest = over_row(largest, false);
+        float origin = largest == -infinity() ? 0 : largest;  // -inf less -inf is no number
+        float shrink = exp_of(top[r][i] - origin);
+        top[r][i] = largest;
+        sum[r][i] *= shrink;
+        FOR(n, T::VALUE / 8) FOR(j, 2) out[r][n][2 * i + j] *= shrink;
+        FOR(n, T::N) FOR(j, 2) {
+          float& weight = weights[r][n][2 * i + j];
+          weight = exp_of(weight - origin);
+          sum[r][i] += weight;
+        }
+      }
+    }
+    arrive();
+    if (start + T::COLUMNS < end)
+      T::template bring<T::COLUMNS, T::HEAD>(keys, call.key, batch, head, start + T::COLUMNS, call.keys, call.head_dim);
+    if (working) T::template along<T::VALUE>(out, weights, values, scratch);
+  }
+  wait_for_copies();
+  if (!working) return;
+  float factor[T::R][2];
+  float* logarithms = place<float>(call.logsumexp, batch, head);
+  FOR(r, T::R) FOR(i, 2) {
+    int row = first + T::row() + 16 * r + 8 * i;
+    bool sees = over_row(seen[r][i], false) > 0;
+    float total = over_row(sum[r][i], true);
+    if (total == 0 && sees) total = not_a_number();  // each score overflowed
+    factor[r][i] = total == 0 ? 0 : 1 / total;
+    if (call.logsumexp.at && LANE % 4 == 0 && row < call.rows)
+      logarithms[row * call.logsumexp.row] = total == 0 ? 0 : top[r][i] + logf(total);
+  }
+  write<T, T::VALUE>(call.out, batch, head, first, call.rows, call.value_dim, out, factor);
+}
+
+#ifdef TILE
+extern "C" __global__ void __launch_bounds__(Tile<TILE>::THREADS) attention(const Call call) { PASS<Tile<TILE> >(call); }
+#endif

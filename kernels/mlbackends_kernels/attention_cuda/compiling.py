@@ -1,0 +1,152 @@
+"""Machine code of attention.cu: compiled by NVRTC at first use, and kept in the user's cache folder.
+
+A file of the cache is named by all that decides its contents: the source, the options with the chip, and
+the version of NVRTC. It begins with its own checksum, so a damaged one is compiled again; it is put in its
+place by renaming, so processes may race. Where nothing can be written, each process compiles for itself.
+"""
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from mlbackends.model.errors import MlBackendsError
+from mlbackends_kernels.attention_cuda.launches import Tile
+
+ENTRY = b"attention"
+"""The name of the kernel in every cubin."""
+
+_CHECKSUM = hashlib.sha256
+
+
+class CompilationFailed(MlBackendsError, RuntimeError):
+    """NVRTC is not there, does not know the chip, or refuses the source."""
+
+    exit_code = 1
+
+
+def machine_code(function: str, tile: Tile, capability: tuple[int, int]) -> bytes:
+    """Return the cubin of a pass for a chip. Raises CompilationFailed."""
+    options = options_for(function, tile, capability)
+    kept = cache_file(options)
+    if kept and (found := _read(kept)):
+        return found
+    cubin, _ = compiled(options)
+    if kept:
+        _keep(kept, cubin)
+    return cubin
+
+
+def options_for(function: str, tile: Tile, capability: tuple[int, int]) -> list[str]:
+    """Return the options of NVRTC. Raises CompilationFailed where it does not know the chip."""
+    return [
+        f"--gpu-architecture=sm_{_target(capability)}",
+        "--std=c++17",
+        f"-DPASS={function}",
+        f"-DTILE={','.join(map(str, tile))}",
+    ]
+
+
+def cache_file(options: list[str]) -> Path | None:
+    """Return where the cubin of some options is kept, None where the user has no folder for caches."""
+    base = os.environ.get("LOCALAPPDATA" if os.name == "nt" else "XDG_CACHE_HOME", "")
+    try:
+        folder = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
+    except RuntimeError:  # no home
+        return None
+    parts = (source(), *options, *map(str, nvrtc_version()))
+    name = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    return folder / "mlbackends" / "kernels" / f"{name}.cubin"
+
+
+@cache
+def source() -> str:
+    """Return the text of attention.cu."""
+    return Path(__file__).with_name("attention.cu").read_text(encoding="utf-8")
+
+
+@cache
+def nvrtc_version() -> tuple[int, int]:
+    """Return the version of NVRTC."""
+    major, minor = _call("nvrtcVersion")
+    return int(major), int(minor)
+
+
+def compiled(options: list[str]) -> tuple[bytes, str]:
+    """Compile attention.cu, and return what NVRTC said too. It needs neither a driver nor headers."""
+    program = _call("nvrtcCreateProgram", source().encode(), b"attention.cu", 0, [], [])
+    try:
+        given = len(options), [each.encode() for each in options]
+        try:
+            _call("nvrtcCompileProgram", program, *given)
+        except CompilationFailed as error:
+            message = f"{error} for {' '.join(options)}\n{_log(program)}"
+            raise CompilationFailed(message) from None
+        return _told(program, "CUBIN"), _log(program)
+    finally:
+        _call("nvrtcDestroyProgram", program)
+
+
+def _log(program: Any) -> str:
+    return _told(program, "ProgramLog").decode(errors="replace").strip("\0 \n")
+
+
+def _told(program: Any, what: str) -> bytes:
+    """Return what NVRTC keeps with a program: its CUBIN or ProgramLog."""
+    room = bytearray(_call(f"nvrtcGet{what}Size", program))
+    _call(f"nvrtcGet{what}", program, room)
+    return bytes(room)
+
+
+@cache
+def _target(capability: tuple[int, int]) -> int:
+    """Return the chip to compile for, as sm86 is 86: code also runs on later chips of its generation."""
+    wanted = capability[0] * 10 + capability[1]
+    known = [int(each) for each in _call("nvrtcGetSupportedArchs")]
+    usable = [each for each in known if each // 10 == wanted // 10 and each <= wanted]
+    if not usable:
+        version = ".".join(map(str, nvrtc_version()))
+        about = f"it compiles for {', '.join(f'sm{each}' for each in known)}"
+        raise CompilationFailed(f"NVRTC {version} does not know sm{wanted}; {about}")
+    return max(usable)
+
+
+def _call(function: str, *arguments: Any) -> Any:
+    """Call NVRTC and return what it returns beside its status."""
+    try:
+        from cuda.bindings import nvrtc  # type: ignore[import-not-found,unused-ignore]
+
+        status, *values = getattr(nvrtc, function)(*arguments)
+    except (ImportError, RuntimeError) as error:  # no binding; no library for it
+        raise CompilationFailed(f"NVRTC cannot be called: {error}") from None
+    if int(status):
+        name = nvrtc.nvrtcGetErrorString(status)[1].decode()
+        raise CompilationFailed(f"{function} returned {name}")
+    return values[0] if len(values) == 1 else values
+
+
+def _read(path: Path) -> bytes:
+    """Return a kept cubin, nothing where there is none or it is damaged."""
+    try:
+        kept = path.read_bytes()
+    except OSError:
+        return b""
+    size = _CHECKSUM().digest_size
+    return kept[size:] if _CHECKSUM(kept[size:]).digest() == kept[:size] else b""
+
+
+def _keep(path: Path, cubin: bytes) -> None:
+    part = ""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        number, part = tempfile.mkstemp(dir=path.parent, suffix=".part")
+        with os.fdopen(number, "wb") as file:
+            file.write(_CHECKSUM(cubin).digest() + cubin)
+        Path(part).replace(path)
+    except OSError:  # read-only or full: the next process compiles again
+        if part:
+            with contextlib.suppress(OSError):
+                Path(part).unlink()

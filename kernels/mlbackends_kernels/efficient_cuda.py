@@ -1,0 +1,67 @@
+"""efficient_cuda: memory-efficient attention on NVIDIA GPUs, in CUDA C++ compiled at its first use.
+
+It has been emulated on the CPU, where fibers stand for a GPU's threads, and compared with float64, and been
+compiled for sm75 to sm120; it has not run on a GPU yet. It needs cuda-python and NVRTC, and no toolkit.
+"""
+
+from typing import Any
+
+from mlbackends.model.errors import NoBackend
+from mlbackends.model.problem import AttentionProblem
+from mlbackends.model.reasons import Reason
+from mlbackends.sdpa import constraints as need
+from mlbackends.sdpa.backend import AttentionBackend
+from mlbackends.sdpa.sdp_backend import SDPBackend
+
+
+class EfficientCuda(AttentionBackend):
+    """One pass over the keys, whatever the mask and the strides; it has not run on a GPU yet.
+
+    Shapes:  query (B, H, L, E), key (B, Hkv, S, E), value (B, Hkv, S, Ev); returns (B, H, L, Ev). B and H
+             may be 1 where the others' are not. A mask of booleans or numbers broadcasts to
+             (B, H, L, S). Any strides; rows of aligned 16 bytes are read fastest.
+    Numbers: products of 16-bit elements are summed in float32. float32 is multiplied by three products of
+             TF32, nearly as exact as its own; in full on sm75, and where cuda.matmul.fp32_precision
+             is "ieee". A row that sees no key is 0, one whose scores all overflow is NaN.
+    Source:  Dao 2023, FlashAttention-2, algorithm 1; Rabe and Staats 2021 for memory that does not grow with
+             the lengths.
+    """
+
+    name, answers_to = "efficient_cuda", SDPBackend.EFFICIENT_ATTENTION
+    constraints = (
+        need.on_device("cuda"),
+        need.capability_between((7, 5), (12, 1)),
+        need.rank_is(4),
+        need.dtype_in("float16", "bfloat16", "float32"),
+        need.head_dim_at_most(256),
+    )
+    takes = frozenset({"grouped_heads", "logsumexp", "lower_right", "mask"})
+    tolerance = {"float16": 2.0, "bfloat16": 2.0, "float32": 4.0}  # noqa: RUF012
+
+    def missing_parts(self) -> tuple[Reason, ...]:
+        from mlbackends_kernels.attention_cuda.requirements import missing_parts
+
+        return missing_parts()
+
+    def run(
+        self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
+    ) -> Any:
+        return self._attend(problem, query, key, value, mask, logsumexp=False)[0]
+
+    def run_with_logsumexp(
+        self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
+    ) -> tuple[Any, Any]:
+        return self._attend(problem, query, key, value, mask, logsumexp=True)
+
+    def _attend(self, problem: AttentionProblem, *tensors: Any, logsumexp: bool) -> tuple[Any, Any]:
+        self._require_all(problem)
+        from mlbackends_kernels.attention_cuda.device import attend
+
+        return attend(problem, *tensors, logsumexp=logsumexp)
+
+    def _require_all(self, problem: AttentionProblem) -> None:
+        """Raise NoBackend where a constraint is not met, or a package or the driver is not there."""
+        self.require(problem)
+        if reasons := self.missing_parts():
+            message = "; ".join(reason.message for reason in reasons)
+            raise NoBackend(f"{self.name} cannot run here: {message}", reasons, reasons[0].hint)

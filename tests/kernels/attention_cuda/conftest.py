@@ -1,0 +1,97 @@
+"""attention.cu on the CPU: compiled by g++ with cuda_on_host.h, and launched with numpy's memory."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import mlbackends_kernels.attention_cuda as kernels
+from mlbackends_kernels.attention_cuda.launches import Call, arithmetic, tile_of
+
+if TYPE_CHECKING:
+    from mlbackends_kernels.attention_cuda.launches import Launch, Tile
+
+HERE = Path(__file__).parent
+SOURCE = Path(kernels.__path__[0]) / "attention.cu"
+PASSES = ("forward",)
+HOPPER, TURING = (9, 0), (7, 5)
+
+_ENTRY = """
+extern "C" void run_{number}(const Call* call, unsigned grid) {{
+  typedef Tile<{tile}> Chosen;
+  host::launch(grid, Chosen::THREADS, shared_memory, {shared}, [&] {{ {function}<Chosen>(*call); }});
+}}
+"""
+
+
+class HostKernels:
+    """Launches on the CPU. The tiles of narrow rows are compiled together, any other when it is met."""
+
+    def __init__(self, folder: Path) -> None:
+        self._compiler = shutil.which("g++") or ""
+        if sys.platform != "linux" or not self._compiler:
+            pytest.skip("no g++ on Linux to run CUDA C++ on the CPU with")
+        self._folder = folder
+        names = {
+            *(arithmetic(dtype, HOPPER, "none") for dtype in ("float16", "bfloat16", "float32")),
+            *(arithmetic(dtype, TURING, "ieee") for dtype in ("bfloat16", "float32")),
+        }
+        usual = [
+            (each, tile_of(each, name, (32, 32), HOPPER))
+            for each in PASSES
+            for name in sorted(names)
+        ]
+        self._runs = self._compiled(usual)
+
+    def launch(self, what: Launch) -> None:
+        key = (what.function, what.tile)
+        if key not in self._runs:
+            self._runs |= self._compiled([key])
+        self._runs[key](ctypes.byref(what.call), what.grid)
+
+    def _compiled(self, wanted: list[tuple[str, Tile]]) -> dict[tuple[str, Tile], Any]:
+        code = f'#include "{SOURCE}"\nextern "C" size_t call_bytes() {{ return sizeof(Call); }}\n'
+        for number, (function, tile) in enumerate(wanted):
+            parts = {"tile": ",".join(map(str, tile)), "shared": tile.shared_bytes(function)}
+            code += _ENTRY.format(number=number, function=function, **parts)
+        texts = (code, SOURCE.read_text(), (HERE / "cuda_on_host.h").read_text())
+        name = hashlib.sha256("\0".join(texts).encode()).hexdigest()[:24]
+        self._folder.mkdir(parents=True, exist_ok=True)
+        library = self._folder / f"{name}.so"
+        if not library.exists():
+            part = library.with_suffix(f".{os.getpid()}")
+            flags = ["-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-U_FORTIFY_SOURCE"]
+            command: list[str | Path] = [
+                self._compiler,
+                *flags,
+                f"-I{HERE}",
+                "-o",
+                part,
+                "-xc++",
+                "-",
+            ]
+            subprocess.run(command, input=code.encode(), check=True)
+            part.replace(library)
+        opened = ctypes.CDLL(str(library))
+        opened.call_bytes.restype = ctypes.c_size_t
+        assert opened.call_bytes() == ctypes.sizeof(Call)
+        for number in range(len(wanted)):
+            opened[f"run_{number}"].argtypes = (ctypes.c_void_p, ctypes.c_uint)
+        return {key: opened[f"run_{number}"] for number, key in enumerate(wanted)}
+
+
+@pytest.fixture(scope="session")
+def host_kernels(tmp_path_factory: pytest.TempPathFactory) -> HostKernels:
+    base = tmp_path_factory.getbasetemp()
+    # The processes of one run share what each has compiled: their folders stand beside each other.
+    return HostKernels(
+        (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "host-kernels"
+    )
