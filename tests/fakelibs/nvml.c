@@ -8,9 +8,6 @@ typedef unsigned u32;
 typedef unsigned long long u64;
 typedef int Result;
 enum { OK = 0, INVALID = 2, UNSUPPORTED = 3, NO_PERMISSION = 4, NOT_FOUND = 6, TOO_SMALL = 7, LOST = 15 };
-enum { MIG_INSTANCES = 2 };
-
-static const u64 MEMORY = 80ULL << 30;
 
 static u32 gpus(void) { return value("FAKE_GPUS", 1); }
 static int is_mig(const void *device) { return (uintptr_t)device > 100; }
@@ -19,34 +16,46 @@ static u32 index_of(const void *device) {
 }
 static u32 instance_of(const void *device) { return (u32)((uintptr_t)device % 100 - 1); }
 
+// What is said of a GPU: a number, "-" for what it does not support, "!15" for what its calls return.
+static const char *said(const void *device, const char *name, const char *otherwise) {
+    return text_at(index_of(device), name, otherwise);
+}
+static u64 of(const void *device, const char *name, const char *otherwise) {
+    return strtoull(said(device, name, otherwise), NULL, 0);
+}
 static Result alive(const void *device) {
-    if (index_of(device) >= gpus()) return INVALID;
-    return index_of(device) == value("FAKE_LOST", 999) ? LOST : OK;
+    return index_of(device) >= gpus() ? INVALID : (Result)of(device, "FAKE_RETURNS", "0");
 }
-
-// What is wrong is wrong with one GPU, where FAKE_ONLY names one; the others have `sound`.
-static u32 ill(const void *device, const char *name, u32 sound) {
-    u32 only = value("FAKE_ONLY", 999);
-    return only == 999 || index_of(device) == only ? value(name, sound) : sound;
+static Result checked(const void *device, const char *name, const char *otherwise) {
+    const char *text = said(device, name, otherwise);
+    Result result = alive(device);
+    return result ? result : *text == '-' ? UNSUPPORTED : *text == '!' ? atoi(text + 1) : OK;
 }
-
+static Result number(const void *device, u32 *out, const char *name, const char *otherwise) {
+    Result result = checked(device, name, otherwise);
+    if (result == OK) *out = (u32)of(device, name, otherwise);
+    return result;
+}
 static Result put(char *buffer, u32 size, const char *text) {
     if (strlen(text) >= size) return TOO_SMALL;
     strcpy(buffer, text);
     return OK;
 }
 
-static Result number(const void *device, u32 *out, u32 told) {
-    Result result = alive(device);
-    if (result == OK) *out = told;
-    return result;
-}
+#define NUMBER(function, name, otherwise) \
+    Result nvmlDeviceGet##function(void *device, u32 *out) { return number(device, out, name, otherwise); }
+#define NUMBER_OF(function, name, otherwise) \
+    Result nvmlDeviceGet##function(void *device, u32 which, u32 *out) { \
+        Result result = number(device, out, name, otherwise); \
+        *out += which; \
+        return result; \
+    }
 
 // ---- the system
 
 Result nvmlInit_v2(void) {
     behave();
-    return (Result)value("FAKE_INIT", OK);
+    return (Result)value("FAKE_NVML_INIT", OK);
 }
 Result nvmlInitWithFlags(u32 flags) { return flags ? INVALID : nvmlInit_v2(); }
 Result nvmlShutdown(void) { return OK; }
@@ -54,13 +63,18 @@ const char *nvmlErrorString(Result result) { return result == LOST ? "GPU is los
 Result nvmlSystemGetDriverVersion(char *buffer, u32 size) {
     return put(buffer, size, text_of("FAKE_DRIVER", "580.65.06"));
 }
-Result nvmlSystemGetNVMLVersion(char *buffer, u32 size) { return put(buffer, size, "13.580.65.06"); }
+Result nvmlSystemGetNVMLVersion(char *buffer, u32 size) {
+    char text[96];
+    snprintf(text, sizeof text, "13.%s", text_of("FAKE_DRIVER", "580.65.06"));
+    return put(buffer, size, text);
+}
 Result nvmlSystemGetCudaDriverVersion_v2(int *version) {
     *version = (int)value("FAKE_CUDA", 13000);
     return OK;
 }
 Result nvmlSystemGetProcessName(u32 pid, char *buffer, u32 size) {
-    return pid == 4321 ? put(buffer, size, "/usr/bin/trainer") : NOT_FOUND;
+    const char *name = text_at(pid, "FAKE_PROGRAM", pid == 4321 ? "/usr/bin/trainer" : "");
+    return *name ? put(buffer, size, name) : NOT_FOUND;
 }
 
 // ---- one GPU
@@ -70,13 +84,17 @@ Result nvmlDeviceGetCount_v2(u32 *count) {
     return OK;
 }
 Result nvmlDeviceGetHandleByIndex_v2(u32 index, void **device) {
-    if (index >= gpus()) return INVALID;
     *device = (void *)(uintptr_t)(index + 1);
-    return index == value("FAKE_LOST", 999) ? LOST : OK;
+    return alive(*device);
+}
+Result nvmlDeviceGetIndex(void *device, u32 *index) {
+    *index = index_of(device);
+    return alive(device);
 }
 Result nvmlDeviceGetName(void *device, char *buffer, u32 size) {
     char name[96];
-    snprintf(name, sizeof name, "%s%s", text_of("FAKE_NAME", "NVIDIA Test"), is_mig(device) ? " MIG 3g.40gb" : "");
+    const char *part = is_mig(device) ? said(device, "FAKE_PROFILE", "3g.40gb") : "";
+    snprintf(name, sizeof name, "%s%s%s", said(device, "FAKE_NAME", "NVIDIA Test"), *part ? " MIG " : "", part);
     return alive(device) == OK ? put(buffer, size, name) : LOST;
 }
 Result nvmlDeviceGetUUID(void *device, char *buffer, u32 size) {
@@ -86,69 +104,77 @@ Result nvmlDeviceGetUUID(void *device, char *buffer, u32 size) {
     return put(buffer, size, text);
 }
 Result nvmlDeviceGetSerial(void *device, char *buffer, u32 size) {
-    return index_of(device) ? UNSUPPORTED : put(buffer, size, "1650123456789");
+    const char *serial = said(device, "FAKE_SERIAL", index_of(device) ? "-" : "1650123456789");
+    return *serial == '-' ? UNSUPPORTED : put(buffer, size, serial);
+}
+static Result memory_of(void *device, u64 *total, u64 *used) {
+    *total = (is_mig(device) ? of(device, "FAKE_PART_GIB", "40") : of(device, "FAKE_GIB", "80")) << 30;
+    *used = of(device, "FAKE_USED_GIB", "0") << 30;
+    if (!*used) *used = *total / 8;
+    return alive(device) == OK ? OK : LOST;
 }
 Result nvmlDeviceGetMemoryInfo(void *device, u64 *memory) {
-    if (alive(device) != OK) return LOST;
-    memory[0] = is_mig(device) ? MEMORY / 2 : MEMORY;
-    memory[2] = memory[0] / 8;
+    Result result = memory_of(device, memory, memory + 2);
     memory[1] = memory[0] - memory[2];
-    return OK;
+    return result;
+}
+Result nvmlDeviceGetMemoryInfo_v2(void *device, u64 *memory) {
+    Result result = memory_of(device, memory + 1, memory + 4);
+    memory[2] = 0;
+    memory[3] = memory[1] - memory[4];
+    return result;
 }
 Result nvmlDeviceGetCudaComputeCapability(void *device, int *major, int *minor) {
-    u32 capability = value("FAKE_CAPABILITY", 90);
-    *major = (int)capability / 10;
-    *minor = (int)capability % 10;
+    int capability = (int)of(device, "FAKE_CAPABILITY", "90");
+    *major = capability / 10;
+    *minor = capability % 10;
     return alive(device);
 }
-Result nvmlDeviceGetPciInfo_v3(void *device, void *info) {
+static u32 bus_of(const void *device) {
+    return (u32)of(device, "FAKE_BUS", "0") ? (u32)of(device, "FAKE_BUS", "0") : 0x17 + index_of(device);
+}
+static Result address(u32 bus, u32 id, void *info) {
     char *bytes = info;
-    u32 bus = 0x17 + index_of(device);
     memset(info, 0, 68);
     snprintf(bytes, 16, "0000:%02X:00.0", bus);
     ((u32 *)info)[5] = bus;
-    ((u32 *)info)[7] = 0x233010de;
+    ((u32 *)info)[7] = id;
     snprintf(bytes + 36, 32, "00000000:%02X:00.0", bus);
+    return OK;
+}
+Result nvmlDeviceGetPciInfo_v3(void *device, void *info) {
+    address(bus_of(device), (u32)of(device, "FAKE_PCI_ID", "0x2330") << 16 | 0x10de, info);
     return alive(device);
 }
-Result nvmlDeviceGetPersistenceMode(void *device, u32 *mode) {
-    return number(device, mode, value("FAKE_PERSISTENCE", 1));
-}
-Result nvmlDeviceGetDisplayActive(void *device, u32 *active) { return number(device, active, 0); }
-Result nvmlDeviceGetCurrentClocksThrottleReasons(void *device, u64 *reasons) {
-    *reasons = ill(device, "FAKE_EVENTS", 1);
-    return alive(device);
-}
-Result nvmlDeviceGetComputeMode(void *device, u32 *mode) {
-    return number(device, mode, ill(device, "FAKE_COMPUTE_MODE", 3));
-}
-Result nvmlDeviceGetMaxPcieLinkGeneration(void *device, u32 *out) { return number(device, out, 5); }
-Result nvmlDeviceGetCurrPcieLinkGeneration(void *device, u32 *out) { return number(device, out, 1); }
-Result nvmlDeviceGetMaxPcieLinkWidth(void *device, u32 *out) { return number(device, out, 16); }
-Result nvmlDeviceGetCurrPcieLinkWidth(void *device, u32 *out) { return number(device, out, 8); }
-Result nvmlDeviceGetMaxClockInfo(void *device, u32 clock, u32 *out) { return number(device, out, 1000 + clock); }
-Result nvmlDeviceGetClockInfo(void *device, u32 clock, u32 *out) { return number(device, out, 300 + clock); }
-Result nvmlDeviceGetEnforcedPowerLimit(void *device, u32 *out) { return number(device, out, 650500); }
-Result nvmlDeviceGetPowerManagementDefaultLimit(void *device, u32 *out) { return number(device, out, 700000); }
+NUMBER(PersistenceMode, "FAKE_PERSISTENCE", "1")
+NUMBER(DisplayActive, "FAKE_DISPLAY", "0")
+NUMBER(ComputeMode, "FAKE_COMPUTE_MODE", "3")
+NUMBER(MaxPcieLinkGeneration, "FAKE_MAX_PCIE_GENERATION", "5")
+NUMBER(CurrPcieLinkGeneration, "FAKE_PCIE_GENERATION", "1")
+NUMBER(MaxPcieLinkWidth, "FAKE_MAX_PCIE_WIDTH", "16")
+NUMBER(CurrPcieLinkWidth, "FAKE_PCIE_WIDTH", "8")
+NUMBER_OF(MaxClockInfo, "FAKE_MAX_CLOCK", "1000")
+NUMBER_OF(ClockInfo, "FAKE_CLOCK", "300")
+NUMBER_OF(Temperature, "FAKE_TEMPERATURE", "31")
+NUMBER(EnforcedPowerLimit, "FAKE_POWER_LIMIT", "650500")
+NUMBER(PowerManagementDefaultLimit, "FAKE_POWER_DEFAULT", "700000")
+NUMBER(PowerUsage, "FAKE_POWER", "71250")
+NUMBER(VirtualizationMode, "FAKE_VIRTUALISATION", "1")
 Result nvmlDeviceGetPowerManagementLimitConstraints(void *device, u32 *low, u32 *high) {
     *low = 200000;
-    return number(device, high, 700000);
+    return number(device, high, "FAKE_POWER_DEFAULT", "700000");
 }
-Result nvmlDeviceGetPowerUsage(void *device, u32 *out) { return number(device, out, 71250); }
-Result nvmlDeviceGetUtilizationRates(void *device, void *rates) {
-    u32 share = value("FAKE_UTILISATION", 101);
-    if (share > 100) return UNSUPPORTED;
-    ((u32 *)rates)[1] = 0;
-    return number(device, rates, share);
+Result nvmlDeviceGetCurrentClocksThrottleReasons(void *device, u64 *reasons) {
+    *reasons = of(device, "FAKE_EVENTS", "1");
+    return checked(device, "FAKE_EVENTS", "1");
 }
-Result nvmlDeviceGetTemperature(void *device, u32 sensor, u32 *out) { return number(device, out, 31 + sensor); }
+Result nvmlDeviceGetUtilizationRates(void *device, u32 *rates) {
+    rates[1] = 0;
+    return number(device, rates, "FAKE_UTILISATION", "-");
+}
 Result nvmlDeviceGetCpuAffinity(void *device, u32 words, u64 *set) {
     memset(set, 0, words * sizeof *set);
-    set[0] = 0xff00;
-    return alive(device);
-}
-Result nvmlDeviceGetVirtualizationMode(void *device, u64 *mode) {
-    *mode = 1;
+    set[0] = of(device, "FAKE_CPUS", "0xff00");
     return alive(device);
 }
 Result nvmlDeviceGetTopologyCommonAncestor(void *one, void *other, u32 *level) {
@@ -156,46 +182,40 @@ Result nvmlDeviceGetTopologyCommonAncestor(void *one, void *other, u32 *level) {
     return OK;
 }
 Result nvmlDeviceGetNvLinkState(void *device, u32 link, u32 *active) {
-    u32 up = index_of(device) == value("FAKE_LINK_DOWN", 999) ? 2 : 3;
-    return link < 4 ? number(device, active, link < up) : INVALID;
+    Result result = checked(device, "FAKE_LINKS", "4");
+    *active = link < of(device, "FAKE_LINKS_UP", "3");
+    return result ? result : link < of(device, "FAKE_LINKS", "4") ? OK : INVALID;
 }
 Result nvmlDeviceGetNvLinkVersion(void *device, u32 link, u32 *version) {
-    return link < 4 ? number(device, version, 4) : INVALID;
+    return link < of(device, "FAKE_LINKS", "4") ? number(device, version, "FAKE_LINK_VERSION", "4") : INVALID;
 }
 Result nvmlDeviceGetNvLinkRemotePciInfo_v2(void *device, u32 link, void *info) {
-    if (link >= 3) return INVALID;
+    if (link >= of(device, "FAKE_LINKS_UP", "3")) return INVALID;
+    if (of(device, "FAKE_SWITCHED", "0")) return address(5 + link % 4, 0x22a310de, info);
     return nvmlDeviceGetPciInfo_v3((void *)(uintptr_t)((index_of(device) ^ 1u) + 1), info);
 }
 
 // ---- errors of memory
 
-static u32 ecc_of(const void *device) {
-    return value("FAKE_ECC", 9) == 9 ? 9 : ill(device, "FAKE_ECC", 1);
-}
-
 Result nvmlDeviceGetEccMode(void *device, u32 *now, u32 *pending) {
-    u32 ecc = ecc_of(device);
-    if (ecc == 9) return UNSUPPORTED;
-    *pending = 1;
-    return number(device, now, ecc != 0);
+    number(device, pending, "FAKE_ECC_PENDING", "1");
+    return number(device, now, "FAKE_ECC", "-");
 }
 Result nvmlDeviceGetTotalEccErrors(void *device, u32 kind, u32 counter, u64 *count) {
-    u32 ecc = ecc_of(device);
-    if (ecc == 9) return UNSUPPORTED;
-    *count = ecc == 2 ? 5 + 10 * kind + counter : 0;
-    if (kind && index_of(device) == value("FAKE_UNCONTAINED", 999)) *count = 7;
-    return alive(device);
+    static const char *const names[] = {"FAKE_CORRECTED", "FAKE_CORRECTED_EVER", "FAKE_UNCORRECTED",
+                                        "FAKE_UNCORRECTED_EVER"};
+    *count = of(device, names[2 * (kind & 1) + (counter & 1)], "0");
+    return checked(device, "FAKE_ECC", "-");
 }
 
 #ifndef OLD
 
 Result nvmlDeviceGetRemappedRows(void *device, u32 *corrected, u32 *uncorrected, u32 *pending, u32 *failed) {
-    u32 ecc = ecc_of(device);
-    if (ecc == 9) return UNSUPPORTED;
     *corrected = 0;
-    *uncorrected = ecc == 2 ? 2 : 0;
-    *pending = ecc == 2;
-    return number(device, failed, ecc == 2);
+    *uncorrected = (u32)of(device, "FAKE_ROWS", "0");
+    *pending = (u32)of(device, "FAKE_ROW_PENDING", "0");
+    *failed = (u32)of(device, "FAKE_ROW_FAILED", "0");
+    return checked(device, "FAKE_ECC", "-");
 }
 // Of the fields there is one: 230, the recovery action.
 typedef struct {
@@ -206,10 +226,9 @@ typedef struct {
     u64 value;
 } Field;
 Result nvmlDeviceGetFieldValues(void *device, int count, Field *fields) {
-    u32 is_uncontained = index_of(device) == value("FAKE_UNCONTAINED", 999);
     for (int i = 0; i < count; i++) {
-        fields[i].result = ecc_of(device) == 9 || fields[i].field != 230 ? UNSUPPORTED : OK;
-        fields[i].value = is_uncontained ? 1 : ill(device, "FAKE_RECOVERY", 0);
+        fields[i].result = fields[i].field == 230 ? checked(device, "FAKE_ECC", "-") : UNSUPPORTED;
+        fields[i].value = of(device, "FAKE_RECOVERY", "0");
     }
     return alive(device);
 }
@@ -219,50 +238,66 @@ Result nvmlDeviceGetCurrentClocksEventReasons(void *device, u64 *reasons) {
 Result nvmlDeviceGetMemoryAffinity(void *device, u32 words, u64 *set, u32 scope) {
     if (scope) return INVALID;
     memset(set, 0, words * sizeof *set);
-    set[0] = 2;
+    set[0] = of(device, "FAKE_NODES", "2");
     return alive(device);
 }
-Result nvmlDeviceGetArchitecture(void *device, u32 *out) { return number(device, out, 9); }
-Result nvmlDeviceGetNumGpuCores(void *device, u32 *out) { return number(device, out, 16896); }
-Result nvmlDeviceGetMemoryBusWidth(void *device, u32 *out) { return number(device, out, 5120); }
+NUMBER(Architecture, "FAKE_ARCHITECTURE", "9")
+NUMBER(NumGpuCores, "FAKE_CORES", "16896")
+NUMBER(MemoryBusWidth, "FAKE_MEMORY_BITS", "5120")
 Result nvmlDeviceGetNvLinkRemoteDeviceType(void *device, u32 link, u32 *kind) {
-    return link < 3 ? number(device, kind, 0) : UNSUPPORTED;
+    *kind = of(device, "FAKE_SWITCHED", "0") ? 2 : 0;
+    return link < of(device, "FAKE_LINKS_UP", "3") ? alive(device) : UNSUPPORTED;
 }
 Result nvmlDeviceGetComputeRunningProcesses_v3(void *device, u32 *count, void *processes) {
-    u32 other = value("FAKE_PROCESS", 0);
+    u32 other = (u32)of(device, "FAKE_PROCESS", "0");
+    u32 first = (u32)of(device, "FAKE_TRAINER", index_of(device) ? "0" : "4321");
     struct { u32 pid; u64 memory; u32 gpu_instance, compute_instance; } both[] = {
-        {4321, 1ULL << 30, ~0u, ~0u}, {other, 2ULL << 30, ~0u, ~0u}};
+        {first, 1ULL << 30, ~0u, ~0u}, {other, 2ULL << 30, ~0u, ~0u}};
     u32 room = *count;
     if (alive(device) != OK) return LOST;
-    *count = index_of(device) == 0 ? 1 + (other != 0) : 0;
+    *count = (first != 0) + (other != 0);
     if (!*count) return OK;
     if (room < *count) return TOO_SMALL;
-    memcpy(processes, both, *count * sizeof *both);
+    memcpy(processes, both + !first, *count * sizeof *both);
     return OK;
 }
 Result nvmlSystemGetDriverBranch(void *info, u32 size) {
-    return size < 80 ? TOO_SMALL : put((char *)info + 4, 80, "r580_00");
+    char branch[96];
+    snprintf(branch, sizeof branch, "r%.3s_00", text_of("FAKE_DRIVER", "580.65.06"));
+    return size < 80 ? TOO_SMALL : put((char *)info + 4, 80, branch);
 }
-
 Result nvmlDeviceGetGpuFabricInfoV(void *device, void *info) {
     struct { u32 version; unsigned char cluster[16]; u32 status, clique, state, health; } *told = info;
-    u32 fabric = value("FAKE_FABRIC", 0);
-    return fabric ? number(device, &told->state, fabric) : UNSUPPORTED;
+    return number(device, &told->state, "FAKE_FABRIC", "-");
+}
+// One feature: FAKE_LICENCE is 1 with a licence, 0 without.
+typedef struct {
+    u32 code, state;
+    char info[128], product[128];
+    u32 enabled, year;
+    unsigned short date[5];
+    unsigned char status;
+} Feature;
+Result nvmlDeviceGetGridLicensableFeatures_v4(void *device, void *out) {
+    struct { u32 supported, count; Feature features[3]; } *told = out;
+    memset(told, 0, sizeof *told);
+    told->supported = told->count = told->features[0].enabled = 1;
+    put(told->features[0].product, 128, "NVIDIA Virtual Compute Server");
+    return number(device, &told->features[0].state, "FAKE_LICENCE", "-");
 }
 
 // ---- MIG
 
 Result nvmlDeviceGetMigMode(void *device, u32 *now, u32 *pending) {
-    u32 mig = value("FAKE_MIG", 9);
-    if (mig == 9) return UNSUPPORTED;
-    *pending = mig;
-    return number(device, now, mig);
+    number(device, pending, "FAKE_MIG_PENDING", said(device, "FAKE_MIG", "-"));
+    return number(device, now, "FAKE_MIG", "-");
 }
 Result nvmlDeviceGetMaxMigDeviceCount(void *device, u32 *count) {
-    return number(device, count, value("FAKE_MIG", 9) == 1 ? 7 : 0);
+    *count = *said(device, "FAKE_MIG", "-") == '1' ? 7 : 0;
+    return alive(device);
 }
 Result nvmlDeviceGetMigDeviceHandleByIndex(void *device, u32 index, void **instance) {
-    if (index >= MIG_INSTANCES) return NOT_FOUND;
+    if (index >= of(device, "FAKE_INSTANCES", "2")) return NOT_FOUND;
     *instance = (void *)(uintptr_t)(100 * (index_of(device) + 1) + index + 1);
     return OK;
 }

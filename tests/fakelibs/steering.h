@@ -5,14 +5,21 @@
 #include <string.h>
 #include <unistd.h>
 
+__attribute__((unused)) static const char *text_of(const char *name, const char *otherwise) {
+    const char *text = getenv(name);
+    return text ? text : otherwise;
+}
+
 static unsigned value(const char *name, unsigned otherwise) {
     const char *text = getenv(name);
     return text ? (unsigned)strtoul(text, NULL, 0) : otherwise;
 }
 
-__attribute__((unused)) static const char *text_of(const char *name, const char *otherwise) {
-    const char *text = getenv(name);
-    return text ? text : otherwise;
+// What NAME.INDEX says of one device; without it, what NAME says of all.
+__attribute__((unused)) static const char *text_at(unsigned index, const char *name, const char *otherwise) {
+    char one[96];
+    snprintf(one, sizeof one, "%s.%u", name, index);
+    return text_of(one, text_of(name, otherwise));
 }
 
 static void behave(void) {

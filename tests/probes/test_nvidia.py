@@ -164,8 +164,16 @@ def test_how_gpus_are_joined(asked: Asked) -> None:
     [
         ({"FAKE_ECC": "1"}, []),
         ({"FAKE_ECC": "0"}, ["mode-change-pending"]),
-        ({"FAKE_ECC": "2"}, ["ecc-errors", "row-remap-failed", "row-remap-pending"]),
-        ({"FAKE_ECC": "1", "FAKE_UNCONTAINED": "0"}, ["ecc-errors"]),
+        (
+            {
+                "FAKE_ECC": "1",
+                "FAKE_UNCORRECTED": "15",
+                "FAKE_ROW_FAILED": "1",
+                "FAKE_ROW_PENDING": "1",
+            },
+            ["ecc-errors", "row-remap-failed", "row-remap-pending"],
+        ),
+        ({"FAKE_ECC": "1", "FAKE_UNCORRECTED": "7", "FAKE_RECOVERY": "1"}, ["ecc-errors"]),
         ({"FAKE_ECC": "1", "FAKE_RECOVERY": "2"}, ["reset-required"]),
         ({"FAKE_FABRIC": "1"}, ["fabric-not-ready"]),
         ({"FAKE_FABRIC": "3"}, []),
@@ -190,7 +198,7 @@ def test_the_recovery_that_a_gpu_asks_for_is_a_fact(asked: Asked) -> None:
 
 
 def test_a_lost_gpu_stays_a_device_with_its_reason(asked: Asked) -> None:
-    report, library = asked(FAKE_GPUS="3", FAKE_LOST="1")
+    report, library = asked(FAKE_GPUS="3", **{"FAKE_RETURNS.1": "15"})
 
     assert library.presence is Presence.USABLE
     assert [gpu.index for gpu in by_kind(report, "cuda")] == [0, 2]
@@ -199,7 +207,7 @@ def test_a_lost_gpu_stays_a_device_with_its_reason(asked: Asked) -> None:
 
 
 def test_when_every_gpu_is_lost_nothing_is_usable(asked: Asked) -> None:
-    _, library = asked(FAKE_LOST="0")
+    _, library = asked(FAKE_RETURNS="15")
 
     assert library.presence is Presence.LOADABLE
     assert library.reasons[0].code == "gpu-lost"
@@ -220,7 +228,7 @@ def test_when_every_gpu_is_lost_nothing_is_usable(asked: Asked) -> None:
     ],
 )
 def test_each_refusal_of_nvml_has_its_own_code(asked: Asked, returned: str, code: str) -> None:
-    report, library = asked(FAKE_INIT=returned)
+    report, library = asked(FAKE_NVML_INIT=returned)
 
     assert library.presence is Presence.LOADABLE
     assert [reason.code for reason in library.reasons] == [code]

@@ -62,13 +62,17 @@ REPORTS = {
             "FAKE_NAME": "NVIDIA H100 80GB HBM3",
             "FAKE_DRIVER": "560.35.03",
             "FAKE_CUDA": "12060",
-            "FAKE_ECC": "2",
-            "FAKE_EVENTS": "72",  # hardware slowdown, and that it is too hot
+            "FAKE_ECC": "1",
+            "FAKE_UNCORRECTED.2": "15",
+            "FAKE_ROWS.2": "2",
+            "FAKE_ROW_PENDING.2": "1",
+            "FAKE_ROW_FAILED.2": "1",
+            "FAKE_EVENTS.2": "72",  # hardware slowdown, and that it is too hot
             "FAKE_FABRIC": "2",
-            "FAKE_COMPUTE_MODE": "2",
-            "FAKE_ONLY": "2",
-            "FAKE_LINK_DOWN": "4",
-            "FAKE_UNCONTAINED": "3",
+            "FAKE_COMPUTE_MODE.2": "2",
+            "FAKE_LINKS_UP.4": "2",
+            "FAKE_UNCORRECTED.3": "7",
+            "FAKE_RECOVERY.3": "1",
             "FAKE_PERSISTENCE": "0",
         },
         without=("run/nvidia-fabricmanager", "run/nvidia-persistenced"),
@@ -86,7 +90,7 @@ REPORTS = {
             "FAKE_EVENTS": "0",
         },
     ),
-    "docker-lost-gpu": Saved("docker-geforce-compat", {"FAKE_INIT": "999"}),
+    "docker-lost-gpu": Saved("docker-geforce-compat", {"FAKE_NVML_INIT": "999"}),
 }
 
 

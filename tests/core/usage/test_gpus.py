@@ -59,7 +59,7 @@ def test_a_gpu_with_two_processes(sampled: Sampled) -> None:
 
 
 def test_what_nvml_refuses_is_not_known(sampled: Sampled) -> None:
-    (one, lost), _ = sampled(FAKE_GPUS="2", FAKE_LOST="1")
+    (one, lost), _ = sampled(FAKE_GPUS="2", **{"FAKE_RETURNS.1": "15"})
 
     assert (one.utilisation_percent, one.mig) == (None, None)
     assert (lost.name, lost.memory_bytes) == ("", None)
@@ -67,7 +67,7 @@ def test_what_nvml_refuses_is_not_known(sampled: Sampled) -> None:
 
 
 def test_a_library_that_refuses_or_dies_costs_its_lines_alone(sampled: Sampled) -> None:
-    refused, why = sampled(FAKE_INIT="9")
+    refused, why = sampled(FAKE_NVML_INIT="9")
     assert refused == () and why is not None and "nvmlInit returned 9" in why.message
     died, why = sampled(FAKE_BEHAVIOUR="segfault")
     assert died == () and why is not None and why.code == "crashed"
