@@ -145,7 +145,8 @@ def _described(opened: CDLL, call: Calls, device: "ctypes.c_int", index: int) ->
         memory_bytes=memory.value if has_memory else None,
         capability=f"{major}.{minor}" if major and minor is not None else "",
         pci_address=address.value.decode(errors="replace").lower(),
-        uuid=f"GPU-{'-'.join(parts)}" if has_uuid else "",
+        # In MIG mode it is that of the instance.
+        uuid=f"{'MIG' if b' MIG ' in name.value else 'GPU'}-{'-'.join(parts)}" if has_uuid else "",
         features=tuple(
             word for word, number in attributes["cuda_features"].items() if attribute(number)
         ),

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from mlbackends.model import registry
 from mlbackends.model.dotted import undetermined
 from mlbackends.model.errors import UnknownName, counted
@@ -189,11 +191,16 @@ def broken(report: Report) -> list[tuple[str, Reason]]:
     found: dict[tuple[str, str], Reason] = {}
     for name, probe in report.probes.items():
         things: tuple[ProbeReport | Device, ...] = (probe, *probe.devices)
-        for thing in things:
-            if state_of(thing) == "broken":
-                for reason in thing.reasons:
-                    if reason.code not in UNCHECKED:
-                        found.setdefault((name, reason.message), reason)
+        broken = [thing for thing in things if state_of(thing) == "broken"]
+        for thing in broken:
+            for reason in thing.reasons:
+                if reason.code in UNCHECKED:
+                    continue
+                # Which of several devices; where all have it, or the probe itself, it is said once.
+                if isinstance(thing, Device) and len(probe.devices) > len(broken):
+                    words = f"{thing.kind} {thing.index}: {reason.message}"
+                    reason = replace(reason, message=words)
+                found.setdefault((name, reason.message), reason)
     return [(name, reason) for (name, _), reason in found.items()]
 
 

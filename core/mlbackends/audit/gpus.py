@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from mlbackends.audit.hazard import DoesNotApply, NotReported, ReportView
+from mlbackends.host.quantities import format_cpu_list
 from mlbackends.model.records import Device, Presence
 
 _NOT_ASKED = "NVML was not asked, or described no GPU (it needs --depth usable)"
@@ -33,6 +34,9 @@ def answering(report: ReportView) -> tuple[Device, ...]:
         raise DoesNotApply("no GPU here is driven by NVIDIA's driver")
     described = tuple(gpu for gpu in gpus if gpu.presence is not Presence.FOUND)
     if not described:
+        refused = report.record.probes["nvidia"].reasons
+        if report.record.depth is Presence.USABLE and refused:
+            raise NotReported(f"NVML described no GPU: {refused[0].message}")
         raise NotReported(_NOT_ASKED)
     return described
 
@@ -83,8 +87,8 @@ def called(gpu: Device) -> str:
 
 
 def numbers(gpus: Iterable[Device]) -> str:
-    """Return what to call several GPUs in a sentence: GPU 0, 1, 2."""
-    return f"GPU {', '.join(str(gpu.index) for gpu in gpus)}"
+    """Return what to call several GPUs in a sentence: GPU 0-2,5."""
+    return f"GPU {format_cpu_list([gpu.index for gpu in gpus])}"
 
 
 def container(report: ReportView) -> str:

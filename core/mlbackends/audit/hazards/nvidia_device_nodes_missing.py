@@ -5,7 +5,7 @@ No alarm:  /dev/nvidia-uvm before the first CUDA program where nvidia-modprobe m
            boards, which have other nodes; a device that computed.
 """
 
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptoms, from_warning
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
 from mlbackends.model.records import Presence
 
 SEVERITY = Severity.ERROR
@@ -16,6 +16,7 @@ WHY = (
 )
 MEND = "On a machine: nvidia-modprobe -u -c 0 as root. In a container: start it with its GPUs."
 SOURCES = ("pytorch/pytorch#49081", "NVIDIA/nvidia-docker#997", "NVIDIA/DIGITS#799")
+_GROUP = "join the node's group, or give the nvidia module NVreg_DeviceFileMode=0666"
 WARNINGS = (("nvidia", "device-nodes-missing"), ("nvidia", "permission-denied"))
 
 
@@ -29,10 +30,12 @@ def symptoms(report: ReportView) -> Symptoms:
     nodes = {"nvidia.device_nodes": report.fact("nvidia.device_nodes", [])}
     is_machine = report.fact("host.container", "none") == "none"
     for code in ("device-nodes-missing", "permission-denied"):
+        hint = _GROUP if code == "permission-denied" and is_machine else ""
         for warning in report.warnings("nvidia", code):
             command = "sudo nvidia-modprobe -u -c 0" if "nvidia-uvm" in warning.message else ""
-            yield from_warning(
-                warning,
+            yield Symptom(
+                warning.message,
+                warning.hint or hint,
                 command=command if is_machine and code == "device-nodes-missing" else "",
                 evidence=nodes,
             )

@@ -9,6 +9,7 @@ Severity:  a warning for GPUs without row remapping, a note where the driver is 
 
 from mlbackends.audit.gpus import answering, called
 from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.model.errors import counted
 
 SEVERITY = Severity.ERROR
 READS = ("nvidia",)
@@ -30,11 +31,10 @@ def symptoms(report: ReportView) -> Symptoms:
         count = gpu.volatile.get("ecc_uncorrected_since_load")
         action = gpu.facts.get("recovery_action")
         is_row = gpu.facts.get("row_remap_pending") or gpu.facts.get("row_remap_failed")
-        if not count or is_row or action == "none":
+        if not isinstance(count, int) or not count or is_row or action == "none":
             continue
-        message = (
-            f"{called(gpu)} had {count} memory errors since its driver was loaded, not corrected"
-        )
+        errors = counted(count, "memory error")
+        message = f"{called(gpu)} had {errors} since its driver was loaded, not corrected"
         severity, hint = None, ""
         if action is not None:
             message += f", and asks for recovery: {action}"

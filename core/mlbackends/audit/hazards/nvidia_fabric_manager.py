@@ -59,6 +59,8 @@ def symptoms(report: ReportView) -> Symptoms:
         message = (
             f"the NVLink fabric of {numbers(waiting)} is {' or '.join(states)}: CUDA cannot start"
         )
+        if command and evidence["nvidia.nvswitches"] and not evidence["nvidia.fabric_manager"]:
+            message += ", and the fabric manager does not run"
         yield Symptom(message, hint=hint, command=command, evidence=evidence)
         return
     refused = driver.reasons if driver is not None else ()

@@ -12,8 +12,9 @@ from mlbackends.model.records import Device, FactValue
 SEVERITY = Severity.WARNING
 READS = ("nvidia", "host")
 WHY = (
-    "Up to driver 565 CUDA shows one MIG instance to a process, from 570 on one of each GPU instance,"
-    " however many are named: the rest is idle, and programs that count on several fail or share one."
+    "Of a GPU in MIG mode CUDA shows instances alone: up to driver 565 one to a process, from 570 on one of"
+    " each GPU instance, however many are named; the rest is idle, and programs that count on several fail"
+    " or share one."
 )
 MEND = "Start one process for each instance, with CUDA_VISIBLE_DEVICES=MIG-<uuid> (nvidia-smi -L)."
 SOURCES = (

@@ -23,6 +23,7 @@ from mlbackends.model.records import Answer, FactValue, Library, nonempty
 from mlbackends.model.tables import table
 
 WSL_FOLDER = "/usr/lib/wsl/lib"
+_NO_HMM = "uvm_disable_hmm"
 
 
 def on_wsl(host: Host) -> bool:
@@ -87,6 +88,7 @@ def kernel_module(host: Host) -> dict[str, FactValue]:
     kind = "open" if "Open Kernel Module" in version else "proprietary"
     lines = host.read("/proc/driver/nvidia/params", 16 << 10).splitlines()
     listed = table("libraries/cuda/driver")["module_parameters"]
+    lines += [f"{_NO_HMM}: {host.read(f'/sys/module/nvidia_uvm/parameters/{_NO_HMM}', 16)}"]
     return nonempty(
         {
             "driver_release": release,

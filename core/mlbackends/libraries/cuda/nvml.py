@@ -11,6 +11,7 @@ from typing import Any
 
 from mlbackends.host.quantities import format_cpu_list
 from mlbackends.libraries.c_calls import CDLL
+from mlbackends.model.errors import counted
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Device, FactValue, Presence
 from mlbackends.model.tables import table
@@ -214,6 +215,11 @@ class _Gpu:
         models = self.get("DriverModel")  # of Windows: now, and after the next start
         if models and (word := _words("driver_model").get(str(models[0]))):
             self.facts["driver_model"] = word
+        if self.facts.get("virtualisation") == "vgpu":
+            licences = self.get("GridLicensableFeatures")
+            if licences is not None and licences.isGridLicenseSupported:
+                features = licences.gridLicensableFeatures[: licences.licensableFeaturesCount]
+                self.facts["licensed"] = any(feature.featureState for feature in features)
         firmware = self.get("GspFirmwareVersion")
         if isinstance(firmware, str) and firmware:
             self.facts["gsp_firmware"] = firmware
@@ -295,8 +301,10 @@ def _mig_instances(nvml: Any, parent: int, handle: Any) -> list[Device]:
 def _problems(name: str, gpu: _Gpu) -> list[Reason]:
     """Return what is wrong with a GPU although it answers."""
     facts = gpu.facts | gpu.volatile
+    count = facts.get("ecc_uncorrected_since_load")
+    errors = counted(count, "memory error") if isinstance(count, int) else ""
     found = [
-        Reason(code, message.format(gpu=name, value=facts[fact]), hint)
+        Reason(code, message.format(gpu=name, value=facts[fact], errors=errors), hint)
         for fact, values, code, message, hint in _words("problems")
         if facts.get(fact) and (not values or facts[fact] in values)
     ]

@@ -21,6 +21,7 @@ from mlbackends.audit.reports import report_of
 from mlbackends.model import policy as language
 from mlbackends.model.audit import Check, Severity, Status
 from mlbackends.model.errors import BadInput
+from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Library, Presence, ProbeReport, Report
 from mlbackends.model.schema import SCHEMAS
 
@@ -92,6 +93,7 @@ RUNNER = recorded("docker-cgroup1")
 NODE = recorded("hgx-h100-eight-gpus")
 MAC = recorded("macbook-m3")
 GPUS = NODE.probes["nvidia"].devices
+LOST = Reason("gpu-lost", "nvmlDeviceGetHandleByIndex returned 15")
 
 FAULTS = {
     "an old processor": (
@@ -130,6 +132,11 @@ FAULTS = {
         "glibc",
     ),
     "a lost GPU": ("training-node", changed(NODE, "nvidia", devices=GPUS[1:]), "eight-gpus"),
+    "a GPU that does not answer": (
+        "training-node",
+        changed(NODE, "nvidia", devices=(replace(GPUS[0], reasons=(LOST,)), *GPUS[1:])),
+        "all-answer",
+    ),
     "another model": (
         "training-node",
         changed(NODE, "nvidia", devices=(replace(GPUS[0], name="NVIDIA A100"), *GPUS[1:])),

@@ -1,0 +1,72 @@
+"""The GPUs answer to NVML, and CUDA does not start on them.
+
+Found by:  what cuInit and its like returned, where NVML describes a GPU.
+No alarm:  refusals of which another hazard tells: the fabric, releases that differ, a stub, forward
+           compatibility, nodes, a variable that hides the GPUs, a compute mode that forbids programs.
+Severity:  a warning for a device that is only taken: in exclusive mode by another program.
+"""
+
+from mlbackends.audit.gpus import answering
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
+from mlbackends.model.records import Presence
+
+SEVERITY = Severity.ERROR
+READS = ("nvidia", "cuda_driver")
+WHY = (
+    "No CUDA program starts: frameworks say that there is no GPU, or stop, while nvidia-smi lists every"
+    " GPU as if nothing were wrong."
+)
+MEND = (
+    "Look for NVRM and nvidia-uvm in the kernel log; load nvidia_uvm anew, or restart the machine."
+)
+SOURCES = (
+    "https://docs.nvidia.com/cuda/cuda-driver-api/ (CUresult)",
+    "NVIDIA/open-gpu-kernel-modules#901 (3: HMM)",
+    "NVIDIA/open-gpu-kernel-modules#947 (3: HMM)",
+    "NVIDIA/open-gpu-kernel-modules#797 (3: HMM)",
+    "NVIDIA/nvidia-container-toolkit#714 (805: MPS)",
+    "NVIDIA/k8s-device-plugin#647 (46: MPS)",
+)
+_OF_OTHERS = (
+    ("nvidia", "compute-prohibited"),
+    ("nvidia", "device-nodes-missing"),
+    ("nvidia", "permission-denied"),
+    ("nvidia", "hidden-by-variable"),
+    ("nvidia", "override-invalid"),
+)
+_CODES = (
+    "initialization-failed",
+    "mps-unreachable",
+    "no-device",
+    "call-failed",
+    "device-unavailable",
+)
+_NO_HMM = "uvm_disable_hmm"
+
+
+def symptoms(report: ReportView) -> Symptoms:
+    """Yield one for what the driver that programs get said."""
+    gpus = answering(report)
+    driver = report.probe("cuda_driver")
+    if driver is None or driver.presence is not Presence.LOADABLE:
+        return
+    if any(True for probe, code in _OF_OTHERS for _ in report.warnings(probe, code)):
+        raise DoesNotApply("another hazard tells why")
+    parameters = report.fact("nvidia.module_parameters", {})
+    for reason in driver.reasons:
+        if reason.code not in _CODES:
+            continue
+        hint, command = reason.hint, ""
+        if reason.code == "initialization-failed" and parameters.get(_NO_HMM) == "Y":
+            hint = "HMM is off already: look for NVRM and nvidia-uvm in the kernel log"
+        elif reason.code == "mps-unreachable":
+            command = "nvidia-cuda-mps-control -d"
+        evidence = {
+            "cuda_driver.reasons.code": [reason.code],
+            "nvidia.gpu_count": report.fact("nvidia.gpu_count", len(gpus)),
+            "nvidia.module_parameters": parameters,
+            "nvidia.environment": report.fact("nvidia.environment", {}),
+        }
+        severity = Severity.WARNING if reason.code == "device-unavailable" else None
+        yield Symptom(reason.message, hint, command, evidence, severity)
+        return
