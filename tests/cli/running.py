@@ -46,6 +46,13 @@ def backends(
         name.startswith(("PYTHON", "LD_")) for name in given
     ):
         return backends_alone(*arguments, environment=given, timeout=timeout, data=data)
+    return in_process(arguments, given, data)
+
+
+def in_process(
+    arguments: tuple[str, ...], given: Mapping[str, str], data: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in this process, whatever its environment is."""
     streams = [_stream(data.encode()), _stream(), _stream()]
     before = os.getcwd()
     with (

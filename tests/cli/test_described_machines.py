@@ -1,0 +1,152 @@
+"""What a user of a machine with an NVIDIA driver sees, on machines that tests/machines describes.
+
+NVML is called by the real nvidia-ml-py. No GPU was seen: the stubs say what a description has of one.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from described import NAMES, Machine, read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the stubs are Linux's libraries")
+
+ASKS = Path(__file__).parent / "cuda_python_asks.py"
+POLICY = Path(__file__).parents[1] / "policies" / "training-node.toml"
+PROBES = ("nvidia", "cuda_driver", "cuda_runtime")
+OF_GPUS = ("nvidia-", "cuda-", "container-", "pcie-", "library-", "other-")
+#: Rules of the policy that are about processors and memory, which are this machine's.
+OF_THE_REST = {"avx512", "shared-memory", "one-openmp", "one-openmp-runtime"}
+
+SEVERITIES = ("note", "warning", "error")
+
+
+@pytest.fixture
+def described(fake_library: Callable[..., Path], tmp_path: Path) -> Callable[[str], Machine]:
+    def machine(name: str) -> Machine:
+        libraries = [("nvml", "libnvidia-ml.so.1"), ("cuda", "libcuda.so.1")]
+        if read(name).get("runtime"):
+            libraries.append(("cudart", "libcudart.so.13"))
+        folders = [fake_library(*each).parent for each in libraries]
+        return Machine(name, tmp_path / name, [] if name == "bare" else folders)
+
+    return machine
+
+
+def doctor(machine: Machine) -> dict[str, str]:
+    """Return the code and severity of what doctor finds, the worst of each."""
+    found: dict[str, str] = {}
+    for check in json.loads(machine.backends("doctor", "--format", "json").stdout)["checks"]:
+        if check["status"] == "failed":
+            found[check["code"]] = max(
+                check["severity"], found.get(check["code"], ""), key=("", *SEVERITIES).index
+            )
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_wrong_is_found_and_nothing_else(
+    name: str, described: Callable[[str], Machine]
+) -> None:
+    machine = described(name)
+    expected = machine.description.get("doctor", {})
+
+    found = doctor(machine)
+
+    of_gpus = {code: severity for code, severity in found.items() if code.startswith(OF_GPUS)}
+    assert of_gpus == expected
+    others = {code for code in found if found[code] == "error"} - set(expected)
+    assert not others or others <= set(doctor(described("bare")))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_facts_and_pages(name: str, described: Callable[[str], Machine]) -> None:
+    machine = described(name)
+    description = machine.description
+
+    saved = machine.backends("info", *PROBES, "--format", "json", "--no-redact")
+    pages = [machine.backends("info"), machine.backends("doctor", "--all")]
+
+    told = json.loads(saved.stdout)["probes"]
+    for dotted, value in description.get("facts", {}).items():
+        at = told
+        for part in dotted.split("/"):
+            at = at[int(part)] if isinstance(at, list) else at[part]
+        assert at == value, dotted
+    text = " ".join("\n".join(page.stdout for page in pages).split())
+    for words in description.get("page", ()):
+        assert words in text
+    assert not any(page.stderr for page in pages)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("h100")])
+def test_a_policy_of_such_nodes(name: str, described: Callable[[str], Machine]) -> None:
+    machine = described(name)
+
+    outcome = machine.backends("audit", "--policy", str(POLICY), "--format", "json")
+
+    checks = json.loads(outcome.stdout)["checks"]
+    failed = {check["code"] for check in checks if check["status"] == "failed"} - OF_THE_REST
+    assert failed == set(machine.description.get("audit", ()))
+
+
+# ---- cuda-python asks the same stubs ------------------------------------------------------------
+
+
+def asked_by_cuda_python(machine: Machine, log: Path) -> dict[str, Any]:
+    variables = {"FAKE_CUDA_LOG": str(log), "FAKE_PARAMETERS": "8,4,4"}
+    done = subprocess.run(
+        [sys.executable, str(ASKS)],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **machine.environment, **variables},
+    )
+    assert done.returncode == 0, done.stderr
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("cuda"), reason="needs cuda-bindings, cuda-core")
+@pytest.mark.parametrize(
+    "name", ["laptop", "h100-lost", "h100-mig", "h100-fabric", "forbidden-node"]
+)
+def test_cuda_python_is_told_the_same(
+    name: str, described: Callable[[str], Machine], tmp_path: Path
+) -> None:
+    machine, log = described(name), tmp_path / "log"
+    machine.environment.pop("CUDA_VISIBLE_DEVICES", None)
+    report = json.loads(machine.backends("info", *PROBES, "--format", "json").stdout)["probes"]
+    nvidia, driver = report["nvidia"], report["cuda_driver"]
+
+    told = asked_by_cuda_python(machine, log)
+
+    if "refused" in told:
+        assert nvidia["reasons"][0]["message"].startswith("nvmlInit returned")
+    else:
+        gpus = [one for one in nvidia["devices"] if one["kind"] == "cuda"]
+        assert told["driver"] == nvidia["facts"]["driver_release"]
+        assert told["names"] == [
+            "GpuIsLostError" if one["presence"] == "found" else one["name"] for one in gpus
+        ]
+    if told["init"]:
+        assert f"cuInit returned {told['init']} " in driver["reasons"][0]["message"]
+        return
+    assert told["devices"] == [
+        [one["name"], *map(int, one["capability"].split(".")), one["pci_address"]]
+        for one in driver["devices"]
+    ]
+    assert log.read_text().splitlines() == [
+        "load cubin",
+        f"launch attention grid=4,2,1 block=128,1,1 shared=1000 {told['pointer']} 3fc00000 7",
+    ]
