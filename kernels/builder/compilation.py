@@ -325,9 +325,9 @@ def is_elf(target: Target) -> bool:
 def link_flags(target: Target, name: str, scratch: Path) -> list[str]:
     """Return what makes a library of this name, without symbols that nobody needs.
 
-    Without -O2 zig adds what debugs, and to a DLL the time.
+    Without -O2 and -g0 zig adds what debugs, to a DLL the time, to a library of macOS names of files.
     """
-    made = ["-shared", "-O2"]
+    made = ["-shared", "-O2", "-g0"]
     if target.system == "darwin":
         return [*made, f"-Wl,-install_name,@loader_path/{name}"]
     if target.system == "windows":  # an import library is made in any case, else beside the DLL

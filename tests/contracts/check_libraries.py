@@ -92,6 +92,7 @@ class Library(NamedTuple):
     """What was read of a library, and what is wrong with it wherever it is to run."""
 
     processor: str
+    name: str
     needed: list[str]
     exported: set[str]
     faults: list[str]
@@ -110,6 +111,8 @@ def library_faults(platform: Platform, files: Mapping[str, bytes]) -> Iterator[s
             continue
         if library.processor != PROCESSORS[platform.processor]:
             yield f"{short} is for {library.processor}, the tag for {platform.processor}"
+        if library.name.removeprefix("@loader_path/") not in (short, ""):
+            yield f"{short} calls itself {library.name}"
         wanted = SYMBOLS.get(short.partition(".")[0], declared)
         if platform.tag == "musllinux":
             wanted = wanted - NOT_WITH_MUSL
@@ -159,7 +162,8 @@ def _read_elf(platform: Platform, content: bytes) -> Library | None:
             or not name.startswith("GLIBC_")
         ]
     exported = {str(symbol.name) for symbol in file.exported_functions}
-    return Library(_word(file.header.machine_type), list(file.libraries), exported, faults)
+    name = next((str(each.name) for each in file.dynamic_entries if each.tag == tags.SONAME), "")
+    return Library(_word(file.header.machine_type), name, list(file.libraries), exported, faults)
 
 
 def _read_pe(platform: Platform, content: bytes) -> Library | None:
@@ -170,7 +174,12 @@ def _read_pe(platform: Platform, content: bytes) -> Library | None:
         return None
     exported = {str(symbol.name) for symbol in file.exported_functions}
     needed = [str(each.name) for each in (*file.imports, *file.delay_imports)]
-    return Library(_word(file.header.machine), needed, exported, [])
+    # The linker's own sign that no time is in the file.
+    is_repeatable = any(each.type == PE.Debug.TYPES.REPRO for each in file.debug)
+    faults = [] if is_repeatable else ["holds the time at which it was linked"]
+    table = file.get_export()
+    name = str(table.name) if table else ""
+    return Library(_word(file.header.machine), name, needed, exported, faults)
 
 
 def _read_mach_o(platform: Platform, content: bytes) -> Library | None:
@@ -185,12 +194,12 @@ def _read_mach_o(platform: Platform, content: bytes) -> Library | None:
     if not oldest or oldest[:2] > platform.oldest:
         faults.append(f"is for macOS {oldest or 'of no version'}, the tag for {platform.oldest}")
     own = [each for each in file.libraries if each.command == MachO.LoadCommand.TYPE.ID_DYLIB]
-    faults += [f"calls itself {each.name}" for each in own if each.name.startswith("/")]
     if platform.processor == "arm64" and not file.has_code_signature:
         faults.append("is not signed, and macOS loads no such code on this processor")
+    name = str(own[0].name) if own else ""
     needed = [str(each.name) for each in file.libraries if each not in own]
     exported = {str(symbol.name).removeprefix("_") for symbol in file.exported_functions}
-    return Library(_word(file.header.cpu_type), needed, exported, faults)
+    return Library(_word(file.header.cpu_type), name, needed, exported, faults)
 
 
 def _word(value: Any) -> str:

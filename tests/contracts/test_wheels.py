@@ -20,6 +20,7 @@ sys.path[:0] = [str(ROOT / "kernels" / "builder"), str(Path(__file__).parent)]
 
 import check_dist  # noqa: E402  scripts, which lie beside their likes
 import check_libraries  # noqa: E402
+import compilation  # noqa: E402
 import wheels  # noqa: E402
 
 WORKFLOW = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text("utf-8"))
@@ -57,10 +58,17 @@ LIBRARIES = [
 
 
 @pytest.mark.parametrize(("tag", "file"), LIBRARIES, ids=lambda word: word)
-def test_a_library_that_fits_its_tag_is_right(tmp_path: Path, tag: str, file: str) -> None:
-    flags = ["-Wl,-install_name,@loader_path/attention.dylib"] if "macosx" in tag else []
-    library = compiled(tmp_path, wheels.PLATFORMS[tag], ABI, *flags)
-    assert faults(tag, file, library) == []
+def test_a_library_linked_as_ours_is_right_and_the_same_in_each_folder(
+    tmp_path: Path, tag: str, file: str
+) -> None:
+    target = compilation.target_of(["-target", wheels.PLATFORMS[tag]])
+    libraries = []
+    for folder in (tmp_path / "once", tmp_path / "again"):
+        folder.mkdir()
+        flags = compilation.link_flags(target, file, folder)
+        libraries.append(compiled(folder, wheels.PLATFORMS[tag], ABI, *flags, name=file))
+    assert faults(tag, file, libraries[0]) == []
+    assert libraries[0] == libraries[1]
 
 
 @pytest.mark.parametrize(("tag", "file"), LIBRARIES, ids=lambda word: word)
@@ -91,8 +99,8 @@ def test_what_is_newer_than_the_tag_is_found(tmp_path: Path) -> None:
         tmp_path, "aarch64-macos.12.0", ABI, "-Wl,-install_name,/tmp/built/attention.dylib"
     )
     assert faults("macosx_11_0_arm64", "attention.dylib", library) == [
-        "attention.dylib is for macOS (12, 0, 0), the tag for (11, 0)",
         "attention.dylib calls itself /tmp/built/attention.dylib",
+        "attention.dylib is for macOS (12, 0, 0), the tag for (11, 0)",
     ]
 
 
@@ -108,6 +116,11 @@ def test_what_no_system_has_is_found(tmp_path: Path) -> None:
     ]
     assert faults("win_amd64", "attention.dll", library) == [
         "attention.dll is no library of win for one processor"
+    ]
+    library = compiled(tmp_path, "x86_64-windows-gnu", ABI, name="attention.dll.1")
+    assert faults("win_amd64", "attention.dll", library) == [
+        "attention.dll calls itself attention.dll.1",
+        "attention.dll holds the time at which it was linked",
     ]
 
 
@@ -158,14 +171,14 @@ def test_a_wheel_that_agrees_with_itself_is_right(tmp_path: Path) -> None:
 
 
 def test_a_wheel_is_the_same_bytes_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it is released with MLBACKENDS_RELEASE=1, which takes minutes; else not optimized."""
+    """One that is not optimized; MLBACKENDS_RELEASE="PLATFORM..." takes these as they are released."""
     pytest.importorskip("ziglang")
     monkeypatch.delenv("MLBACKENDS_OBJECTS", raising=False)
-    release = "MLBACKENDS_RELEASE" in os.environ
-    platforms = [*wheels.PLATFORMS] if release else ["manylinux_2_31_riscv64"]
+    released = os.environ.get("MLBACKENDS_RELEASE", "").split()
+    platforms = released or ["manylinux_2_31_riscv64"]
     for name in ("once", "again"):
         monkeypatch.setenv("ZIG_LOCAL_CACHE_DIR", str(tmp_path / f"{name}-objects"))
-        options = () if release else ("-Xclang", "-disable-llvm-passes")
+        options = () if released else ("-Xclang", "-disable-llvm-passes")
         wheels.build(tmp_path / name, platforms, options)
     once, again = (
         {file.name: file.read_bytes() for file in (tmp_path / name).iterdir()}
