@@ -46,8 +46,8 @@ def programs(tmp_path: Path) -> Path:
     return folder
 
 
-def run(programs: Path, *arguments: str) -> str:
-    """Return what a command prints on the macOS that is none."""
+def run(programs: Path, *arguments: str, module: str = "mlbackends", refused: str = "") -> str:
+    """Return what a command prints on the macOS that is none. refused: what it says where it ends with 2."""
     variables = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join((str(HERE / "as_macos"), *filter(None, sys.path))),
@@ -55,14 +55,15 @@ def run(programs: Path, *arguments: str) -> str:
         "PATH": f"{programs}:{os.environ['PATH']}",
     }
     done = subprocess.run(
-        [sys.executable, "-m", "mlbackends", *arguments],
+        [sys.executable, "-m", module, *arguments],
         capture_output=True,
         text=True,
         env=variables,
         check=False,
     )
     assert "Traceback" not in done.stderr, done.stderr
-    assert done.returncode in {0, 1}, done.stderr
+    assert done.returncode in ({2} if refused else {0, 1}), done.stderr
+    assert refused in done.stderr
     return done.stdout
 
 
@@ -111,3 +112,9 @@ def test_switches_attention_and_traces_need_no_linux(programs: Path) -> None:
     problem = json.loads(run(programs, "sdpa", "explain", *shape))["problems"][0]
     assert problem["torch_chosen"] == "EFFICIENT_ATTENTION"
     assert json.loads(run(programs, "trace", "show", str(LOG), "--format", "json"))["count"] == 142
+
+
+def test_what_macos_cannot_do_is_refused_with_its_reason(programs: Path) -> None:
+    run(programs, "info", "--pid", str(os.getpid()), refused="this system has no /proc")
+    launcher = "mlbackends.xeon.run_cpu"
+    run(programs, "--no-python", "true", module=launcher, refused="Darwin is not supported!!!")

@@ -102,7 +102,9 @@ def of_process(pid: int, timeout: float = 10.0) -> dict[str, Any]:
         program = os.readlink(f"{folder}/exe")
     except OSError as error:
         why, hint = f"process {pid} cannot be looked at: {error.strerror}", ""
-        if isinstance(error, FileNotFoundError):
+        if not os.path.isdir(_PROC):
+            why = f"process {pid} cannot be looked at: this system has no {_PROC}"
+        elif isinstance(error, FileNotFoundError):
             why, hint = f"there is no process {pid}", "`ps -e` lists them"
         elif isinstance(error, PermissionError):
             hint = "look at it as root (sudo), and outside of the container if this is root"

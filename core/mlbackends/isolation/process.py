@@ -96,18 +96,11 @@ class Forked:
 
     def is_over(self) -> bool:
         """Tell whether it has ended, run out of time or answered everything."""
-        return not self.todo or self.seconds_left() <= 0 or self._has_ended()
-
-    def _has_ended(self) -> bool:
-        try:
-            # Not reaped yet: its number still names it and its group.
-            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-        except ChildProcessError:
-            return True
+        return not self.todo or self.seconds_left() <= 0 or has_ended(self.pid)
 
     def end(self) -> tuple[list[Reply], Request | None]:
         """End it; return its last replies, one for the job that ended it among them, and the jobs left."""
-        stopped = not self._has_ended()
+        stopped = not has_ended(self.pid)
         kill(self.pid)
         status = reap(self.pid)
         replies = []
@@ -228,6 +221,21 @@ def prctl(option: int, value: int) -> None:
         import ctypes
 
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def has_ended(pid: int) -> bool:
+    """Tell whether a child has ended. It is not reaped: its number still names it and its group."""
+    if hasattr(os, "waitid"):
+        try:
+            return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        except ChildProcessError:
+            return True
+    import psutil  # macOS before Python 3.13
+
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def kill(pid: int) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 LINUX_ONLY = {
     os: """sched_getaffinity sched_setaffinity sched_setscheduler sched_getparam pidfd_open memfd_create
         eventfd splice copy_file_range getrandom posix_fadvise posix_fallocate setns unshare getresuid
-        setresuid pipe2 listxattr getxattr setxattr O_PATH O_TMPFILE O_NOATIME O_DIRECT""",
+        setresuid pipe2 listxattr getxattr setxattr waitid O_PATH O_TMPFILE O_NOATIME O_DIRECT""",
     signal: """sigwaitinfo sigtimedwait pidfd_send_signal SIGRTMIN SIGRTMAX SIGPWR
         SIGSTKFLT SIGPOLL SIGCLD""",
     select: "epoll EPOLLIN",

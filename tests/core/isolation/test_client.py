@@ -343,6 +343,24 @@ def test_the_children_die_with_us(
     assert soon_none_maps(libraries)
 
 
+def test_a_process_that_ended_is_seen_where_python_has_no_waitid(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Python 3.11 and 3.12 of macOS."""
+    child = subprocess.Popen(["sleep", "60"])
+    with_waitid, asked = [process.has_ended(child.pid)], os.WEXITED | os.WNOWAIT
+    child.kill()
+    os.waitid(os.P_PID, child.pid, asked)
+    with_waitid.append(process.has_ended(child.pid))
+    assert with_waitid == [False, True]
+    monkeypatch.delattr(os, "waitid")
+    other = subprocess.Popen(["sleep", "60"])
+    assert process.has_ended(child.pid) and not process.has_ended(other.pid)
+    other.kill()
+    child.wait(), other.wait()
+    assert process.has_ended(child.pid)
+
+
 @pytest.mark.usefixtures("way")
 def test_a_signal_without_a_name_is_told_by_its_number(fake_probe: Callable[..., Path]) -> None:
     fake_probe("dies_of_a_signal_without_a_name", "good", "interrupts")
