@@ -74,19 +74,19 @@ class FlashTriton(AttentionBackend):
         if reasons := self.missing_parts():
             message = "; ".join(reason.message for reason in reasons)
             raise NoBackend(f"{self.name} cannot run here: {message}", reasons, reasons[0].hint)
+        from mlbackends_kernels.cuda.device_array import as_device_array
         from mlbackends_kernels.triton import launching
-        from mlbackends_kernels.triton.operands import operand
 
-        first, shape = operand(query), problem.output_shape
+        first, shape = as_device_array(query), problem.output_shape
         output = launching.output_like(query, shape, problem.dtype, first.device)
         if 0 in shape:
             return output
         what = launching.attention(
             first,
-            operand(key),
-            operand(value),
-            None if mask is None else operand(mask),
-            operand(output),
+            as_device_array(key),
+            as_device_array(value),
+            None if mask is None else as_device_array(mask),
+            as_device_array(output),
             None,
             scale=(problem.head_dim or 1) ** -0.5 if problem.scale is None else problem.scale,
             causal=problem.is_causal,

@@ -455,7 +455,7 @@ def test_a_setting_is_refused_with_torch_s_exception(call: Any) -> None:
 def test_a_plan_cache_without_a_device_raises_torch_s_exception(
     call: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mlbackends_kernels.cuda.runtime.device_count", lambda: 0)
+    monkeypatch.setattr("mlbackends_kernels.cuda.devices.device_count", lambda: 0)
     with pytest.raises(Exception) as theirs:  # noqa: PT011  whichever it is, ours is the same
         call(torch.backends.cuda)
     with pytest.raises(theirs.type):

@@ -52,9 +52,7 @@ ROOMS = frozenset({
 })  # fmt: skip
 TORCH = "torch's names"
 #: Our bindings of CUDA's libraries, which give way to NVIDIA's own; nothing may be added here.
-IN_A_CIRCLE = frozenset(
-    f"mlbackends_kernels.cuda.{name}" for name in ("cublas", "device_array", "gemm", "strided_copy")
-)
+IN_A_CIRCLE = frozenset(f"mlbackends_kernels.cuda.{name}" for name in ("copies", "device_array"))
 #: Packages whose `__init__` is the public address of what its files define.
 PUBLIC_NAMESPACES = frozenset({"mlbackends.sdpa"})
 #: Which room may import which, at the top of a file or in a function.

@@ -159,6 +159,14 @@ Status cublasSetWorkspace_v2(Handle *handle, void *workspace, size_t bytes) {
     return OK;
 }
 
+Status cublasSetStream_v2(Handle *handle, void *stream) {
+    char line[80];
+    handle->workspace_bytes = 0;  // a new stream takes the workspace away
+    snprintf(line, sizeof line, "cublasSetStream %ld", (long)(intptr_t)stream);
+    note(line);
+    return OK;
+}
+
 static Status gemm(Handle *handle, int left_transposed, int right_transposed, int64_t m, int64_t n,
                    int64_t k, const char *left, int64_t left_leading, int64_t left_step,
                    const char *right, int64_t right_leading, int64_t right_step, char *result,
@@ -202,26 +210,6 @@ Status cublasGemmStridedBatchedEx(Handle *handle, int left_transposed, int right
     }
 SCALE(cublasSscal_v2, float, 1)
 SCALE(cublasDscal_v2, double, 1)
-SCALE(cublasCsscal_v2, float, 2)
-SCALE(cublasZdscal_v2, double, 2)
-
-// Of the sum of two matrices only what a transposition needs: C = transposed(A) + 0 * B.
-#define TRANSPOSE(NAME, REAL, PARTS)                                                                   \
-    Status NAME(Handle *handle, int of_a, int of_b, int m, int n, const REAL *alpha, const REAL *a,    \
-                int lda, const REAL *beta, const REAL *b, int ldb, REAL *c, int ldc) {                 \
-        if (!handle || of_a != 1 || of_b || lda < n || ldb < m || ldc < m || b != c) return INVALID_VALUE; \
-        if (*alpha != 1 || *beta != 0) return INVALID_VALUE;                                           \
-        for (long j = 0; j < n; j++)                                                                   \
-            for (long i = 0; i < m; i++)                                                               \
-                for (int part = 0; part < PARTS; part++)                                               \
-                    c[(i + j * ldc) * PARTS + part] = a[(j + i * lda) * PARTS + part];                 \
-        note(#NAME);                                                                                   \
-        return OK;                                                                                     \
-    }
-TRANSPOSE(cublasSgeam, float, 1)
-TRANSPOSE(cublasDgeam, double, 1)
-TRANSPOSE(cublasCgeam, float, 2)
-TRANSPOSE(cublasZgeam, double, 2)
 
 #else
 
@@ -317,12 +305,12 @@ Status cublasLtMatmul(void *handle, Description *description, const void *alpha,
     Matrix a = {left, description->transposed[0], left_layout->leading, left_layout->step};
     Matrix b = {right, description->transposed[1], right_layout->leading, right_layout->step};
     (void)alpha, (void)beta;
-    if (!handle || algorithm[0] != 42 || source != result || source_layout != layout || stream)
+    if (!handle || algorithm[0] != 42 || source != result || source_layout != layout )
         return INVALID_VALUE;
     if (bytes && !workspace) return INVALID_VALUE;
     if (workspace) memset(workspace, 0, bytes);
-    snprintf(line, sizeof line, "matmul compute=%d scale=%d type=%d batch=%d workspace=%zu",
-             description->compute, description->scale_type, layout->type, layout->batch, bytes);
+    snprintf(line, sizeof line, "matmul compute=%d scale=%d type=%d batch=%d workspace=%zu stream=%ld",
+             description->compute, description->scale_type, layout->type, layout->batch, bytes, (long)(intptr_t)stream);
     note(line);
     return multiply((int64_t)layout->rows, (int64_t)layout->columns, k, a, b, result, layout->leading,
                     layout->step, layout->batch, layout->type, description->compute,

@@ -3,6 +3,7 @@
 // Plans that are made and destroyed, and each transform, are lines of the file FAKE_CUDA_LOG.
 #include <complex.h>
 #include <math.h>
+#include <stdint.h>
 
 #include "steering.h"
 
@@ -13,6 +14,7 @@ enum { C2C = 0x29, R2C = 0x2A, C2R = 0x2C, Z2Z = 0x69, D2Z = 0x6A, Z2D = 0x6C };
 typedef long long Count;
 typedef struct {
     int alive, rank, type;
+    void *work;
     Count sizes[3], in_embed[3], in_step, in_distance, out_embed[3], out_step, out_distance, batch;
 } Plan;
 
@@ -62,7 +64,7 @@ Result cufftMakePlanMany64(int number, int rank, Count *sizes, Count *in_embed, 
     plan->out_step = out_step;
     plan->out_distance = out_distance;
     plan->batch = batch;
-    *work_bytes = 0;
+    *work_bytes = 64;
     note("cufftMakePlanMany64", number, (long)batch);
     return OK;
 }
@@ -72,6 +74,10 @@ Result cufftDestroy(int plan) {
     note("cufftDestroy", plan, 0);
     return OK;
 }
+
+Result cufftSetAutoAllocation(int plan, int is_automatic) { return (void)plan, is_automatic ? INVALID_VALUE : OK; }
+Result cufftSetWorkArea(int plan, void *area) { return plans[plan].work = area, area ? OK : INVALID_VALUE; }
+Result cufftSetStream(int plan, void *stream) { return note("cufftSetStream", plan, (long)(intptr_t)stream), OK; }
 
 static double complex get(const void *at, Count place, int is_double, int is_complex) {
     if (is_double) return is_complex ? ((double complex *)at)[place] : ((double *)at)[place];
@@ -87,6 +93,9 @@ static void put(void *at, Count place, int is_double, int is_complex, double com
 static Result transform(int number, void *in, void *out, int type, int direction) {
     Plan *plan = &plans[number];
     if (number < 0 || number >= made || !plan->alive || plan->type != type) return INVALID_PLAN;
+    if (!plan->work) return INVALID_VALUE;
+    memset(plan->work, 0xFF, 64);
+    plan->work = NULL;
     int is_double = type & 0x40, real_in = type == R2C || type == D2Z, real_out = type == C2R || type == Z2D;
     Count nx = plan->sizes[0], ny = plan->sizes[1], nz = plan->sizes[2], half = nz / 2 + 1;
     note("cufftExec", number, direction);

@@ -29,7 +29,7 @@ def numbers(*shape: int, dtype: str = "f4") -> Any:
 
 
 def on_device(array: Any) -> Any:
-    from mlbackends_kernels.cuda.device_array import on_device as put
+    from mlbackends_kernels.cuda.device_array import to_device as put
 
     return put(array)
 

@@ -18,10 +18,10 @@ LIMITS = {"float16": 4e-3, "float32": 1e-5}
 @pytest.fixture(autouse=True)
 def _device() -> None:
     pytest.importorskip("triton")
-    from mlbackends_kernels.cuda import runtime
+    from mlbackends_kernels.cuda import devices
     from mlbackends_kernels.flash_triton import FlashTriton
 
-    if not runtime.device_count():
+    if not devices.device_count():
         pytest.skip("no CUDA device")
     if reasons := FlashTriton().missing_parts():
         pytest.skip(reasons[0].message)
@@ -50,13 +50,13 @@ def test_attention_on_a_device_agrees_with_float64(dtype: str, width: int, causa
 
     from mlbackends.model.problem import AttentionProblem
     from mlbackends.sdpa.describe import describe, device_of
-    from mlbackends_kernels.cuda.device_array import on_device
+    from mlbackends_kernels.cuda.device_array import to_device
     from mlbackends_kernels.flash_triton import FlashTriton
 
     rng = np.random.default_rng(1)
     rows = rng.standard_normal((2, 6, 333, width)).astype(dtype)
     keys, values = (rng.standard_normal((2, 2, 500, width)).astype(dtype) for _ in range(2))
-    arrays = [on_device(each) for each in (rows, keys, values)]
+    arrays = [to_device(each) for each in (rows, keys, values)]
     query, key, value = (describe(each) for each in arrays)
     problem = AttentionProblem(
         query=query, key=key, value=value, device=device_of(arrays[0], query),
@@ -71,12 +71,12 @@ def test_attention_on_a_device_agrees_with_float64(dtype: str, width: int, causa
 def test_a_product_on_a_device_agrees_with_float64(dtype: str) -> None:
     import numpy as np
 
-    from mlbackends_kernels.cuda.device_array import on_device
+    from mlbackends_kernels.cuda.device_array import to_device
     from mlbackends_kernels.operations import bmm
 
     rng = np.random.default_rng(1)
     left = rng.standard_normal((5, 300, 70)).astype(dtype)
     right = rng.standard_normal((5, 70, 200)).astype(dtype)
-    found = bmm.by_triton(on_device(left), on_device(right)).numpy()
+    found = bmm.by_triton(to_device(left), to_device(right)).numpy()
     expected = left.astype(np.float64) @ right.astype(np.float64)
     assert np.abs(found - expected).max() < 20 * LIMITS[dtype]

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+    from collections.abc import Iterator, Sequence
 
+ROOT = Path(__file__).resolve().parents[2]
 _LIBRARIES = (
-    ("cuda", "libcuda.so.1", ()),
-    ("fake_cudart", "libcudart.so.13", ()),
+    ("computing_driver", "libcuda.so.1", ()),
+    ("fake_nvrtc", "libnvrtc.so.13", ()),
     ("fake_cublas", "libcublas.so.13", ()),
     ("fake_cublas", "libcublasLt.so.13", ("LT",)),
     ("fake_cufft", "libcufft.so.12", ()),
@@ -27,7 +30,7 @@ _BEFORE = """
 import json
 import numpy as np
 import mlbackends
-from mlbackends_kernels.cuda.device_array import on_device
+from mlbackends_kernels.cuda.device_array import to_device as on_device
 rng = np.random.default_rng(7)
 def tell(thing): print(json.dumps(thing))
 def error_of(call):
@@ -50,39 +53,83 @@ class Told:
 
 
 class OnFakeCuda(Protocol):
-    """Run a program in a process that finds the fake libraries, but those of `without`."""
+    """Run a program in a process that finds the fake libraries; variables of its environment."""
 
-    def __call__(self, program: str, *, without: Sequence[str] = (), **variables: str) -> Told: ...
+    def __call__(self, program: str, **variables: str) -> Told: ...
+
+
+@pytest.fixture(scope="session")
+def kernels_on_host(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Compile our kernels for the host, as the stand-in driver runs them."""
+    compiler = shutil.which("c++")
+    if compiler is None:
+        pytest.skip("no C++ compiler (c++) to make the kernels with")
+    file = tmp_path_factory.mktemp("kernels") / "kernels.so"
+    source = ROOT / "tests" / "fakelibs" / "kernels_on_host.cpp"
+    kernels = ROOT / "kernels" / "mlbackends_kernels" / "cuda"
+    options = ["-shared", "-fPIC", "-O1", "-std=c++17", "-I", str(kernels)]
+    subprocess.run([compiler, *options, str(source), "-o", str(file)], check=True)
+    return file
+
+
+class Forks:
+    """A process with the bindings imported over the stand-in libraries, of which programs are forks."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        variables = {"LD_LIBRARY_PATH": ":".join(map(str, folders)), "OPENBLAS_NUM_THREADS": "1"}
+        command = [sys.executable, "-W", "error", str(Path(__file__).with_name("forked.py"))]
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **variables},
+            cwd="/",
+        )
+
+    def run(self, program: str, variables: dict[str, str], folder: Path) -> tuple[int, str, str]:
+        """Return a program's exit status, and what it wrote on stdout and on stderr."""
+        out, errors = folder / "stdout", folder / "stderr"
+        task = {
+            "program": program,
+            "variables": variables,
+            "stdout": str(out),
+            "stderr": str(errors),
+        }
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        print(json.dumps(task), file=self.process.stdin, flush=True)
+        status = self.process.stdout.readline()
+        assert status, "the process that forks is gone"
+        return int(status), out.read_text(), errors.read_text()
+
+
+@pytest.fixture(scope="session")
+def forks(fake_library: Any) -> Iterator[Forks]:
+    folders = [
+        fake_library(name, soname, defines=defines).parent for name, soname, defines in _LIBRARIES
+    ]
+    made = Forks(folders)
+    with made.process:
+        yield made
 
 
 @pytest.fixture
-def on_fake_cuda(fake_library: Any, tmp_path: Path) -> OnFakeCuda:
-    def run(program: str, *, without: Sequence[str] = (), **variables: str) -> Told:
-        folders = [
-            fake_library(name, soname, defines=defines).parent
-            for name, soname, defines in _LIBRARIES
-            if soname not in without
-        ]
+def on_fake_cuda(request: pytest.FixtureRequest, tmp_path: Path) -> OnFakeCuda:
+    for needed in ("cuda-core", "nvmath-python"):
+        try:
+            distribution(needed)
+        except PackageNotFoundError:
+            pytest.skip(f"{needed} is not installed")
+    forks: Forks = request.getfixturevalue("forks")
+    kernels: Path = request.getfixturevalue("kernels_on_host")
+
+    def run(program: str, **variables: str) -> Told:
         log = tmp_path / "log"
         log.write_text("")
-        environment = {
-            **os.environ,
-            "LD_LIBRARY_PATH": ":".join(map(str, folders)),
-            "FAKE_CUDA_LOG": str(log),
-            **variables,
-        }
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", _BEFORE + program],
-            check=False,
-            capture_output=True,
-            text=True,
-            env=environment,
-            cwd="/",
-            timeout=120,
-        )
-        assert (done.returncode, done.stderr) == (0, "")
-        return Told(
-            [json.loads(line) for line in done.stdout.splitlines()], log.read_text().splitlines()
-        )
+        added = {"FAKE_CUDA_LOG": str(log), "FAKE_KERNELS": str(kernels), **variables}
+        status, out, errors = forks.run(_BEFORE + program, added, tmp_path)
+        assert not status and not errors, errors
+        return Told([json.loads(line) for line in out.splitlines()], log.read_text().splitlines())
 
     return run

@@ -151,7 +151,7 @@ def test_switching_triton_off_takes_it_out_of_dispatch() -> None:
 
 INTERPRETED = """
 import math
-from mlbackends_kernels.triton.operands import Operand
+from mlbackends_kernels.cuda.device_array import DeviceArray as Operand
 from mlbackends.sdpa import SDPBackend
 # What the interpreter asks of a tensor, beside its address.
 for name in ("untyped_storage", "cpu"):

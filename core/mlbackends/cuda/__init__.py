@@ -24,6 +24,8 @@ _ELSEWHERE = {
 _LAZY = {
     name: f"mlbackends.{module}:{name}" for module, names in _ELSEWHERE.items() for name in names
 }
+_LAZY["memory_stats"] = "mlbackends_kernels.cuda.memory:memory_stats"
+_LAZY["on_stream"] = "mlbackends_kernels.cuda.streams:on_stream"
 __all__ = [*_LAZY, "cuBLASModule", "is_built", "is_ck_sdpa_available", "matmul"]  # noqa: PLE0604  of _LAZY
 _LAZY["SDPBackend"] = "mlbackends.sdpa:SDPBackend"
 

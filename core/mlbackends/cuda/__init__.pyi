@@ -28,6 +28,8 @@ from mlbackends.sdpa.cuda_surface import math_sdp_enabled as math_sdp_enabled
 from mlbackends.sdpa.cuda_surface import mem_efficient_sdp_enabled as mem_efficient_sdp_enabled
 from mlbackends.sdpa.cuda_surface import sdp_kernel as sdp_kernel
 from mlbackends.sdpa.params import SDPAParams as SDPAParams
+from mlbackends_kernels.cuda.memory import memory_stats as memory_stats
+from mlbackends_kernels.cuda.streams import on_stream as on_stream
 
 matmul: cuBLASModule
 def is_built() -> bool: ...

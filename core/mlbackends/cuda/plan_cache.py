@@ -107,7 +107,7 @@ class cuFFTPlanCacheAttrContextProp:  # noqa: N801  torch's name
 
 def _existing(device: int) -> Plans:
     """Return the plans of a device; raises RuntimeError where there is no such device."""
-    count = runtime().device_count()
+    count = devices().device_count()
     if not 0 <= device < count:
         raise RuntimeError(
             f"cufft_plan_cache: expected 0 <= device index < {count}, but got device with index {device}"
@@ -123,9 +123,9 @@ def _set_maximum(device: int, value: object) -> None:
     _existing(device).maximum = value
 
 
-def runtime() -> "Any":
-    """Return our binding of the CUDA runtime, which lies above this package and is loaded by its name."""
-    return importlib.import_module("mlbackends_kernels.cuda.runtime")
+def devices() -> "Any":
+    """Return what tells of CUDA's devices, which lies above this package and is loaded by its name."""
+    return importlib.import_module("mlbackends_kernels.cuda.devices")
 
 
 class cuFFTPlanCache:  # noqa: N801  torch's name
@@ -172,11 +172,11 @@ class cuFFTPlanCacheManager:  # noqa: N801  torch's name
         object.__setattr__(self, "caches", [])
 
     def __getitem__(self, device: object) -> cuFFTPlanCache:
-        index = _index_of(device)
+        index = index_of(device)
         _existing(index)
         with _opening:
             if index >= len(self.caches):
-                last = max(index + 1, runtime().device_count())
+                last = max(index + 1, devices().device_count())
                 self.caches.extend(map(cuFFTPlanCache, range(len(self.caches), last)))
         return self.caches[index]
 
@@ -195,16 +195,14 @@ class cuFFTPlanCacheManager:  # noqa: N801  torch's name
 
 
 def _current() -> cuFFTPlanCache:
-    if not runtime().device_count():
+    if not devices().device_count():
         raise AssertionError("there is no current CUDA device: the driver shows none (torch says:"
                              " Torch not compiled with CUDA enabled)")  # fmt: skip
-    try:
-        return cuFFTPlanCache(runtime().current_device())
-    except runtime().CudaUnavailable:  # no runtime, so nothing in this process has chosen another
-        return cuFFTPlanCache(0)
+    return cuFFTPlanCache(devices().current_device())
 
 
-def _index_of(device: object) -> int:
+def index_of(device: object) -> int:
+    """Return the index that an int, a text such as "cuda:0" or an object as torch's device means."""
     if isinstance(device, int):
         return int(device)
     kind, number = getattr(device, "type", None), getattr(device, "index", None)

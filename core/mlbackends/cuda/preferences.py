@@ -7,7 +7,7 @@ import os
 import warnings
 from enum import Enum
 
-from mlbackends.cuda.plan_cache import runtime
+from mlbackends.cuda.plan_cache import devices
 from mlbackends.switches import store
 
 TYPE_CHECKING = False
@@ -125,8 +125,8 @@ def cublas_workspace_size(size: int | None = None) -> int:
     if isinstance(chosen, int):
         return chosen
     try:
-        device = runtime().current_device() if runtime().device_count() else None
-        if device is not None and runtime().capability(device) == _HOPPER:
+        device = devices().current_device() if devices().device_count() else None
+        if device is not None and devices().capability(device) == _HOPPER:
             return _HOPPER_WORKSPACE
     except RuntimeError:  # CudaError or CudaUnavailable
         pass

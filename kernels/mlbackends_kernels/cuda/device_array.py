@@ -1,29 +1,53 @@
 """An array in a device's memory: what our operations take and return there.
 
 Arrays of torch, CuPy, Numba, JAX and others come in by DLPack or `__cuda_array_interface__` and are
-not copied; ours go out the same two ways.
+not copied; ours go out the same two ways. Each belongs to a stream: what was queued there comes first.
 
 Source: DLPack; the CUDA Array Interface, version 3.
 """
 
+import ctypes
+import sys
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from mlbackends_kernels.cuda import dlpack, runtime
-from mlbackends_kernels.cuda.dlpack import Described, packed_strides
-from mlbackends_kernels.cuda.dtypes import ELEMENT_TYPES, named_by_typestr
+from mlbackends.sdpa.describe import is_torch
+from mlbackends_kernels.cuda import streams
+from mlbackends_kernels.cuda.devices import call, device_of, on_device
+from mlbackends_kernels.cuda.dtypes import ITEMSIZES, known, numpy_dtype
+from mlbackends_kernels.cuda.errors import CudaUnavailable, told
+from mlbackends_kernels.cuda.memory import Memory
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
+_CUDA, _MANAGED = 2, 13
+"""DLPack's numbers of the kinds of devices whose memory we take."""
+
 
 class DeviceArray:
-    """Elements at an address on a device; strides count elements. `owner` keeps the memory."""
+    """Elements at an address on a device; strides count elements.
 
-    def __init__(self, described: Described) -> None:
-        self.pointer, self.shape, self.strides, self.dtype, self.device, self._owner = described
-        self.itemsize = ELEMENT_TYPES[self.dtype].itemsize
+    dtype: by NumPy's name, or bfloat16. owner: keeps the memory while it lives. stream: by its handle.
+    """
+
+    __slots__ = ("device", "dtype", "itemsize", "owner", "pointer", "shape", "stream", "strides")
+
+    def __init__(
+        self,
+        pointer: int,
+        shape: "Sequence[int]",
+        strides: "Sequence[int] | None",
+        dtype: str,
+        device: int,
+        owner: Any,
+        stream: int = streams.LEGACY,
+    ) -> None:
+        self.pointer, self.shape, self.dtype, self.device = pointer, tuple(shape), dtype, device
+        self.strides = packed_strides(self.shape) if strides is None else tuple(strides)
+        self.owner, self.stream, self.itemsize = owner, stream, ITEMSIZES[dtype]
 
     def __repr__(self) -> str:
         return f"DeviceArray(shape={self.shape}, dtype={self.dtype}, device='cuda:{self.device}')"
@@ -52,60 +76,81 @@ class DeviceArray:
             for here, there, count in zip(self.strides, packed, self.shape, strict=True)
         )
 
+    def data_ptr(self) -> int:
+        """Return the address; by this name Triton and cuDNN know a pointer."""
+        return self.pointer
+
     def viewed(
-        self, shape: "Sequence[int]", strides: "Sequence[int]", offset: int = 0
+        self, shape: "Sequence[int]", strides: "Sequence[int] | None" = None, offset: int = 0
     ) -> "DeviceArray":
-        """Return the same memory under another shape; offset and strides in elements."""
+        """Return the same memory under another shape; offset and strides in elements, None: packed."""
         pointer = self.pointer + offset * self.itemsize
-        described = Described(
-            pointer, tuple(shape), tuple(strides), self.dtype, self.device, self._owner
+        return DeviceArray(
+            pointer, shape, strides, self.dtype, self.device, self.owner, self.stream
         )
-        return DeviceArray(described)
 
     def as_type(self, dtype: str) -> "DeviceArray":
         """Return the same memory, its bits read as another type of the same size."""
-        own = self.pointer, self.shape, self.strides, dtype, self.device, self._owner
-        if ELEMENT_TYPES[dtype].itemsize != self.itemsize:
+        if ITEMSIZES[known(dtype)] != self.itemsize:
             raise TypeError(f"{self.dtype} and {dtype} are not of one size")
-        return DeviceArray(Described(*own))
+        own = self.pointer, self.shape, self.strides
+        return DeviceArray(*own, dtype, self.device, self.owner, self.stream)
 
     def permuted(self, axes: "Sequence[int]") -> "DeviceArray":
         """Return a view with the axes in another order."""
         return self.viewed([self.shape[i] for i in axes], [self.strides[i] for i in axes])
 
+    def steps(self, shape: "Sequence[int]") -> tuple[int, ...]:
+        """Return the strides by which it repeats to a larger shape, 0 along what repeats."""
+        missing = len(shape) - len(self.shape)
+        own = zip(self.shape, self.strides, strict=True)
+        return (*[0] * missing, *(0 if size == 1 else step for size, step in own))
+
+    def on(self, stream: int) -> "DeviceArray":
+        """Return the array for work on a stream, which waits for what was queued on the array's own."""
+        if stream == self.stream:
+            return self
+        with on_device(self.device):
+            streams.follow(stream, self.stream)
+        if isinstance(self.owner, Memory):
+            self.owner.used_on(stream)
+        own = self.pointer, self.shape, self.strides, self.dtype, self.device
+        return DeviceArray(*own, self.owner, stream)
+
     def numpy(self) -> "NDArray[Any]":
-        """Return a copy in the host's memory; bfloat16, which NumPy lacks, as float32."""
+        """Return a copy in the host's memory, when it is there; bfloat16, which NumPy lacks, as float32."""
         import numpy as np
 
-        from mlbackends_kernels.cuda.strided_copy import packed
+        from mlbackends_kernels.cuda.copies import packed
 
         source = packed(self)
         plain = np.uint16 if self.dtype == "bfloat16" else self.dtype
         result: NDArray[Any] = np.empty(self.shape, plain)
-        with runtime.on_device(self.device):
-            address = result.ctypes.data
-            runtime.copy(address, source.pointer, source.nbytes, runtime.DEVICE_TO_HOST)
+        if source.nbytes:
+            with on_device(self.device):
+                pointers = result.ctypes.data, source.pointer
+                call("cuMemcpyDtoHAsync", *pointers, source.nbytes, source.stream)
+                call("cuStreamSynchronize", source.stream)
         if self.dtype == "bfloat16":
             result = (result.astype(np.uint32) << 16).view(np.float32)
         return result
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        element = ELEMENT_TYPES[self.dtype]
-        if not element.typestr:
-            raise AttributeError(f"the array interface has no {self.dtype}; use DLPack")
+        if self.dtype == "bfloat16":
+            raise AttributeError("the array interface has no bfloat16; use DLPack")
         strides = None if self.is_packed else tuple(step * self.itemsize for step in self.strides)
         return {
             "shape": self.shape,
-            "typestr": element.typestr,
+            "typestr": numpy_dtype(self.dtype).str,
             "data": (self.pointer, False),
             "strides": strides,
             "version": 3,
-            "stream": runtime.LEGACY_STREAM,
+            "stream": self.stream,
         }
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return dlpack.CUDA, self.device
+        return _CUDA, self.device
 
     def __dlpack__(
         self,
@@ -115,16 +160,39 @@ class DeviceArray:
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> object:
-        """Return a capsule. The memory may be read on `stream` (-1: do not care) from then on."""
-        del max_version  # what is without a version is understood by all
+        """Return a capsule. What comes on `stream` waits for the memory on the device (-1: it need not)."""
+        from cuda.core import Buffer
+        from cuda.core.utils import StridedMemoryView
+
         if copy or (dl_device is not None and dl_device != self.__dlpack_device__()):
             raise BufferError("a DeviceArray is handed out where it is, and never copied")
-        if stream not in (None, -1, runtime.LEGACY_STREAM):
-            with runtime.on_device(self.device):
-                runtime.synchronize()
-        return dlpack.handed_out(
-            Described(self.pointer, self.shape, self.strides, self.dtype, self.device, self._owner)
-        )
+        if stream != -1:
+            self.on(stream or streams.LEGACY)
+        span = 1 + sum((n - 1) * by for n, by in zip(self.shape, self.strides, strict=True))
+        size = span * self.itemsize if self.size else 0
+        with on_device(self.device):
+            buffer = Buffer.from_handle(self.pointer, size, owner=self.owner)
+            is_bfloat16 = self.dtype == "bfloat16"
+            dtype = numpy_dtype("float16" if is_bfloat16 else self.dtype)
+            view = StridedMemoryView.from_buffer(buffer, self.shape, self.strides, dtype=dtype)
+            capsule = view.__dlpack__(max_version=max_version)
+        if is_bfloat16:
+            _call_bfloat16(capsule)
+        return capsule
+
+
+def _call_bfloat16(capsule: object) -> None:
+    """Write bfloat16 into a capsule of float16: cuda.core 1.2 hands out no bfloat16."""
+    api = ctypes.pythonapi
+    api.PyCapsule_GetName.restype, api.PyCapsule_GetPointer.restype = (
+        ctypes.c_char_p,
+        ctypes.c_void_p,
+    )
+    api.PyCapsule_GetName.argtypes = (ctypes.py_object,)
+    api.PyCapsule_GetPointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
+    name = api.PyCapsule_GetName(capsule)
+    tensor = api.PyCapsule_GetPointer(capsule, name) + (32 if name.endswith(b"versioned") else 0)
+    ctypes.c_uint8.from_address(tensor + 20).value = 4  # DLTensor.dtype.code: kDLBfloat
 
 
 def product(sizes: "Sequence[int]") -> int:
@@ -135,69 +203,161 @@ def product(sizes: "Sequence[int]") -> int:
     return result
 
 
-def empty(shape: "Sequence[int]", dtype: str, device: int) -> DeviceArray:
-    """Return new memory on a device; its contents are undefined."""
-    memory = runtime.Memory(product(shape) * ELEMENT_TYPES[dtype].itemsize, device)
-    return DeviceArray(
-        Described(memory.pointer, tuple(shape), packed_strides(shape), dtype, device, memory)
-    )
+def packed_strides(shape: "Sequence[int]") -> tuple[int, ...]:
+    """Return the strides, in elements, of an array whose rows follow one another."""
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
 
 
-def zeros(shape: "Sequence[int]", dtype: str, device: int) -> DeviceArray:
-    """Return new memory on a device, filled with zeros."""
-    result = empty(shape, dtype, device)
-    with runtime.on_device(device):
-        runtime.fill_with_zeros(result.pointer, result.nbytes)
+def empty(
+    shape: "Sequence[int]", dtype: str, device: int, stream: int | None = None
+) -> DeviceArray:
+    """Return new memory on a device; its contents are undefined. stream: the caller's unless given."""
+    stream = streams.callers() if stream is None else stream
+    memory = Memory(product(shape) * ITEMSIZES[known(dtype)], device, stream)
+    return DeviceArray(memory.pointer, shape, None, dtype, device, memory, stream)
+
+
+def empty_like(
+    array: DeviceArray, shape: "Sequence[int] | None" = None, dtype: str = ""
+) -> DeviceArray:
+    """Return new memory beside an array, on its stream; torch's or CuPy's if the array is theirs."""
+    shape, dtype = tuple(array.shape if shape is None else shape), dtype or array.dtype
+    if is_torch(array.owner):
+        with as_owner(array):
+            made = array.owner.new_empty(shape, dtype=getattr(sys.modules["torch"], dtype))
+    elif is_cupy(array.owner) and dtype != "bfloat16":
+        with as_owner(array):
+            made = sys.modules["cupy"].empty(shape, dtype)
+    else:
+        return empty(shape, dtype, array.device, array.stream)
+    return _of_owner(made, array.stream)
+
+
+@contextmanager
+def as_owner(array: DeviceArray) -> "Iterator[None]":
+    """Make an array's device and stream the current ones of the library that owns it: torch or CuPy."""
+    handle = array.stream
+    with ExitStack() as scopes:
+        if is_torch(array.owner):
+            scopes.enter_context(on_torchs_stream(array))
+        elif is_cupy(array.owner):
+            cuda = sys.modules["cupy"].cuda
+            scopes.enter_context(cuda.Device(array.device))
+            is_legacy = handle == streams.LEGACY
+            scopes.enter_context(cuda.Stream.null if is_legacy else cuda.ExternalStream(handle))
+        yield
+
+
+@contextmanager
+def on_torchs_stream(array: DeviceArray) -> "Iterator[None]":
+    """Make an array's device and stream the current ones of torch."""
+    cuda, handle = sys.modules["torch"].cuda, array.stream
+    with cuda.device(array.device):
+        usual, other = cuda.default_stream, cuda.ExternalStream
+        is_legacy = handle == streams.LEGACY
+        stream = usual(array.device) if is_legacy else other(handle, array.device)
+        with cuda.stream(stream):
+            yield
+
+
+def zeros_like(
+    array: DeviceArray, shape: "Sequence[int] | None" = None, dtype: str = ""
+) -> DeviceArray:
+    """Return new memory beside an array, filled with zeros."""
+    result = empty_like(array, shape, dtype)
+    if result.nbytes:
+        with on_device(array.device):
+            call("cuMemsetD8Async", result.pointer, 0, result.nbytes, result.stream)
     return result
 
 
-def on_device(array: "NDArray[Any]", device: int = 0) -> DeviceArray:
-    """Return a copy of a NumPy array in a device's memory."""
+def to_device(array: "NDArray[Any]", device: int = 0, stream: int | None = None) -> DeviceArray:
+    """Return a copy of a NumPy array in a device's memory. stream: the caller's unless given."""
     import numpy as np
 
     source = np.ascontiguousarray(array)
-    result = empty(array.shape, named_by_typestr(source.dtype.str), device)
-    with runtime.on_device(device):
-        runtime.copy(result.pointer, source.ctypes.data, source.nbytes, runtime.HOST_TO_DEVICE)
+    result = empty(array.shape, known(source.dtype.name), device, stream)
+    if result.nbytes:
+        with on_device(device):
+            pointers = result.pointer, source.ctypes.data
+            call("cuMemcpyHtoDAsync", *pointers, source.nbytes, result.stream)
     return result
+
+
+def is_cupy(thing: object) -> bool:
+    """Tell whether something is an array of CuPy."""
+    return type(thing).__module__.partition(".")[0] == "cupy"
 
 
 def is_on_device(thing: object) -> bool:
     """Tell whether something is an array in a CUDA device's memory."""
     kind = getattr(thing, "__dlpack_device__", None)
     if callable(kind):
-        return int(kind()[0]) in (dlpack.CUDA, dlpack.MANAGED)
+        return int(kind()[0]) in (_CUDA, _MANAGED)
     return hasattr(thing, "__cuda_array_interface__")
 
 
-def as_device_array(thing: Any) -> DeviceArray:
-    """Return the array that another library has on a device, without a copy.
+def as_device_array(thing: Any, stream: int | None = None) -> DeviceArray:
+    """Return the array that another library has on a device, without a copy, for work on a stream.
 
-    What its own stream still has to do is waited for, or put before our work.
+    stream: the caller's unless given. What the other's stream still has to do comes before our work,
+    on the device. Raises TypeError for elements that nothing computes with, CudaUnavailable for memory
+    of the host.
     """
+    stream = streams.callers(thing) if stream is None else stream
     if isinstance(thing, DeviceArray):
-        return thing
-    if hasattr(thing, "__dlpack__"):
-        return DeviceArray(dlpack.received(thing.__dlpack__(stream=runtime.LEGACY_STREAM)))
-    return _by_array_interface(thing)
+        return thing.on(stream)
+    if is_torch(thing):
+        return _of_owner(thing, streams.of_torch(thing)).on(stream)
+    return _viewed_by_protocol(thing, stream)
 
 
-def _by_array_interface(thing: Any) -> DeviceArray:
-    interface = thing.__cuda_array_interface__
-    dtype, shape = named_by_typestr(interface["typestr"]), tuple(interface["shape"])
-    if interface.get("mask") is not None:
-        raise TypeError("an array with a mask cannot be computed with")
-    itemsize, pointer = ELEMENT_TYPES[dtype].itemsize, int(interface["data"][0] or 0)
-    strides = packed_strides(shape)
-    if interface.get("strides") is not None:
-        if any(step % itemsize for step in interface["strides"]):
-            raise TypeError(
-                f"strides of {interface['strides']} bytes are no multiples of {itemsize}"
-            )
-        strides = tuple(step // itemsize for step in interface["strides"])
-    device = runtime.device_of(pointer) if pointer else runtime.current_device()
-    stream = interface.get("stream")
-    if stream not in (None, runtime.LEGACY_STREAM):
-        with runtime.on_device(device):
-            runtime.synchronize(stream)
-    return DeviceArray(Described(pointer, shape, strides, dtype, device, thing))
+def _of_owner(thing: Any, stream: int) -> DeviceArray:
+    if is_torch(thing):
+        dtype = known(str(thing.dtype).removeprefix("torch."))
+        shape, index = tuple(map(int, thing.shape)), int(thing.device.index or 0)
+        return DeviceArray(thing.data_ptr(), shape, thing.stride(), dtype, index, thing, stream)
+    dtype, index = known(thing.dtype.name), int(thing.device.id)
+    strides = [step // ITEMSIZES[dtype] for step in thing.strides]
+    return DeviceArray(int(thing.data.ptr), thing.shape, strides, dtype, index, thing, stream)
+
+
+def _viewed_by_protocol(thing: Any, stream: int) -> DeviceArray:
+    from cuda.core.utils import StridedMemoryView
+
+    if not hasattr(thing, "__dlpack__"):
+        interface = thing.__cuda_array_interface__
+        itemsize = numpy_dtype(known(_name_of(interface["typestr"]))).itemsize
+        if interface.get("mask") is not None:
+            raise TypeError("an array with a mask cannot be computed with")
+        if any(step % itemsize for step in interface.get("strides") or ()):
+            found = interface["strides"]
+            raise TypeError(f"strides of {found} bytes are no multiples of {itemsize}")
+        pointer = int(interface["data"][0] or 0)
+        index = device_of(pointer) if pointer else 0
+    else:
+        index = int(thing.__dlpack_device__()[1])
+    with on_device(index), told("StridedMemoryView"):
+        try:
+            view = StridedMemoryView.from_any_interface(thing, stream_ptr=stream)
+            dtype = view.dtype
+        except (
+            NotImplementedError
+        ) as error:  # bfloat16 without ml_dtypes, and types that NumPy lacks
+            raise TypeError(str(error)) from None
+    if not view.is_device_accessible:
+        raise CudaUnavailable(f"the memory at {view.ptr:#x} is not a CUDA device's")
+    return DeviceArray(view.ptr, view.shape, view.strides, known(dtype.name), index, view, stream)
+
+
+def _name_of(typestr: str) -> str:
+    import numpy as np
+
+    try:
+        return np.dtype(typestr).name if np.dtype(typestr).isnative else typestr
+    except TypeError:
+        return typestr

@@ -1,46 +1,33 @@
-"""The types of elements: how DLPack, the array interface and NVIDIA's libraries write them.
+"""The types of elements that can lie on a device, by NumPy's names, and how NVIDIA's libraries write them.
 
-Source: DLPack, DLDataTypeCode; the CUDA Array Interface, version 3; library_types.h, cudaDataType.
+Source: library_types.h, cudaDataType.
 """
 
-from typing import NamedTuple
+from functools import cache
+from typing import Any
+
+ITEMSIZES = {
+    "bool": 1, "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "complex64": 8, "complex128": 16,
+}  # fmt: skip
+CUDA_TYPES = {
+    "float16": 2, "bfloat16": 14, "float32": 0, "float64": 1, "complex64": 4, "complex128": 5,
+}  # fmt: skip
 
 
-class ElementType(NamedTuple):
-    """dlpack: code and bits. typestr: "" where the array interface has no word for it."""
-
-    name: str
-    itemsize: int
-    dlpack: tuple[int, int]
-    typestr: str
-    cuda: int
+def known(name: str) -> str:
+    """Return a type's name. Raises TypeError for one that nothing here computes with."""
+    if name not in ITEMSIZES:
+        raise TypeError(f"elements of type {name} are not one of {', '.join(ITEMSIZES)}")
+    return name
 
 
-ELEMENT_TYPES = {
-    each.name: each
-    for each in (
-        ElementType("float16", 2, (2, 16), "<f2", 2),
-        ElementType("bfloat16", 2, (4, 16), "", 14),
-        ElementType("float32", 4, (2, 32), "<f4", 0),
-        ElementType("float64", 8, (2, 64), "<f8", 1),
-        ElementType("complex64", 8, (5, 64), "<c8", 4),
-        ElementType("complex128", 16, (5, 128), "<c16", 5),
-    )
-}
-_BY_DLPACK = {each.dlpack: each.name for each in ELEMENT_TYPES.values()}
-_BY_TYPESTR = {each.typestr: each.name for each in ELEMENT_TYPES.values() if each.typestr}
-_KNOWN = ", ".join(ELEMENT_TYPES)
+@cache
+def numpy_dtype(name: str) -> Any:
+    """Return NumPy's type; that of bfloat16 comes from ml_dtypes."""
+    import numpy as np
 
+    if name == "bfloat16":
+        import ml_dtypes  # type: ignore[import-not-found,unused-ignore]
 
-def named_by_dlpack(code: int, bits: int, lanes: int) -> str:
-    """Return the name of DLPack's type. Raises TypeError for one that nothing here computes with."""
-    if lanes != 1 or (code, bits) not in _BY_DLPACK:
-        raise TypeError(f"DLPack type {code} of {bits} bits x {lanes} is not one of {_KNOWN}")
-    return _BY_DLPACK[code, bits]
-
-
-def named_by_typestr(typestr: str) -> str:
-    """Return the name of the array interface's type. Raises TypeError for any other."""
-    if typestr not in _BY_TYPESTR:
-        raise TypeError(f"elements of type {typestr!r} are not one of {_KNOWN}")
-    return _BY_TYPESTR[typestr]
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)

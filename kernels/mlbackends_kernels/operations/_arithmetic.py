@@ -96,10 +96,9 @@ class OnDevice:
 
     def reshaped(self, array: "DeviceArray", shape: "Sequence[int]") -> "DeviceArray":
         """Return the elements under another shape, copied if they do not lie in their order."""
-        from mlbackends_kernels.cuda.dlpack import packed_strides
-        from mlbackends_kernels.cuda.strided_copy import packed
+        from mlbackends_kernels.cuda.copies import packed
 
-        return packed(array).viewed(shape, packed_strides(shape))
+        return packed(array).viewed(shape)
 
     def summed(self, array: "DeviceArray", axes: "Sequence[int]") -> "DeviceArray":
         """Return the sum over some dimensions, by a product with ones."""
@@ -112,7 +111,7 @@ class OnDevice:
 
     def product(self, a: "DeviceArray", b: "DeviceArray") -> "DeviceArray":
         """Return `a @ b`, as the switches say."""
-        from mlbackends_kernels.cuda.matrix_product import multiply
+        from mlbackends_kernels.cuda.products import multiply
 
         return multiply(a, b, product_shape(a.shape, b.shape))
 
@@ -121,20 +120,16 @@ class OnDevice:
         return self._exact(a, b)
 
     def _exact(self, a: "DeviceArray", b: "DeviceArray") -> "DeviceArray":
-        from mlbackends_kernels.cuda.gemm import Precision
-        from mlbackends_kernels.cuda.matrix_product import multiply
+        from mlbackends_kernels.cuda.products import EXACT, multiply
 
-        exact = Precision(reduced_reduction=False)
-        return multiply(a, b, product_shape(a.shape, b.shape), exact)
+        return multiply(a, b, product_shape(a.shape, b.shape), EXACT)
 
 
 def _ones(count: int, like: "DeviceArray") -> "DeviceArray":
-    """Return `count` ones of an array's type, on its device."""
+    """Return `count` ones of an array's type, on its device and stream."""
     import numpy as np
 
-    from mlbackends_kernels.cuda.device_array import on_device
+    from mlbackends_kernels.cuda.device_array import to_device
+    from mlbackends_kernels.cuda.dtypes import numpy_dtype
 
-    if like.dtype == "bfloat16":  # a number of 16 bits is all that is copied
-        patterns = on_device(np.full(count, 0x3F80, np.uint16).view(np.float16), like.device)
-        return patterns.as_type("bfloat16")
-    return on_device(np.ones(count, like.dtype), like.device)
+    return to_device(np.ones(count, numpy_dtype(like.dtype)), like.device, like.stream)

@@ -26,11 +26,11 @@ def run(left: Any, right: Any) -> Any:
 
 def fits_triton(left: Any, right: Any) -> bool:
     """Tell whether the Triton kernel serves a call: its types and devices, and matrices that are there."""
+    from mlbackends_kernels.cuda.device_array import as_device_array
     from mlbackends_kernels.triton.launching import capability_of
-    from mlbackends_kernels.triton.operands import operand
 
     try:
-        a, b = operand(left), operand(right)
+        a, b = as_device_array(left), as_device_array(right)
     except TypeError:  # an element type that nothing computes with: cuBLAS says so
         return False
     if a.dtype not in _TYPES or (a.dtype, a.device) != (b.dtype, b.device):
@@ -45,14 +45,13 @@ def by_triton(left: Any, right: Any) -> "DeviceArray":
     from mlbackends_kernels.cuda.device_array import as_device_array
     from mlbackends_kernels.triton import launching
     from mlbackends_kernels.triton.batched_matmul import batched_matmul
-    from mlbackends_kernels.triton.operands import operand
 
-    a, b = operand(left), operand(right)
+    a, b = as_device_array(left), as_device_array(right)
     result = launching.output_like(left, (*a.shape[:2], b.shape[2]), a.dtype, a.device)
     what = launching.product(
         a,
         b,
-        operand(result),
+        as_device_array(result),
         precision=launching.fp32_precision(),
         capability=launching.capability_of(a),
     )

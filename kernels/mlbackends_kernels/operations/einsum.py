@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mlbackends.sdpa.readable import refuse_unreadable
 from mlbackends.switches import store
 from mlbackends_kernels.cuda.device_array import as_device_array, is_on_device
+from mlbackends_kernels.cuda.streams import callers
 from mlbackends_kernels.operations._arithmetic import Arithmetic, InMemory, OnDevice
 from mlbackends_kernels.operations._arrays import common_dtype, operand, quiet, returned
 from mlbackends_kernels.operations._equation import Contraction, Label, arranged, read
@@ -34,7 +35,8 @@ def run(*arguments: Any) -> Any:
         first = places.index(not places[0])
         raise RuntimeError(f"all must lie on one device: operand 0 and operand {first} do not")
     if places[0]:
-        arrays = [as_device_array(tensor) for tensor in tensors]
+        stream = callers(*tensors)
+        arrays = [as_device_array(tensor, stream) for tensor in tensors]
         _common_dtype([array.dtype for array in arrays])
         if len({array.device for array in arrays}) > 1:
             raise RuntimeError(f"all must lie on one device, not {[a.device for a in arrays]}")

@@ -6,7 +6,7 @@ Switches: `cuda.cufft_plan_cache` keeps the plans of each device.
 from typing import TYPE_CHECKING, Any
 
 from mlbackends.sdpa.readable import refuse_unreadable_one
-from mlbackends_kernels.cuda.device_array import as_device_array, empty, is_on_device, product
+from mlbackends_kernels.cuda.device_array import as_device_array, empty_like, is_on_device, product
 from mlbackends_kernels.operations._arrays import NARROW, operand, quiet, returned
 from mlbackends_kernels.tensors.arithmetic import numpy
 
@@ -80,12 +80,12 @@ def shifted(name: str, array: Any, axes: "int | Sequence[int] | None") -> Any:
 
 def _shifted_on_device(name: str, array: Any, axes: Any) -> Any:
     """Move the first half of each axis behind the second, a copy for each half."""
-    from mlbackends_kernels.cuda.strided_copy import copy_elements, packed
+    from mlbackends_kernels.cuda.copies import copy_elements, packed
 
     for axis in _axes(array.ndim, None, [axes] if isinstance(axes, int) else axes):
         count = array.shape[axis]
         half = count // 2 if name == "fftshift" else count - count // 2
-        result = empty(array.shape, array.dtype, array.device)
+        result = empty_like(array)
         for to, of, length in ((0, count - half, half), (half, 0, count - half)):
             shape = (*array.shape[:axis], length, *array.shape[axis + 1 :])
             target = result.viewed(shape, result.strides, to * result.strides[axis])

@@ -9,6 +9,7 @@ from typing import Any
 
 from mlbackends.sdpa.readable import refuse_unreadable
 from mlbackends_kernels.cuda.device_array import as_device_array, is_on_device
+from mlbackends_kernels.cuda.streams import callers
 from mlbackends_kernels.operations._arrays import common_dtype, operand, quiet, returned
 from mlbackends_kernels.operations._precision import Product
 from mlbackends_kernels.operations._shapes import product_shape
@@ -19,7 +20,8 @@ def run(a: Any, b: Any) -> Any:
     refuse_unreadable({"a": a, "b": b}, "matmul(): ")
     places = [is_on_device(a), is_on_device(b)]
     if all(places):
-        return _on_device(as_device_array(a), as_device_array(b))
+        stream = callers(a, b)
+        return _on_device(as_device_array(a, stream), as_device_array(b, stream))
     if any(places):
         raise RuntimeError("both must lie on one device: one is on CUDA, the other in memory")
     return _in_memory(a, b)
@@ -34,7 +36,7 @@ def _in_memory(a: Any, b: Any) -> Any:
 
 
 def _on_device(a: Any, b: Any) -> Any:
-    from mlbackends_kernels.cuda.matrix_product import multiply
+    from mlbackends_kernels.cuda.products import multiply
 
     common_dtype({"a": a.dtype, "b": b.dtype})
     if a.device != b.device:

@@ -1,7 +1,6 @@
 """What a kernel is launched with: its grid, its arguments and how it is compiled. No Triton in here.
 
-`launch` hands it to Triton's own launcher, on torch's current stream for tensors of torch, else on the
-legacy default stream, which the rest of our device code uses.
+`launch` hands it to Triton's own launcher, on the stream of the operands.
 """
 
 import sys
@@ -9,8 +8,10 @@ from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 from mlbackends.sdpa.describe import is_torch
+from mlbackends.switches import store
+from mlbackends_kernels.cuda import devices, streams
+from mlbackends_kernels.cuda.device_array import DeviceArray, empty, on_torchs_stream
 from mlbackends_kernels.triton import tiles
-from mlbackends_kernels.triton.operands import Operand
 from mlbackends_kernels.triton.tiles import Tile, block_of
 
 _GROUP = 8  # blocks of rows that share columns in the cache
@@ -32,12 +33,12 @@ class Launch(NamedTuple):
 
 
 def attention(
-    query: Operand,
-    key: Operand,
-    value: Operand,
-    mask: Operand | None,
-    output: Operand,
-    logsumexp: Operand | None,
+    query: DeviceArray,
+    key: DeviceArray,
+    value: DeviceArray,
+    mask: DeviceArray | None,
+    output: DeviceArray,
+    logsumexp: DeviceArray | None,
     *,
     scale: float,
     causal: bool,
@@ -100,7 +101,12 @@ def attention(
 
 
 def product(
-    left: Operand, right: Operand, result: Operand, *, precision: str, capability: tuple[int, int]
+    left: DeviceArray,
+    right: DeviceArray,
+    result: DeviceArray,
+    *,
+    precision: str,
+    capability: tuple[int, int],
 ) -> Launch:
     """Return the launch of batched_matmul.
 
@@ -131,23 +137,22 @@ def product(
 
 
 def launch(kernel: Any, what: Launch) -> None:
-    """Run a kernel on the device of its operands. Returns before it is done, as every launch."""
-    first = next(each for each in what.arguments.values() if isinstance(each, Operand))
-    torch: Any = sys.modules.get("torch")
+    """Run a kernel on the device and stream of its first operand. Returns before it is done.
+
+    Triton's launcher asks the torch in this process for device and stream; without one it takes the
+    legacy default stream, with which the operand's is put in order.
+    """
+    first = next(each for each in what.arguments.values() if isinstance(each, DeviceArray))
     with ExitStack() as scopes:
-        # Triton's launcher asks for torch's device and stream, else for the driver's.
-        if torch is not None:
-            scopes.enter_context(torch.cuda.device(first.device))
-            if not is_torch(first.owner):
-                stream = torch.cuda.default_stream(first.device)
-                scopes.enter_context(torch.cuda.stream(stream))
+        if "torch" in sys.modules:
+            scopes.enter_context(on_torchs_stream(first))
         else:
             from triton.runtime import driver  # type: ignore[import-not-found,unused-ignore]
 
-            from mlbackends_kernels.cuda import runtime
-
-            scopes.enter_context(runtime.on_device(first.device))
+            scopes.enter_context(devices.on_device(first.device))
             driver.active.set_current_device(first.device)
+            streams.follow(streams.LEGACY, first.stream)
+            scopes.callback(streams.follow, first.stream, streams.LEGACY)
         kernel[what.grid](**what.arguments, **what.constants, **what.options)
 
 
@@ -155,25 +160,19 @@ def output_like(query: Any, shape: tuple[int, ...], dtype: str, device: int) -> 
     """Return new memory for a result: torch's for a tensor of torch, else a DeviceArray."""
     if is_torch(query):
         return query.new_empty(shape, dtype=getattr(sys.modules["torch"], dtype))
-    from mlbackends_kernels.cuda.device_array import empty
-
     return empty(shape, dtype, device)
 
 
-def capability_of(operand: Operand) -> tuple[int, int]:
+def capability_of(operand: DeviceArray) -> tuple[int, int]:
     """Return the compute capability of the device that holds a tensor."""
     if is_torch(operand.owner):
         major, minor = sys.modules["torch"].cuda.get_device_capability(operand.device)
         return int(major), int(minor)
-    from mlbackends_kernels.cuda import runtime
-
-    return runtime.capability(operand.device)
+    return devices.capability(operand.device)
 
 
 def fp32_precision() -> str:
     """Return what float32 is multiplied in: "tf32" where `cuda.matmul.fp32_precision` says so."""
-    from mlbackends.switches import store
-
     return "tf32" if store.read("cuda.matmul.fp32_precision") == "tf32" else "ieee"
 
 

@@ -34,10 +34,10 @@ def one_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def devices(monkeypatch: pytest.MonkeyPatch, count: int, current: int = 0) -> None:
-    from mlbackends_kernels.cuda import runtime
+    from mlbackends_kernels.cuda import devices
 
-    monkeypatch.setattr(runtime, "device_count", lambda: count)
-    monkeypatch.setattr(runtime, "current_device", lambda: current)
+    monkeypatch.setattr(devices, "device_count", lambda: count)
+    monkeypatch.setattr(devices, "current_device", lambda: current)
     monkeypatch.setattr("mlbackends.cuda.plan_cache._plans", {})
 
 

@@ -8,7 +8,7 @@ import pytest
 
 PROGRAM = """
 from mlbackends import fft, flag_store
-from mlbackends_kernels.cuda.strided_copy import packed
+from mlbackends_kernels.cuda.copies import packed
 rng = np.random.default_rng({seed})
 
 def one_of(*things): return things[int(rng.integers(len(things)))]

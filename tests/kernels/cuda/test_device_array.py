@@ -23,7 +23,7 @@ tell(error_of(lambda: on_device(np.ones(3, "i4"))))
     )
     assert told.values[0] is True
     assert told.values[1][0] == "TypeError"
-    assert "'<i4' are not one of float16, bfloat16" in told.values[1][1]
+    assert "int32 are not one of bool, float16, bfloat16" in told.values[1][1]
 
 
 def test_memory_is_given_back_when_nothing_needs_it_any_more(on_fake_cuda: Any) -> None:
@@ -38,20 +38,30 @@ tell("gone")
 """
     )
     assert told.values[0] == [[1.0, 1.0]] * 3
-    frees = [line.split()[1] for line in told.lines("cudaFree")]
+    frees = [line.split()[1] for line in told.lines("cuMemFreeAsync")]
     assert frees[-1] == "0"  # none is live
 
 
 def test_out_of_memory_is_an_error_that_leaves_nothing_behind(on_fake_cuda: Any) -> None:
     told = on_fake_cuda(
         """
+from mlbackends_kernels.cuda.errors import CudaOutOfMemory
+kept = on_device(np.ones(128, "f8"))
 tell(error_of(lambda: on_device(np.ones(1 << 10, "f8"))))
+tell(issubclass(CudaOutOfMemory, MemoryError))
+stats = mlbackends.cuda.memory_stats()
+tell(stats["num_ooms"])
+tell(float(on_device(np.ones(128, "f8")).numpy()[-1]))
 """,
         FAKE_MEMORY="4096",
     )
-    said = "cudaMalloc returned 2 (cudaErrorMemoryAllocation)"
-    assert told.values == [["CudaError", said]]
-    assert not told.lines("cudaMalloc")
+    kind, said = told.values[0]
+    assert kind == "CudaOutOfMemory"
+    assert said == (
+        "cuda:0 has no 8.0 KiB left: 1.0 KiB are in arrays of mlbackends, 3.0 KiB of 4.0 KiB are free"
+    )
+    assert told.values[1:] == [True, 1, 1]
+    assert told.lines("cuMemPoolTrimTo")
 
 
 def test_the_array_interface_goes_both_ways(on_fake_cuda: Any) -> None:
@@ -77,6 +87,7 @@ class Busy:
 tell(error_of(lambda: as_device_array(Masked())))
 tell(error_of(lambda: as_device_array(Odd())))
 as_device_array(Busy())
+tell([again.stream, as_device_array(Busy()).stream])
 """
     )
     assert told.values[0] == {
@@ -89,7 +100,11 @@ as_device_array(Busy())
     assert told.values[1] == [[4, 3], [1, 4], 0, True]
     assert told.values[2] == ["TypeError", "an array with a mask cannot be computed with"]
     assert told.values[3][0] == "TypeError"
-    assert told.lines("cudaStreamSynchronize") == ["cudaStreamSynchronize 7 0"]
+    assert told.values[4] == [1, 1]
+    # Our stream waits for theirs on the device, and the host for nothing but the copies back.
+    assert [line.split()[2] for line in told.lines("cuEventRecord")] == ["7", "7"]
+    assert {line.split()[1] for line in told.lines("cuStreamWaitEvent")} == {"1"}
+    assert len(told.lines("cuStreamSynchronize")) == 1
 
 
 def test_memory_of_the_host_is_refused_and_a_device_s_is_recognised(on_fake_cuda: Any) -> None:
@@ -112,7 +127,6 @@ def test_dlpack_shares_memory_and_holds_it_until_the_consumer_is_done(on_fake_cu
         """
 import gc
 from mlbackends_kernels.cuda.device_array import as_device_array, is_on_device
-from mlbackends_kernels.cuda import dlpack
 a = rng.standard_normal((3, 4)).astype("f4")
 array = on_device(a).permuted((1, 0))
 class Theirs:
@@ -128,36 +142,32 @@ tell([again.pointer == array.pointer, again.shape, again.strides, again.dtype, t
 del array, theirs
 gc.collect()
 tell(bool(np.array_equal(again.numpy(), a.T)))
-tell(len(dlpack._given_out))
+live = lambda: mlbackends.cuda.memory_stats()["allocation.all.current"]
+tell(live())
 del again
 gc.collect()
-tell(len(dlpack._given_out))
+tell(live())
 """
     )
     assert told.values == [[True, [4, 3], [1, 4], "float32", [1]], True, 1, 0]
-    assert told.lines("cudaFree")
+    assert told.lines("cuMemFreeAsync")
 
 
-def test_a_consumer_that_takes_the_capsule_frees_it_by_its_deleter(on_fake_cuda: Any) -> None:
+def test_a_consumer_that_takes_the_capsule_holds_the_memory(on_fake_cuda: Any) -> None:
     told = on_fake_cuda(
         """
-import ctypes, gc
-from mlbackends_kernels.cuda import dlpack
+import gc
+from cuda.core.utils import StridedMemoryView
+live = lambda: mlbackends.cuda.memory_stats()["allocation.all.current"]
 array = on_device(np.ones(5, "f4"))
-capsule = array.__dlpack__()
-api = ctypes.pythonapi
-api.PyCapsule_GetPointer.restype = ctypes.c_void_p
-api.PyCapsule_GetPointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
-api.PyCapsule_SetName.argtypes = (ctypes.py_object, ctypes.c_char_p)
-address = api.PyCapsule_GetPointer(capsule, b"dltensor")
-used = b"used_dltensor"
-api.PyCapsule_SetName(capsule, used)
-del capsule, array
+taken = StridedMemoryView.from_dlpack(array, stream_ptr=-1)
+untaken = array.__dlpack__()
+del array, untaken
 gc.collect()
-tell(len(dlpack._given_out))
-managed = dlpack._Managed.from_address(address)
-ctypes.CFUNCTYPE(None, ctypes.c_void_p)(managed.deleter)(address)
-tell(len(dlpack._given_out))
+tell(live())
+del taken
+gc.collect()
+tell(live())
 """
     )
     assert told.values == [1, 0]
@@ -184,21 +194,23 @@ def test_a_consumer_on_another_stream_gets_finished_memory(
         f"""
 array = on_device(np.ones(5, "f4"))
 failed = error_of(lambda: array.__dlpack__({arguments}))
+del array
 tell(failed and failed[0])
 """
     )
     assert told.values == [error]
-    assert len(told.lines("cudaStreamSynchronize")) == waits
+    assert (
+        len(told.lines("cuStreamWaitEvent")) == waits * 2
+    )  # the consumer's, and ours to give it back
+    assert not told.lines("cuStreamSynchronize")
 
 
 def test_bfloat16_goes_by_dlpack_alone(on_fake_cuda: Any) -> None:
     told = on_fake_cuda(
         """
-from mlbackends_kernels.cuda.device_array import empty, as_device_array, DeviceArray
 patterns = np.array([[0x3F80, 0x4000], [0xC040, 0x7F80]], np.uint16)
 raw = on_device(patterns.view("f2"))
-array = raw.viewed(raw.shape, raw.strides)
-array.dtype = "bfloat16"
+array = raw.as_type("bfloat16")
 tell(error_of(lambda: array.__cuda_array_interface__))
 tell(array.numpy().tolist())
 class Theirs:

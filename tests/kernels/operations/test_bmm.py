@@ -57,7 +57,7 @@ def test_triton_serves_its_types_on_its_gpus(
     on_fake_cuda: OnFakeCuda, dtype: str, capability: str
 ) -> None:
     program = (
-        f"{LOAD}from mlbackends_kernels.cuda import runtime\n"
+        f"{LOAD}"
         "class Array:\n"
         "    def __init__(self, array):\n"
         "        self.kept, self.shape = array, array.shape\n"
@@ -83,7 +83,7 @@ def test_empty_and_mixed_operands_are_not_for_triton(on_fake_cuda: OnFakeCuda) -
 def test_the_switch_of_triton_chooses_between_it_and_cublas(on_fake_cuda: OnFakeCuda) -> None:
     pytest.importorskip("triton")
     told = on_fake_cuda(
-        LOAD + "from mlbackends_kernels.triton.operands import Operand\n"
+        LOAD + "from mlbackends_kernels.cuda.device_array import DeviceArray as Operand\n"
         "for name in ('untyped_storage', 'cpu'):\n"
         "    setattr(Operand, name, lambda self: self)\n"
         "for name in ('copy_', 'set_'):\n"

@@ -19,8 +19,8 @@ from triton.backends.compiler import (  # type: ignore[import-not-found,import-u
     GPUTarget,
 )
 
+from mlbackends_kernels.cuda.device_array import DeviceArray
 from mlbackends_kernels.triton import launching, tiles
-from mlbackends_kernels.triton.operands import Operand
 
 
 class NoDevice:
@@ -59,13 +59,13 @@ class NoDevice:
         return lambda *arguments: self.launched.append((metadata, *arguments))
 
 
-def tensor(shape: list[int], dtype: str, step: int = 1) -> Operand:
+def tensor(shape: list[int], dtype: str, step: int = 1) -> DeviceArray:
     """Return a tensor at an aligned address; step: of its last dimension."""
     strides, size = [], step
     for each in reversed(shape):
         strides.append(size)
         size *= each
-    return Operand(1 << 20, tuple(shape), tuple(reversed(strides)), dtype, 0, None)
+    return DeviceArray(1 << 20, shape, strides[::-1], dtype, 0, None)
 
 
 def attention(case: dict[str, Any], capability: tuple[int, int]) -> tuple[Any, launching.Launch]:

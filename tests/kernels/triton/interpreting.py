@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from mlbackends_kernels.cuda.device_array import DeviceArray
 from mlbackends_kernels.triton import launching
-from mlbackends_kernels.triton.operands import Operand
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-class HostOperand(Operand, frozen=True, eq=False):
+class HostOperand(DeviceArray):
     """A numpy array as an operand, with what the interpreter asks of a tensor beside its address."""
 
     def untyped_storage(self) -> HostOperand:
@@ -39,7 +39,7 @@ class HostOperand(Operand, frozen=True, eq=False):
     def storage_offset(self) -> int:
         return 0
 
-    def size(self) -> tuple[int, ...]:
+    def size(self) -> tuple[int, ...]:  # type: ignore[override]  # Triton's meaning of it
         return self.shape
 
     def stride(self) -> tuple[int, ...]:

@@ -8,23 +8,29 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mlbackends.switches import store
+from mlbackends_kernels.cuda.device_array import DeviceArray, as_device_array
 from mlbackends_kernels.triton import launching
-from mlbackends_kernels.triton.operands import Operand, operand
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def tensor(*shape: int, dtype: str = "float16", owner: object = None) -> Operand:
+def tensor(
+    *shape: int, dtype: str = "float16", owner: object = None, stream: int = 1
+) -> DeviceArray:
     strides, size = [], 1
     for each in reversed(shape):
         strides.append(size)
         size *= each
-    return Operand(4096, shape, tuple(reversed(strides)), dtype, 1, owner)
+    return DeviceArray(4096, shape, tuple(reversed(strides)), dtype, 1, owner, stream)
 
 
 def attention(
-    query: Operand, key: Operand, value: Operand, mask: Operand | None = None, **more: Any
+    query: DeviceArray,
+    key: DeviceArray,
+    value: DeviceArray,
+    mask: DeviceArray | None = None,
+    **more: Any,
 ) -> launching.Launch:
     batch = max(query.shape[0], key.shape[0])
     heads = max(query.shape[1], key.shape[1], value.shape[1])
@@ -61,7 +67,7 @@ def test_a_causal_mask_to_the_lower_right_is_shifted() -> None:
     ("mask", "kind"),
     [(None, 0), (tensor(50, 70, dtype="bool"), 1), (tensor(50, 70, dtype="float32"), 2)],
 )
-def test_the_kernel_knows_the_kind_of_mask(mask: Operand | None, kind: int) -> None:
+def test_the_kernel_knows_the_kind_of_mask(mask: DeviceArray | None, kind: int) -> None:
     what = attention(tensor(1, 1, 50, 64), tensor(1, 1, 70, 64), tensor(1, 1, 70, 64), mask)
     assert what.constants["mask_kind"] == kind
 
@@ -114,6 +120,12 @@ class FakeCuda:
     def default_stream(self, index: int) -> str:
         return f"default stream of {index}"
 
+    def ExternalStream(self, handle: int, index: int) -> str:  # noqa: N802  torch's name
+        return f"stream {handle} of {index}"
+
+    def current_stream(self, device: object) -> SimpleNamespace:
+        return SimpleNamespace(cuda_stream=7)
+
 
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
@@ -135,17 +147,18 @@ class Kernel:
 
 
 def test_a_tensor_of_torch_is_taken_as_it_is(cuda: FakeCuda) -> None:
-    taken = operand(FakeTensor())
+    taken = as_device_array(FakeTensor())
     assert (taken.pointer, taken.shape, taken.strides) == (4096, (2, 3), (3, 1))
     assert (taken.dtype, taken.device, taken.data_ptr()) == ("bfloat16", 1, 4096)
+    assert taken.stream == 7
 
 
 def test_tensors_of_torch_are_launched_on_its_current_stream(cuda: FakeCuda) -> None:
-    kernel, left = Kernel(cuda), tensor(2, 20, 30, owner=FakeTensor())
+    kernel, left = Kernel(cuda), tensor(2, 20, 30, owner=FakeTensor(), stream=7)
     what = launching.product(left, left, left, precision="ieee", capability=(9, 0))
     launching.launch(kernel, what)
     ((grid, current, given),) = kernel.seen
-    assert (grid, current) == (what.grid, ["device 1"])
+    assert (grid, current) == (what.grid, ["device 1", "stream 7 of 1"])
     assert given["num_warps"] == what.tile.warps
     assert given["left"] is left
     assert cuda.now == []

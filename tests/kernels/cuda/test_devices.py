@@ -1,4 +1,4 @@
-"""The CUDA runtime: how many devices there are, which one is current."""
+"""The devices of the driver: how many devices there are, which one is current."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_the_driver_counts_the_devices(
 ) -> None:
     told = on_fake_cuda(
         """
-from mlbackends_kernels.cuda.runtime import device_count
+from mlbackends_kernels.cuda.devices import device_count
 tell(device_count())
 import sys
 tell("torch" in sys.modules)
@@ -26,33 +26,23 @@ tell("torch" in sys.modules)
     assert told.values == [count, False]
 
 
-def test_a_file_that_is_no_driver_counts_none(fake_library: Any, on_fake_cuda: Any) -> None:
-    other = fake_library("no_driver", "libcuda.so.1", source="int nothing;")
-    told = on_fake_cuda(
-        "from mlbackends_kernels.cuda.runtime import device_count; tell(device_count())",
-        without=("libcuda.so.1",),
-        LD_PRELOAD=str(other),
-    )
-    assert told.values == [0]
-
-
 def test_a_block_on_another_device_puts_back_the_one_that_was_current(on_fake_cuda: Any) -> None:
     told = on_fake_cuda(
         """
-from mlbackends_kernels.cuda import runtime
-with runtime.on_device(2):
-    with runtime.on_device(1):
-        tell(runtime.current_device())
-    tell(runtime.current_device())
-    tell(error_of(lambda: runtime.on_device(7).__enter__()))
-tell(runtime.current_device())
+from mlbackends_kernels.cuda import devices
+with devices.on_device(2):
+    with devices.on_device(1):
+        tell(devices.current_device())
+    tell(devices.current_device())
+    tell(error_of(lambda: devices.on_device(7).__enter__()))
+tell(devices.current_device())
 """,
         FAKE_GPUS="3",
     )
     assert told.values == [
         1,
         2,
-        ["CudaError", "cudaSetDevice returned 101 (cudaErrorInvalidDevice)"],
+        ["CudaUnavailable", "there is no cuda:7: device_id must be within [0, 3), got 7"],
         0,
     ]
 
@@ -60,9 +50,9 @@ tell(runtime.current_device())
 def test_the_manager_of_plans_follows_the_current_device(on_fake_cuda: Any) -> None:
     told = on_fake_cuda(
         """
-from mlbackends_kernels.cuda import runtime
+from mlbackends_kernels.cuda import devices
 cache = mlbackends.cuda.cufft_plan_cache
-with runtime.on_device(1):
+with devices.on_device(1):
     cache.max_size = 3
 tell([cache.max_size, cache[1].max_size])
 """,

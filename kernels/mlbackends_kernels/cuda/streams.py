@@ -1,0 +1,78 @@
+"""The streams on which work is queued: the caller's, and the order between two of them.
+
+The caller's stream is the one that he chose with `on_stream`; else that on which the library that holds
+the arrays works: torch's or CuPy's current one; else the legacy default stream. Streams are passed by
+their handles. An order between two is an event on the device: nothing here waits on the host.
+"""
+
+import sys
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from mlbackends.sdpa.describe import is_torch
+from mlbackends_kernels.cuda.errors import told
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LEGACY = 1
+"""The legacy default stream, as CUDA, DLPack and the array interface number it."""
+
+_chosen: ContextVar[int | None] = ContextVar("stream", default=None)
+
+
+@contextmanager
+def on_stream(stream: Any) -> "Iterator[None]":
+    """Queue what is computed in this block on a stream, whichever library holds the arrays.
+
+    stream: cuda.core's, torch's, CuPy's or any other that has `__cuda_stream__`; or a handle. It must
+    live until its work is done and the arrays that were made on it are gone.
+    """
+    handle = stream
+    if hasattr(stream, "__cuda_stream__"):
+        handle = stream.__cuda_stream__()[1]
+    elif not isinstance(stream, int):
+        handle = getattr(stream, "cuda_stream", getattr(stream, "ptr", None))
+    if handle is None:
+        raise TypeError(f"{type(stream).__name__} is no stream: it has no __cuda_stream__")
+    token = _chosen.set(int(handle) or LEGACY)
+    try:
+        yield
+    finally:
+        _chosen.reset(token)
+
+
+def callers(*things: Any) -> int:
+    """Return the stream on which the caller wants the work on some arrays, of any library, done."""
+    chosen = _chosen.get()
+    if chosen is not None:
+        return chosen
+    for thing in things:
+        if is_torch(thing):
+            return of_torch(thing)
+        if type(thing).__module__.partition(".")[0] == "cupy":
+            return int(sys.modules["cupy"].cuda.get_current_stream().ptr) or LEGACY
+    return LEGACY
+
+
+def of_torch(tensor: Any) -> int:
+    """Return the stream on which torch works with a tensor."""
+    stream = sys.modules["torch"].cuda.current_stream(tensor.device)
+    return int(stream.cuda_stream) or LEGACY
+
+
+@lru_cache(maxsize=64)
+def of_core(handle: int) -> Any:
+    """Return cuda.core's stream with a handle."""
+    from cuda.core import LEGACY_DEFAULT_STREAM, Stream
+
+    return LEGACY_DEFAULT_STREAM if handle == LEGACY else Stream.from_handle(handle)
+
+
+def follow(stream: int, other: int) -> None:
+    """Let what comes on a stream wait, on the device, for what another has been asked so far."""
+    if stream != other:
+        with told("cuStreamWaitEvent"):
+            of_core(stream).wait(of_core(other))

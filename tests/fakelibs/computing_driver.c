@@ -1,0 +1,302 @@
+// A stand-in for libcuda.so.1 on which cuda.core, cuda.bindings and nvmath compute. See README.md.
+//
+// Host memory serves as device memory; a stream does at once what is asked of it. A kernel is the function
+// run_NAME of the library FAKE_KERNELS, which is handed grid, block and arguments. Calls that a test may
+// want to see are lines of the file FAKE_CUDA_LOG; a stream is written as its handle.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdint.h>
+
+#include "steering.h"
+
+typedef unsigned u32;
+typedef uint64_t u64;
+typedef uintptr_t Address;
+typedef int Result;
+enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DEVICE = 101 };
+enum { INVALID_CONTEXT = 201, NOT_FOUND = 500 };
+
+static void note(const char *what, long first, long second) {
+    const char *path = getenv("FAKE_CUDA_LOG");
+    FILE *file = path ? fopen(path, "a") : NULL;
+    if (!file) return;
+    fprintf(file, "%s %ld %ld\n", what, first, second);
+    fclose(file);
+}
+static int gpus(void) { return (int)value("FAKE_GPUS", 1); }
+
+Result cuInit(u32 flags) {
+    Result result = (Result)value("FAKE_INIT", OK);
+    (void)flags;
+    behave();
+    return result ? result : gpus() ? OK : NO_DEVICE;
+}
+Result cuDriverGetVersion(int *version) {
+    *version = (int)value("FAKE_CUDA", 13000);
+    return OK;
+}
+static const char *name_of(Result error) {
+    switch (error) {
+    case OK: return "CUDA_SUCCESS";
+    case INVALID_VALUE: return "CUDA_ERROR_INVALID_VALUE";
+    case OUT_OF_MEMORY: return "CUDA_ERROR_OUT_OF_MEMORY";
+    case NO_DEVICE: return "CUDA_ERROR_NO_DEVICE";
+    case INVALID_DEVICE: return "CUDA_ERROR_INVALID_DEVICE";
+    case INVALID_CONTEXT: return "CUDA_ERROR_INVALID_CONTEXT";
+    case NOT_FOUND: return "CUDA_ERROR_NOT_FOUND";
+    case 700: return "CUDA_ERROR_ILLEGAL_ADDRESS";
+    case 803: return "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH";
+    default: return "CUDA_ERROR_UNKNOWN";
+    }
+}
+Result cuGetErrorName(Result error, const char **name) { return *name = name_of(error), OK; }
+Result cuGetErrorString(Result error, const char **text) { return *text = name_of(error), OK; }
+
+// ---- devices and contexts: the context of device i is i + 1 ----
+
+static __thread Address current;
+
+Result cuDeviceGetCount(int *count) { return *count = gpus(), OK; }
+Result cuDeviceGet(int *device, int ordinal) {
+    *device = ordinal;
+    return ordinal >= 0 && ordinal < gpus() ? OK : INVALID_DEVICE;
+}
+Result cuDeviceGetName(char *buffer, int size, int device) {
+    (void)device;
+    snprintf(buffer, (size_t)size, "%s", text_of("FAKE_NAME", "NVIDIA Test"));
+    return OK;
+}
+Result cuDeviceGetUuid_v2(unsigned char *uuid, int device) {
+    memset(uuid, 0, 16);
+    uuid[15] = (unsigned char)device;
+    return OK;
+}
+Result cuDeviceTotalMem_v2(size_t *bytes, int device) {
+    (void)device;
+    *bytes = (size_t)80 << 30;
+    return OK;
+}
+Result cuDeviceGetAttribute(int *out, int attribute, int device) {
+    int capability = (int)value("FAKE_CAPABILITY", 90);
+    (void)device;
+    switch (attribute) {
+    case 1: case 2: case 3: *out = 1024; break;
+    case 4: *out = 64; break;
+    case 5: *out = 2147483647; break;
+    case 6: case 7: *out = 65535; break;
+    case 8: *out = 49152; break;
+    case 10: *out = 32; break;
+    case 16: *out = 132; break;
+    case 41: case 115: *out = 1; break;
+    case 75: *out = capability / 10; break;
+    case 76: *out = capability % 10; break;
+    case 97: *out = 232448; break;
+    default: *out = 0;
+    }
+    return OK;
+}
+Result cuDevicePrimaryCtxRetain(Address *context, int device) { return *context = (Address)device + 1, OK; }
+Result cuDevicePrimaryCtxRelease_v2(int device) { return device < gpus() ? OK : INVALID_DEVICE; }
+Result cuDevicePrimaryCtxGetState(int device, u32 *flags, int *active) { return *flags = 0, *active = device < gpus(), OK; }
+Result cuCtxGetCurrent(Address *context) { return *context = current, OK; }
+Result cuCtxSetCurrent(Address context) { return current = context, OK; }
+Result cuCtxPushCurrent_v2(Address context) { return current = context, OK; }
+Result cuCtxPopCurrent_v2(Address *context) { return context ? (*context = current, OK) : OK; }
+Result cuCtxGetDevice(int *device) {
+    if (!current) return INVALID_CONTEXT;
+    return *device = (int)current - 1, OK;
+}
+Result cuCtxGetId(Address context, u64 *id) { return *id = context, OK; }
+Result cuCtxSynchronize(void) { return note("cuCtxSynchronize", 0, 0), OK; }
+Result cuCtxGetStreamPriorityRange(int *least, int *most) { return *least = 0, *most = -5, OK; }
+
+// ---- streams and events ----
+
+static long streams = 0x2000, capturing;
+
+Result cuStreamCreateWithPriority(Address *stream, u32 flags, int priority) {
+    (void)flags, (void)priority;
+    return *stream = (Address)streams++, OK;
+}
+Result cuStreamDestroy_v2(Address stream) { return (void)stream, OK; }
+Result cuStreamSynchronize(Address stream) { return note("cuStreamSynchronize", (long)stream, 0), OK; }
+Result cuStreamQuery(Address stream) { return (void)stream, OK; }
+Result cuStreamGetCtx(Address stream, Address *context) { return (void)stream, *context = current, OK; }
+Result cuStreamGetFlags(Address stream, u32 *flags) { return (void)stream, *flags = 1, OK; }
+Result cuStreamGetPriority(Address stream, int *priority) { return (void)stream, *priority = 0, OK; }
+Result cuStreamGetDevice(Address stream, int *device) { return (void)stream, *device = (int)current - 1, OK; }
+Result cuStreamGetId(Address stream, u64 *id) { return *id = stream, OK; }
+Result cuStreamIsCapturing(Address stream, int *status) {
+    *status = (capturing && (long)stream == capturing) || value("FAKE_CAPTURING", 0);
+    return OK;
+}
+Result cuStreamWaitEvent(Address stream, Address event, u32 flags) {
+    (void)flags;
+    return note("cuStreamWaitEvent", (long)stream, (long)event), OK;
+}
+Result cuEventCreate(Address *event, u32 flags) {
+    static Address next = 0x3000;
+    (void)flags;
+    return *event = next++, OK;
+}
+Result cuEventRecord(Address event, Address stream) { return note("cuEventRecord", (long)event, (long)stream), OK; }
+Result cuEventDestroy_v2(Address event) { return (void)event, OK; }
+Result cuEventQuery(Address event) { return (void)event, OK; }
+Result cuEventSynchronize(Address event) { return note("cuEventSynchronize", (long)event, 0), OK; }
+
+// ---- memory: FAKE_MEMORY bytes in all, in pools that count what they gave ----
+
+static _Atomic u64 used, most_used;
+static _Atomic long live;
+
+static Result take(Address *pointer, size_t size, Address stream, const char *how) {
+    if (used + size > value("FAKE_MEMORY", 1u << 30)) return OUT_OF_MEMORY;
+    void *memory = NULL;
+    if (posix_memalign(&memory, 512, size + 512)) return OUT_OF_MEMORY;
+    *(size_t *)memory = size;
+    *pointer = (Address)memory + 512;
+    memset((void *)*pointer, 0xA5, size);  // what is not written shows
+    used += size;
+    if (used > most_used) most_used = used;
+    live++;
+    return note(how, (long)size, (long)stream), OK;
+}
+static Result give_back(Address pointer, Address stream) {
+    if (!pointer) return OK;
+    used -= *(size_t *)(pointer - 512);
+    free((void *)(pointer - 512));
+    return note("cuMemFreeAsync", --live, (long)stream), OK;
+}
+Result cuMemAlloc_v2(Address *pointer, size_t size) { return take(pointer, size, 0, "cuMemAlloc"); }
+Result cuMemAllocAsync(Address *pointer, size_t size, Address stream) { return take(pointer, size, stream, "cuMemAllocAsync"); }
+Result cuMemAllocFromPoolAsync(Address *pointer, size_t size, Address pool, Address stream) {
+    (void)pool;
+    return take(pointer, size, stream, "cuMemAllocFromPoolAsync");
+}
+Result cuMemFree_v2(Address pointer) { return give_back(pointer, 0); }
+Result cuMemFreeAsync(Address pointer, Address stream) { return give_back(pointer, stream); }
+Result cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
+    *total = value("FAKE_MEMORY", 1u << 30);
+    return *free_bytes = *total - used, OK;
+}
+Result cuDeviceGetDefaultMemPool(Address *pool, int device) { return *pool = 0x4000 + (Address)device, OK; }
+Result cuDeviceGetMemPool(Address *pool, int device) { return cuDeviceGetDefaultMemPool(pool, device); }
+Result cuMemGetMemPool(Address *pool, void *location, int type) { return (void)location, (void)type, *pool = 0x4000, OK; }
+Result cuMemGetDefaultMemPool(Address *pool, void *location, int type) { return cuMemGetMemPool(pool, location, type); }
+Result cuMemPoolCreate(Address *pool, const void *properties) { return (void)properties, *pool = 0x4100, OK; }
+Result cuMemPoolDestroy(Address pool) { return (void)pool, OK; }
+Result cuMemPoolTrimTo(Address pool, size_t kept) { return (void)pool, note("cuMemPoolTrimTo", (long)kept, 0), OK; }
+Result cuMemPoolSetAttribute(Address pool, int attribute, u64 *number) {
+    (void)pool;
+    if (attribute == 6 || attribute == 8) most_used = used;
+    return *number ? OK : OK;
+}
+Result cuMemPoolGetAttribute(Address pool, int attribute, u64 *number) {
+    (void)pool;
+    if (attribute < 4) return *(int *)number = 1, OK;
+    *number = attribute == 5 || attribute == 7 ? used : attribute == 6 || attribute == 8 ? most_used : 0;
+    return OK;
+}
+Result cuDeviceGetGraphMemAttribute(int device, int attribute, u64 *number) { return (void)device, (void)attribute, *number = 0, OK; }
+Result cuDeviceGraphMemTrim(int device) { return (void)device, OK; }
+Result cuMemPoolGetAccess(int *flags, Address pool, void *location) { return (void)pool, (void)location, *flags = 3, OK; }
+Result cuMemPoolSetAccess(Address pool, void *access, size_t count) { return (void)pool, (void)access, (void)count, OK; }
+
+// Memory that is not ours lies on FAKE_POINTER_DEVICE, of FAKE_POINTER_KIND (1 the host's, 2 a device's).
+static Result attribute_of(u64 *out, int attribute, Address pointer) {
+    switch (attribute) {
+    case 2: *(u32 *)out = value("FAKE_POINTER_KIND", 2); break;
+    case 3: *out = pointer; break;
+    case 8: *(u32 *)out = 0; break;
+    case 9: *(int *)out = (int)value("FAKE_POINTER_DEVICE", 0); break;
+    default: *out = 0;
+    }
+    return OK;
+}
+Result cuPointerGetAttribute(u64 *out, int attribute, Address pointer) { return attribute_of(out, attribute, pointer); }
+Result cuPointerGetAttributes(u32 count, int *attributes, u64 **out, Address pointer) {
+    for (u32 i = 0; i < count; i++) attribute_of(out[i], attributes[i], pointer);
+    return OK;
+}
+
+static Result copy(Address target, Address source, size_t size, Address stream) {
+    memcpy((void *)target, (void *)source, size);
+    return note("cuMemcpyAsync", (long)size, (long)stream), OK;
+}
+Result cuMemcpyAsync(Address target, Address source, size_t size, Address stream) { return copy(target, source, size, stream); }
+Result cuMemcpyDtoHAsync_v2(Address target, Address source, size_t size, Address stream) { return copy(target, source, size, stream); }
+Result cuMemcpyHtoDAsync_v2(Address target, Address source, size_t size, Address stream) { return copy(target, source, size, stream); }
+Result cuMemcpyDtoDAsync_v2(Address target, Address source, size_t size, Address stream) { return copy(target, source, size, stream); }
+Result cuMemsetD8Async(Address target, unsigned char byte, size_t count, Address stream) {
+    memset((void *)target, byte, count);
+    return note("cuMemsetD8Async", (long)count, (long)stream), OK;
+}
+
+// ---- kernels ----
+
+Result cuLibraryLoadData(Address *library, const void *code, void *a, void *b, u32 na, void *c, void *d, u32 nb) {
+    (void)code, (void)a, (void)b, (void)na, (void)c, (void)d, (void)nb;
+    return *library = 0x5000, note("cuLibraryLoadData", 0, 0), OK;
+}
+Result cuLibraryUnload(Address library) { return (void)library, OK; }
+Result cuLibraryGetKernel(char **kernel, Address library, const char *name) { return (void)library, *kernel = strdup(name), OK; }
+Result cuKernelGetLibrary(Address *library, char *kernel) { return (void)kernel, *library = 0x5000, OK; }
+Result cuKernelGetFunction(char **function, char *kernel) { return *function = kernel, OK; }
+Result cuKernelGetAttribute(int *out, int attribute, char *kernel, int device) { return (void)kernel, (void)device, *out = attribute ? 128 : 1024, OK; }
+Result cuKernelSetAttribute(int attribute, int number, char *kernel, int device) {
+    (void)kernel, (void)device;
+    return note("cuKernelSetAttribute", attribute, number), OK;
+}
+typedef struct { u32 grid[3], block[3], shared; Address stream; void *attributes; u32 count; } Launch;
+
+Result cuLaunchKernelEx(const Launch *launch, char *kernel, void **arguments, void **extra) {
+    char line[200];
+    static void *library;
+    void (*run)(const u32 *, const u32 *, void **);
+    (void)extra;
+    if (value("FAKE_LAUNCH", 0)) return (Result)value("FAKE_LAUNCH", 0);
+    snprintf(line, sizeof line, "launch %s grid=%u,%u,%u block=%u,%u,%u shared=%u stream", kernel, launch->grid[0],
+             launch->grid[1], launch->grid[2], launch->block[0], launch->block[1], launch->block[2], launch->shared);
+    if (getenv("FAKE_CUDA_LOG")) note(line, (long)launch->stream, (long)current - 1);
+    if (!library && getenv("FAKE_KERNELS")) library = dlopen(getenv("FAKE_KERNELS"), RTLD_NOW);
+    if (!library) return OK;
+    snprintf(line, sizeof line, "run_%s", kernel);
+    *(void **)&run = dlsym(library, line);
+    if (!run) return NOT_FOUND;
+    return run(launch->grid, launch->block, arguments), OK;
+}
+Result cuLaunchKernel(char *kernel, u32 gx, u32 gy, u32 gz, u32 bx, u32 by, u32 bz, u32 shared, Address stream,
+                      void **arguments, void **extra) {
+    Launch launch = {{gx, gy, gz}, {bx, by, bz}, shared, stream, NULL, 0};
+    return cuLaunchKernelEx(&launch, kernel, arguments, extra);
+}
+
+// ---- graphs: what is captured runs at once, and again with each launch of the graph only as a line ----
+
+Result cuStreamBeginCapture_v2(Address stream, int mode) { return (void)mode, capturing = (long)stream, note("cuStreamBeginCapture", (long)stream, 0), OK; }
+Result cuStreamEndCapture(Address stream, Address *graph) { return *graph = 0x6000, capturing = 0, note("cuStreamEndCapture", (long)stream, 0), OK; }
+Result cuGraphInstantiateWithParams(Address *made, Address graph, void *parameters) { return (void)graph, (void)parameters, *made = 0x6001, OK; }
+Result cuGraphInstantiateWithFlags(Address *made, Address graph, u64 flags) { return (void)graph, (void)flags, *made = 0x6001, OK; }
+Result cuGraphLaunch(Address made, Address stream) { return note("cuGraphLaunch", (long)made, (long)stream), OK; }
+Result cuGraphExecDestroy(Address made) { return (void)made, OK; }
+Result cuGraphDestroy(Address graph) { return (void)graph, OK; }
+Result cuGraphUpload(Address made, Address stream) { return (void)made, (void)stream, OK; }
+
+// cuda.bindings asks for each function by its plain name; what is not here is not there.
+Result cuGetProcAddress_v2(const char *name, void **function, int version, u64 flags, int *found) {
+    static const char *const endings[] = {"_v2", ""};
+    char full[160];
+    (void)version, (void)flags;
+    *function = NULL;
+    for (int i = 0; i < 2 && !*function; i++) {
+        snprintf(full, sizeof full, "%s%s", name, endings[i]);
+        *function = dlsym(RTLD_DEFAULT, full);
+        if (!*function) *function = dlsym(dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY), full);
+    }
+    if (found) *found = !*function;
+    return *function ? OK : NOT_FOUND;
+}
+Result cuGetProcAddress(const char *name, void **function, int version, u64 flags) {
+    return cuGetProcAddress_v2(name, function, version, flags, NULL);
+}
+Result cuGetExportTable(const void **table, const void *id) { return (void)id, *table = NULL, NOT_FOUND; }

@@ -1,0 +1,48 @@
+"""Run by tests/kernels/conftest.py: programs, each in a fork of one process that has the bindings imported.
+
+To import them takes most of a second, and each program needs a process of its own: what the stand-in
+libraries do is said by environment variables. A line of stdin is a program with its variables and the
+files of its output; the answer is its exit status.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import traceback
+import warnings
+from typing import Any
+
+
+def run(task: dict[str, Any]) -> int:
+    """Run a program as `python -c` does, and return its exit status."""
+    os.environ.update(task["variables"])
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        os.dup2(os.open(task[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    try:
+        exec(compile(task["program"], "<string>", "exec"), {"__name__": "__main__"})
+        status = 0
+    except BaseException:  # noqa: BLE001  whatever it was, the parent is told
+        traceback.print_exc()
+        status = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return status
+
+
+def main() -> None:
+    for name in ("numpy", "cuda.core", "nvmath.bindings.cublas", "nvmath.bindings.cufft"):
+        importlib.import_module(name)
+    for line in sys.stdin:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
+            child = os.fork()
+        if not child:
+            os._exit(run(json.loads(line)))
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+
+if __name__ == "__main__":
+    main()
