@@ -74,11 +74,11 @@ class FlashTriton(AttentionBackend):
         if reasons := self.missing_parts():
             message = "; ".join(reason.message for reason in reasons)
             raise NoBackend(f"{self.name} cannot run here: {message}", reasons, reasons[0].hint)
-        from mlbackends_kernels.cuda.device_array import as_device_array
+        from mlbackends_kernels.cuda.device_array import as_device_array, output_like
         from mlbackends_kernels.triton import launching
 
         first, shape = as_device_array(query), problem.output_shape
-        output = launching.output_like(query, shape, problem.dtype, first.device)
+        output = output_like(query, shape, problem.dtype)
         if 0 in shape:
             return output
         what = launching.attention(

@@ -90,7 +90,7 @@ def test_what_is_missing_is_told_by_name(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "proc").mkdir()
     reasons = requirements.missing_parts(Host(str(tmp_path)))
     assert [reason.code for reason in reasons] == ["missing-part"] * 3
-    words = ("cuda.bindings", "libnvrtc.so", "libcuda.so.1")
+    words = ("cuda.core", "libnvrtc.so", "libcuda.so.1")
     assert all(word in each.message for word, each in zip(words, reasons, strict=True))
     monkeypatch.setattr(requirements, "missing_parts", lambda: reasons)
     with pytest.raises(NoBackend, match=r"cannot run here: it launches by cuda\.bindings"):

@@ -8,7 +8,7 @@ from math import prod
 from typing import NamedTuple
 
 from mlbackends.model.problem import ITEM_BYTES, AttentionProblem
-from mlbackends_kernels.triton.operands import Operand
+from mlbackends_kernels.cuda.device_array import DeviceArray as Operand
 
 WIDTHS = (32, 64, 96, 128, 192, 256)
 """The widths of rows in shared memory; a row of another width has zeros at its end."""

@@ -16,8 +16,8 @@ def missing_parts(host: Host | None = None) -> tuple[Reason, ...]:
     """Return a reason for each of the binding, NVRTC and the driver that is not there."""
     host = host or Host()
     reasons = []
-    if not module_location(host, "cuda/bindings"):
-        reasons.append(("it launches by cuda.bindings, which is not installed", _INSTALL))
+    if not module_location(host, "cuda/core"):
+        reasons.append(("it launches by cuda.core, which is not installed", _INSTALL))
     if not any(
         each.wins for each in registry.load("mlbackends_probes", "nvrtc").find(host).libraries
     ):

@@ -237,6 +237,13 @@ def empty_like(
     return _of_owner(made, array.stream)
 
 
+def output_like(tensor: Any, shape: "Sequence[int]", dtype: str) -> Any:
+    """Return new memory for a result: a tensor of torch beside one of torch, else a DeviceArray."""
+    if is_torch(tensor):
+        return tensor.new_empty(tuple(shape), dtype=getattr(sys.modules["torch"], dtype))
+    return empty_like(as_device_array(tensor), shape, dtype)
+
+
 @contextmanager
 def as_owner(array: DeviceArray) -> "Iterator[None]":
     """Make an array's device and stream the current ones of the library that owns it: torch or CuPy."""

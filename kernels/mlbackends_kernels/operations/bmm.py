@@ -42,12 +42,12 @@ def fits_triton(left: Any, right: Any) -> bool:
 
 def by_triton(left: Any, right: Any) -> "DeviceArray":
     """Return the products as the Triton kernel computes them: in float32, or TF32 if that is allowed."""
-    from mlbackends_kernels.cuda.device_array import as_device_array
+    from mlbackends_kernels.cuda.device_array import as_device_array, output_like
     from mlbackends_kernels.triton import launching
     from mlbackends_kernels.triton.batched_matmul import batched_matmul
 
     a, b = as_device_array(left), as_device_array(right)
-    result = launching.output_like(left, (*a.shape[:2], b.shape[2]), a.dtype, a.device)
+    result = output_like(left, (*a.shape[:2], b.shape[2]), a.dtype)
     what = launching.product(
         a,
         b,

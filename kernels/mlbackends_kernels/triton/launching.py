@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from mlbackends.sdpa.describe import is_torch
 from mlbackends.switches import store
 from mlbackends_kernels.cuda import devices, streams
-from mlbackends_kernels.cuda.device_array import DeviceArray, empty, on_torchs_stream
+from mlbackends_kernels.cuda.device_array import DeviceArray, on_torchs_stream
 from mlbackends_kernels.triton import tiles
 from mlbackends_kernels.triton.tiles import Tile, block_of
 
@@ -154,13 +154,6 @@ def launch(kernel: Any, what: Launch) -> None:
             streams.follow(streams.LEGACY, first.stream)
             scopes.callback(streams.follow, first.stream, streams.LEGACY)
         kernel[what.grid](**what.arguments, **what.constants, **what.options)
-
-
-def output_like(query: Any, shape: tuple[int, ...], dtype: str, device: int) -> Any:
-    """Return new memory for a result: torch's for a tensor of torch, else a DeviceArray."""
-    if is_torch(query):
-        return query.new_empty(shape, dtype=getattr(sys.modules["torch"], dtype))
-    return empty(shape, dtype, device)
 
 
 def capability_of(operand: DeviceArray) -> tuple[int, int]:

@@ -9,8 +9,8 @@ import numpy as np
 
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.model.records import Device
+from mlbackends_kernels.cuda.device_array import DeviceArray as Operand
 from mlbackends_kernels.tensors import bfloat16
-from mlbackends_kernels.triton.operands import Operand
 
 #: The largest error of a result, and of a gradient, as a share of the largest number.
 LIMITS = {"float16": 1e-3, "bfloat16": 1e-2, "float32": 2e-6}
