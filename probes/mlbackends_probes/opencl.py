@@ -3,11 +3,12 @@
 Finds:    every libOpenCL, the ICD files in /etc/OpenCL/vendors or where OCL_ICD_VENDORS points; what the
           registry of Windows names.
 Loadable: clGetPlatformIDs answers, even if it knows no platform.
-Usable:   a device fills a buffer, and what is read back is right.
+Usable:   a device compiles a program and adds two arrays by it, and the sums are right.
 Caveats:  a CPU driver such as PoCL makes OpenCL usable without a GPU; `device_type` tells.
 Source:   OpenCL 3.0 API specification; cl_khr_icd, "Installing and using ICDs".
 """
 
+import os
 import struct
 import sys
 
@@ -15,7 +16,16 @@ from msgspec.structs import replace
 
 from mlbackends.host.host import Host
 from mlbackends.host.variables import steering
-from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
+from mlbackends.libraries.c_calls import (
+    CDLL,
+    PAIRS,
+    Calls,
+    addends,
+    checked,
+    ctypes,
+    of_devices,
+    require_sums,
+)
 from mlbackends.libraries.search import absent, libraries_named, names_here
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Device, Fact, Finding, Library, Presence, nonempty
@@ -32,14 +42,21 @@ _FILES_LIMIT = 64
 _PLATFORM_INFO, _DEVICE_INFO = "clGetPlatformInfo", "clGetDeviceInfo"
 _PLATFORM_VERSION, _PLATFORM_NAME, _PLATFORM_VENDOR = 0x0901, 0x0902, 0x0903
 _TYPE, _UNITS, _CLOCK_MEGAHERTZ, _MEMORY, _AVAILABLE = 0x1000, 0x1002, 0x100C, 0x101F, 0x1027
+_COMPILER, _LOCAL_MEMORY, _ALLOCATION, _GROUP = 0x1028, 0x1023, 0x1010, 0x1004
 _NAME, _DRIVER, _VERSION, _FLOAT64, _PCI = 0x102B, 0x102D, 0x102F, 0x1032, 0x410F
 _ALL_TYPES = 0xFFFFFFFF
 _TYPES = {2: "cpu", 4: "gpu", 8: "accelerator", 16: "custom"}
+_LOADER_NAME_VERSION = (3, 2)
 _NO_PLATFORM, _NO_DEVICE = -1001, -1
-_READ_WRITE, _BLOCKING = 1, 1
+_COPIED, _BLOCKING, _BUILD_LOG = 0x21, 1, 0x1183
 _LIMIT = 64
-_CHECK_BYTES = 4096
-_PATTERN = b"\x12\x34\x56\x78"
+_PROGRAM = b"""__kernel void add(__global uint *data) {
+    size_t i = get_global_id(0);
+    data[512 + i] = data[256 + i] + data[i];
+}
+"""
+_NO_CACHES = {"CUDA_CACHE_DISABLE": "1", "NEO_CACHE_PERSISTENT": "0"}
+"""A question leaves no programs in the caches of NVIDIA and Intel; PoCL gets a folder for its own."""
 
 
 def find(host: Host) -> Finding:
@@ -57,6 +74,8 @@ def find(host: Host) -> Finding:
         library = host.read(file, 4096).split("\n")[0].strip()
         if library and library.isprintable():
             drivers.append({"file": file, "library": library})
+    if ".so" in named.rsplit("/", 1)[-1]:  # ocl-icd takes the driver itself
+        drivers.append({"file": "OCL_ICD_VENDORS", "library": named})
     is_windows = host.platform == "win32"
     if is_windows:
         from mlbackends.host.windows.pci import registered_drivers
@@ -84,7 +103,12 @@ def find(host: Host) -> Finding:
     elif not drivers and host.platform in ("linux", "win32"):
         place = "the registry" if is_windows else place
         message = f"the loader is here, and no driver is registered in {place}"
-        reasons = (Reason("no-driver", message),)
+        # Wheels bring Intel's for its CPUs, and the file with them that names it names no place of theirs.
+        others = libraries_named(host, "OpenCL driver", "libintelocl")
+        text = (
+            f"no file names {others[0].path}: write its path to {place}/intel.icd" if others else ""
+        )
+        reasons = (Reason("no-driver", message, text),)
     facts = nonempty({"drivers": drivers}) | steering(host, "opencl")
     presence = None if libraries else Presence.FOUND
     return Finding(tuple(libraries), (), facts, "", presence, reasons, warnings)
@@ -98,29 +122,45 @@ def load(opened: CDLL, library: Library) -> Answer:
         {name: _text(call, _PLATFORM_INFO, platform, what) for name, what in fields.items()}
         for platform in _handles(call, "clGetPlatformIDs", (), _NO_PLATFORM)
     ]
+    name, version = (_loader_text(opened, what) for what in _LOADER_NAME_VERSION)
+    library = replace(library, version=version, facts=nonempty({"loader": name}))
     return Answer(library, facts=nonempty({"platforms": rows}))
 
 
+def _loader_text(opened: CDLL, what: int) -> str:
+    """Return what a loader tells of itself; "" for one without the extension for it."""
+    entry = getattr(opened, "clGetExtensionFunctionAddress", None)
+    if entry is None:
+        return ""
+    entry.restype, size = ctypes.c_void_p, ctypes.c_size_t
+    address = entry(b"clGetICDLoaderInfoOCLICD")
+    made = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, size, ctypes.c_void_p, ctypes.c_void_p)
+    text = ctypes.create_string_buffer(256)
+    if not address or made(address)(what, len(text), text, None):
+        return ""
+    return _decoded(text.raw)
+
+
 def use(opened: CDLL, library: Library) -> Answer:
-    """List the devices, and fill a buffer on each that says it is available."""
+    """List the devices, and let each that says it is available add two arrays."""
+    import tempfile
+
     call = Calls(opened, "opencl", unnamed="see cl.h")
     platforms = _handles(call, "clGetPlatformIDs", (), _NO_PLATFORM)
     if not platforms:
         raise NotUsable("no-driver", "the OpenCL loader opens, and knows no platform")
     devices: list[Device] = []
-    for platform in platforms:
-        name = _text(call, _PLATFORM_INFO, platform, _PLATFORM_NAME)
-        every = (ctypes.c_void_p(platform), ctypes.c_uint64(_ALL_TYPES))
-        for handle in _handles(call, "clGetDeviceIDs", every, _NO_DEVICE):
-            devices.append(_described(opened, call, handle, len(devices), name))
-    learned = Answer(library, tuple(devices))
+    with tempfile.TemporaryDirectory(prefix="mlbackends-opencl-") as folder:
+        os.environ |= {"POCL_CACHE_DIR": folder, **_NO_CACHES}
+        for platform in platforms:
+            name = _text(call, _PLATFORM_INFO, platform, _PLATFORM_NAME)
+            every = (ctypes.c_void_p(platform), ctypes.c_uint64(_ALL_TYPES))
+            for handle in _handles(call, "clGetDeviceIDs", every, _NO_DEVICE):
+                devices.append(_described(opened, call, handle, len(devices), name))
     if not devices:
-        message = f"{len(platforms)} OpenCL platforms are here, and none has a device"
-        raise NotUsable("no-device", message, learned=learned)
-    if not any(device.presence is Presence.USABLE for device in devices):
-        first = devices[0].reasons[0]
-        raise NotUsable(first.code, first.message, learned=learned)
-    return learned
+        message = "the OpenCL loader knows platforms, and none of them has a device"
+        raise NotUsable("no-device", message)
+    return of_devices(library, devices)
 
 
 def _handles(call: Calls, function: str, of: tuple[object, ...], none: int) -> list[int]:
@@ -145,9 +185,12 @@ def _described(opened: CDLL, call: Calls, handle: int, index: int, platform: str
         "device_type": next((name for bit, name in _TYPES.items() if kind & bit), "other"),
         "compute_units": _number(call, handle, _UNITS) or None,
         "max_clock_hertz": (_number(call, handle, _CLOCK_MEGAHERTZ) or 0) * 1_000_000 or None,
+        "max_workgroup_size": _number(call, handle, _GROUP) or None,
+        "workgroup_memory_bytes": _number(call, handle, _LOCAL_MEMORY) or None,
+        "max_allocation_bytes": _number(call, handle, _ALLOCATION) or None,
         "float64": None if float64 is None else bool(float64),
     }
-    pci = _raw(call, _DEVICE_INFO, handle, _PCI)
+    pci = _raw(call, _DEVICE_INFO, ctypes.c_void_p(handle), _PCI)
     address = struct.unpack("4I", pci) if len(pci) == struct.calcsize("4I") else None
     device = Device(
         kind="opencl",
@@ -163,15 +206,14 @@ def _described(opened: CDLL, call: Calls, handle: int, index: int, platform: str
     if not _number(call, handle, _AVAILABLE):
         message = f"{device.name} says that it is not available"
         return replace(device, reasons=(Reason("no-device", message),))
-    try:
-        _fill_and_read(opened, call, ctypes.c_void_p(handle), device.name)
-    except NotUsable as stop:
-        return replace(device, reasons=(stop.reason,))
-    return replace(device, presence=Presence.USABLE)
+    if not _number(call, handle, _COMPILER):
+        message = f"{device.name} has no compiler, and takes programs of its vendor's alone"
+        return replace(device, reasons=(Reason("no-use-check", message),))
+    return checked(device, _add, opened, call, ctypes.c_void_p(handle), device.name)
 
 
-def _fill_and_read(opened: CDLL, call: Calls, device: "ctypes.c_void_p", name: str) -> None:
-    """Fill a buffer on the device and read it back; no program is compiled for it."""
+def _add(opened: CDLL, call: Calls, device: "ctypes.c_void_p", name: str) -> None:
+    """Let a device compile a program that adds two arrays, run it, and check the sums."""
     status = ctypes.c_int()
 
     def made(function: str, *arguments: object) -> "ctypes.c_void_p":
@@ -182,33 +224,42 @@ def _fill_and_read(opened: CDLL, call: Calls, device: "ctypes.c_void_p", name: s
             raise call.failed(function, status.value)
         return ctypes.c_void_p(handle)
 
-    size, start = ctypes.c_size_t(_CHECK_BYTES), ctypes.c_size_t(0)
+    numbers = addends()
+    size, source = ctypes.c_size_t(ctypes.sizeof(numbers)), ctypes.c_char_p(_PROGRAM)
     context = made("clCreateContext", None, 1, ctypes.byref(device), None, None)
     queue = made("clCreateCommandQueue", context, device, ctypes.c_uint64(0))
-    buffer = made("clCreateBuffer", context, ctypes.c_uint64(_READ_WRITE), size, None)
-    pattern = (_PATTERN, ctypes.c_size_t(len(_PATTERN)))
-    call("clEnqueueFillBuffer", queue, buffer, *pattern, start, size, 0, None, None)
-    back = ctypes.create_string_buffer(_CHECK_BYTES)
-    call("clEnqueueReadBuffer", queue, buffer, _BLOCKING, start, size, back, 0, None, None)
-    call.require_filled(name, back.raw, _PATTERN)
-    opened.clReleaseMemObject(buffer)
-    opened.clReleaseCommandQueue(queue)
-    opened.clReleaseContext(context)
+    buffer = made("clCreateBuffer", context, ctypes.c_uint64(_COPIED), size, numbers)
+    program = made("clCreateProgramWithSource", context, 1, ctypes.byref(source), None)
+    if built := call.status("clBuildProgram", program, 1, ctypes.byref(device), None, None, None):
+        log = _raw(call, "clGetProgramBuildInfo", program, device, _BUILD_LOG)
+        lines = _decoded(log).splitlines()
+        raise call.failed("clBuildProgram", built, about="".join(lines[:1]))
+    kernel, handle_bytes = made("clCreateKernel", program, b"add"), ctypes.sizeof(buffer)
+    call("clSetKernelArg", kernel, 0, ctypes.c_size_t(handle_bytes), ctypes.byref(buffer))
+    count, none = ctypes.byref(ctypes.c_size_t(PAIRS)), (0, None, None)
+    call("clEnqueueNDRangeKernel", queue, kernel, 1, None, count, None, *none)
+    start = ctypes.c_size_t(0)
+    call("clEnqueueReadBuffer", queue, buffer, _BLOCKING, start, size, numbers, *none)
+    require_sums(name, numbers)
 
 
-def _raw(call: Calls, function: str, handle: int, what: int) -> bytes:
+def _raw(call: Calls, function: str, *asked: object) -> bytes:
     """Return the value of a query as bytes; b"" where the driver does not know it."""
-    buffer, length = ctypes.create_string_buffer(1024), ctypes.c_size_t()
+    buffer, length = ctypes.create_string_buffer(1 << 16), ctypes.c_size_t()
     into = (ctypes.c_size_t(len(buffer)), buffer, ctypes.byref(length))
-    if call.status(function, ctypes.c_void_p(handle), what, *into):
+    if call.status(function, *asked, *into):
         return b""
     return buffer.raw[: min(length.value, len(buffer))]
 
 
 def _text(call: Calls, function: str, handle: int, what: int) -> str:
-    return _raw(call, function, handle, what).split(b"\0")[0].decode(errors="replace").strip()
+    return _decoded(_raw(call, function, ctypes.c_void_p(handle), what))
+
+
+def _decoded(raw: bytes) -> str:
+    return raw.split(b"\0")[0].decode(errors="replace").strip()
 
 
 def _number(call: Calls, handle: int, what: int) -> int | None:
-    raw = _raw(call, _DEVICE_INFO, handle, what)
+    raw = _raw(call, _DEVICE_INFO, ctypes.c_void_p(handle), what)
     return int.from_bytes(raw, sys.byteorder) if raw else None

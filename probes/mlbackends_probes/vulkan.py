@@ -65,11 +65,18 @@ def find(host: Host) -> Finding:
         reasons = (Reason("not-found", message, "install the Vulkan loader (libvulkan1)"),)
     elif not drivers and host.platform in ("linux", "win32"):
         places = "the registry" if host.platform == "win32" else ", ".join(folders)
+        places = _named(host)[1] or places
         message = f"the loader is here, and no driver is registered in {places}"
         reasons = (Reason("no-driver", message),)
     facts = nonempty({"drivers": drivers}) | steering(host, "vulkan")
     presence = None if libraries else Presence.FOUND
     return Finding(tuple(libraries), (), facts, "", presence, reasons, tuple(warnings))
+
+
+def _named(host: Host) -> tuple[str, str]:
+    """Return the variable that replaces the places of manifests, with its value; "" for none."""
+    names = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES")
+    return next(((name, value) for name in names if (value := host.env(name))), ("", ""))
 
 
 def _drivers(host: Host, folders: list[str]) -> tuple[list[dict[str, str]], list[Reason]]:
@@ -78,7 +85,7 @@ def _drivers(host: Host, folders: list[str]) -> tuple[list[dict[str, str]], list
     folders: where the loader looks, in its order; a variable replaces them. A bare name of a library is
     left to the dynamic loader.
     """
-    only = host.env("VK_DRIVER_FILES") or host.env("VK_ICD_FILENAMES")
+    variable, only = _named(host)
     is_windows = host.platform == "win32"
     found = (only or host.env("VK_ADD_DRIVER_FILES")).split(";" if is_windows else ":")
     if is_windows and not only:
@@ -93,6 +100,11 @@ def _drivers(host: Host, folders: list[str]) -> tuple[list[dict[str, str]], list
         files += [f"{path}/{name}" for name in host.listdir(path)] if is_folder else [path]
     manifests = dict.fromkeys(path for path in files if path.endswith(".json"))
     rows, warnings = [], []
+    for path in found if only else ():
+        if path.startswith("/") and not host.exists(path):
+            message = f"{variable} names {path}, which is not there"
+            hint = "name a manifest that is there, or unset the variable: no other driver is taken"
+            warnings.append(Reason("dangling-link", message, hint))
     for file in list(manifests)[:_LIMIT]:
         try:
             decoded = msgspec.json.decode(host.read_bytes(file, 1 << 16))

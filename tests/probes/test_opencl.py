@@ -58,6 +58,27 @@ def test_a_variable_replaces_the_folder_of_drivers(tmp_path: Path) -> None:
     assert rows == [{"file": "/icd/b.icd", "library": "libb.so"}]
 
 
+def test_a_driver_can_stand_in_the_variable_itself(tmp_path: Path) -> None:
+    """As ocl-icd takes it."""
+    write(tmp_path, {"host.json": json.dumps({"environment": {"OCL_ICD_VENDORS": "/a/libb.so.1"}})})
+
+    found = opencl.find(Host(str(tmp_path)))
+
+    assert found.facts["drivers"] == [{"file": "OCL_ICD_VENDORS", "library": "/a/libb.so.1"}]
+    assert [one.code for one in found.warnings] == ["dangling-link"]
+
+
+def test_a_driver_that_no_file_names_is_the_hint(tmp_path: Path) -> None:
+    """intel-opencl-rt brings a file that names a folder of nobody's, /opt/anaconda1anaconda2..."""
+    write(tmp_path, {"/usr/lib/libOpenCL.so.1": "x", "/usr/lib/libintelocl.so": "x"})
+
+    (reason,) = opencl.find(Host(str(tmp_path))).reasons
+
+    assert reason.hint == (
+        "no file names /usr/lib/libintelocl.so: write its path to /etc/OpenCL/vendors/intel.icd"
+    )
+
+
 @pytest.mark.parametrize("garbage", ["", "\0\x01\ufffd", "\n\n"])
 def test_garbage_in_a_driver_file_is_no_driver(tmp_path: Path, garbage: str) -> None:
     write(tmp_path, {"/etc/OpenCL/vendors/bad.icd": garbage})
@@ -72,6 +93,8 @@ def asked(fake_library: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> Asked:
     def ask(timeout: float = 5.0, **told: str) -> tuple[ProbeReport, Library]:
         path = fake_library("opencl", "libOpenCL.so.1")
         monkeypatch.setenv("LD_LIBRARY_PATH", str(path.parent))
+        # A loader of this machine's is asked too, and is to have no drivers.
+        monkeypatch.setenv("OCL_ICD_VENDORS", "/nowhere")
         for name, value in told.items():
             monkeypatch.setenv(name, value)
         report = survey(("opencl",), Host(), Presence.USABLE, timeout=timeout).probes["opencl"]
@@ -81,10 +104,11 @@ def asked(fake_library: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> Asked:
     return ask
 
 
-def test_a_device_that_fills_a_buffer_is_usable(asked: Asked) -> None:
+def test_a_device_that_adds_is_usable(asked: Asked) -> None:
     report, library = asked(FAKE_GPUS="2")
 
-    assert library.presence is Presence.USABLE
+    assert (library.presence, library.version) == (Presence.USABLE, "9.8.7")
+    assert library.facts["loader"] == "Fake Loader"
     assert report.facts["platforms"] == [
         {"name": "Fake Platform", "vendor": "Nobody", "version": "OpenCL 3.0 fake"}
     ]
@@ -96,6 +120,9 @@ def test_a_device_that_fills_a_buffer_is_usable(asked: Asked) -> None:
         "device_type": "gpu",
         "compute_units": 32,
         "max_clock_hertz": 2_000_000_000,
+        "max_workgroup_size": 4096,
+        "workgroup_memory_bytes": 4096,
+        "max_allocation_bytes": 4096,
         "float64": True,
     }
     assert (second.presence, second.pci_address) == (Presence.USABLE, "0000:04:00.0")
@@ -115,6 +142,8 @@ def test_a_processor_is_told_from_a_gpu(asked: Asked) -> None:
         ({"FAKE_AVAILABLE": "0"}, "no-device"),
         ({"FAKE_RESULT": "1"}, "wrong-result"),
         ({"FAKE_INIT": "-6"}, "call-failed"),
+        ({"FAKE_BUILD": "-11"}, "call-failed"),
+        ({"FAKE_COMPILER": "0"}, "no-use-check"),
     ],
     ids=str,
 )
@@ -123,6 +152,19 @@ def test_what_stops_it_below_usable(asked: Asked, told: dict[str, str], code: st
 
     assert library.presence is Presence.LOADABLE
     assert [reason.code for reason in library.reasons] == [code]
+
+
+def test_a_program_that_does_not_compile_tells_why(asked: Asked) -> None:
+    _, library = asked(FAKE_BUILD="-11")
+
+    told = "clBuildProgram returned -11 (CL_BUILD_PROGRAM_FAILURE): no clang to compile with"
+    assert library.reasons[0].message == told
+
+
+def test_a_loader_that_does_not_tell_its_version_has_none(asked: Asked) -> None:
+    _, library = asked(FAKE_LOADER="1")
+
+    assert (library.presence, library.version, library.facts) == (Presence.USABLE, "", {})
 
 
 def test_a_driver_that_hangs_leaves_the_rung_before(asked: Asked) -> None:

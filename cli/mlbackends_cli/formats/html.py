@@ -175,7 +175,7 @@ def _probe(name: str, probe: ProbeReport, page: Page) -> str:
     inside = [
         words("p", f"could not tell: {probe.failure.message}", "broken") if probe.failure else "",
         items("warnings", *map(_reason, probe.warnings)),
-        items("reasons", *map(_reason, () if libraries else probes.own_reasons(probe))),
+        items("reasons", *map(_reason, probes.own_reasons(probe, libraries))),
         table((), body, "facts"),
         *(
             _records(f"{fact}: {abouts[fact]}" if abouts.get(fact) else fact, rows)

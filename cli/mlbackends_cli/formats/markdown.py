@@ -104,7 +104,7 @@ def _probe(name: str, probe: ProbeReport, page: Page) -> str:
         f"## {literal(name + version)}",
         f"{_state(probe)}{took}{about}",
         f"could not tell: {literal(probe.failure.message)}" if probe.failure else "",
-        _reasons(probes.own_reasons(probe)) if not probe.libraries else "",
+        _reasons(probes.own_reasons(probe, probe.libraries)),
         _section("Look at", _reasons(probe.warnings)),
         _section("Facts", _values(facts)),
         *(_section(literal(fact) or "Uses", _records(rows)) for fact, rows in tables.items()),

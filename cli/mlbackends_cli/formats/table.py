@@ -233,7 +233,7 @@ def _details(report: Report, page: Page) -> Iterator[str]:
         for fact, value in facts.items():
             if isinstance(value, dict) and len(amount(fact, value)) > _LONG_FACT:
                 facts[fact] = f"{len(value)} of them: backends info --get {name}.{fact}"
-        reasons = probes.own_reasons(probe) if not probe.libraries else []
+        reasons = probes.own_reasons(probe, probe.libraries)
         short, rows = _short(_values(facts), page)
         yield from short
         rows += _reasons("because", reasons) + _reasons("look at", probe.warnings)

@@ -1,7 +1,7 @@
 """What every page for people shows of a probe: its label and group, its state, and why it is no better."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -220,9 +220,10 @@ def why(probe: ProbeReport) -> str:
     return "" if probe.presence is Presence.USABLE else _because(own_reasons(probe))
 
 
-def own_reasons(probe: ProbeReport) -> list[Reason]:
-    """Return a probe's reasons without those of its devices, which are shown beside them."""
-    given = {reason.message for device in probe.devices for reason in device.reasons}
+def own_reasons(probe: ProbeReport, libraries: Sequence[Library] = ()) -> list[Reason]:
+    """Return a probe's reasons without those of its devices, and of libraries, that are shown beside."""
+    things: tuple[Device | Library, ...] = (*probe.devices, *libraries)
+    given = {reason.message for thing in things for reason in thing.reasons}
     return [reason for reason in probe.reasons if reason.message not in given]
 
 

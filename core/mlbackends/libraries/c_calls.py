@@ -13,7 +13,18 @@ from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Device, Library, Presence
 from mlbackends.model.tables import table
 
-__all__ = ["CDLL", "Calls", "checked", "ctypes", "decimal_version", "of_devices", "status_names"]
+__all__ = [
+    "CDLL",
+    "PAIRS",
+    "Calls",
+    "addends",
+    "checked",
+    "ctypes",
+    "decimal_version",
+    "of_devices",
+    "require_sums",
+    "status_names",
+]
 
 if TYPE_CHECKING:
     import ctypes
@@ -63,6 +74,26 @@ def of_devices(library: Library, devices: Sequence[Device]) -> Answer:
         first = devices[0].reasons[0]
         raise NotUsable(first.code, first.message, first.hint, answer)
     return answer
+
+
+PAIRS = 256
+"""How many pairs of numbers a device is given to add."""
+
+
+def addends() -> "ctypes.Array[ctypes.c_uint32]":
+    """Return two arrays of numbers that a device adds, and behind them room for their sums."""
+    first = [number * 0x01020305 % (1 << 32) for number in range(PAIRS)]
+    second = [number * number + 7 for number in range(PAIRS)]
+    return (ctypes.c_uint32 * (3 * PAIRS))(*first, *second)
+
+
+def require_sums(device: str, numbers: "ctypes.Array[ctypes.c_uint32]") -> None:
+    """Raise NotUsable unless the sums stand behind the addends."""
+    rows = (numbers[start : start + PAIRS] for start in range(0, 3 * PAIRS, PAIRS))
+    sums = zip(*rows, strict=True)
+    if wrong := sum((one + other) % (1 << 32) != told for one, other, told in sums):
+        message = f"{device} added {PAIRS} pairs of integers, and {wrong} sums are wrong"
+        raise NotUsable("wrong-result", message)
 
 
 class Calls:

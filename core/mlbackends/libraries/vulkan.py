@@ -8,13 +8,12 @@ Source: Vulkan specification, "Compute Pipelines", "Memory Allocation", "Descrip
 
 import struct
 
-from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
+from mlbackends.libraries.c_calls import CDLL, PAIRS, Calls, addends, ctypes, require_sums
 from mlbackends.model.reasons import NotUsable
 from mlbackends.model.tables import table
 
-_COUNT, _GROUP = 256, 64
-"""The numbers of each array, and those of one group of the shader."""
-_BYTES = 3 * _COUNT * 4
+_BYTES, _GROUP = 3 * PAIRS * 4, 64
+"""The size of all numbers, and how many pairs one group of the shader adds."""
 _COMPUTE_QUEUE, _COMPUTE_STAGE, _COMPUTE_POINT = 0x2, 0x20, 1
 _STORAGE, _STORAGE_USAGE = 7, 0x20
 _SHADER, _SHADER_WRITES, _HOST, _HOST_READS = 0x800, 0x40, 0x4000, 0x2000
@@ -46,17 +45,11 @@ def add(opened: CDLL, call: Calls, gpu: int, name: str) -> None:
     """
     device = _Device(opened, call, gpu, name)
     buffer, address = device.buffer()
-    first = [number * 0x01020305 % (1 << 32) for number in range(_COUNT)]
-    second = [number * number + 7 for number in range(_COUNT)]
-    numbers = (ctypes.c_uint32 * (3 * _COUNT))(*first, *second)
-    ctypes.memmove(address, numbers, _BYTES)
+    numbers = addends()
+    ctypes.memmove(address, numbers, ctypes.sizeof(numbers))
     device.run(*device.program(buffer))
-    ctypes.memmove(numbers, address, _BYTES)
-    sums = zip(first, second, numbers[2 * _COUNT :], strict=True)
-    wrong = sum((one + other) % (1 << 32) != told for one, other, told in sums)
-    if wrong:
-        message = f"{name} added {_COUNT} pairs of integers, and {wrong} sums are wrong"
-        raise NotUsable("wrong-result", message)
+    ctypes.memmove(numbers, address, ctypes.sizeof(numbers))
+    require_sums(name, numbers)
 
 
 class _Device:
@@ -126,7 +119,7 @@ class _Device:
         self._opened.vkCmdBindPipeline(commands, _COMPUTE_POINT, pipeline)
         sets = (layout, 0, 1, ctypes.byref(bound), 0, None)
         self._opened.vkCmdBindDescriptorSets(commands, _COMPUTE_POINT, *sets)
-        self._opened.vkCmdDispatch(commands, _COUNT // _GROUP, 1, 1)
+        self._opened.vkCmdDispatch(commands, PAIRS // _GROUP, 1, 1)
         barrier = (1, structure("VkMemoryBarrier", _SHADER_WRITES, _HOST_READS), 0, None, 0, None)
         self._opened.vkCmdPipelineBarrier(commands, _SHADER, _HOST, 0, *barrier)
         self._call("vkEndCommandBuffer", commands)
