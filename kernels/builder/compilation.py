@@ -270,9 +270,8 @@ def compile_prepared_calls(output: Path, compiler: Sequence[str], target: Target
             for name, names in taken.items():
                 linked.append(_import_library(Path(scratch, name), compiler, names))
         else:
-            linked += [str(output.with_name(target.attention)), "-Wl,-rpath,$ORIGIN"]
-        if target.system == "darwin":
-            linked += ["-Wl,-undefined,dynamic_lookup"]
+            more = "-rpath,$ORIGIN" if is_elf(target) else "-undefined,dynamic_lookup"
+            linked += [str(output.with_name(target.attention)), f"-Wl,{more}"]
         flags = [
             f"-I{include}",
             f"-I{NATIVE / 'attention'}",

@@ -106,7 +106,7 @@ def library_faults(platform: Platform, files: Mapping[str, bytes]) -> Iterator[s
     for short in LIBRARIES[platform.system]:
         if not (content := files.get(FOLDER + short)):
             continue  # that it is missing is said elsewhere
-        if (library := _READERS[platform.system](platform, content)) is None:
+        if (library := read_library(platform, content)) is None:
             yield f"{short} is no library of {platform.system} for one processor"
             continue
         if library.processor != PROCESSORS[platform.processor]:
@@ -124,6 +124,11 @@ def library_faults(platform: Platform, files: Mapping[str, bytes]) -> Iterator[s
             if name.removeprefix("@loader_path/") not in own and not usual.fullmatch(name):
                 yield f"{short} needs {name}, which is no part of the system"
         yield from (f"{short} {fault}" for fault in library.faults)
+
+
+def read_library(platform: Platform, content: bytes) -> Library | None:
+    """Return what LIEF reads of a library, None where it is none of the platform's system."""
+    return _READERS[platform.system](platform, content)
 
 
 def _read_elf(platform: Platform, content: bytes) -> Library | None:
