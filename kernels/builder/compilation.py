@@ -306,8 +306,10 @@ def _import_library(dll: Path, compiler: Sequence[str], names: Iterable[str]) ->
     """Make an import library of a DLL that has these names, and return its file."""
     stub, library = dll.with_suffix(".c"), dll.with_suffix(".lib")
     functions = (f"__declspec(dllexport) void {name}(void) {{}}\n" for name in sorted({*names}))
-    stub.write_text("".join(functions), "utf-8")
-    _run([*compiler, "-shared", str(stub), "-o", str(dll), f"-Wl,--out-implib,{library}"])
+    stub.write_text("int DllMainCRTStartup(void) { return 1; }\n" + "".join(functions), "utf-8")
+    # Without the C runtime, which zig would compile for it, minutes.
+    flags = ["-shared", "-nostdlib", f"-Wl,--out-implib,{library}"]
+    _run([*compiler, *flags, str(stub), "-o", str(dll)])
     return str(library)
 
 
@@ -388,7 +390,7 @@ def _run(command: Sequence[str], **variables: str) -> subprocess.CompletedProces
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=600,  # a slow or busy machine takes minutes for the kernels of one instruction set
+            timeout=1800,  # a busy machine takes minutes for an instruction set, or for the C runtime of Windows
             check=False,
         )
     except (OSError, subprocess.SubprocessError) as error:
