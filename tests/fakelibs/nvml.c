@@ -223,12 +223,15 @@ typedef struct {
     long long timestamp, latency;
     int kind;
     Result result;
-    u64 value;
+    union {
+        u32 number;
+        u64 bytes;
+    } value;
 } Field;
 Result nvmlDeviceGetFieldValues(void *device, int count, Field *fields) {
     for (int i = 0; i < count; i++) {
         fields[i].result = fields[i].field == 230 ? checked(device, "FAKE_ECC", "-") : UNSUPPORTED;
-        fields[i].value = of(device, "FAKE_RECOVERY", "0");
+        fields[i].value.number = of(device, "FAKE_RECOVERY", "0");
     }
     return alive(device);
 }

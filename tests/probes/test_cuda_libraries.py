@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import shutil
 import subprocess
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -129,7 +130,7 @@ class Machine:
         told = {
             "python": {"path": [SITE], "prefix": "/venv"},
             "environment": environment,
-            "uname": {"machine": "x86_64"},
+            "uname": {"machine": platform.machine()},  # for which cc compiles
         }
         (self.folder / "host.json").write_text(json.dumps(told))
         return Host(str(self.folder))
