@@ -31,7 +31,7 @@ Result cuInit(u32 flags) {
     Result result = (Result)value("FAKE_INIT", OK);
     behave();
     if (flags) return INVALID_VALUE;
-    return result ? result : gpus() ? OK : NO_DEVICE;
+    return result ? result : value("FAKE_GPUS", 1) ? OK : NO_DEVICE;
 }
 Result cuDriverGetVersion(int *version) {
     *version = (int)value("FAKE_CUDA", 13000);
@@ -50,6 +50,7 @@ Result cuGetErrorName(Result error, const char **name) {
     case NO_CONTEXT: *name = "CUDA_ERROR_INVALID_CONTEXT"; break;
     case NOT_FOUND: *name = "CUDA_ERROR_NOT_FOUND"; break;
     case 304: *name = "CUDA_ERROR_OPERATING_SYSTEM"; break;
+    case 700: *name = "CUDA_ERROR_ILLEGAL_ADDRESS"; break;
     case 802: *name = "CUDA_ERROR_SYSTEM_NOT_READY"; break;
     case 803: *name = "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"; break;
     case 804: *name = "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE"; break;
@@ -136,7 +137,6 @@ Result cuDeviceGetAttribute(int *out, int attribute, int device) {
 // ---- contexts, streams, events: a handle is a number
 
 #define DOES_NOTHING(function) Result function(void) { return OK; }
-DOES_NOTHING(cuCtxSynchronize)
 DOES_NOTHING(cuStreamDestroy_v2)
 DOES_NOTHING(cuStreamSynchronize)
 DOES_NOTHING(cuStreamQuery)
@@ -149,6 +149,8 @@ DOES_NOTHING(cuMemPoolSetAttribute)
 DOES_NOTHING(cuLibraryUnload)
 DOES_NOTHING(cuModuleUnload)
 DOES_NOTHING(cuFuncSetCacheConfig)
+
+Result cuCtxSynchronize(void) { return (Result)value("FAKE_SYNC", 0); }
 
 static __thread Pointer current;
 static Pointer handle(void) {

@@ -44,27 +44,6 @@ static int property(int kind, int *value, int a, int b, int c) {
 static int status(void) { return told("FAKE_STATUS", 0); }
 """
 
-DRIVER = """
-typedef unsigned long long pointer;
-int cuInit(unsigned flags) { return flags ? 1 : told("FAKE_INIT", 0); }
-int cuDriverGetVersion(int *version) { *version = told("FAKE_CUDA", 13000); return 0; }
-int cuDeviceGetCount(int *count) { *count = told("FAKE_GPUS", 1); return 0; }
-int cuDeviceGet(int *device, int index) { *device = index; return 0; }
-int cuDevicePrimaryCtxRetain(void **context, int device) { *context = &told; return device; }
-int cuCtxSetCurrent(void *context) { return context == &told ? 0 : 201; }
-int cuMemAlloc_v2(pointer *p, size_t size) { *p = (pointer)malloc(size); return 0; }
-int cuMemsetD8_v2(pointer p, unsigned char v, size_t n) { memset((void *)p, v, n); return 0; }
-int cuMemcpyHtoD_v2(pointer p, const void *h, size_t n) { memcpy((void *)p, h, n); return 0; }
-int cuMemcpyDtoH_v2(void *h, pointer p, size_t n) { memcpy(h, (void *)p, n); return 0; }
-int cuCtxSynchronize(void) { return told("FAKE_SYNC", 0); }
-int cuGetErrorName(int status, const char **name) {
-    *name = status == 100   ? "CUDA_ERROR_NO_DEVICE"
-            : status == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS"
-                            : 0;
-    return *name ? 0 : 1;
-}
-"""
-
 FAKES = {
     "cublas": (
         "libcublas.so.13",
@@ -336,7 +315,9 @@ def fakes(fake_library: FakeLibrary) -> Callable[[str], Path]:
     """Return a compiled fake; each is compiled once."""
 
     def compiled(name: str) -> Path:
-        soname, source = ("libcuda.so.1", DRIVER) if name == "driver" else FAKES[name]
+        if name == "driver":
+            return fake_library("cuda", "libcuda.so.1")
+        soname, source = FAKES[name]
         return fake_library(name, soname, source=COMMON + source)
 
     return compiled
@@ -414,9 +395,13 @@ def test_a_library_without_a_device_is_loadable(name: str, asked: Asked) -> None
 @pytest.mark.parametrize(
     ("variables", "code", "words"),
     [
-        ({"FAKE_GPUS": "0"}, "no-device", "counted 0 devices"),
+        ({"FAKE_CUDA_GPUS": "0"}, "no-device", "counted 0 devices"),
         ({"FAKE_INIT": "34"}, "stub-library", "cuInit returned 34"),
-        ({"FAKE_INIT": "803"}, "driver-mismatch", "cuInit returned 803 (an unnamed status)"),
+        (
+            {"FAKE_INIT": "803"},
+            "driver-mismatch",
+            "cuInit returned 803 (CUDA_ERROR_SYSTEM_DRIVER_MISMATCH)",
+        ),
         ({"FAKE_INIT": "999"}, "call-failed", "cuInit returned 999"),
         ({"FAKE_CUDA": "12040"}, "driver-too-old", "CUDA 13, and the driver offers CUDA 12.4"),
         ({"FAKE_SYNC": "700"}, "call-failed", "returned 700 (CUDA_ERROR_ILLEGAL_ADDRESS)"),
