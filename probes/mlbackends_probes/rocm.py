@@ -259,8 +259,8 @@ def use(opened: CDLL, library: Library) -> Answer:
     call, count = amd.rocm_calls(opened, "hipGetErrorName"), ctypes.c_int()
     status = call.status("hipGetDeviceCount", ctypes.byref(count))
     if status in _NO_DEVICE or (not status and not count.value):
-        message = f"hipGetDeviceCount returned {status} and {count.value} devices: HIP sees no GPU"
-        raise NotUsable("no-device", message)
+        told = f"{status} ({call.name_of(status)})" if status else "0 devices"
+        raise NotUsable("no-device", f"hipGetDeviceCount returned {told}: HIP sees no GPU")
     if status:
         raise call.failed("hipGetDeviceCount", status)
     version, value, size = ctypes.c_int(), ctypes.c_int(), ctypes.c_size_t()

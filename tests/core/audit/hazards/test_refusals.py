@@ -12,10 +12,18 @@ import pytest
 from mlbackends.audit.runner import examine
 from mlbackends.model.audit import Check, Severity, Status
 from mlbackends.model.reasons import Reason
-from mlbackends.model.records import SCHEMA, Device, FactValue, Presence, ProbeReport, Report
+from mlbackends.model.records import (
+    SCHEMA,
+    Device,
+    FactValue,
+    Library,
+    Presence,
+    ProbeReport,
+    Report,
+)
 
-HAS = LACKS = ("cuda-does-not-start", "nvidia-vgpu-unlicensed")
-START, LICENCE = HAS
+HAS = LACKS = ("cuda-does-not-start", "nvidia-vgpu-unlicensed", "accelerator-out-of-reach")
+START, LICENCE, REACH = HAS
 
 
 def judged(
@@ -87,3 +95,47 @@ def test_a_vgpu_needs_a_licence() -> None:
     assert judged(LICENCE, virtualisation="vgpu", licensed=True).status is Status.PASSED
     assert judged(LICENCE, virtualisation="vgpu").status is Status.PASSED
     assert judged(LICENCE, virtualisation="passthrough").status is Status.SKIPPED
+
+
+def reached(probe: str, code: str, *, warning: str = "", **fields: Any) -> Check:
+    """Return the check of a machine with two accelerators, of which a runtime says that."""
+    cards = tuple(Device("card", index, "Card", pci_address="0000:05:00.0") for index in range(2))
+    told = {
+        "devices": cards,
+        "libraries": (Library("runtime", "/usr/lib/libruntime.so"),),
+        "reasons": (Reason(code, fields.pop("message", "it finds none")),),
+        "warnings": (Reason(warning, "a warning"),) if warning else (),
+        **fields,
+    }
+    probes = {probe: ProbeReport(Presence.LOADABLE, **told)}
+    report = Report(
+        SCHEMA, "test", Presence.USABLE, "/", "2026-01-01T00:00:00Z", 0.0, False, probes
+    )
+    (check,) = examine(report, only=(REACH,)).checks
+    return check
+
+
+@pytest.mark.parametrize(
+    ("probe", "code", "severity"),
+    [
+        ("rocm", "no-device", Severity.WARNING),
+        ("xpu", "no-driver", Severity.NOTE),
+        ("ascend", "call-failed", Severity.WARNING),
+        ("neuron", "permission-denied", Severity.WARNING),
+    ],
+)
+def test_an_accelerator_that_its_runtime_does_not_reach(
+    probe: str, code: str, severity: Severity
+) -> None:
+    check = reached(probe, code)
+
+    assert (check.status, check.severity) == (Status.FAILED, severity)
+    assert check.message == "it finds none; the kernel shows Card at 0000:05:00.0"
+
+
+def test_an_accelerator_that_nothing_would_use_is_left_alone() -> None:
+    assert reached("gaudi", "not-found", libraries=()).status is Status.SKIPPED
+    assert reached("gaudi", "not-found").status is Status.PASSED
+    assert reached("rocm", "no-device", warning="hidden-by-variable").status is Status.PASSED
+    closed = reached("xpu", "permission-denied", message="/dev/dri/renderD128 is there, and shut")
+    assert closed.status is Status.PASSED

@@ -1,0 +1,54 @@
+"""An accelerator is here with its runtime, and the runtime does not reach it.
+
+Found by:  what the runtimes of AMD, Intel, Huawei and others say of devices that the kernel shows; nodes that
+           are not there or are closed to this user.
+No alarm:  an accelerator without its runtime, which nothing here would use; nodes of AMD's and Intel's GPUs
+           that are closed, and variables that hide them, which have pages of their own; NVIDIA's GPUs, too.
+Severity:  a note for Level Zero without Intel's driver: its loader comes along with other packages.
+"""
+
+from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
+from mlbackends.model.records import Presence
+
+SEVERITY = Severity.WARNING
+READS = ()
+WHY = (
+    "Frameworks find no device of that kind: they stop, or compute on the processor without a word."
+)
+MEND = (
+    "Install the maker's user-space driver in the kernel module's release; join the group of the nodes, and"
+    " give them to a container."
+)
+SOURCES = (
+    "oneapi-src/level-zero#140",
+    "oneapi-src/level-zero-tests#32",
+    "ROCm/hip#1721",
+)
+_PROBES = ("rocm", "xpu", "ascend", "gaudi", "neuron", "tpu")
+_CODES = ("no-device", "no-driver", "permission-denied", "call-failed")
+_OWN_PAGE = ("rocm", "xpu")
+_HIDDEN = ("hidden-by-variable", "override-invalid")
+
+
+def symptoms(report: ReportView) -> Symptoms:
+    """Yield one for each kind of accelerator that its runtime does not reach."""
+    there = [name for name in _PROBES if report.devices(name) and report.libraries(name)]
+    if not there:
+        raise DoesNotApply("there is no accelerator with its runtime here, but NVIDIA's")
+    for name in there:
+        probe = report.probe(name)
+        if probe is None or probe.presence is Presence.USABLE:
+            continue
+        if any(True for code in _HIDDEN for _ in report.warnings(name, code)):
+            continue
+        reasons = [reason for reason in probe.reasons if reason.code in _CODES]
+        if name in _OWN_PAGE and any("/dev/" in reason.message for reason in reasons):
+            continue
+        card = report.devices(name)[0]
+        for reason in reasons[:1]:
+            yield Symptom(
+                f"{reason.message}; the kernel shows {card.name or 'a card'} at {card.pci_address or '/dev'}",
+                hint=reason.hint,
+                evidence={f"{name}.reasons.code": [reason.code]},
+                severity=Severity.NOTE if (name, reason.code) == ("xpu", "no-driver") else None,
+            )
