@@ -303,13 +303,18 @@ def _problems(name: str, gpu: _Gpu) -> list[Reason]:
     facts = gpu.facts | gpu.volatile
     count = facts.get("ecc_uncorrected_since_load")
     errors = counted(count, "memory error") if isinstance(count, int) else ""
+    action = facts.get("recovery_action")
+    advice = {"ecc-errors": f"its recovery action is {action}"} if action else {}
     found = [
-        Reason(code, message.format(gpu=name, value=facts[fact], errors=errors), hint)
+        Reason(
+            code,
+            message.format(gpu=name, value=facts[fact], errors=errors),
+            advice.get(code, hint),
+        )
         for fact, values, code, message, hint in _words("problems")
         if facts.get(fact) and (not values or facts[fact] in values)
     ]
-    action = facts.get("recovery_action", "none")
-    if action != "none" and not facts.get("ecc_uncorrected_since_load"):
+    if action not in (None, "none") and not facts.get("ecc_uncorrected_since_load"):
         message = f"{name} asks for recovery ({action}): it met a fault that it does not get over"
         found.append(Reason("reset-required", message, "drain the machine first"))
     for mode in ("ecc", "mig"):
@@ -324,12 +329,18 @@ def _problems(name: str, gpu: _Gpu) -> list[Reason]:
 
 
 def topology(nvml: Any, gpus: list[Gpu]) -> list[dict[str, FactValue]]:
-    """Return how each pair of GPUs is joined: the PCI path, and the NVLinks that are up between."""
+    """Return how each pair of GPUs is joined: the PCI path, and the NVLinks that are up between.
+
+    Through NVSwitches, which join all with all, these are as many as the one with fewer has.
+    """
     remote: dict[int, list[str]] = {}
+    switched: dict[int, int] = {}
     for index, handle in gpus:
         active = [link for link, up in enumerate(_nvlinks(nvml, handle)) if up]
-        function = "nvmlDeviceGetNvLinkRemotePciInfo"
-        infos = [query_system(nvml, function, handle, link) for link in active]
+        function = "nvmlDeviceGetNvLinkRemote"
+        kinds = [query_system(nvml, f"{function}DeviceType", handle, link) for link in active]
+        switched[index] = kinds.count(_REMOTE_SWITCH)
+        infos = [query_system(nvml, f"{function}PciInfo", handle, link) for link in active]
         remote[index] = [_address(info) for info in infos if info is not None]
     pairs = []
     for place, (one, handle) in enumerate(gpus):
@@ -339,7 +350,8 @@ def topology(nvml: Any, gpus: list[Gpu]) -> list[dict[str, FactValue]]:
             pci = query_system(nvml, "nvmlDeviceGetPciInfo", other_handle)
             if path := _words("paths").get(str(level)):
                 pair["path"] = path
-            if pci is not None and (links := remote[one].count(_address(pci))):
+            direct = remote[one].count(_address(pci)) if pci is not None else 0
+            if links := direct or min(switched[one], switched[other]):
                 pair["nvlinks"] = links
             pairs.append(pair)
     return pairs
