@@ -102,7 +102,8 @@ def _gpus(description: dict[str, Any]) -> list[dict[str, Any]]:
 def _variables(description: dict[str, Any]) -> dict[str, str]:
     """Return what the stubs read: FAKE_KEY of the driver, FAKE_KEY.INDEX of a GPU."""
     found = {f"FAKE_{key.upper()}": str(value) for key, value in description["driver"].items()}
-    found["FAKE_GPUS"] = str(description.get("gpus", 0))
+    if "gpus" in description:
+        found["FAKE_GPUS"] = str(description["gpus"])
     for index, gpu in enumerate(_gpus(description)):
         found |= {f"FAKE_{key.upper()}.{index}": str(value) for key, value in gpu.items()}
     return found
@@ -114,14 +115,17 @@ def _files(description: dict[str, Any]) -> dict[str, str]:
     found = {"/proc/self/cgroup": "0::/user.slice\n", "/sys/bus/pci/devices/none/uevent": ""}
     for index, gpu in enumerate(_gpus(description)):
         address = f"0000:{int(gpu['bus'], 16):02x}:00.0"
-        found |= _pci(address, "nvidia", "30200", str(gpu.get("pci_id", "0x2330"))[2:])
+        identifier = str(gpu.get("pci_id", "0x2330"))[2:].upper()
+        found |= _pci(address, "nvidia", "30200", f"10DE:{identifier}")
         found[f"/proc/driver/nvidia/gpus/{address}/information"] = (
             f"Model: \t\t {gpu['name']}\nGPU UUID: \t GPU-00000000-0000-0000-0000-{index:012}\n"
             f"Device Minor: \t {index}\nGPU Excluded:\t No\n"
         )
         found[f"/dev/nvidia{index}"] = ""
-    for number in range(description.get("switches", 0)):
-        found |= _pci(f"0000:{5 + number:02x}:00.0", "nvidia-nvswitch", "68000", "22a3")
+    for card in description.get("cards", ()):
+        for number in range(card.get("count", 1)):
+            bus = card["bus"] + number * card.get("step", 1)
+            found |= _pci(f"0000:{bus:02x}:00.0", card["driver"], card["class"], card["id"])
     if release:
         module = "NVIDIA UNIX Open Kernel Module for x86_64"
         found["/proc/driver/nvidia/version"] = f"NVRM version: {module}  {release}  Release Build\n"
@@ -135,9 +139,9 @@ def _files(description: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def _pci(address: str, driver: str, class_code: str, device: str) -> dict[str, str]:
+def _pci(address: str, driver: str, class_code: str, number: str) -> dict[str, str]:
     folder = f"/sys/bus/pci/devices/{address}"
-    lines = (f"DRIVER={driver}", f"PCI_CLASS={class_code}", f"PCI_ID=10DE:{device.upper()}")
+    lines = (f"DRIVER={driver}", f"PCI_CLASS={class_code}", f"PCI_ID={number}")
     return {
         f"{folder}/uevent": "\n".join((*lines, f"PCI_SLOT_NAME={address}\n")),
         f"{folder}/numa_node": "0\n",

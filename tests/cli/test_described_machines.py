@@ -23,8 +23,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the stubs are L
 
 ASKS = Path(__file__).parent / "cuda_python_asks.py"
 POLICY = Path(__file__).parents[1] / "policies" / "training-node.toml"
-PROBES = ("nvidia", "cuda_driver", "cuda_runtime")
-OF_GPUS = ("nvidia-", "cuda-", "container-", "pcie-", "library-", "other-")
+OF_GPUS = ("nvidia-", "cuda-", "container-", "pcie-", "library-", "other-", "accelerator-")
 #: Rules of the policy that are about processors and memory, which are this machine's.
 OF_THE_REST = {"avx512", "shared-memory", "one-openmp", "one-openmp-runtime"}
 
@@ -34,11 +33,13 @@ SEVERITIES = ("note", "warning", "error")
 @pytest.fixture
 def described(fake_library: Callable[..., Path], tmp_path: Path) -> Callable[[str], Machine]:
     def machine(name: str) -> Machine:
-        libraries = [("nvml", "libnvidia-ml.so.1"), ("cuda", "libcuda.so.1")]
-        if read(name).get("runtime"):
-            libraries.append(("cudart", "libcudart.so.13"))
-        folders = [fake_library(*each).parent for each in libraries]
-        return Machine(name, tmp_path / name, [] if name == "bare" else folders)
+        libraries = read(name)["libraries"].items()
+        nothing = {"opened_alone": "int nothing;"}
+        folders = [
+            fake_library(stub, soname, source=nothing.get(stub, "")).parent
+            for stub, soname in libraries
+        ]
+        return Machine(name, tmp_path / name, folders)
 
     return machine
 
@@ -74,7 +75,7 @@ def test_facts_and_pages(name: str, described: Callable[[str], Machine]) -> None
     machine = described(name)
     description = machine.description
 
-    saved = machine.backends("info", *PROBES, "--format", "json", "--no-redact")
+    saved = machine.backends("info", *description["probes"], "--format", "json", "--no-redact")
     pages = [machine.backends("info"), machine.backends("doctor", "--all")]
 
     told = json.loads(saved.stdout)["probes"]
@@ -126,8 +127,8 @@ def test_cuda_python_is_told_the_same(
 ) -> None:
     machine, log = described(name), tmp_path / "log"
     machine.environment.pop("CUDA_VISIBLE_DEVICES", None)
-    report = json.loads(machine.backends("info", *PROBES, "--format", "json").stdout)["probes"]
-    nvidia, driver = report["nvidia"], report["cuda_driver"]
+    report = machine.backends("info", "nvidia", "cuda_driver", "--format", "json").stdout
+    nvidia, driver = (json.loads(report)["probes"][name] for name in ("nvidia", "cuda_driver"))
 
     told = asked_by_cuda_python(machine, log)
 

@@ -262,7 +262,7 @@ def device_lines(probe: ProbeReport, *, explained: bool = False) -> list[str]:
 
     explained: why one is broken stands elsewhere.
     """
-    counts: dict[tuple[str, object], int] = {}
+    counts: dict[str, int] = {}
     for device in probe.devices:
         is_broken = explained and state_of(device) == "broken"
         parts = (
@@ -273,9 +273,9 @@ def device_lines(probe: ProbeReport, *, explained: bool = False) -> list[str]:
             f"driver {device.driver}" if device.driver else "",
             MEANINGS["broken"] if is_broken else _because(device.reasons),
         )
-        line = " · ".join(filter(None, parts)), device.presence
+        line = " · ".join(filter(None, parts))
         counts[line] = counts.get(line, 0) + 1
-    return [f"{count} × {text}" if count > 1 else text for (text, _), count in counts.items()]
+    return [f"{count} × {text}" if count > 1 else text for text, count in counts.items()]
 
 
 def values_of(thing: Device | Library) -> dict[str, object]:
