@@ -124,18 +124,18 @@ def _refuse_folder(path: str, overwrite: bool) -> None:
 
 
 def _write_folder(target: str, tree: "Tree") -> None:
-    """Write a folder in one step from nothing to everything; an empty one of that name gives way to it."""
+    """Write a folder whole or not at all; the one of that name gives way to it."""
     part = tempfile.mkdtemp(prefix=".backends-", dir=os.path.dirname(target))
     try:
         new, before = os.path.join(part, "machine"), os.path.join(part, "before")
         tree.unpack(new)
-        is_taken = os.path.isdir(target) and bool(os.listdir(target))
-        if is_taken:
+        is_there = os.path.isdir(target)
+        if is_there:  # Windows replaces no folder, not even an empty one
             os.rename(target, before)
         try:
-            os.replace(new, target)
+            os.rename(new, target)
         except OSError:
-            if is_taken:
+            if is_there:
                 os.rename(before, target)
             raise
     finally:
