@@ -5,21 +5,26 @@ from __future__ import annotations
 import contextlib
 import gc
 import hashlib
+import json
 import os
 import platform
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from types import ModuleType
+
+    from mlbackends.host.host import Host
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -161,3 +166,59 @@ def first_arguments(monkeypatch: pytest.MonkeyPatch) -> FirstArguments:
         return seen
 
     return noted
+
+
+class WindowsMachine(Protocol):
+    """Record a Windows with Python in C:/Python311.
+
+    dlls: what their headers say, as in `Pe`, by path. files: the content of others. variables: of the
+    environment.
+    """
+
+    def __call__(
+        self,
+        dlls: Mapping[str, Mapping[str, Any]],
+        files: Mapping[str, bytes] = ...,
+        **variables: str,
+    ) -> Host: ...
+
+
+@pytest.fixture
+def windows_machine(tmp_path: Path) -> WindowsMachine:
+    from mlbackends.host.host import Host
+
+    prefix = "C:/Python311"
+    always = (f"{prefix}/python.exe", "C:/Windows/System32/kernel32.dll")
+    python = {
+        "executable": always[0],
+        "version": "3.11.9",
+        "prefix": prefix,
+        "base_prefix": prefix,
+        "path": [f"{prefix}/Lib", f"{prefix}/Lib/site-packages"],
+    }
+
+    def recorded(
+        dlls: Mapping[str, Mapping[str, Any]],
+        files: Mapping[str, bytes] = MappingProxyType({}),
+        **variables: str,
+    ) -> Host:
+        folder = Path(tempfile.mkdtemp(dir=tmp_path))
+        dlls = {**{path: {"machine": "x86_64"} for path in always}, **dlls}
+        for path, content in {**dict.fromkeys(dlls, b""), **files}.items():
+            target = (
+                folder / "root" / path.replace(":", "")
+            )  # which a folder of Windows cannot have
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+        description = {
+            "platform": "win32",
+            "uname": {"machine": "AMD64"},
+            "environment": {"SYSTEMROOT": r"C:\Windows", **variables},
+            "python": python,
+        }
+        extracts = {path: {"read_pe": headers} for path, headers in dlls.items()}
+        for name, content in (("host", description), ("extracts", extracts)):
+            (folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+        return Host(str(folder))
+
+    return recorded

@@ -19,11 +19,6 @@ from mlbackends.model import registry
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Library, Presence
 
-_NO_MODULE = 126
-"""ERROR_MOD_NOT_FOUND of Windows, for which ctypes has a FileNotFoundError without a number."""
-_REFUSED_BY_THE_LOADER = (5, 8, 127, 193, 577, 998, 1114, 1455, 4551)
-"""What LoadLibrary says of a file that it does not take: no access, no memory, another machine's, ..."""
-
 
 def work(request: Request, output: int) -> None:
     """Do the jobs of one request, one reply each, and one before each step that may not come back.
@@ -127,15 +122,13 @@ def _refusal(library: Library, error: Exception) -> Reason | None:
         return None
     if message.startswith("exception: "):  # ctypes on Windows catches what would end the process
         return Reason("crashed", f"calling {library.path} ended with {message[11:]}")
-    # ctypes raises the loader's errors without a number, but for Windows' own. Another number is of a
-    # file of ours, where a library has taken all descriptors.
-    number = getattr(error, "winerror", None)
-    if "(or one of its dependencies)" in message:
-        number = _NO_MODULE
-    if number == _NO_MODULE or number in _REFUSED_BY_THE_LOADER:
-        from mlbackends.libraries.windows import refusal
+    # ctypes raises the loader's errors without a number, but for most of Windows' own. Another number is of
+    # a file of ours, where a library has taken all descriptors.
+    code = getattr(error, "winerror", None)
+    if code or "(or one of its dependencies)" in message:
+        from mlbackends.libraries import windows
 
-        return refusal(Host(), library.path, number)
+        return windows.refusal(Host(), library.path, code or windows.NO_MODULE)
     if error.errno is not None:
         return None
     missing = re.match(r"(\S+): cannot open shared object file: No such file", message)

@@ -51,9 +51,9 @@ def macho_headers(host: Host, path: str) -> MachO:
 
 @once_per_host
 def extract(host: Host, path: str, read: Callable[[str], _Result]) -> _Result:
-    """Read a file of a host with `version_definitions` or `version_needs`.
+    """Read a file of a host with `version_definitions`, `version_needs` or `imported_functions`.
 
-    Raises as read_elf does. A recording keeps the result, and not the file.
+    Raises as that does. A recording keeps the result, and not the file.
     """
     needs: Any = dict[str, tuple[str, ...]]
     kind = tuple[str, ...] if read.__name__ == "version_definitions" else needs

@@ -62,14 +62,14 @@ def read_pe(path: str) -> Pe:
         )
 
 
-def imported_functions(path: str) -> dict[str, list[str]]:
+def imported_functions(path: str) -> dict[str, tuple[str, ...]]:
     """Return the functions that a file takes by name of each DLL; raises as read_pe does."""
     with opened(path) as image:
         found: dict[str, list[str]] = {}
         for at, library in image.imports(_IMPORTS, 20, 12):
             lookups, bound = image.unpack("I12xI", at)
             found.setdefault(library, []).extend(image.functions(lookups or bound))
-        return found
+        return {library: tuple(functions) for library, functions in found.items()}
 
 
 def exported_symbols(path: str, names: Iterable[str]) -> frozenset[str]:

@@ -21,7 +21,7 @@ from contextlib import suppress
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import conda_prefix, python_folders
 from mlbackends.libraries.file_image import NotALibrary
-from mlbackends.libraries.headers import extract_symbols, pe_headers
+from mlbackends.libraries.headers import extract, extract_symbols, pe_headers
 from mlbackends.libraries.pe import Pe, imported_functions
 from mlbackends.model.errors import joined
 from mlbackends.model.reasons import Reason
@@ -31,6 +31,10 @@ _NVIDIA = "6.14.11."
 """With this begins the file version of what belongs to CUDA; it is that of an old driver model."""
 _MKL_LAYERS = {"": "intel_thread", "INTEL": "intel_thread", "TBB": "tbb_thread"}
 _MOST_FILES = 500
+NO_MODULE, _NO_FUNCTION, _OTHER_FORMAT, _INITIALISATION = 126, 127, 193, 1114
+"""What LoadLibrary says: something is not there, lacks a function, is no DLL, does not start."""
+_REFUSED = (5, 8, 577, 998, 1455, 4551)
+"""What else it says of a file: no access, no memory, no signature, ..."""
 REDISTRIBUTABLE = (
     "install Microsoft's Visual C++ Redistributable: https://aka.ms/vc14/vc_redist.x64.exe"
 )
@@ -183,8 +187,8 @@ def cxx_runtime_facts(host: Host, path: str) -> dict[str, FactValue]:
 
 
 def refusal(host: Host, path: str, code: int) -> Reason | None:
-    """Return why Windows does not open a file; None for what is not said here. code: of GetLastError."""
-    if code == _NO_MODULE:
+    """Return why Windows does not open a file; None for a code of GetLastError that is not its loader's."""
+    if code == NO_MODULE:
         lacking = missing(host, path)
         message, hint = "Windows does not find it, or a DLL that it opens while it starts", ""
         if lacking:
@@ -209,13 +213,15 @@ def refusal(host: Host, path: str, code: int) -> Reason | None:
         message = "a DLL refused to start (WinError 1114): its own, or one of those that it needs"
         hint = f"an msvcp140.dll that is too old does that: {REDISTRIBUTABLE}"
         return Reason("dlopen-failed", message, hint)
-    return Reason("dlopen-failed", f"Windows does not open it: WinError {code}") if code else None
+    if code in _REFUSED:
+        return Reason("dlopen-failed", f"Windows does not open it: WinError {code}")
+    return None
 
 
 def _lacking_function(host: Host, path: str) -> str:
     """Say which function one of the DLLs that a file needs does not have."""
     with suppress(NotALibrary, OSError):
-        for library, functions in imported_functions(host.real(path)).items():
+        for library, functions in extract(host, path, imported_functions).items():
             target = resolved(host, path, library)
             lacking = (
                 []
@@ -230,6 +236,3 @@ def _lacking_function(host: Host, path: str) -> str:
 def is_runtime(name: str) -> bool:
     """Tell whether a DLL is a part of Visual C++'s runtime."""
     return name.lower().startswith(("vcruntime", "msvcp", "concrt", "vcomp", "libomp140"))
-
-
-_NO_MODULE, _NO_FUNCTION, _OTHER_FORMAT, _INITIALISATION = 126, 127, 193, 1114

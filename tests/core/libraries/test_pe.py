@@ -13,13 +13,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mlbackends.host.host import Host
 from mlbackends.libraries.file_image import NotALibrary
 from mlbackends.libraries.pe import Pe, exported_symbols, imported_functions, read_pe
 from mlbackends.libraries.windows import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from tests.conftest import WindowsMachine
 
 ADDRESS, PLACE = 0x1000, 0x400
 """Where the one section of a forged DLL lies in memory, and in the file."""
@@ -156,8 +157,8 @@ def test_exported_functions_are_found_by_name(tmp_path: Path) -> None:
 
 def test_imported_functions_are_listed_by_library(tmp_path: Path) -> None:
     assert imported_functions(written(tmp_path, WHOLE)) == {
-        "KERNEL32.dll": ["Sleep", "CloseHandle"],
-        "libiomp5md.dll": ["omp_get_max_threads"],
+        "KERNEL32.dll": ("Sleep", "CloseHandle"),
+        "libiomp5md.dll": ("omp_get_max_threads",),
     }
 
 
@@ -267,15 +268,13 @@ def test_real_programs_are_read_as_objdump_reads_them(path: Path) -> None:
     assert {*pe.needed, *pe.delayed} == {*filter(None, lines)}
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="a folder of Windows can have no colon")
-def test_a_function_that_a_dll_lacks_is_named(tmp_path: Path) -> None:
-    folder = tmp_path / "root" / "C:" / "Python311"
-    folder.mkdir(parents=True)
-    (tmp_path / "host.json").write_text('{"platform": "win32", "uname": {"machine": "AMD64"}}')
-    (folder / "a.dll").write_bytes(forged({"b.dll": ["alpha", "omega"]}))
-    (folder / "b.dll").write_bytes(forged(exports=["alpha", "beta"]))
+def test_a_function_that_a_dll_lacks_is_named(windows_machine: WindowsMachine) -> None:
+    files = {
+        "C:/Python311/a.dll": forged({"b.dll": ["alpha", "omega"]}),
+        "C:/Python311/b.dll": forged(exports=["alpha", "beta"]),
+    }
 
-    reason = refusal(Host(str(tmp_path)), "C:/Python311/a.dll", 127)
+    reason = refusal(windows_machine({}, files), "C:/Python311/a.dll", 127)
 
     assert reason is not None
     assert reason.code == "missing-symbol"
@@ -301,4 +300,4 @@ def test_a_compiled_dll_has_what_it_exports_and_imports(tmp_path: Path) -> None:
 
     assert (pe.machine, pe.soname, pe.needed) == ("x86_64", "two.dll", ("KERNEL32.dll",))
     assert exported_symbols(str(target), ["two", "three"]) == {"two"}
-    assert imported_functions(str(target)) == {"KERNEL32.dll": ["GetTickCount"]}
+    assert imported_functions(str(target)) == {"KERNEL32.dll": ("GetTickCount",)}

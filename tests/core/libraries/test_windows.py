@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mlbackends.host.host import Host
 from mlbackends.libraries import windows
 from mlbackends.libraries.consumers import consumers
 from mlbackends.libraries.pe import Pe
 from mlbackends.libraries.search import absent, key_of, libraries_named, names_here, stem_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-pytestmark = pytest.mark.skipif(
-    sys.platform == "win32", reason="a folder of Windows can have no colon in its name"
-)
+    from tests.conftest import WindowsMachine
 
 PYTHON = "C:/Python311"
 SITE = f"{PYTHON}/Lib/site-packages"
@@ -30,30 +23,6 @@ CONDA = f"{PYTHON}/Library/bin"
 
 def dll(*needed: str, **fields: Any) -> dict[str, Any]:
     return {"machine": "x86_64", "needed": list(needed), **fields}
-
-
-def machine(folder: Path, files: dict[str, dict[str, Any]], **variables: str) -> Host:
-    """Record a Windows with these DLLs, by path, with what their headers say."""
-    files = {f"{PYTHON}/python.exe": dll(), f"{SYSTEM}/kernel32.dll": dll(), **files}
-    for path in files:
-        target = folder / "root" / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text("")
-    description = {
-        "platform": "win32",
-        "uname": {"machine": "AMD64"},
-        "environment": {"SYSTEMROOT": r"C:\Windows", **variables},
-        "python": {
-            "executable": f"{PYTHON}/python.exe",
-            "prefix": PYTHON,
-            "base_prefix": PYTHON,
-            "path": [f"{PYTHON}/Lib", SITE],
-        },
-    }
-    (folder / "host.json").write_text(json.dumps(description))
-    extracts = {path: {"read_pe": headers} for path, headers in files.items()}
-    (folder / "extracts.json").write_text(json.dumps(extracts))
-    return Host(str(folder))
 
 
 @pytest.mark.parametrize(
@@ -85,21 +54,21 @@ def machine(folder: Path, files: dict[str, dict[str, Any]], **variables: str) ->
     ],
 )
 def test_a_file_of_windows_is_the_library_that_linux_calls_so(
-    tmp_path: Path, file: str, name: str
+    windows_machine: WindowsMachine, file: str, name: str
 ) -> None:
-    host = machine(tmp_path, {})
+    host = windows_machine({})
 
     assert key_of(host, stem_of(file)) == key_of(host, name)
 
 
-def test_names_that_are_alike_are_no_one_library(tmp_path: Path) -> None:
-    host = machine(tmp_path, {})
+def test_names_that_are_alike_are_no_one_library(windows_machine: WindowsMachine) -> None:
+    host = windows_machine({})
     names = ["libcublas", "libcublasLt", "libcusparse", "libcusparseLt", "libcudnn", "libcudnn_ops"]
 
     assert len({key_of(host, name) for name in [*names, "libmkl_rt", "libfftw3", "libfftw3f"]}) == 9
 
 
-def test_copies_are_found_in_the_order_of_pythons_search(tmp_path: Path) -> None:
+def test_copies_are_found_in_the_order_of_pythons_search(windows_machine: WindowsMachine) -> None:
     places = {
         "site-packages": f"{TORCH}/OpenCL.dll",
         "application": f"{PYTHON}/OpenCL.dll",
@@ -108,7 +77,7 @@ def test_copies_are_found_in_the_order_of_pythons_search(tmp_path: Path) -> None
         "PATH": "D:/tools/bin/OpenCL.dll",
     }
     files = {path: dll() for path in reversed(places.values())}
-    host = machine(tmp_path, files, PATH=r'relative;"D:\tools\bin\";C:\Windows\system32;')
+    host = windows_machine(files, PATH=r'relative;"D:\tools\bin\";C:\Windows\system32;')
 
     found = libraries_named(host, "OpenCL", "libOpenCL")
 
@@ -117,8 +86,10 @@ def test_copies_are_found_in_the_order_of_pythons_search(tmp_path: Path) -> None
     assert [one.wins for one in found] == [True, False, False, False, False]
 
 
-def test_a_copy_in_path_alone_wins_for_those_that_search_it(tmp_path: Path) -> None:
-    host = machine(tmp_path, {"D:/bin/tbb12.dll": dll()}, PATH=r"D:\bin")
+def test_a_copy_in_path_alone_wins_for_those_that_search_it(
+    windows_machine: WindowsMachine,
+) -> None:
+    host = windows_machine({"D:/bin/tbb12.dll": dll()}, PATH=r"D:\bin")
 
     (library,) = libraries_named(host, "tbb", "libtbb")
 
@@ -126,7 +97,7 @@ def test_a_copy_in_path_alone_wins_for_those_that_search_it(tmp_path: Path) -> N
     assert "only programs that search PATH find it" in library.wins_because
 
 
-def test_the_resource_tells_the_version(tmp_path: Path) -> None:
+def test_the_resource_tells_the_version() -> None:
     named = {"ProductName": "NVIDIA CUDA 12.9.79 Runtime"}
     intel = {"ProductName": "Intel(R) OpenMP* Runtime Library", "FileVersion": "20260213"}
     intel["ProductVersion"] = "5.0"
@@ -143,9 +114,11 @@ def test_the_resource_tells_the_version(tmp_path: Path) -> None:
     ] == ["12.9.79", "", "9.28.0.42", "2026.2.0", "5.0.20260213", ""]
 
 
-def test_a_library_for_another_processor_than_python_is_refused(tmp_path: Path) -> None:
+def test_a_library_for_another_processor_than_python_is_refused(
+    windows_machine: WindowsMachine,
+) -> None:
     narrow = {**dll(), "machine": "i386"}
-    host = machine(tmp_path, {f"{CONDA}/tbb12.dll": narrow})
+    host = windows_machine({f"{CONDA}/tbb12.dll": narrow})
 
     (library,) = libraries_named(host, "tbb", "libtbb")
 
@@ -153,14 +126,14 @@ def test_a_library_for_another_processor_than_python_is_refused(tmp_path: Path) 
     assert library.reasons[0].message == "the file is for i386; this Python is x86_64"
 
 
-def test_an_absence_names_the_files_and_folders_of_windows(tmp_path: Path) -> None:
-    message = absent(machine(tmp_path, {}, PATH=r"C:\Windows\System32"), "libOpenCL.so").message
+def test_an_absence_names_the_files_and_folders_of_windows(windows_machine: WindowsMachine) -> None:
+    message = absent(windows_machine({}, PATH=r"C:\Windows\System32"), "libOpenCL.so").message
 
     assert message == "no OpenCL.dll in this Python's wheels, the program's folder, System32, PATH"
 
 
-def test_a_name_without_a_file_of_windows_loses_its_ending(tmp_path: Path) -> None:
-    assert names_here(machine(tmp_path, {}), "Gaudi on PCI and no libSynapse.so") == (
+def test_a_name_without_a_file_of_windows_loses_its_ending(windows_machine: WindowsMachine) -> None:
+    assert names_here(windows_machine({}), "Gaudi on PCI and no libSynapse.so") == (
         "Gaudi on PCI and no libSynapse"
     )
 
@@ -168,9 +141,11 @@ def test_a_name_without_a_file_of_windows_loses_its_ending(tmp_path: Path) -> No
 # ---- which file is taken -------------------------------------------------------------------------
 
 
-def test_the_folder_of_what_needs_a_dll_comes_first_then_the_programs(tmp_path: Path) -> None:
+def test_the_folder_of_what_needs_a_dll_comes_first_then_the_programs(
+    windows_machine: WindowsMachine,
+) -> None:
     files = {f"{at}/msvcp140.dll": dll() for at in (TORCH, PYTHON, SYSTEM)}
-    host = machine(tmp_path, {f"{TORCH}/c10.dll": dll(), f"{SITE}/a/b.pyd": dll(), **files})
+    host = windows_machine({f"{TORCH}/c10.dll": dll(), f"{SITE}/a/b.pyd": dll(), **files})
 
     of_torch = windows.resolved(host, f"{TORCH}/c10.dll", "MSVCP140.dll")
     of_others = windows.resolved(host, f"{SITE}/a/b.pyd", "MSVCP140.dll")
@@ -178,24 +153,24 @@ def test_the_folder_of_what_needs_a_dll_comes_first_then_the_programs(tmp_path: 
     assert (of_torch, of_others) == (f"{TORCH}/msvcp140.dll", f"{PYTHON}/msvcp140.dll")
 
 
-def test_path_is_searched_for_condas_python_alone(tmp_path: Path) -> None:
+def test_path_is_searched_for_condas_python_alone(windows_machine: WindowsMachine) -> None:
     files = {f"{SITE}/a.pyd": dll(), "D:/x/uv.dll": dll()}
-    plain = machine(tmp_path / "plain", files, PATH=r"D:\x")
-    (tmp_path / "conda" / "root" / PYTHON / "conda-meta").mkdir(parents=True)
-    conda = machine(tmp_path / "conda", files, PATH=r"D:\x", CONDA_PREFIX=PYTHON)
+    plain = windows_machine(files, PATH=r"D:\x")
+    of_conda = {f"{PYTHON}/conda-meta/history": b""}
+    conda = windows_machine(files, of_conda, PATH=r"D:\x", CONDA_PREFIX=PYTHON)
 
     assert windows.resolved(plain, f"{SITE}/a.pyd", "uv.dll") == ""
     assert windows.resolved(conda, f"{SITE}/a.pyd", "uv.dll") == "D:/x/uv.dll"
 
 
-def test_what_is_missing_is_named_with_what_needs_it(tmp_path: Path) -> None:
+def test_what_is_missing_is_named_with_what_needs_it(windows_machine: WindowsMachine) -> None:
     files = {
         f"{TORCH}/torch_cpu.dll": dll(
             "fbgemm.dll", "KERNEL32.dll", "api-ms-win-crt-heap-l1-1-0.dll"
         ),
         f"{TORCH}/fbgemm.dll": dll("libomp140.x86_64.dll", "torch_cpu.dll", delayed=["never.dll"]),
     }
-    host = machine(tmp_path, files)
+    host = windows_machine(files)
 
     missing = windows.missing(host, f"{TORCH}/torch_cpu.dll")
 
@@ -213,22 +188,22 @@ def test_what_is_missing_is_named_with_what_needs_it(tmp_path: Path) -> None:
     ],
 )
 def test_what_windows_says_as_a_number_is_told_in_words(
-    tmp_path: Path, number: int, code: str, words: str
+    windows_machine: WindowsMachine, number: int, code: str, words: str
 ) -> None:
     files = {
         f"{TORCH}/torch.dll": {**dll("c10.dll"), "machine": "aarch64"},
         f"{TORCH}/c10.dll": dll("MSVCP140.dll"),
     }
-    reason = windows.refusal(machine(tmp_path, files), f"{TORCH}/torch.dll", number)
+    reason = windows.refusal(windows_machine(files), f"{TORCH}/torch.dll", number)
 
     assert reason is not None
     assert reason.code == code
     assert words in reason.message
 
 
-def test_a_missing_runtime_is_cured_by_microsofts_package(tmp_path: Path) -> None:
+def test_a_missing_runtime_is_cured_by_microsofts_package(windows_machine: WindowsMachine) -> None:
     files = {f"{TORCH}/c10.dll": dll("VCRUNTIME140_1.dll")}
-    reason = windows.refusal(machine(tmp_path, files), f"{TORCH}/c10.dll", 126)
+    reason = windows.refusal(windows_machine(files), f"{TORCH}/c10.dll", 126)
 
     assert reason is not None
     assert "vc_redist.x64.exe" in reason.hint
@@ -237,7 +212,7 @@ def test_a_missing_runtime_is_cured_by_microsofts_package(tmp_path: Path) -> Non
 # ---- who takes which -----------------------------------------------------------------------------
 
 
-def test_packages_take_what_their_imports_lead_to(tmp_path: Path) -> None:
+def test_packages_take_what_their_imports_lead_to(windows_machine: WindowsMachine) -> None:
     numpy_blas = f"{SITE}/numpy.libs/libscipy_openblas64_-0123456789abcdef.dll"
     files = {
         f"{SITE}/numpy/__init__.py": dll(),
@@ -253,7 +228,7 @@ def test_packages_take_what_their_imports_lead_to(tmp_path: Path) -> None:
         f"{TORCH}/torch_cpu.dll": dll("libiomp5md.dll", "c10.dll"),
         f"{TORCH}/libiomp5md.dll": dll(),
     }
-    taken = consumers(machine(tmp_path, files))
+    taken = consumers(windows_machine(files))
 
     assert taken[numpy_blas] == ("numpy",)
     assert taken[f"{SITE}/sklearn/.libs/vcomp140.dll"] == ("scikit-learn",)
@@ -265,7 +240,7 @@ def test_packages_take_what_their_imports_lead_to(tmp_path: Path) -> None:
     ("layer", "is_taken"), [("", True), ("intel", True), ("SEQUENTIAL", False)]
 )
 def test_condas_numpy_takes_mkl_and_the_runtime_of_its_layer(
-    tmp_path: Path, layer: str, is_taken: bool
+    windows_machine: WindowsMachine, layer: str, is_taken: bool
 ) -> None:
     files = {
         f"{SITE}/numpy/__init__.py": dll(),
@@ -275,7 +250,7 @@ def test_condas_numpy_takes_mkl_and_the_runtime_of_its_layer(
         f"{CONDA}/mkl_intel_thread.2.dll": dll(delayed=["mkl_core.2.dll", "libiomp5md.dll"]),
         f"{CONDA}/libiomp5md.dll": dll(),
     }
-    taken = consumers(machine(tmp_path, files, MKL_THREADING_LAYER=layer))
+    taken = consumers(windows_machine(files, MKL_THREADING_LAYER=layer))
 
     assert taken[f"{CONDA}/mkl_rt.2.dll"] == ("numpy",)
     assert (f"{CONDA}/libiomp5md.dll" in taken) is is_taken
