@@ -342,7 +342,7 @@ def test_accelerate_is_only_for_macos(tmp_path: Path) -> None:
 def test_accelerate_is_found_on_macos_though_no_file_is_there(tmp_path: Path, plist: str) -> None:
     folder = tmp_path / "root/System/Library/Frameworks/Accelerate.framework/Resources"
     folder.mkdir(parents=True)
-    (folder / "Info.plist").write_text(plist)
+    (folder / "Info.plist").write_text(plist, encoding="utf-8")
     (tmp_path / "host.json").write_text(json.dumps({"platform": "darwin"}))
 
     finding = accelerate.find(Host(str(tmp_path)))
