@@ -205,9 +205,8 @@ def windows_machine(tmp_path: Path) -> WindowsMachine:
         folder = Path(tempfile.mkdtemp(dir=tmp_path))
         dlls = {**{path: {"machine": "x86_64"} for path in always}, **dlls}
         for path, content in {**dict.fromkeys(dlls, b""), **files}.items():
-            target = (
-                folder / "root" / path.replace(":", "")
-            )  # which a folder of Windows cannot have
+            # A folder of Windows can have no colon.
+            target = folder / "root" / path.replace(":", "")
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content)
         description = {
@@ -217,8 +216,8 @@ def windows_machine(tmp_path: Path) -> WindowsMachine:
             "python": python,
         }
         extracts = {path: {"read_pe": headers} for path, headers in dlls.items()}
-        for name, content in (("host", description), ("extracts", extracts)):
-            (folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+        (folder / "host.json").write_text(json.dumps(description), encoding="utf-8")
+        (folder / "extracts.json").write_text(json.dumps(extracts), encoding="utf-8")
         return Host(str(folder))
 
     return recorded

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from mlbackends.libraries.file_image import FileImage, NotALibrary, format_of, opened_file
+from mlbackends.libraries.file_image import FileImage, NotALibrary, format_of, opened_file, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -105,7 +105,7 @@ class MachOImage(FileImage):
             if command in commands:
                 size, start = self.unpack("II", at + 4)
                 text = self.exactly(at + start, max(0, size - start)).partition(b"\0")[0]
-                texts.append(os.fsdecode(text))
+                texts.append(text_of(text))
         return tuple(texts)
 
     def _minimum(self) -> str:
