@@ -27,6 +27,9 @@ OF_GPUS = ("nvidia-", "cuda-", "container-", "pcie-", "library-", "other-", "acc
 #: Rules of the policy that are about processors and memory, which are this machine's.
 OF_THE_REST = {"avx512", "shared-memory", "one-openmp", "one-openmp-runtime"}
 
+HAS_CUDA_PYTHON = importlib.util.find_spec("cuda") and all(
+    importlib.util.find_spec(f"cuda.{name}") for name in ("bindings", "core")
+)
 SEVERITIES = ("note", "warning", "error")
 
 
@@ -118,7 +121,7 @@ def asked_by_cuda_python(machine: Machine, log: Path) -> dict[str, Any]:
     return told
 
 
-@pytest.mark.skipif(not importlib.util.find_spec("cuda"), reason="needs cuda-bindings, cuda-core")
+@pytest.mark.skipif(not HAS_CUDA_PYTHON, reason="needs cuda-bindings and cuda-core")
 @pytest.mark.parametrize(
     "name", ["laptop", "h100-lost", "h100-mig", "h100-fabric", "forbidden-node"]
 )

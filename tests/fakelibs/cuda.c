@@ -55,6 +55,7 @@ Result cuGetErrorName(Result error, const char **name) {
     case 803: *name = "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"; break;
     case 804: *name = "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE"; break;
     case 805: *name = "CUDA_ERROR_MPS_CONNECTION_FAILED"; break;
+    case 999: *name = "CUDA_ERROR_UNKNOWN"; break;
     default: *name = NULL; return INVALID_VALUE;
     }
     return OK;

@@ -96,7 +96,11 @@ def test_a_device_without_memory_pools_says_so(asked: Asked) -> None:
             "cuInit returned 805 (CUDA_ERROR_MPS_CONNECTION_FAILED): the multi-process service",
         ),
         ("804", "compat-unsupported", "cuInit returned 804 (CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_"),
-        ("999", "call-failed", "cuInit returned 999: the driver does not say why"),
+        (
+            "999",
+            "call-failed",
+            "cuInit returned 999 (CUDA_ERROR_UNKNOWN): the driver does not say why",
+        ),
         ("777", "call-failed", "cuInit returned 777"),
     ],
 )

@@ -2,7 +2,8 @@
 
 Found by:  what cuInit and its like returned, where NVML describes a GPU.
 No alarm:  refusals of which another hazard tells: the fabric, releases that differ, a stub, forward
-           compatibility, nodes, a variable that hides the GPUs, a compute mode that forbids programs.
+           compatibility, nodes, a variable that hides the GPUs, a compute mode that forbids programs, MIG
+           without instances.
 Severity:  a warning for a device that is only taken: in exclusive mode by another program.
 """
 
@@ -52,6 +53,9 @@ def symptoms(report: ReportView) -> Symptoms:
         return
     if any(True for probe, code in _OF_OTHERS for _ in report.warnings(probe, code)):
         raise DoesNotApply("another hazard tells why")
+    has_parts = any(device.kind == "mig" for device in report.devices("nvidia"))
+    if all(gpu.facts.get("mig") for gpu in gpus) and not has_parts:
+        raise DoesNotApply("every GPU is in MIG mode and has no instance")
     parameters = report.fact("nvidia.module_parameters", {})
     for reason in driver.reasons:
         if reason.code not in _CODES:

@@ -217,8 +217,8 @@ class _Gpu:
             self.facts["driver_model"] = word
         if self.facts.get("virtualisation") == "vgpu":
             licences = self.get("GridLicensableFeatures")
-            if licences is not None and licences.isGridLicenseSupported:
-                features = licences.gridLicensableFeatures[: licences.licensableFeaturesCount]
+            count = licences.licensableFeaturesCount if licences is not None else 0
+            if features := licences.gridLicensableFeatures[:count] if count else ():
                 self.facts["licensed"] = any(feature.featureState for feature in features)
         firmware = self.get("GspFirmwareVersion")
         if isinstance(firmware, str) and firmware:
