@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import IO
 
 import msgspec
 from msgspec.structs import replace
@@ -216,18 +217,11 @@ def _ask_alone(request: Request) -> list[Reply]:
         except OSError as error:
             message = f"no process could be started to open it in: {error.strerror or error}"
             return [*replies, *_all_of([sealed], Reason("not-asked", message))]
-        late = False
         _running.add(process)
         try:
-            output, noise = process.communicate(
-                msgspec.json.encode(sealed), timeout=request.timeout * len(jobs)
+            ended, output, noise = _answered(
+                process, msgspec.json.encode(sealed), request.timeout * len(jobs)
             )
-        except subprocess.TimeoutExpired:
-            kill_group(process)
-            late, output, noise = True, b"", b""
-            # Something that cannot be killed may hold the pipes open.
-            with contextlib.suppress(Exception):
-                output, noise = process.communicate(timeout=0.2)
         finally:
             _running.discard(process)
         sent = [reply for line in output.split(b"\n") if (reply := read_reply(line, sealed.seal))]
@@ -237,9 +231,49 @@ def _ask_alone(request: Request) -> list[Reply]:
         if jobs:
             job = jobs.pop(0)
             before = next((each for each in reversed(sent) if each.id == job.id), None)
-            reason = reason_of(None if late else process.returncode, request.timeout, noise)
+            reason = reason_of(process.returncode if ended else None, request.timeout, noise)
             replies.append(unanswered(job, before, reason, time.monotonic() - start))
     return replies
+
+
+def _answered(
+    process: subprocess.Popen[bytes], question: bytes, timeout: float
+) -> tuple[bool, bytes, bytes]:
+    """Return whether a child ended in time, and what it printed to its two streams.
+
+    What a library has started may keep them open for ever, as Wine's explorer.exe does, which comes with the
+    first window: its end is not waited for.
+    """
+    from threading import Thread
+
+    def read(stream: IO[bytes], printed: bytearray) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            while piece := os.read(stream.fileno(), 65536):
+                printed.extend(piece)
+
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    readers = []
+    for stream in (process.stdout, process.stderr):
+        printed = bytearray()
+        readers.append((Thread(target=read, args=(stream, printed), daemon=True), printed, stream))
+        readers[-1][0].start()
+    with contextlib.suppress(OSError), process.stdin as pipe:  # it may have ended already
+        pipe.write(question)
+    ended = True
+    try:
+        process.wait(timeout)
+    except subprocess.TimeoutExpired:
+        ended = False
+    kill_group(process)
+    deadline = time.monotonic() + EXIT_SECONDS
+    for thread, _, stream in readers:
+        thread.join(max(0.0, deadline - time.monotonic()))
+        if not thread.is_alive():  # no stream can be closed while it is read
+            stream.close()
+    output, noise = (bytes(printed) for _, printed, _ in readers)
+    return ended, output, noise
 
 
 def answer_one() -> None:
