@@ -105,10 +105,14 @@ def keep_interrupt(unraisable: "sys.UnraisableHookArgs") -> None:
         return
     import signal
 
+    # From here it could not be raised either; a moment later it can.
     if hasattr(signal, "setitimer"):
-        # From here it could not be raised either; a moment later it can.
         signal.signal(signal.SIGALRM, signal.default_int_handler)
         signal.setitimer(signal.ITIMER_REAL, 0.01)
+    else:
+        from threading import Timer
+
+        Timer(0.01, signal.raise_signal, (signal.SIGINT,)).start()
 
 
 def program() -> None:

@@ -75,7 +75,8 @@ def in_process(
 
 
 def _stream(data: bytes = b"") -> io.TextIOWrapper:
-    return io.TextIOWrapper(io.BytesIO(data), "utf-8", "surrogateescape", write_through=True)
+    file = io.BytesIO(data)  # its lines end as those of a subprocess's text, on Windows too
+    return io.TextIOWrapper(file, "utf-8", "surrogateescape", newline="\n", write_through=True)
 
 
 def _text(stream: io.TextIOWrapper) -> str:

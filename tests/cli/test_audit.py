@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -131,7 +132,7 @@ def test_the_live_machine_fits_its_own_policy(tmp_path: Path) -> None:
         (["--init", "--policy", "x"], "--init writes a policy; it goes with no --policy"),
         (["--policy", "/nowhere.toml"], "/nowhere.toml cannot be read: No such file"),
         (["--policy", "/"], "no regular file"),
-        (["--policy", "/dev/zero"], "no regular file"),
+        (["--policy", os.devnull if os.name == "nt" else "/dev/zero"], "no regular file"),
         (
             ["--policy", str(POLICIES / "laptop.toml"), "/nowhere.json"],
             "/nowhere.json cannot be read",

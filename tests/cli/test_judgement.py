@@ -124,7 +124,7 @@ def test_github_leaves_a_summary_beside_the_file(
 
     finish(sample(), form="github", output=str(tmp_path / "log"))
 
-    assert (tmp_path / "summary.md").read_text().startswith("## Known hazards")
+    assert (tmp_path / "summary.md").read_text(encoding="utf-8").startswith("## Known hazards")
 
 
 def test_a_summary_that_cannot_be_written_changes_no_exit_code(

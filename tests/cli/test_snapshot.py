@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 from pathlib import Path
 
 import pytest
@@ -82,7 +83,7 @@ def test_this_machine_is_recorded_without_its_environments_secrets(tmp_path: Pat
 
 
 def test_identity_is_kept_only_where_it_is_asked_for(tmp_path: Path) -> None:
-    node = os.uname().nodename
+    node = platform.node()
     for name, options in (("with", ("--keep-identity",)), ("without", ())):
         path = tmp_path / f"{name}.json"
         done = backends("snapshot", str(path), "--depth", "found", *options)

@@ -23,8 +23,9 @@ def executable(command: Sequence[str], environment: Mapping[str, str]) -> list[s
     if not path:
         place = "" if os.path.dirname(name) else " on PATH"
         hint = "start it by its interpreter" if os.path.isfile(name) else ""
-        code = NOT_EXECUTABLE if os.path.exists(name) else NOT_FOUND
-        raise NotStarted(f"there is no program {name!r}{place}", code, hint)
+        if os.path.exists(name):
+            raise NotStarted(f"{name} is not executable", NOT_EXECUTABLE, hint)
+        raise NotStarted(f"there is no program {name!r}{place}", NOT_FOUND)
     return [path, *command]
 
 
