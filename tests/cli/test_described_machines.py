@@ -104,6 +104,20 @@ def test_a_policy_of_such_nodes(name: str, described: Callable[[str], Machine]) 
     assert failed == set(machine.description.get("audit", ()))
 
 
+def test_a_policy_that_a_sound_machine_wrote_finds_a_lost_gpu(
+    described: Callable[[str], Machine], tmp_path: Path
+) -> None:
+    policy = tmp_path / "sound.toml"
+    policy.write_text(described("h100").backends("audit", "--init").stdout)
+
+    outcome = described("h100-lost").backends("audit", "--policy", str(policy))
+
+    assert outcome.returncode == 1
+    assert "cuda_driver.devices[kind == cuda] count is 7, needed is 8" in outcome.stdout
+    assert "nvidia.devices.3.memory_bytes is not in the report\n" in outcome.stdout
+    assert 'version = ">=580.95.05"' in policy.read_text()
+
+
 # ---- cuda-python asks the same stubs ------------------------------------------------------------
 
 

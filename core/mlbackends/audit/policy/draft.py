@@ -107,7 +107,8 @@ def _toml(value: Any) -> str:
 def _version(text: str) -> str:
     """Return the specifier of a version that is not older; "" where the text is none."""
     version = read_version(text)
-    return f">={version.public}" if version else ""
+    is_plain = text.replace(".", "").isdecimal()  # 580.95.05 is 580.95.5 in PEP 440
+    return f">={text if is_plain else version.public}" if version else ""
 
 
 def _floor(size: int) -> int | str:

@@ -181,7 +181,8 @@ class Found(Struct):
         """Return a sentence about the first name that is not there; `otherwise` where all are."""
         for name, inside in self.absent.items():
             step = name.rpartition(".")[2]
-            near = suggestion(step, tuple(inside)) if isinstance(inside, dict) else ""
+            is_named = isinstance(inside, dict) and step not in inside  # there it may be empty
+            near = suggestion(step, tuple(inside)) if is_named else ""
             return f"{name} is not in the report{near}"
         return otherwise
 
