@@ -138,12 +138,12 @@ SOURCES = {
 @pytest.fixture(scope="session")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Compile each library once."""
-    if shutil.which("cc") is None:
-        pytest.skip("no C compiler (cc) to make the libraries with")
     folder = tmp_path_factory.mktemp("compiled")
 
     @cache
     def build(name: str) -> Path:
+        if shutil.which("cc") is None:
+            pytest.skip("no C compiler (cc) to make the libraries with")
         source, library = folder / f"{name}.c", folder / f"{name}.so"
         source.write_text(SOURCES[name])
         subprocess.run(["cc", "-shared", "-fPIC", "-w", "-o", library, source], check=True)
