@@ -93,7 +93,8 @@ def run_job(
     offline = ("--no-deps", "--no-index", "--only-binary=:all:", "--find-links=dist")
     system.run("-m", "pip", "install", "-q", *offline, "mlbackends")
     file = RESULTS / f"{name}.json"
-    chosen, record = options.tests or ["checks", *job["tests"]], {"tests": {}}
+    chosen = options.tests or ["checks", *job["tests"]]
+    record: dict[str, Any] = {"tests": {}}
     if options.tests and file.exists():
         record = json.loads(file.read_text(encoding="utf-8"))
     right = True
@@ -115,7 +116,7 @@ def run_job(
         print(f"{part}: {result}", *complaints, sep="\n  ", flush=True)
         right = right and not complaints
         if part == "checks":
-            record |= result
+            record |= result | {key: job[key] for key in ("row",) if key in job}
         elif part in job["tests"]:
             record["tests"][part] = result
         else:

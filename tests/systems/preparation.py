@@ -282,11 +282,39 @@ def cross_compile_msgspec(root: Path, machine: str, version: str, scratch: Path)
 
 
 def native(job: dict[str, Any], folder: Path, scratch: Path) -> System:
-    """Prepare an environment of this machine's Python."""
+    """Prepare an environment of this machine's Python, and what vendors have for it."""
     call(sys.executable, "-m", "venv", str(scratch / "venv"))
     python = str(scratch / "venv/bin/python")
     call(python, "-m", "pip", "install", "-q", *requirements())
-    return System("this machine", [python], scratch / "tree")
+    if "unpacked" not in job:
+        return System("this machine", [python], scratch / "tree")
+
+    def make(part: Path) -> None:
+        unpack(job["unpacked"], part / "debian")
+        call(sys.executable, "-m", "venv", str(part / "wheels"))
+        pip = (str(part / "wheels/bin/python"), "-m", "pip", "install", "-q", "--no-deps")
+        call(*pip, *job["runtimes"])
+
+    vendors = kept(folder.absolute(), make)
+    variables = {
+        "VENDORS": str(vendors),
+        "PATH": f"{os.environ['PATH']}:{vendors}/debian/usr/bin",
+        "CPATH": f"{vendors}/debian/usr/include",
+    }
+    return System("this machine", [python], scratch / "tree", variables=variables)
+
+
+def unpack(names: Sequence[str], target: Path) -> None:
+    """Unpack Debian's packages, and those they need that are not installed, without installing any."""
+    plan = call("apt-get", "-s", "--no-install-recommends", "install", *names).decode()
+    lines = (line.split() for line in plan.splitlines())
+    missing = {words[1] for words in lines if words[:1] == ["Inst"]}
+    downloads = target / "downloads"
+    downloads.mkdir(parents=True)
+    call("apt-get", "-q", "download", *sorted(missing | set(names)), cwd=downloads)
+    for file in sorted(downloads.glob("*.deb")):
+        call("dpkg", "-x", str(file), str(target))
+    shutil.rmtree(downloads)
 
 
 def source(job: dict[str, Any], folder: Path, scratch: Path) -> System:

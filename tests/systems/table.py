@@ -40,6 +40,8 @@ def table() -> str:
         for file in sorted((HERE / "results").glob("*.json"))
     ]
     by_hand = tomllib.loads((HERE / "by_hand.toml").read_text(encoding="utf-8"))
+    apart = [each for each in results if "row" in each]
+    results = [each for each in results if "row" not in each]
     rows = []
     for name, (system, machines) in ROWS.items():
         own = [each for each in results if each["system"] == system and each["machine"] in machines]
@@ -52,6 +54,9 @@ def table() -> str:
         if count:
             cells["recorded"].append(f"{count} machine{'s' if count > 1 else ''}")
         rows.append((name, add(cells, by_hand.get(name, {}))))
+    rows += [
+        (each["row"], {"real": [summary(each)], "emulated": [], "recorded": []}) for each in apart
+    ]
     rows += [
         (name, add({"real": [], "emulated": [], "recorded": []}, cells))
         for name, cells in by_hand.items()
