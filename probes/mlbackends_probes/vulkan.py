@@ -8,19 +8,15 @@ Source:   Vulkan specification, vkCreateInstance, VkPhysicalDeviceProperties; Vu
           "Driver discovery".
 """
 
-import os
-import struct
-
 import msgspec
 from msgspec.structs import replace
 
 from mlbackends.host.host import Host
 from mlbackends.host.variables import steering
-from mlbackends.libraries.c_calls import CDLL, Calls, checked, ctypes, of_devices
+from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.search import absent, libraries_named
-from mlbackends.libraries.vulkan import add, structure
-from mlbackends.model.reasons import NotUsable, Reason
-from mlbackends.model.records import Answer, Device, Fact, Finding, Library, Presence, nonempty
+from mlbackends.model.reasons import Reason
+from mlbackends.model.records import Answer, Fact, Finding, Library, Presence, nonempty
 
 GROUP = "accelerator"
 FACTS = (
@@ -29,22 +25,6 @@ FACTS = (
 
 _STEMS = ("libvulkan", "libMoltenVK")
 _LIMIT = 64
-_HEAPS_LIMIT = 16
-_TYPES = ("other", "integrated_gpu", "discrete_gpu", "virtual_gpu", "cpu")
-_INCOMPATIBLE_DRIVER, _EXTENSION_NOT_PRESENT, _INCOMPLETE = -9, -7, 5
-_NVIDIA = 0x10DE
-_VERSION_1_1 = 1 << 22 | 1 << 12
-# Offsets in VkPhysicalDeviceProperties2, its properties, VkPhysicalDeviceDriverProperties and
-# VkPhysicalDeviceMemoryProperties.
-_PROPERTIES_AT, _NAME_AT, _NAME_BYTES = 16, 20, 256
-_LIMITS = {
-    "max_storage_buffer_bytes": 324,
-    "workgroup_memory_bytes": 512,
-    "max_workgroup_size": 528,
-}
-_DRIVER_NAME_AT, _DRIVER_INFO_AT = 20, 276
-_MEMORY_BYTES, _HEAP_COUNT_AT, _HEAPS_AT, _HEAP_BYTES = 520, 260, 264, 16
-_DEVICE_LOCAL = 1
 
 
 def find(host: Host) -> Finding:
@@ -129,86 +109,16 @@ def _drivers(host: Host, folders: list[str]) -> tuple[list[dict[str, str]], list
 
 def load(opened: CDLL, library: Library) -> Answer:
     """Ask the loader for the version of Vulkan that it speaks."""
+    # Here and below, since whoever only looks for drivers needs no structures of Vulkan's.
+    from mlbackends.libraries.vulkan import version_text
+
     version, call = ctypes.c_uint32(), Calls(opened, "vulkan", unnamed="see VkResult")
     call("vkEnumerateInstanceVersion", ctypes.byref(version))
-    return Answer(replace(library, version=_version(version.value)))
+    return Answer(replace(library, version=version_text(version.value)))
 
 
 def use(opened: CDLL, library: Library) -> Answer:
     """List the devices through an instance, and let each add two arrays."""
-    # A question leaves no files behind: Mesa's and NVIDIA's caches of shaders.
-    os.environ |= {"MESA_SHADER_CACHE_DISABLE": "true", "__GL_SHADER_DISK_CACHE": "0"}
-    call = Calls(opened, "vulkan", unnamed="see VkResult")
-    listed = call.handles("vkEnumeratePhysicalDevices", _instance(call), incomplete=_INCOMPLETE)
-    if not listed:
-        raise NotUsable("no-device", "Vulkan's drivers load, and none has a device")
-    devices = [_described(opened, handle, index) for index, handle in enumerate(listed)]
-    return of_devices(
-        library,
-        [
-            checked(device, add, opened, call, handle, device.name)
-            for device, handle in zip(devices, listed, strict=True)
-        ],
-    )
+    from mlbackends.libraries.vulkan import added
 
-
-def _instance(call: Calls) -> "ctypes.c_void_p":
-    """Return an instance of Vulkan 1.1; what is created ends with the process."""
-    program = structure("VkApplicationInfo", 0, 0, 0, 0, _VERSION_1_1)
-    extension = (ctypes.c_char_p * 1)(b"VK_KHR_portability_enumeration")
-    instance, status = ctypes.c_void_p(), 0
-    # MoltenVK's devices, which do not have all of Vulkan, are listed only where that is asked for.
-    for portable in (0, 1):
-        names = (portable, extension if portable else 0)
-        wanted = structure("VkInstanceCreateInfo", portable, program, 0, 0, *names)
-        status = call.status("vkCreateInstance", wanted, None, ctypes.byref(instance))
-        if status != _INCOMPATIBLE_DRIVER:
-            break
-    if status in (_INCOMPATIBLE_DRIVER, _EXTENSION_NOT_PRESENT):
-        raise call.failed("vkCreateInstance", status, "no-driver", "no driver loads")
-    if status or not instance.value:
-        raise call.failed("vkCreateInstance", status)
-    return instance
-
-
-def _described(opened: CDLL, handle: int, index: int) -> Device:
-    told = structure("VkPhysicalDeviceDriverProperties", 0, b"", b"", b"")
-    properties = structure("VkPhysicalDeviceProperties2", b"", extension=told)
-    # Twice the size, so that a driver of another opinion does not write over other memory.
-    memory = ctypes.create_string_buffer(_MEMORY_BYTES * 2)
-    opened.vkGetPhysicalDeviceProperties2(ctypes.c_void_p(handle), properties)
-    opened.vkGetPhysicalDeviceMemoryProperties(ctypes.c_void_p(handle), memory)
-    raw = properties.raw[_PROPERTIES_AT:]
-    api, driver, vendor, _, kind = struct.unpack_from("5I", raw)
-    (heaps,) = struct.unpack_from("I", memory.raw, _HEAP_COUNT_AT)
-    local = 0
-    for heap in range(min(heaps, _HEAPS_LIMIT)):
-        size, flags = struct.unpack_from("QI", memory.raw, _HEAPS_AT + heap * _HEAP_BYTES)
-        local += size if flags & _DEVICE_LOCAL else 0
-
-    def text(at: int, raw: bytes = told.raw) -> str:
-        return raw[at : at + _NAME_BYTES].split(b"\0")[0].decode(errors="replace")
-
-    facts = {
-        "vendor_id": f"{vendor:04x}",
-        "device_type": _TYPES[kind] if kind < len(_TYPES) else "other",
-        "driver_name": text(_DRIVER_NAME_AT),
-        "driver_info": text(_DRIVER_INFO_AT),
-        **{name: struct.unpack_from("I", raw, at)[0] or None for name, at in _LIMITS.items()},
-    }
-    # NVIDIA packs the version of its driver in its own way.
-    packed = f"{driver >> 22}.{driver >> 14 & 0xFF:02}.{driver >> 6 & 0xFF:02}"
-    return Device(
-        kind="vulkan",
-        index=index,
-        name=text(_NAME_AT, raw),
-        presence=Presence.LOADABLE,
-        memory_bytes=local or None,
-        capability=_version(api),
-        driver=packed if vendor == _NVIDIA else _version(driver),
-        facts=nonempty(facts),
-    )
-
-
-def _version(number: int) -> str:
-    return f"{number >> 22 & 0x7F}.{number >> 12 & 0x3FF}.{number & 0xFFF}"
+    return added(opened, library)

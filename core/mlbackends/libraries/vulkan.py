@@ -1,4 +1,4 @@
-"""Vulkan's structures, and an addition that a device computes by a shader of ours.
+"""The devices of a Vulkan loader, and an addition that each computes by a shader of ours.
 
 vulkan.json has the type and the members of each structure, and the words of the shader, of which
 vulkan_add.spvasm is the source.
@@ -6,10 +6,21 @@ vulkan_add.spvasm is the source.
 Source: Vulkan specification, "Compute Pipelines", "Memory Allocation", "Descriptor Sets".
 """
 
+import os
 import struct
 
-from mlbackends.libraries.c_calls import CDLL, PAIRS, Calls, addends, ctypes, require_sums
+from mlbackends.libraries.c_calls import (
+    CDLL,
+    PAIRS,
+    Calls,
+    addends,
+    checked,
+    ctypes,
+    of_devices,
+    require_sums,
+)
 from mlbackends.model.reasons import NotUsable
+from mlbackends.model.records import Answer, Device, Library, Presence, nonempty
 from mlbackends.model.tables import table
 
 _BYTES, _GROUP = 3 * PAIRS * 4, 64
@@ -19,10 +30,108 @@ _STORAGE, _STORAGE_USAGE = 7, 0x20
 _SHADER, _SHADER_WRITES, _HOST, _HOST_READS = 0x800, 0x40, 0x4000, 0x2000
 _HOST_MEMORY = 0x6
 """Visible to the host, and coherent."""
-_TYPE_BYTES, _MEMORY_BYTES, _FAMILY_BYTES, _LIMIT = 8, 1040, 24, 32
+_TYPE_BYTES, _FAMILY_BYTES, _LIMIT = 8, 24, 32
+_HEAPS_LIMIT = 16
+_TYPES = ("other", "integrated_gpu", "discrete_gpu", "virtual_gpu", "cpu")
+_INCOMPATIBLE_DRIVER, _EXTENSION_NOT_PRESENT, _INCOMPLETE = -9, -7, 5
+_NVIDIA = 0x10DE
+_VERSION_1_1 = 1 << 22 | 1 << 12
+# Offsets in VkPhysicalDeviceProperties2, its properties, VkPhysicalDeviceDriverProperties and
+# VkPhysicalDeviceMemoryProperties.
+_PROPERTIES_AT, _NAME_AT, _NAME_BYTES = 16, 20, 256
+_LIMITS = {
+    "max_storage_buffer_bytes": 324,
+    "workgroup_memory_bytes": 512,
+    "max_workgroup_size": 528,
+}
+_DRIVER_NAME_AT, _DRIVER_INFO_AT = 20, 276
+_HEAP_COUNT_AT, _HEAPS_AT, _HEAP_BYTES = 260, 264, 16
+_MEMORY_BYTES = 2 * 520
+"""Twice the size, so that a driver of another opinion does not write over other memory."""
+_DEVICE_LOCAL = 1
 
 
-def structure(name: str, *members: object, extension: object = 0) -> "ctypes.Array[ctypes.c_char]":
+def added(opened: CDLL, library: Library) -> Answer:
+    """Return the devices of a loader, each of which was let to add two arrays.
+
+    Raises NotUsable where none computes.
+    """
+    # A question leaves no files behind: Mesa's and NVIDIA's caches of shaders.
+    os.environ |= {"MESA_SHADER_CACHE_DISABLE": "true", "__GL_SHADER_DISK_CACHE": "0"}
+    call = Calls(opened, "vulkan", unnamed="see VkResult")
+    listed = call.handles("vkEnumeratePhysicalDevices", _instance(call), incomplete=_INCOMPLETE)
+    if not listed:
+        raise NotUsable("no-device", "Vulkan's drivers load, and none has a device")
+    devices = []
+    for index, handle in enumerate(listed):
+        device = _described(opened, handle, index)
+        devices.append(checked(device, _add, opened, call, handle, device.name))
+    return of_devices(library, devices)
+
+
+def _instance(call: Calls) -> "ctypes.c_void_p":
+    """Return an instance of Vulkan 1.1; what is created ends with the process."""
+    program = _structure("VkApplicationInfo", 0, 0, 0, 0, _VERSION_1_1)
+    extension = (ctypes.c_char_p * 1)(b"VK_KHR_portability_enumeration")
+    instance, status = ctypes.c_void_p(), 0
+    # MoltenVK's devices, which do not have all of Vulkan, are listed only where that is asked for.
+    for portable in (0, 1):
+        names = (portable, extension if portable else 0)
+        wanted = _structure("VkInstanceCreateInfo", portable, program, 0, 0, *names)
+        status = call.status("vkCreateInstance", wanted, None, ctypes.byref(instance))
+        if status != _INCOMPATIBLE_DRIVER:
+            break
+    if status in (_INCOMPATIBLE_DRIVER, _EXTENSION_NOT_PRESENT):
+        raise call.failed("vkCreateInstance", status, "no-driver", "no driver loads")
+    if status or not instance.value:
+        raise call.failed("vkCreateInstance", status)
+    return instance
+
+
+def _described(opened: CDLL, handle: int, index: int) -> Device:
+    told = _structure("VkPhysicalDeviceDriverProperties", 0, b"", b"", b"")
+    properties = _structure("VkPhysicalDeviceProperties2", b"", extension=told)
+    memory = ctypes.create_string_buffer(_MEMORY_BYTES)
+    opened.vkGetPhysicalDeviceProperties2(ctypes.c_void_p(handle), properties)
+    opened.vkGetPhysicalDeviceMemoryProperties(ctypes.c_void_p(handle), memory)
+    raw = properties.raw[_PROPERTIES_AT:]
+    api, driver, vendor, _, kind = struct.unpack_from("5I", raw)
+    (heaps,) = struct.unpack_from("I", memory.raw, _HEAP_COUNT_AT)
+    local = 0
+    for heap in range(min(heaps, _HEAPS_LIMIT)):
+        size, flags = struct.unpack_from("QI", memory.raw, _HEAPS_AT + heap * _HEAP_BYTES)
+        local += size if flags & _DEVICE_LOCAL else 0
+
+    def text(at: int, raw: bytes = told.raw) -> str:
+        return raw[at : at + _NAME_BYTES].split(b"\0")[0].decode(errors="replace")
+
+    facts = {
+        "vendor_id": f"{vendor:04x}",
+        "device_type": _TYPES[kind] if kind < len(_TYPES) else "other",
+        "driver_name": text(_DRIVER_NAME_AT),
+        "driver_info": text(_DRIVER_INFO_AT),
+        **{name: struct.unpack_from("I", raw, at)[0] or None for name, at in _LIMITS.items()},
+    }
+    # NVIDIA packs the version of its driver in its own way.
+    packed = f"{driver >> 22}.{driver >> 14 & 0xFF:02}.{driver >> 6 & 0xFF:02}"
+    return Device(
+        kind="vulkan",
+        index=index,
+        name=text(_NAME_AT, raw),
+        presence=Presence.LOADABLE,
+        memory_bytes=local or None,
+        capability=version_text(api),
+        driver=packed if vendor == _NVIDIA else version_text(driver),
+        facts=nonempty(facts),
+    )
+
+
+def version_text(number: int) -> str:
+    """Return a version that Vulkan packs into one number."""
+    return f"{number >> 22 & 0x7F}.{number >> 12 & 0x3FF}.{number & 0xFFF}"
+
+
+def _structure(name: str, *members: object, extension: object = 0) -> "ctypes.Array[ctypes.c_char]":
     """Return a structure of Vulkan's with its type and its members.
 
     A member that lies in memory stands as its address, and lives as long as the structure.
@@ -37,7 +146,7 @@ def structure(name: str, *members: object, extension: object = 0) -> "ctypes.Arr
     return made
 
 
-def add(opened: CDLL, call: Calls, gpu: int, name: str) -> None:
+def _add(opened: CDLL, call: Calls, gpu: int, name: str) -> None:
     """Let a device add two arrays of integers by a shader, and check every sum.
 
     What is created ends with the process. Raises NotUsable where a call fails, where no queue computes,
@@ -62,8 +171,8 @@ class _Device:
         self._name = name
         self._family = self._compute_family()
         priority = (ctypes.c_float * 1)(1)
-        queues = structure("VkDeviceQueueCreateInfo", 0, self._family, 1, priority)
-        wanted = structure("VkDeviceCreateInfo", 0, 1, queues, 0, 0, 0, 0, 0)
+        queues = _structure("VkDeviceQueueCreateInfo", 0, self._family, 1, priority)
+        wanted = _structure("VkDeviceCreateInfo", 0, 1, queues, 0, 0, 0, 0, 0)
         self._device = self._make("vkCreateDevice", self._gpu, wanted, None)
         self._queue = ctypes.c_uint64()
         self._opened.vkGetDeviceQueue(self._device, self._family, 0, ctypes.byref(self._queue))
@@ -74,7 +183,7 @@ class _Device:
         needs = ctypes.create_string_buffer(24)
         self._opened.vkGetBufferMemoryRequirements(self._device, buffer, needs)
         size, _, kinds = struct.unpack_from("QQI", needs)
-        wanted = structure("VkMemoryAllocateInfo", size, self._memory_type(kinds))
+        wanted = _structure("VkMemoryAllocateInfo", size, self._memory_type(kinds))
         memory = self._make("vkAllocateMemory", self._device, wanted, None)
         start, whole, address = ctypes.c_uint64(), ctypes.c_uint64(_BYTES), ctypes.c_void_p()
         self._call("vkBindBufferMemory", self._device, buffer, memory, start)
@@ -95,16 +204,16 @@ class _Device:
         shader = self._create("ShaderModule", 0, ctypes.sizeof(code), code)
         main = ctypes.create_string_buffer(b"main")
         parts = (0, _COMPUTE_STAGE, shader.value, main, 0)
-        stage = structure("VkPipelineShaderStageCreateInfo", *parts)
-        wanted = structure("VkComputePipelineCreateInfo", 0, stage.raw, layout.value, 0, -1)
+        stage = _structure("VkPipelineShaderStageCreateInfo", *parts)
+        wanted = _structure("VkComputePipelineCreateInfo", 0, stage.raw, layout.value, 0, -1)
         pipelines = (self._device, ctypes.c_uint64(), 1, wanted, None)
         pipeline = self._make("vkCreateComputePipelines", *pipelines)
 
         pool = self._create("DescriptorPool", 0, 1, 1, (ctypes.c_uint32 * 2)(_STORAGE, 1))
-        wanted = structure("VkDescriptorSetAllocateInfo", pool.value, 1, layouts)
+        wanted = _structure("VkDescriptorSetAllocateInfo", pool.value, 1, layouts)
         bound = self._make("vkAllocateDescriptorSets", self._device, wanted)
         part = (ctypes.c_uint64 * 3)(buffer, 0, _BYTES)
-        write = structure("VkWriteDescriptorSet", bound.value, 0, 0, 1, _STORAGE, 0, part, 0)
+        write = _structure("VkWriteDescriptorSet", bound.value, 0, 0, 1, _STORAGE, 0, part, 0)
         self._opened.vkUpdateDescriptorSets(self._device, 1, write, 0, None)
         return pipeline, layout, bound
 
@@ -113,23 +222,23 @@ class _Device:
     ) -> None:
         """Run the shader once for each pair, and wait for it."""
         pool = self._create("CommandPool", 0, self._family)
-        wanted = structure("VkCommandBufferAllocateInfo", pool.value, 0, 1)
+        wanted = _structure("VkCommandBufferAllocateInfo", pool.value, 0, 1)
         commands = self._make("vkAllocateCommandBuffers", self._device, wanted)
-        self._call("vkBeginCommandBuffer", commands, structure("VkCommandBufferBeginInfo", 1, 0))
+        self._call("vkBeginCommandBuffer", commands, _structure("VkCommandBufferBeginInfo", 1, 0))
         self._opened.vkCmdBindPipeline(commands, _COMPUTE_POINT, pipeline)
         sets = (layout, 0, 1, ctypes.byref(bound), 0, None)
         self._opened.vkCmdBindDescriptorSets(commands, _COMPUTE_POINT, *sets)
         self._opened.vkCmdDispatch(commands, PAIRS // _GROUP, 1, 1)
-        barrier = (1, structure("VkMemoryBarrier", _SHADER_WRITES, _HOST_READS), 0, None, 0, None)
+        barrier = (1, _structure("VkMemoryBarrier", _SHADER_WRITES, _HOST_READS), 0, None, 0, None)
         self._opened.vkCmdPipelineBarrier(commands, _SHADER, _HOST, 0, *barrier)
         self._call("vkEndCommandBuffer", commands)
-        batch = structure("VkSubmitInfo", 0, 0, 0, 1, _array(commands), 0, 0)
+        batch = _structure("VkSubmitInfo", 0, 0, 0, 1, _array(commands), 0, 0)
         self._call("vkQueueSubmit", self._queue, 1, batch, ctypes.c_uint64())
         self._call("vkQueueWaitIdle", self._queue)
 
     def _create(self, kind: str, *members: object) -> "ctypes.c_uint64":
         """Return the handle of an object of a kind, which the members of its structure describe."""
-        wanted = structure(f"Vk{kind}CreateInfo", *members)
+        wanted = _structure(f"Vk{kind}CreateInfo", *members)
         return self._make(f"vkCreate{kind}", self._device, wanted, None)
 
     def _make(self, function: str, *arguments: object) -> "ctypes.c_uint64":
