@@ -25,7 +25,8 @@ struct Operand {
 
 struct Call {
   Operand query, key, value, mask, out, logsumexp;
-  Operand grad_out, grad_query, grad_key, grad_value, delta;
+  Operand grad_out, grad_query, grad_key, grad_value;
+  Operand summary;  // (B, H, L, 4) of float32: see `summarize`
   int batches, heads, rows, keys, head_dim, value_dim;
   int causal, shift;  // row i sees key j if j <= i + shift
   int mask_kind;
@@ -390,42 +391,54 @@ static __device__ void write(const Operand& to, int batch, int head, int first, 
 
 // ---- scores -------------------------------------------------------------------------
 
-// Makes scores of products: scaled, with the mask added, -inf where a row does not see a key.
-// row, key: those of the tile. TURNED: rows of the tile are keys. seen: is set for rows that a mask shows a key.
+static __device__ i64 mask_offset(const Call& call, int batch, int head) {
+  return call.mask_kind == NO_MASK ? 0 : batch * call.mask.batch + head / call.mask.group * call.mask.head;
+}
+
+// Adds the mask to a score, -inf where the row does not see the key, and tells whether it does.
+template <class Math>
+static __device__ bool masked(const Call& call, i64 offset, int row, int key, float& score) {
+  bool shown = row < call.rows && key < call.keys && (!call.causal || key <= row + call.shift);
+  if (shown && call.mask_kind != NO_MASK) {
+    i64 index = offset + row * call.mask.row + key * call.mask.column;
+    if (call.mask_kind == BOOLEANS) {
+      shown = call.mask.at[index] != 0;
+    } else {
+      const void* mask = call.mask.at;
+      float added = call.mask_kind == FLOATS ? ((const float*)mask)[index] : Math::wide(((const typename Math::Element*)mask)[index]);
+      score += added;
+      shown = added != -infinity();
+    }
+  }
+  if (!shown) score = -infinity();
+  return shown;
+}
+
+// Makes scores of the products of a tile, whose rows are from `first` and whose columns from `start` on.
+// TURNED: its rows are keys. seen: is set for rows that a mask shows a key.
 template <class T, bool TURNED>
 static __device__ void score(const Call& call, int batch, int head, int first, int start, float (&sums)[T::R][T::N][4], bool (&seen)[T::R][2]) {
   int rows = TURNED ? T::COLUMNS : T::ROWS, keys = TURNED ? T::ROWS : T::COLUMNS;
   int row_0 = TURNED ? start : first, key_0 = TURNED ? first : start;
   bool whole = row_0 + rows <= call.rows && key_0 + keys <= call.keys && (!call.causal || key_0 + keys - 1 <= row_0 + call.shift);
-  int line = first + T::row(), column = start + T::column();
   FOR(r, T::R) FOR(n, T::N) FOR(i, 4) sums[r][n][i] *= call.scale;
   if (whole && call.mask_kind == NO_MASK) return;
-  const char* mask = call.mask.at;
-  i64 offset = call.mask_kind == NO_MASK ? 0 : batch * call.mask.batch + head / call.mask.group * call.mask.head;
+  i64 offset = mask_offset(call, batch, head);
+  int line = first + T::row(), column = start + T::column();
   FOR(r, T::R) FOR(n, T::N) FOR(i, 4) {
     int there = line + 16 * r + i / 2 * 8, other = column + 8 * n + i % 2;
-    int row = TURNED ? other : there, key = TURNED ? there : other;
-    bool shown = row < call.rows && key < call.keys && (!call.causal || key <= row + call.shift);
-    if (shown && call.mask_kind != NO_MASK) {
-      i64 index = offset + row * call.mask.row + key * call.mask.column;
-      if (call.mask_kind == BOOLEANS) {
-        shown = mask[index] != 0;
-      } else {
-        float added = call.mask_kind == FLOATS ? ((const float*)mask)[index] : T::Math::wide(((const typename T::Element*)mask)[index]);
-        sums[r][n][i] += added;
-        shown = added != -infinity();
-      }
-      seen[r][i / 2] |= shown;
-    }
-    if (!shown) sums[r][n][i] = -infinity();
+    bool shown = masked<typename T::Math>(call, offset, TURNED ? other : there, TURNED ? there : other, sums[r][n][i]);
+    seen[r][i / 2] |= call.mask_kind != NO_MASK && shown;
   }
 }
 
 static __device__ float exp_of(float x) { return exp2_of(x * 1.44269504f); }
 
-static __device__ float over_row(float x, bool sum) {
-  FOR(i, 2) {
-    float other = __shfl_xor_sync(0xffffffff, x, 1 << i);
+// The largest or the sum of the 4 lanes that share a row, or of all 32 lanes.
+static __device__ float over(int lanes, float x, bool sum) {
+#pragma unroll
+  for (int apart = 1; apart < lanes; apart *= 2) {
+    float other = __shfl_xor_sync(0xffffffff, x, apart);
     x = sum ? x + other : fmaxf(x, other);
   }
   return x;
@@ -468,7 +481,7 @@ template <class T> static __device__ void forward(const Call& call) {
       FOR(r, T::R) FOR(i, 2) {
         float largest = top[r][i];
         FOR(n, T::N) largest = fmaxf(largest, fmaxf(weights[r][n][2 * i], weights[r][n][2 * i + 1]));
-        largest = over_row(largest, false);
+        largest = over(4, largest, false);
         float origin = largest == -infinity() ? 0 : largest;  // -inf less -inf is no number
         float shrink = exp_of(top[r][i] - origin);
         top[r][i] = largest;
@@ -492,8 +505,8 @@ template <class T> static __device__ void forward(const Call& call) {
   float* logarithms = place<float>(call.logsumexp, batch, head);
   FOR(r, T::R) FOR(i, 2) {
     int row = first + T::row() + 16 * r + 8 * i;
-    bool sees = over_row(seen[r][i], false) > 0;
-    float total = over_row(sum[r][i], true);
+    bool sees = over(4, seen[r][i], false) > 0;
+    float total = over(4, sum[r][i], true);
     if (total == 0 && sees) total = not_a_number();  // each score overflowed
     factor[r][i] = total == 0 ? 0 : 1 / total;
     if (call.logsumexp.at && LANE % 4 == 0 && row < call.rows)
@@ -501,6 +514,194 @@ template <class T> static __device__ void forward(const Call& call) {
   }
   write<T, T::VALUE>(call.out, batch, head, first, call.rows, call.value_dim, out, factor);
 }
+
+// ---- backward ---------------------------------------------------------------------------
+//
+// With weights P of a row, as exp(score - logsumexp), and its sum D of grad_out times out:
+//
+//   grad value = P turned times grad_out        grad S = P (grad_out times value turned - D)
+//   grad query = grad S times key, scaled       grad key = grad S turned times query, scaled
+//
+// One pass gives the gradient of the query, one or two those of key and value. Each block adds up what all batches and
+// heads that share its rows give, in one order: the result is the same each time.
+
+// Writes what the passes need of each row: D, and two numbers whose sum is the logsumexp. One is 0, but where the
+// logarithm of the sum would be lost beside the largest score, which is what a mask of -1e9 or less adds.
+template <class T> static __device__ void summarize(const Call& call) {
+  typedef typename T::Element Element;
+  i64 unit = (i64)blockIdx.x * T::WARPS + WARP;
+  if (unit >= (i64)call.batches * call.heads * call.rows) return;
+  int row = unit % call.rows, head = unit / call.rows % call.heads, batch = unit / call.rows / call.heads;
+  const Element* out = place<const Element>(call.out, batch, head) + row * call.out.row;
+  const Element* coming = place<const Element>(call.grad_out, batch, head) + row * call.grad_out.row;
+  float along = 0;
+  for (int i = LANE; i < call.value_dim; i += 32)
+    along += T::Math::wide(coming[i * call.grad_out.column]) * T::Math::wide(out[i * call.out.column]);
+  along = over(32, along, true);
+  float top = place<const float>(call.logsumexp, batch, head)[row * call.logsumexp.row], rest = 0;
+  if (fabsf(top) > 16384) {
+    const Element* query = place<const Element>(call.query, batch, head) + row * call.query.row;
+    const Element* keys = place<const Element>(call.key, batch, head);
+    i64 offset = mask_offset(call, batch, head);
+    float largest = -infinity(), sum = 0;
+    for (int key = LANE; key < call.keys; key += 32) {
+      float score = 0;
+      for (int i = 0; i < call.head_dim; i++)
+        score = fmaf(T::Math::wide(query[i * call.query.column]), T::Math::wide(keys[key * call.key.row + i * call.key.column]), score);
+      score *= call.scale;
+      if (!masked<typename T::Math>(call, offset, row, key, score)) continue;
+      float before = largest;
+      largest = fmaxf(largest, score);
+      sum = sum * exp_of(before - largest) + exp_of(score - largest);
+    }
+    float whole = over(32, largest, false);
+    sum = over(32, largest == -infinity() ? 0 : sum * exp_of(largest - whole), true);
+    if (sum > 0) {
+      top = whole;
+      rest = logf(sum);
+    }
+  }
+  if (LANE == 0) *((float4*)call.summary.at + unit) = float4{along, top, rest, 0};
+}
+
+static __device__ float4 summary_of(const Call& call, int batch, int head, int row) {
+  i64 unit = ((i64)batch * call.heads + head) * call.rows + row;
+  return row < call.rows ? *((const float4*)call.summary.at + unit) : float4{0, 0, 0, 0};
+}
+
+static __device__ float weight_of(float score, const float4& summary) {
+  float apart = score - summary.y - summary.z;
+  return exp_of(apart > 0 ? 0 : apart);  // no weight is above 1, however scores are rounded
+}
+
+// The batches and heads of the result that share rows of a tensor with gradient `own`.
+struct Sharers {
+  int batch, batches, head, heads;
+  __device__ Sharers(const Call& call, const Operand& own, int unit) {
+    int own_heads = call.heads / own.group;
+    bool one = own.batches == 1;
+    batch = one ? 0 : unit / own_heads;
+    batches = one ? call.batches : batch + 1;
+    head = unit % own_heads * own.group;
+    heads = head + own.group;
+  }
+};
+
+template <class T> static __device__ void differentiate_query(const Call& call) {
+  typedef typename T::Stored Stored;
+  Stored* queries = (Stored*)shared_memory;
+  Stored* coming = queries + T::ROWS * T::HEAD_STEP;
+  Stored* keys = coming + T::ROWS * T::VALUE_STEP;
+  Stored* values = keys + T::COLUMNS * T::HEAD_STEP;
+  Stored* scratch = values + T::COLUMNS * T::VALUE_STEP;
+  int blocks = (call.rows + T::ROWS - 1) / T::ROWS, unit = blockIdx.x / blocks;
+  int first = (blocks - 1 - blockIdx.x % blocks) * T::ROWS;
+  int end = call.keys;
+  if (call.causal) end = min(end, max(first + T::ROWS + call.shift, 0));
+  bool working = first + T::warp_row() < call.rows;
+  Sharers sharers(call, call.grad_query, unit);
+
+  float sums[T::R][T::HEAD / 8][4], factor[T::R][2];
+  FOR(r, T::R) FOR(n, T::HEAD / 8) FOR(i, 4) sums[r][n][i] = 0;
+  FOR(r, T::R) FOR(i, 2) factor[r][i] = call.scale;
+  for (int batch = sharers.batch; batch < sharers.batches; batch++)
+    for (int head = sharers.head; head < sharers.heads; head++) {
+      float4 summary[T::R][2];
+      FOR(r, T::R) FOR(i, 2) summary[r][i] = summary_of(call, batch, head, first + T::row() + 16 * r + 8 * i);
+      T::template bring<T::ROWS, T::HEAD>(queries, call.query, batch, head, first, call.rows, call.head_dim);
+      T::template bring<T::ROWS, T::VALUE>(coming, call.grad_out, batch, head, first, call.rows, call.value_dim);
+      T::template bring<T::COLUMNS, T::HEAD>(keys, call.key, batch, head, 0, call.keys, call.head_dim);
+      for (int start = 0; start < end; start += T::COLUMNS) {
+        float weights[T::R][T::N][4], slopes[T::R][T::N][4];
+        bool seen[T::R][2];
+        arrive();
+        T::template bring<T::COLUMNS, T::VALUE>(values, call.value, batch, head, start, call.keys, call.value_dim);
+        if (working) {
+          T::template across<T::HEAD>(weights, queries, keys);
+          score<T, false>(call, batch, head, first, start, weights, seen);
+        }
+        arrive();
+        if (working) {
+          T::template across<T::VALUE>(slopes, coming, values);
+          FOR(r, T::R) FOR(n, T::N) FOR(i, 4) {
+            const float4& row = summary[r][i / 2];
+            slopes[r][n][i] = weight_of(weights[r][n][i], row) * (slopes[r][n][i] - row.x);
+          }
+          T::template along<T::HEAD>(sums, slopes, keys, scratch);
+        }
+        __syncthreads();
+        if (start + T::COLUMNS < end)
+          T::template bring<T::COLUMNS, T::HEAD>(keys, call.key, batch, head, start + T::COLUMNS, call.keys, call.head_dim);
+      }
+      arrive();
+    }
+  if (working)
+    write<T, T::HEAD>(call.grad_query, sharers.batch, sharers.head, first, call.rows, call.head_dim, sums, factor);
+}
+
+template <class T, bool KEY, bool VALUE> static __device__ void differentiate_keys(const Call& call) {
+  typedef typename T::Stored Stored;
+  Stored* keys = (Stored*)shared_memory;
+  Stored* values = keys + T::ROWS * T::HEAD_STEP;
+  Stored* queries = values + T::ROWS * T::VALUE_STEP;
+  Stored* coming = queries + T::COLUMNS * T::HEAD_STEP;
+  Stored* scratch = coming + T::COLUMNS * T::VALUE_STEP;
+  int blocks = (call.keys + T::ROWS - 1) / T::ROWS, unit = blockIdx.x / blocks;
+  int first = blockIdx.x % blocks * T::ROWS;
+  int begin = call.causal ? max(first - call.shift, 0) / T::COLUMNS * T::COLUMNS : 0;
+  bool working = first + T::warp_row() < call.keys;
+  Sharers sharers(call, KEY ? call.grad_key : call.grad_value, unit);
+
+  float for_key[T::R][T::HEAD / 8][4], for_value[T::R][T::VALUE / 8][4], factor[T::R][2];
+  FOR(r, T::R) FOR(n, T::HEAD / 8) FOR(i, 4) for_key[r][n][i] = 0;
+  FOR(r, T::R) FOR(n, T::VALUE / 8) FOR(i, 4) for_value[r][n][i] = 0;
+  for (int batch = sharers.batch; batch < sharers.batches; batch++)
+    for (int head = sharers.head; head < sharers.heads; head++) {
+      T::template bring<T::ROWS, T::HEAD>(keys, call.key, batch, head, first, call.keys, call.head_dim);
+      T::template bring<T::ROWS, T::VALUE>(values, call.value, batch, head, first, call.keys, call.value_dim);
+      T::template bring<T::COLUMNS, T::HEAD>(queries, call.query, batch, head, begin, call.rows, call.head_dim);
+      for (int start = begin; start < call.rows; start += T::COLUMNS) {
+        float weights[T::R][T::N][4], slopes[T::R][T::N][4];
+        bool seen[T::R][2];
+        arrive();
+        T::template bring<T::COLUMNS, T::VALUE>(coming, call.grad_out, batch, head, start, call.rows, call.value_dim);
+        if (working) {
+          T::template across<T::HEAD>(weights, keys, queries);
+          score<T, true>(call, batch, head, first, start, weights, seen);
+        }
+        arrive();
+        if (working) {
+          if (KEY) T::template across<T::VALUE>(slopes, values, coming);
+          FOR(n, T::N) FOR(j, 2) {
+            float4 row = summary_of(call, batch, head, start + T::column() + 8 * n + j);
+            FOR(r, T::R) FOR(i, 2) {
+              float& weight = weights[r][n][2 * i + j];
+              weight = weight_of(weight, row);
+              if (KEY) slopes[r][n][2 * i + j] = weight * (slopes[r][n][2 * i + j] - row.x);
+            }
+          }
+          if (VALUE) T::template along<T::VALUE>(for_value, weights, coming, scratch);
+          if (KEY) T::template along<T::HEAD>(for_key, slopes, queries, scratch);
+        }
+        __syncthreads();
+        if (start + T::COLUMNS < call.rows)
+          T::template bring<T::COLUMNS, T::HEAD>(queries, call.query, batch, head, start + T::COLUMNS, call.rows, call.head_dim);
+      }
+      arrive();
+    }
+  if (!working) return;
+  if (KEY) {
+    FOR(r, T::R) FOR(i, 2) factor[r][i] = call.scale;
+    write<T, T::HEAD>(call.grad_key, sharers.batch, sharers.head, first, call.keys, call.head_dim, for_key, factor);
+  }
+  if (VALUE) {
+    FOR(r, T::R) FOR(i, 2) factor[r][i] = 1;
+    write<T, T::VALUE>(call.grad_value, sharers.batch, sharers.head, first, call.keys, call.value_dim, for_value, factor);
+  }
+}
+template <class T> static __device__ void differentiate_key(const Call& call) { differentiate_keys<T, true, false>(call); }
+template <class T> static __device__ void differentiate_value(const Call& call) { differentiate_keys<T, false, true>(call); }
+template <class T> static __device__ void differentiate_both(const Call& call) { differentiate_keys<T, true, true>(call); }
 
 #ifdef TILE
 extern "C" __global__ void __launch_bounds__(Tile<TILE>::THREADS) attention(const Call call) { PASS<Tile<TILE> >(call); }

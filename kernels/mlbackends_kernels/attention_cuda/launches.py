@@ -4,11 +4,9 @@ Nothing here touches a device: the tests run the launches on the CPU.
 """
 
 import ctypes
-from math import prod
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from mlbackends.model.problem import ITEM_BYTES, AttentionProblem
-from mlbackends_kernels.cuda.device_array import DeviceArray as Operand
 
 WIDTHS = (32, 64, 96, 128, 192, 256)
 """The widths of rows in shared memory; a row of another width has zeros at its end."""
@@ -18,6 +16,15 @@ _CHUNK = 16
 _MASK_KINDS = {"bool": 1, "float32": 3}
 _OF_ELEMENTS = 2
 _AMPERE = (8, 0)
+
+
+class Tensor(Protocol):
+    """Elements at an address; strides count elements. dtype: by torch's name."""
+
+    pointer: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
 
 
 class Tile(NamedTuple):
@@ -80,7 +87,7 @@ class Call(ctypes.Structure):
     _fields_ = (
         *((name, _Operand) for name in ("query", "key", "value", "mask", "out", "logsumexp")),
         *((f"grad_{name}", _Operand) for name in ("out", "query", "key", "value")),
-        ("delta", _Operand),
+        ("summary", _Operand),
         *((name, ctypes.c_int32) for name in ("batches", "heads", "rows", "keys")),
         *((name, ctypes.c_int32) for name in ("head_dim", "value_dim", "causal", "shift")),
         ("mask_kind", ctypes.c_int32),
@@ -108,10 +115,13 @@ def shared_limit(capability: tuple[int, int]) -> int:
 def tile_of(function: str, name: str, widths: tuple[int, int], capability: tuple[int, int]) -> Tile:
     """Return the tile of a pass for rows of (E, Ev) elements: the largest that fits shared memory."""
     head, value = (next(each for each in WIDTHS if each >= width) for width in widths)
-    narrow = name in ("Float16", "BFloat16")
+    narrow, is_forward = name in ("Float16", "BFloat16"), function == "forward"
     largest = max(head, value)
-    row_tiles = 2 if narrow and function == "forward" and largest <= 128 else 1
-    tile = Tile(name, head, value, row_tiles, 64 if narrow and largest <= 64 else 32, 4)
+    row_tiles = 2 if narrow and is_forward and largest <= 128 else 1
+    columns = 64 if narrow and is_forward and largest <= 64 else 32
+    if name == "ThreeTF32" and not is_forward:
+        columns = 16
+    tile = Tile(name, head, value, row_tiles, columns, 4)
     while tile.shared_bytes(function) > shared_limit(capability):
         if tile.columns > (16 if narrow else 8):
             tile = tile._replace(columns=tile.columns // 2)
@@ -120,22 +130,48 @@ def tile_of(function: str, name: str, widths: tuple[int, int], capability: tuple
     return tile
 
 
-def forward(
-    problem: AttentionProblem, operands: dict[str, Operand], precision: str
-) -> list[Launch]:
+def forward(problem: AttentionProblem, tensors: dict[str, Tensor], precision: str) -> list[Launch]:
     """Return the launches of attention.
 
-    operands: query, key, value, out, and where there is one, mask and logsumexp (B, H, L).
+    tensors: query, key, value, out, and where there is one, mask and logsumexp (B, H, L).
     """
     name = arithmetic(problem.dtype, problem.capability or _AMPERE, precision)
     widths = problem.head_dim, problem.value_dim
     tile = tile_of("forward", name, widths, problem.capability or _AMPERE)
     batches, heads = problem.leading_shape
     grid = _blocks(problem.query_length, tile.rows) * batches * heads
-    return [Launch("forward", tile, grid, _call(problem, operands))]
+    return [Launch("forward", tile, grid, _call(problem, tensors))]
 
 
-def _call(problem: AttentionProblem, operands: dict[str, Operand]) -> Call:
+def backward(problem: AttentionProblem, tensors: dict[str, Tensor], precision: str) -> list[Launch]:
+    """Return the launches of the gradients.
+
+    tensors: query, key, value, where there is one mask, out, logsumexp, grad_out, grad_query, grad_key,
+    grad_value, and summary (B, H, L, 4) of float32, which the first launch fills.
+    """
+    capability = problem.capability or _AMPERE
+    name = arithmetic(problem.dtype, capability, precision)
+    widths = problem.head_dim, problem.value_dim
+    call = _call(problem, tensors)
+
+    def launch(function: str, units: int, length: int) -> Launch:
+        tile = tile_of(function, name, widths, capability)
+        return Launch(function, tile, _blocks(length, tile.rows) * units, call)
+
+    query, key, value = problem.query.shape, problem.key.shape, problem.value.shape
+    rows = call.batches * call.heads * call.rows
+    summary = tile_of("summarize", name, (0, 0), capability)
+    keys = [("differentiate_key", key), ("differentiate_value", value)]
+    if key[:2] == value[:2] and sum(widths) <= (128 if name == "ThreeTF32" else 256):
+        keys = [("differentiate_both", key)]
+    return [
+        Launch("summarize", summary, _blocks(rows, summary.warps), call),
+        launch("differentiate_query", query[0] * query[1], query[2]),
+        *(launch(function, shape[0] * shape[1], shape[2]) for function, shape in keys),
+    ]
+
+
+def _call(problem: AttentionProblem, tensors: dict[str, Tensor]) -> Call:
     batches, heads = problem.leading_shape
     rows, keys, wide = problem.query_length, problem.key_length, problem.head_dim
     scale = (wide or 1) ** -0.5 if problem.scale is None else problem.scale
@@ -152,33 +188,22 @@ def _call(problem: AttentionProblem, operands: dict[str, Operand]) -> Call:
     )
     if problem.mask is not None:
         call.mask_kind = _MASK_KINDS.get(problem.mask.dtype, _OF_ELEMENTS)
-    for name, operand in operands.items():
-        shape: tuple[int, ...] = (batches, heads, *operand.shape[2:])
-        if name == "mask":
-            shape = (batches, heads, rows, keys)
-        elif name in ("logsumexp", "delta"):
-            shape = (batches, heads, rows)
-        setattr(call, name, _operand(operand, shape))
+    for name, tensor in tensors.items():
+        setattr(call, name, _operand(tensor, heads, 3 if name == "logsumexp" else 4))
     return call
 
 
-def _operand(operand: Operand, shape: tuple[int, ...]) -> _Operand:
-    """Return a tensor that extends to (B, H, rows, width), or (B, H, rows), as the kernels take it."""
-    own = (*[1] * (len(shape) - len(operand.shape)), *operand.shape)
-    batch, head, row, *rest = operand.steps(shape)
-    column = rest[0] if rest else 0
-    chunk = _CHUNK // ITEM_BYTES[operand.dtype]
-    steps = (batch, head, row, own[-1])
-    fast = column == 1 and not operand.pointer % _CHUNK and not any(each % chunk for each in steps)
-    return _Operand(
-        operand.pointer, batch, head, row, column, own[0], shape[1] // max(own[1], 1), fast
-    )
+def _operand(tensor: Tensor, heads: int, rank: int) -> _Operand:
+    """Return a tensor as the kernels take it: (B, H, rows, width), or (B, H, rows), or what extends to it."""
+    missing = rank - len(tensor.shape)
+    shape = (*[1] * missing, *tensor.shape)
+    own = zip(tensor.shape, tensor.strides, strict=True)
+    steps = (*[0] * missing, *(0 if size == 1 else step for size, step in own), 0)[:4]
+    chunk = _CHUNK // ITEM_BYTES[tensor.dtype]
+    fast = steps[3] == 1 and not tensor.pointer % _CHUNK
+    fast = fast and not any(each % chunk for each in (*steps[:3], shape[-1]))
+    return _Operand(tensor.pointer, *steps, shape[0], heads // max(shape[1], 1), fast)
 
 
 def _blocks(size: int, block: int) -> int:
     return -(-size // block)
-
-
-def is_empty(problem: AttentionProblem) -> bool:
-    """Tell whether nothing is to be computed: the result has no element."""
-    return not prod(problem.output_shape)

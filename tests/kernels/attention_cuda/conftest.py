@@ -21,8 +21,13 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 SOURCE = Path(kernels.__path__[0]) / "attention.cu"
-PASSES = ("forward",)
+PASSES = ("forward", "summarize", "differentiate_query", "differentiate_both")
+ALONE = ("differentiate_key", "differentiate_value")
 HOPPER, TURING = (9, 0), (7, 5)
+ARITHMETICS = (
+    *((dtype, HOPPER, "none") for dtype in ("float16", "bfloat16", "float32")),
+    *((dtype, TURING, "ieee") for dtype in ("bfloat16", "float32")),
+)
 
 _ENTRY = """
 extern "C" void run_{number}(const Call* call, unsigned grid) {{
@@ -40,14 +45,11 @@ class HostKernels:
         if sys.platform != "linux" or not self._compiler:
             pytest.skip("no g++ on Linux to run CUDA C++ on the CPU with")
         self._folder = folder
-        names = {
-            *(arithmetic(dtype, HOPPER, "none") for dtype in ("float16", "bfloat16", "float32")),
-            *(arithmetic(dtype, TURING, "ieee") for dtype in ("bfloat16", "float32")),
-        }
+        wanted = {("Float16", each) for each in ALONE} | {("FullFloat32", each) for each in ALONE}
+        wanted |= {(arithmetic(*each), function) for each in ARITHMETICS for function in PASSES}
         usual = [
-            (each, tile_of(each, name, (32, 32), HOPPER))
-            for each in PASSES
-            for name in sorted(names)
+            (function, tile_of(function, name, (32, 32), HOPPER))
+            for name, function in sorted(wanted)
         ]
         self._runs = self._compiled(usual)
 

@@ -25,23 +25,34 @@ of = sys.modules[_spec.name] = module_from_spec(_spec)
 _spec.loader.exec_module(of)
 
 
-def attended(host_kernels: HostKernels, tensors: Any) -> tuple[Any, Any]:
-    case, dtype = tensors.case, tensors.dtype
-    out = of.stored(np.full(tensors.output_shape, 7.0), dtype)
-    logsumexp = np.full(tensors.output_shape[:-1], 7, "float32")
-    operands = tensors.operands()
-    operands |= {"out": of.operand(out, dtype), "logsumexp": of.operand(logsumexp, "float32")}
-    for launch in launches.forward(tensors.problem(), operands, case.precision):
-        host_kernels.launch(launch)
-    return of.numbers(out, dtype), logsumexp
-
-
 def check(host_kernels: HostKernels, case: Any) -> None:
+    """Run the passes as on a device, and compare the result, the logarithms and the gradients."""
     tensors = of.Tensors(case)
-    expected, limit = of.answer(tensors), of.LIMITS[case.dtype] * case.slack
-    out, logsumexp = attended(host_kernels, tensors)
-    assert of.worst(out, expected.out) < limit
-    assert of.worst(logsumexp, expected.logsumexp) < 2e-6
+    expected, limit, dtype = of.answer(tensors), of.LIMITS[case.dtype] * case.slack, case.dtype
+    problem, given = tensors.problem(), tensors.operands()
+    made = {
+        "out": of.stored(np.full(tensors.output_shape, 7.0), dtype),
+        "logsumexp": np.full(tensors.output_shape[:-1], 7, "float32"),
+    }
+    given |= {name: of.operand(each, of.kind_of(name, dtype)) for name, each in made.items()}
+    for launch in launches.forward(problem, given, case.precision):
+        host_kernels.launch(launch)
+    assert of.worst(of.numbers(made["out"], dtype), expected.out) < limit
+    assert of.worst(made["logsumexp"], expected.logsumexp) < 2e-6
+
+    summary = np.full((*tensors.output_shape[:-1], 4), 7, "float32")
+    gradients = {
+        f"grad_{name}": of.stored(np.full(each.shape, 7.0), dtype)
+        for name, each in expected.gradients.items()
+    }
+    more = {"summary": summary, "grad_out": tensors.grad_out, **gradients}
+    given |= {name: of.operand(each, of.kind_of(name, dtype)) for name, each in more.items()}
+    for launch in launches.backward(problem, given, case.precision):
+        host_kernels.launch(launch)
+    largest = max(float(np.abs(each).max(initial=1e-3)) for each in expected.gradients.values())
+    for name, each in expected.gradients.items():
+        found = of.numbers(gradients[f"grad_{name}"], dtype)
+        assert of.worst(found, each, largest) < 4 * limit, name
 
 
 @pytest.mark.parametrize("name", of.CASES)
