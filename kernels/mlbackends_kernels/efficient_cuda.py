@@ -10,7 +10,7 @@ from mlbackends.model.errors import NoBackend
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.model.reasons import Reason
 from mlbackends.sdpa import constraints as need
-from mlbackends.sdpa.backend import AttentionBackend
+from mlbackends.sdpa.backend import AttentionBackend, Gradients
 from mlbackends.sdpa.sdp_backend import SDPBackend
 
 
@@ -22,9 +22,9 @@ class EfficientCuda(AttentionBackend):
              (B, H, L, S). Any strides; rows of aligned 16 bytes are read fastest.
     Numbers: products of 16-bit elements are summed in float32. float32 is multiplied by three products of
              TF32, nearly as exact as its own; in full on sm75, and where cuda.matmul.fp32_precision
-             is "ieee". A row that sees no key is 0, one whose scores all overflow is NaN.
-    Source:  Dao 2023, FlashAttention-2, algorithm 1; Rabe and Staats 2021 for memory that does not grow with
-             the lengths.
+             is "ieee". A row that sees no key is 0, one whose scores all overflow is NaN. Gradients are
+             added in one order, without atomics: the same each time.
+    Source:  Dao 2023, FlashAttention-2, algorithms 1 and 2; Rabe and Staats 2021.
     """
 
     name, answers_to = "efficient_cuda", SDPBackend.EFFICIENT_ATTENTION
@@ -34,8 +34,9 @@ class EfficientCuda(AttentionBackend):
         need.rank_is(4),
         need.dtype_in("float16", "bfloat16", "float32"),
         need.head_dim_at_most(256),
+        need.mask_fixed(),
     )
-    takes = frozenset({"grouped_heads", "logsumexp", "lower_right", "mask"})
+    takes = frozenset({"gradient", "grouped_heads", "logsumexp", "lower_right", "mask"})
     tolerance = {"float16": 2.0, "bfloat16": 2.0, "float32": 4.0}  # noqa: RUF012
 
     def missing_parts(self) -> tuple[Reason, ...]:
@@ -52,6 +53,12 @@ class EfficientCuda(AttentionBackend):
         self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
     ) -> tuple[Any, Any]:
         return self._attend(problem, query, key, value, mask, logsumexp=True)
+
+    def run_backward(self, problem: AttentionProblem, grad_out: Any, *tensors: Any) -> Gradients:
+        self._require_all(problem)
+        from mlbackends_kernels.attention_cuda.device import differentiate
+
+        return differentiate(problem, grad_out, *tensors)
 
     def _attend(self, problem: AttentionProblem, *tensors: Any, logsumexp: bool) -> tuple[Any, Any]:
         self._require_all(problem)

@@ -20,6 +20,7 @@ NEEDS_MORE = {
     "tests.compat.test_trace_wheels": ("wheel", "wheels of oneDNN and MKL, 300 MB"),
     "tests.compat.test_verbose_agree": ("is installed", "wheels of oneDNN and MKL, 300 MB"),
     "tests.gpu": ("", "a GPU"),
+    "tests.kernels.attention_cuda": ("nvidia-cuda-nvrtc", "a wheel of 58 MB"),
     "tests.kernels.operations.test_bmm": ("triton", "a wheel of 286 MB"),
     "tests.kernels.test_flash_cpu": ("emulated by AVX-512", "a CPU with AVX-512"),
     "tests.kernels.test_flash_triton": ("triton", "a wheel of 286 MB"),

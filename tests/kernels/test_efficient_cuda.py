@@ -53,6 +53,7 @@ TAKEN = {
     "value of another width": problem(value=(2, 8, 100, 16)),
     "columns first": problem((1, 1, 10, 64), strides=(640, 640, 1, 10)),
     "logsumexp": problem(logsumexp=True),
+    "gradients": problem(requires_grad=True, mask=TensorSpec((100, 100), "float32")),
     "no key": problem(key=(2, 8, 0, 64)),
     "broadcast batch": problem(key=(1, 8, 100, 64)),
 }
@@ -64,6 +65,7 @@ REFUSED = {
     "wrong-dtype": problem(dtype="float64"),
     "head-dim-too-large": problem((1, 1, 10, 257)),
     "dropout": problem(dropout=0.5),
+    "mask-gradient": problem(mask=TensorSpec((100, 100), "float32", requires_grad=True)),
     "inner-dtype": problem(inner_dtype="float64"),
 }
 
@@ -93,7 +95,7 @@ def test_what_is_missing_is_told_by_name(tmp_path: Path, monkeypatch: pytest.Mon
     words = ("cuda.core", "libnvrtc.so", "libcuda.so.1")
     assert all(word in each.message for word, each in zip(words, reasons, strict=True))
     monkeypatch.setattr(requirements, "missing_parts", lambda: reasons)
-    with pytest.raises(NoBackend, match=r"cannot run here: it launches by cuda\.bindings"):
+    with pytest.raises(NoBackend, match=r"cannot run here: it launches by cuda\.core"):
         EfficientCuda().run(TAKEN["plain"], None, None, None)
 
 

@@ -578,12 +578,12 @@ static __device__ float weight_of(float score, const float4& summary) {
 struct Sharers {
   int batch, batches, head, heads;
   __device__ Sharers(const Call& call, const Operand& own, int unit) {
-    int own_heads = call.heads / own.group;
+    int own_heads = max(call.heads / own.group, 1);
     bool one = own.batches == 1;
     batch = one ? 0 : unit / own_heads;
     batches = one ? call.batches : batch + 1;
     head = unit % own_heads * own.group;
-    heads = head + own.group;
+    heads = min(head + own.group, call.heads);
   }
 };
 
@@ -704,5 +704,7 @@ template <class T> static __device__ void differentiate_value(const Call& call) 
 template <class T> static __device__ void differentiate_both(const Call& call) { differentiate_keys<T, true, true>(call); }
 
 #ifdef TILE
-extern "C" __global__ void __launch_bounds__(Tile<TILE>::THREADS) attention(const Call call) { PASS<Tile<TILE> >(call); }
+#define NAMED(pass) attention_##pass
+#define ENTRY(pass) NAMED(pass)
+extern "C" __global__ void __launch_bounds__(Tile<TILE>::THREADS) ENTRY(PASS)(const Call call) { PASS<Tile<TILE> >(call); }
 #endif

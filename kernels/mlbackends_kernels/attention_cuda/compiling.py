@@ -16,9 +16,6 @@ from typing import Any
 from mlbackends.model.errors import MlBackendsError
 from mlbackends_kernels.attention_cuda.launches import Tile
 
-ENTRY = b"attention"
-"""The name of the kernel in every cubin."""
-
 _CHECKSUM = hashlib.sha256
 
 

@@ -5,9 +5,10 @@ from functools import cache
 from typing import Any
 
 from mlbackends.model.problem import AttentionProblem
+from mlbackends.sdpa.backend import Gradients
 from mlbackends.switches import store
 from mlbackends_kernels.attention_cuda import launches
-from mlbackends_kernels.attention_cuda.compiling import ENTRY, machine_code
+from mlbackends_kernels.attention_cuda.compiling import machine_code
 from mlbackends_kernels.attention_cuda.launches import Launch, Tile
 from mlbackends_kernels.cuda.device_array import DeviceArray, as_device_array, output_like
 from mlbackends_kernels.cuda.devices import on_device
@@ -18,28 +19,37 @@ def attend(
     problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any, *, logsumexp: bool
 ) -> tuple[Any, Any]:
     """Return attention, and each row's logarithm if wanted: float32, beside the query."""
-    names = ("query", "key", "value", "mask")
-    first = as_device_array(query)
-    given = zip(names, (first, key, value, mask), strict=True)
-    operands = {
-        name: as_device_array(tensor, first.stream) for name, tensor in given if tensor is not None
-    }
     out = output_like(query, problem.output_shape, problem.dtype)
-    operands["out"] = as_device_array(out, first.stream)
-    logarithms = None
-    if logsumexp:
-        logarithms = output_like(query, problem.output_shape[:-1], "float32")
-        operands["logsumexp"] = as_device_array(logarithms, first.stream)
-    run(problem, launches.forward(problem, operands, precision()), first)
+    logarithms = output_like(query, out.shape[:-1], "float32") if logsumexp else None
+    given = {"query": query, "key": key, "value": value, "mask": mask}
+    arrays = _arrays({**given, "out": out, "logsumexp": logarithms})
+    _run(problem, launches.forward(problem, arrays, _precision()), arrays["query"])
     return out, logarithms
 
 
-def precision() -> str:
-    """Return what `cuda.matmul.fp32_precision` says: "ieee" for products of float32 in full."""
+def differentiate(problem: AttentionProblem, grad_out: Any, *tensors: Any) -> Gradients:
+    """Return the gradients of query, key and value. tensors: they, the mask, out and logsumexp."""
+    named = dict(zip(("query", "key", "value", "mask", "out", "logsumexp"), tensors, strict=True))
+    found = [output_like(each, tuple(each.shape), problem.dtype) for each in tensors[:3]]
+    gradients = zip(("grad_query", "grad_key", "grad_value"), found, strict=True)
+    summary = output_like(tensors[0], (*problem.output_shape[:-1], 4), "float32")
+    arrays = _arrays({**named, "grad_out": grad_out, "summary": summary, **dict(gradients)})
+    _run(problem, launches.backward(problem, arrays, _precision()), arrays["query"])
+    return Gradients(*found)
+
+
+def _arrays(tensors: dict[str, Any]) -> dict[str, DeviceArray]:
+    """Return what is there of the tensors, for work on the stream of the first one."""
+    first = as_device_array(next(iter(tensors.values())))
+    given = ((name, tensor) for name, tensor in tensors.items() if tensor is not None)
+    return {name: as_device_array(tensor, first.stream) for name, tensor in given}
+
+
+def _precision() -> str:
     return str(store.read("cuda.matmul.fp32_precision"))
 
 
-def run(problem: AttentionProblem, what: Sequence[Launch], first: DeviceArray) -> None:
+def _run(problem: AttentionProblem, what: Sequence[Launch], first: DeviceArray) -> None:
     """Queue launches on the device and stream of an array, one after the other."""
     assert problem.capability is not None
     with on_device(first.device):
@@ -52,4 +62,5 @@ def run(problem: AttentionProblem, what: Sequence[Launch], first: DeviceArray) -
 @cache
 def _kernel(function: str, tile: Tile, capability: tuple[int, int]) -> Kernel:
     block, shared = (32 * tile.warps, 1, 1), tile.shared_bytes(function)
-    return Kernel(machine_code(function, tile, capability), ENTRY.decode(), block, shared)
+    cubin = machine_code(function, tile, capability)
+    return Kernel(cubin, f"attention_{function}", block, shared)

@@ -4,6 +4,7 @@ Nothing here touches a device: the tests run the launches on the CPU.
 """
 
 import ctypes
+from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from mlbackends.model.problem import ITEM_BYTES, AttentionProblem
@@ -130,7 +131,9 @@ def tile_of(function: str, name: str, widths: tuple[int, int], capability: tuple
     return tile
 
 
-def forward(problem: AttentionProblem, tensors: dict[str, Tensor], precision: str) -> list[Launch]:
+def forward(
+    problem: AttentionProblem, tensors: Mapping[str, Tensor], precision: str
+) -> list[Launch]:
     """Return the launches of attention.
 
     tensors: query, key, value, out, and where there is one, mask and logsumexp (B, H, L).
@@ -143,7 +146,9 @@ def forward(problem: AttentionProblem, tensors: dict[str, Tensor], precision: st
     return [Launch("forward", tile, grid, _call(problem, tensors))]
 
 
-def backward(problem: AttentionProblem, tensors: dict[str, Tensor], precision: str) -> list[Launch]:
+def backward(
+    problem: AttentionProblem, tensors: Mapping[str, Tensor], precision: str
+) -> list[Launch]:
     """Return the launches of the gradients.
 
     tensors: query, key, value, where there is one mask, out, logsumexp, grad_out, grad_query, grad_key,
@@ -171,7 +176,7 @@ def backward(problem: AttentionProblem, tensors: dict[str, Tensor], precision: s
     ]
 
 
-def _call(problem: AttentionProblem, tensors: dict[str, Tensor]) -> Call:
+def _call(problem: AttentionProblem, tensors: Mapping[str, Tensor]) -> Call:
     batches, heads = problem.leading_shape
     rows, keys, wide = problem.query_length, problem.key_length, problem.head_dim
     scale = (wide or 1) ** -0.5 if problem.scale is None else problem.scale
@@ -202,7 +207,7 @@ def _operand(tensor: Tensor, heads: int, rank: int) -> _Operand:
     chunk = _CHUNK // ITEM_BYTES[tensor.dtype]
     fast = steps[3] == 1 and not tensor.pointer % _CHUNK
     fast = fast and not any(each % chunk for each in (*steps[:3], shape[-1]))
-    return _Operand(tensor.pointer, *steps, shape[0], heads // max(shape[1], 1), fast)
+    return _Operand(tensor.pointer, *steps, shape[0], max(heads // max(shape[1], 1), 1), fast)
 
 
 def _blocks(size: int, block: int) -> int:

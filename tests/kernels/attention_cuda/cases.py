@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.model.records import Device
-from mlbackends_kernels.cuda.device_array import DeviceArray as Operand
 from mlbackends_kernels.tensors import bfloat16
 
 #: The largest error of a result, and of a gradient, as a share of the largest number.
 LIMITS = {"float16": 1e-3, "bfloat16": 1e-2, "float32": 2e-6}
 
 
-class Tensor(NamedTuple):
+@dataclass
+class Tensor:
     """An array as `launches` takes it."""
 
     pointer: int
@@ -115,7 +115,10 @@ CASES: dict[str, Case] = {
     "negative scale": Case("float16", PLAIN, options={"scale": -0.5}),
     "nothing but -1e9": Case("float32", (1, 1, 9, 40, 8, 8), mask=("-1e9", "LS"), size=0.0),
 }  # fmt: skip
-WIDE_CASES = _each("wide", sizes=WIDE, mask=("bool", "LS"))
+WIDE_CASES = {
+    f"wide, {word}": Case(**ARITHMETICS[word], sizes=WIDE, mask=("bool", "LS"))
+    for word in ("float16", "3xTF32", "full bfloat16")
+}
 
 
 def stored(array: Any, dtype: str) -> Any:

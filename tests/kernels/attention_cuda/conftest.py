@@ -35,6 +35,11 @@ extern "C" void run_{number}(const Call* call, unsigned grid) {{
   host::launch(grid, Chosen::THREADS, shared_memory, {shared}, [&] {{ {function}<Chosen>(*call); }});
 }}
 """
+_OF_THE_DRIVER = """
+extern "C" void run_attention_{function}(const unsigned* grid, const unsigned*, void** at) {{
+  run_{number}((const Call*)at[0], grid[0]);
+}}
+"""
 
 
 class HostKernels:
@@ -59,11 +64,23 @@ class HostKernels:
             self._runs |= self._compiled([key])
         self._runs[key](ctypes.byref(what.call), what.grid)
 
+    def of_the_driver(self, tiles: dict[str, Tile]) -> Path:
+        """Return a library of which tests/fakelibs/computing_driver.c runs one tile of each pass."""
+        return self._library(list(tiles.items()), _ENTRY + _OF_THE_DRIVER)
+
     def _compiled(self, wanted: list[tuple[str, Tile]]) -> dict[tuple[str, Tile], Any]:
+        opened = ctypes.CDLL(str(self._library(wanted, _ENTRY)))
+        opened.call_bytes.restype = ctypes.c_size_t
+        assert opened.call_bytes() == ctypes.sizeof(Call)
+        for number in range(len(wanted)):
+            opened[f"run_{number}"].argtypes = (ctypes.c_void_p, ctypes.c_uint)
+        return {key: opened[f"run_{number}"] for number, key in enumerate(wanted)}
+
+    def _library(self, wanted: list[tuple[str, Tile]], entries: str) -> Path:
         code = f'#include "{SOURCE}"\nextern "C" size_t call_bytes() {{ return sizeof(Call); }}\n'
         for number, (function, tile) in enumerate(wanted):
             parts = {"tile": ",".join(map(str, tile)), "shared": tile.shared_bytes(function)}
-            code += _ENTRY.format(number=number, function=function, **parts)
+            code += entries.format(number=number, function=function, **parts)
         texts = (code, SOURCE.read_text(), (HERE / "cuda_on_host.h").read_text())
         name = hashlib.sha256("\0".join(texts).encode()).hexdigest()[:24]
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -82,12 +99,7 @@ class HostKernels:
             ]
             subprocess.run(command, input=code.encode(), check=True)
             part.replace(library)
-        opened = ctypes.CDLL(str(library))
-        opened.call_bytes.restype = ctypes.c_size_t
-        assert opened.call_bytes() == ctypes.sizeof(Call)
-        for number in range(len(wanted)):
-            opened[f"run_{number}"].argtypes = (ctypes.c_void_p, ctypes.c_uint)
-        return {key: opened[f"run_{number}"] for number, key in enumerate(wanted)}
+        return library
 
 
 @pytest.fixture(scope="session")
