@@ -1,6 +1,6 @@
 """Compiling the native libraries, for this machine or another.
 
-They are the shim of `backends trace`, attention on the CPU and its prepared calls.
+They are the shim of `backends trace`, attention on the CPU and its prepared calls, and a driver without devices.
 ``python kernels/builder/compilation.py [FOLDER]`` compiles them into an editable install, or into a folder.
 
 CC is the compiler of C and C++, with the options that choose its target: GCC, clang or zig, as in
@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NATIVE = ROOT / "kernels" / "native"
 #: The folder of the compiled libraries in the tree, which git ignores.
 TREE = ROOT / "kernels" / "mlbackends_kernels" / "lib"
-SHIM, ATTENTION_HEADER = "trace_shim.so", "attention.h"
+SHIM, NO_DRIVER, ATTENTION_HEADER = "trace_shim.so", "no_driver.so", "attention.h"
 
 
 class NotCompiled(Exception):
@@ -122,7 +122,7 @@ def compile_into(
     target = target or target_of(compiler)
     made: dict[str, str] = {}
     for name, compile_part in {
-        **({SHIM: compile_shim} if is_elf(target) else {}),
+        **({SHIM: compile_shim, NO_DRIVER: compile_no_driver} if is_elf(target) else {}),
         target.attention: compile_attention,
         ATTENTION_HEADER: copy_attention_header,
         target.prepared_calls: compile_prepared_calls,
@@ -155,6 +155,14 @@ def compile_shim(output: Path, compiler: Sequence[str], target: Target) -> None:
         # The loader complains of one for another processor.
         if complaints := _run([sys.executable, "-c", ""], LD_PRELOAD=str(link)).stderr.strip():
             raise NotCompiled(f"the shim does not load: {complaints}")
+
+
+def compile_no_driver(output: Path, compiler: Sequence[str], target: Target) -> None:
+    """Compile the CUDA driver that has nothing, which the loader takes for the real one. Raises NotCompiled."""
+    del target
+    source = NATIVE / "no_driver" / "no_driver.c"
+    with _made_beside(output) as part:
+        _run([*compiler, *SHIM_FLAGS, "-Wl,-soname,libcuda.so.1", "-o", str(part), str(source)])
 
 
 def compile_attention(

@@ -15,12 +15,13 @@ FOLDER = "mlbackends_kernels/lib/"
 HEADER = f"{FOLDER}attention.h"
 #: What a wheel of each system holds beside the header of attention.
 LIBRARIES = {
-    "linux": ("attention.so", "prepared_calls.abi3.so", "trace_shim.so"),
+    "linux": ("attention.so", "no_driver.so", "prepared_calls.abi3.so", "trace_shim.so"),
     "macosx": ("attention.dylib", "prepared_calls.abi3.so"),
     "win": ("attention.dll", "prepared_calls.pyd"),
 }
 #: The functions that are looked up in each; of the library of attention those that its header declares.
 SYMBOLS = {
+    "no_driver": {"cuInit", "cuLibraryLoadData", "cuTensorMapEncodeTiled"},
     "prepared_calls": {"PyInit_prepared_calls"},
     "trace_shim": {"mlbackends_listen", "mlbackends_listen_no_more", "printf", "fwrite", "fopen"},
 }

@@ -65,7 +65,9 @@ def _section(title: str, choice: str, verdicts: Sequence[Verdict], page: Page) -
             lines += wrapped(message, width, indent, indent)
             if reason.hint:
                 lines += wrapped(f"→ {one_line(reason.hint)}", width, indent, f"{indent}  ")
-        first = lines[0].strip() if lines else "can"
+        if verdict.usable:
+            lines += wrapped(one_line(verdict.note or "can"), width, indent, indent)
+        first = lines[0].strip()
         yield f"    {mark} {verdict.backend.ljust(room)}  {first}"
         yield from lines[1:]
     yield ""
@@ -83,7 +85,7 @@ def markdown(explanation: Explanation, _page: Page) -> str:
         return "<br>".join(
             literal(f"{each.message} [{each.code}]{f' → {each.hint}' if each.hint else ''}")
             for each in verdict.reasons
-        )
+        ) or literal(verdict.note)
 
     parts = []
     for problem in explanation.problems:

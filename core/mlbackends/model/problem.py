@@ -226,12 +226,14 @@ class AttentionProblem(Struct, frozen=True, kw_only=True):
 class Verdict(Struct, frozen=True):
     """The verdict of one backend on a problem: `reasons` are all that speak against it, none if it can.
 
-    answers_to: the name of the SDPBackend that stands for it.
+    answers_to: the name of the SDPBackend that stands for it. note: what its library said where it takes
+    the problem, or why it was not asked; "" where it decides nothing of its own.
     """
 
     backend: str
     answers_to: str
     reasons: tuple[Reason, ...] = ()
+    note: str = ""
 
     @property
     def usable(self) -> bool:

@@ -38,6 +38,14 @@ class Gradients(NamedTuple):
     mask: Any = None
 
 
+class LibraryAnswer(NamedTuple):
+    """What a library says of a problem: its reasons against it; note: which one says it takes it, or why
+    none could be asked."""
+
+    reasons: tuple[Reason, ...] = ()
+    note: str = ""
+
+
 class AttentionBackend:
     """One way to compute attention. A file in kernels/ holds one subclass of its own, and no more.
 
@@ -109,6 +117,14 @@ class AttentionBackend:
         Called only for a supported problem that is to be run here, so it may look, but not compute.
         """
         return ()
+
+    def library_answer(self, problem: AttentionProblem, here: bool) -> LibraryAnswer:
+        """Return what its library, where it decides by itself, says of a supported problem.
+
+        here: the device is there and will compute it; else it is described, and a process may be started.
+        """
+        del problem, here
+        return LibraryAnswer()
 
     def slower_here(self) -> tuple[Reason, ...]:
         """Return what makes it slower than this machine can be; () if nothing, or if it cannot run."""

@@ -63,7 +63,7 @@ def choose(
     addition that cannot be imported has a verdict behind all others.
     """
     verdicts = tuple(
-        Verdict(backend.name, backend.answers_to.name, _reasons(backend, problem, here))
+        _verdict(backend, problem, here)
         for backend in in_order(problem, backends() if among is None else among, environment)
     )
     if among is None:
@@ -170,7 +170,14 @@ def _reasons(
             message = f"{backend.name} is switched off: {why}"
             reasons = (*reasons, Reason("switched-off", message))
     reasons = (*reasons, *backend.unsupported_reasons(problem))
-    return reasons or (backend.missing_parts() if here else ())
+    reasons = reasons or (backend.missing_parts() if here else ())
+    return reasons or backend.library_answer(problem, here).reasons
+
+
+def _verdict(backend: AttentionBackend, problem: AttentionProblem, here: bool) -> Verdict:
+    reasons = _reasons(backend, problem, here)
+    note = "" if reasons else backend.library_answer(problem, here).note
+    return Verdict(backend.name, backend.answers_to.name, reasons, note)
 
 
 def _load(name: str) -> AttentionBackend | Verdict:

@@ -1,0 +1,106 @@
+"""cudnn: cuDNN's fused attention, by the graph of NVIDIA's frontend, over whatever cuDNN that finds.
+
+It has not run on a GPU yet: graphs were built for described chips, and cuDNN chose its engines for them.
+"""
+
+import os
+import tempfile
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from mlbackends.model.checked import Ended
+from mlbackends.model.problem import AttentionProblem
+from mlbackends.model.reasons import Reason
+from mlbackends.sdpa import constraints as need
+from mlbackends.sdpa.backend import AttentionBackend, LibraryAnswer
+from mlbackends.sdpa.constraints import constraint
+from mlbackends.sdpa.sdp_backend import SDPBackend
+
+if TYPE_CHECKING:
+    from mlbackends.isolation.service import Service
+
+_SECONDS = 20.0
+_FRONTEND = "nvidia-cudnn-frontend"
+
+
+@constraint("mask", "a mask of numbers, not of booleans", sizes=False)
+def _numbers(problem: AttentionProblem) -> str:
+    if problem.mask is None or problem.mask.dtype != "bool":
+        return ""
+    return "the mask is of booleans; it takes one of numbers, which are added"
+
+
+class Cudnn(AttentionBackend):
+    """The operations sdpa and sdpa_backward of cuDNN's graphs; each plan is made once and kept.
+
+    Shapes:  query (B, H, L, E), key (B, Hkv, S, E), value (B, Hkv, S, Ev), mask broadcastable to
+             (B, H, L, S); returns (B, H, L, Ev).
+    Numbers: products of 16-bit elements are summed in float32. What it does with a row that sees no key
+             is cuDNN's own.
+    Refuses: what cuDNN refuses, in its words; asked of a chip that is not here, it answers as well.
+    Source:  cudnn-frontend, docs/operations/Attention.md.
+    """
+
+    name, answers_to = "cudnn", SDPBackend.CUDNN_ATTENTION
+    constraints = (
+        need.on_device("cuda"),
+        need.capability_between((8, 0), (12, 1)),
+        need.rank_is(4),
+        need.dtype_in("float16", "bfloat16"),
+        need.equal_batch(),
+        need.non_empty(),
+        need.head_dim_multiple_of(8),
+        need.last_dim_contiguous(),
+        _numbers(),
+        need.mask_fixed(),
+    )
+    takes = frozenset({"gradient", "grouped_heads", "logsumexp", "lower_right", "mask"})
+    tolerance = {"float16": 2.0, "bfloat16": 2.0}  # noqa: RUF012
+
+    def missing_parts(self) -> tuple[Reason, ...]:
+        if find_spec("cudnn"):
+            return ()
+        message, hint = f"{_FRONTEND} is not installed", f"pip install {_FRONTEND} nvidia-cudnn-cu13"
+        return (Reason("missing-part", message, hint),)
+
+    def library_answer(self, problem: AttentionProblem, here: bool) -> LibraryAnswer:
+        if self.missing_parts():
+            return LibraryAnswer((), f"cuDNN was not asked: {_FRONTEND} is not installed")
+        return _answer(msgspec.json.encode(problem))
+
+
+@lru_cache(maxsize=1024)
+def _answer(problem: bytes) -> LibraryAnswer:
+    """Return what cuDNN says of an encoded problem on the chip that it describes; a process of its own asks."""
+    from mlbackends.isolation.service import Lost
+
+    try:
+        answer = _process().ask({"problem": msgspec.json.decode(problem)}, _SECONDS)
+    except Lost as lost:
+        if lost.ended is Ended.CANNOT:
+            return LibraryAnswer((lost.reason,))
+        return LibraryAnswer((), f"cuDNN could not be asked: {lost.reason.message}")
+    return LibraryAnswer((), f"cuDNN {answer['version']} takes it")
+
+
+_processes: "list[tuple[Service, Any]]" = []
+"""The process that asks cuDNN, with the file of its standard error; it ends with this one."""
+
+
+def _process() -> "Service":
+    from mlbackends.isolation.service import Service
+    from mlbackends.model.reader import python_command
+
+    if not _processes or not _processes[-1][0].alive:
+        command = python_command(
+            "from mlbackends_kernels.checking import serving;"
+            " from mlbackends_kernels.cuda import attention_graph;"
+            " serving.answer_all(attention_graph.answer)"
+        )
+        command.remove("-S")  # the frontend looks for cuDNN's wheel in site's folders
+        errors = tempfile.NamedTemporaryFile(prefix="backends-cudnn-")  # noqa: SIM115  kept open
+        _processes[:] = [(Service(command, os.environ, errors.name), errors)]
+    return _processes[-1][0]
