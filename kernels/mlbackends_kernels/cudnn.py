@@ -7,6 +7,7 @@ import os
 import tempfile
 from functools import lru_cache
 from importlib.util import find_spec
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -33,6 +34,14 @@ def _numbers(problem: AttentionProblem) -> str:
     return "the mask is of booleans; it takes one of numbers, which are added"
 
 
+@constraint("length-unsupported", "for gradients, more than one row in all")
+def _rows_for_gradient(problem: AttentionProblem) -> str:
+    rows = prod(problem.output_shape[:-1])
+    if rows != 1 or not problem.wants_gradient:
+        return ""
+    return "there is one row in all and a gradient is required, on which cuDNN 9.27 ends the process"
+
+
 class Cudnn(AttentionBackend):
     """The operations sdpa and sdpa_backward of cuDNN's graphs; each plan is made once and kept.
 
@@ -56,6 +65,7 @@ class Cudnn(AttentionBackend):
         need.last_dim_contiguous(),
         _numbers(),
         need.mask_fixed(),
+        _rows_for_gradient(),
     )
     takes = frozenset({"gradient", "grouped_heads", "logsumexp", "lower_right", "mask"})
     tolerance = {"float16": 2.0, "bfloat16": 2.0}  # noqa: RUF012

@@ -36,7 +36,7 @@ Source: CUDA Programming Guide, Compute Capabilities; NVIDIA's data sheets of A1
 B200, B300, Thor, RTX PRO 6000 and GB10.
 """
 
-_CAPTIONS = re.compile(r"(?s).*the backend declined: (.*?)(?:; python engines declined.*|\)?\s*)$")
+_DECLINED = re.compile(r"(?s).*the backend declined: (.*?)(?:; python engines declined.*|\)?\s*)$")
 _REASONS = re.compile(r"Reason: (.+?)(?: at: .*)?$", re.MULTILINE)
 
 
@@ -124,7 +124,7 @@ def attention_graph(
 
 def own_words(message: str) -> str:
     """Return cuDNN's reason, of a message that lists every engine and where in cuDNN it ended."""
-    message = _CAPTIONS.sub(r"\1", message)
+    message = _DECLINED.sub(r"\1", message)
     reasons = _REASONS.findall(message)
     return " ".join((reasons[0] if reasons else message).split())[:300]
 
