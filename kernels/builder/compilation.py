@@ -1,6 +1,7 @@
 """Compiling the native libraries, for this machine or another.
 
-They are the shim of `backends trace`, attention on the CPU and its prepared calls, and a driver without devices.
+They are the shim of `backends trace`, attention on the CPU and its prepared calls, and a CUDA driver that
+has nothing.
 ``python kernels/builder/compilation.py [FOLDER]`` compiles them into an editable install, or into a folder.
 
 CC is the compiler of C and C++, with the options that choose its target: GCC, clang or zig, as in
@@ -158,7 +159,7 @@ def compile_shim(output: Path, compiler: Sequence[str], target: Target) -> None:
 
 
 def compile_no_driver(output: Path, compiler: Sequence[str], target: Target) -> None:
-    """Compile the CUDA driver that has nothing, which the loader takes for the real one. Raises NotCompiled."""
+    """Compile the driver of CUDA that has nothing, by the real one's name. Raises NotCompiled."""
     del target
     source = NATIVE / "no_driver" / "no_driver.c"
     with _made_beside(output) as part:

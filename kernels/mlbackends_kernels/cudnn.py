@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mlbackends.model.checked import Ended
+from mlbackends.model.errors import NoBackend
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.model.reasons import Reason
 from mlbackends.sdpa import constraints as need
-from mlbackends.sdpa.backend import AttentionBackend, LibraryAnswer
+from mlbackends.sdpa.backend import AttentionBackend, Gradients, LibraryAnswer
 from mlbackends.sdpa.constraints import constraint
 from mlbackends.sdpa.sdp_backend import SDPBackend
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from mlbackends.isolation.service import Service
 
 _SECONDS = 20.0
-_FRONTEND = "nvidia-cudnn-frontend"
+_FRONTEND, _LIBRARY = "nvidia-cudnn-frontend", "nvidia-cudnn-cu13"
 
 
 @constraint("mask", "a mask of numbers, not of booleans", sizes=False)
@@ -39,7 +40,9 @@ def _rows_for_gradient(problem: AttentionProblem) -> str:
     rows = prod(problem.output_shape[:-1])
     if rows != 1 or not problem.wants_gradient:
         return ""
-    return "there is one row in all and a gradient is required, on which cuDNN 9.27 ends the process"
+    return (
+        "there is one row in all and a gradient is required, on which cuDNN 9.27 ends the process"
+    )
 
 
 class Cudnn(AttentionBackend):
@@ -71,20 +74,68 @@ class Cudnn(AttentionBackend):
     tolerance = {"float16": 2.0, "bfloat16": 2.0}  # noqa: RUF012
 
     def missing_parts(self) -> tuple[Reason, ...]:
+        """Return that the frontend is not installed, if so; which cuDNN there is it says when it runs."""
         if find_spec("cudnn"):
             return ()
-        message, hint = f"{_FRONTEND} is not installed", f"pip install {_FRONTEND} nvidia-cudnn-cu13"
+        message, hint = f"{_FRONTEND} is not installed", f"pip install {_FRONTEND} {_LIBRARY}"
         return (Reason("missing-part", message, hint),)
 
     def library_answer(self, problem: AttentionProblem, here: bool) -> LibraryAnswer:
+        """Return cuDNN's own answer: here, of the plans that it has made; else of a described chip."""
         if self.missing_parts():
             return LibraryAnswer((), f"cuDNN was not asked: {_FRONTEND} is not installed")
-        return _answer(msgspec.json.encode(problem))
+        encoded = msgspec.json.encode(problem)
+        return _answer_here(encoded) if here else _answer(encoded)
+
+    def run_with_logsumexp(
+        self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
+    ) -> tuple[Any, Any]:
+        """Compute both. Raises NoBackend where a constraint is not met or cuDNN refuses."""
+        self._require_all(problem)
+        from mlbackends_kernels.cuda import attention_plans
+
+        return attention_plans.forward(problem, query, key, value, mask)
+
+    def run_backward(self, problem: AttentionProblem, grad_out: Any, *tensors: Any) -> Gradients:
+        """Return the gradients of query, key and value. Raises NoBackend, as above."""
+        self._require_all(problem)
+        from mlbackends_kernels.cuda import attention_plans
+
+        return attention_plans.backward(problem, grad_out, *tensors)
+
+    def _require_all(self, problem: AttentionProblem) -> None:
+        """Raise NoBackend where a constraint is not met, the frontend is not there, or cuDNN refuses."""
+        self.require(problem)
+        reasons = self.missing_parts() or self.library_answer(problem, here=True).reasons
+        if reasons:
+            message = "; ".join(reason.message for reason in reasons)
+            raise NoBackend(f"{self.name} cannot do this: {message}", reasons, reasons[0].hint)
+
+
+@lru_cache(maxsize=1024)
+def _answer_here(problem: bytes) -> LibraryAnswer:
+    """Return what cuDNN says of an encoded problem on its device, which is this process's."""
+    from mlbackends_kernels.cuda.attention_graph import Refused
+    from mlbackends_kernels.cuda.attention_plans import check
+    from mlbackends_kernels.cuda.errors import CudaError, CudaUnavailable
+
+    code, hint = "library-refuses", ""
+    try:
+        check(msgspec.json.decode(problem, type=AttentionProblem))
+        return LibraryAnswer((), "cuDNN takes it")
+    except Refused as refused:
+        message = str(refused)
+    except (CudaError, CudaUnavailable) as error:
+        code, message, hint = "missing-part", str(error), error.hint
+    except Exception as error:  # noqa: BLE001  the frontend's own: a library of cuDNN is not there
+        message = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        code, hint = "missing-part", f"pip install {_LIBRARY}"
+    return LibraryAnswer((Reason(code, message, hint),))
 
 
 @lru_cache(maxsize=1024)
 def _answer(problem: bytes) -> LibraryAnswer:
-    """Return what cuDNN says of an encoded problem on the chip that it describes; a process of its own asks."""
+    """Return what cuDNN says of an encoded problem on a chip that is not here; another process asks."""
     from mlbackends.isolation.service import Lost
 
     try:

@@ -27,8 +27,10 @@ DEVICES = [named_devices.device(name).device for name in (
 
 def problem():
     choose = draw.choice
-    batch, heads, rows, dtype = choose([1, 2, 4]), choose([1, 2, 6, 8]), choose([1, 2, 7, 64, 100, 4096]), choose(["float16", "bfloat16"])
-    keys, width, groups = choose([rows, 1, 3, 64, 333, 1024]), choose([8, 12, 16, 40, 64, 96, 128, 136, 192, 256, 264]), choose([1, 1, heads])
+    batch, heads, rows = choose([1, 2, 4]), choose([1, 2, 6, 8]), choose([1, 2, 7, 64, 100, 4096])
+    keys, dtype = choose([rows, 1, 3, 64, 333, 1024]), choose(["float16", "bfloat16"])
+    width = choose([8, 12, 16, 40, 64, 96, 128, 136, 192, 256, 264])
+    groups = choose([1, 1, heads])
     more = choose([{}, {}, {"is_causal": True}, {"is_causal": True, "lower_right": True},
         {"mask": TensorSpec((choose([1, batch]), choose([1, heads]), choose([1, rows]), keys), dtype)}])
     grad = draw.random() < 0.3

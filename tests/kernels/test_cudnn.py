@@ -1,9 +1,9 @@
-"""cuDNN's attention: what is asked of it, and what becomes of its answers, with stand-ins for its frontend."""
+"""cuDNN's attention: what is asked of it, and what becomes of its answers, by stand-ins for its frontend."""
 
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace
@@ -39,7 +39,7 @@ class Tensor:
     def __init__(self, **made): self.made = made
     def __getattr__(self, name): return lambda value: self
 class pygraph:
-    def __init__(self, **made): self.device = made["device_property"]; calls.append(("graph", made["sm_version"]))
+    def __init__(self, **made): calls.append(("graph", made.get("sm_version", 0)))
     def tensor(self, **made): calls.append((made["name"], made["dim"], made["stride"])); return Tensor(**made)
     def sdpa(self, **options): calls.append(("sdpa", options)); return Tensor(), Tensor()
     def sdpa_backward(self, **options): calls.append(("sdpa_backward", options)); return [Tensor()] * 3
@@ -115,7 +115,7 @@ def test_without_the_frontend_it_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_the_graph_is_that_of_the_problem(frontend: Callable[[str], None]) -> None:
     frontend("pass")
-    import cudnn
+    import cudnn  # type: ignore[import-not-found,unused-ignore]
 
     mask = TensorSpec((64, 64), "float16", strides=(0, 1))
     graph = attention_graph.attention_graph(problem(mask=mask, scale=0.5))
@@ -138,7 +138,7 @@ def test_gradients_have_a_graph_of_their_own(
     frontend: Callable[[str], None], lower_right: bool, option: str
 ) -> None:
     frontend("pass")
-    import cudnn
+    import cudnn  # type: ignore[import-not-found,unused-ignore]
 
     wanted = problem(grad=True, is_causal=True, lower_right=lower_right)
     graph = attention_graph.attention_graph(wanted, backward=True)
@@ -158,14 +158,56 @@ def test_one_row_in_all_is_kept_from_it_where_a_gradient_is_required() -> None:
     assert backend.Cudnn().unsupported_reasons(problem(grad=True)) == ()
 
 
+HERE = """
+calls = []
+def create_handle(): calls.append("handle"); return "handle"
+def set_stream(handle, stream): calls.append(["stream", stream])
+pygraph.get_workspace_size = lambda self: 100
+pygraph.build_plans = lambda self: calls.append("plans")
+def execute(self, tensors, workspace, handle):
+    calls.append(sorted(tensor.made.get("name", "?") for tensor in tensors))
+    for tensor, array in tensors.items():
+        assert array.data_ptr() and list(array.shape[:3]) == [2, 4, 8]
+    assert workspace.nbytes == 100
+pygraph.execute = execute
+"""
+
+
+def test_a_plan_is_made_once_and_runs_on_the_callers_stream(
+    on_fake_cuda: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "cudnn.py").write_text(FRONTEND.replace("{check}", "pass") + HERE)
+    told = on_fake_cuda(f"""
+import sys
+sys.path.insert(0, {str(tmp_path)!r})
+import cudnn
+from mlbackends_kernels.cuda.streams import on_stream
+query, key, value = (on_device(rng.random((2, 4, 8, 16)).astype("f2")) for _ in range(3))
+from mlbackends.sdpa import SDPBackend, scaled_dot_product_attention, sdpa_kernel
+for _ in range(2):
+    with on_stream(1), sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+        out = scaled_dot_product_attention(query, key, value)
+tell(list(out.shape))
+tell([each for each in cudnn.calls if isinstance(each, (str, list))])
+""")
+    shape, calls = told.values
+    assert shape == [2, 4, 8, 16]
+    assert calls.count("plans") == 1
+    assert calls.count("handle") == 1
+    assert calls.count(["?", "?", "key", "query", "value"]) == 2
+    assert ["stream", 1] in calls
+
+
 @pytest.mark.parametrize(
     ("message", "words"),
     [
         ("hidden_dim should be multiple of 8", "hidden_dim should be multiple of 8"),
         (
-            "no engine — python or backend — proposed a plan for this graph (the backend declined: "
-            "SDPA FP16/BF16 requires SM80 (Ampere) or newer architecture; python engines declined: "
-            "sdpa_fwd_prefill_sm100: requires SM100-106; current device is None)",
+            (
+                "no engine — python or backend — proposed a plan for this graph (the backend declined: "
+                "SDPA FP16/BF16 requires SM80 (Ampere) or newer architecture; python engines declined: "
+                "sdpa_fwd_prefill_sm100: requires SM100-106; current device is None)"
+            ),
             "SDPA FP16/BF16 requires SM80 (Ampere) or newer architecture",
         ),
         (

@@ -39,8 +39,10 @@ class Gradients(NamedTuple):
 
 
 class LibraryAnswer(NamedTuple):
-    """What a library says of a problem: its reasons against it; note: which one says it takes it, or why
-    none could be asked."""
+    """What a library says of a problem: its reasons against it.
+
+    note: which one takes it, or why none could be asked.
+    """
 
     reasons: tuple[Reason, ...] = ()
     note: str = ""
