@@ -4,7 +4,6 @@ It has not run on a GPU yet: graphs were built for described chips, and cuDNN ch
 """
 
 import os
-import tempfile
 from functools import lru_cache
 from importlib.util import find_spec
 from math import prod
@@ -152,6 +151,8 @@ _processes: "list[tuple[Service, Any]]" = []
 
 
 def _process() -> "Service":
+    import tempfile
+
     from mlbackends.isolation.service import Service
     from mlbackends.model.reader import python_command
 
