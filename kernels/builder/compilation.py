@@ -399,7 +399,7 @@ def _run(command: Sequence[str], **variables: str) -> subprocess.CompletedProces
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=1800,  # a busy machine takes minutes for an instruction set, or for the C runtime of Windows
+            timeout=1800,  # a busy machine takes minutes for an instruction set, or Windows' C runtime
             check=False,
         )
     except (OSError, subprocess.SubprocessError) as error:
