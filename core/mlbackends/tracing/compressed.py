@@ -5,9 +5,7 @@ is raised behind it.
 Pieces stay small whatever was packed: a megabyte of one zstd block can hold gigabytes of zeros.
 """
 
-import bz2
 import importlib
-import lzma
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -74,10 +72,20 @@ def _engine(kind: str) -> tuple[Callable[[], Any], type[Exception]]:
     """Return what makes a decompressor of a kind, and the error that it raises."""
     if kind == "gzip":
         return _Inflater, zlib.error
-    if kind == "xz":
-        return lzma.LZMADecompressor, lzma.LZMAError
-    if kind == "bzip2":
-        return bz2.BZ2Decompressor, OSError
+    try:
+        if kind == "xz":
+            import lzma
+
+            return lzma.LZMADecompressor, lzma.LZMAError
+        if kind == "bzip2":
+            import bz2
+
+            return bz2.BZ2Decompressor, OSError
+    except ImportError:
+        raise BadInput(
+            f"the log is compressed by {kind}, which this Python was compiled without",
+            f"unpack it: {kind} -dc FILE | backends trace show -",
+        ) from None
     if sys.version_info >= (3, 14):
         from compression import zstd
 

@@ -124,6 +124,15 @@ def test_zstd_says_what_it_needs_where_nothing_can_read_it(
     assert "zstandard" in caught.value.hint
 
 
+@pytest.mark.parametrize(("kind", "module"), [("xz", "lzma"), ("bzip2", "bz2")])
+def test_a_python_that_was_compiled_without_a_kind_says_so(
+    kind: str, module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(BadInput, match=f"compressed by {kind}, which this Python was compiled"):
+        list(decompressed(kind, [b"x"]))
+
+
 def test_zstd_where_something_can_read_it() -> None:
     packed = packer("zstd")(TEXT)
     assert compression(packed) == "zstd"
