@@ -164,7 +164,6 @@ def test_cuda_python_is_told_the_same(
         [one["name"], *map(int, one["capability"].split(".")), one["pci_address"]]
         for one in driver["devices"]
     ]
-    assert log.read_text().splitlines() == [
-        "load cubin",
-        f"launch attention grid=4,2,1 block=128,1,1 shared=1000 {told['pointer']} 3fc00000 7",
-    ]
+    lines = [line for line in log.read_text().splitlines() if line.startswith(("launch", "arg"))]
+    assert lines[0].startswith("launch attention grid=4,2,1 block=128,1,1 shared=1000 stream ")
+    assert lines[1].startswith(f"arguments {told['pointer']} 3fc00000 7 ")

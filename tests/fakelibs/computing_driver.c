@@ -5,16 +5,8 @@
 // want to see are lines of the file FAKE_CUDA_LOG; a stream is written as its handle.
 #define _GNU_SOURCE
 #include <dlfcn.h>
-#include <stdint.h>
 
-#include "steering.h"
-
-typedef unsigned u32;
-typedef uint64_t u64;
-typedef uintptr_t Address;
-typedef int Result;
-enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DEVICE = 101 };
-enum { INVALID_CONTEXT = 201, NOT_FOUND = 500 };
+#include "cuda_devices.h"
 
 static void note(const char *what, long first, long second) {
     const char *path = getenv("FAKE_CUDA_LOG");
@@ -23,79 +15,11 @@ static void note(const char *what, long first, long second) {
     fprintf(file, "%s %ld %ld\n", what, first, second);
     fclose(file);
 }
-static int gpus(void) { return (int)value("FAKE_GPUS", 1); }
 
-Result cuInit(u32 flags) {
-    Result result = (Result)value("FAKE_INIT", OK);
-    (void)flags;
-    behave();
-    return result ? result : gpus() ? OK : NO_DEVICE;
-}
-Result cuDriverGetVersion(int *version) {
-    *version = (int)value("FAKE_CUDA", 13000);
-    return OK;
-}
-static const char *name_of(Result error) {
-    switch (error) {
-    case OK: return "CUDA_SUCCESS";
-    case INVALID_VALUE: return "CUDA_ERROR_INVALID_VALUE";
-    case OUT_OF_MEMORY: return "CUDA_ERROR_OUT_OF_MEMORY";
-    case NO_DEVICE: return "CUDA_ERROR_NO_DEVICE";
-    case INVALID_DEVICE: return "CUDA_ERROR_INVALID_DEVICE";
-    case INVALID_CONTEXT: return "CUDA_ERROR_INVALID_CONTEXT";
-    case NOT_FOUND: return "CUDA_ERROR_NOT_FOUND";
-    case 700: return "CUDA_ERROR_ILLEGAL_ADDRESS";
-    case 803: return "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH";
-    default: return "CUDA_ERROR_UNKNOWN";
-    }
-}
-Result cuGetErrorName(Result error, const char **name) { return *name = name_of(error), OK; }
-Result cuGetErrorString(Result error, const char **text) { return *text = name_of(error), OK; }
-
-// ---- devices and contexts: the context of device i is i + 1 ----
+// ---- contexts: that of device i is i + 1 ----
 
 static __thread Address current;
 
-Result cuDeviceGetCount(int *count) { return *count = gpus(), OK; }
-Result cuDeviceGet(int *device, int ordinal) {
-    *device = ordinal;
-    return ordinal >= 0 && ordinal < gpus() ? OK : INVALID_DEVICE;
-}
-Result cuDeviceGetName(char *buffer, int size, int device) {
-    (void)device;
-    snprintf(buffer, (size_t)size, "%s", text_of("FAKE_NAME", "NVIDIA Test"));
-    return OK;
-}
-Result cuDeviceGetUuid_v2(unsigned char *uuid, int device) {
-    memset(uuid, 0, 16);
-    uuid[15] = (unsigned char)device;
-    return OK;
-}
-Result cuDeviceTotalMem_v2(size_t *bytes, int device) {
-    (void)device;
-    *bytes = (size_t)80 << 30;
-    return OK;
-}
-Result cuDeviceGetAttribute(int *out, int attribute, int device) {
-    int capability = (int)value("FAKE_CAPABILITY", 90);
-    (void)device;
-    switch (attribute) {
-    case 1: case 2: case 3: *out = 1024; break;
-    case 4: *out = 64; break;
-    case 5: *out = 2147483647; break;
-    case 6: case 7: *out = 65535; break;
-    case 8: *out = 49152; break;
-    case 10: *out = 32; break;
-    case 16: *out = 132; break;
-    case 41: case 115: *out = 1; break;
-    case 75: *out = capability / 10; break;
-    case 76: *out = capability % 10; break;
-    case 97: *out = 232448; break;
-    default: *out = 0;
-    }
-    return OK;
-}
-Result cuDevicePrimaryCtxRetain(Address *context, int device) { return *context = (Address)device + 1, OK; }
 Result cuDevicePrimaryCtxRelease_v2(int device) { return device < gpus() ? OK : INVALID_DEVICE; }
 Result cuDevicePrimaryCtxGetState(int device, u32 *flags, int *active) { return *flags = 0, *active = device < gpus(), OK; }
 Result cuCtxGetCurrent(Address *context) { return *context = current, OK; }
@@ -107,7 +31,7 @@ Result cuCtxGetDevice(int *device) {
     return *device = (int)current - 1, OK;
 }
 Result cuCtxGetId(Address context, u64 *id) { return *id = context, OK; }
-Result cuCtxSynchronize(void) { return note("cuCtxSynchronize", 0, 0), OK; }
+Result cuCtxSynchronize(void) { return note("cuCtxSynchronize", 0, 0), (Result)value("FAKE_SYNC", 0); }
 Result cuCtxGetStreamPriorityRange(int *least, int *most) { return *least = 0, *most = -5, OK; }
 
 // ---- streams and events ----
@@ -227,6 +151,18 @@ Result cuMemcpyAsync(Address target, Address source, size_t size, Address stream
 Result cuMemcpyDtoHAsync_v2(Address target, Address source, size_t size, Address stream) { return copy(target, source, size, stream); }
 Result cuMemcpyHtoDAsync_v2(Address target, Address source, size_t size, Address stream) { return copy(target, source, size, stream); }
 Result cuMemcpyDtoDAsync_v2(Address target, Address source, size_t size, Address stream) { return copy(target, source, size, stream); }
+// Without a stream, as probes call them; FAKE_RESULT 1 spoils what is copied back.
+Result cuMemcpyDtoH_v2(Address target, Address source, size_t size) {
+    copy(target, source, size, 0);
+    if (value("FAKE_RESULT", 0)) ((char *)target)[size / 2] ^= 1;
+    return OK;
+}
+Result cuMemcpyHtoD_v2(Address target, Address source, size_t size) { return copy(target, source, size, 0); }
+Result cuMemsetD8_v2(Address target, unsigned char byte, size_t count) { return memset((void *)target, byte, count), OK; }
+Result cuMemsetD32_v2(Address target, u32 word, size_t count) {
+    for (size_t i = 0; i < count; i++) ((u32 *)target)[i] = word;
+    return OK;
+}
 Result cuMemsetD8Async(Address target, unsigned char byte, size_t count, Address stream) {
     memset((void *)target, byte, count);
     return note("cuMemsetD8Async", (long)count, (long)stream), OK;
@@ -249,6 +185,18 @@ Result cuKernelSetAttribute(int attribute, int number, char *kernel, int device)
 }
 typedef struct { u32 grid[3], block[3], shared; Address stream; void *attributes; u32 count; } Launch;
 
+// The arguments of a launch in hexadecimal digits, of the sizes in bytes that FAKE_PARAMETERS has: 8,8,4.
+static void note_arguments(void **arguments) {
+    const char *sizes = getenv("FAKE_PARAMETERS");
+    char line[400] = "arguments";
+    for (size_t i = 0, at = strlen(line); sizes && *sizes && at < 380; i++, sizes += *sizes == ',') {
+        u64 word = 0;
+        size_t size = strtoul(sizes, (char **)&sizes, 10);
+        memcpy(&word, arguments[i], size < 8 ? size : 8);
+        at += (size_t)snprintf(line + at, sizeof line - at, " %llx", (unsigned long long)word);
+    }
+    if (sizes) note(line, 0, 0);
+}
 Result cuLaunchKernelEx(const Launch *launch, char *kernel, void **arguments, void **extra) {
     char line[200];
     static void *library;
@@ -258,6 +206,7 @@ Result cuLaunchKernelEx(const Launch *launch, char *kernel, void **arguments, vo
     snprintf(line, sizeof line, "launch %s grid=%u,%u,%u block=%u,%u,%u shared=%u stream", kernel, launch->grid[0],
              launch->grid[1], launch->grid[2], launch->block[0], launch->block[1], launch->block[2], launch->shared);
     if (getenv("FAKE_CUDA_LOG")) note(line, (long)launch->stream, (long)current - 1);
+    note_arguments(arguments);
     if (!library && getenv("FAKE_KERNELS")) library = dlopen(getenv("FAKE_KERNELS"), RTLD_NOW);
     if (!library) return OK;
     snprintf(line, sizeof line, "run_%s", kernel);

@@ -23,7 +23,7 @@ def asked(fake_library: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> Asked:
     """Survey cuda_driver with the fake in front of whatever this machine has."""
 
     def ask(timeout: float = 5.0, **variables: str) -> tuple[ProbeReport, Library]:
-        path = fake_library("cuda", "libcuda.so.1")
+        path = fake_library("computing_driver", "libcuda.so.1")
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         monkeypatch.setenv("LD_LIBRARY_PATH", str(path.parent))
         for name, value in variables.items():
@@ -198,7 +198,7 @@ def machine(folder: Path, files: dict[str, bytes], **environment: str) -> Host:
 
 @pytest.fixture
 def libcuda(fake_library: FakeLibrary) -> bytes:
-    return fake_library("cuda", "libcuda.so.1").read_bytes()
+    return fake_library("computing_driver", "libcuda.so.1").read_bytes()
 
 
 KERNEL = b"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build\n"

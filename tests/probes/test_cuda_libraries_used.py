@@ -316,7 +316,7 @@ def fakes(fake_library: FakeLibrary) -> Callable[[str], Path]:
 
     def compiled(name: str) -> Path:
         if name == "driver":
-            return fake_library("cuda", "libcuda.so.1")
+            return fake_library("computing_driver", "libcuda.so.1")
         soname, source = FAKES[name]
         return fake_library(name, soname, source=COMMON + source)
 

@@ -280,7 +280,9 @@ def test_a_driver_that_is_asked_tells_its_features(
     fake_library: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(fake_library("cuda", "libcuda.so.1").parent))
+    monkeypatch.setenv(
+        "LD_LIBRARY_PATH", str(fake_library("computing_driver", "libcuda.so.1").parent)
+    )
     monkeypatch.setenv("FAKE_CUDA", "12040")
     monkeypatch.setenv("FAKE_CAPABILITY", "75")
     report = answered("cuda_driver")

@@ -29,7 +29,9 @@ def machine(tmp_path: Path, fake_library: FakeLibrary) -> Machine:
     def compose(*files: str) -> Host:
         host = of_files(tmp_path, *files)
         if DRIVER in files:
-            shutil.copy(fake_library("cuda", "libcuda.so.1"), tmp_path / "root" / DRIVER)
+            shutil.copy(
+                fake_library("computing_driver", "libcuda.so.1"), tmp_path / "root" / DRIVER
+            )
         return host
 
     return compose

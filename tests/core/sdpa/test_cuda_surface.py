@@ -50,7 +50,7 @@ ask(easy, easy, easy, mask=OnGpu(16, 16))
 
 
 def answers(fake_library: FakeLibrary, capability: str) -> list[str]:
-    library = fake_library("cuda", "libcuda.so.1")
+    library = fake_library("computing_driver", "libcuda.so.1")
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         env={
