@@ -106,11 +106,12 @@ static Number element(Matrix matrix, int64_t row, int64_t column, int type, int 
 
 // By columns; the result replaces what is there. Half precision adds up in half precision.
 static Status multiply(int64_t m, int64_t n, int64_t k, Matrix left, Matrix right, char *result,
-                       int64_t leading, int64_t step, int64_t batch, int type, int compute, int is_tf32) {
+                       int64_t leading, int64_t step, int64_t batch, int type, int out, int compute, int is_tf32) {
     if (left.leading < (left.transposed ? k : m) || right.leading < (right.transposed ? n : k) ||
         leading < m)
         return INVALID_VALUE;
     if ((compute == COMPUTE_64F) != (type == R_64F || type == C_64F)) return NOT_SUPPORTED;
+    if (out != type && (out != R_32F || compute != COMPUTE_32F || size_of(type) != 2)) return NOT_SUPPORTED;
     int64_t size = (int64_t)size_of(type);
     for (int64_t b = 0; b < batch; b++)
         for (int64_t row = 0; row < m; row++)
@@ -125,7 +126,7 @@ static Status multiply(int64_t m, int64_t n, int64_t k, Matrix left, Matrix righ
                     sum.imaginary += x.real * y.imaginary + x.imaginary * y.real;
                     if (compute == COMPUTE_16F) sum.real = from_half(to_half((float)sum.real));
                 }
-                write_number(result + (b * step + column * leading + row) * size, type, sum);
+                write_number(result + (b * step + column * leading + row) * (int64_t)size_of(out), out, sum);
             }
     return OK;
 }
@@ -170,17 +171,17 @@ Status cublasSetStream_v2(Handle *handle, void *stream) {
 static Status gemm(Handle *handle, int left_transposed, int right_transposed, int64_t m, int64_t n,
                    int64_t k, const char *left, int64_t left_leading, int64_t left_step,
                    const char *right, int64_t right_leading, int64_t right_step, char *result,
-                   int64_t leading, int64_t step, int64_t batch, int type, int compute) {
+                   int64_t leading, int64_t step, int64_t batch, int type, int out, int compute) {
     char line[200];
     int is_tf32 = compute == COMPUTE_32F_FAST_TF32 || (handle->mode == 3 && type == R_32F);
     Matrix a = {left, left_transposed, left_leading, left_step};
     Matrix b = {right, right_transposed, right_leading, right_step};
     snprintf(line, sizeof line,
-             "gemm mode=%d compute=%d type=%d m=%ld n=%ld k=%ld batch=%ld transposed=%d%d workspace=%zu",
-             handle->mode, compute, type, (long)m, (long)n, (long)k, (long)batch, left_transposed,
+             "gemm mode=%d compute=%d type=%d out=%d m=%ld n=%ld k=%ld batch=%ld transposed=%d%d workspace=%zu",
+             handle->mode, compute, type, out, (long)m, (long)n, (long)k, (long)batch, left_transposed,
              right_transposed, handle->workspace_bytes);
     note(line);
-    return multiply(m, n, k, a, b, result, leading, step, batch, type, compute, is_tf32);
+    return multiply(m, n, k, a, b, result, leading, step, batch, type, out, compute, is_tf32);
 }
 // Real factors of the compute type: cuBLAS would scale by another 1 if we gave the wrong type.
 static int is_one(const void *alpha, int type, int compute) {
@@ -193,12 +194,13 @@ Status cublasGemmStridedBatchedEx(Handle *handle, int left_transposed, int right
                                   int n, int k, const void *alpha, const void *left, int left_type,
                                   int left_leading, long long left_step, const void *right,
                                   int right_type, int right_leading, long long right_step,
-                                  const void *beta, void *result, int type, int leading,
+                                  const void *beta, void *result, int out, int leading,
                                   long long step, int batch, int compute, int algorithm) {
-    if (left_type != type || right_type != type || algorithm != -1) return INVALID_VALUE;
+    int type = left_type;
+    if (right_type != type || algorithm != -1) return INVALID_VALUE;
     if (!is_one(alpha, type, compute) || is_one(beta, type, compute)) return INVALID_VALUE;
     return gemm(handle, left_transposed, right_transposed, m, n, k, left, left_leading, left_step,
-                right, right_leading, right_step, result, leading, step, batch, type, compute);
+                right, right_leading, right_step, result, leading, step, batch, type, out, compute);
 }
 
 #define SCALE(NAME, REAL, PARTS)                                              \
@@ -313,7 +315,7 @@ Status cublasLtMatmul(void *handle, Description *description, const void *alpha,
              description->compute, description->scale_type, layout->type, layout->batch, bytes, (long)(intptr_t)stream);
     note(line);
     return multiply((int64_t)layout->rows, (int64_t)layout->columns, k, a, b, result, layout->leading,
-                    layout->step, layout->batch, layout->type, description->compute,
+                    layout->step, layout->batch, left_layout->type, layout->type, description->compute,
                     description->compute == COMPUTE_32F_FAST_TF32);
 }
 

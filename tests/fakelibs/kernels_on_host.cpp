@@ -13,7 +13,11 @@ static thread_local Size gridDim, blockDim, blockIdx, threadIdx;
 #define __device__
 #define ON_HOST 1
 
+using std::exp;
+using std::log;
+
 #include "copies.cu"
+#include "softmax.cu"
 
 template <typename... ARGUMENTS, size_t... PLACES>
 static void with(void (*kernel)(ARGUMENTS...), void **at, std::index_sequence<PLACES...>) {
@@ -34,3 +38,7 @@ RUN(copy_2)
 RUN(copy_4)
 RUN(copy_8)
 RUN(copy_16)
+RUN(softmax_float16)
+RUN(softmax_bfloat16)
+RUN(softmax_float32)
+RUN(softmax_float64)

@@ -234,9 +234,13 @@ class _Handle:
         self.library, self.lock = cublas, threading.Lock()
 
 
-@cache
+_handles: dict[int, _Handle] = {}
+_making = threading.Lock()
+
+
 def _handle(index: int) -> _Handle:
-    return _Handle(index)
+    with _making:
+        return _handles.get(index) or _handles.setdefault(index, _Handle(index))
 
 
 def _by_cublas(

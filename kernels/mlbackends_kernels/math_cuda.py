@@ -1,0 +1,85 @@
+"""math_cuda: the plain formula on NVIDIA GPUs: products by cuBLASLt or cuBLAS, and our masked softmax.
+
+It has been tested with NVIDIA's bindings over stand-in libraries that compute on the host; it has not run
+on a GPU yet. It needs the extra `cuda`, cuBLAS, and NVRTC, which compiles the softmax at first use.
+"""
+
+from functools import cache
+from typing import Any
+
+from mlbackends.host.host import Host
+from mlbackends.host.python.packages import module_location
+from mlbackends.libraries.cuda.driver import driver_libraries
+from mlbackends.model import registry
+from mlbackends.model.errors import NoBackend
+from mlbackends.model.problem import AttentionProblem
+from mlbackends.model.reasons import Reason
+from mlbackends.sdpa import constraints as need
+from mlbackends.sdpa.backend import AttentionBackend
+from mlbackends.sdpa.describe import is_torch
+from mlbackends.sdpa.sdp_backend import SDPBackend
+
+_INSTALL = "pip install 'mlbackends[cuda]' 'nvmath-python[cu13]'"
+
+
+class MathCuda(AttentionBackend):
+    """softmax(query @ transposed(key) * scale + mask) @ value, where the tensors are; not run on a GPU yet.
+
+    Shapes:  query (B, H, L, E), key (B, Hkv, S, E), value (B, Hkv, S, Ev); returns (B, H, L, Ev). B and H
+             may be 1 where the others' are not. A mask broadcasts to (B, H, L, S). Any strides.
+    Numbers: the products obey cuda.matmul's switches (TF32, reduced precision, split-K), the preferred
+             BLAS and its workspace. Scores and softmax are of float32, or of float64 for float64;
+             weights are rounded to the elements' type. A row that sees no key is 0, one whose
+             scores all overflow is NaN. The scores of all rows are held at once.
+    """
+
+    name, answers_to = "math_cuda", SDPBackend.MATH
+    constraints = (
+        need.on_device("cuda"),
+        need.capability_between((7, 5), (12, 1)),
+        need.rank_is(4),
+        need.dtype_in("float16", "bfloat16", "float32", "float64"),
+        need.grouped_heads(one_for_all=True),
+    )
+    takes = frozenset({"logsumexp", "lower_right", "mask"})
+    tolerance = {"float16": 2.0, "bfloat16": 2.0, "float32": 2.0, "float64": 2.0}  # noqa: RUF012
+
+    def missing_parts(self) -> tuple[Reason, ...]:
+        return missing_parts()
+
+    def run_with_logsumexp(
+        self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
+    ) -> tuple[Any, Any]:
+        self.require(problem)
+        if reasons := self.missing_parts():
+            message = "; ".join(reason.message for reason in reasons)
+            raise NoBackend(f"{self.name} cannot run here: {message}", reasons, reasons[0].hint)
+        from mlbackends_kernels.cuda.device_array import as_device_array
+        from mlbackends_kernels.cuda.softmax import attend
+        from mlbackends_kernels.cuda.streams import callers
+
+        tensors = [each for each in (query, key, value, mask) if each is not None]
+        stream = callers(*tensors)
+        found = attend(problem, *(as_device_array(each, stream) for each in tensors))
+        out, logsumexp = (
+            each.owner.view(each.shape) if is_torch(query) else each for each in found
+        )
+        return out, logsumexp
+
+
+@cache
+def missing_parts(host: Host | None = None) -> tuple[Reason, ...]:
+    """Return a reason for each of the bindings, the libraries and the driver that is not there."""
+    host = host or Host()
+    reasons = []
+    if not all(module_location(host, name) for name in ("cuda/core", "nvmath")):
+        reasons.append(
+            ("it computes by cuda.core and nvmath, which are not both installed", _INSTALL)
+        )
+    for probe, library in (("cublas", "cublas"), ("cublas", "cublasLt"), ("nvrtc", "nvrtc")):
+        found = registry.load("mlbackends_probes", probe).find(host).libraries
+        if not any(each.wins for each in found if each.name == library):
+            reasons.append((f"{library} is not there", _INSTALL))
+    if not any(each.wins for each in driver_libraries(host, "cuda_driver", "libcuda")):
+        reasons.append(("there is no CUDA driver library (libcuda.so.1)", ""))
+    return tuple(Reason("missing-part", message, hint) for message, hint in reasons)

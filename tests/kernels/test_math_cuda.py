@@ -1,0 +1,152 @@
+"""math_cuda: the numbers are those of float64, the switches reach the products, what is missing is told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mlbackends.host.host import Host
+from mlbackends_kernels import math_cuda
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.kernels.conftest import OnFakeCuda
+
+ATTENTION = """
+from mlbackends.model.problem import AttentionProblem
+from mlbackends.model.records import Device
+from mlbackends.sdpa.describe import describe
+from mlbackends_kernels.attention_cpu import formula
+from mlbackends_kernels.cuda.softmax import attend
+from mlbackends_kernels.tensors import bfloat16
+
+LIMITS = {"float16": 3e-3, "bfloat16": 2e-2, "float32": 2e-6, "float64": 1e-13}
+def numbers(*shape, dtype):
+    made = rng.standard_normal(shape)
+    return bfloat16.from_float32(made.astype("f4")) if dtype == "bfloat16" else made.astype(dtype)
+def put(array, dtype):
+    if dtype == "bfloat16":
+        return on_device(array.view("f2")).as_type("bfloat16")
+    return on_device(array)
+def attended(dtype, q, k, v, mask=None, **options):
+    tensors = [numbers(*shape, dtype=dtype) for shape in (q, k, v)]
+    device = Device("cuda", 0, capability="9.0")
+    given = [put(each, dtype) for each in tensors]
+    specs = [describe(each) for each in given]
+    there = None
+    if mask is not None:
+        there = put(mask, "bfloat16" if mask.dtype == "u2" else mask.dtype.name)
+        options["mask"] = describe(there)
+    options |= zip(("query", "key", "value"), specs)
+    problem = AttentionProblem(device=device, **options)
+    out, logarithms = attend(problem, *given, there)
+    expected, logs = formula.attend(problem, *tensors, mask)
+    scale = max(1, np.abs(expected[np.isfinite(expected)]).max(initial=0))
+    near = lambda a, b, most: bool(np.allclose(a, b, rtol=0, atol=most, equal_nan=True))
+    assert out.shape == expected.shape and out.dtype == dtype, (out, expected.shape)
+    assert near(out.numpy(), expected, LIMITS[dtype] * scale), (dtype, q, options)
+    assert near(logarithms.numpy(), logs, LIMITS[dtype]), (dtype, q, options)
+    return out.numpy()
+"""
+
+
+@pytest.mark.parametrize("library", ["cublas", "cublaslt"])
+def test_every_kind_of_problem_is_the_formula_s(on_fake_cuda: OnFakeCuda, library: str) -> None:
+    told = on_fake_cuda(
+        ATTENTION
+        + f"""
+mlbackends.cuda.preferred_blas_library("{library}")
+for dtype in LIMITS:
+    q, k, v = (2, 4, 5, 8), (2, 4, 7, 8), (2, 4, 7, 3)
+    attended(dtype, q, k, v)
+    attended(dtype, q, k, v, is_causal=True)
+    attended(dtype, q, k, v, is_causal=True, lower_right=True)
+    attended(dtype, (2, 4, 9, 8), (2, 4, 7, 8), (2, 4, 7, 8), is_causal=True, lower_right=True)
+    attended(dtype, q, (1, 2, 7, 8), (1, 2, 7, 3), enable_gqa=True, scale=-0.3)
+    attended(dtype, (2, 1, 5, 8), (1, 4, 7, 8), (1, 4, 7, 3))
+    attended(dtype, (2, 4, 5, 8), (2, 4, 0, 8), (2, 4, 0, 3))
+    for shape in ((5, 7), (1, 7), (4, 5, 1), (2, 1, 5, 7)):
+        hidden = rng.random(shape) > 0.5
+        attended(dtype, q, k, v, hidden)
+        attended(dtype, q, k, v, numbers(*shape, dtype=dtype))
+    added = np.where(rng.random((5, 7)) > 0.5, 0, -np.inf).astype("f4")
+    added[2] = -np.inf
+    assert not attended("float32", q, k, v, added)[:, :, 2].any()
+tell("right")
+"""
+    )
+    assert told.values == ["right"]
+    assert told.lines("matmul" if library == "cublaslt" else "gemm")
+    assert not told.lines("gemm" if library == "cublaslt" else "matmul")
+
+
+def test_the_switches_reach_both_products(on_fake_cuda: OnFakeCuda) -> None:
+    told = on_fake_cuda(
+        ATTENTION
+        + """
+shape = (1, 1, 4, 8)
+m = mlbackends.cuda.matmul
+m.allow_tf32 = True
+try:
+    attended("float32", shape, shape, shape)
+except AssertionError:
+    tell("tf32 rounds")
+m.allow_fp16_reduced_precision_reduction = (False, False)
+attended("float16", shape, shape, shape)
+m.allow_fp16_reduced_precision_reduction = True
+m.allow_fp16_accumulation = True
+mlbackends.cuda.cublas_workspace_size(4096)
+attended("float16", shape, shape, shape)
+"""
+    )
+    assert told.values == ["tf32 rounds"]
+    tf32, halves = told.lines("gemm")[:2], told.lines("gemm")[2:]
+    assert all(line.startswith("gemm mode=3 compute=77 ") for line in tf32)
+    assert ["schemes=0 " in line for line in told.lines("heuristic")] == [True, True]
+    assert all("compute=68" in line and line.endswith("workspace=4096") for line in halves)
+
+
+def test_a_row_whose_scores_overflow_is_nan_and_one_without_keys_is_0(
+    on_fake_cuda: OnFakeCuda,
+) -> None:
+    told = on_fake_cuda(
+        ATTENTION
+        + """
+huge = np.full((1, 1, 2, 4), 1e20, "f4")
+spec = describe(on_device(huge))
+problem = AttentionProblem(query=spec, key=spec, value=spec, device=Device("cuda", 0, capability="9.0"))
+out, logs = attend(problem, on_device(huge), on_device(-huge), on_device(huge))
+tell([bool(np.isnan(out.numpy()).all()), bool(np.isnan(logs.numpy()).all())])
+tell(float(np.abs(attended("float32", (1, 1, 3, 4), (1, 1, 2, 4), (1, 1, 2, 4), is_causal=True,
+                           lower_right=True)[0, 0, 0]).max()))
+"""
+    )
+    assert told.values == [[True, True], 0.0]
+
+
+def test_the_dispatcher_takes_it_before_the_host_s_formula(on_fake_cuda: OnFakeCuda) -> None:
+    told = on_fake_cuda(
+        ATTENTION
+        + """
+from mlbackends.sdpa import SDPBackend
+q, k, v = (numbers(1, 2, 5, 8, dtype="float64") for _ in range(3))
+arrays = [on_device(each) for each in (q, k, v)]
+with mlbackends.sdpa_kernel(SDPBackend.MATH):
+    out = mlbackends.scaled_dot_product_attention(*arrays)
+scores = q @ k.swapaxes(-1, -2) / 8**0.5
+weights = np.exp(scores - scores.max(-1, keepdims=True))
+expected = weights / weights.sum(-1, keepdims=True) @ v
+tell([type(out).__name__, float(np.abs(out.numpy() - expected).max()) < 1e-12])
+"""
+    )
+    assert told.values == [["DeviceArray", True]]
+    assert told.lines("launch softmax_float64")
+
+
+def test_what_is_missing_is_told_by_name(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    reasons = math_cuda.missing_parts(Host(str(tmp_path)))
+    words = ("cuda.core and nvmath", "cublas is", "cublasLt is", "nvrtc is", "libcuda.so.1")
+    assert all(word in each.message for word, each in zip(words, reasons, strict=True))
