@@ -4,13 +4,8 @@ It has been tested with NVIDIA's bindings over stand-in libraries that compute o
 on a GPU yet. It needs the extra `cuda`, cuBLAS, and NVRTC, which compiles the softmax at first use.
 """
 
-from functools import cache
 from typing import Any
 
-from mlbackends.host.host import Host
-from mlbackends.host.python.packages import module_location
-from mlbackends.libraries.cuda.driver import driver_libraries
-from mlbackends.model import registry
 from mlbackends.model.errors import NoBackend
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.model.reasons import Reason
@@ -18,8 +13,6 @@ from mlbackends.sdpa import constraints as need
 from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.describe import is_torch
 from mlbackends.sdpa.sdp_backend import SDPBackend
-
-_INSTALL = "pip install 'mlbackends[cuda]' 'nvmath-python[cu13]'"
 
 
 class MathCuda(AttentionBackend):
@@ -45,7 +38,9 @@ class MathCuda(AttentionBackend):
     tolerance = {"float16": 2.0, "bfloat16": 2.0, "float32": 2.0, "float64": 2.0}  # noqa: RUF012
 
     def missing_parts(self) -> tuple[Reason, ...]:
-        return missing_parts()
+        from mlbackends_kernels.attention_cuda.requirements import missing_parts
+
+        return missing_parts(binding="nvmath", libraries=("nvrtc", "cublas", "cublasLt"))
 
     def run_with_logsumexp(
         self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
@@ -65,21 +60,3 @@ class MathCuda(AttentionBackend):
             each.owner.view(each.shape) if is_torch(query) else each for each in found
         )
         return out, logsumexp
-
-
-@cache
-def missing_parts(host: Host | None = None) -> tuple[Reason, ...]:
-    """Return a reason for each of the bindings, the libraries and the driver that is not there."""
-    host = host or Host()
-    reasons = []
-    if not all(module_location(host, name) for name in ("cuda/core", "nvmath")):
-        reasons.append(
-            ("it computes by cuda.core and nvmath, which are not both installed", _INSTALL)
-        )
-    for probe, library in (("cublas", "cublas"), ("cublas", "cublasLt"), ("nvrtc", "nvrtc")):
-        found = registry.load("mlbackends_probes", probe).find(host).libraries
-        if not any(each.wins for each in found if each.name == library):
-            reasons.append((f"{library} is not there", _INSTALL))
-    if not any(each.wins for each in driver_libraries(host, "cuda_driver", "libcuda")):
-        reasons.append(("there is no CUDA driver library (libcuda.so.1)", ""))
-    return tuple(Reason("missing-part", message, hint) for message, hint in reasons)

@@ -220,24 +220,28 @@ Result cuLaunchKernel(char *kernel, u32 gx, u32 gy, u32 gz, u32 bx, u32 by, u32 
     return cuLaunchKernelEx(&launch, kernel, arguments, extra);
 }
 
-// ---- graphs: what is captured runs at once, and again with each launch of the graph only as a line ----
+// ---- graphs: what is captured runs at once, and a graph cannot be launched ----
 
 Result cuStreamBeginCapture_v2(Address stream, int mode) { return (void)mode, capturing = (long)stream, note("cuStreamBeginCapture", (long)stream, 0), OK; }
 Result cuStreamEndCapture(Address stream, Address *graph) { return *graph = 0x6000, capturing = 0, note("cuStreamEndCapture", (long)stream, 0), OK; }
-Result cuGraphInstantiateWithParams(Address *made, Address graph, void *parameters) { return (void)graph, (void)parameters, *made = 0x6001, OK; }
-Result cuGraphInstantiateWithFlags(Address *made, Address graph, u64 flags) { return (void)graph, (void)flags, *made = 0x6001, OK; }
-Result cuGraphLaunch(Address made, Address stream) { return note("cuGraphLaunch", (long)made, (long)stream), OK; }
-Result cuGraphExecDestroy(Address made) { return (void)made, OK; }
+Result cuStreamGetCaptureInfo_v3(Address stream, int *status, u64 *id, Address *graph, void **before, void **edges,
+                                 size_t *count) {
+    *status = capturing && (long)stream == capturing;
+    if (id) *id = 1;
+    if (graph) *graph = 0x6000;
+    if (before) *before = NULL;
+    if (edges) *edges = NULL;
+    return count ? (*count = 0, OK) : OK;
+}
 Result cuGraphDestroy(Address graph) { return (void)graph, OK; }
-Result cuGraphUpload(Address made, Address stream) { return (void)made, (void)stream, OK; }
 
 // cuda.bindings asks for each function by its plain name; what is not here is not there.
 Result cuGetProcAddress_v2(const char *name, void **function, int version, u64 flags, int *found) {
-    static const char *const endings[] = {"_v2", ""};
+    static const char *const endings[] = {"_v3", "_v2", ""};
     char full[160];
     (void)version, (void)flags;
     *function = NULL;
-    for (int i = 0; i < 2 && !*function; i++) {
+    for (int i = 0; i < 3 && !*function; i++) {
         snprintf(full, sizeof full, "%s%s", name, endings[i]);
         *function = dlsym(RTLD_DEFAULT, full);
         if (!*function) *function = dlsym(dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY), full);

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from mlbackends.host.host import Host
-from mlbackends_kernels import math_cuda
+from mlbackends_kernels.attention_cuda import requirements
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -147,6 +147,14 @@ tell([type(out).__name__, float(np.abs(out.numpy() - expected).max()) < 1e-12])
 
 def test_what_is_missing_is_told_by_name(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
-    reasons = math_cuda.missing_parts(Host(str(tmp_path)))
-    words = ("cuda.core and nvmath", "cublas is", "cublasLt is", "nvrtc is", "libcuda.so.1")
+    wanted: dict[str, Any] = {"binding": "nvmath", "libraries": ("nvrtc", "cublas", "cublasLt")}
+    reasons = requirements.missing_parts(Host(str(tmp_path)), **wanted)
+    words = (
+        "cuda.core",
+        "by nvmath",
+        "libnvrtc.so",
+        "libcublas.so",
+        "libcublasLt.so",
+        "libcuda.so.1",
+    )
     assert all(word in each.message for word, each in zip(words, reasons, strict=True))

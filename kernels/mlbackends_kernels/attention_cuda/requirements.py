@@ -1,4 +1,4 @@
-"""What a machine lacks to compile and launch attention.cu, as far as files tell: nothing is imported."""
+"""What a machine lacks to compile and launch our kernels, as far as files tell: nothing is imported."""
 
 from functools import cache
 
@@ -9,19 +9,30 @@ from mlbackends.model import registry
 from mlbackends.model.reasons import Reason
 
 _INSTALL = "pip install 'mlbackends[cuda]' nvidia-cuda-nvrtc"
+_INSTALL_ALL = "pip install 'mlbackends[cuda]' 'nvmath-python[cu13]'"
+_PROBES = {"cublasLt": "cublas"}
 
 
 @cache
-def missing_parts(host: Host | None = None) -> tuple[Reason, ...]:
-    """Return a reason for each of the binding, NVRTC and the driver that is not there."""
-    host = host or Host()
+def missing_parts(
+    host: Host | None = None, binding: str = "", libraries: tuple[str, ...] = ("nvrtc",)
+) -> tuple[Reason, ...]:
+    """Return a reason for each of the bindings, the libraries and the driver that is not there.
+
+    binding: a package that is needed beside cuda.core. libraries: by the names of their records.
+    """
+    host, install = host or Host(), _INSTALL_ALL if binding else _INSTALL
     reasons = []
     if not module_location(host, "cuda/core"):
-        reasons.append(("it launches by cuda.core, which is not installed", _INSTALL))
-    if not any(
-        each.wins for each in registry.load("mlbackends_probes", "nvrtc").find(host).libraries
-    ):
-        reasons.append(("it compiles by NVRTC (libnvrtc.so), which is not there", _INSTALL))
+        reasons.append(("it launches by cuda.core, which is not installed", install))
+    if binding and not module_location(host, binding):
+        reasons.append((f"it computes by {binding}, which is not installed", install))
+    for name in libraries:
+        probe = registry.load("mlbackends_probes", _PROBES.get(name, name))
+        if not any(each.wins and each.name == name for each in probe.find(host).libraries):
+            purpose = "compiles by NVRTC" if name == "nvrtc" else "multiplies matrices by"
+            file = f"(lib{name}.so)" if name == "nvrtc" else f"lib{name}.so"
+            reasons.append((f"it {purpose} {file}, which is not there", install))
     if not any(each.wins for each in driver_libraries(host, "cuda_driver", "libcuda")):
         reasons.append(("there is no CUDA driver library (libcuda.so.1)", ""))
     return tuple(Reason("missing-part", message, hint) for message, hint in reasons)

@@ -3,14 +3,10 @@
 Source: CUDA Driver API, context management.
 """
 
-from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mlbackends_kernels.cuda.errors import INSTALL, CudaError, CudaUnavailable, told
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _DEVICE_MEMORY = 2
 
@@ -69,20 +65,26 @@ def current_device() -> int:
     return 0 if status else int(index)
 
 
-@contextmanager
-def on_device(index: int) -> "Iterator[None]":
-    """Make a device current, and at the end what was."""
-    status, now = driver().cuCtxGetDevice()
-    if not status and int(now) == index:
-        yield
-        return
-    before = call("cuCtxGetCurrent")
-    with told("cuCtxSetCurrent"):
-        core_device(index).set_current()
-    try:
-        yield
-    finally:
-        call("cuCtxSetCurrent", before)
+class on_device:  # noqa: N801  it is called as a function is
+    """Make a device current in a block, and at its end what was."""
+
+    __slots__ = ("_before", "_index")
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+        self._before: Any = None
+
+    def __enter__(self) -> None:
+        status, now = driver().cuCtxGetDevice()
+        if status or int(now) != self._index:
+            before = call("cuCtxGetCurrent")
+            with told("cuCtxSetCurrent"):
+                core_device(self._index).set_current()
+            self._before = before
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            call("cuCtxSetCurrent", self._before)
 
 
 def device_of(pointer: int) -> int:

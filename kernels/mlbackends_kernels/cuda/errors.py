@@ -44,7 +44,7 @@ def told(what: str) -> Iterator[None]:
         status = getattr(error, "status", None)
         if status is not None:  # nvmath's, one type for each library
             raise CudaError(what, int(status), text.partition(" ")[0].rstrip(":")) from None
-        if kind == "CUDAError":
+        if kind in ("CUDAError", "NVRTCError"):
             name = text.partition(":")[0]
             raise CudaError(what, name, name) from None
         if kind in _MISSING or "dlopen" in text:

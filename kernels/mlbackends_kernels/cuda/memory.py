@@ -9,6 +9,7 @@ Source: CUDA Driver API, stream ordered memory allocator.
 import contextlib
 import threading
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from mlbackends.cuda.plan_cache import index_of
@@ -34,7 +35,7 @@ class Memory:
         self.size, self.device, self.stream = size, device, stream
         self.pointer = 0
         self._buffer: Any = None
-        self._others: set[int] = set()
+        self._others: tuple[int, ...] = ()
         if size:
             with on_device(device):
                 self._buffer = _allocated(size, device, stream)
@@ -43,41 +44,48 @@ class Memory:
 
     def used_on(self, stream: int) -> None:
         """Let the memory be given back only after what this stream has been asked until then."""
-        if stream != self.stream:
-            self._others.add(stream)
+        if stream != self.stream and stream not in self._others:
+            self._others = (*self._others, stream)
 
     def __del__(self) -> None:
         if getattr(self, "_buffer", None) is None:
             return
         _counts_of(self.device).drop(self.size)
-        with contextlib.suppress(Exception), on_device(self.device):  # there is nobody to tell
-            for other in self._others:
-                streams.follow(self.stream, other)
-            self._buffer.close(streams.of_core(self.stream))
+        try:
+            with on_device(self.device):
+                for other in self._others:
+                    streams.follow(self.stream, other)
+                self._buffer.close(streams.of_core(self.stream))
+        except Exception:  # noqa: BLE001  there is nobody to tell
+            return
 
 
 def _allocated(size: int, index: int, stream: int) -> Any:
-    is_captured = bool(call("cuStreamIsCapturing", stream).value)
-    resource = _graph_resource(index) if is_captured else core_device(index).memory_resource
-    for is_second in (False, True):
-        try:
-            with told("cuMemAllocFromPoolAsync"):
-                return resource.allocate(size, stream=streams.of_core(stream))
-        except CudaError as error:
-            if error.status != _OUT_OF_MEMORY:
-                raise
-            if is_captured or is_second:
-                _counts_of(index).refusals += 1
-                raise CudaOutOfMemory(_refusal(size, index)) from None
+    queue, pool = streams.of_core(stream), _pool(index)
+    try:
+        return pool.allocate(size, stream=queue)
+    except Exception:  # noqa: BLE001  asked again below, where what it is is told
+        is_captured = bool(call("cuStreamIsCapturing", stream).value)
+    if not is_captured:
         with contextlib.suppress(Exception):  # a device without pools has none to shrink
-            call("cuMemPoolTrimTo", resource.handle, 0)
-    raise AssertionError
+            call("cuMemPoolTrimTo", pool.handle, 0)
+    try:
+        with told("cuMemAllocFromPoolAsync"):
+            if is_captured:
+                from cuda.core import GraphMemoryResource
+
+                pool = GraphMemoryResource(index)
+            return pool.allocate(size, stream=queue)
+    except CudaError as error:
+        if error.status != _OUT_OF_MEMORY:
+            raise
+    _counts_of(index).refusals += 1
+    raise CudaOutOfMemory(_refusal(size, index))
 
 
-def _graph_resource(index: int) -> Any:
-    from cuda.core import GraphMemoryResource
-
-    return GraphMemoryResource(index)
+@cache
+def _pool(index: int) -> Any:
+    return core_device(index).memory_resource
 
 
 def _refusal(size: int, index: int) -> str:
@@ -123,12 +131,12 @@ class _Counts:
             self.live -= 1
 
 
-_counting = threading.RLock()
+_counting = threading.RLock()  # memory may be given back while it is held
 _counts: dict[int, _Counts] = {}
 
 
 def _counts_of(index: int) -> _Counts:
-    return _counts.setdefault(index, _Counts())
+    return _counts.get(index) or _counts.setdefault(index, _Counts())
 
 
 def memory_stats(device: object = None) -> dict[str, int]:
@@ -155,7 +163,7 @@ def memory_stats(device: object = None) -> dict[str, int]:
         }
     if counts.made:
         with contextlib.suppress(Exception):  # a device without pools
-            pool = core_device(index).memory_resource.attributes
+            pool = _pool(index).attributes
             found["reserved_bytes.all.current"] = int(pool.reserved_mem_current)
             found["reserved_bytes.all.peak"] = int(pool.reserved_mem_high)
     return found

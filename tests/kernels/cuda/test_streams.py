@@ -1,0 +1,223 @@
+"""Streams and memory: work follows the caller's stream, the host waits for nothing, graphs are captured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+OTHER = "\nfrom mlbackends_kernels.cuda import devices, streams\n"
+
+
+@pytest.mark.parametrize("library", ["cublas", "cublaslt"])
+def test_all_work_is_on_the_stream_that_was_chosen(on_fake_cuda: Any, library: str) -> None:
+    told = on_fake_cuda(
+        OTHER
+        + f"""
+from mlbackends import fft
+mlbackends.cuda.preferred_blas_library("{library}")
+class Stream:
+    def __cuda_stream__(self): return 0, 77
+with mlbackends.cuda.on_stream(Stream()):
+    a = on_device(rng.standard_normal((4, 6)).astype("f4"))
+    product = mlbackends.matmul(a, a.viewed((6, 2), (1, 0)))
+    total = mlbackends.einsum("ij->j", a)
+    turned = fft.ifft(a.permuted((1, 0)))
+    tell([each.stream for each in (a, product, total, turned)])
+    interface = product.__cuda_array_interface__
+    tell(interface["stream"])
+    del a, product, total, turned
+"""
+    )
+    assert told.values == [[77] * 4, 77]
+    named = ("cuMem", "launch", "cublasSetStream", "cufftSetStream", "matmul")
+    on_streams = [line for line in told.log if line.startswith(named)]
+    assert len(on_streams) > 12
+    streams = [
+        line.split()[-1] if "Stream" in line else line.split("stream")[-1].strip("= ").split()[0]
+        for line in on_streams
+        if "cuMem" not in line
+    ]
+    assert set(streams) == {"77"}
+    assert {line.split()[2] for line in told.lines("cuMem")} == {"77"}
+    assert not told.lines("cuStreamSynchronize")
+    assert not told.lines("cuCtxSynchronize")
+
+
+def test_an_array_of_another_stream_is_waited_for_on_the_device(on_fake_cuda: Any) -> None:
+    told = on_fake_cuda(
+        OTHER
+        + """
+a = on_device(np.ones((2, 2), "f4"))
+with mlbackends.cuda.on_stream(78):
+    b = mlbackends.matmul(a, a)
+del a
+tell(b.stream)
+"""
+    )
+    assert told.values == [78]
+    # 78 waits for what made the array; and the array is given back after 78 has read it.
+    waits = [int(line.split()[1]) for line in told.lines("cuStreamWaitEvent")]
+    records = [int(line.split()[2]) for line in told.lines("cuEventRecord")]
+    assert (records[0], waits[0]) == (1, 78)
+    assert (records[-1], waits[-1]) == (78, 1)
+    assert not told.lines("cuStreamSynchronize")
+
+
+def test_what_is_no_stream_is_refused(on_fake_cuda: Any) -> None:
+    told = on_fake_cuda(
+        """
+def choose():
+    with mlbackends.cuda.on_stream("7"):
+        pass
+tell(error_of(choose))
+"""
+    )
+    assert told.values == [["TypeError", "str is no stream: it has no __cuda_stream__"]]
+
+
+def test_a_graph_can_be_captured(on_fake_cuda: Any) -> None:
+    """Memory comes from the graph; nothing that cannot be captured is called."""
+    told = on_fake_cuda(
+        OTHER
+        + """
+from cuda.core import Device
+device = Device(0)
+device.set_current()
+stream = device.create_stream()
+a = on_device(np.ones((2, 2), "f4"))
+mlbackends.matmul(a, a)
+devices.call("cuStreamSynchronize", 99)
+builder = stream.create_graph_builder()
+builder.begin_building()
+with mlbackends.cuda.on_stream(builder.stream):
+    result = mlbackends.matmul(a, a)
+builder.end_building()
+devices.call("cuStreamSynchronize", 98)
+tell(int(builder.stream.handle))
+"""
+    )
+    (stream,) = told.values
+    first, last = (told.log.index(f"cuStreamSynchronize {n} 0") for n in (99, 98))
+    during = told.log[first + 1 : last]
+    assert f"cuMemAllocAsync 16 {stream}" in during
+    assert any(line.startswith("gemm ") for line in during)
+    assert not [line for line in during if "Synchronize" in line or "FromPool" in line]
+
+
+def test_arrays_of_torch_and_cupy_are_computed_on_their_streams(on_fake_cuda: Any) -> None:
+    """Stand-ins of both, with what we ask of them: device, stream and memory are theirs."""
+    told = on_fake_cuda(
+        OTHER
+        + """
+import contextlib, sys
+from types import ModuleType, SimpleNamespace
+from mlbackends_kernels.cuda.device_array import as_device_array
+class Scope(contextlib.nullcontext):
+    def __init__(self, handle=0, *rest): super().__init__(); self.ptr = self.cuda_stream = handle
+torch = sys.modules["torch"] = ModuleType("torch")
+torch.float32, torch.no_grad = "torch.float32", Scope
+class Tensor:
+    is_cuda, dtype, layout, requires_grad = True, "torch.float32", "torch.strided", False
+    device = SimpleNamespace(type="cuda", index=0)
+    def __init__(self, held): self.held, self.shape = held, held.shape
+    def data_ptr(self): return self.held.pointer
+    def stride(self): return self.held.strides
+    def storage_offset(self): return 0
+    def new_empty(self, shape, dtype):
+        tell(["torch allocates", list(shape)])
+        from mlbackends_kernels.cuda.device_array import empty
+        return Tensor(empty(shape, "float32", 0, 55))
+Tensor.__module__ = "torch"
+torch.Tensor = Tensor
+torch.cuda = SimpleNamespace(
+    current_stream=lambda device: SimpleNamespace(cuda_stream=55), device=Scope, stream=Scope,
+    default_stream=Scope, ExternalStream=Scope)
+with mlbackends.cuda.on_stream(55):
+    held = on_device(np.arange(4, dtype="f4").reshape(2, 2))
+taken = as_device_array(Tensor(held))
+tell([taken.stream, taken.pointer == held.pointer])
+from mlbackends_kernels.cuda.products import multiply
+result = multiply(taken, taken, (2, 2))
+tell([type(result.owner).__name__, result.stream])
+tell(result.numpy().tolist())
+"""
+    )
+    assert told.values == [
+        [55, True],
+        ["torch allocates", [2, 2]],
+        ["Tensor", 55],
+        [[2.0, 3.0], [6.0, 11.0]],
+    ]
+    assert told.lines("cublasSetStream") == ["cublasSetStream 55"]
+    assert not told.lines("cuStreamWaitEvent")
+
+
+def test_each_device_has_its_own_memory_and_statistics(on_fake_cuda: Any) -> None:
+    told = on_fake_cuda(
+        OTHER
+        + """
+a = on_device(np.ones(64, "f4"), 1)
+b = mlbackends.matmul(a, a)
+stats = [mlbackends.cuda.memory_stats(each) for each in (0, "cuda:1")]
+tell([each["allocated_bytes.all.current"] for each in stats])
+tell([b.device, devices.current_device()])
+tell(stats[1]["reserved_bytes.all.current"] > 0)
+tell("reserved_bytes.all.current" in stats[0])
+del a, b
+tell(mlbackends.cuda.memory_stats(1)["allocated_bytes.all.current"])
+tell(error_of(lambda: mlbackends.cuda.memory_stats(2)))
+""",
+        FAKE_GPUS="2",
+    )
+    assert told.values == [
+        [0, 260],
+        [1, 0],
+        True,
+        False,
+        0,
+        ["RuntimeError", "expected 0 <= device index < 2, but got 2"],
+    ]
+    assert {line.split()[2] for line in told.lines("cuMemAlloc")} == {"1"}  # the legacy stream
+
+
+def test_after_an_error_of_memory_everything_works(on_fake_cuda: Any) -> None:
+    told = on_fake_cuda(
+        """
+mlbackends.cuda.cublas_workspace_size(0)
+a = on_device(np.ones((64, 64), "f4"))
+wide = a.viewed((64, 64, 64), (0, 64, 1))
+tell(error_of(lambda: mlbackends.matmul(wide, a))[0])
+tell(float(mlbackends.matmul(a, a).numpy()[0, 0]))
+stats = mlbackends.cuda.memory_stats()
+tell([stats["num_ooms"], stats["allocated_bytes.all.current"], stats["allocation.all.current"]])
+""",
+        FAKE_MEMORY="65536",
+    )
+    assert told.values == ["CudaOutOfMemory", 64.0, [1, 16384, 1]]
+
+
+def test_a_launch_that_is_refused_is_an_error_with_the_kernel_s_name(on_fake_cuda: Any) -> None:
+    told = on_fake_cuda(
+        """
+from mlbackends_kernels.cuda.copies import packed
+array = on_device(np.ones((4, 4), "f4")).permuted((1, 0))
+tell(error_of(lambda: packed(array)))
+""",
+        FAKE_LAUNCH="700",
+    )
+    said = "the launch of copy_4 returned CUDA_ERROR_ILLEGAL_ADDRESS"
+    assert told.values == [["CudaError", said]]
+
+
+def test_a_source_that_cannot_be_compiled_is_told(on_fake_cuda: Any) -> None:
+    told = on_fake_cuda(
+        """
+from mlbackends_kernels.cuda.copies import packed
+tell(error_of(lambda: packed(on_device(np.ones((4, 4), "f4")).permuted((1, 0)))))
+""",
+        FAKE_NVRTC="6",
+    )
+    kind, said = told.values[0]
+    assert kind == "CudaError"
+    assert said.startswith("compiling copies.cu")
