@@ -201,7 +201,7 @@ def compile_attention(
         def compiled(name: str) -> str:
             source, flags = units[name]
             command = [*compiler_plus, *CPP_FLAGS, *extra, *flags]
-            made = Path(objects, f"{name}.o")
+            own = made = Path(objects, f"{name}.o")
             try:
                 if kept:
                     text = made.with_suffix(".ii")
@@ -210,15 +210,16 @@ def compile_attention(
                     words = [word for word in command if not word.startswith("-D")]
                     identity = "\n".join([*words, _version(command), text.read_text("utf-8")])
                     made = Path(kept, f"{hashlib.sha256(identity.encode()).hexdigest()}.o")
-                    if made.exists():
-                        return str(made)
-                with _made_beside(made) as written:
-                    _run([*command, "-c", "-o", str(written), str(source)])
+                if not made.exists():
+                    with _made_beside(made) as written:
+                        _run([*command, "-c", "-o", str(written), str(source)])
             except NotCompiled:
                 if source in kernels.values() and not is_known(command):
                     return ""  # an instruction set that came after the compiler
                 raise
-            return str(made)
+            if made != own:  # zig orders what it links for macOS by the names of the files
+                shutil.copyfile(made, own)
+            return str(own)
 
         def is_known(command: list[str]) -> bool:
             """Whether a compiler takes the options of a command."""
