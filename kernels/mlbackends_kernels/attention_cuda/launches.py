@@ -5,6 +5,7 @@ Nothing here touches a device: the tests run the launches on the CPU.
 
 import ctypes
 from collections.abc import Mapping
+from functools import cache
 from typing import NamedTuple, Protocol
 
 from mlbackends.model.problem import ITEM_BYTES, AttentionProblem
@@ -57,6 +58,8 @@ class Tile(NamedTuple):
 
     def shared_bytes(self, function: str) -> int:
         """Return the shared memory of a block."""
+        if function == "summarize":
+            return 0
         both = self.step(self.head) + self.step(self.value)
         own = self.step(self.head) if function == "forward" else both
         elements = self.rows * own + self.columns * both
@@ -113,6 +116,7 @@ def shared_limit(capability: tuple[int, int]) -> int:
     return (99 if capability >= _AMPERE else 64) << 10
 
 
+@cache
 def tile_of(function: str, name: str, widths: tuple[int, int], capability: tuple[int, int]) -> Tile:
     """Return the tile of a pass for rows of (E, Ev) elements: the largest that fits shared memory."""
     head, value = (next(each for each in WIDTHS if each >= width) for width in widths)

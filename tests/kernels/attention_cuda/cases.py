@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -154,6 +155,21 @@ def laid_out(array: Any, layout: str) -> Any:
     there = aligned[first : first + array.nbytes].view(array.dtype).reshape(array.shape)
     there[...] = array
     return there
+
+
+_GUARDS = 64
+
+
+def guarded(shape: tuple[int, ...], dtype: str) -> Any:
+    """Return room for a result, with guards on either side; all numbers are 7."""
+    whole = stored(np.full(math.prod(shape) + 2 * _GUARDS, 7.0), dtype)
+    return whole[_GUARDS:-_GUARDS].reshape(shape)
+
+
+def is_guarded(array: Any) -> bool:
+    """Tell whether the guards of a result are as they were."""
+    whole = array if array.base is None else array.base
+    return bool((whole[:_GUARDS] == whole[0]).all() and (whole[-_GUARDS:] == whole[0]).all())
 
 
 class Tensors:

@@ -31,8 +31,8 @@ def check(host_kernels: HostKernels, case: Any) -> None:
     expected, limit, dtype = of.answer(tensors), of.LIMITS[case.dtype] * case.slack, case.dtype
     problem, given = tensors.problem(), tensors.operands()
     made = {
-        "out": of.stored(np.full(tensors.output_shape, 7.0), dtype),
-        "logsumexp": np.full(tensors.output_shape[:-1], 7, "float32"),
+        "out": of.guarded(tensors.output_shape, dtype),
+        "logsumexp": of.guarded(tensors.output_shape[:-1], "float32"),
     }
     given |= {name: of.operand(each, of.kind_of(name, dtype)) for name, each in made.items()}
     for launch in launches.forward(problem, given, case.precision):
@@ -40,10 +40,9 @@ def check(host_kernels: HostKernels, case: Any) -> None:
     assert of.worst(of.numbers(made["out"], dtype), expected.out) < limit
     assert of.worst(made["logsumexp"], expected.logsumexp) < 2e-6
 
-    summary = np.full((*tensors.output_shape[:-1], 4), 7, "float32")
+    summary = of.guarded((*tensors.output_shape[:-1], 4), "float32")
     gradients = {
-        f"grad_{name}": of.stored(np.full(each.shape, 7.0), dtype)
-        for name, each in expected.gradients.items()
+        f"grad_{name}": of.guarded(each.shape, dtype) for name, each in expected.gradients.items()
     }
     more = {"summary": summary, "grad_out": tensors.grad_out, **gradients}
     given |= {name: of.operand(each, of.kind_of(name, dtype)) for name, each in more.items()}
@@ -53,6 +52,7 @@ def check(host_kernels: HostKernels, case: Any) -> None:
     for name, each in expected.gradients.items():
         found = of.numbers(gradients[f"grad_{name}"], dtype)
         assert of.worst(found, each, largest) < 4 * limit, name
+    assert all(map(of.is_guarded, (*made.values(), *gradients.values(), summary)))
 
 
 @pytest.mark.parametrize("name", of.CASES)
