@@ -149,7 +149,10 @@ def takes_sequences(stream: Any) -> bool:
 
     kernel: Any = ctypes.CDLL("kernel32")
     mode = ctypes.c_uint32()
-    console = ctypes.c_void_p(msvcrt.get_osfhandle(stream.fileno()))  # type: ignore[attr-defined]
+    try:
+        console = ctypes.c_void_p(msvcrt.get_osfhandle(stream.fileno()))  # type: ignore[attr-defined]
+    except (ValueError, OSError):  # that of IDLE, which is no file
+        return False
     if not kernel.GetConsoleMode(console, ctypes.byref(mode)):
         return False  # NUL
     return bool(kernel.SetConsoleMode(console, mode.value | _SEQUENCES))

@@ -116,8 +116,8 @@ def machine(folder: Path, files: Mapping[str, str], host: str = "") -> Path:
     for path, text in files.items():
         file = folder / "root" / path.lstrip("/")
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
+        file.write_text(text, encoding="utf-8")
     (folder / "root").mkdir(exist_ok=True)
     if host:
-        (folder / "host.json").write_text(host)
+        (folder / "host.json").write_text(host, encoding="utf-8")
     return folder

@@ -252,7 +252,7 @@ def test_python_looks_at_another_environment(tmp_path: Path) -> None:
     (site / "torch").mkdir()
     (site / "torch" / "__init__.py").write_text("raise SystemExit('imported')")
 
-    interpreter = str(tmp_path / "env" / scripts / "python")
+    interpreter = str(tmp_path / "env" / scripts / Path(sys.executable).name)
     done = backends("info", "--python", interpreter, "--get", "torch.version")
 
     assert (done.returncode, done.stdout) == (0, "2.99.0\n")

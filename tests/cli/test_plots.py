@@ -417,7 +417,7 @@ def test_a_saved_run_is_shown_again_alike(tmp_path: Path) -> None:
 
     assert shown[0].stdout == shown[1].stdout
     assert "× torch_flash" in shown[0].stdout and "┤" in shown[0].stdout
-    assert drawn.read_text().strip() == picture(WITHOUT)
+    assert drawn.read_text(encoding="utf-8").strip() == picture(WITHOUT)
     assert "timed-out: no answer within 60 s" in again.stdout
     assert shown[0].returncode == again.returncode == 1  # a backend did not answer
     page = ran("check", "--from", str(check), "--format", "html").stdout

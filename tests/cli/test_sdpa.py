@@ -479,7 +479,7 @@ def test_a_wrong_gradient_is_named(additions: dict[str, str]) -> None:
     assert wrong == ["key"]
 
 
-@pytest.mark.parametrize("width", [72, 200])
+@pytest.mark.parametrize("width", [60, 200])
 def test_a_wide_page_tells_the_error_of_each_gradient(width: int) -> None:
     words = ("--backward", "--backend", "math", "--rounds", "0")
     done = ran("check", *SHAPE, *words, environment={"COLUMNS": str(width)})

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from running import PLAIN, backends
 
 from mlbackends.tracing.sources import Source
+from mlbackends_cli import terminal
 from mlbackends_cli.terminal import can_redraw
 from mlbackends_cli.text import layout
 from mlbackends_cli.traces.reading import Logs, ReadingProgress, bar
@@ -60,6 +61,7 @@ def on_screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
     """
     made = Screen()
     monkeypatch.setattr(sys, "stderr", made)
+    monkeypatch.setattr(terminal, "takes_sequences", terminal.is_terminal)  # it is no console
     monkeypatch.setattr(ReadingProgress, "DELAY_SECONDS", 0.0)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("CI", raising=False)
