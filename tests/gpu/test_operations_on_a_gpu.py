@@ -124,3 +124,51 @@ def test_torch_takes_a_result_without_a_copy_and_gives_its_own() -> None:
     back = torch.from_dlpack(result)
     assert back.data_ptr() == result.pointer
     assert torch.allclose(back.float(), (a @ a).float(), rtol=2e-2, atol=2e-1)
+
+
+def test_work_on_a_stream_is_ordered_and_captured() -> None:
+    from cuda.core import Device
+
+    stream = Device(0).create_stream()
+    a = numbers(256, 256)
+    with mlbackends.cuda.on_stream(stream):
+        left = on_device(a)
+        result = mlbackends.matmul(left, left)
+    assert worst(mlbackends.matmul(result, result), (a @ a) @ (a @ a)) < 1e-4
+    builder = stream.create_graph_builder()
+    builder.begin_building()
+    with mlbackends.cuda.on_stream(builder.stream):
+        captured = mlbackends.matmul(left, left)
+    graph = builder.end_building().complete()
+    graph.launch(stream)
+    stream.sync()
+    assert worst(captured, a @ a) < 1e-5
+
+
+def test_out_of_memory_leaves_everything_usable() -> None:
+    from mlbackends_kernels.cuda.device_array import empty
+
+    with pytest.raises(MemoryError, match="cuda:0 has no"):
+        empty((1 << 45,), "float32", 0)
+    a = numbers(64, 64)
+    assert worst(mlbackends.matmul(on_device(a), on_device(a)), a @ a) < 1e-5
+    assert mlbackends.cuda.memory_stats()["num_ooms"] >= 1
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_formula_on_a_device_is_that_of_the_host(dtype: str, causal: bool) -> None:
+    from mlbackends.model.problem import AttentionProblem
+    from mlbackends.sdpa.describe import describe
+    from mlbackends_kernels.attention_cpu.formula import attend
+    from mlbackends_kernels.cuda import softmax
+
+    tensors = [numbers(2, 3, rows, 40, dtype=dtype) for rows in (33, 70, 70)]
+    there = [on_device(each) for each in tensors]
+    query, key, value = map(describe, there)
+    problem = AttentionProblem(query=query, key=key, value=value, is_causal=causal)
+    out, logsumexp = softmax.attend(problem, *there)
+    expected, logarithms = attend(problem, *tensors)
+    limit = {"f2": 3e-3, "f4": 1e-5, "f8": 1e-13}[dtype]
+    assert worst(out, expected) < limit
+    assert worst(logsumexp, logarithms) < limit

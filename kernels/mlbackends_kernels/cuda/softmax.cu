@@ -36,8 +36,6 @@ static __device__ float wide(Bfloat number) {
     unsigned bits = (unsigned)number.bits << 16;
     return *(float *)&bits;
 }
-static __device__ float wide(float number) { return number; }
-static __device__ double wide(double number) { return number; }
 
 static __device__ void narrow(float number, Half &half) {
 #ifdef ON_HOST
