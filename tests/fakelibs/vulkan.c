@@ -109,7 +109,8 @@ void vkGetPhysicalDeviceQueueFamilyProperties(void *of, uint32_t *count, uint32_
 }
 void vkGetDeviceQueue(handle in, uint32_t family, uint32_t index, handle *out) { *out = in && family == 1 && !index; }
 void vkGetBufferMemoryRequirements(handle in, handle buffer, uint64_t *out) {
-    out[0] = in && buffer ? BYTES : 0, out[1] = 64, out[2] = 2;
+    out[0] = in && buffer ? BYTES : 0, out[1] = 64;
+    *(uint32_t *)(out + 2) = 2;
 }
 int vkAllocateMemory(handle in, const memory_wanted *wanted, const void *allocator, handle *out) {
     *out = ++made;

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     Compiled = Callable[[str], Path]
 
 SITE = "/venv/lib/python3.12/site-packages"
+MULTIARCH = f"/usr/lib/{platform.machine()}-linux-gnu"
 
 
 class Case(NamedTuple):
@@ -311,9 +312,9 @@ def test_a_toolkit_under_two_names_is_one_copy(machine: Machine) -> None:
     ("name", "path"),
     [
         ("cupti", "/usr/local/cuda-12.4/extras/CUPTI/lib64/libcupti.so.12"),
-        ("cusparselt", "/usr/lib/x86_64-linux-gnu/libcusparseLt/13/libcusparseLt.so.0"),
-        ("cutensor", "/usr/lib/x86_64-linux-gnu/libcutensor/12/libcutensor.so.2"),
-        ("nvshmem", "/usr/lib/x86_64-linux-gnu/nvshmem/12/libnvshmem_host.so.3"),
+        ("cusparselt", f"{MULTIARCH}/libcusparseLt/13/libcusparseLt.so.0"),
+        ("cutensor", f"{MULTIARCH}/libcutensor/12/libcutensor.so.2"),
+        ("nvshmem", f"{MULTIARCH}/nvshmem/12/libnvshmem_host.so.3"),
         ("nccl", "/opt/nvidia/hpc_sdk/Linux_x86_64/25.1/comm_libs/nccl/lib/libnccl.so.2"),
         ("cufft", "/opt/cuda/targets/x86_64-linux/lib/libcufft.so.12"),
         ("curand", "/usr/lib/cuda/lib64/libcurand.so.10"),
