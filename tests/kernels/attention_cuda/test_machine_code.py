@@ -26,7 +26,7 @@ from mlbackends_kernels.attention_cuda.launches import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-MOST_SPILLED = {64: 96, 128: 96, 256: 256}
+MOST_SPILLED = {64: 96, 128: 128, 256: 256}
 """Bytes of a thread, by the width of rows: of the widest, half of all registers hold sums of one gradient."""
 
 CHIPS = ((7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0))
@@ -51,6 +51,7 @@ COMPILED = [
     ("differentiate_both", "float16", 64, (7, 5)),
     ("differentiate_both", "float16", 128, (9, 0)),
     ("differentiate_both", "float32", 64, (9, 0)),
+    ("differentiate_key", "float32", 128, (8, 0)),
     ("differentiate_key", "float16", 256, (8, 0)),
     ("differentiate_value", "float32", 256, (8, 0)),
 ]
