@@ -29,6 +29,8 @@ SYMBOLS = {
 NOT_WITH_MUSL = {"mlbackends_listen", "mlbackends_listen_no_more"}
 #: What an extension module may need of Python: the library of the stable ABI.
 PYTHON = {"prepared_calls.pyd": ("python3.dll",)}
+#: What a library calls itself that stands in for another one.
+NAMES = {"no_driver.so": "libcuda.so.1"}
 #: What LIEF calls the processors of tags.
 PROCESSORS = {
     "aarch64": "AARCH64",
@@ -112,7 +114,7 @@ def library_faults(platform: Platform, files: Mapping[str, bytes]) -> Iterator[s
             continue
         if library.processor != PROCESSORS[platform.processor]:
             yield f"{short} is for {library.processor}, the tag for {platform.processor}"
-        if library.name.removeprefix("@loader_path/") not in (short, ""):
+        if library.name.removeprefix("@loader_path/") not in (NAMES.get(short, short), ""):
             yield f"{short} calls itself {library.name}"
         wanted = SYMBOLS.get(short.partition(".")[0], declared)
         if platform.tag == "musllinux":
