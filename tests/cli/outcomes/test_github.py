@@ -57,7 +57,7 @@ def step_summary(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_sample_is_as_it_was() -> None:
-    assert written("github", sample()) == (GOLDEN / "sample.github").read_text()
+    assert written("github", sample()) == (GOLDEN / "sample.github").read_text(encoding="utf-8")
 
 
 def test_annotations_are_the_worst_first_with_place_and_advice() -> None:
@@ -128,7 +128,7 @@ def test_the_summary_is_appended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     github.publish(sample())
 
-    assert file.read_text() == "# Before\n\n" + written("markdown", sample())
+    assert file.read_text(encoding="utf-8") == "# Before\n\n" + written("markdown", sample())
 
 
 def test_without_the_variable_nothing_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +146,7 @@ def test_the_summary_fits_and_is_of_the_worst(
 
     github.publish(long())
 
-    added = file.read_text()[before:]
+    added = file.read_text(encoding="utf-8")[before:]
     assert len(file.read_bytes()) <= github.SUMMARY_LIMIT
     assert re.search(r"and [\d]+ more findings; `--format json` has all", added)
     assert "warning |" not in added or "error |" in added

@@ -36,7 +36,9 @@ def findings(outcome: Outcome) -> list[dict[str, Any]]:
 
 
 def test_the_sample_is_as_it_was() -> None:
-    assert written("gitlab", sample()) + "\n" == (GOLDEN / "sample.gitlab.json").read_text()
+    assert written("gitlab", sample()) + "\n" == (GOLDEN / "sample.gitlab.json").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_what_failed_is_there_the_worst_first() -> None:

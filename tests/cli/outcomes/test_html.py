@@ -67,7 +67,7 @@ def test_the_sample_is_as_it_was() -> None:
     )
     text = re.sub(r"sha256-[\w+/=]+", "sha256-DIGEST", text)
 
-    assert text == (GOLDEN / "sample.html").read_text()
+    assert text == (GOLDEN / "sample.html").read_text(encoding="utf-8")
 
 
 def test_nothing_can_run_and_nothing_is_fetched() -> None:

@@ -17,7 +17,7 @@ VALIDATOR = jsonschema.Draft202012Validator(SCHEMAS["outcome"]())
 
 
 def test_the_sample_is_as_it_was() -> None:
-    assert written("json", sample()) + "\n" == (GOLDEN / "sample.json").read_text()
+    assert written("json", sample()) + "\n" == (GOLDEN / "sample.json").read_text(encoding="utf-8")
 
 
 def test_it_reads_back_as_it_was() -> None:

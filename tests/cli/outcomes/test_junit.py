@@ -80,7 +80,7 @@ def names(root: ET.Element) -> list[str]:
 
 
 def test_the_sample_is_as_it_was() -> None:
-    assert written("junit", sample()) == (GOLDEN / "sample.xml").read_text()
+    assert written("junit", sample()) == (GOLDEN / "sample.xml").read_text(encoding="utf-8")
 
 
 def test_only_an_error_that_failed_is_a_failure() -> None:

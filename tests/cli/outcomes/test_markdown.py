@@ -54,7 +54,7 @@ def rows(text: str) -> list[int]:
 
 
 def test_the_sample_is_as_it_was() -> None:
-    assert written("markdown", sample()) == (GOLDEN / "sample.md").read_text()
+    assert written("markdown", sample()) == (GOLDEN / "sample.md").read_text(encoding="utf-8")
 
 
 def test_details_show_what_passed() -> None:

@@ -46,7 +46,7 @@ def codes(outcome: Outcome, failed: float) -> set[str]:
 
 
 def test_the_sample_is_as_it_was() -> None:
-    assert written("prometheus", sample()) == (GOLDEN / "sample.prom").read_text()
+    assert written("prometheus", sample()) == (GOLDEN / "sample.prom").read_text(encoding="utf-8")
 
 
 def test_a_check_that_was_told_has_its_series() -> None:

@@ -53,7 +53,9 @@ def test_the_schema_is_that_of_oasis() -> None:
 
 
 def test_the_sample_is_as_it_was() -> None:
-    assert written("sarif", sample()) + "\n" == (GOLDEN / "sample.sarif").read_text()
+    assert written("sarif", sample()) + "\n" == (GOLDEN / "sample.sarif").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_every_code_is_a_rule_and_what_failed_a_result() -> None:

@@ -15,7 +15,9 @@ from mlbackends_cli.terminal import Page
 
 
 def test_the_sample_is_as_it_was() -> None:
-    assert written("table", sample(), details=True) == (GOLDEN / "sample.txt").read_text()
+    assert written("table", sample(), details=True) == (GOLDEN / "sample.txt").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_the_worst_is_first_and_the_counts_are_last() -> None:

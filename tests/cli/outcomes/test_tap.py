@@ -67,7 +67,7 @@ def expected(outcome: Outcome) -> list[tuple[bool, str]]:
 
 
 def test_the_sample_is_as_it_was() -> None:
-    assert written("tap", sample()) == (GOLDEN / "sample.tap").read_text()
+    assert written("tap", sample()) == (GOLDEN / "sample.tap").read_text(encoding="utf-8")
 
 
 def test_diagnostics_tell_what_was_seen_and_what_to_do() -> None:
