@@ -26,7 +26,7 @@ from mlbackends.model.records import Presence
 from mlbackends.survey import probe_names, survey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the machines are made with links")
 
@@ -104,6 +104,14 @@ def instead(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
         if content is not None:
             (folder / name).write_bytes(content)
     return lambda name: str(folder / name)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _machines_are_read_once() -> Iterator[None]:
+    """Read each recorded machine once: thousands of hosts are made of them, and none changes one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(archive, "read", cache(archive.read))
+        yield
 
 
 @cache
