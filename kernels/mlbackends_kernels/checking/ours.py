@@ -74,10 +74,14 @@ class Ours(serving.Prepared):
 
 
 def _read(path: str, spec: TensorSpec) -> Any:
-    """Return the array of a file in its layout. Raises ModuleNotFoundError for bfloat16 without ml_dtypes."""
+    """Return the array of a file in its layout. Raises Refused for bfloat16 where ml-dtypes is missing."""
     np = numpy()
     if spec.dtype == "bfloat16":
-        import ml_dtypes
+        try:
+            import ml_dtypes
+        except ModuleNotFoundError:
+            message = "arrays of bfloat16 need ml-dtypes, which is not installed"
+            raise serving.Refused(message) from None
 
         element = np.dtype(ml_dtypes.bfloat16)
     else:
