@@ -193,7 +193,7 @@ def test_a_device_that_hangs_is_found_out(asked: Asked) -> None:
 
 def test_the_words_of_the_shader_are_those_of_its_source(tmp_path: Path) -> None:
     if not (assembler := shutil.which("spirv-as")):
-        pytest.skip("no spirv-as to assemble the shader with (spirv-tools)")
+        pytest.skip("needs spirv-as, of Debian's spirv-tools")
     source, target = Path(shader.__file__).with_name("vulkan_add.spvasm"), tmp_path / "add.spv"
     subprocess.run([assembler, "--target-env", "spv1.0", source, "-o", target], check=True)
 
@@ -221,5 +221,5 @@ def test_structures_are_those_of_the_header(tmp_path: Path) -> None:
         return not subprocess.run(command, input=code, check=False).returncode
 
     if not compiler or not compiles(include):
-        pytest.skip("no compiler and vulkan/vulkan.h (libvulkan-dev)")
+        pytest.skip("needs a compiler, and Debian's libvulkan-dev")
     assert compiles(include, *lines)
