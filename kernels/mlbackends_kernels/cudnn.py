@@ -36,8 +36,7 @@ def _numbers(problem: AttentionProblem) -> str:
 
 @constraint("length-unsupported", "for gradients, more than one row in all")
 def _rows_for_gradient(problem: AttentionProblem) -> str:
-    rows = prod(problem.output_shape[:-1])
-    if rows != 1 or not problem.wants_gradient:
+    if not problem.wants_gradient or prod(problem.query.shape[:-1]) != 1:
         return ""
     return (
         "there is one row in all and a gradient is required, on which cuDNN 9.27 ends the process"

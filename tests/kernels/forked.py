@@ -7,6 +7,7 @@ files of its output; the answer is its exit status.
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import json
 import os
@@ -33,6 +34,9 @@ def run(task: dict[str, Any]) -> int:
 
 
 def main() -> None:
+    # The bindings take what is loaded first, and else NVIDIA's own wheels, where those are installed.
+    for name in ("libnvrtc.so.13", "libcublasLt.so.13", "libcublas.so.13", "libcufft.so.12"):
+        ctypes.CDLL(name)
     for name in ("numpy", "cuda.core", "nvmath.bindings.cublas", "nvmath.bindings.cufft"):
         importlib.import_module(name)
     for line in sys.stdin:

@@ -160,7 +160,13 @@ for name in ("copy_", "set_"):
     setattr(Operand, name, lambda self, *rest: None)
 Operand.new_empty = lambda self, *rest, **more: self
 Operand.storage_offset = lambda self: 0
-Operand.size = lambda self: self.shape
+class Count(int):
+    def __call__(self): return self.shape
+def size(self):
+    count = Count(math.prod(self.shape))
+    count.shape = self.shape
+    return count
+Operand.size = property(size)
 Operand.stride = lambda self: self.strides
 
 from triton.runtime import driver

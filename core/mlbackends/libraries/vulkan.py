@@ -89,8 +89,8 @@ def _instance(call: Calls) -> "ctypes.c_void_p":
 
 
 def _described(opened: CDLL, handle: int, index: int) -> Device:
-    told = _structure("VkPhysicalDeviceDriverProperties", 0, b"", b"", b"")
-    properties = _structure("VkPhysicalDeviceProperties2", b"", extension=told)
+    about_driver = _structure("VkPhysicalDeviceDriverProperties", 0, b"", b"", b"")
+    properties = _structure("VkPhysicalDeviceProperties2", b"", extension=about_driver)
     memory = ctypes.create_string_buffer(_MEMORY_BYTES)
     opened.vkGetPhysicalDeviceProperties2(ctypes.c_void_p(handle), properties)
     opened.vkGetPhysicalDeviceMemoryProperties(ctypes.c_void_p(handle), memory)
@@ -102,7 +102,7 @@ def _described(opened: CDLL, handle: int, index: int) -> Device:
         size, flags = struct.unpack_from("QI", memory.raw, _HEAPS_AT + heap * _HEAP_BYTES)
         local += size if flags & _DEVICE_LOCAL else 0
 
-    def text(at: int, raw: bytes = told.raw) -> str:
+    def text(at: int, raw: bytes = about_driver.raw) -> str:
         return raw[at : at + _NAME_BYTES].split(b"\0")[0].decode(errors="replace")
 
     facts = {

@@ -11,7 +11,7 @@ from mlbackends.sdpa.backend import Gradients
 from mlbackends_kernels.cuda.attention_graph import Graph, attention_graph
 from mlbackends_kernels.cuda.device_array import DeviceArray, as_device_array, empty, output_like
 from mlbackends_kernels.cuda.devices import on_device
-from mlbackends_kernels.cuda.errors import told
+from mlbackends_kernels.cuda.errors import our_errors
 
 _WORKSPACE_TYPE, _WORKSPACE_BYTES = "float32", 4
 _INPUTS = ("query", "key", "value", "mask")
@@ -56,7 +56,7 @@ def _run(problem: AttentionProblem, tensors: dict[str, Any], *, backward: bool) 
         for name, tensor in tensors.items()
         if tensor is not None
     }
-    with on_device(first.device), told("cuDNN's attention"):
+    with on_device(first.device), our_errors("cuDNN's attention"):
         graph = _plan(problem, first.device, backward)
         handle = _handle(first.device, first.stream)
         size = -(-graph.graph.get_workspace_size() // _WORKSPACE_BYTES)

@@ -15,7 +15,7 @@ from mlbackends.sdpa.describe import is_torch
 from mlbackends_kernels.cuda import streams
 from mlbackends_kernels.cuda.devices import call, device_of, on_device
 from mlbackends_kernels.cuda.dtypes import ITEMSIZES, known, numpy_dtype
-from mlbackends_kernels.cuda.errors import CudaUnavailable, told
+from mlbackends_kernels.cuda.errors import CudaUnavailable, our_errors
 from mlbackends_kernels.cuda.memory import Memory
 
 if TYPE_CHECKING:
@@ -348,7 +348,7 @@ def _viewed_by_protocol(thing: Any, stream: int) -> DeviceArray:
         index = device_of(pointer) if pointer else 0
     else:
         index = int(thing.__dlpack_device__()[1])
-    with on_device(index), told("StridedMemoryView"):
+    with on_device(index), our_errors("StridedMemoryView"):
         try:
             view = StridedMemoryView.from_any_interface(thing, stream_ptr=stream)
             dtype = view.dtype

@@ -6,7 +6,7 @@ Source: CUDA Driver API, context management.
 from functools import cache
 from typing import Any
 
-from mlbackends_kernels.cuda.errors import INSTALL, CudaError, CudaUnavailable, told
+from mlbackends_kernels.cuda.errors import INSTALL, CudaError, CudaUnavailable, our_errors
 
 _DEVICE_MEMORY = 2
 
@@ -45,7 +45,7 @@ def core_device(index: int) -> Any:
 
     driver()
     try:
-        with told("cuDeviceGet"):
+        with our_errors("cuDeviceGet"):
             return Device(index)
     except ValueError as error:
         raise CudaUnavailable(f"there is no cuda:{index}: {error}") from None
@@ -78,7 +78,7 @@ class on_device:  # noqa: N801  it is called as a function is
         status, now = driver().cuCtxGetDevice()
         if status or int(now) != self._index:
             before = call("cuCtxGetCurrent")
-            with told("cuCtxSetCurrent"):
+            with our_errors("cuCtxSetCurrent"):
                 core_device(self._index).set_current()
             self._before = before
 

@@ -31,7 +31,7 @@ class CudaOutOfMemory(CudaError, MemoryError):
 
 
 @contextmanager
-def told(what: str) -> Iterator[None]:
+def our_errors(what: str) -> Iterator[None]:
     """Raise what the bindings raise as ours. what: the function that is called, for the message."""
     try:
         yield

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlbackends_kernels.cuda.devices import call, capability, driver
-from mlbackends_kernels.cuda.errors import told
+from mlbackends_kernels.cuda.errors import our_errors
 from mlbackends_kernels.cuda.streams import of_core
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Kernel:
         from cuda.core import ObjectCode, launch
 
         driver()
-        with told(f"loading {name}"):
+        with our_errors(f"loading {name}"):
             self._kernel = ObjectCode.from_cubin(cubin).get_kernel(name)
         self.name, self.block, self.shared = name, block, shared
         self._launch: Callable[..., None] = launch
@@ -49,7 +49,7 @@ class Kernel:
         try:
             self._launch(of_core(stream), config, self._kernel, *arguments)
         except Exception:
-            with told(f"the launch of {self.name}"):
+            with our_errors(f"the launch of {self.name}"):
                 raise
 
     def _launch_with(self, stream: int, grid: Sizes, structure: ctypes.Structure) -> None:
@@ -88,5 +88,5 @@ def _compiled(file: str, chip: tuple[int, int]) -> bytes:
 
     source = Path(__file__).with_name(file).read_text(encoding="utf-8")
     options = ProgramOptions(name=file, arch=f"sm_{chip[0]}{chip[1]}", std="c++17")
-    with told(f"compiling {file}"):
+    with our_errors(f"compiling {file}"):
         return bytes(Program(source, "c++", options).compile("cubin").code)

@@ -21,7 +21,7 @@ from mlbackends_kernels.cuda.devices import (
     device_count,
     on_device,
 )
-from mlbackends_kernels.cuda.errors import CudaError, CudaOutOfMemory, told
+from mlbackends_kernels.cuda.errors import CudaError, CudaOutOfMemory, our_errors
 
 _OUT_OF_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
 
@@ -70,7 +70,7 @@ def _allocated(size: int, index: int, stream: int) -> Any:
         with contextlib.suppress(Exception):  # a device without pools has none to shrink
             call("cuMemPoolTrimTo", pool.handle, 0)
     try:
-        with told("cuMemAllocFromPoolAsync"):
+        with our_errors("cuMemAllocFromPoolAsync"):
             if is_captured:
                 from cuda.core import GraphMemoryResource
 

@@ -20,7 +20,7 @@ from mlbackends_kernels.cuda.copies import packed
 from mlbackends_kernels.cuda.device_array import DeviceArray, empty_like, product, zeros_like
 from mlbackends_kernels.cuda.devices import driver, on_device
 from mlbackends_kernels.cuda.dtypes import CUDA_TYPES, known
-from mlbackends_kernels.cuda.errors import CudaError, told
+from mlbackends_kernels.cuda.errors import CudaError, our_errors
 from mlbackends_kernels.cuda.memory import Memory
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ class _Handle:
     """
 
     def __init__(self, index: int) -> None:
-        with told("cublasCreate_v2"):
+        with our_errors("cublasCreate_v2"):
             from nvmath.bindings import cublas
 
             driver()
@@ -254,7 +254,7 @@ def _by_cublas(
     ending = "_64" if largest > _LARGEST_INT else ""
     multiply = getattr(blas.library, f"gemm_strided_batched_ex{ending}")
     workspace = Memory(size, like.device, like.stream)
-    with blas.lock, told(f"cublasGemmStridedBatchedEx{ending}"):
+    with blas.lock, our_errors(f"cublasGemmStridedBatchedEx{ending}"):
         blas.library.set_stream(blas.handle, like.stream)
         # A new stream takes the workspace away, so it is given each time.
         blas.library.set_workspace(blas.handle, workspace.pointer, size)
@@ -285,7 +285,7 @@ def scale(array: DeviceArray, factor: float) -> None:
     with (
         on_device(array.device),
         blas.lock,
-        told("cublasDscal_v2" if is_wide else "cublasSscal_v2"),
+        our_errors("cublasDscal_v2" if is_wide else "cublasSscal_v2"),
     ):
         run = blas.library.dscal if is_wide else blas.library.sscal
         blas.library.set_stream(blas.handle, array.stream)
@@ -306,7 +306,7 @@ def _by_cublaslt(
     workspace = Memory(size, like.device, like.stream)
     left, right, target = pointers
     of_left, of_right, of_target = plan.layouts
-    with told("cublasLtMatmul"):
+    with our_errors("cublasLtMatmul"):
         plan.library.matmul(
             *(plan.handle, plan.description, plan.one, left, of_left, right, of_right),
             *(plan.zero, target, of_target, target, of_target, plan.algorithm),
@@ -323,7 +323,7 @@ class _Plan:
         self._descriptors: list[tuple[Any, int]] = []
         self.library, self.handle = _lt_handle(index)
         kind, self.one, self.zero, self._factors = _factors(what.dtype, compute)
-        with told("cublasLtMatmulDescCreate"):
+        with our_errors("cublasLtMatmulDescCreate"):
             self.description = self._make("matmul_desc", compute, kind)
         self._set("matmul_desc", self.description, "TRANSA", what.left.transposed)
         self._set("matmul_desc", self.description, "TRANSB", what.right.transposed)
@@ -357,12 +357,12 @@ class _Plan:
         }
         number = getattr(getattr(self.library, names[kind]), attribute)
         word = np.array([value], getattr(self.library, f"get_{kind}_attribute_dtype")(number))
-        with told(f"setting {attribute} of cuBLASLt"):
+        with our_errors(f"setting {attribute} of cuBLASLt"):
             setter = getattr(self.library, f"{kind}_set_attribute")
             setter(thing, number, word.ctypes.data, word.nbytes)
 
     def _layout(self, what: _Shape, dtype: str, rows: int, columns: int, side: _Side) -> int:
-        with told("cublasLtMatrixLayoutCreate"):
+        with our_errors("cublasLtMatrixLayoutCreate"):
             made = self._make("matrix_layout", CUDA_TYPES[dtype], rows, columns, side.leading)
         self._set("matrix_layout", made, "BATCH_COUNT", what.batch)
         self._set("matrix_layout", made, "STRIDED_BATCH_OFFSET", side.step)
@@ -372,7 +372,7 @@ class _Plan:
         """Return the address of the algorithm that the heuristic finds under our conditions."""
         import numpy as np
 
-        with told("cublasLtMatmulPreferenceCreate"):
+        with our_errors("cublasLtMatmulPreferenceCreate"):
             preference = self._make("matmul_preference")
         conditions = {"MAX_WORKSPACE_BYTES": size, "REDUCTION_SCHEME_MASK": schemes}
         for letter, alignment in zip("ABCD", (*alignments, alignments[-1]), strict=True):
@@ -382,7 +382,7 @@ class _Plan:
         self._result = np.zeros(1, self.library.matmul_heuristic_result_dtype)
         count = np.zeros(1, np.int32)
         name = "cublasLtMatmulAlgoGetHeuristic"
-        with told(name):
+        with our_errors(name):
             self.library.matmul_algo_get_heuristic(
                 *(self.handle, self.description, *self.layouts, self.layouts[-1], preference),
                 *(1, self._result.ctypes.data, count.ctypes.data),
@@ -408,7 +408,7 @@ def _plan(
 
 @cache
 def _lt_handle(index: int) -> tuple[Any, int]:
-    with told("cublasLtCreate"):
+    with our_errors("cublasLtCreate"):
         from nvmath.bindings import cublasLt
 
         driver()

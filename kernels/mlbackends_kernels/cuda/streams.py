@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from mlbackends.sdpa.describe import is_torch
-from mlbackends_kernels.cuda.errors import told
+from mlbackends_kernels.cuda.errors import our_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,5 +74,5 @@ def of_core(handle: int) -> Any:
 def follow(stream: int, other: int) -> None:
     """Let what comes on a stream wait, on the device, for what another has been asked so far."""
     if stream != other:
-        with told("cuStreamWaitEvent"):
+        with our_errors("cuStreamWaitEvent"):
             of_core(stream).wait(of_core(other))

@@ -16,7 +16,7 @@ from mlbackends_kernels.cuda.copies import copy_elements
 from mlbackends_kernels.cuda.device_array import DeviceArray, empty_like, product, zeros_like
 from mlbackends_kernels.cuda.devices import driver, on_device
 from mlbackends_kernels.cuda.dtypes import ITEMSIZES
-from mlbackends_kernels.cuda.errors import told
+from mlbackends_kernels.cuda.errors import our_errors
 from mlbackends_kernels.cuda.memory import Memory
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class _Plan:
     def __init__(self, shape: _Shape) -> None:
         number, function = _KINDS[shape.kind, shape.dtype]
         self._destroying, self._handle = threading.Lock(), None
-        with told("cufftCreate"):
+        with our_errors("cufftCreate"):
             from nvmath.bindings import cufft
 
             driver()
@@ -83,7 +83,7 @@ class _Plan:
             self._handle = cufft.create()
         self._direction = shape.kind == "c2c"
         try:
-            with told("cufftMakePlanMany64"):
+            with our_errors("cufftMakePlanMany64"):
                 cufft.set_auto_allocation(self._handle, 0)
                 self._work_bytes = cufft.make_plan_many64(
                     *(self._handle, len(shape.sizes), shape.sizes, *shape.source, *shape.target),
@@ -97,7 +97,7 @@ class _Plan:
         """Transform one array into another, on the target's stream. c2r spoils its source."""
         work = Memory(self._work_bytes, target.device, target.stream)
         directions = (direction,) if self._direction else ()
-        with told("cufftExec"):
+        with our_errors("cufftExec"):
             self._library.set_stream(self._handle, target.stream)
             self._library.set_work_area(self._handle, work.pointer)
             self._run(self._handle, source.pointer, target.pointer, *directions)
@@ -107,7 +107,7 @@ class _Plan:
         with self._destroying:
             handle, self._handle = self._handle, None
             if handle is not None:
-                with told("cufftDestroy"):
+                with our_errors("cufftDestroy"):
                     self._library.destroy(handle)
 
 
