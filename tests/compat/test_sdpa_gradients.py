@@ -15,6 +15,7 @@ import numpy as np
 
 import mlbackends
 from mlbackends.model.errors import NoBackend
+from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.sdpa.dispatch import backends
 from mlbackends.sdpa.sdp_backend import SDPBackend
 
@@ -29,8 +30,12 @@ attention: Any = torch.nn.functional.scaled_dot_product_attention
 DTYPES = {
     torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2
 }  # fmt: skip
+SMALL = TensorSpec((1, 1, 2, 8), "float32")
+ON_CPU = AttentionProblem(query=SMALL, key=SMALL, value=SMALL)
 DIFFERENTIABLE = [
-    each.answers_to for each in backends() if "gradient" in each.takes and not each.missing_parts()
+    each.answers_to
+    for each in backends()
+    if "gradient" in each.takes and not (each.missing_parts() or each.unsupported_reasons(ON_CPU))
 ]
 
 
