@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mlbackends.model.checked import Ended
-from mlbackends.model.errors import NoBackend
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.model.reasons import Reason
 from mlbackends.sdpa import constraints as need
@@ -89,25 +88,17 @@ class Cudnn(AttentionBackend):
         self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
     ) -> tuple[Any, Any]:
         """Compute both. Raises NoBackend where a constraint is not met or cuDNN refuses."""
-        self._require_all(problem)
+        self.require_here(problem)
         from mlbackends_kernels.cuda import attention_plans
 
         return attention_plans.forward(problem, query, key, value, mask)
 
     def run_backward(self, problem: AttentionProblem, grad_out: Any, *tensors: Any) -> Gradients:
         """Return the gradients of query, key and value. Raises NoBackend, as above."""
-        self._require_all(problem)
+        self.require_here(problem)
         from mlbackends_kernels.cuda import attention_plans
 
         return attention_plans.backward(problem, grad_out, *tensors)
-
-    def _require_all(self, problem: AttentionProblem) -> None:
-        """Raise NoBackend where a constraint is not met, the frontend is not there, or cuDNN refuses."""
-        self.require(problem)
-        reasons = self.missing_parts() or self.library_answer(problem, here=True).reasons
-        if reasons:
-            message = "; ".join(reason.message for reason in reasons)
-            raise NoBackend(f"{self.name} cannot do this: {message}", reasons, reasons[0].hint)
 
 
 @lru_cache(maxsize=1024)

@@ -6,7 +6,6 @@ compiled for sm75 to sm120; it has not run on a GPU yet. It needs cuda-python an
 
 from typing import Any
 
-from mlbackends.model.errors import NoBackend
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.model.reasons import Reason
 from mlbackends.sdpa import constraints as need
@@ -55,20 +54,13 @@ class EfficientCuda(AttentionBackend):
         return self._attend(problem, query, key, value, mask, logsumexp=True)
 
     def run_backward(self, problem: AttentionProblem, grad_out: Any, *tensors: Any) -> Gradients:
-        self._require_all(problem)
+        self.require_here(problem)
         from mlbackends_kernels.attention_cuda.device import differentiate
 
         return differentiate(problem, grad_out, *tensors)
 
     def _attend(self, problem: AttentionProblem, *tensors: Any, logsumexp: bool) -> tuple[Any, Any]:
-        self._require_all(problem)
+        self.require_here(problem)
         from mlbackends_kernels.attention_cuda.device import attend
 
         return attend(problem, *tensors, logsumexp=logsumexp)
-
-    def _require_all(self, problem: AttentionProblem) -> None:
-        """Raise NoBackend where a constraint is not met, or a package or the driver is not there."""
-        self.require(problem)
-        if reasons := self.missing_parts():
-            message = "; ".join(reason.message for reason in reasons)
-            raise NoBackend(f"{self.name} cannot run here: {message}", reasons, reasons[0].hint)

@@ -8,7 +8,6 @@ import os
 import sys
 from typing import Any
 
-from mlbackends.model.errors import NoBackend
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.model.reasons import Reason
 from mlbackends.sdpa import constraints as need
@@ -70,10 +69,7 @@ class FlashTriton(AttentionBackend):
 
         The tensors are torch's, or have DLPack or `__cuda_array_interface__`.
         """
-        self.require(problem)
-        if reasons := self.missing_parts():
-            message = "; ".join(reason.message for reason in reasons)
-            raise NoBackend(f"{self.name} cannot run here: {message}", reasons, reasons[0].hint)
+        self.require_here(problem)
         from mlbackends_kernels.cuda.device_array import as_device_array, output_like
         from mlbackends_kernels.triton import launching
 

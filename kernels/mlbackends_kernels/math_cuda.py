@@ -6,7 +6,6 @@ on a GPU yet. It needs the extra `cuda`, cuBLAS, and NVRTC, which compiles the s
 
 from typing import Any
 
-from mlbackends.model.errors import NoBackend
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.model.reasons import Reason
 from mlbackends.sdpa import constraints as need
@@ -45,10 +44,7 @@ class MathCuda(AttentionBackend):
     def run_with_logsumexp(
         self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
     ) -> tuple[Any, Any]:
-        self.require(problem)
-        if reasons := self.missing_parts():
-            message = "; ".join(reason.message for reason in reasons)
-            raise NoBackend(f"{self.name} cannot run here: {message}", reasons, reasons[0].hint)
+        self.require_here(problem)
         from mlbackends_kernels.cuda.device_array import as_device_array
         from mlbackends_kernels.cuda.softmax import attend
         from mlbackends_kernels.cuda.streams import callers

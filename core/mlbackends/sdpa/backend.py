@@ -113,6 +113,15 @@ class AttentionBackend:
             messages = "; ".join(reason.message for reason in reasons)
             raise NoBackend(f"{self.name} cannot do this: {messages}", reasons)
 
+    @final
+    def require_here(self, problem: AttentionProblem) -> None:
+        """Raise NoBackend, with all reasons, unless the problem is supported and can be run here."""
+        self.require(problem)
+        reasons = self.missing_parts() or self.library_answer(problem, here=True).reasons
+        if reasons:
+            message = "; ".join(reason.message for reason in reasons)
+            raise NoBackend(f"{self.name} cannot run here: {message}", reasons, reasons[0].hint)
+
     def missing_parts(self) -> tuple[Reason, ...]:
         """Return what this installation lacks to run it (a package, a driver); () if nothing.
 

@@ -82,16 +82,16 @@ def compiled(options: list[str]) -> tuple[bytes, str]:
         except CompilationFailed as error:
             message = f"{error} for {' '.join(options)}\n{_log(program)}"
             raise CompilationFailed(message) from None
-        return _told(program, "CUBIN"), _log(program)
+        return _kept_with(program, "CUBIN"), _log(program)
     finally:
         _call("nvrtcDestroyProgram", program)
 
 
 def _log(program: Any) -> str:
-    return _told(program, "ProgramLog").decode(errors="replace").strip("\0 \n")
+    return _kept_with(program, "ProgramLog").decode(errors="replace").strip("\0 \n")
 
 
-def _told(program: Any, what: str) -> bytes:
+def _kept_with(program: Any, what: str) -> bytes:
     """Return what NVRTC keeps with a program: its CUBIN or ProgramLog."""
     room = bytearray(_call(f"nvrtcGet{what}Size", program))
     _call(f"nvrtcGet{what}", program, room)

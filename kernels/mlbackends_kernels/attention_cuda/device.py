@@ -10,7 +10,7 @@ from mlbackends.switches import store
 from mlbackends_kernels.attention_cuda import launches
 from mlbackends_kernels.attention_cuda.compiling import machine_code
 from mlbackends_kernels.attention_cuda.launches import Launch, Tile
-from mlbackends_kernels.cuda.device_array import DeviceArray, as_device_array, output_like
+from mlbackends_kernels.cuda.device_array import DeviceArray, on_one_stream, output_like
 from mlbackends_kernels.cuda.devices import on_device
 from mlbackends_kernels.cuda.launching import Kernel
 
@@ -22,7 +22,7 @@ def attend(
     out = output_like(query, problem.output_shape, problem.dtype)
     logarithms = output_like(query, out.shape[:-1], "float32") if logsumexp else None
     given = {"query": query, "key": key, "value": value, "mask": mask}
-    arrays = _arrays({**given, "out": out, "logsumexp": logarithms})
+    arrays = on_one_stream({**given, "out": out, "logsumexp": logarithms})
     _run(problem, launches.forward(problem, arrays, _precision()), arrays["query"])
     return out, logarithms
 
@@ -33,16 +33,9 @@ def differentiate(problem: AttentionProblem, grad_out: Any, *tensors: Any) -> Gr
     found = [output_like(each, tuple(each.shape), problem.dtype) for each in tensors[:3]]
     gradients = zip(("grad_query", "grad_key", "grad_value"), found, strict=True)
     summary = output_like(tensors[0], (*problem.output_shape[:-1], 4), "float32")
-    arrays = _arrays({**named, "grad_out": grad_out, "summary": summary, **dict(gradients)})
+    arrays = on_one_stream({**named, "grad_out": grad_out, "summary": summary, **dict(gradients)})
     _run(problem, launches.backward(problem, arrays, _precision()), arrays["query"])
     return Gradients(*found)
-
-
-def _arrays(tensors: dict[str, Any]) -> dict[str, DeviceArray]:
-    """Return what is there of the tensors, for work on the stream of the first one."""
-    first = as_device_array(next(iter(tensors.values())))
-    given = ((name, tensor) for name, tensor in tensors.items() if tensor is not None)
-    return {name: as_device_array(tensor, first.stream) for name, tensor in given}
 
 
 def _precision() -> str:

@@ -9,7 +9,7 @@ import msgspec
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.sdpa.backend import Gradients
 from mlbackends_kernels.cuda.attention_graph import Graph, attention_graph
-from mlbackends_kernels.cuda.device_array import DeviceArray, as_device_array, empty, output_like
+from mlbackends_kernels.cuda.device_array import empty, on_one_stream, output_like
 from mlbackends_kernels.cuda.devices import on_device
 from mlbackends_kernels.cuda.errors import our_errors
 
@@ -50,12 +50,8 @@ def backward(problem: AttentionProblem, grad_out: Any, *tensors: Any) -> Gradien
 
 def _run(problem: AttentionProblem, tensors: dict[str, Any], *, backward: bool) -> None:
     """Queue a plan on the stream of the query."""
-    first = as_device_array(tensors["query"])
-    arrays: dict[str, DeviceArray] = {
-        name: as_device_array(tensor, first.stream)
-        for name, tensor in tensors.items()
-        if tensor is not None
-    }
+    arrays = on_one_stream(tensors)
+    first = arrays["query"]
     with on_device(first.device), our_errors("cuDNN's attention"):
         graph = _plan(problem, first.device, backward)
         handle = _handle(first.device, first.stream)

@@ -19,7 +19,7 @@ from mlbackends_kernels.cuda.errors import CudaUnavailable, our_errors
 from mlbackends_kernels.cuda.memory import Memory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -323,6 +323,13 @@ def as_device_array(thing: Any, stream: int | None = None) -> DeviceArray:
     return _viewed_by_protocol(thing, stream)
 
 
+def on_one_stream(tensors: "Mapping[str, Any]") -> dict[str, DeviceArray]:
+    """Return what is there of some tensors, by name, for work on the stream of the first one."""
+    first = as_device_array(next(iter(tensors.values())))
+    given = ((name, tensor) for name, tensor in tensors.items() if tensor is not None)
+    return {name: as_device_array(tensor, first.stream) for name, tensor in given}
+
+
 def _of_owner(thing: Any, stream: int) -> DeviceArray:
     if is_torch(thing):
         dtype = known(str(thing.dtype).removeprefix("torch."))
@@ -352,9 +359,8 @@ def _viewed_by_protocol(thing: Any, stream: int) -> DeviceArray:
         try:
             view = StridedMemoryView.from_any_interface(thing, stream_ptr=stream)
             dtype = view.dtype
-        except (
-            NotImplementedError
-        ) as error:  # bfloat16 without ml_dtypes, and types that NumPy lacks
+        # bfloat16 without ml_dtypes, and types that NumPy lacks.
+        except NotImplementedError as error:
             raise TypeError(str(error)) from None
     if not view.is_device_accessible:
         raise CudaUnavailable(f"the memory at {view.ptr:#x} is not a CUDA device's")
