@@ -47,8 +47,8 @@ TORCH_NAMES = frozenset({
 })  # fmt: skip
 #: The rooms of `mlbackends` beside torch's names.
 ROOMS = frozenset({
-    "audit", "host", "inject", "isolation", "launch", "libraries", "model", "sdpa", "survey", "switches",
-    "tracing", "usage",
+    "audit", "fleet", "host", "inject", "isolation", "launch", "libraries", "model", "sdpa", "survey",
+    "switches", "tracing", "usage",
 })  # fmt: skip
 TORCH = "torch's names"
 #: Our bindings of CUDA's libraries, which give way to NVIDIA's own; nothing may be added here.
@@ -68,6 +68,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "inject": frozenset({"model", "host", "switches"}),
     "sdpa": frozenset({"model", "host", "libraries", "isolation", "survey", "switches", TORCH}),
     "audit": frozenset({"model", "host", "libraries", "survey", "switches"}),
+    "fleet": frozenset({"model", "host", "audit"}),
     "tracing": frozenset({"model", "host", "libraries", "isolation", "launch", "inject", "survey", TORCH}),
     "usage": frozenset({"model", "host", "libraries"}),
     "mlbackends_probes": frozenset({"model", "host", "libraries"}),

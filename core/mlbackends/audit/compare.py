@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mlbackends import __version__
+from mlbackends.audit.canonical import COULD_NOT_BE_TOLD, ComparedReport, Values
 from mlbackends.audit.causes import causes, joined, records, text_of
 from mlbackends.audit.pairs import devices, libraries
 from mlbackends.audit.weights import weighed
@@ -23,25 +24,15 @@ from mlbackends.model.audit import Check, Outcome, Status
 from mlbackends.model.difference import SCHEMA, Change, Difference, Kind, Side
 from mlbackends.model.dotted import is_certain
 from mlbackends.model.errors import BadInput, UnknownName
-from mlbackends.model.patterns import pattern
-from mlbackends.model.records import Device, FactValue, Library, Presence, ProbeReport, Report
+from mlbackends.model.records import Device, FactValue, Library, Report
 from mlbackends.model.registry import facts_of
 
 _TOLERANCE_PARTS = 100
 TOLERANCE = 1 / _TOLERANCE_PARTS
 """The share by which two metrics may differ, as the memory does that the kernel leaves on equal machines."""
 
-_HOME = pattern(r"(?<![\w.~-])(?:/home/[^/\s:;,\"']+|/Users/[^/\s:;,\"']+|/root(?=/)|~(?=/))")
-_IDENTITY = pattern(r"redacted-\d+|\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b")
-"""A device's name in a variable, and what stands for it in a report that was redacted."""
 _LONGEST = 300
 SAME = "same"
-_OF_THE_SYSTEM = ("", "/", "/usr", "/usr/local")
-_UNKNOWN = "could not be told"
-_OF_LIBRARY = ("soname", "version", "presence", "found_by", "owner", "wins")
-_OF_DEVICE = ("name", "presence", "memory_bytes", "capability", "driver", "numa_node", "features")
-
-_Values = dict[str, Any]
 
 
 def compare(before: Report, after: Report, names: tuple[str, str] = ("", "")) -> Difference:
@@ -50,7 +41,7 @@ def compare(before: Report, after: Report, names: tuple[str, str] = ("", "")) ->
     if not common:
         raise BadInput("the two reports have no probe in common")
     depth = min(before.depth, after.depth, key=lambda each: each.level)
-    comparison = _Comparison(_Side(before, depth), _Side(after, depth))
+    comparison = _Comparison(ComparedReport(before, depth), ComparedReport(after, depth))
     notes = []
     for here, there, word in ((before, after, "first"), (after, before, "second")):
         if only := sorted(name for name in here.probes if name not in there.probes):
@@ -118,67 +109,10 @@ def _fitting(globs: Sequence[str]) -> re.Pattern[str] | None:
     return re.compile("|".join(rf"(?:{part})(?:[.\[]|$)" for part in parts), re.DOTALL)
 
 
-class _Side:
-    """One report, as it is compared.
-
-    is_deeper: whether it was looked at further than the other, so that what it alone has says nothing.
-    """
-
-    def __init__(self, report: Report, depth: Presence) -> None:
-        self.probes = report.probes
-        self.depth = depth
-        self.is_deeper = report.depth.level > depth.level
-        python = report.probes.get("python")
-        prefix = str(python.facts.get("prefix", "")) if python else ""
-        # Everything lies below /usr; a path there says more than one below "the environment".
-        has_prefix = prefix not in _OF_THE_SYSTEM
-        self._prefix = (
-            re.compile(rf"{re.escape(prefix.rstrip('/'))}(?![\w.-])") if has_prefix else None
-        )
-
-    def plain(self, value: Any) -> Any:
-        """Return a value without identities, its paths from the environment or the home folder on."""
-        if isinstance(value, str):
-            if "/" in value and self._prefix is not None:
-                value = self._prefix.sub("PREFIX", value)
-            value = _HOME.sub("~", value) if "/" in value else value
-            return _IDENTITY.sub("*", value) if "-" in value else value
-        if isinstance(value, list | tuple):
-            return [self.plain(each) for each in value]
-        if isinstance(value, dict):
-            return {self.plain(key): self.plain(each) for key, each in value.items()}
-        return value
-
-    def presence(self, presence: Presence | None) -> str:
-        """Return a presence, no higher than both reports looked."""
-        if presence is None:
-            return _UNKNOWN
-        return str(min(presence, self.depth, key=lambda each: each.level))
-
-    def head(self, probe: ProbeReport) -> _Values:
-        """Return the presence of a probe, and its version if it has one."""
-        version = {"version": probe.version} if probe.version else {}
-        return {"presence": self.presence(probe.presence), **version}
-
-    def fields(self, thing: Library | Device) -> _Values:
-        """Return the fields of a library or device that are not empty, and its facts."""
-        names = _OF_LIBRARY if isinstance(thing, Library) else _OF_DEVICE
-        values: _Values = {name: getattr(thing, name) for name in names}
-        values["presence"] = self.presence(thing.presence)
-        values = {name: value for name, value in values.items() if value not in ("", None, ())}
-        return self.plain(values | thing.facts)  # type: ignore[no-any-return]
-
-    def title(self, thing: Library | Device) -> str:
-        """Return what one that is alone is called."""
-        if isinstance(thing, Library):
-            return " ".join(filter(None, (str(self.plain(thing.path)), thing.version)))
-        return thing.name or f"{thing.kind} {thing.index}"
-
-
 class _Comparison:
     """Compares the probes of two reports."""
 
-    def __init__(self, before: _Side, after: _Side) -> None:
+    def __init__(self, before: ComparedReport, after: ComparedReport) -> None:
         self._before, self._after = before, after
 
     def probe(self, name: str) -> Iterator[Change]:
@@ -189,7 +123,7 @@ class _Comparison:
             # What could not be told has not gone.
             presences = [each.presence if is_certain(each) else None for each in (old, new)]
             if presences[0] != presences[1]:
-                first, second = (str(each or _UNKNOWN) for each in presences)
+                first, second = (str(each or COULD_NOT_BE_TOLD) for each in presences)
                 yield Change(f"{name}.presence", Kind.CHANGED, first, second)
             return
         roles = {fact.name: fact.role for fact in facts_of(name).values()}
@@ -207,7 +141,7 @@ class _Comparison:
             yield from self._things(f"{name}.devices[{label}]", one, other)
 
     def _values(
-        self, name: str, was: _Values, now: _Values, roles: dict[str, str]
+        self, name: str, was: Values, now: Values, roles: dict[str, str]
     ) -> Iterator[Change]:
         """Yield what differs between two tables. roles: of their keys; "fact" where none is given."""
         for key in sorted({**was, **now}):

@@ -1,0 +1,136 @@
+"""The canonical form of what a probe found, and its fingerprint.
+
+Two machines that are the same have the same form: what is volatile or names the machine is left out,
+metrics are rounded, lists are sorted, devices and copies of a library are counted, and a path in the
+environment or the home folder begins there. The first part of a fingerprint, "1:", is the version of
+this form; fingerprints of two versions say nothing of each other.
+"""
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from mlbackends.audit.canonical import COULD_NOT_BE_TOLD, Canonical, prefix_of
+from mlbackends.model.dotted import is_certain
+from mlbackends.model.records import FactValue, Library, ProbeReport, Report
+from mlbackends.model.registry import facts_of
+
+VERSION = 1
+_METRIC_BITS = 5
+"""So many leading bits of a metric count: what differs by less than a thirtieth is mostly the same."""
+
+Facts = dict[str, FactValue]
+
+
+def fingerprints(report: Report) -> dict[str, str]:
+    """Return the fingerprint of each probe's report, by the probe's name."""
+    canonical = Canonical(prefix_of(report.probes.get("python")), report.depth)
+    return {
+        name: fingerprint(canonical_facts(name, probe, canonical))
+        for name, probe in report.probes.items()
+    }
+
+
+def whole(fingerprints: Mapping[str, str]) -> str:
+    """Return the fingerprint of a machine from those of its probes."""
+    return _digest(sorted(fingerprints.items()))
+
+
+def fingerprint(facts: Facts) -> str:
+    """Return the fingerprint of a canonical form: the version, a colon, and 64 bits of BLAKE2b in hex."""
+    return _digest(facts)
+
+
+def _digest(value: Any) -> str:
+    data = msgspec.json.encode(value, order="deterministic")
+    return f"{VERSION}:{hashlib.blake2b(data, digest_size=8).hexdigest()}"
+
+
+def canonical_facts(name: str, probe: ProbeReport, canonical: Canonical) -> Facts:
+    """Return what a probe found as values by dotted name; see the head of this module.
+
+    `nvidia.devices` is how many there are, and a field of theirs has a count for each value:
+    {"16": 7, "8": 1}. Of several copies of a library a field is a list, the copy that wins first.
+    """
+    if not is_certain(probe):
+        return {f"{name}.presence": COULD_NOT_BE_TOLD}
+    facts: Facts = {f"{name}.{field}": value for field, value in canonical.head(probe).items()}
+    declared = facts_of(name)
+    for fact, value in probe.facts.items():
+        role = declared[fact].role if fact in declared else "fact"
+        if role == "metric":
+            facts.update(_leaves(f"{name}.{fact}", rounded(value)))
+        elif role == "fact":
+            facts.update(_leaves(f"{name}.{fact}", canonical.plain(value)))
+    facts.update((f"{name}.warnings.{warning.code}", True) for warning in probe.warnings)
+    for soname, copies in _copies(probe.libraries, canonical):
+        fields = (_leaves(f"{name}.libraries[{soname}]", canonical.fields(one)) for one in copies)
+        facts.update(_columns(fields, len(copies)))
+    if probe.devices:
+        facts[f"{name}.devices"] = len(probe.devices)
+        rows = (dict(_leaves(f"{name}.devices", canonical.fields(one))) for one in probe.devices)
+        facts.update(_counted(rows))
+    return facts
+
+
+def rounded(value: Any) -> Any:
+    """Return a metric with every number in it rounded to its leading bits."""
+    if isinstance(value, list):
+        return _sorted(rounded(each) for each in value)
+    if isinstance(value, dict):
+        return {key: rounded(each) for key, each in value.items()}
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    is_float = isinstance(value, float)
+    if abs(value) < 1 << _METRIC_BITS or (is_float and not math.isfinite(value)):
+        return float(f"{value:.2g}") if is_float else value
+    number = round(value)
+    shift = max(0, abs(number).bit_length() - _METRIC_BITS)
+    return ((number + (1 << shift >> 1)) >> shift) << shift
+
+
+def _leaves(name: str, value: Any) -> Iterator[tuple[str, FactValue]]:
+    """Yield a value by its name; of a table each value by its own, and of a list its sorted members."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield from _leaves(f"{name}.{key}", each)
+    else:
+        yield name, _sorted(value) if isinstance(value, list) else value
+
+
+def _sorted(values: Iterable[Any]) -> list[Any]:
+    return sorted(values, key=lambda each: msgspec.json.encode(each, order="deterministic"))
+
+
+def _copies(
+    libraries: Iterable[Library], canonical: Canonical
+) -> Iterator[tuple[str, list[Library]]]:
+    """Yield the copies of each library by soname, the one that wins first."""
+    by_soname: dict[str, list[Library]] = {}
+    for library in libraries:
+        by_soname.setdefault(library.soname or library.path.rpartition("/")[2], []).append(library)
+    for soname, copies in by_soname.items():
+        yield soname, sorted(copies, key=lambda one: (not one.wins, canonical.plain(one.path)))
+
+
+def _columns(rows: Iterable[Iterable[tuple[str, FactValue]]], count: int) -> Facts:
+    """Return the values of one row, and of several a list for each name."""
+    found: dict[str, list[Any]] = {}
+    for at, row in enumerate(rows):
+        for name, value in row:
+            found.setdefault(name, [None] * count)[at] = value
+    return {name: values[0] if count == 1 else values for name, values in found.items()}
+
+
+def _counted(rows: Iterable[dict[str, FactValue]]) -> Facts:
+    """Return how often each value of a name stands in the rows."""
+    found: dict[str, Counter[str]] = {}
+    for row in rows:
+        for name, value in row.items():
+            text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+            found.setdefault(name, Counter())[text] += 1
+    return {name: dict(counts) for name, counts in found.items()}
