@@ -94,6 +94,8 @@ class Host:
         self._extracts: dict[str, dict[str, Any]] = {}
         self.cache: dict[Any, Any] = {}
         """What functions under `once_per_host` returned."""
+        self._links: dict[str, str] = {}
+        """What each path below the root links to, "" where it is no link."""
         self.is_live = os.path.abspath(root) == os.path.abspath(os.sep)
         self.root = _root_of(pid) if pid is not None and self.is_live else ""
         self._recorded: Description | None = None
@@ -152,10 +154,14 @@ class Host:
         """Return a path without links, as the recorded machine names it; "" for links in a loop."""
 
         def target_of(at: str) -> str:
+            if (known := self._links.get(at)) is not None:
+                return known
             try:
-                return str(self._on_disk(os.readlink, self._below_root(at)))
+                target = str(self._on_disk(os.readlink, self._below_root(at)))
             except (OSError, ValueError):  # a path from a record may hold a NUL
-                return ""
+                target = ""
+            self._links[at] = target
+            return target
 
         return resolved(path, target_of)
 
