@@ -129,7 +129,7 @@ def test_narrower_elements_give_gradients_of_their_own_type(
         for each in (*tensors, mask)
     ]
     wanted = gradients(grad_out.astype("f8"), tuple(wide))
-    for mine, right, tensor in zip(found, wanted, (*tensors, mask), strict=True):
+    for mine, right, tensor in zip(found[:4], wanted[:4], (*tensors, mask), strict=True):
         assert (mine is None) == (right is None)
         if mine is not None:
             assert mine.dtype == tensor.dtype
@@ -163,7 +163,8 @@ def test_rows_in_turn_give_what_all_rows_give(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(formula, "SCORES_AT_ONCE", 130)
 
     for (mask, more), each in zip(calls, wanted, strict=True):
-        for mine, right in zip(gradients(grad_out, (*tensors, mask), **more), each, strict=True):
+        found = gradients(grad_out, (*tensors, mask), **more)
+        for mine, right in zip(found[:4], each[:4], strict=True):
             assert (mine is None and right is None) or np.allclose(mine, right, atol=1e-13)
 
 
@@ -256,7 +257,7 @@ def test_rows_filled_with_a_large_number_count_once(dtype: str, near: float, fil
 
     found = gradients(grad_out, whole, scale=0.25)
 
-    for mine, right in zip(found, closed(grad_out, whole, 0.25, inner), strict=True):
+    for mine, right in zip(found[:4], closed(grad_out, whole, 0.25, inner), strict=True):
         assert np.allclose(mine.astype("f8"), right, rtol=near, atol=near * np.abs(right).max())
 
 

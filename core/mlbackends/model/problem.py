@@ -3,8 +3,9 @@
     weights = softmax(query @ transposed(key) * scale + mask)        output = weights @ value
 
 Shapes: query (..., H, L, E), key (..., Hkv, S, E), value (..., Hkv, S, Ev), mask broadcastable to
-(..., H, L, S); the output is (..., H, L, Ev). A problem that no backend could ever answer cannot be
-made, so nothing that reads one has to check it again.
+(..., H, L, S); the output is (..., H, L, Ev). Sequences of several lengths lie one after another in a
+batch of one, or have their keys in pages. A problem that no backend could ever answer cannot be made, so
+nothing that reads one has to check it again.
 """
 
 from math import isfinite, prod
@@ -114,7 +115,17 @@ class AttentionProblem(Struct, frozen=True, kw_only=True):
     scale: None for 1/sqrt(E). dropout: the probability that a weight is dropped. seed: says which are,
     the same ones for every backend of ours (see `mlbackends_kernels.tensors.dropout`);
     None draws one from the generator of torch or NumPy, which the caller may have seeded.
-    is_causal: row i sees the keys up to i; with lower_right, up to i + S - L.
+    is_causal: row i sees the keys up to its own position, which is i, or i + S - L with lower_right.
+    window: how many keys to the left and to the right of its own position a row sees, -1 for all.
+    softcap: scores become softcap * tanh(scores / softcap) before masks; 0 for none.
+    sinks: (H,), one more score for each head, neither scaled nor capped nor masked, which counts in the
+    sum of every row and has no value. logsumexp includes it: it is the sink itself for a row without keys,
+    whose output is 0. Source: gpt-oss; FlashAttention's learnable_sink has the same logsumexp.
+    query_lengths, key_lengths: of sequences that lie one after another along L and S of tensors
+    (1, H, T, E), each of which attends to itself alone: positions count within a sequence.
+    page_table: (B, most pages) of int32, the pages that hold the keys of each sequence, in order; key is
+    (pages, Hkv, page size, E), value likewise, and key_lengths has how many keys count of each sequence.
+    The query is (B, H, L, E), or (1, H, T, E) of query_lengths.
     inner_dtype: the type to compute in; "" for float32 where the elements have 16 bits, and their own
     otherwise; "float64" for a result to measure others by; the 16-bit type itself where a backend may
     round to it between its steps.
@@ -134,6 +145,12 @@ class AttentionProblem(Struct, frozen=True, kw_only=True):
     seed: int | None = None
     inner_dtype: str = ""
     logsumexp: bool = False
+    window: tuple[int, int] = (-1, -1)
+    softcap: float = 0.0
+    sinks: TensorSpec | None = None
+    query_lengths: tuple[int, ...] = ()
+    key_lengths: tuple[int, ...] = ()
+    page_table: TensorSpec | None = None
     device: Device = field(default_factory=lambda: Device("cpu", 0))
 
     def __post_init__(self) -> None:
@@ -142,22 +159,39 @@ class AttentionProblem(Struct, frozen=True, kw_only=True):
             raise InvalidProblem(
                 f"dropout probability has to be between 0 and 1, but got {self.dropout}"
             )
-        if not any(spec.nested for spec in (self.query, self.key, self.value)):
+        if not self.is_nested:
             _check_shapes(self)  # else sizes differ within the batch: no number could be compared
+        if self.query_lengths or self.key_lengths or self.page_table is not None:
+            _check_sequences(self)
         if self.mask is not None:
             _check_mask(self, self.mask)
         if self.inner_dtype not in ("", "float32", "float64", self.dtype):
             raise InvalidProblem(
                 f"inner_dtype is {self.inner_dtype!r}; it must be float32, float64 or {self.dtype}"
             )
-        if self.lower_right and not self.is_causal:
-            raise InvalidProblem("lower_right says how a causal mask lies; is_causal is False")
+        if min(self.window) < -1:
+            raise InvalidProblem(
+                f"window is {self.window}; a side is a count of keys, or -1 for all"
+            )
+        if not (isfinite(self.softcap) and self.softcap >= 0):
+            raise InvalidProblem(f"softcap has to be a number from 0 on, but got {self.softcap}")
+        if self.lower_right and not self.is_causal and self.window == (-1, -1):
+            raise InvalidProblem(
+                "lower_right says how a causal mask or a window lies; is_causal is False"
+            )
+        if self.sinks is not None:
+            _check_sinks(self, self.sinks)
 
     @property
     def wants_gradient(self) -> bool:
-        """Whether query, key, value or a mask requires a gradient."""
-        tensors = (self.query, self.key, self.value, self.mask)
+        """Whether query, key, value, a mask or sinks require a gradient."""
+        tensors = (self.query, self.key, self.value, self.mask, self.sinks)
         return any(spec is not None and spec.requires_grad for spec in tensors)
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether a tensor is nested, so that its sizes say nothing."""
+        return self.query.nested or self.key.nested or self.value.nested
 
     @property
     def platform(self) -> str:
@@ -199,8 +233,24 @@ class AttentionProblem(Struct, frozen=True, kw_only=True):
 
     @property
     def key_length(self) -> int:
-        """S: rows of key and value."""
+        """S: rows of key and value; where they lie in pages, the most of a sequence."""
+        if self.page_table is not None:
+            return max(self.key_lengths, default=0)
         return self.key.shape[-2]
+
+    @property
+    def sequences(self) -> tuple[tuple[int, int], ...]:
+        """The rows and keys of each sequence: (L, S) alone where all of the batch have these."""
+        if self.query_lengths:
+            return tuple(zip(self.query_lengths, self.key_lengths, strict=True))
+        if self.page_table is not None:
+            return tuple((self.query_length, keys) for keys in self.key_lengths)
+        return ((self.query_length, self.key_length),)
+
+    @property
+    def band(self) -> tuple[int, int]:
+        """The window, with nothing to the right of a row's own position where is_causal."""
+        return (self.window[0], 0) if self.is_causal else self.window
 
     @property
     def head_dim(self) -> int:
@@ -304,7 +354,7 @@ def _check_shapes(problem: AttentionProblem) -> None:
     key, value = problem.key, problem.value
     for what, one, other in (
         ("query and key must have the same last dimension", problem.head_dim, key.shape[-1]),
-        ("key and value must have the same length", problem.key_length, value.shape[-2]),
+        ("key and value must have the same length", key.shape[-2], value.shape[-2]),
     ):
         if one != other:
             raise InvalidProblem(f"{what}; it is {one} and {other}")
@@ -336,6 +386,11 @@ def _check_mask(problem: AttentionProblem, mask: TensorSpec) -> None:
         raise InvalidProblem("Explicit attn_mask should not be set when is_causal=True")
     if problem.query.nested or problem.key.nested:
         return
+    if problem.key_lengths:
+        raise InvalidProblem(
+            "a mask goes with one length for all; query_lengths or a page_table gives several",
+            "is_causal, lower_right and window count within each sequence",
+        )
     scores = (*problem.leading_shape, problem.query_length, problem.key_length)
     last = scores[len(scores) - len(mask.shape) :]
     if not 2 <= len(mask.shape) <= len(scores) or any(
@@ -346,9 +401,84 @@ def _check_mask(problem: AttentionProblem, mask: TensorSpec) -> None:
         )
 
 
+def _check_sinks(problem: AttentionProblem, sinks: TensorSpec) -> None:
+    if sinks.dtype not in ("float32", problem.dtype):
+        raise InvalidProblem(
+            f"sinks must be of float32 or of query's type; got {sinks.dtype} and {problem.dtype}"
+        )
+    if problem.is_nested:
+        raise InvalidProblem("sinks need plain tensors, whose heads are known; these are nested")
+    heads = problem.leading_shape[-1] if problem.leading_shape else 1
+    if sinks.shape != (heads,):
+        raise InvalidProblem(
+            f"sinks must be one for each of {heads} heads, [{heads}]; got {list(sinks.shape)}"
+        )
+
+
+def _check_sequences(problem: AttentionProblem) -> None:
+    """Check the lengths of sequences that are packed, or whose keys lie in pages."""
+    rows, keys, table = problem.query_lengths, problem.key_lengths, problem.page_table
+    if problem.is_nested:
+        raise InvalidProblem("nested tensors have lengths of their own; lengths are given, too")
+    shapes = [spec.shape for spec in (problem.query, problem.key, problem.value)]
+    if [len(shape) for shape in shapes] != [4, 4, 4]:
+        seen = ", ".join(str(list(shape)) for shape in shapes)
+        raise InvalidProblem(f"sequences of several lengths need 4 dimensions; got {seen}")
+    if not keys or not (rows or table):
+        raise InvalidProblem(
+            "key_lengths goes with query_lengths, or with a page_table",
+            "give both, and tensors that hold one sequence after another",
+        )
+    for name, lengths in (("query_lengths", rows), ("key_lengths", keys)):
+        if min(lengths, default=0) < 0:
+            raise InvalidProblem(f"{name} has a negative length, {min(lengths)}")
+    if rows and len(rows) != len(keys):
+        raise InvalidProblem(
+            f"query_lengths has {len(rows)} sequences and key_lengths {len(keys)}; they must agree"
+        )
+    packed = [("query", shapes[0], rows)] if rows else []
+    if table is None:
+        packed += [("key", shapes[1], keys), ("value", shapes[2], keys)]
+    for name, shape, lengths in packed:
+        if shape[0] != 1 or shape[2] != sum(lengths):
+            raise InvalidProblem(
+                f"{name} has the shape {list(shape)}; sequences of {sum(lengths)} rows together"
+                f" lie one after another in [1, {shape[1]}, {sum(lengths)}, {shape[3]}]"
+            )
+    if table is not None:
+        _check_pages(problem, table)
+
+
+def _check_pages(problem: AttentionProblem, table: TensorSpec) -> None:
+    keys, size = problem.key_lengths, problem.key.shape[-2]
+    pages = problem.key.shape[0], problem.value.shape[0]
+    if table.dtype != "int32" or len(table.shape) != 2:
+        raise InvalidProblem(
+            "page_table must be of int32 and of the shape (sequences, pages of the longest);"
+            f" got {table.dtype} of {list(table.shape)}"
+        )
+    if pages[0] != pages[1]:
+        raise InvalidProblem(f"key has {pages[0]} pages and value {pages[1]}; they must be equal")
+    if table.shape[0] != len(keys):
+        raise InvalidProblem(
+            f"page_table has {table.shape[0]} sequences and key_lengths {len(keys)}; they must agree"
+        )
+    if not problem.query_lengths and problem.query.shape[0] != len(keys):
+        raise InvalidProblem(
+            f"query has a batch of {problem.query.shape[0]} and page_table {len(keys)} sequences",
+            "where queries lie one after another, give query_lengths",
+        )
+    if max(keys) > table.shape[1] * size:
+        raise InvalidProblem(
+            f"a sequence has {max(keys)} keys; {table.shape[1]} pages of {size} hold fewer"
+        )
+
+
 def _leading(problem: AttentionProblem) -> tuple[tuple[int, ...], ...]:
     """Return the dimensions before the last two of each tensor, grouped heads repeated."""
     shapes = [spec.shape[:-2] for spec in (problem.query, problem.key, problem.value)]
+    if problem.page_table is not None:  # pages are no batches
+        shapes[1:] = [shape[-1:] for shape in shapes[1:]]
     if problem.enable_gqa:
         shapes = [(*shape[:-1], problem.heads) for shape in shapes]
     return tuple(shapes)

@@ -19,6 +19,7 @@ OPTIONAL = {
     "lower_right": need.no_lower_right(),
     "mask": need.no_mask(),
     "nested": need.not_nested(),
+    **need.BEYOND_TORCH,
 }
 """What a problem may ask for beside the plain product, and the constraint of a backend without it."""
 
@@ -29,13 +30,14 @@ Prepared = Callable[..., Any]
 class Gradients(NamedTuple):
     """The gradients of one call, each of the shape and element type of its tensor.
 
-    mask: None where there is no mask, or none that requires a gradient.
+    mask, sinks: None where there are none, or none that require a gradient.
     """
 
     query: Any
     key: Any
     value: Any
     mask: Any = None
+    sinks: Any = None
 
 
 class LibraryAnswer(NamedTuple):
@@ -145,33 +147,41 @@ class AttentionBackend:
         """Return facts of it where it runs, by name: "instruction set", "threads", "version"."""
         return {}
 
-    def run(
-        self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
-    ) -> Any:
-        """Compute it. The tensors are the caller's own; the result is of the same kind as query."""
-        return self.run_with_logsumexp(problem, query, key, value, mask)[0]
+    def run(self, problem: AttentionProblem, *tensors: Any, **more: Any) -> Any:
+        """Compute it. The result is of the same kind as query.
+
+        tensors: query, key, value, and optionally a mask, the caller's own. more: "sinks" and
+        "page_table", each where the problem has it: what does not take "sinks" or "pages" need not have
+        such an argument.
+        """
+        return self.run_with_logsumexp(problem, *tensors, **more)[0]
 
     def run_with_logsumexp(
-        self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
+        self, problem: AttentionProblem, *tensors: Any, **more: Any
     ) -> tuple[Any, Any]:
         """Compute it, and the logarithm of the sum of each row's exponentials: (..., H, L).
 
-        That is of float64 for float64, else of float32, of the kind of query, and 0 for a row that sees
-        no key. A backend that takes "logsumexp" or "gradient" has it.
+        tensors, more: as of `run`. That is of float64 for float64, else of float32, of the kind of query.
+        A sink is part of the sum. For a row that sees no key it is the head's sink, or 0 without one. A
+        backend that takes "logsumexp" or "gradient" has it.
         """
         raise NotImplementedError
 
-    def run_backward(self, problem: AttentionProblem, grad_out: Any, *tensors: Any) -> Gradients:
+    def run_backward(
+        self, problem: AttentionProblem, grad_out: Any, *tensors: Any, **more: Any
+    ) -> Gradients:
         """Return the gradients, given that of the result.
 
-        tensors: query, key, value, mask, and what `run_with_logsumexp` returned for them. The mask has a
-        gradient where its record requires it. A backend that takes "gradient" has it.
+        tensors: query, key, value, mask, and what `run_with_logsumexp` returned for them; more: as of
+        `run`. Mask and sinks have a gradient where their records require it. A backend that takes
+        "gradient" has it.
         """
         raise NotImplementedError
 
     def prepared(self, problem: AttentionProblem, *tensors: Any) -> Prepared | None:
         """Return what computes calls like this one, None where each must be looked at.
 
+        Only what torch has arguments for is prepared: no window, softcap, sinks, lengths or pages.
         tensors: query, key, value, mask, and what `run` returned for them with None, or the two results of
         `run_with_logsumexp`. What is returned is called with tensors of exactly the types of these and of
         the same element types, a query of the same width, and the call's seed: None to draw one, or what

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from mlbackends.model.errors import joined
+from mlbackends.model.errors import counted, joined
 from mlbackends.model.problem import AttentionProblem, TensorSpec, heads_of
 from mlbackends.model.reasons import Reason
 
@@ -287,10 +287,19 @@ def no_dropout(problem: AttentionProblem) -> str:
 )
 def no_gradient(problem: AttentionProblem) -> str:
     """Ask for inputs that require no gradient."""
-    inputs = zip(("query", "key", "value", "mask"), (*_inputs(problem), problem.mask), strict=True)
+    names = ("query", "key", "value", "mask", "sinks")
+    inputs = zip(names, (*_inputs(problem), problem.mask, problem.sinks), strict=True)
     wanting = [name for name, spec in inputs if spec is not None and spec.requires_grad]
     verb = "requires" if len(wanting) == 1 else "require"
     return f"{joined(wanting)} {verb} a gradient; it computes none" if wanting else ""
+
+
+@constraint("gradient", "with keys in pages, inputs that require no gradient")
+def pages_forward_only(problem: AttentionProblem) -> str:
+    """Ask for no gradient where keys lie in pages."""
+    if problem.page_table is None or not problem.wants_gradient:
+        return ""
+    return "a gradient is required, and key and value lie in pages; it computes none of these"
 
 
 @constraint("logsumexp", "no demand for the logsumexp of each row", sizes=False)
@@ -309,9 +318,10 @@ def not_nested(problem: AttentionProblem) -> str:
 @constraint("causal-lower-right", "a causal mask from the upper left corner")
 def no_lower_right(problem: AttentionProblem) -> str:
     """Ask that a causal mask starts in the upper left corner."""
-    if not problem.lower_right or problem.query_length == problem.key_length:
+    if not problem.lower_right or all(rows == keys for rows, keys in problem.sequences):
         return ""
-    return "the causal mask ends in the lower right corner; it takes one from the upper left"
+    mask = "causal mask" if problem.is_causal else "window"
+    return f"the {mask} ends in the lower right corner; it takes one from the upper left"
 
 
 @constraint("inner-dtype", "no demand for float64 inside", sizes=False)
@@ -320,6 +330,54 @@ def no_float64_inside(problem: AttentionProblem) -> str:
     if problem.inner_dtype != "float64" or problem.dtype == "float64":
         return ""
     return f"float64 is asked for inside; it computes {problem.dtype} in float32"
+
+
+@constraint("window", "no window", sizes=False)
+def no_window(problem: AttentionProblem) -> str:
+    """Ask that rows see keys however far from their own position."""
+    if problem.window == (-1, -1):
+        return ""
+    left, right = ("all" if side < 0 else str(side) for side in problem.window)
+    return f"rows see {left} keys to the left and {right} to the right; it takes no window"
+
+
+@constraint("softcap", "no cap on the scores", sizes=False)
+def no_softcap(problem: AttentionProblem) -> str:
+    """Ask for scores as they are."""
+    return f"softcap is {problem.softcap}; it takes none" if problem.softcap else ""
+
+
+@constraint("sinks", "no sinks", sizes=False)
+def no_sinks(problem: AttentionProblem) -> str:
+    """Ask for sums of the scores of keys alone."""
+    return "each head has a sink; it takes none" if problem.sinks is not None else ""
+
+
+@constraint("variable-lengths", "sequences of one length")
+def no_variable_lengths(problem: AttentionProblem) -> str:
+    """Ask for sequences that do not lie one after another."""
+    if not problem.query_lengths:
+        return ""
+    count = counted(len(problem.query_lengths), "sequence")
+    return f"{count} of their own lengths lie one after another; it takes one length for all"
+
+
+@constraint("pages", "keys and values that do not lie in pages")
+def no_pages(problem: AttentionProblem) -> str:
+    """Ask for key and value without a table of pages."""
+    if problem.page_table is None:
+        return ""
+    return f"key and value lie in pages of {problem.key.shape[-2]}; it takes whole sequences"
+
+
+BEYOND_TORCH = {
+    "pages": no_pages(),
+    "sinks": no_sinks(),
+    "softcap": no_softcap(),
+    "variable_lengths": no_variable_lengths(),
+    "window": no_window(),
+}
+"""What torch's scaled_dot_product_attention has no argument for, and the constraint of what lacks it."""
 
 
 def _inputs(problem: AttentionProblem) -> tuple[TensorSpec, TensorSpec, TensorSpec]:

@@ -117,7 +117,7 @@ class Attention(torch.autograd.Function):  # type: ignore[misc,unused-ignore]
         saved, needed = ctx.saved_tensors, ctx.needs_input_grad[2:]
         with torch.no_grad():
             found = ctx.differentiate(grad_out, *saved)
-        given = [each for each, wanted in zip(found, needed, strict=True) if wanted]
+        given = [each for each, wanted in zip(found, needed, strict=False) if wanted]
         # torch.autograd.Function.once_differentiable looks at grad_out alone.
         if torch.is_grad_enabled():
             given = _Last.apply(given, grad_out, *saved[: len(needed)])  # type: ignore[no-untyped-call,unused-ignore]

@@ -46,6 +46,60 @@ def test_a_problem_says_its_sizes() -> None:
     assert told.output_shape == (2, 8, 5, 32)
 
 
+PACKED = {"query": spec(1, 8, 9, 64), "key": spec(1, 8, 12, 64), "value": spec(1, 8, 12, 32)}
+LENGTHS = {"query_lengths": (2, 0, 7), "key_lengths": (5, 4, 3)}
+PAGES = {"key": spec(6, 2, 16, 64), "value": spec(6, 2, 16, 64), "enable_gqa": True}
+SPEC_OF_3 = spec(3, 8, 16, 64)
+TABLE = spec(2, 3, dtype="int32")
+
+
+def test_packed_sequences_are_a_problem_of_one_batch() -> None:
+    told = problem(**PACKED, **LENGTHS)
+
+    assert told.sequences == ((2, 5), (0, 4), (7, 3))
+    assert (told.query_length, told.key_length) == (9, 12)
+    assert told.output_shape == (1, 8, 9, 32)
+
+
+def test_keys_in_pages_are_no_batch() -> None:
+    told = problem(**PAGES, page_table=TABLE, key_lengths=(48, 0))
+
+    assert told.sequences == ((16, 48), (16, 0))
+    assert (told.key_length, told.key_heads) == (48, 2)
+    assert told.output_shape == (2, 8, 16, 64)
+
+
+def test_packed_queries_may_have_their_keys_in_pages() -> None:
+    told = problem(
+        **{**PAGES, "query": spec(1, 8, 4, 64)},
+        page_table=TABLE,
+        query_lengths=(1, 3),
+        key_lengths=(40, 16),
+    )
+
+    assert told.sequences == ((1, 40), (3, 16))
+    assert told.output_shape == (1, 8, 4, 64)
+
+
+@pytest.mark.parametrize(
+    ("changes", "band"),
+    [
+        ({}, (-1, -1)),
+        ({"is_causal": True}, (-1, 0)),
+        ({"window": (3, 2)}, (3, 2)),
+        ({"window": (3, 2), "is_causal": True}, (3, 0)),
+        ({"window": (3, -1), "lower_right": True}, (3, -1)),
+    ],
+)
+def test_a_causal_mask_cuts_the_window(changes: Any, band: tuple[int, int]) -> None:
+    assert problem(**changes).band == band
+
+
+def test_sinks_may_require_the_only_gradient() -> None:
+    assert problem(sinks=spec(8, requires_grad=True)).wants_gradient
+    assert not problem(sinks=spec(8)).wants_gradient
+
+
 def test_what_broadcasts_is_a_problem() -> None:
     told = problem(query=spec(5, 64), key=spec(3, 1, 7, 64), value=spec(4, 7, 8))
 
@@ -88,6 +142,59 @@ def test_what_broadcasts_is_a_problem() -> None:
         ({"mask": spec(1, 1, 1, 16, 16)}, "does not extend"),
         ({"mask": spec(16, 16), "is_causal": True}, "should not be set when is_causal=True"),
         ({"lower_right": True}, "is_causal is False"),
+        ({"window": (-2, 0)}, r"window is \(-2, 0\)"),
+        ({"softcap": -1.0}, "a number from 0 on, but got -1.0"),
+        ({"softcap": math.inf}, "but got inf"),
+        ({"softcap": math.nan}, "but got nan"),
+        ({"sinks": spec(8, dtype="float64")}, "got float64 and float32"),
+        ({"sinks": spec(7)}, r"\[8\]; got \[7\]"),
+        ({"sinks": spec(1, 8)}, r"\[8\]; got \[1, 8\]"),
+        ({"query": spec(2, 8, 16, 64, nested=True), "sinks": spec(8)}, "sinks need plain tensors"),
+        ({"query_lengths": (16,)}, "key_lengths goes with query_lengths"),
+        ({"key_lengths": (16, 16)}, "key_lengths goes with query_lengths"),
+        ({"page_table": TABLE}, "key_lengths goes with query_lengths"),
+        ({"query": spec(2, 8, 16, 64, nested=True), **LENGTHS}, "have lengths of their own"),
+        ({"query": spec(8, 9, 64), **LENGTHS}, "need 4 dimensions"),
+        ({**PACKED, **LENGTHS, "key_lengths": (5, -1, 8)}, "a negative length, -1"),
+        (
+            {**PACKED, **LENGTHS, "key_lengths": (5, 7)},
+            "query_lengths has 3 sequences and key_lengths 2",
+        ),
+        (
+            {**PACKED, **LENGTHS, "query_lengths": (2, 0, 6)},
+            r"of 8 rows together.* \[1, 8, 8, 64\]",
+        ),
+        ({**PACKED, **LENGTHS, "key_lengths": (5, 4, 4)}, r"key has .* \[1, 8, 13, 64\]"),
+        ({**LENGTHS, "query_lengths": (16, 0, 0)}, r"query has the shape \[2, 8, 16, 64\]"),
+        ({**PACKED, **LENGTHS, "mask": spec(9, 12)}, "a mask goes with one length for all"),
+        (
+            {**PAGES, "page_table": spec(2, 3, dtype="int64"), "key_lengths": (1, 1)},
+            r"got int64 of \[2, 3\]",
+        ),
+        (
+            {**PAGES, "page_table": spec(6, dtype="int32"), "key_lengths": (1, 1)},
+            r"got int32 of \[6\]",
+        ),
+        (
+            {**PAGES, "value": spec(5, 2, 16, 64), "page_table": TABLE, "key_lengths": (1, 1)},
+            "key has 6 pages and value 5",
+        ),
+        (
+            {**PAGES, "page_table": TABLE, "key_lengths": (1, 1, 1)},
+            "page_table has 2 sequences and key_lengths 3",
+        ),
+        (
+            {**PAGES, "query": SPEC_OF_3, "page_table": TABLE, "key_lengths": (1, 1)},
+            "query has a batch of 3 and page_table 2 sequences",
+        ),
+        (
+            {**PAGES, "page_table": TABLE, "key_lengths": (1, 49)},
+            "a sequence has 49 keys; 3 pages of 16 hold fewer",
+        ),
+        (
+            {**PAGES, "enable_gqa": False, "page_table": TABLE, "key_lengths": (1, 1)},
+            "2 and 8 do not",
+        ),
         ({"inner_dtype": "float16"}, "must be float32, float64 or float32"),
         (
             {"key": spec(2, 8, 16, 64, device="cuda:0"), "query": spec(2, 8, 16, 64, device="xpu")},
@@ -195,7 +302,8 @@ def test_a_decision_is_read_back_as_it_was_written() -> None:
         Verdict("flash", "FLASH_ATTENTION", (Reason("mask", "there is a mask"),)),
         Verdict("math", "MATH"),
     )
-    decision = Decision(problem(scale=0.5, seed=3), "math", verdicts)
+    wide = problem(scale=0.5, seed=3, window=(4, 0), softcap=30.0, sinks=spec(8))
+    decision = Decision(wide, "math", verdicts)
 
     assert msgspec.json.decode(msgspec.json.encode(decision), type=Decision) == decision
     assert [verdict.usable for verdict in verdicts] == [False, True]

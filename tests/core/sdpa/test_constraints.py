@@ -35,6 +35,9 @@ def all_three(spec: TensorSpec) -> dict[str, Any]:
 
 ROWS_APART = spec(2, 4, 16, 64, strides=(4096, 1024, 1, 16))
 ONE_WIDE = spec(2, 4, 16, 1, strides=(64, 16, 1, 16))
+PACKED = all_three(spec(1, 4, 16, 64))
+LOWER_RIGHT = {"is_causal": True, "lower_right": True}
+PAGED = {"page_table": spec(2, 1, dtype="int32"), "key_lengths": (3, 16)}
 CASES: list[tuple[Constraint, dict[str, Any], dict[str, Any], str]] = [
     (c.on_device("cuda"), {"device": sm("9.0")}, {}, "tensors are on cpu; it needs cuda"),
     (c.on_device("cpu", "cuda"), {}, {"device": Device("xpu", 0)}, "on xpu; it needs cpu or cuda"),
@@ -189,6 +192,34 @@ CASES: list[tuple[Constraint, dict[str, Any], dict[str, Any], str]] = [
         "float64 is asked for inside",
     ),
     (c.no_logsumexp(), {}, {"logsumexp": True}, "the logsumexp of each row is asked for"),
+    (
+        c.no_lower_right(),
+        {"window": (3, 3), "lower_right": True},
+        {"query": spec(2, 4, 8, 64), "window": (3, 3), "lower_right": True},
+        "the window ends in the lower right corner",
+    ),
+    (
+        c.no_lower_right(),
+        {**PACKED, "query_lengths": (8, 8), "key_lengths": (8, 8), **LOWER_RIGHT},
+        {**PACKED, "query_lengths": (4, 12), "key_lengths": (8, 8), **LOWER_RIGHT},
+        "ends in the lower right corner",
+    ),
+    (c.no_window(), {"is_causal": True}, {"window": (7, -1)}, "see 7 keys to the left and all to"),
+    (c.no_softcap(), {}, {"softcap": 30.0}, "softcap is 30.0; it takes none"),
+    (c.no_sinks(), {}, {"sinks": spec(4)}, "each head has a sink; it takes none"),
+    (
+        c.no_variable_lengths(),
+        {},
+        {**PACKED, "query_lengths": (8, 8), "key_lengths": (8, 8)},
+        "2 sequences of their own lengths",
+    ),
+    (c.no_pages(), {}, PAGED, "in pages of 16; it takes whole sequences"),
+    (
+        c.pages_forward_only(),
+        PAGED,
+        {**PAGED, "query": spec(2, 4, 16, 64, requires_grad=True)},
+        "a gradient is required, and key and value lie in pages",
+    ),
 ]
 
 
@@ -217,6 +248,7 @@ def test_a_code_stays_what_scripts_know_it_by() -> None:
         *("head-dim-unaligned", "empty-sequence", "causal-not-square", "causal-lower-right"),
         *("rows-not-contiguous", "mask", "mask-gradient", "mask-rank", "dropout", "gradient"),
         *("nested", "inner-dtype", "logsumexp"),
+        *("window", "softcap", "sinks", "variable-lengths", "pages"),
     }
 
 

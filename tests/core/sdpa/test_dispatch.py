@@ -182,6 +182,15 @@ def test_what_a_backend_does_not_declare_it_refuses(feature: str) -> None:
         "nested": dict.fromkeys(
             ("query", "key", "value"), TensorSpec((2, 4, 0, 64), "float16", nested=True)
         ),
+        "pages": {"page_table": TensorSpec((2, 1), "int32"), "key_lengths": (16, 9)},
+        "sinks": {"sinks": TensorSpec((4,), "float16")},
+        "softcap": {"softcap": 30.0},
+        "variable_lengths": {
+            **dict.fromkeys(("query", "key", "value"), TensorSpec((1, 4, 16, 64), "float16")),
+            "query_lengths": (7, 9),
+            "key_lengths": (9, 7),
+        },
+        "window": {"window": (8, 0)},
     }[feature]
 
     class Able(Bare):

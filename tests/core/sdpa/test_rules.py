@@ -389,3 +389,23 @@ def test_cudnn_gives_gradients_of_long_rows_for_some_widths() -> None:
         question: dict[str, Any] = {"dims": dims, "requires_grad": True}
         assert codes(CUDNN, OF_2_15, **question) == codes_wanted
     assert codes(CUDNN, OF_2_15, dims=(192, 192)) == set()
+
+
+@pytest.mark.parametrize("kind", [FLASH, EFFICIENT, CUDNN, SDPBackend.MATH])
+def test_what_torchs_function_has_no_argument_for_is_refused_by_name(kind: SDPBackend) -> None:
+    spec = TensorSpec((2, 4, 16, 64), "float16")
+    problem = AttentionProblem(
+        query=spec,
+        key=spec,
+        value=spec,
+        window=(8, 0),
+        softcap=30.0,
+        sinks=TensorSpec((4,), "float16"),
+        page_table=TensorSpec((2, 1), "int32"),
+        key_lengths=(16, 3),
+        device=Device("cuda", 0, capability="9.0"),
+    )
+
+    codes = {each.code for each in why_not(kind, problem, NEWEST)}
+
+    assert {"window", "softcap", "sinks", "pages"} <= codes

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.model.reasons import Reason
-from mlbackends.sdpa.constraints import Constraint, dtype_in, unmet
+from mlbackends.sdpa.constraints import BEYOND_TORCH, Constraint, dtype_in, unmet
 from mlbackends.sdpa.rules import cpu, cuda, cuda_cudnn, rocm
 from mlbackends.sdpa.rules.environment import Environment
 from mlbackends.sdpa.sdp_backend import SDPBackend
@@ -61,6 +61,7 @@ def why_not(
     constraints = rules(kind, problem.platform, environment)
     if constraints is None:
         return (Reason("wrong-device", f"on {problem.platform} torch has no {kind.name}"),)
+    constraints = (*constraints, *BEYOND_TORCH.values())
     return unmet(constraints, batched(problem) if environment.torch >= (2, 14) else problem)
 
 

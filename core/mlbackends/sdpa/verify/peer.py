@@ -16,7 +16,7 @@ from mlbackends.model.mounts import call
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Library, Presence, ProbeReport
-from mlbackends.sdpa.constraints import Constraint, no_gradient, unmet
+from mlbackends.sdpa.constraints import BEYOND_TORCH, Constraint, no_gradient, unmet
 
 FOLDER = "mlbackends_kernels.peers"
 
@@ -43,10 +43,13 @@ class Peer(Struct, frozen=True):
     function: str = ""
     prefers: tuple[str, str] | None = None
     gradient: bool = False
+    takes: frozenset[str] = frozenset()
 
     def every_constraint(self) -> tuple[Constraint, ...]:
-        """Return its constraints, and that no gradient be required where it computes none."""
-        return self.constraints if self.gradient else (*self.constraints, no_gradient())
+        """Return its constraints, and those for what it does not take."""
+        refused = (each for name, each in BEYOND_TORCH.items() if name not in self.takes)
+        found = (*self.constraints, *refused)
+        return found if self.gradient else (*found, no_gradient())
 
     def unsupported_reasons(self, problem: AttentionProblem) -> tuple[Reason, ...]:
         """Return every reason against a problem; () if it is supported."""
