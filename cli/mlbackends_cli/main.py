@@ -66,7 +66,8 @@ def guarded_main(arguments: list[str]) -> int:
         if isinstance(error, OSError) and error.errno in _NO_ROOM:
             say(f"standard output cannot be written: {error.strerror}")
             return _end_without_output(exits.USAGE)
-        return _report_bug(error)
+        _report_bug(error)
+        return getattr(error, "exit_code", exits.BUG)
     return code if isinstance(code, int) else exits.YES
 
 
@@ -79,7 +80,7 @@ def _end_without_output(code: int) -> int:
     return code
 
 
-def _report_bug(error: Exception) -> int:
+def _report_bug(error: Exception) -> None:
     import tempfile
     import traceback
 
@@ -102,4 +103,3 @@ def _report_bug(error: Exception) -> int:
         click.echo(cleaned(text), err=True)
     else:
         say(message, f"the traceback is in {file.name}")
-    return exits.BUG

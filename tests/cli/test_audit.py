@@ -10,7 +10,7 @@ import pytest
 from running import backends
 
 from mlbackends.model.audit import SCHEMA, Check, Outcome, Severity, Status
-from mlbackends_cli.commands.audit import nagios
+from mlbackends_cli import judgement
 
 TESTS = Path(__file__).resolve().parents[1]
 NODE = str(TESTS / "hosts" / "hgx-h100-eight-gpus.machine")
@@ -79,9 +79,12 @@ def test_nagios_reads_the_worst() -> None:
 
     unknown, warning = (Status.UNKNOWN, Severity.ERROR), (Status.FAILED, Severity.WARNING)
 
-    assert nagios(outcome(unknown, warning)) == 1
-    assert nagios(outcome(unknown, warning, (Status.FAILED, Severity.ERROR))) == 2
-    assert nagios(outcome((Status.WAIVED, Severity.ERROR))) == 0
+    def nagios(*found: tuple[Status, Severity]) -> int:
+        return judgement.code(outcome(*found), fail_on="never", strict=True, codes="nagios")
+
+    assert nagios(unknown, warning) == 1
+    assert nagios(unknown, warning, (Status.FAILED, Severity.ERROR)) == 2
+    assert nagios((Status.WAIVED, Severity.ERROR)) == 0
 
 
 def test_json_has_the_line_of_each_rule(tmp_path: Path) -> None:

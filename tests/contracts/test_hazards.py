@@ -21,7 +21,7 @@ from mlbackends.audit.hazard import Symptom
 from mlbackends.audit.reports import report_of
 from mlbackends.audit.runner import claimed, examine
 from mlbackends.model import registry
-from mlbackends.model.audit import Check, Severity, Status
+from mlbackends.model.audit import Check, Problem, Severity, Status
 from mlbackends.survey import all_codes
 from mlbackends.switches.deviations import DEVIATIONS
 from mlbackends.switches.files import groups
@@ -96,6 +96,9 @@ def test_a_hazard_offers_what_it_has_to() -> None:
         file: ModuleType = hazard.load(code)
 
         assert isinstance(file.SEVERITY, Severity), code
+        assert isinstance(file.PROBLEM, Problem), code
+        # In a container only what was given to it can be otherwise than on the machine.
+        assert getattr(file, "IN_CONTAINER", Problem.USER) is Problem.USER, code
         assert isinstance(file.READS, tuple), code
         assert set(file.READS) <= set(PROBES), code
         assert isinstance(file.WHY, str) and isinstance(file.MEND, str), code

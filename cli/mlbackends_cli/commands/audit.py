@@ -16,15 +16,11 @@ from typing import Any
 
 import click
 
-from mlbackends.model.audit import Outcome, Severity, Status
-from mlbackends.model.errors import BadInput, MlBackendsError
-from mlbackends_cli import exits
-from mlbackends_cli.judgement import finish, judging
+from mlbackends.model.audit import Outcome
+from mlbackends.model.errors import BadInput
+from mlbackends_cli.judgement import judging
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import TypedPath, read_report
-from mlbackends_cli.output import write
-
-NAGIOS_UNKNOWN = 3
 
 
 @documented()
@@ -38,27 +34,16 @@ NAGIOS_UNKNOWN = 3
     help="Hold the machine to this policy. Given again, to each of them.",
 )
 @click.option("--init", "write_policy", is_flag=True, help="Write a policy that the machine fits.")
-@click.option(
-    "--exit-code",
-    "codes",
-    type=click.Choice(["plain", "nagios"]),
-    default="plain",
-    show_default=True,
-    help="nagios: 0 well, 1 a warning failed, 2 an error failed, 3 something could not be checked"
-    " or read; --fail-on and --strict then do not matter.",
-)
 @judging
 def command(
     subject: str,
     policies: tuple[str, ...],
     write_policy: bool,
-    codes: str,
     python: str,
     depth: str,
     timeout: float,
     redact: bool,
-    **written: Any,
-) -> int:
+) -> Outcome | str:
     import datetime as dt
 
     from mlbackends.audit.policy.evaluation import audit
@@ -66,35 +51,18 @@ def command(
     from mlbackends.audit.reports import name_of
 
     look: dict[str, Any] = {"python": python, "depth": depth, "timeout": timeout}
-    try:
-        if write_policy and policies:
-            raise BadInput("--init writes a policy; it goes with no --policy")
-        if write_policy:
-            from mlbackends.audit.policy.draft import written as policy_of
+    if write_policy and policies:
+        raise BadInput("--init writes a policy; it goes with no --policy")
+    if write_policy:
+        from mlbackends.audit.policy.draft import written as policy_of
 
-            write(policy_of(read_report(subject, **look)), written["output"])
-            return exits.YES
-        if not policies:
-            raise BadInput(
-                "no policy: name one with --policy FILE",
-                "`backends audit --init --output policy.toml` writes one from this machine",
-            )
-        read_policies = [read(path) for path in policies]  # an error in one comes before the survey
-        report = read_report(subject, redact=redact, **look)
-        today = dt.datetime.now().astimezone().date()
-        outcome = audit(read_policies, report, today, name_of(subject))
-        code = finish(outcome, **written)
-    except MlBackendsError as error:
-        if codes == "nagios":
-            error.exit_code = NAGIOS_UNKNOWN
-        raise
-    return code if codes == "plain" else nagios(outcome)
-
-
-def nagios(outcome: Outcome) -> int:
-    """Return the exit code that Nagios, Icinga and node health checks read of an outcome."""
-    if outcome.failed(Severity.ERROR):
-        return 2
-    if outcome.failed(Severity.WARNING):
-        return 1
-    return NAGIOS_UNKNOWN if outcome.with_status(Status.UNKNOWN) else 0
+        return policy_of(read_report(subject, **look))
+    if not policies:
+        raise BadInput(
+            "no policy: name one with --policy FILE",
+            "`backends audit --init --output policy.toml` writes one from this machine",
+        )
+    read_policies = [read(path) for path in policies]  # an error in one comes before the survey
+    report = read_report(subject, redact=redact, **look)
+    today = dt.datetime.now().astimezone().date()
+    return audit(read_policies, report, today, name_of(subject))

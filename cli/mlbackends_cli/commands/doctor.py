@@ -10,20 +10,22 @@ Examples:
   backends doctor report.json                of a saved report
   backends doctor --pid 4242                 what is wrong with a running process
   backends doctor --ignore cpu-governor --format junit --output doctor.xml
+  backends doctor --exit-code slurm --format line   what drains this node, in one line
   backends explain openmp-two-runtimes       what one code means
 """
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
-from mlbackends_cli.judgement import finish, judging
+from mlbackends_cli.judgement import judging
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import PID, completing, read_report
 
 if TYPE_CHECKING:
-    from mlbackends.model.audit import Check
+    from mlbackends.model.audit import Check, Outcome
 
 _AT_START = re.compile(r"\b(export|unset|(re|un)?install|LD_[A-Z_]+)\b", re.IGNORECASE)
 """Words of cures that change what a process takes when it starts: variables, and files that it loads."""
@@ -62,10 +64,7 @@ def command(
     depth: str,
     timeout: float,
     redact: bool,
-    **written: Any,
-) -> int:
-    from msgspec.structs import replace
-
+) -> "Outcome":
     from mlbackends.audit.hazard import load
     from mlbackends.audit.reports import name_of
     from mlbackends.audit.runner import examine
@@ -79,13 +78,11 @@ def command(
     outcome = examine(report, only=only, ignored=ignore, subject=name)
     if pid:
         outcome = replace(outcome, checks=tuple(_of_process(each, pid) for each in outcome.checks))
-    return finish(outcome, **written)
+    return outcome
 
 
 def _of_process(check: "Check", pid: int) -> "Check":
     """Return a check with the cure for a process that runs, whose number takes the place of its shell's."""
-    from msgspec.structs import replace
-
     hint = check.hint
     if _AT_START.search(f"{check.command} {hint}"):
         hint = f"{hint.rstrip('.')}; then start process {pid} anew".removeprefix("; ")

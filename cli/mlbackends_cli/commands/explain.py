@@ -26,6 +26,7 @@ import click
 
 from mlbackends.audit import hazard
 from mlbackends.model import registry
+from mlbackends.model.audit import Problem
 from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends_cli import formats
 from mlbackends_cli.lazy import documented
@@ -225,6 +226,7 @@ def _hazard(code: str) -> Passage:
     lines = [
         ("", hazard.title(file) + "."),
         ("severity", str(file.SEVERITY)),
+        ("problem of", _whose(file)),
         ("why", file.WHY),
         ("do", file.MEND),
         *hazard.sections(file),
@@ -232,3 +234,10 @@ def _hazard(code: str) -> Passage:
         ("met in", ", ".join(file.SOURCES)),
     ]
     return Passage(code, tuple(lines))
+
+
+def _whose(file: Any) -> str:
+    """Return whose problem a hazard is, in words."""
+    whose = f"the {getattr(file, 'PROBLEM', Problem.USER)}"
+    other = getattr(file, "IN_CONTAINER", None)
+    return f"{whose}; in a container of the {other}" if other else whose

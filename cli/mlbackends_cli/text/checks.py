@@ -13,6 +13,7 @@ from mlbackends_cli.text.plain import amount, one_line, shortened
 
 _MOST_CHARACTERS = 2000
 _MOST_EVIDENCE = 40
+_SHORT_LINE_BYTES = 80
 _ROOTS = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
 """The variables that hold the root of GitHub's and GitLab's checkout; else it is the current folder."""
 
@@ -102,6 +103,21 @@ def fingerprint(check: Check, number: int, *where: str) -> str:
     """
     parts = (*where, check.code, *([check.instance] if check.instance else []), number)
     return hashlib.sha256(ascii(parts).encode()).hexdigest()[:32]
+
+
+def short_line(text: str, ending: str = "") -> str:
+    """Return text on one line with its ending, cut between two characters beyond 80 bytes in all."""
+    text = line(text)
+    room = _SHORT_LINE_BYTES - len(ending)
+    data = text.encode(errors="replace")
+    if len(data) > room:
+        text = data[: room - 3].decode(errors="ignore").rstrip() + "..."
+    return text + ending
+
+
+def unknown_line(why: str) -> str:
+    """Return the short line of what could not be told."""
+    return short_line(f"unknown: {why}")
 
 
 def heading(outcome: Outcome) -> str:

@@ -6,6 +6,9 @@ has
     its docstring     first line: what is wrong, as a title. Below it "Found by: ..." says how it is found,
                       and "No alarm: ..." what is none although it looks like one
     SEVERITY          of a symptom that says nothing else
+    PROBLEM           whose it is: NODE for hardware, driver, kernel and limits of the host; USER for
+                      packages, variables and containers. Only those of the node drain a node
+    IN_CONTAINER      optional: whose it is in a container, where that differs
     READS             the probes without which it cannot be told; where one of them failed or is not in
                       the report, the check is unknown
     WHY               why it hurts, one or two sentences
@@ -26,7 +29,7 @@ from typing import Any
 from msgspec import Struct
 
 from mlbackends.model import registry
-from mlbackends.model.audit import Severity
+from mlbackends.model.audit import Problem, Severity
 from mlbackends.model.dotted import is_certain
 from mlbackends.model.errors import UnknownName
 from mlbackends.model.reasons import Reason
@@ -35,6 +38,7 @@ from mlbackends.model.records import Device, FactValue, Library, ProbeReport, Re
 __all__ = [
     "DoesNotApply",
     "NotReported",
+    "Problem",
     "ReportView",
     "Severity",
     "Symptom",
@@ -142,7 +146,7 @@ class Symptom(Struct, frozen=True):
 
     message: what was seen and what was needed, one sentence that stands alone, with file and owner.
     hint: what to do in this case, "" for the hazard's MEND. command: exactly what to type, where a
-    command mends it. evidence: what was seen, by dotted name. severity: None for the hazard's own.
+    command mends it. evidence: what was seen, by dotted name. severity, problem: None for the hazard's own.
     """
 
     message: str
@@ -150,6 +154,7 @@ class Symptom(Struct, frozen=True):
     command: str = ""
     evidence: dict[str, FactValue] = {}
     severity: Severity | None = None
+    problem: Problem | None = None
 
 
 Symptoms = Iterator[Symptom]

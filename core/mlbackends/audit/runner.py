@@ -7,7 +7,7 @@ from mlbackends import __version__
 from mlbackends.audit import hazard
 from mlbackends.audit.hazard import DoesNotApply, NotReported, ReportView
 from mlbackends.model import registry
-from mlbackends.model.audit import SCHEMA, Check, Outcome, Severity, Status
+from mlbackends.model.audit import SCHEMA, Check, Outcome, Problem, Severity, Status
 from mlbackends.model.records import Report
 from mlbackends.model.shells import in_powershell
 
@@ -44,7 +44,10 @@ def claimed() -> frozenset[tuple[str, str]]:
 
 def _checks(code: str, report: ReportView) -> Iterator[Check]:
     file = hazard.load(code)
-    check = partial(Check, code, hazard.title(file))
+    problem = getattr(file, "PROBLEM", Problem.USER)  # another distribution's may lack it
+    if report.fact("host.container", "none") != "none":
+        problem = getattr(file, "IN_CONTAINER", problem)
+    check = partial(Check, code, hazard.title(file), problem=problem)
     if error := registry.import_error(file):
         message = f"not checked: the addition cannot be imported: {type(error).__name__}: {error}"
         yield check(Severity.WARNING, Status.UNKNOWN, message)
@@ -65,6 +68,7 @@ def _checks(code: str, report: ReportView) -> Iterator[Check]:
                 hint=symptom.hint or file.MEND,
                 command=in_powershell(symptom.command) if is_windows else symptom.command,
                 evidence=symptom.evidence,
+                problem=symptom.problem or problem,
             )
     except NotReported as error:
         yield check(file.SEVERITY, Status.UNKNOWN, f"not checked: {error}")

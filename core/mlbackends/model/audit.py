@@ -28,6 +28,15 @@ class Severity(StrEnum):
         return list(Severity).index(self)
 
 
+class Problem(StrEnum):
+    """Whose a failed check is: who can mend it."""
+
+    NODE = "node"
+    """The machine's: hardware, driver, kernel, a service or limit of the host."""
+    USER = "user"
+    """That of what a job brings: packages, variables, its container."""
+
+
 class Status(StrEnum):
     """How a check ended."""
 
@@ -57,6 +66,7 @@ class Check(Struct, frozen=True, omit_defaults=True):
     why: why it matters. hint: what to do. command: what to type for that, "" where no command does it.
     evidence: what was seen, by dotted name. documentation: an address, or "". instance: which of the
     checks with this code it is, in words that stay, such as the problem that a backend computed.
+    problem: whose it is; None where nobody has classed it.
     """
 
     code: str
@@ -72,6 +82,7 @@ class Check(Struct, frozen=True, omit_defaults=True):
     place: Place | None = None
     documentation: str = ""
     instance: str = ""
+    problem: Problem | None = None
 
 
 class Outcome(Struct, frozen=True):

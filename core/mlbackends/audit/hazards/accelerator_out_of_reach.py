@@ -7,10 +7,12 @@ No alarm:  an accelerator without its runtime, which nothing here would use; nod
 Severity:  a note for Level Zero without Intel's driver: its loader comes along with other packages.
 """
 
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.model.records import Presence
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.NODE
+IN_CONTAINER = Problem.USER
 READS = ()
 WHY = (
     "Frameworks find no device of that kind: they stop, or compute on the processor without a word."

@@ -4,9 +4,11 @@ Found by:  limits: ulimit -v.
 No alarm:  a limit of many times the memory, which nobody sets by mistake.
 """
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.NODE
+IN_CONTAINER = Problem.USER
 READS = ("limits", "memory", "nvidia")
 WHY = (
     "Address space is reserved and mostly never used: CUDA reserves as much as all memory of machine"

@@ -5,10 +5,11 @@ No alarm:  a machine with one CPU; a job that a batch system gave one CPU becaus
 """
 
 from mlbackends.audit.environment import settings
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.audit.threads import cpu_list
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("limits",)
 WHY = (
     "All threads and all workers of a data loader take turns on that one CPU. Slurm gives one CPU for"

@@ -7,9 +7,10 @@ No alarm:  the same names with a value that the program does not take for yes: t
 """
 
 from mlbackends.audit.environment import effects, is_number, is_on, is_one
-from mlbackends.audit.hazard import ReportView, Severity, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("environment",)
 WHY = (
     "torch.compile, jax.jit and numba.jit return without an error and compile nothing: programs give"

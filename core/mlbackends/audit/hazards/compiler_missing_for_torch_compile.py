@@ -6,10 +6,11 @@ No alarm:  CXX or CC names the compiler; systems other than Linux.
 Severity:  a note for what torch.compile alone would miss.
 """
 
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.host.python.requirements import satisfies
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("torch", "compilers")
 WHY = (
     "torch.compile makes C++ for the processor and ends with InvalidCxxCompiler where there is no g++;"

@@ -4,9 +4,10 @@ Found by:  python: the interpreter is conda's, and its Library/bin is not on PAT
 No alarm:  an activated environment; Python from elsewhere; other systems, where libraries are found by RPATH.
 """
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("python",)
 WHY = (
     "MKL, OpenMP and OpenSSL of a conda environment lie in its Library/bin, which activation puts on PATH."

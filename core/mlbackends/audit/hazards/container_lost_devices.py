@@ -5,9 +5,10 @@ No alarm:  a refusal outside of a container, which has other reasons and is told
 """
 
 from mlbackends.audit.gpus import container
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.ERROR
+PROBLEM = Problem.NODE
 READS = ("nvidia", "host")
 WHY = (
     "systemd rewrote the container's device rules, as `systemctl daemon-reload` does: what runs goes"

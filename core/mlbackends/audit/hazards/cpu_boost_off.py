@@ -5,9 +5,10 @@ No alarm:  a machine that does not show the switch, such as most virtual ones; a
            performance is the nominal one, which loses nothing.
 """
 
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.NOTE
+PROBLEM = Problem.NODE
 READS = ("cpu",)
 WHY = "It makes measurements steady, and slows what runs in few threads most."
 MEND = "Keep it off while you measure, and switch it on for work."

@@ -5,9 +5,10 @@ No alarm:  a Mac; a machine whose only display is no GPU of NVIDIA or AMD.
 """
 
 from mlbackends.audit.environment import install
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("torch", "jax", "tensorflow")
 WHY = (
     "Programs that take a GPU where there is one run on the processor, many times slower; JAX warns of it,"

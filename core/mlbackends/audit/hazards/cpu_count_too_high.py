@@ -5,11 +5,12 @@ Found by:  limits: os.cpu_count() and os.process_cpu_count() by their rules, hel
 No alarm:  where thread pools take too many as well, which has a code of its own.
 """
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.audit.threads import listed, thread_pools
 from mlbackends.model.advice import CPU_LIMITS
 
 SEVERITY = Severity.NOTE
+PROBLEM = Problem.USER
 READS = ("limits",)
 WHY = (
     "os.cpu_count() counts the machine's CPUs whatever is left of them, so that programs that size"

@@ -6,9 +6,10 @@ No alarm:  the clock of this moment; a cap above the base frequency, which takes
            cores that are slower than the large ones.
 """
 
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.NODE
 READS = ("cpu",)
 WHY = "A cap that was set to save power or to measure holds for everything that computes."
 MEND = "Raise it to the processor's own highest clock."

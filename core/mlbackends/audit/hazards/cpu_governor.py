@@ -6,9 +6,10 @@ No alarm:  powersave under intel_pstate or amd-pstate-epp, where it is the defau
            the load; what the clock is now; schedutil, ondemand, conservative.
 """
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.NODE
 READS = ("cpu",)
 WHY = "Everything that runs on the processor takes as long as its lowest clock makes it take."
 MEND = "Choose another governor; a machine that computes has performance."

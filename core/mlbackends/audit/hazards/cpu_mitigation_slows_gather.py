@@ -5,9 +5,10 @@ No alarm:  mitigations that slow calls into the kernel alone, which computing ma
            for Intel expects a minimal cost for most programs.
 """
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.NOTE
+PROBLEM = Problem.NODE
 READS = ("cpu",)
 WHY = (
     "Most programs cost little more with it. Where gathers are in the innermost loop, as in embeddings,"

@@ -4,10 +4,11 @@ Found by:  limits: what each runtime takes by its documented rule, held to cpu.m
 No alarm:  a quota above what the affinity mask leaves; a runtime that a variable keeps within it.
 """
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.audit.threads import listed, thread_pools
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("limits",)
 WHY = (
     "None of these runtimes looks at a quota. All threads run at once, use it up within a fraction of"

@@ -4,9 +4,10 @@ Found by:  limits: cpu.stat, where more than 5 % of at least 100 periods were th
 No alarm:  a group that is at rest; one that was stopped in a few periods.
 """
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("limits",)
 WHY = (
     "Within each period all threads are stopped until the next one begins. Latencies grow by whole"

@@ -6,9 +6,10 @@ No alarm:  nothing that asks for determinism; a machine without an NVIDIA GPU.
 """
 
 from mlbackends.audit.environment import is_off, is_on, settings
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.NOTE
+PROBLEM = Problem.USER
 READS = ("environment", "nvidia")
 WHY = (
     "cuBLAS chooses its workspace at run time when several streams are in use, and results then differ"

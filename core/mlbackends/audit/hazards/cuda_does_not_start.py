@@ -8,10 +8,11 @@ Severity:  a warning for a device that is only taken: in exclusive mode by anoth
 """
 
 from mlbackends.audit.gpus import answering
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.model.records import Presence
 
 SEVERITY = Severity.ERROR
+PROBLEM = Problem.NODE
 READS = ("nvidia", "cuda_driver")
 WHY = (
     "No CUDA program starts: frameworks say that there is no GPU, or stop, while nvidia-smi lists every"

@@ -5,10 +5,12 @@ No alarm:  a container that was given no GPU, which has no nodes; a machine with
 """
 
 from mlbackends.audit.gpus import container, is_gpu_node
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.model.records import FactValue, Presence
 
 SEVERITY = Severity.ERROR
+PROBLEM = Problem.NODE
+IN_CONTAINER = Problem.USER
 READS = ("nvidia", "cuda_driver", "host")
 WHY = "No CUDA program starts, while nvidia-smi may work: NVML is another part of the driver."
 MEND = (

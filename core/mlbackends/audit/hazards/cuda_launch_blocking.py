@@ -6,9 +6,10 @@ No alarm:  the value 0; words, which no documentation gives a meaning.
 """
 
 from mlbackends.audit.environment import effects, is_number
-from mlbackends.audit.hazard import ReportView, Severity, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("environment",)
 WHY = (
     "It is there to find the line that fails. Left on, the processor idles while the GPU computes and"

@@ -4,9 +4,10 @@ Found by:  the library, its header, its file name and its package, held to each 
 No alarm:  a header of another major version, which is there for another copy.
 """
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("cublas", "cuda_runtime", "cudnn")
 WHY = (
     "Parts of two releases are mixed, as by a file that was copied or half of an upgrade: symbols may be"

@@ -7,9 +7,10 @@ No alarm:  NVIDIA's empty placeholders; the parts of the CUTLASS DSL, which come
 from collections.abc import Iterator
 
 from mlbackends.audit.environment import reinstall, uninstall
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("packages",)
 WHY = (
     "Some have files in common, as those of cuDNN and NVSHMEM do: a program gets what was installed last,"

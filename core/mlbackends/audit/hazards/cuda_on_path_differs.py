@@ -4,10 +4,11 @@ Found by:  the probes of CUDA's libraries: copies of one file name in PATH and i
 No alarm:  copies of one version; other systems, whose search path is another hazard's.
 """
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.audit.libraries import described
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("cuda_runtime",)
 WHY = (
     "Packages that search PATH, as onnxruntime does, get the copy there, and torch its own. What a process"

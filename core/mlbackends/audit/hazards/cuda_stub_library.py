@@ -7,9 +7,10 @@ Severity:  a note for libcuda.so without a number, which Numba and Warp ask for 
 
 import itertools
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.ERROR
+PROBLEM = Problem.USER
 READS = ()
 WHY = (
     "The stub holds empty functions for linking on machines without a GPU: cuInit returns 34, and"

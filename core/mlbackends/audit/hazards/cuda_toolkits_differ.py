@@ -5,9 +5,10 @@ Found by:  cuda_toolkit: the toolkit of the variable, of nvcc on PATH, and its h
 No alarm:  several toolkits side by side, of which all names mean one.
 """
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("cuda_toolkit",)
 WHY = (
     "Build tools take different ones: torch's extensions CUDA_HOME, then CUDA_PATH, then nvcc on PATH;"

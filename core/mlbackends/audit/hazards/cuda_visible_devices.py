@@ -5,9 +5,10 @@ Found by:  nvidia: the variable held to the GPUs that are there: empty, -1, twic
 No alarm:  the variable on a machine without an NVIDIA GPU; a list that leaves out some of the GPUs.
 """
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("nvidia",)
 WHY = (
     "CUDA reads the list up to the first entry that is no device and drops the rest without a word; an"

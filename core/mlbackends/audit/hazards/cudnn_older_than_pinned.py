@@ -6,10 +6,11 @@ No alarm:  a newer one; another patch of the same minor version, which torch tak
 """
 
 from mlbackends.audit.environment import without_folder
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.audit.libraries import described, older_than_pinned
 
 SEVERITY = Severity.ERROR
+PROBLEM = Problem.USER
 READS = ("torch", "cudnn")
 WHY = (
     "torch refuses a cuDNN whose minor version is below the one it was compiled with: RuntimeError, cuDNN"

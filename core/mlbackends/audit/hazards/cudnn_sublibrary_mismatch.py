@@ -8,10 +8,11 @@ No alarm:  a second whole cuDNN of the same version.
 """
 
 from mlbackends.audit.environment import without_folder
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.audit.libraries import cudnn_parted, described
 
 SEVERITY = Severity.ERROR
+PROBLEM = Problem.USER
 READS = ("cudnn",)
 WHY = (
     "libcudnn opens its parts by name and refuses those of another version: the first convolution"

@@ -6,10 +6,11 @@ Severity:  a note for a copy that no process gets.
 """
 
 from mlbackends.audit.environment import reinstall
-from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms, from_warning
 from mlbackends.audit.libraries import package_of
 
 SEVERITY = Severity.ERROR
+PROBLEM = Problem.USER
 READS = ("cudnn",)
 WHY = (
     "libcudnn opens them when they are first used. Without one the process ends (`Unable to load any of"

@@ -8,10 +8,11 @@ No alarm:  settings that tune an allocator, such as MALLOC_ARENA_MAX or PYTORCH_
 """
 
 from mlbackends.audit.environment import effects, is_anything, is_number, is_one, settings
-from mlbackends.audit.hazard import ReportView, Severity, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms
 from mlbackends.audit.libraries import numbers
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("environment",)
 WHY = (
     "They find errors in memory and cost time at every allocation; cudaFree waits for all that the GPU"

@@ -8,9 +8,10 @@ No alarm:  jemalloc, tcmalloc and OpenMP runtimes, which are preloaded for speed
 import os
 
 from mlbackends.audit.environment import settings
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("environment",)
 WHY = (
     "Allocations or locks are checked or recorded in every program that is started, which takes time and"

@@ -4,9 +4,10 @@ Found by:  every library: the headers of the copies in wheels and in Library/bin
 No alarm:  copies elsewhere, on PATH: the loader passes over none, but nothing here names them.
 """
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("python",)
 WHY = (
     "A process takes DLLs of its own kind only: WinError 193, `%1 is not a valid Win32 application`. A folder"

@@ -5,10 +5,11 @@ Found by:  the tags of installed wheels (manylinux_2_28), and the symbols that l
 No alarm:  wheels for musl on musl; the older of several tags of one wheel.
 """
 
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.audit.libraries import numbers
 
 SEVERITY = Severity.ERROR
+PROBLEM = Problem.USER
 READS = ("packages", "host")
 WHY = "Their libraries do not load: `version 'GLIBC_2.28' not found`. pip looks only when it installs."
 MEND = (

@@ -4,9 +4,10 @@ Found by:  cpu: a hypervisor below, a processor whose name is a hypervisor's inv
 No alarm:  an old processor without a hypervisor; a generic name with AVX2.
 """
 
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.NODE
 READS = ("cpu",)
 WHY = (
     "The processor below has more than it may show. torch takes its slowest kernels, and wheels that"

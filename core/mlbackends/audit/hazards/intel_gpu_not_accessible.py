@@ -5,9 +5,11 @@ No alarm:  a machine where no Level Zero loader is installed, so that nothing wo
 """
 
 from mlbackends.audit.gpus import called
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.NODE
+IN_CONTAINER = Problem.USER
 READS = ("xpu",)
 WHY = "Level Zero then finds no device, and torch.xpu says that there is none."
 MEND = "Add the user to the group of the render nodes; give a container --device=/dev/dri and the group."

@@ -4,9 +4,10 @@ Found by:  cpu, mkl and onednn: a capability or branch that is held to the proce
 No alarm:  a cap that is not reached: oneDNN's variable says how far it may go, not how far it must.
 """
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("cpu",)
 WHY = (
     "torch takes the kernels that ATEN_CPU_CAPABILITY names without a look at the processor and dies of"

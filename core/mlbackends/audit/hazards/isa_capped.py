@@ -9,12 +9,13 @@ No alarm:  a value that names all that the processor has, or more; names that th
 """
 
 from mlbackends.audit.environment import settings
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.host.python.requirements import satisfies
 from mlbackends.model.records import FactValue
 from mlbackends.model.tables import table
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("environment", "cpu")
 WHY = (
     "They are set to reproduce a result or to get round a crash, and stay. What they steer (products of"

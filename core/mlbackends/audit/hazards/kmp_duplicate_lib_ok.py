@@ -6,9 +6,10 @@ Severity:  an error where both Intel's and LLVM's runtime are here.
 """
 
 from mlbackends.audit.environment import settings
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("environment",)
 WHY = (
     "Intel's and LLVM's runtimes end a program that holds two of them; with the variable it goes on, and"

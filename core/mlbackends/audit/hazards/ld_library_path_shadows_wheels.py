@@ -7,10 +7,11 @@ No alarm:  both of one version; a folder of the wheel itself; a copy that the lo
 """
 
 from mlbackends.audit.environment import without_folder
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.audit.libraries import Shadowed, described, older_than_pinned, shadowed
 
 SEVERITY = Severity.ERROR
+PROBLEM = Problem.USER
 READS = ("environment", "packages")
 WHY = (
     "Libraries of wheels find each other by RUNPATH, which is searched after that variable: they then get"

@@ -4,9 +4,10 @@ Found by:  environment: an absolute path in LD_PRELOAD without a file.
 No alarm:  a bare name, which the loader searches for; a path with $LIB or $ORIGIN.
 """
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("environment",)
 WHY = (
     "Each program prints an error when it starts, which spoils what other programs read of it; and the"

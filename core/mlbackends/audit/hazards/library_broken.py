@@ -12,7 +12,7 @@ Severity:  an error in a wheel, for a file that ends the loader's search, and fo
 import re
 
 from mlbackends.audit.environment import reinstall, without_folder
-from mlbackends.audit.hazard import NotReported, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import NotReported, Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.audit.libraries import (
     Failed,
     failed,
@@ -25,6 +25,7 @@ from mlbackends.audit.libraries import (
 from mlbackends.model.records import Library
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ()
 WHY = (
     "What needs it does not start, or ends when it computes, and the message seldom says that the file is"

@@ -7,9 +7,10 @@ No alarm:  levels that tell of warnings and errors alone, such as NCCL_DEBUG=WAR
 """
 
 from mlbackends.audit.environment import effects, integer, is_number, is_one, settings
-from mlbackends.audit.hazard import ReportView, Severity, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms
 
 SEVERITY = Severity.NOTE
+PROBLEM = Problem.USER
 READS = ("environment",)
 WHY = (
     "A line for each call takes longer than many of the calls, and fills disks; some of these settings"

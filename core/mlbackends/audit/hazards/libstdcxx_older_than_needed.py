@@ -5,10 +5,11 @@ No alarm:  a copy that is newer than the system's, as conda brings.
 """
 
 from mlbackends.audit.environment import without_folder
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.audit.libraries import numbers
 
 SEVERITY = Severity.ERROR
+PROBLEM = Problem.USER
 READS = ("torch", "host")
 WHY = (
     "The first copy that is opened serves the whole process; an older one lacks symbols: `version"

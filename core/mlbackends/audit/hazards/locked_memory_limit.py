@@ -5,9 +5,11 @@ No alarm:  the same limit without such a device, where it is the default.
 Severity:  a warning where all its ports are Ethernet: such adapters do RDMA only where RoCE is set up.
 """
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.ERROR
+PROBLEM = Problem.NODE
+IN_CONTAINER = Problem.USER
 READS = ("memory", "host")
 WHY = (
     "Registering memory fails, and NCCL, UCX and MPI stop or fall back to TCP. Services that systemd"

@@ -4,9 +4,10 @@ Found by:  host: long_paths, by the registry; packages: the longest path in a RE
 No alarm:  LongPathsEnabled is 1; packages whose longest path is shorter.
 """
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.NODE
 READS = ("host", "packages")
 WHY = (
     "Such a file cannot be opened, removed or copied: an upgrade stops half-way, and what torch.compile"

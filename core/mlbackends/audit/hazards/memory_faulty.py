@@ -4,9 +4,10 @@ Found by:  memory: HardwareCorrupted in /proc/meminfo, which the kernel took out
 No alarm:  errors that were corrected and left the page in use.
 """
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.ERROR
+PROBLEM = Problem.NODE
 READS = ("memory",)
 WHY = (
     "Pages with errors that could not be corrected, or were corrected too often, are taken out of use; a"

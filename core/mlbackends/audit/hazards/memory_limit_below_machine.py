@@ -4,9 +4,10 @@ Found by:  limits: memory.max, memory.high or their like of version 1, or a job,
 No alarm:  a limit near the machine's memory.
 """
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.NOTE
+PROBLEM = Problem.USER
 READS = ("limits", "memory")
 WHY = (
     "Programs that size caches and buffers by the machine's memory are killed by the kernel without a"

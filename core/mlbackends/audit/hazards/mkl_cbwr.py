@@ -6,9 +6,10 @@ No alarm:  AUTO, the processor's own branch, and on other makers' processors all
 """
 
 from mlbackends.audit.environment import settings
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.NOTE
+PROBLEM = Problem.USER
 READS = ("environment", "cpu")
 WHY = (
     "Conditional numerical reproducibility fixes the branch of the code: equal results on unlike"

@@ -4,10 +4,11 @@ Found by:  the processor's vendor, and what numpy, scipy and torch take for BLAS
 No alarm:  it is a note, since much is as fast as with others; a copy that no package here uses.
 """
 
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.model.advice import MKL_ON_AMD, MKL_ON_AMD_ACTION
 
 SEVERITY = Severity.NOTE
+PROBLEM = Problem.USER
 READS = ("cpu", "mkl")
 WHY = MKL_ON_AMD
 MEND = MKL_ON_AMD_ACTION

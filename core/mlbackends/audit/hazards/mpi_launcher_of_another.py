@@ -4,9 +4,10 @@ Found by:  mpi: whose mpirun is the first on PATH, and whose libmpi programs get
 No alarm:  a launcher of the batch system, such as srun; Hydra, with MPICH and with Intel's MPI.
 """
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("mpi",)
 WHY = (
     "A process that does not find its own launcher starts as the only one, rank 0 of 1: the same work is"

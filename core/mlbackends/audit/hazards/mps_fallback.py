@@ -5,9 +5,10 @@ No alarm:  the variable elsewhere, where nobody reads it.
 """
 
 from mlbackends.audit.environment import effects, is_number
-from mlbackends.audit.hazard import ReportView, Severity, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms
 
 SEVERITY = Severity.NOTE
+PROBLEM = Problem.USER
 READS = ("environment", "host")
 WHY = (
     "Each such operation copies its tensors to the processor and back. One in an inner loop can cost"

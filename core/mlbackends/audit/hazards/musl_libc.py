@@ -4,9 +4,10 @@ Found by:  host: the C library; packages: whether torch is installed all the sam
 No alarm:  a machine that has torch, which somebody built for it.
 """
 
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("host", "packages")
 WHY = (
     "Wheels for manylinux need glibc: pip finds no torch, no CUDA package and no triton here, and"

@@ -11,12 +11,13 @@ Severity:  a note between nodes where all ports are Ethernet, on which RDMA may 
 from typing import TYPE_CHECKING
 
 from mlbackends.audit.environment import Effect, integer, is_number, settings
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 if TYPE_CHECKING:
     from mlbackends.model.records import FactValue
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("environment", "nvidia", "host")
 WHY = (
     "They are set while a hang is looked into and stay. Data then goes through the processor's memory or"

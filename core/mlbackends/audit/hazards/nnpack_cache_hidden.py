@@ -8,6 +8,7 @@ No alarm:  processors without AVX2, for which NNPACK is not made; a machine that
 from mlbackends.audit.hazard import (
     DoesNotApply,
     NotReported,
+    Problem,
     ReportView,
     Severity,
     Symptom,
@@ -16,6 +17,7 @@ from mlbackends.audit.hazard import (
 from mlbackends.model.records import Presence
 
 SEVERITY = Severity.NOTE
+PROBLEM = Problem.NODE
 READS = ("nnpack", "cpu", "host")
 WHY = (
     'torch prints "Could not initialize NNPACK! Reason: Unsupported hardware." and takes its other'

@@ -5,10 +5,11 @@ No alarm:  one node, where it does nothing; without a GPU it is a note, since it
            place nothing themselves.
 """
 
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.model.errors import counted
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.NODE
 READS = ("memory",)
 WHY = (
     "It unmaps pages to see who uses them. That stalls threads that launch kernels for milliseconds,"

@@ -7,13 +7,14 @@ No alarm:  a package that holds no compiled code against NumPy.
 from typing import TYPE_CHECKING
 
 from mlbackends.audit.environment import install
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.host.python.requirements import satisfies
 
 if TYPE_CHECKING:
     from mlbackends.model.records import FactValue
 
 SEVERITY = Severity.ERROR
+PROBLEM = Problem.USER
 READS = ("packages",)
 WHY = (
     "Their compiled parts read arrays by NumPy 1's layout: they fail when they are imported or, as"

@@ -8,6 +8,7 @@ No alarm:  a compat folder behind the driver's own file; a data-center GPU with 
 
 from mlbackends.audit.hazard import (
     DoesNotApply,
+    Problem,
     ReportView,
     Severity,
     Symptom,
@@ -17,6 +18,7 @@ from mlbackends.audit.hazard import (
 from mlbackends.model.records import FactValue, Presence
 
 SEVERITY = Severity.ERROR
+PROBLEM = Problem.USER
 READS = ("cuda_driver",)
 WHY = (
     "cuInit returns 804 (forward compatibility was attempted on non supported HW) or 803, and no"

@@ -5,9 +5,10 @@ No alarm:  exclusive-process, which schedulers set on purpose.
 """
 
 from mlbackends.audit.gpus import answering
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.NODE
 READS = ("nvidia",)
 WHY = "No CUDA context can be created on it: programs get 46 (cudaErrorDevicesUnavailable)."
 MEND = "Set the compute mode to DEFAULT, unless the GPU is kept for displays."

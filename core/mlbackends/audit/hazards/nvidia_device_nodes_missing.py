@@ -5,10 +5,12 @@ No alarm:  /dev/nvidia-uvm before the first CUDA program where nvidia-modprobe m
            boards, which have other nodes; a device that computed.
 """
 
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.model.records import Presence
 
 SEVERITY = Severity.ERROR
+PROBLEM = Problem.NODE
+IN_CONTAINER = Problem.USER
 READS = ("nvidia",)
 WHY = (
     "CUDA cannot start without /dev/nvidiactl, /dev/nvidia-uvm and a node for the GPU: it says 999"

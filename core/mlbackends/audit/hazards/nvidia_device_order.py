@@ -5,9 +5,10 @@ No alarm:  GPUs of one model; an order that CUDA itself told and that is the bus
 """
 
 from mlbackends.audit.gpus import is_driven, nvidia_gpus
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.NOTE
+PROBLEM = Problem.USER
 READS = ("nvidia", "environment")
 WHY = (
     "An index in CUDA_VISIBLE_DEVICES or cuda:1 then means another card than the one that nvidia-smi"

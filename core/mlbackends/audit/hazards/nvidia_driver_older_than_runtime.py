@@ -5,10 +5,11 @@ No alarm:  a driver of the same CUDA major that is older than the toolkit, for m
            compatible; a forward-compatibility libcuda in front, on a GPU that computed with it.
 """
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms, from_warning
 from mlbackends.model.records import Presence
 
 SEVERITY = Severity.ERROR
+PROBLEM = Problem.USER
 READS = ()
 WHY = (
     "The first CUDA call fails (cudaErrorInsufficientDriver, 35), and frameworks then compute on the"

@@ -8,10 +8,11 @@ Severity:  a warning for GPUs without row remapping, a note where the driver is 
 """
 
 from mlbackends.audit.gpus import answering, called
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.model.errors import counted
 
 SEVERITY = Severity.ERROR
+PROBLEM = Problem.NODE
 READS = ("nvidia",)
 WHY = (
     "The program that met the error was stopped; until the GPU has recovered, the next one may be."

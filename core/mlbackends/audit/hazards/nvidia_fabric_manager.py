@@ -7,10 +7,11 @@ No alarm:  a container, where the fabric manager is the host's and /run is its o
 """
 
 from mlbackends.audit.gpus import container, numbers, nvidia_gpus
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.model.records import Presence
 
 SEVERITY = Severity.ERROR
+PROBLEM = Problem.NODE
 READS = ("nvidia", "host")
 WHY = (
     "Until it is set up cuInit returns 802 (system not yet initialized), so no CUDA program starts,"

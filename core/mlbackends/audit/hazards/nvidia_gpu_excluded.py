@@ -4,9 +4,10 @@ Found by:  "GPU Excluded" in /proc/driver/nvidia, which NVreg_ExcludedGpus sets.
 """
 
 from mlbackends.audit.gpus import called, nvidia_gpus
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.NOTE
+PROBLEM = Problem.NODE
 READS = ("nvidia",)
 WHY = "Neither nvidia-smi nor CUDA shows it, so it looks lost; somebody took it out of use."
 MEND = "If it is sound again, take it out of NVreg_ExcludedGpus in /etc/modprobe.d, and reboot."

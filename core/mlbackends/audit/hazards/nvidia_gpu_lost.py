@@ -7,10 +7,11 @@ No alarm:  containers, WSL and Slurm jobs, where NVML shows a part; GPUs that ar
 """
 
 from mlbackends.audit.gpus import answering, called, nvidia_gpus, see_part_of_machine
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms, from_warning
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms, from_warning
 from mlbackends.model.records import Presence
 
 SEVERITY = Severity.ERROR
+PROBLEM = Problem.NODE
 READS = ("nvidia", "host")
 WHY = (
     "A job that is given all GPUs hangs or stops, and the numbers of the GPUs behind it move. NVIDIA's"

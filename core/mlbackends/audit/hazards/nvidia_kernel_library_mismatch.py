@@ -5,9 +5,11 @@ Found by:  /proc/driver/nvidia/version against the release in the name of the li
 No alarm:  a forward-compatibility libcuda, which is newer on purpose.
 """
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.ERROR
+PROBLEM = Problem.NODE
+IN_CONTAINER = Problem.USER
 READS = ()
 WHY = (
     'CUDA does not start: cuInit returns 803, nvidia-smi says "Driver/library version mismatch". An'

@@ -6,10 +6,11 @@ No alarm:  one instance that is named by its MIG UUID, as a container with one i
 """
 
 from mlbackends.audit.gpus import called, container, nvidia_gpus
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.model.records import Device, FactValue
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("nvidia", "host")
 WHY = (
     "Of a GPU in MIG mode CUDA shows instances alone: up to driver 565 one to a process, from 570 on one of"
@@ -86,4 +87,5 @@ def _nothing(gpu: Device) -> Symptom:
         command=f"sudo nvidia-smi -i {gpu.index} -mig 0",
         evidence={f"nvidia.devices.{gpu.index}.mig": True},
         severity=Severity.ERROR,
+        problem=Problem.NODE,
     )

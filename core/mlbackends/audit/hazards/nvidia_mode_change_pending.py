@@ -4,9 +4,10 @@ Found by:  NVML's current and pending modes.
 """
 
 from mlbackends.audit.gpus import answering
-from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.NODE
 READS = ("nvidia",)
 WHY = "The machine is not in the state that somebody set, and changes by itself at the next reset or reboot."
 MEND = "For MIG drain and reset the GPU (nvidia-smi --gpu-reset); a change of ECC takes a reboot."

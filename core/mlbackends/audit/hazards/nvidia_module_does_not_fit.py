@@ -6,10 +6,11 @@ No alarm:  a GPU that NVML describes; one that another driver holds.
 """
 
 from mlbackends.audit.gpus import called, nvidia_gpus, refused_by_module
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.model.records import Presence
 
 SEVERITY = Severity.ERROR
+PROBLEM = Problem.NODE
 READS = ("nvidia",)
 WHY = (
     "The module loads and does not initialise the GPU (RmInitAdapter failed in the kernel log), so"

@@ -6,9 +6,10 @@ No alarm:  a GPU that is held for a virtual machine (vfio-pci); a container, whi
 """
 
 from mlbackends.audit.gpus import container, nvidia_gpus, refused_by_module
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.NODE
 READS = ("nvidia", "host")
 WHY = "CUDA does not work on it: programs compute on the processor, many times slower."
 MEND = "Install NVIDIA's driver from the distribution; it keeps nouveau away, after a reboot."

@@ -7,12 +7,13 @@ No alarm:  cards without bridges, which have all links down alike; GPUs in MIG m
 from typing import TYPE_CHECKING
 
 from mlbackends.audit.gpus import answering, called
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 if TYPE_CHECKING:
     from mlbackends.model.records import Device
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.NODE
 READS = ("nvidia",)
 WHY = "What the GPUs exchange has fewer links than it could have, or takes PCIe."
 MEND = "Look for Xid 74 in the kernel log; drain and reset the GPU, then restart, then have it serviced."

@@ -7,12 +7,13 @@ No alarm:  a GPU with a display, which keeps the driver; WSL; a container, whose
 from typing import TYPE_CHECKING
 
 from mlbackends.audit.gpus import answering, container, numbers
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
 
 if TYPE_CHECKING:
     from mlbackends.model.records import FactValue
 
 SEVERITY = Severity.NOTE
+PROBLEM = Problem.NODE
 READS = ("nvidia", "host")
 WHY = (
     "Each first program waits seconds until the GPU is initialised again, up to half a minute on"

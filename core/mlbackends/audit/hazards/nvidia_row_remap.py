@@ -7,9 +7,10 @@ Severity:  an error for one that could not be replaced; a note for one that wait
 """
 
 from mlbackends.audit.gpus import answering
-from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.NODE
 READS = ("nvidia",)
 WHY = (
     "Until the reset the pages of the broken row are out of use, and programs that run are not affected."

@@ -6,9 +6,10 @@ No alarm:  idle; a software power cap, which is how a busy GPU runs; clocks that
 """
 
 from mlbackends.audit.gpus import answering, called
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.NODE
 READS = ("nvidia",)
 WHY = (
     "It computes at a fraction of its speed, and in a job of many GPUs all the others wait for it;"

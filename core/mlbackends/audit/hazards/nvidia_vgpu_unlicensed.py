@@ -5,9 +5,10 @@ No alarm:  a GPU that is passed through; a vGPU in its first minutes is told of,
 """
 
 from mlbackends.audit.gpus import answering, called
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.NODE
 READS = ("nvidia",)
 WHY = (
     "About 20 minutes after the start of the virtual machine allocations take many times longer, and in"

@@ -6,9 +6,10 @@ No alarm:  one CPU for each process of a launcher; one CPU in all.
 """
 
 from mlbackends.audit.environment import settings
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.NOTE
+PROBLEM = Problem.USER
 READS = ("environment", "limits")
 WHY = (
     "torchrun sets it where nobody else does, so that processes do not get in each other's way. What"

@@ -5,10 +5,12 @@ Found by:  limits: the soft limit of ulimit -n, below 1024; or at the old defaul
 No alarm:  1024 on a small machine, which is the default everywhere and enough there.
 """
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.model.errors import counted
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.NODE
+IN_CONTAINER = Problem.USER
 READS = ("limits",)
 WHY = (
     "torch's data loader keeps a file open for each tensor that a worker hands over: runs end with"

@@ -9,10 +9,11 @@ Severity:  an error where Intel's and LLVM's meet, or on Windows two of either's
 """
 
 from mlbackends.audit.environment import uninstall
-from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms, from_warning
 from mlbackends.audit.libraries import package_of
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("openmp",)
 WHY = (
     "Each runtime has threads of its own: a limit that is set in one does not hold in the other, and"

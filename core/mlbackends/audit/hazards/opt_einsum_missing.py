@@ -5,10 +5,11 @@ No alarm:  it is a note: torch.einsum works without it.
 """
 
 from mlbackends.audit.environment import install
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.host.python.requirements import satisfies
 
 SEVERITY = Severity.NOTE
+PROBLEM = Problem.USER
 READS = ("torch", "opt_einsum")
 WHY = (
     "torch.einsum with three or more tensors then multiplies them from left to right, which may take"

@@ -5,9 +5,10 @@ No alarm:  the folder is the prefix, or what it was made from, by another path.
 """
 
 from mlbackends.audit.environment import quoted
-from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("python",)
 WHY = "What is said here of packages is true of one environment, and programs run in the other."
 MEND = "Look at the environment that is active with --python, or leave it."

@@ -5,9 +5,10 @@ Found by:  the warnings of every probe, without those that another hazard claims
 
 from typing import Any
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ()
 WHY = "The probe saw it; what it says stands in the message, and its code has a page of its own."
 MEND = "Do what the message says, or look at `backends info` for that name."

@@ -5,9 +5,10 @@ No alarm:  heuristic and always, which are the usual settings; what is mapped wi
            write, as CUDA reserves its addresses: that counts nothing.
 """
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.NODE
 READS = ("memory",)
 WHY = (
     "Memory that a program may write counts as used before it is: a fork for a data loader's worker needs"

@@ -5,9 +5,10 @@ No alarm:  a local part such as +cpu that only the files have; an editable insta
 """
 
 from mlbackends.audit.environment import FRAMEWORKS, reinstall
-from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("packages",)
 WHY = "Something wrote over its files: pip tells one version, and another one runs."
 MEND = "Install the package again."

@@ -5,9 +5,10 @@ No alarm:  it is a note: a virtual environment may hide its system's packages on
 """
 
 from mlbackends.audit.environment import FRAMEWORKS
-from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.NOTE
+PROBLEM = Problem.USER
 READS = ("packages",)
 WHY = "Who upgrades the hidden one sees no change, and other packages may have been built for it."
 MEND = "Uninstall the one that you do not want."

@@ -6,9 +6,10 @@ No alarm:  a flavour that only installs another; an egg-info beside a dist-info 
 """
 
 from mlbackends.audit.environment import FRAMEWORKS, uninstall
-from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.ERROR
+PROBLEM = Problem.USER
 READS = ("packages",)
 WHY = (
     "Their files are mixed: parts of both are imported together, and tools tell a version that is not"

@@ -6,9 +6,10 @@ No alarm:  releases of a plugin's own within one version of jaxlib.
 Severity:  an error for jax, which then does not start.
 """
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("packages",)
 WHY = "Compiled parts are made for one version of each other: they do not load, or do so by luck."
 MEND = "Install all of them in one command, so that the resolver sees them together."

@@ -10,6 +10,7 @@ from mlbackends.audit.gpus import called
 from mlbackends.audit.hazard import (
     DoesNotApply,
     NotReported,
+    Problem,
     ReportView,
     Severity,
     Symptom,
@@ -18,6 +19,7 @@ from mlbackends.audit.hazard import (
 from mlbackends.model.records import Device
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.NODE
 READS = ("nvidia", "host")
 WHY = (
     "Copies between GPUs, and between GPU and network card, become several times slower; NVIDIA does"

@@ -6,10 +6,11 @@ No alarm:  the speed, which falls while a GPU idles; a slot that is narrower tha
 """
 
 from mlbackends.audit.gpus import called
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.model.records import Device
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.NODE
 READS = ("nvidia", "rocm", "host")
 WHY = (
     "Copies to and from the GPU, and between GPUs over PCIe, take twice as long or more; programs"

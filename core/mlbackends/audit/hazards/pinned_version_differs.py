@@ -5,9 +5,10 @@ No alarm:  a local part such as +cu124; requirements of extras, and for other sy
 """
 
 from mlbackends.audit.environment import FRAMEWORKS, install
-from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("packages",)
 WHY = "It was compiled and tried with that version alone: with another, symbols may be missing."
 MEND = "Install the version that is pinned, or a release that goes with what is there."

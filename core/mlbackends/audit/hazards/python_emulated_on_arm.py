@@ -4,9 +4,10 @@ Found by:  cpu: the process is of another processor than the system (translated)
 No alarm:  Python for Arm64; a machine with a processor of Intel or AMD.
 """
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("cpu", "host")
 WHY = (
     "Windows translates each instruction, not every build of it has AVX, and a process can load no DLL of the"

@@ -4,9 +4,10 @@ Found by:  python: a site-packages folder of another version in the variable.
 No alarm:  a folder without a version in its path.
 """
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("python",)
 WHY = "Those packages come before the environment's own, and their compiled parts do not load here."
 MEND = "Unset PYTHONPATH where it is set: it holds for every version of Python."

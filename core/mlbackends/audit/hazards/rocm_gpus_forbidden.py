@@ -5,9 +5,10 @@ Found by:  nodes of the KFD topology whose properties are empty: the container's
 No alarm:  a container that was given some of the GPUs; the rest is forbidden on purpose.
 """
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("rocm",)
 WHY = "HIP starts and counts no GPU; rocminfo lists processors alone."
 MEND = (

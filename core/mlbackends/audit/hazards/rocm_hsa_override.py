@@ -7,12 +7,13 @@ Severity:  a note for GPUs that ROCm has no code for: by the rocBLAS that is her
 
 from typing import TYPE_CHECKING
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 if TYPE_CHECKING:
     from mlbackends.model.records import FactValue
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("rocm",)
 WHY = (
     "It is there for debugging: code for another GPU may stop with a memory fault, and on a GPU that ROCm"

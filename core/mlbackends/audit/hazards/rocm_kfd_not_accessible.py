@@ -7,6 +7,7 @@ No alarm:  a machine where nothing of ROCm is installed.
 from mlbackends.audit.gpus import amd_gpus
 from mlbackends.audit.hazard import (
     DoesNotApply,
+    Problem,
     ReportView,
     Severity,
     Symptoms,
@@ -16,6 +17,8 @@ from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Presence
 
 SEVERITY = Severity.ERROR
+PROBLEM = Problem.NODE
+IN_CONTAINER = Problem.USER
 READS = ("rocm",)
 WHY = "HIP then finds no GPU (hipErrorNoDevice), and frameworks compute on the processor."
 MEND = (

@@ -3,9 +3,10 @@
 Found by:  the files of GPU code beside rocBLAS, hipBLASLt and others, held to the GPUs' instruction sets.
 """
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ()
 WHY = (
     "The first call stops the program: rocBLAS aborts where it cannot read its kernels for the GPU."

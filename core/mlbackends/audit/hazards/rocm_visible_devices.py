@@ -4,9 +4,10 @@ Found by:  ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES, a
 No alarm:  a list that leaves some of the GPUs.
 """
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("rocm",)
 WHY = (
     "HIP counts from zero what the variable before has left, so an index that was right hides all."

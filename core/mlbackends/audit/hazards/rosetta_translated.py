@@ -4,9 +4,10 @@ Found by:  host and cpu: sysctl.proc_translated is 1.
 No alarm:  Intel machines; Python for arm64.
 """
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("host",)
 WHY = (
     "Rosetta translates the whole process, and AVX is not there before macOS 15; torch's last wheels for"

@@ -4,9 +4,11 @@ Found by:  the size of /dev/shm: below 1 GiB, or a quarter of the memory where t
 No alarm:  a small machine whose /dev/shm is small in proportion.
 """
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.NODE
+IN_CONTAINER = Problem.USER
 READS = ("host",)
 WHY = (
     'Workers of a DataLoader die with a bus error, and NCCL says "No space left on device", both in'

@@ -7,10 +7,11 @@ No alarm:  the same settings without a quota, where they are a fair trade; KMP_B
 """
 
 from mlbackends.audit.environment import effects
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptoms
 from mlbackends.audit.threads import reads_kmp
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("environment", "limits")
 WHY = (
     "An active wait costs nothing where a CPU is a thread's own. Under a quota every turn of the loop"

@@ -9,9 +9,10 @@ Severity:  a note for torch's own variable, which NVIDIA's containers of torch s
 from msgspec.structs import replace
 
 from mlbackends.audit.environment import effects, is_one
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptoms
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("environment", "nvidia")
 WHY = (
     "TF32 keeps 10 bits of the mantissa, so results differ from the fourth digit on; without it matrix"

@@ -9,10 +9,11 @@ No alarm:  a single process that is bound to a CPU for each thread, as tuning gu
 """
 
 from mlbackends.audit.environment import settings
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.audit.threads import bound, cpu_list, reads_kmp
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("environment",)
 WHY = (
     "Threads that are bound to one CPU take turns on it while others idle. The first thread is bound to"

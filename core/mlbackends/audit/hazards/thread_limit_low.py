@@ -5,9 +5,11 @@ No alarm:  a limit that is small on a small machine. ulimit -u does not hold for
            not tell.
 """
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.NODE
+IN_CONTAINER = Problem.USER
 READS = ("limits",)
 WHY = (
     "Each library in each worker starts a thread for each CPU, and Linux counts threads as processes:"

@@ -5,11 +5,12 @@ Found by:  limits: what each runtime takes, held to the CPUs of the machine, the
 No alarm:  a quota, which has a code of its own; a runtime that caps what the variable asks for.
 """
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.audit.threads import listed, thread_pools
 from mlbackends.model.advice import CPU_LIMITS
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("limits",)
 WHY = (
     "Threads that share a CPU wait for each other at every barrier of a parallel loop, and spin while"

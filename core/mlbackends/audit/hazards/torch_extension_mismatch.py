@@ -8,10 +8,11 @@ No alarm:  a local part that only one of the two has; another minor version of C
 import re
 
 from mlbackends.audit.environment import install
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.host.python.requirements import satisfies
 
 SEVERITY = Severity.ERROR
+PROBLEM = Problem.USER
 READS = ("torch",)
 WHY = "Its operators are not registered or crash: `operator torchvision::nms does not exist`."
 MEND = "Install torch and its companions in one command from one index."

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from mlbackends.audit.hazard import (
     DoesNotApply,
     NotReported,
+    Problem,
     ReportView,
     Severity,
     Symptom,
@@ -20,6 +21,7 @@ from mlbackends.model.patterns import pattern
 from mlbackends.model.tables import table
 
 SEVERITY = Severity.ERROR
+PROBLEM = Problem.USER
 READS = ("torch", "nvidia")
 WHY = 'Every kernel ends with "no kernel image is available for execution on the device".'
 MEND = (

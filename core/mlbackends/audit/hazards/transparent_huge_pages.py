@@ -8,12 +8,13 @@ No alarm:  always and madvise with a defrag that does not wait: which is better 
 from typing import TYPE_CHECKING
 
 from mlbackends.audit.environment import is_one
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 if TYPE_CHECKING:
     from mlbackends.model.records import FactValue
 
 SEVERITY = Severity.NOTE
+PROBLEM = Problem.NODE
 READS = ("memory",)
 WHY = (
     "Large tensors in small pages cost a walk through the page tables for each 4 KiB. Making room at"

@@ -5,9 +5,10 @@ No alarm:  it is a note: nothing imports them.
 """
 
 from mlbackends.audit.environment import quoted
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.NOTE
+PROBLEM = Problem.USER
 READS = ("packages",)
 WHY = (
     "pip renames what it removes, puts it back if it fails and deletes it in the end; that did not"

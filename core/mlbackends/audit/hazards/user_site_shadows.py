@@ -6,9 +6,10 @@ No alarm:  the system's own Python, for which the user's folder is meant.
 """
 
 from mlbackends.audit.environment import FRAMEWORKS
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("python", "packages")
 WHY = (
     "`pip install --user` puts packages where every environment of that Python version finds them"

@@ -5,9 +5,10 @@ No alarm:  variables that another code speaks for: CUDA_VISIBLE_DEVICES, LD_PREL
            folders.
 """
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.WARNING
+PROBLEM = Problem.USER
 READS = ("environment",)
 WHY = (
     "The library goes on with its default and rarely says so: what somebody set, and believes to be in"

@@ -8,10 +8,11 @@ Severity:  an error: the package cannot be imported. Windows' message (WinError 
 
 from typing import Any
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.libraries.windows import REDISTRIBUTABLE, is_runtime
 
 SEVERITY = Severity.ERROR
+PROBLEM = Problem.NODE
 READS = ("host",)
 WHY = (
     "Python brings vcruntime140.dll alone; what is written in C++ needs msvcp140.dll, vcruntime140_1.dll or"

@@ -4,11 +4,12 @@ Found by:  torch: the copy of msvcp140.dll that its DLLs get, and that copy's ve
 No alarm:  torch before 2.9, which was built with an older compiler; a runtime from 14.40 on.
 """
 
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.audit.libraries import numbers
 from mlbackends.libraries.windows import REDISTRIBUTABLE
 
 SEVERITY = Severity.ERROR
+PROBLEM = Problem.USER
 READS = ("torch",)
 WHY = (
     "From Visual C++ 14.40 on a std::mutex is made without a call, which an older msvcp140.dll does not know:"

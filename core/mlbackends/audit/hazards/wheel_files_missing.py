@@ -6,9 +6,10 @@ No alarm:  an editable install, whose files lie elsewhere; a package without a R
 """
 
 from mlbackends.audit.environment import reinstall
-from mlbackends.audit.hazard import ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.ERROR
+PROBLEM = Problem.USER
 READS = ("packages",)
 WHY = (
     "Uninstalling one of two packages that own the same files takes them from the other, and so does"

@@ -9,9 +9,10 @@ Severity:  a note for what no program imports, such as tests or a licence at the
 from typing import Any
 
 from mlbackends.audit.environment import FRAMEWORKS, uninstall
-from mlbackends.audit.hazard import ReportView, Severity, Symptoms, from_warning
+from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.ERROR
+PROBLEM = Problem.USER
 READS = ("packages",)
 WHY = (
     "The one that was installed last runs in place of both, and once either is uninstalled the other"

@@ -6,11 +6,12 @@ Severity:  a warning in conda's environments, whose builds may be for older proc
 """
 
 from mlbackends.audit.environment import install, uninstall
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.host.python.requirements import satisfies
 from mlbackends.model.records import nonempty
 
 SEVERITY = Severity.ERROR
+PROBLEM = Problem.USER
 READS = ("packages", "cpu")
 WHY = (
     "The import ends with an error (numpy, jaxlib), or ends the process with an illegal instruction"

@@ -4,9 +4,10 @@ Found by:  host: the kernel's release, which ends in -Microsoft.
 No alarm:  the second version, which has a kernel of its own and reaches the GPU.
 """
 
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.ERROR
+PROBLEM = Problem.NODE
 READS = ("host",)
 WHY = "CUDA works in the second version alone; the first translates calls, and much work on files is slow."
 MEND = (

@@ -3,9 +3,10 @@
 Found by:  /dev/dxg or /usr/lib/wsl/lib, and a libcuda or libnvidia-ml in front that lies elsewhere.
 """
 
-from mlbackends.audit.hazard import DoesNotApply, ReportView, Severity, Symptom, Symptoms
+from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.ERROR
+PROBLEM = Problem.NODE
 READS = ("cuda_driver", "nvidia")
 WHY = "The Linux library talks to a kernel module that WSL does not have, so CUDA finds no device."
 MEND = "Remove the nvidia driver's packages inside WSL; only Windows needs a driver."

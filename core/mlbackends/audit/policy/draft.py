@@ -10,6 +10,7 @@ from typing import Any
 
 from mlbackends.audit.policy.assertions import read_version
 from mlbackends.model import registry
+from mlbackends.model.audit import Problem
 from mlbackends.model.dotted import is_certain
 from mlbackends.model.policy import VERSION
 from mlbackends.model.records import Device, Fact, Presence, ProbeReport, Report
@@ -71,11 +72,12 @@ def _probe_rules(name: str, probe: ProbeReport) -> Iterator[str]:
         return
     title = name.replace("_", "-")
     group = getattr(registry.load("mlbackends_probes", name), "GROUP", "library")
+    whose = Problem.USER if group == "framework" or name == "python" else Problem.NODE
     version = _version(probe.version)
     if version and (group in _GROUPS or name == "python"):
-        yield _rule(f"{title}-version", name, "version", version)
+        yield _rule(f"{title}-version", name, "version", version, whose=whose)
     if group in _GROUPS and (not version or probe.presence is not Presence.FOUND):
-        yield _rule(f"{title}-presence", name, "at_least", str(probe.presence))
+        yield _rule(f"{title}-presence", name, "at_least", str(probe.presence), whose=whose)
     for kind in dict.fromkeys(device.kind for device in probe.devices):
         if kind.isascii() and kind.isidentifier():
             alike = [device for device in probe.devices if device.kind == kind]
@@ -94,9 +96,12 @@ def _device_rules(probe: str, title: str, devices: list[Device]) -> Iterator[str
         yield _rule(f"{title}-memory", f"{selected}.memory_bytes", "min", _floor(min(sizes)))
 
 
-def _rule(title: str, fact: str, key: str, value: Any, about: str = "") -> str:
+def _rule(
+    title: str, fact: str, key: str, value: Any, about: str = "", whose: Problem = Problem.NODE
+) -> str:
     comment = f"# {about}\n" if about else ""
-    return f"{comment}[[rule]]\nid = {_toml(title)}\nfact = {_toml(fact)}\n{key} = {_toml(value)}\n"
+    rule = f"[[rule]]\nid = {_toml(title)}\nfact = {_toml(fact)}\n{key} = {_toml(value)}\n"
+    return comment + rule + (f"problem = {_toml(whose)}\n" if whose is Problem.USER else "")
 
 
 def _toml(value: Any) -> str:

@@ -99,6 +99,7 @@ def _checks(policy: Policy, values: Values, today: dt.date) -> Iterator[Check]:
                 evidence=verdict.evidence,
                 place=rule.place,
                 documentation=rule.documentation,
+                problem=rule.problem,
             )
         )
     yield from (done[name] for name in rules)

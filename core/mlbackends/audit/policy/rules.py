@@ -14,7 +14,7 @@ from mlbackends.audit.policy.expectation import Expectation
 from mlbackends.audit.policy.reader import Document, PolicyError, Table, checked
 from mlbackends.audit.reports import read_report
 from mlbackends.model import policy as language
-from mlbackends.model.audit import Place, Severity
+from mlbackends.model.audit import Place, Problem, Severity
 from mlbackends.model.errors import BadInput, shown, suggestion
 from mlbackends.model.patterns import pattern
 from mlbackends.model.records import Report
@@ -55,6 +55,7 @@ class Rule(Struct, frozen=True):
     place: Place
     expectation: Expectation | Golden
     severity: Severity = Severity.ERROR
+    problem: Problem = Problem.NODE
     missing: str = "fail"
     when: tuple[Expectation, ...] = ()
     needs: tuple[str, ...] = ()
@@ -213,6 +214,7 @@ class _Files:
             place=table.place("id"),
             expectation=self._expectation(table),
             severity=Severity(values.get("severity", Severity.ERROR)),
+            problem=Problem(values.get("problem", Problem.NODE)),
             when=when + self._conditions(table),
             needs=tuple(dict.fromkeys(table.texts("needs"))),
             **{key: values[key] for key in _COPIED if key in values},
