@@ -7,6 +7,7 @@ what it cannot compute in place. Where that module was not built, no call is pre
 
 import importlib
 import sys
+import sysconfig
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -148,8 +149,13 @@ def watches(kind: type) -> Callable[..., bool] | None:
 
 @cache
 def native_module() -> Any:
-    """Return the module in C++, None where it was not built or is of another version. Raises NotBuilt."""
+    """Return the module in C++, None where it was not built or is of another version. Raises NotBuilt.
+
+    None also without a GIL: such a Python imports modules of the stable ABI, whose objects lie otherwise.
+    """
     library()  # which the module calls
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return None
     try:
         found = importlib.import_module("mlbackends_kernels.lib.prepared_calls")
     except ImportError:

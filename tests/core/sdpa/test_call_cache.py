@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import sysconfig
 import threading
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
@@ -114,6 +115,19 @@ def test_where_the_module_was_not_built_each_call_is_decided_anew(
         same(attend(Q, K, K), wanted)
 
     assert len(looked_at) == 5
+
+
+def test_a_python_without_a_gil_does_not_import_a_module_of_the_stable_abi(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sysconfig, "get_config_var", {"Py_GIL_DISABLED": 1}.get)
+    prepared_calls.native_module.cache_clear()
+    try:
+        assert prepared_calls.native_module() is None
+    finally:
+        monkeypatch.undo()
+        prepared_calls.native_module.cache_clear()
+    assert prepared_calls.native_module() is not None
 
 
 @pytest.mark.parametrize("size", [1, 12, 300], ids=["at once", "in parts", "with threads"])
