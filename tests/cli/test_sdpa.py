@@ -447,10 +447,16 @@ def test_gradients_are_right_whatever_the_mask() -> None:
 
 def test_what_rounding_leaves_of_a_gradient_that_is_0_is_right() -> None:
     one_key = record("check", "--shape", "2,4,1,16", "--backward", "--rounds", "0")
-    words = ("--mask", "3,4,33,1", "--mask", "1,1", "--mask-gradient", "--rounds", "0")
-    alike = record("check", "--shape", "3,4,33,24", "--dtype", "float32,bfloat16", *words)
+    assert one_key["exit"] == 0
 
-    assert one_key["exit"] == alike["exit"] == 0
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_what_rounding_leaves_of_a_mask_s_gradient_that_is_0_is_right(dtype: str) -> None:
+    if dtype == "bfloat16":
+        pytest.importorskip("ml_dtypes")
+    words = ("--mask", "3,4,33,1", "--mask", "1,1", "--mask-gradient", "--rounds", "0")
+    alike = record("check", "--shape", "3,4,33,24", "--dtype", dtype, *words)
+    assert alike["exit"] == 0
 
 
 def test_who_computes_no_gradients_says_so(additions: dict[str, str]) -> None:

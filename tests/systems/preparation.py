@@ -177,7 +177,7 @@ def emulated(machine: str) -> str:
 def entered(root: Path, *more: str) -> list[str]:
     """Return the command that starts the root's Python in /work."""
     path = "PATH=/venv/bin:/usr/local/bin:/usr/bin:/usr/sbin:/bin"
-    common = ("HOME=/root", "LANG=C.UTF-8", "TMPDIR=/tmp", "LD_LIBRARY_PATH=/usr/lib/blas-of-numpy")
+    common = ("HOME=/root", "LANG=C.UTF-8", "TMPDIR=/tmp")
     start = ("unshare", "--mount", "--fork", "--kill-child", "sh", "-c", ENTER)
     return [*start, str(root), "/work", path, *common, "=", *more]
 
@@ -218,11 +218,9 @@ def configure(root: Path) -> None:
     for link, target in (("sh", "bash"), ("cc", "gcc"), ("awk", "mawk")):
         if not (root / "usr/bin" / link).exists():
             (root / "usr/bin" / link).symlink_to(target)
-    libraries = root / "usr/lib/blas-of-numpy"
-    libraries.mkdir()
-    for name in ("blas/libblas.so.3", "lapack/liblapack.so.3"):
+    for name in ("blas/libblas.so.3", "lapack/liblapack.so.3"):  # NumPy's
         for file in root.glob(f"usr/lib/*/{name}"):
-            (libraries / file.name).symlink_to(f"/{file.relative_to(root)}")
+            (file.parents[1] / file.name).symlink_to(name)
     (root / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/bash\n", encoding="utf-8")
     (root / "etc/group").write_text("root:x:0:\n", encoding="utf-8")
 
