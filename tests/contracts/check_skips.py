@@ -27,6 +27,10 @@ NEEDS_MORE = {
     "tests.kernels.test_flash_triton": ("triton", "a wheel of 286 MB"),
     "tests.kernels.triton": ("triton", "a wheel of 286 MB"),
     "tests.probes.test_vulkan": ("Debian's", "packages that .ci/systems vendors unpacks"),
+    "tests.kernels.native.test_emulated": (
+        "EMULATE",
+        "what .ci/systems emulated-attention installs",
+    ),
     "tests.systems.test_vendors": ("VENDORS", "drivers that .ci/systems vendors unpacks"),
 }
 

@@ -116,7 +116,7 @@ def run_job(
         print(f"{part}: {result}", *complaints, sep="\n  ", flush=True)
         right = right and not complaints
         if part == "checks":
-            record |= result | {key: job[key] for key in ("row",) if key in job}
+            record |= result | {key: job[key] for key in ("row", "column") if key in job}
         elif part in job["tests"]:
             record["tests"][part] = result
         else:

@@ -289,7 +289,10 @@ def native(job: dict[str, Any], folder: Path, scratch: Path) -> System:
     python = str(scratch / "venv/bin/python")
     call(python, "-m", "pip", "install", "-q", *requirements())
     if "unpacked" not in job:
-        return System("this machine", [python], scratch / "tree")
+        programs(*job.get("programs", {}), packages=[*job.get("programs", {}).values()])
+        return System(
+            "this machine", [python], scratch / "tree", variables=job.get("variables", {})
+        )
 
     def make(part: Path) -> None:
         unpack(job["unpacked"], part / "debian")

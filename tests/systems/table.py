@@ -45,7 +45,7 @@ def table() -> str:
     rows = []
     for name, (system, machines) in ROWS.items():
         own = [each for each in results if each["system"] == system and each["machine"] in machines]
-        cells: dict[str, list[str]] = {"real": [], "emulated": [], "recorded": []}
+        cells = empty()
         for how in dict.fromkeys(each["how"] for each in own):
             column = "emulated" if how.startswith(("qemu", "Wine")) else "real"
             runs = "; ".join(summary(each) for each in own if each["how"] == how)
@@ -55,18 +55,19 @@ def table() -> str:
             cells["recorded"].append(f"{count} machine{'s' if count > 1 else ''}")
         rows.append((name, add(cells, by_hand.get(name, {}))))
     rows += [
-        (each["row"], {"real": [summary(each)], "emulated": [], "recorded": []}) for each in apart
+        (each["row"], {**empty(), each.get("column", "real"): [summary(each)]}) for each in apart
     ]
-    rows += [
-        (name, add({"real": [], "emulated": [], "recorded": []}, cells))
-        for name, cells in by_hand.items()
-        if name not in ROWS
-    ]
+    rows += [(name, add(empty(), cells)) for name, cells in by_hand.items() if name not in ROWS]
     return HEAD + "".join(
         f"| {name} | {'<br>'.join(cells['real']) or 'no'} | {'<br>'.join(cells['emulated'])} |"
         f" {'<br>'.join(cells['recorded'])} |\n"
         for name, cells in rows
     )
+
+
+def empty() -> dict[str, list[str]]:
+    """Return a row's cells without text."""
+    return {"real": [], "emulated": [], "recorded": []}
 
 
 def add(cells: dict[str, list[str]], more: dict[str, str]) -> dict[str, list[str]]:
