@@ -5,83 +5,127 @@ Gradients: with weights P, dropped and enlarged Z, scores S and a row's sum D of
     grad value = transposed(Z) @ grad_out        grad Z = grad_out @ transposed(value)
     grad S     = P * (grad P - D)                grad P = grad Z, dropped and enlarged as Z
     grad query = grad S @ key * scale            grad key = transposed(grad S) @ query * scale
+
+A cap c on the scores C = c * tanh(S / c) makes grad S = grad C * (1 - (C / c)^2). A sink, whose weight is P,
+gets the sum of -P * D over all rows.
 """
 
 from typing import Any
 
-from mlbackends.model.problem import AttentionProblem
+from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.sdpa.backend import Gradients
-from mlbackends_kernels.attention_cpu.rows import Rows, softmax
+from mlbackends_kernels.attention_cpu.rows import Rows, inner_type, softmax
+from mlbackends_kernels.attention_cpu.sequences import sequences
 from mlbackends_kernels.tensors import interchange
 from mlbackends_kernels.tensors.arithmetic import numpy
 
 
 def attend(
-    problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
+    problem: AttentionProblem,
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any = None,
+    *,
+    sinks: Any = None,
+    page_table: Any = None,
 ) -> tuple[Any, Any]:
     """Return attention (..., H, L, Ev) and each row's logarithm (..., H, L), both in the inner type.
 
-    Takes arrays as `interchange.as_array` gives them.
+    Takes arrays as `interchange.as_array` gives them. Raises IndexError for a page that is not there.
     """
     np = numpy()
-    given = Rows(problem, query, key, value, mask)
-    out = np.zeros(problem.output_shape, given.inner)
-    logsumexp = np.zeros(problem.output_shape[:-1], given.inner)
-    with np.errstate(all="ignore"):
-        for rows in given.blocks():
-            weights, logsumexp[..., rows] = softmax(given.scores(rows), given.blind(rows))
-            weights = given.dropped(given.keep(weights), rows)
-            out[..., rows, :] = given.keep(weights @ given.value)
+    out = np.zeros(problem.output_shape, inner_type(problem))
+    logsumexp = np.zeros(problem.output_shape[:-1], out.dtype)
+    for one in sequences(problem, page_table):
+        tensors = query[one.rows], one.keys_of(key), one.keys_of(value)
+        given = Rows(one.problem, *tensors, mask, sinks, one.number)
+        into, sums = out[one.rows], logsumexp[one.rows]
+        with np.errstate(all="ignore"):
+            for rows in given.blocks():
+                scores = given.masked(given.products(rows), rows)
+                weights, sums[..., rows] = softmax(scores, given.blind(rows), given.sinks)
+                weights = given.dropped(given.keep(weights), rows)
+                into[..., rows, :] = given.keep(weights @ given.value)
     return out, logsumexp
 
 
-def gradients(problem: AttentionProblem, grad_out: Any, *tensors: Any) -> Gradients:
+def gradients(
+    problem: AttentionProblem, grad_out: Any, *tensors: Any, sinks: Any = None
+) -> Gradients:
     """Return the gradients in the inner type, each of its tensor's shape.
 
     tensors: query, key, value, mask, out and logsumexp; all are arrays as `interchange.as_array` gives them.
-    out and logsumexp may be of more keys than are
-    given here, whose gradients are then the whole's; rows that they say nothing more of do without them.
+    out and logsumexp may be of more keys than are given here, whose gradients are then the whole's, as is
+    that of sinks; rows that they say nothing more of do without them.
     They may be None where the inner type is float64 and the problem's is narrower: they would be rounded.
     """
     np = numpy()
     query, key, value, mask, out, logsumexp = tensors
-    given = Rows(problem, query, key, value, mask)
-    inner, leading, of_mask = given.inner, problem.leading_shape, problem.mask
+    inner, leading = inner_type(problem), problem.leading_shape
     rounded = inner == "float64" != problem.dtype
     grad_out = interchange.widened(grad_out, problem.dtype, inner)
-    result: Any = None if rounded else interchange.widened(out, problem.dtype, inner)
-    for_query = np.zeros((*leading, problem.query_length, problem.head_dim), inner)
-    for_key = np.zeros((*leading, problem.key_length, problem.head_dim), inner)
-    for_value = np.zeros((*leading, problem.key_length, problem.value_dim), inner)
-    for_mask: Any = None
-    if of_mask is not None and of_mask.requires_grad and of_mask.dtype != "bool":
-        for_mask = np.zeros(of_mask.shape, inner)
-    with np.errstate(all="ignore"):
-        for rows in given.blocks():
-            coming, scores = grad_out[..., rows, :], given.scores(rows)
-            weights, own = softmax(scores, given.blind(rows))
-            share = None if rounded else _share(scores, own, logsumexp[..., rows])
-            weights = given.keep(weights if share is None else weights * share.astype(inner))
-            for_value += given.dropped(weights, rows).swapaxes(-1, -2) @ coming
-            for_weights = given.dropped(given.keep(coming @ given.value.swapaxes(-1, -2)), rows)
-            along = (for_weights * weights).sum(-1, keepdims=True)
-            if share is not None:
-                whole = (coming * result[..., rows, :]).sum(-1, keepdims=True)
-                along = np.where(share == 1, along, whole)
-            for_scores = given.keep(weights * (for_weights - along))
-            for_query[..., rows, :] = for_scores @ given.key
-            for_key += for_scores.swapaxes(-1, -2) @ given.query[..., rows, :]
-            if for_mask is not None:
-                part = for_mask if for_mask.shape[-2] == 1 else for_mask[..., rows, :]
-                part += summed(for_scores, part.shape)
-        for_query *= given.query_scale
-        for_key *= given.key_scale
-    return Gradients(
-        summed(for_query, problem.query.shape),
-        summed(for_key, problem.key.shape),
-        summed(for_value, problem.value.shape),
-        for_mask,
+    result = None if rounded else interchange.widened(out, problem.dtype, inner)
+    rows, keys = (*leading, problem.query_length), (*leading, problem.key_length)
+    of_mask, of_sinks = problem.mask, problem.sinks
+    into = Gradients(
+        np.zeros((*rows, problem.head_dim), inner),
+        np.zeros((*keys, problem.head_dim), inner),
+        np.zeros((*keys, problem.value_dim), inner),
+        np.zeros(of_mask.shape, inner) if of_mask and _wants(of_mask) else None,
+        np.zeros((*leading[-1:], 1, 1), inner) if of_sinks and _wants(of_sinks) else None,
     )
+    for one in sequences(problem):
+        arrays = query[one.rows], one.keys_of(key), one.keys_of(value)
+        given = Rows(one.problem, *arrays, mask, sinks, one.number)
+        forward = None if result is None else (result[one.rows], logsumexp[one.rows])
+        parts = into.query[one.rows], into.key[one.keys], into.value[one.keys]
+        own = into._replace(query=parts[0], key=parts[1], value=parts[2])
+        with np.errstate(all="ignore"):
+            _add_gradients(own, given, grad_out[one.rows], forward)
+    return Gradients(
+        summed(into.query, problem.query.shape),
+        summed(into.key, problem.key.shape),
+        summed(into.value, problem.value.shape),
+        into.mask,
+        None if into.sinks is None else into.sinks.reshape(-1),
+    )
+
+
+def _wants(spec: TensorSpec) -> bool:
+    return spec.requires_grad and spec.dtype != "bool"
+
+
+def _add_gradients(
+    into: Gradients, given: Rows, grad_out: Any, forward: tuple[Any, Any] | None
+) -> None:
+    """Add the gradients of one sequence. forward: its result and logarithms, None to do without."""
+    np, cap = numpy(), given.problem.softcap
+    for rows in given.blocks():
+        coming, products = grad_out[..., rows, :], given.products(rows)
+        scores = given.masked(products, rows)
+        weights, own = softmax(scores, given.blind(rows), given.sinks)
+        share = None if forward is None else _share(scores, own, forward[1][..., rows])
+        weights = given.keep(weights if share is None else weights * share.astype(given.inner))
+        into.value[...] += given.dropped(weights, rows).swapaxes(-1, -2) @ coming
+        for_weights = given.dropped(given.keep(coming @ given.value.swapaxes(-1, -2)), rows)
+        along = (for_weights * weights).sum(-1, keepdims=True)
+        if share is not None and forward is not None:
+            whole = (coming * forward[0][..., rows, :]).sum(-1, keepdims=True)
+            along = np.where(share == 1, along, whole)
+        if into.sinks is not None:
+            of_sinks = np.exp(given.sinks - own[..., None]) * (1 if share is None else share)
+            into.sinks[...] -= summed(of_sinks * along, into.sinks.shape)
+        for_scores = given.keep(weights * (for_weights - along))
+        if into.mask is not None:
+            part = into.mask if into.mask.shape[-2] == 1 else into.mask[..., rows, :]
+            part += summed(for_scores, part.shape)
+        if cap:
+            for_scores = given.keep(for_scores * (1 - (products / cap) ** 2))
+        into.query[..., rows, :] = for_scores @ given.key
+        into.key[...] += for_scores.swapaxes(-1, -2) @ given.query[..., rows, :]
+    into.query[...] *= given.query_scale
+    into.key[...] *= given.key_scale
 
 
 def _share(scores: Any, own: Any, logsumexp: Any) -> Any:

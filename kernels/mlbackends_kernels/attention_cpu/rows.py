@@ -16,16 +16,28 @@ class Rows:
 
     query (..., H, L, E) and key (..., H, S, E) carry half of the scale each, query_scale and key_scale:
     a product of large numbers then overflows later, as in torch. value is (..., H, S, Ev). Where heads
-    are grouped, those of key and value stand repeated. What `keep` returns is what is computed with.
+    are grouped, those of key and value stand repeated. sinks, None without any, extends to the scores.
+    What `keep` returns is what is computed with.
     """
 
     def __init__(
-        self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any
+        self,
+        problem: AttentionProblem,
+        query: Any,
+        key: Any,
+        value: Any,
+        mask: Any = None,
+        sinks: Any = None,
+        batch: int = 0,
     ) -> None:
-        """Take arrays as `interchange.as_array` gives them."""
+        """Take arrays as `interchange.as_array` gives them. batch: of the first one, for dropout."""
         np, dtype = numpy(), problem.dtype
-        self.problem, self.mask = problem, mask
+        self.problem, self.mask, self.batch = problem, mask, batch
         self.inner = inner_type(problem)
+        self.sinks: Any = None
+        if problem.sinks is not None:
+            sinks = interchange.widened(sinks, problem.sinks.dtype, self.inner)
+            self.sinks = sinks.reshape(*problem.leading_shape[-1:], 1, 1)
         scale = (problem.head_dim or 1) ** -0.5 if problem.scale is None else problem.scale
         half = abs(scale) ** 0.5
         self.query_scale = np.asarray(-half if scale < 0 else half, self.inner)
@@ -50,35 +62,48 @@ class Rows:
         step = max(1, SCORES_AT_ONCE // max(width, 1))
         return [slice(start, start + step) for start in range(0, self.problem.query_length, step)]
 
-    def scores(self, rows: slice) -> Any:
-        """Return the scores of some rows, -inf where a key is not seen, with the mask added."""
-        np, problem = numpy(), self.problem
+    def products(self, rows: slice) -> Any:
+        """Return the scores of some rows, capped, before masks."""
         scores = self.keep(self.query[..., rows, :] @ self.key.swapaxes(-1, -2))
-        if problem.is_causal:
-            offset = problem.key_length - problem.query_length if problem.lower_right else 0
-            row = np.arange(problem.query_length)[rows, None]
-            seen = np.arange(problem.key_length) <= row + offset
-            return np.where(seen, scores, -np.inf)
-        if self.mask is None:
-            return scores
-        assert problem.mask is not None
-        part = self.mask if self.mask.shape[-2] == 1 else self.mask[..., rows, :]
-        if problem.mask.dtype == "bool":
-            return np.where(part, scores, -np.inf)
-        return scores + interchange.widened(part, problem.mask.dtype, scores.dtype)
+        cap = self.problem.softcap
+        return self.keep(numpy().tanh(scores / cap) * cap) if cap else scores
+
+    def masked(self, scores: Any, rows: slice) -> Any:
+        """Return the scores of some rows with the mask added, -inf where a key is not seen."""
+        np, of_mask = numpy(), self.problem.mask
+        if of_mask is not None and of_mask.dtype != "bool":
+            scores = scores + interchange.widened(self._mask(rows), of_mask.dtype, scores.dtype)
+        shown = self._shown(rows)
+        return scores if shown is None else np.where(shown, scores, -np.inf)
 
     def blind(self, rows: slice) -> Any:
         """Return which of some rows (..., rows, 1) see no key. Others whose scores are -inf overflowed."""
-        np, problem = numpy(), self.problem
-        if not problem.key_length:
+        np, of_mask = numpy(), self.problem.mask
+        if not self.problem.key_length:
             return np.array(True)
-        if problem.is_causal:
-            offset = problem.key_length - problem.query_length if problem.lower_right else 0
-            return np.arange(problem.query_length)[rows, None] + offset < 0
-        if self.mask is None:
-            return np.array(False)
-        part = self.mask if self.mask.shape[-2] == 1 else self.mask[..., rows, :]
-        return ~seen_by(part, problem.mask.dtype if problem.mask else "").any(-1, keepdims=True)
+        shown = self._shown(rows)
+        if of_mask is not None and of_mask.dtype != "bool":
+            above = interchange.widened(self._mask(rows), of_mask.dtype, "float32") > -np.inf
+            shown = above if shown is None else above & shown
+        return np.array(False) if shown is None else ~shown.any(-1, keepdims=True)
+
+    def _mask(self, rows: slice) -> Any:
+        return self.mask if self.mask.shape[-2] == 1 else self.mask[..., rows, :]
+
+    def _shown(self, rows: slice) -> Any:
+        """Return which keys positions and a mask of booleans show to some rows, None for all."""
+        np, problem = numpy(), self.problem
+        shown = self._mask(rows) if problem.mask and problem.mask.dtype == "bool" else None
+        length, keys = problem.query_length, problem.key_length
+        if problem.band == (-1, -1):
+            return shown
+        left, right = (
+            length + keys if side < 0 else min(side, length + keys) for side in problem.band
+        )
+        own = np.arange(length)[rows, None] + (keys - length if problem.lower_right else 0)
+        places = np.arange(keys)
+        near = (places >= own - left) & (places <= own + right)
+        return near if shown is None else shown & near
 
     def dropped(self, weights: Any, rows: slice) -> Any:
         """Return the weights of some rows with some dropped, the rest enlarged so that their mean stays."""
@@ -90,26 +115,28 @@ class Rows:
         assert problem.seed is not None
         taken = range(*rows.indices(problem.query_length))
         leading = problem.output_shape[:-2]
-        kept = dropout.kept(problem.seed, problem.dropout, leading, taken, problem.key_length)
+        seed, keys = problem.seed, problem.key_length
+        kept = dropout.kept(seed, problem.dropout, leading, taken, keys, self.batch)
         return weights * kept / (1 - problem.dropout)
 
 
-def seen_by(mask: Any, dtype: str) -> Any:
-    """Return where a mask shows a key: true, or above -inf."""
-    return mask if dtype == "bool" else interchange.widened(mask, dtype, "float32") > -numpy().inf
-
-
-def softmax(scores: Any, blind: Any) -> tuple[Any, Any]:
+def softmax(scores: Any, blind: Any, sinks: Any = None) -> tuple[Any, Any]:
     """Return the weights of each row, and the logarithm of the sum of its exponentials (..., rows).
 
-    blind: which rows see no key; both are 0 there. The logarithm is in float64. Both are NaN where a score
-    is, and where all are -inf since their products overflowed.
+    blind: which rows see no key; their weights are 0, and so is the logarithm unless they have a sink. The
+    logarithm is in float64. Both are NaN where a score is, and where all are -inf since their products
+    overflowed and there is no sink.
     """
     np = numpy()
     largest = scores.max(axis=-1, keepdims=True, initial=-np.inf)
+    if sinks is not None:
+        largest = np.maximum(largest, sinks)
     blind = (largest == -np.inf) & blind
-    weights = np.exp(scores - np.where(blind, 0, largest))
+    largest = np.where(blind, 0, largest)
+    weights = np.exp(scores - largest)
     total = weights.sum(axis=-1, keepdims=True)
+    if sinks is not None:
+        total = total + np.exp(sinks - largest)
     logsumexp = np.where(blind, 0, largest.astype("float64") + np.log(total))
     return np.where(blind, 0, weights / total), logsumexp[..., 0]
 
