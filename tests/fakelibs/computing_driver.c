@@ -37,6 +37,7 @@ Result cuCtxGetStreamPriorityRange(int *least, int *most) { return *least = 0, *
 // ---- streams and events ----
 
 static long streams = 0x2000, capturing;
+static int is_captured(Address stream) { return capturing && (long)stream == capturing; }
 
 Result cuStreamCreateWithPriority(Address *stream, u32 flags, int priority) {
     (void)flags, (void)priority;
@@ -51,11 +52,13 @@ Result cuStreamGetPriority(Address stream, int *priority) { return (void)stream,
 Result cuStreamGetDevice(Address stream, int *device) { return (void)stream, *device = (int)current - 1, OK; }
 Result cuStreamGetId(Address stream, u64 *id) { return *id = stream, OK; }
 Result cuStreamIsCapturing(Address stream, int *status) {
-    *status = (capturing && (long)stream == capturing) || value("FAKE_CAPTURING", 0);
-    return OK;
+    *status = is_captured(stream) || value("FAKE_CAPTURING", 0);
+    return capturing && stream == 1 ? CAPTURE_IMPLICIT : OK;
 }
+static Address last_captured;  // an event of the graph; no other may be waited for in it
 Result cuStreamWaitEvent(Address stream, Address event, u32 flags) {
     (void)flags;
+    if (is_captured(stream) != (event == last_captured)) return CAPTURE_ISOLATION;
     return note("cuStreamWaitEvent", (long)stream, (long)event), OK;
 }
 Result cuEventCreate(Address *event, u32 flags) {
@@ -63,7 +66,11 @@ Result cuEventCreate(Address *event, u32 flags) {
     (void)flags;
     return *event = next++, OK;
 }
-Result cuEventRecord(Address event, Address stream) { return note("cuEventRecord", (long)event, (long)stream), OK; }
+Result cuEventRecord(Address event, Address stream) {
+    if (capturing && stream == 1) return CAPTURE_IMPLICIT;
+    if (is_captured(stream)) last_captured = event;
+    return note("cuEventRecord", (long)event, (long)stream), OK;
+}
 Result cuEventDestroy_v2(Address event) { return (void)event, OK; }
 Result cuEventQuery(Address event) { return (void)event, OK; }
 Result cuEventSynchronize(Address event) { return note("cuEventSynchronize", (long)event, 0), OK; }

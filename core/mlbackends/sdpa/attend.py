@@ -243,7 +243,7 @@ def _prepare(problem: AttentionProblem, return_logsumexp: bool, *tensors: Any) -
     """Have the backend prepare calls like one. tensors: its inputs, and its results without a choice."""
     from mlbackends.sdpa.dispatch import lasting_choice
 
-    backend = lasting_choice(problem)
+    backend = lasting_choice(problem, same_sizes=problem.platform == "cuda")
     if backend is None:
         return None
     if not problem.wants_gradient:
@@ -255,7 +255,7 @@ def _prepare(problem: AttentionProblem, return_logsumexp: bool, *tensors: Any) -
 def _prepare_backward(problem: AttentionProblem, *tensors: Any) -> Prepared | None:
     from mlbackends.sdpa.dispatch import lasting_choice
 
-    backend = lasting_choice(problem)
+    backend = lasting_choice(problem, same_sizes=problem.platform == "cuda")
     return None if backend is None else backend.prepared_backward(problem, *tensors)
 
 
