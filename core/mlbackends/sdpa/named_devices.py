@@ -44,6 +44,8 @@ NAMED = {row.name: NamedDevice(row.name, row.device, row.title, row.source) for 
 """Every device that needs not be here."""
 
 _LONGEST = 100
+_DRIVER_SECONDS = 30.0
+"""A context takes some hundred milliseconds on each of many devices, and seconds without persistence mode."""
 _LIST = "backends sdpa list --devices"
 NAMES = (*HERE, *NAMED)
 """Every name that `device` takes."""
@@ -99,8 +101,8 @@ def device(name: str) -> NamedDevice:
     from mlbackends.host.host import Host
     from mlbackends.survey import survey
 
-    # The driver is loaded in a child process.
-    report = survey(("cuda_driver",), Host("/"), Presence.LOADABLE, timeout=5.0)
+    # The driver is asked in a child process; what it says of devices comes with a check that they compute.
+    report = survey(("cuda_driver",), Host("/"), Presence.USABLE, timeout=_DRIVER_SECONDS)
     probe = report.probes["cuda_driver"]
     devices = [each for each in probe.devices if each.capability]
     if index >= len(devices):
