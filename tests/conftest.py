@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # "python -m pytest" puts the root on the path, where our kernels/ would pass for the package of
 # that name on PyPI.
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
-sys.path += [str(ROOT / "tests" / "systems"), str(ROOT / "tests" / "core" / "fleet")]
+sys.path.append(str(ROOT / "tests" / "systems"))
 
 from not_here import lines_for, matches  # noqa: E402
 
@@ -136,6 +136,20 @@ def fake_library(tmp_path_factory: pytest.TempPathFactory) -> FakeLibrary:
         return folder / soname
 
     return compiled
+
+
+@pytest.fixture(scope="session")
+def kernels_on_host(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Compile our kernels for the host, as tests/fakelibs/computing_driver.c runs them."""
+    compiler = shutil.which("c++")
+    if compiler is None:
+        pytest.skip("no C++ compiler (c++) to make the kernels with")
+    file = tmp_path_factory.mktemp("kernels") / "kernels.so"
+    source = FAKES / "kernels_on_host.cpp"
+    kernels = ROOT / "kernels" / "mlbackends_kernels" / "cuda"
+    options = ["-shared", "-fPIC", "-O1", "-std=c++17", "-I", str(kernels)]
+    subprocess.run([compiler, *options, str(source), "-o", str(file)], check=True)
+    return file
 
 
 class FirstArguments(Protocol):

@@ -26,13 +26,6 @@ _SECONDS = 20.0
 _FRONTEND, _LIBRARY = "nvidia-cudnn-frontend", "nvidia-cudnn-cu13"
 
 
-@constraint("mask", "a mask of numbers, not of booleans", sizes=False)
-def _numbers(problem: AttentionProblem) -> str:
-    if problem.mask is None or problem.mask.dtype != "bool":
-        return ""
-    return "the mask is of booleans; it takes one of numbers, which are added"
-
-
 @constraint("length-unsupported", "for gradients, more than one row in all")
 def _rows_for_gradient(problem: AttentionProblem) -> str:
     if not problem.wants_gradient or prod(problem.query.shape[:-1]) != 1:
@@ -63,7 +56,7 @@ class Cudnn(AttentionBackend):
         need.non_empty(),
         need.head_dim_multiple_of(8),
         need.last_dim_contiguous(),
-        _numbers(),
+        need.no_bool_mask(),
         need.mask_fixed(),
         _rows_for_gradient(),
     )

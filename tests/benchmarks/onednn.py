@@ -54,7 +54,7 @@ def main() -> None:
     options.add_argument("--threads", type=int, nargs="*", default=[1, 2])
     options.add_argument("--rounds", type=int, default=15)
     chosen = options.parse_args()
-    plan = Plan(names=NAMES, python=chosen.python, rounds=chosen.rounds)
+    plan = Plan(names=NAMES, pythons=(chosen.python,), rounds=chosen.rounds)
     print(f"load {Path('/proc/loadavg').read_text().split()[0]}; {chosen.rounds} rounds\n")
     print(
         "| problem | threads | oneDNN's time / ours | our error | oneDNN's | its memory, kernel |"

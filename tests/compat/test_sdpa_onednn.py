@@ -41,7 +41,7 @@ def python() -> str:
 
 
 def checked(words: str, python: str) -> list[tuple[str, Result]]:
-    plan = Plan(names=("onednn_graph",), python=python, rounds=0)
+    plan = Plan(names=("onednn_graph",), pythons=(python,), rounds=0)
     return [(each.text, each.results[0]) for each in check(parse(words), plan).problems]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-ROOT = Path(__file__).resolve().parents[2]
 _LIBRARIES = (
     ("computing_driver", "libcuda.so.1", ()),
     ("fake_nvrtc", "libnvrtc.so.13", ()),
@@ -56,20 +54,6 @@ class OnFakeCuda(Protocol):
     """Run a program in a process that finds the fake libraries; variables of its environment."""
 
     def __call__(self, program: str, **variables: str) -> Told: ...
-
-
-@pytest.fixture(scope="session")
-def kernels_on_host(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compile our kernels for the host, as the stand-in driver runs them."""
-    compiler = shutil.which("c++")
-    if compiler is None:
-        pytest.skip("no C++ compiler (c++) to make the kernels with")
-    file = tmp_path_factory.mktemp("kernels") / "kernels.so"
-    source = ROOT / "tests" / "fakelibs" / "kernels_on_host.cpp"
-    kernels = ROOT / "kernels" / "mlbackends_kernels" / "cuda"
-    options = ["-shared", "-fPIC", "-O1", "-std=c++17", "-I", str(kernels)]
-    subprocess.run([compiler, *options, str(source), "-o", str(file)], check=True)
-    return file
 
 
 class Forks:
@@ -127,12 +111,7 @@ def on_fake_cuda(request: pytest.FixtureRequest, tmp_path: Path) -> OnFakeCuda:
     def run(program: str, **variables: str) -> Told:
         log = tmp_path / "log"
         log.write_text("")
-        added = {
-            "FAKE_CUDA_LOG": str(log),
-            "FAKE_KERNELS": str(kernels),
-            "XDG_CACHE_HOME": str(tmp_path / "cache"),
-            **variables,
-        }
+        added = {"FAKE_CUDA_LOG": str(log), "FAKE_KERNELS": str(kernels), **variables}
         status, out, errors = forks.run(_BEFORE + program, added, tmp_path)
         assert not status and not errors, errors
         return Told([json.loads(line) for line in out.splitlines()], log.read_text().splitlines())

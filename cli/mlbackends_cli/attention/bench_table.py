@@ -9,7 +9,15 @@ from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.markdown import code, literal, table
 from mlbackends_cli.text.prose import wrapped
 
-_SPARED = (("of memory",), ("spread",), ("GFLOP/s",), ("quarters",), ("slower by",))
+_SPARED = (
+    ("of memory",),
+    ("spread",),
+    ("GFLOP/s",),
+    ("launch",),
+    ("of stated",),
+    ("quarters",),
+    ("slower by",),
+)
 
 
 def baseline(benched: Benched) -> str:
@@ -26,7 +34,10 @@ def baseline(benched: Benched) -> str:
 
 def columns(benched: Benched, base: str) -> tuple[str, ...]:
     """Return the heads of the columns."""
-    measured = ("backend", "median", "slower by", "spread", "GFLOP/s", "of peak", "of memory")
+    measured = (
+        *("backend", "median", "slower by", "spread", "GFLOP/s", "TFLOP/s", "of peak"),
+        *("of stated", "of memory", "launch"),
+    )
     is_compared = any(each.changes for each in benched.problems)
     changes = ("× saved", "by peak") if is_compared else ()
     return (*measured, f"× {base}", "quarters", *changes)
@@ -36,7 +47,9 @@ def printed(benched: Benched, page: Page, base: str) -> str:
     """Return a table for each problem. base: the backend that others are compared with."""
     sections = []
     for problem in benched.problems:
-        before = wrapped(f"    {problem.checked.failure}", page.width, "", " " * 4)
+        above = tables.about(problem.checked) if problem.checked.speeds else []
+        lines = [f"  {line}" for line in above] + [f"    {problem.checked.failure}"]
+        before = [each for line in lines for each in wrapped(line, page.width, "", " " * 4)]
         found = rows(problem, benched, base)
         gone = {each.backend for each in problem.changes if not each.by_time}
         # `check` lists the backends that cannot take a problem; here they would hide the numbers.
@@ -59,7 +72,9 @@ def rows(problem: BenchedProblem, benched: Benched, base: str) -> list[tuple[Res
     memory = benched.bandwidth_bytes_per_second
     changes = {each.backend: each for each in problem.changes}
     for result, row in found:
-        if memory and result.timing and result.timing.median_seconds:
+        if problem.checked.speeds is None and (
+            memory and result.timing and result.timing.median_seconds
+        ):
             row["of memory"] = f"{problem.least_bytes / result.timing.median_seconds / memory:.0%}"
         if ratio := problem.ratio(result.backend, base):
             row[f"× {base}"] = speed(ratio.median)
@@ -73,13 +88,13 @@ def rows(problem: BenchedProblem, benched: Benched, base: str) -> list[tuple[Res
 def notes(benched: Benched, base: str) -> list[str]:
     """Return the summary, and what the columns mean."""
     problems = [each.checked for each in benched.problems]
-    counts = counted(benched.threads, "thread"), counted(benched.rounds, "round")
     idle, count = sum(each.idle for each in problems), len(problems)
     ending = f" for {idle} of {count}" if idle < count else ""
     ending = f": no backend ran{ending}" if idle else ""
-    found = [", ".join((benched.processor or "this processor", *counts)) + ending]
-    if peaks := [each.peak_gflops for each in problems if each.peak_gflops]:
-        by = next(each.peak_by for each in problems if each.peak_by)
+    found = [f"{tables.where(benched)}, {counted(benched.rounds, 'round')}{ending}"]
+    on_cpu = [each for each in problems if each.speeds is None]
+    if peaks := [each.peak_gflops for each in on_cpu if each.peak_gflops]:
+        by = next(each.peak_by for each in on_cpu if each.peak_by)
         ends = dict.fromkeys(speed(pick(peaks)) for pick in (min, max))
         found.append(f"peak: {' to '.join(ends)} GFLOP/s, {by}")
     if benched.bandwidth_bytes_per_second:

@@ -10,7 +10,8 @@ from mlbackends_cli.text.plain import one_line
 from mlbackends_cli.text.prose import wrapped
 
 COLUMNS = (
-    *("backend", "median", "slower by", "spread", "GFLOP/s", "of peak", "max error", "of allowed"),
+    *("backend", "median", "slower by", "spread", "GFLOP/s", "TFLOP/s", "of peak", "of stated"),
+    *("of memory", "launch", "max error", "of allowed"),
     *("relative", "error ratio", "out", *GRADIENTS.values(), "memory"),
 )
 _SPARED = (
@@ -19,7 +20,10 @@ _SPARED = (
     ("error ratio",),
     ("out", *GRADIENTS.values()),
     ("GFLOP/s",),
+    ("launch",),
+    ("of stated",),
     ("memory",),
+    ("of memory",),
     ("max error",),
     ("of peak",),
 )
@@ -32,8 +36,7 @@ def printed(checked: Checked, page: Page) -> str:
     for problem in checked.problems:
         ours, torch = problem.chosen or "no backend", problem.torch_chosen or "none"
         about = [f"  mlbackends takes {ours}, torch would take {torch}"]
-        if problem.peak_gflops:
-            about.append(f"  peak: {problem.peak_gflops:.0f} GFLOP/s, {problem.peak_by}")
+        about += [f"  {line}" for line in tables.about(problem)]
         lines = [line for text in about for line in wrapped(text, page.width, "", " " * 4)]
         before = [page.styled(line, "2") for line in lines]
         if problem.failure:
@@ -54,8 +57,7 @@ def notes(checked: Checked) -> list[str]:
         ending = "no backend ran" if idle == count else f"{ending} in what ran"
     if 0 < idle < count:
         ending += f"; no backend ran for {idle} of {count}"
-    where = f"{checked.processor or 'this processor'}, {counted(checked.threads, 'thread')}"
-    summary = f"{counted(count, 'problem')} on {where}: {ending}"
+    summary = f"{counted(count, 'problem')} on {tables.where(checked)}: {ending}"
     results = [each for problem in checked.problems for each in ran(problem)]
     if not results:
         return [summary]
@@ -84,6 +86,7 @@ def markdown(checked: Checked, _page: Page) -> str:
         parts += [
             f"### {code(problem.text, in_table=False)}",
             literal(problem.failure) or ("" if rows else "No backend ran."),
+            "\n".join(f"- {literal(line)}" for line in tables.about(problem) if problem.speeds),
             table(COLUMNS, rows),
             "\n".join(others),
         ]

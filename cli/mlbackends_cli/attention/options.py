@@ -106,9 +106,11 @@ def backend_option(help_text: str, *names: str) -> Callable[[Command], Command]:
 
 PYTHON = click.option(
     "--python",
-    metavar="EXE",
-    default="",
-    help="Look for peers in another Python environment, by its interpreter.",
+    "pythons",
+    metavar="[PEER=]EXE",
+    multiple=True,
+    help="Look for peers, or for one of them, in another Python environment, by its interpreter; may be"
+    " given again.",
 )
 FORMAT = format_option(also=("table", "markdown"))
 

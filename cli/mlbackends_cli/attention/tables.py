@@ -4,8 +4,9 @@ import os
 from collections.abc import Container, Iterator, Sequence
 from typing import NamedTuple
 
-from mlbackends.model.checked import CheckedProblem, Ended, Result
-from mlbackends.model.errors import some
+from mlbackends.model.benched import Benched, BenchedProblem
+from mlbackends.model.checked import Checked, CheckedProblem, DeviceSpeeds, Ended, Result, Timing
+from mlbackends.model.errors import counted, some
 from mlbackends.model.tables import table
 from mlbackends.tracing.finder import took
 from mlbackends_cli.terminal import Page
@@ -47,7 +48,89 @@ def rows(problem: CheckedProblem) -> list[tuple[Result, Row]]:
     steady.sort(key=lambda each: each.timing.median_seconds if each.timing else 0.0)
     others = [each for each in ran(problem) if each not in steady]
     best = next((each for each in steady if each.right), None)
-    return [(each, _row(each, best)) for each in (*steady, *others)]
+    return [(each, _row(each, best) | _on_device(each, problem)) for each in (*steady, *others)]
+
+
+def _on_device(result: Result, problem: CheckedProblem) -> Row:
+    """Return the cells of a result that a device computed."""
+    timing, speeds, row = result.timing, problem.speeds, Row()
+    if speeds is None:
+        return row
+    if result.memory is None:
+        row["memory"] = "?"
+    if timing is None or not timing.median_seconds:
+        return row
+    row["TFLOP/s"] = speed(timing.gflops / 1e3)
+    row["GFLOP/s"] = ""
+    if speeds.stated_gflops:
+        row["of stated"] = f"{timing.gflops / speeds.stated_gflops:.0%}"
+    if speeds.bandwidth_bytes_per_second:
+        share = speed_of_memory(problem, timing) / speeds.bandwidth_bytes_per_second
+        row["of memory"] = f"{share:.0%}"
+    if timing.host_seconds is not None:
+        row["launch"] = took(timing.host_seconds * 1e9)
+    return row
+
+
+def speed_of_memory(problem: CheckedProblem, timing: Timing) -> float:
+    """Return the bytes a second of inputs and result, each moved once."""
+    from mlbackends.sdpa.verify.problem_size import least_bytes
+
+    return least_bytes(problem.problem) / timing.median_seconds
+
+
+def where(record: Checked | Benched) -> str:
+    """Return what a run computed on: GPUs by name, and the processor with its threads."""
+    problems = [
+        each.checked if isinstance(each, BenchedProblem) else each for each in record.problems
+    ]
+    places = dict.fromkeys(each.place for each in problems)
+    if "" in places or not places:
+        places.pop("", None)
+        processor = record.processor or "this processor"
+        places[f"{processor}, {counted(record.threads, 'thread')}"] = None
+    return "; ".join(places)
+
+
+def about(problem: CheckedProblem) -> list[str]:
+    """Return what a page says above a problem's table: the peaks, and what was compared and timed how."""
+    lines = []
+    speeds = problem.speeds
+    if problem.peak_gflops and speeds is None:
+        lines.append(f"peak: {problem.peak_gflops:.0f} GFLOP/s, {problem.peak_by}")
+    if speeds is not None:
+        lines += _of_device(problem, speeds)
+    if problem.sample:
+        lines.append(f"sample: {problem.sample}")
+    return lines
+
+
+def _of_device(problem: CheckedProblem, speeds: DeviceSpeeds) -> list[str]:
+    lines = []
+    timed = [each.timing for each in problem.results if each.timing]
+    if problem.peak_gflops:
+        lines.append(f"peak: {speed(problem.peak_gflops / 1e3)} TFLOP/s, {problem.peak_by}")
+    elif problem.peak_by:
+        lines.append(f"peak: could not be measured: {problem.peak_by}")
+    if speeds.bandwidth_bytes_per_second:
+        rate = speed(speeds.bandwidth_bytes_per_second / 1e9)
+        lines.append(f"memory: {rate} GB/s, {speeds.bandwidth_by}")
+    elif speeds.bandwidth_by:
+        lines.append(f"memory: could not be measured: {speeds.bandwidth_by}")
+    numbers = []
+    if speeds.stated_gflops:
+        numbers.append(f"{speed(speeds.stated_gflops / 1e3)} TFLOP/s")
+    if speeds.stated_bytes_per_second:
+        numbers.append(f"{speed(speeds.stated_bytes_per_second / 1e9)} GB/s")
+    if timed:
+        lines.append("stated: " + ", ".join([*numbers, speeds.stated_by]))
+    ways: dict[str, list[str]] = {}
+    for each in problem.results:
+        if each.timing and each.timing.timed_by:
+            ways.setdefault(each.timing.timed_by, []).append(each.backend)
+    for way, names in ways.items():
+        lines.append(f"timed by: {way}" if len(ways) == 1 else f"{some(tuple(names))}: {way}")
+    return lines
 
 
 def _row(result: Result, best: Result | None) -> Row:
@@ -224,6 +307,11 @@ def why_lines(result: Result, page: Page) -> Iterator[str]:
         yield f"      {result.command}"
 
 
+def _is_beyond_peak(result: Result) -> bool:
+    """Tell whether a share of the peak is more than 100 %, as the page rounds it."""
+    return result.timing is not None and (result.timing.share_of_peak or 0.0) >= 1.005
+
+
 # ---- what the columns mean ------------------------------------------------------------------
 
 
@@ -233,6 +321,11 @@ def notes_of(problems: Sequence[CheckedProblem], *wanted: str) -> list[str]:
     named = [*wanted]
     named += ["backward"] * any(each.problem.wants_gradient for each in problems)
     # As the page rounds it.
+    if any(each.speeds for each in problems) and timings:
+        named += ["of stated", "of memory", "launch"]
+        named += ["memory"] * any(
+            each.memory is None for problem in problems if problem.speeds for each in ran(problem)
+        )
     named += ["beyond peak"] * any((each.share_of_peak or 0.0) >= 1.005 for each in timings)
     found: dict[str, list[str]] = {}
     for result in (each for problem in problems for each in problem.results):

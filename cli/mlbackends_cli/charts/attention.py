@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from mlbackends.model.benched import Benched, BenchedProblem
 from mlbackends.model.checked import Ended, Result, Timing
 from mlbackends.model.errors import BadInput, counted, shown
+from mlbackends_cli.attention.tables import where
 from mlbackends_cli.charts.axes import short_number
 from mlbackends_cli.charts.plot import Plot, Point, Roof, Series, notes
 from mlbackends_cli.charts.svg import Colours, Drawing
@@ -44,7 +45,7 @@ def plots(benched: Benched) -> list[Plot]:
     ends = (min(speeds), max(speeds)) if speeds else ()
     found = [
         Plot(
-            title=" · ".join(filter(None, (_what(kind, problems), benched.processor))),
+            title=" · ".join(filter(None, (_what(kind, problems), _place(problems, benched)))),
             across="length of the keys",
             up="GFLOP/s",
             series=_series(problems, lambda each: float(max(1, each.length)), missing=True),
@@ -53,23 +54,34 @@ def plots(benched: Benched) -> list[Plot]:
         )
         for kind, problems in list(kinds.items())[:_MOST]
     ]
-    moving = [each for each in benched.problems if each.least_bytes and _timed(each)]
-    peaks = [each.checked.peak_gflops for each in moving if each.checked.peak_gflops]
-    traffic = (benched.bandwidth_bytes_per_second or 0.0) / 1e9
-    roof = Roof(max(peaks), traffic, "measured here") if peaks and traffic else None
-    if moving:
-        limit = "below the measured peak and bandwidth" if roof else "the peak was not measured"
-        found.append(
-            Plot(
-                title=f"Roofline: {limit}",
-                across="FLOP per byte of inputs and result",
-                up="GFLOP/s",
-                series=_series(moving, lambda each: each.checked.flops / each.least_bytes),
-                roof=roof,
-                joined=False,
-            )
-        )
+    moving: dict[str, list[BenchedProblem]] = {}
+    for problem in benched.problems:
+        if problem.least_bytes and _timed(problem):
+            moving.setdefault(problem.checked.place, []).append(problem)
+    found += [_roofline(each, benched) for each in moving.values()]
     return found
+
+
+def _place(problems: Sequence[BenchedProblem], benched: Benched) -> str:
+    return problems[0].checked.place or benched.processor
+
+
+def _roofline(problems: Sequence[BenchedProblem], benched: Benched) -> Plot:
+    """Return the speeds of problems of one device over what they move."""
+    peaks = [each.checked.peak_gflops for each in problems if each.checked.peak_gflops]
+    speeds = problems[0].checked.speeds
+    rate = speeds.bandwidth_bytes_per_second if speeds else benched.bandwidth_bytes_per_second
+    traffic = (rate or 0.0) / 1e9
+    roof = Roof(max(peaks), traffic, "measured here") if peaks and traffic else None
+    limit = "below the measured peak and bandwidth" if roof else "the peak was not measured"
+    return Plot(
+        title=" · ".join(filter(None, (f"Roofline: {limit}", problems[0].checked.place))),
+        across="FLOP per byte of inputs and result",
+        up="GFLOP/s",
+        series=_series(problems, lambda each: each.checked.flops / each.least_bytes),
+        roof=roof,
+        joined=False,
+    )
 
 
 def _what(kind: str, problems: Sequence[BenchedProblem]) -> str:
@@ -202,7 +214,7 @@ def sheet(benched: Benched, style: str = "") -> str:
     height = max(_HEIGHT, 66 + down * row + tall + 14)
     drawing = Drawing()
     drawing.box(0, 0, _WIDTH, height, "paper")
-    title = f"Attention on {benched.processor or 'this processor'}, {counted(benched.threads, 'thread')}"
+    title = f"Attention on {where(benched)}"
     drawing.words(_EDGE, 32, title, room, "headline")
     how = f"medians of {counted(benched.rounds, 'round')} in turn, higher is better"
     drawing.words(_EDGE, 53, f"{how} · {benched.tool} · {benched.created}", room, "axis")

@@ -6,7 +6,17 @@ from math import prod
 from mlbackends.model.benched import Benched
 from mlbackends.model.checked import Checked, CheckedProblem, Ended, Result
 from mlbackends_cli.attention import bench_table, check_table
-from mlbackends_cli.attention.tables import FASTEST, MARKS, Row, of_shown, rows, speed, state
+from mlbackends_cli.attention.tables import (
+    FASTEST,
+    MARKS,
+    Row,
+    of_shown,
+    rows,
+    speed,
+    state,
+    where,
+)
+from mlbackends_cli.attention.tables import about as device_lines
 from mlbackends_cli.charts.attention import plots, sheet, short_title
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.web.elements import (
@@ -28,7 +38,7 @@ from mlbackends_cli.web.elements import (
 
 _OPEN = 4
 """So many problems are open; of more, each is a line that opens."""
-_LEFT_OUT = {"backend", "spread", "relative", "error ratio"}
+_LEFT_OUT = {"backend", "spread", "relative", "error ratio", "launch"}
 """Columns that would make a table wider than a laptop; the other formats have them."""
 _BARS = {
     "median": "time beside that of the slowest",
@@ -93,7 +103,7 @@ def _document(
     shown = {name for _, found in problems for name in _heads(columns, found)}
     explained = of_shown(texts[1:], columns, shown)
     body = [
-        header(title, (record.processor, f"as of {record.created}"), numbers),
+        header(title, (where(record), f"as of {record.created}"), numbers),
         "<main>\n",
         section("look-at", "Look at", element("ul", *wrong, kind="findings") if wrong else ""),
         picture,
@@ -138,9 +148,11 @@ def _problem(
         words("span", ", ".join(each.backend for each in others), "dim"),
     ]
     repeat = words("pre", f"backends sdpa check {problem.text}")
+    lines = [escaped(line) for line in device_lines(problem)] if problem.speeds else []
     return folded(
         [words("strong", title), words("span", about, "dim") if about else ""],
         key_numbers(_numbers(problem), "key small"),
+        items("", *lines) if lines else "",
         words("p", bars, "dim") + scrolled(measured, title)
         if measured
         else words("p", "No backend ran.", "broken"),
@@ -174,8 +186,19 @@ def _numbers(problem: CheckedProblem) -> list[tuple[str, str]]:
         (call.dtype, "element type"),
         (mask, "mask"),
         (speed(problem.flops / 1e9), f"GFLOP, {'gradients' if call.wants_gradient else 'forward'}"),
-        *([(f"{problem.peak_gflops:.0f}", "GFLOP/s peak")] if problem.peak_gflops else []),
+        *_peaks(problem),
     ]
+
+
+def _peaks(problem: CheckedProblem) -> list[tuple[str, str]]:
+    if not problem.peak_gflops:
+        return []
+    if problem.speeds is None:
+        return [(f"{problem.peak_gflops:.0f}", "GFLOP/s peak")]
+    found = [(speed(problem.peak_gflops / 1e3), "TFLOP/s peak")]
+    if problem.speeds.stated_gflops:
+        found.append((speed(problem.speeds.stated_gflops / 1e3), "TFLOP/s stated"))
+    return found
 
 
 def _cell(head: str, text: str, result: Result, longest: float) -> str:

@@ -71,6 +71,8 @@ class Timing(Struct, frozen=True):
     median. share_of_peak: of the peak that was measured beside it, the median over the rounds; None where
     there was none, or the times are unstable. unstable: why they are not to be compared, "" if they are:
     rounds in which something else had the CPUs are repeated, and left out unless that is most of them.
+    host_seconds: what a call that is computed by a device takes on the host, the median; None where calls
+    are timed by the host. timed_by: how, "" for the host's clock.
     """
 
     calls: int
@@ -80,6 +82,8 @@ class Timing(Struct, frozen=True):
     gflops: float
     share_of_peak: float | None = None
     unstable: str = ""
+    host_seconds: float | None = None
+    timed_by: str = ""
 
 
 class Memory(Struct, frozen=True):
@@ -133,6 +137,21 @@ class Result(Struct, frozen=True):
         return not self.required and (self.peer or self.ended is Ended.CANNOT)
 
 
+class DeviceSpeeds(Struct, frozen=True):
+    """What a device can reach beside the peak that is measured with the calls; None for what is not known.
+
+    bandwidth_bytes_per_second: of its memory, as measured by bandwidth_by. stated_gflops: of dense products
+    of the problem's element type, and stated_bytes_per_second, as its maker states them; stated_by: of which
+    product, at which clock, and where.
+    """
+
+    bandwidth_bytes_per_second: float | None = None
+    bandwidth_by: str = ""
+    stated_gflops: float | None = None
+    stated_bytes_per_second: float | None = None
+    stated_by: str = ""
+
+
 class CheckedProblem(Struct, frozen=True):
     """The results of every backend for one problem.
 
@@ -140,7 +159,8 @@ class CheckedProblem(Struct, frozen=True):
     torch takes. flops: of the two products, of scores that a causal mask shows; where gradients are
     required, of the five of a backward pass, 2.5 times as many for E = Ev. reference_error: max
     |plain - exact| of the plain computation in the same element type; gradient_errors: the same of its
-    gradients. peak_gflops: measured beside the calls, None where it was not; peak_by: by what.
+    gradients. peak_gflops: measured beside the calls, None where it was not; peak_by: by what, or why not.
+    sample: what of the result was compared, "" for all of it. speeds: of a device, None for the CPU.
     """
 
     text: str
@@ -154,6 +174,16 @@ class CheckedProblem(Struct, frozen=True):
     peak_by: str = ""
     failure: str = ""
     gradient_errors: dict[str, float] = {}
+    sample: str = ""
+    speeds: DeviceSpeeds | None = None
+
+    @property
+    def place(self) -> str:
+        """The device that computed it, such as "NVIDIA H200 (cuda:0)"; "" for the CPU."""
+        device = self.problem.device
+        if device.kind == "cpu":
+            return ""
+        return f"{device.name or device.kind} ({self.problem.platform}:{device.index})"
 
     @property
     def good(self) -> bool:

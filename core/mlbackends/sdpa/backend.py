@@ -71,6 +71,8 @@ class AttentionBackend:
     takes: ClassVar[frozenset[str]] = frozenset()
     tolerance: ClassVar[dict[str, float]] = {}
     dsl: ClassVar[str] = ""
+    on_host: ClassVar[bool] = False
+    """Whether it computes on the CPU wherever the tensors are; checks of a device leave it out."""
     _constraints: ClassVar[tuple[Constraint, ...]] = ()
     _supported: AttentionProblem | None = None
     """The last problem without reasons: the same object is checked when it is chosen, and when it runs."""

@@ -324,6 +324,25 @@ def no_lower_right(problem: AttentionProblem) -> str:
     return f"the {mask} ends in the lower right corner; it takes one from the upper left"
 
 
+@constraint("causal-upper-left", "a causal mask or a window to the lower right corner")
+def lower_right_causal(problem: AttentionProblem) -> str:
+    """Ask that a causal mask or a window ends in the lower right corner."""
+    if problem.lower_right or problem.band == (-1, -1):
+        return ""
+    if all(rows == keys for rows, keys in problem.sequences):
+        return ""
+    mask = "causal mask" if problem.is_causal else "window"
+    return f"the {mask} starts in the upper left corner; it takes one to the lower right"
+
+
+@constraint("mask", "no mask of booleans", sizes=False)
+def no_bool_mask(problem: AttentionProblem) -> str:
+    """Ask for a mask of numbers, which are added, or none."""
+    if problem.mask is None or problem.mask.dtype != "bool":
+        return ""
+    return "the mask is of booleans; it takes one of numbers, which are added"
+
+
 @constraint("inner-dtype", "no demand for float64 inside", sizes=False)
 def no_float64_inside(problem: AttentionProblem) -> str:
     """Ask that nobody wants float64 between the steps of a narrower problem."""

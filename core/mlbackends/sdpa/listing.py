@@ -27,14 +27,17 @@ ABILITIES = {
 _DTYPES = ("float32", "float16", "bfloat16", "float64")
 
 
-def listing(python: str = "") -> BackendList:
+def listing(pythons: Sequence[str] = ()) -> BackendList:
     """Return every backend of ours and of other distributions, and the peers behind them.
 
-    python: the interpreter in whose environment peers are looked for, "" for our own.
+    pythons: the interpreters in whose environments peers are looked for, EXE for all or NAME=EXE for one;
+    () for our own.
     """
     from mlbackends import __version__
     from mlbackends.sdpa.verify.peer import peers
+    from mlbackends.sdpa.verify.processes import Plan
 
+    plan = Plan(pythons=tuple(pythons))
     entries = []
     for backend in backends():
         lines = (type(backend).__doc__ or backend.name).strip().splitlines() or [backend.name]
@@ -59,9 +62,9 @@ def listing(python: str = "") -> BackendList:
             name=peer.name,
             answers_to=peer.answers_to,
             summary=peer.summary,
-            takes=tuple(each.sentence for each in peer.every_constraint()),
+            takes=peer.sentences(),
             tolerance={},
-            why_not_here=peer.why_missing(python),
+            why_not_here=peer.why_missing(plan.python_of(peer.name)),
             can=abilities(peer.unsupported_reasons),
             peer=True,
         )

@@ -13,23 +13,20 @@ from mlbackends_kernels.tensors.interchange import as_array, drawn_seed, like, s
 
 
 def attended(
-    backend: AttentionBackend, problem: AttentionProblem, *tensors: Any, **more: Any
+    backend: AttentionBackend, problem: AttentionProblem, *tensors: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return attention with a gradient, and each row's logarithm without one.
 
-    tensors: query, key, value and mask; more: as of `AttentionBackend.run`. Raises RuntimeError for a query
-    that is none of torch's, for then the result is none either. A backward pass drops the weights that were
-    dropped here.
+    tensors: query, key, value and mask. Raises RuntimeError for a query that is none of torch's, for
+    then the result is none either. A backward pass drops the weights that were dropped here.
     """
-    names = ("sinks",) if "sinks" in more else ()
-    tensors = _as_torch((*tensors, *(more[name] for name in names)))
+    tensors = _as_torch(tensors)
     problem = seeded(problem, tensors[0])
 
     def differentiate(grad_out: Any, *saved: Any) -> tuple[Any, ...]:
-        own = dict(zip(names, saved[4:-2], strict=True))
-        return backend.run_backward(problem, grad_out, *saved[:4], *saved[-2:], **own)
+        return backend.run_backward(problem, grad_out, *saved)
 
-    found = list(backend.run_with_logsumexp(problem, *tensors[:4], **more))
+    found = list(backend.run_with_logsumexp(problem, *tensors))
     return Attention.apply(found, differentiate, *tensors)  # type: ignore[no-any-return,no-untyped-call,unused-ignore]
 
 
@@ -96,7 +93,7 @@ def _as_torch(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 class Attention(torch.autograd.Function):  # type: ignore[misc,unused-ignore]
-    """Joins what was computed to the tensors that it was computed from: query, key, value, mask, sinks."""
+    """Joins what was computed to the tensors that it was computed from: query, key, value and mask."""
 
     @staticmethod
     def forward(

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from math import prod
 from typing import Any
 
 from msgspec.structs import replace
@@ -144,12 +145,12 @@ class Exact:
             "worst": [int(each) for each in worst],
         }
 
-    def judge_file(self, path: str, tolerance: float) -> dict[str, Any]:
-        """Judge a tensor that a backend has written."""
-        item, count = ITEM_BYTES[self.dtype], self.exact.size
+    def read(self, path: str, shape: tuple[int, ...]) -> Any:
+        """Return a tensor that a backend has written. Raises ValueError where it has another size."""
+        item, count = ITEM_BYTES[self.dtype], prod(shape)
         size = os.path.getsize(path)
         if size != count * item:
             needed = f"{count * item}: {count} elements of {self.dtype}, {item} bytes each"
             raise ValueError(f"has {size} bytes; it must have {needed}")
         result = numpy().fromfile(path, "uint16" if self.dtype == "bfloat16" else self.dtype)
-        return self.judge(result.reshape(self.exact.shape), tolerance)
+        return result.reshape(shape)

@@ -1,21 +1,27 @@
 """The speeds that the machine reaches beside the backends: of its arithmetic, and of its memory.
 
 The compiled library measures both with all threads; without it, numpy does: a product of matrices by its
-BLAS, and a copy by one thread.
+BLAS, and a copy by one thread. Of a CUDA device they are a product by cuBLASLt and a copy on it.
 """
 
 import ctypes
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from mlbackends.model.errors import counted
 from mlbackends_kernels.checking import serving
+from mlbackends_kernels.tensors import interchange
 from mlbackends_kernels.tensors.arithmetic import numpy
 
 SIZE = 768
+LARGEST_PRODUCT = 8192
+_LEAST_SECONDS = 1e-3
+"""A product on a device is made larger until it takes so long."""
 READ = 256 << 20
 COPIED = 96 << 20
+DEVICE_COPIED = 1 << 30
 _ROUNDS = 1 << 20
 _STEP = 256
 
@@ -108,7 +114,69 @@ def compiled(name: str, *arguments: Any) -> Any:
     return found
 
 
+def device_product(index: int, dtype: str) -> Measure:
+    """Return a square matrix product on a CUDA device, as `math_cuda` has it, so large that it fills it."""
+    import mlbackends
+    from mlbackends_kernels.checking.ours import device_measure
+    from mlbackends_kernels.cuda.device_array import to_device
+
+    mlbackends.cuda.preferred_blas_library("cublaslt")
+    place = device_measure(index)
+    random = numpy().random.default_rng(0)
+    size = 128
+    while True:
+        # Random numbers: of zeros a GPU draws less power, and keeps a higher clock.
+        numbers = random.standard_normal((2, size, size), "float32")
+        bits = numbers if dtype == "float32" else interchange.narrowed(numbers, dtype)
+        both = to_device(bits.view("float16") if dtype == "bfloat16" else bits, index)
+        both = both.as_type("bfloat16") if dtype == "bfloat16" else both
+        left = both.viewed((size, size))
+        right = both.viewed((size, size), offset=size * size)
+        mlbackends.matmul(left, right).numpy()
+        start = time.perf_counter()
+        mlbackends.matmul(left, right)
+        place.memory_after(0, 0)  # waits
+        if size == LARGEST_PRODUCT or time.perf_counter() - start > _LEAST_SECONDS:
+            break
+        size *= 2
+    by = f"a product of {size} x {size} matrices of {dtype} by cuBLASLt"
+    made = Measure(lambda: mlbackends.matmul(left, right), by, flops=2 * size**3)
+    made.measure = place
+    return made
+
+
+def device_copy(index: int) -> Measure:
+    """Return a copy of a large array to another one on a CUDA device."""
+    from mlbackends_kernels.checking.ours import device_measure
+    from mlbackends_kernels.cuda.device_array import empty, zeros_like
+    from mlbackends_kernels.cuda.devices import call
+
+    place = device_measure(index)
+    free, _ = call("cuMemGetInfo")
+    size = min(DEVICE_COPIED, int(free) // 8)
+    source = zeros_like(empty((size,), "bool", index))
+    target = empty((size,), "bool", index)
+    by = f"a copy of {size >> 20} MiB on the device, bytes read and written"
+    made = Measure(
+        lambda: call("cuMemcpyDtoDAsync", target.pointer, source.pointer, size, source.stream),
+        by,
+        bytes=2 * size,
+    )
+    made.measure = place
+    return made
+
+
 def answering(name: str) -> serving.Answering:
-    """Return what answers requests for "peak" or "bandwidth"."""
-    measure = {"peak": peak, "bandwidth": bandwidth}[name]
-    return serving.answering(lambda _: measure())
+    """Return what answers requests for "peak" or "bandwidth".
+
+    A request to prepare may have the index of a CUDA "device", and a "dtype".
+    """
+    on_host = {"peak": peak, "bandwidth": bandwidth}[name]
+
+    def prepare(request: dict[str, Any]) -> Measure:
+        if "device" not in request:
+            return on_host()
+        index = int(request["device"])
+        return device_product(index, request["dtype"]) if name == "peak" else device_copy(index)
+
+    return serving.answering(prepare)

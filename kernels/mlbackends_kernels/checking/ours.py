@@ -6,11 +6,14 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from mlbackends.model.errors import NoBackend
 from mlbackends.model.problem import ITEM_BYTES, AttentionProblem, TensorSpec
 from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.verify.problem_size import gradient_bytes
 from mlbackends_kernels.checking import serving
+from mlbackends_kernels.checking.device_timing import OnDevice
 from mlbackends_kernels.tensors.arithmetic import numpy
+from mlbackends_kernels.tensors.interchange import as_array
 
 _SMALL = 8
 _INPUTS = ("query", "key", "value")
@@ -23,14 +26,19 @@ class Ours(serving.Prepared):
         problem = msgspec.convert(request["problem"], AttentionProblem)
         files = request["files"]
         self.backend, self.problem, self.details = backend, problem, backend.details()
-        self.tensors = [_read(files[name], getattr(problem, name)) for name in _INPUTS]
-        self.tensors.append(_read(files["mask"], problem.mask) if problem.mask else None)
+        self._read = _read
+        if problem.platform == "cuda":
+            index = problem.device.index
+            self._read = lambda path, spec: _on_device(path, spec, index)
+            self.measure = device_measure(index)
+        self.tensors = [self._read(files[name], getattr(problem, name)) for name in _INPUTS]
+        self.tensors.append(self._read(files["mask"], problem.mask) if problem.mask else None)
         self.output_bytes = prod(problem.output_shape) * ITEM_BYTES[problem.dtype]
         self.grad_out: Any = None
         self.results: tuple[Any, Any] = (None, None)
         if problem.wants_gradient:
             spec = msgspec.convert(request["grad_out"], TensorSpec)
-            self.grad_out = _read(files["grad_out"], spec)
+            self.grad_out = self._read(files["grad_out"], spec)
             self.output_bytes = gradient_bytes(problem)
 
     def warm(self) -> None:
@@ -49,28 +57,79 @@ class Ours(serving.Prepared):
         )
         if self.backend.unsupported_reasons(small):
             return
-        inputs = [each[..., :_SMALL, :] for each in self.tensors[:3]]
+        inputs = [_few(each) for each in self.tensors[:3]]
         if self.grad_out is None:
             self.backend.run(small, *inputs)
             return
         results = self.backend.run_with_logsumexp(small, *inputs)
-        self.backend.run_backward(small, self.grad_out[..., :_SMALL, :], *inputs, None, *results)
+        self.backend.run_backward(small, _few(self.grad_out), *inputs, None, *results)
 
     def before(self) -> None:
         if self.grad_out is not None:
             self.results = self.backend.run_with_logsumexp(self.problem, *self.tensors)
 
     def call(self) -> Any:
-        if self.grad_out is None:
-            return self.backend.run(self.problem, *self.tensors)
-        return self.backend.run_backward(self.problem, self.grad_out, *self.tensors, *self.results)
+        try:
+            if self.grad_out is None:
+                return self.backend.run(self.problem, *self.tensors)
+            tensors = (*self.tensors, *self.results)
+            return self.backend.run_backward(self.problem, self.grad_out, *tensors)
+        except NoBackend as error:  # what only its library could say
+            raise serving.Refused(str(error)) from None
 
     def save(self, result: Any, path: str) -> None:
         gradients = {} if self.grad_out is None else result._asdict()
         files = {path: self.results[0] if gradients else result}
         files |= {f"{path}.{name}": each for name, each in gradients.items() if each is not None}
         for file, array in files.items():
+            array = as_array(array)
             numpy().ascontiguousarray(array).tofile(file)
+
+
+def _few(tensor: Any) -> Any:
+    """Return the first rows of a tensor, in memory or on a device."""
+    if hasattr(tensor, "viewed"):
+        *leading, rows, width = tensor.shape
+        return tensor.viewed((*leading, min(rows, _SMALL), width), tensor.strides)
+    return tensor[..., :_SMALL, :]
+
+
+class _DeviceMemory:
+    """The memory of a device that arrays of this library hold."""
+
+    by = "the most that mlbackends.cuda.memory_stats counts"
+
+    def __init__(self, index: int) -> None:
+        from mlbackends_kernels.cuda import memory
+
+        self._index, self._memory = index, memory
+
+    def reset(self) -> None:
+        self._memory.reset_peak(self._index)
+
+    def held(self) -> int:
+        return self._memory.memory_stats(self._index)["allocated_bytes.all.current"]
+
+    def peak(self) -> int:
+        return self._memory.memory_stats(self._index)["allocated_bytes.all.peak"]
+
+
+def device_measure(index: int) -> OnDevice:
+    """Make a device the one of this thread, and return how calls on it are measured."""
+    from mlbackends_kernels.cuda.devices import core_device
+
+    core_device(index).set_current()
+    return OnDevice(_DeviceMemory(index))
+
+
+def _on_device(path: str, spec: TensorSpec, index: int) -> Any:
+    """Return the array of a file on a device, in its layout."""
+    from mlbackends_kernels.cuda.device_array import to_device
+
+    element = "float16" if spec.dtype == "bfloat16" else spec.dtype  # which NumPy lacks
+    flat = to_device(numpy().fromfile(path, element), index)
+    flat = flat.as_type("bfloat16") if spec.dtype == "bfloat16" else flat
+    return flat.viewed(spec.shape, spec.strides)
 
 
 def _read(path: str, spec: TensorSpec) -> Any:

@@ -3,12 +3,11 @@
 It imports the standard library alone, since other interpreters run it too, from Python 3.8 on.
 
     {"do": "prepare", "problem": {...}, "files": {"query": PATH, ...}, "grad_out": {...}}   {"details": {...}}
-    {"do": "compute", "into": PATH}                 {"seconds": 0.1, "extra_bytes": 0, "measured_by": "..."}
+    {"do": "compute", "into": PATH}                                {"extra_bytes": 0, "measured_by": "..."}
     {"do": "time", "seconds": 0.05, "calls": 100}                    {"seconds": [0.1, ...], "waited": 0.0}
 
-The last one computes as often as fits into a time, up to so many times, once at least; calls that begin in
-the first fifth of it are left out if others remain: caches and pools of threads warm up. waited: how long
-threads of the process stood ready and had no CPU, for a second of it; only where Linux tells.
+The last one computes as often as fits into a time, up to so many times, once at least; see `OnHost`, and
+`device_timing.OnDevice` for what a device computes, whose answer also has "host_seconds" and "timed_by".
 
 grad_out is the record of the gradient of the result, for tensors that require gradients; then what is
 measured and timed is the backward pass alone.
@@ -40,14 +39,61 @@ class Refused(Exception):
     """A problem that the library does not take; the message says why."""
 
 
+class OnHost:
+    """Measures calls that are done when they return: by the host's clock and the process's memory."""
+
+    def memory_before(self) -> int:
+        """Return the resident memory, 0 where the system does not tell it or its peak."""
+        with contextlib.suppress(OSError, AttributeError, TypeError):  # not glibc
+            ctypes.CDLL(None).malloc_trim(
+                0
+            )  # what earlier calls have freed is not this one's to use
+        with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
+            file.write("5")  # resets VmHWM
+            file.flush()
+            return _status("VmRSS")
+        return 0
+
+    def memory_after(self, before: int, output_bytes: int) -> dict[str, Any]:
+        """Return the most that was used since, beyond the output; {} where nobody can tell."""
+        highest = _status("VmHWM")
+        if not before or not highest:
+            return {}
+        extra = max(0, highest - before - output_bytes)
+        return {"extra_bytes": extra, "measured_by": _MEASURED_BY}
+
+    def time(self, call: Callable[[], Any], duration: float, most: int) -> dict[str, Any]:
+        """Return the seconds of calls; those of the first fifth of the time warm up, if others remain.
+
+        waited: how long threads of the process stood ready and had no CPU, for a second of it; only where
+        Linux tells.
+        """
+        clock = time.perf_counter
+        early: list[float] = []
+        seconds: list[float] = []
+        waited = _waited()
+        stop = begin = clock()
+        while stop < begin + duration and len(early) + len(seconds) < most:
+            start = clock()
+            call()
+            stop = clock()
+            (early if start < begin + duration / 5 else seconds).append(stop - start)
+        answer: dict[str, Any] = {"seconds": seconds or early}
+        if waited is not None:
+            answer["waited"] = max(0.0, (_waited() or 0.0) - waited) / (stop - begin)
+        return answer
+
+
 class Prepared:
     """A problem that can be computed: what `serve` is given, and a program derives from.
 
-    details: facts of the library, such as its version. output_bytes: of the result.
+    details: facts of the library, such as its version. output_bytes: of the result. measure: how time and
+    memory of its calls are measured.
     """
 
     details: dict[str, str] = {}  # noqa: RUF012
     output_bytes = 0
+    measure: Any = OnHost()
 
     def warm(self) -> None:
         """Run something small, so that what a library starts once is not taken for the problem's."""
@@ -79,7 +125,8 @@ def answering(prepare: Callable[[dict[str, Any]], Prepared]) -> Answering:
             return {"details": ready.details}
         if request["do"] == "compute":
             return _compute(ready, request["into"])
-        return _time(ready.call, request["seconds"], request["calls"])
+        found: dict[str, Any] = ready.measure.time(ready.call, request["seconds"], request["calls"])
+        return found
 
     return answer
 
@@ -111,38 +158,10 @@ def _compute(ready: Prepared, path: str) -> dict[str, Any]:
     """Compute once, save the result, and return the memory that was used beside it."""
     ready.warm()
     ready.before()
-    with contextlib.suppress(OSError, AttributeError, TypeError):  # not glibc
-        ctypes.CDLL(None).malloc_trim(0)  # what earlier calls have freed is not this one's to use
-    before = 0
-    with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
-        file.write("5")  # resets VmHWM
-        file.flush()
-        before = _status("VmRSS")
-    start = time.perf_counter()
+    before = ready.measure.memory_before()
     result = ready.call()
-    answer: dict[str, Any] = {"seconds": time.perf_counter() - start}
-    highest = _status("VmHWM")
-    if before and highest:
-        answer["extra_bytes"] = max(0, highest - before - ready.output_bytes)
-        answer["measured_by"] = _MEASURED_BY
+    answer: dict[str, Any] = ready.measure.memory_after(before, ready.output_bytes)
     ready.save(result, path)
-    return answer
-
-
-def _time(call: Callable[[], Any], duration: float, most: int) -> dict[str, Any]:
-    clock = time.perf_counter
-    early: list[float] = []
-    seconds: list[float] = []
-    waited = _waited()
-    stop = begin = clock()
-    while stop < begin + duration and len(early) + len(seconds) < most:
-        start = clock()
-        call()
-        stop = clock()
-        (early if start < begin + duration / 5 else seconds).append(stop - start)
-    answer: dict[str, Any] = {"seconds": seconds or early}
-    if waited is not None:
-        answer["waited"] = max(0.0, (_waited() or 0.0) - waited) / (stop - begin)
     return answer
 
 

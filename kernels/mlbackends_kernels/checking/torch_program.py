@@ -1,7 +1,7 @@
 """PyTorch's attention in a process of its own, for `sdpa check --peers`.
 
-The interpreter of its environment runs this file: it imports torch and the standard library, and the file
-`serving` beside it by its path.
+The interpreter of its environment runs this file: it imports torch and the standard library, and the files
+`serving` and `device_timing` beside it by their paths.
 
     python torch_program.py FLASH_ATTENTION
 """
@@ -19,8 +19,27 @@ import torch
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 serving: Any = SimpleNamespace(**runpy.run_path(os.path.join(_HERE, "serving.py")))
+_timing: Any = SimpleNamespace(**runpy.run_path(os.path.join(_HERE, "device_timing.py")))
 _SMALL = 8
 _INPUTS = ("query", "key", "value")
+
+
+class _Memory:
+    """The memory of a device as torch's allocator counts it."""
+
+    by = "torch.cuda.max_memory_allocated"
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+
+    def reset(self) -> None:
+        torch.cuda.reset_peak_memory_stats(self._index)
+
+    def held(self) -> int:
+        return int(torch.cuda.memory_allocated(self._index))
+
+    def peak(self) -> int:
+        return int(torch.cuda.max_memory_allocated(self._index))
 
 
 class Torch(serving.Prepared):  # type: ignore[misc]
@@ -31,14 +50,26 @@ class Torch(serving.Prepared):  # type: ignore[misc]
 
     def __init__(self, request: dict[str, Any]) -> None:
         problem, files = request["problem"], request["files"]
-        self.seed = problem["seed"]
-        named = {name: _read(files[name], problem[name]) for name in _INPUTS}
+        self.problem, self.seed = problem, problem["seed"]
+        self.details = {"version": torch.__version__, **self.facts()}
+        place = "cpu"
+        if problem["device"]["kind"] == "cpu":
+            self.details["threads"] = str(torch.get_num_threads())
+        else:
+            index = problem["device"]["index"]
+            place = f"cuda:{index}"
+            if not torch.cuda.is_available():
+                raise serving.Refused(f"torch {torch.__version__} sees no CUDA device")
+            torch.cuda.set_device(index)
+            torch.cuda.empty_cache()  # what the problem before has left
+            torch.empty(1, device=place)  # makes the context
+            self.measure = _timing.OnDevice(_Memory(index))
+        named = {name: _read(files[name], problem[name]).to(place) for name in _INPUTS}
         if problem.get("mask"):
-            named["mask"] = _read(files["mask"], problem["mask"])
+            named["mask"] = _read(files["mask"], problem["mask"]).to(place)
         self.tensors, self.mask = [named[name] for name in _INPUTS], named.get("mask")
         self.options = {name: problem[name] for name in ("is_causal", "scale", "enable_gqa")}
         self.options["dropout_p"] = problem["dropout"]
-        self.details = {"version": torch.__version__, "threads": str(torch.get_num_threads())}
         self.wanted: dict[str, Any] = {}
         required = {name for name in named if problem[name]["requires_grad"]}
         if required:  # the gradients of all inputs, whichever requires one
@@ -47,11 +78,15 @@ class Torch(serving.Prepared):  # type: ignore[misc]
         self.grad_out: Any = None
         self.result: Any = None
         if self.wanted:
-            self.grad_out = _read(files["grad_out"], request["grad_out"])
+            self.grad_out = _read(files["grad_out"], request["grad_out"]).to(place)
             for tensor in self.wanted.values():
                 tensor.requires_grad_()
             sizes = [each.numel() * each.element_size() for each in self.wanted.values()]
             self.output_bytes = sum(sizes)
+
+    def facts(self) -> dict[str, str]:
+        """Return facts of the library beside torch that computes. Raises Refused where it is not there."""
+        return {}
 
     def warm(self) -> None:
         """Compute a problem of a few rows without a mask, which also starts the threads."""
@@ -79,7 +114,12 @@ class Torch(serving.Prepared):  # type: ignore[misc]
         """Return attention by the kernel of this process."""
         if options["dropout_p"]:
             torch.manual_seed(self.seed)
-        return torch.nn.functional.scaled_dot_product_attention(*tensors, mask, **options)
+        try:
+            return torch.nn.functional.scaled_dot_product_attention(*tensors, mask, **options)
+        except RuntimeError as error:
+            if "No available kernel" in str(error) or "No viable backend" in str(error):
+                raise serving.Refused(f"torch {torch.__version__}: {error}") from None
+            raise
 
     def save(self, result: Any, path: str) -> None:
         files = {path: result}
@@ -87,7 +127,7 @@ class Torch(serving.Prepared):  # type: ignore[misc]
             files = {f"{path}.{name}": each for name, each in zip(self.wanted, result)}  # noqa: B905  Python 3.8
             files[path] = self.result
         for name, tensor in files.items():
-            flat = tensor.detach().contiguous().reshape(-1)
+            flat = tensor.detach().cpu().contiguous().reshape(-1)
             with open(name, "wb") as file:
                 if flat.numel():
                     file.write(

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from mlbackends.model.problem import AttentionProblem, TensorSpec, contiguous_strides
+from mlbackends.sdpa.verify.problem_size import Sample, sample, sample_text, sampled
 from mlbackends_kernels.checking.exact import right
 from mlbackends_kernels.tensors import interchange
 from mlbackends_kernels.tensors.arithmetic import numpy
@@ -58,19 +59,42 @@ class Values:
         for name, array in inputs.items():
             array = array.transpose(_by_falling_stride(specs[name]))
             numpy().ascontiguousarray(array).tofile(self.files[name])
-        self.right = right(problem, inputs)
+        self.sample = sample(problem)
+        self.shapes = {"": shape, **{name: each.shape for name, each in specs.items()}}
+        if self.sample is not None:
+            inputs = {name: _taken(each, self.sample) for name, each in inputs.items()}
+        self.right = right(sampled(problem, self.sample), inputs)
 
     def judge_files(self, path: str, tolerance: float) -> dict[str, dict[str, Any]]:
         """Judge what a backend has written. Raises ValueError for what has another size."""
         found = {}
         for name, exact in self.right.items():
             try:
-                found[name] = exact.judge_file(f"{path}.{name}" if name else path, tolerance)
+                file = f"{path}.{name}" if name else path
+                result = exact.read(file, self.shapes[name])
+                if self.sample is not None:
+                    result = _taken(result, self.sample)
+                found[name] = exact.judge(result, tolerance)
+                if self.sample is not None:
+                    worst = found[name]["worst"]
+                    places = self.sample.of(self.shapes[name])
+                    found[name]["worst"] = [
+                        places[at][each] if at < len(places) and places[at] else each
+                        for at, each in enumerate(worst)
+                    ]
             except (OSError, ValueError) as error:
                 what = f"the gradient of {name}" if name else "the result"
                 why = error if isinstance(error, ValueError) else "is missing"
                 raise ValueError(f"{what} {why}") from None
         return found
+
+
+def _taken(array: Any, sample: Sample) -> Any:
+    """Return the batches and heads of an array that are compared."""
+    for axis, places in enumerate(sample.of(array.shape)):
+        if places:
+            array = array.take(places, axis)
+    return array
 
 
 def _by_falling_stride(spec: TensorSpec) -> list[int]:
@@ -99,6 +123,7 @@ def answering() -> Callable[[dict[str, Any]], dict[str, Any]]:
             "files": made.files,
             "grad_out": msgspec.to_builtins(made.grad_out),
             "errors": {name: each.reference_error for name, each in made.right.items()},
+            "sample": sample_text(problem, made.sample),
         }
 
     return answer

@@ -25,6 +25,10 @@ def as_array(tensor: Any) -> Any:
     np = numpy()
     if is_torch(tensor):
         return _of_torch(tensor)
+    if _is_device_array(tensor):
+        is_bfloat16 = tensor.dtype == "bfloat16"  # which NumPy has not, but its bits
+        found = (tensor.as_type("float16") if is_bfloat16 else tensor).numpy()
+        return found.view(np.uint16) if is_bfloat16 else found
     if isinstance(tensor, np.ndarray):
         found = np.asarray(tensor)
     elif hasattr(tensor, "get") and hasattr(tensor, "__cuda_array_interface__"):
@@ -36,6 +40,10 @@ def as_array(tensor: Any) -> Any:
     if _is_bfloat16(found.dtype):
         return found.view(np.uint16)
     return found if found.dtype.isnative else found.astype(found.dtype.newbyteorder("="))
+
+
+def _is_device_array(tensor: Any) -> bool:
+    return type(tensor).__module__ == "mlbackends_kernels.cuda.device_array"
 
 
 @lru_cache(maxsize=64)
@@ -58,6 +66,11 @@ def like(original: Any, array: Any, dtype: str = "") -> Any:
         if dtype == "bfloat16":
             return torch.from_dlpack(array.view("int16")).view(torch.bfloat16).to(original.device)
         return torch.from_dlpack(array).to(original.device)
+    if _is_device_array(original):
+        to_device = sys.modules[type(original).__module__].to_device
+        bits = array.view("float16") if dtype == "bfloat16" else array
+        made = to_device(bits, original.device, original.stream)
+        return made.as_type(dtype) if dtype == "bfloat16" else made
     if dtype == "bfloat16":
         array = array.view(np.dtype(original.dtype))
     if isinstance(original, np.ndarray):

@@ -25,7 +25,7 @@ from mlbackends_cli.terminal import page
 @FORMAT
 @OUTPUT
 @COLOR
-def command(devices: bool, python: str, form: str, output: str, color: str) -> int:
+def command(devices: bool, pythons: tuple[str, ...], form: str, output: str, color: str) -> int:
     from mlbackends_cli.attention import backends
     from mlbackends_cli.output import write
 
@@ -38,5 +38,5 @@ def command(devices: bool, python: str, form: str, output: str, color: str) -> i
     from mlbackends.sdpa.listing import listing
 
     own = {"table": backends.printed_list, "markdown": backends.markdown_list}
-    write(formats.text_of(form, listing(python), style, **own), output)
+    write(formats.text_of(form, listing(pythons), style, **own), output)
     return exits.YES

@@ -25,11 +25,13 @@ class Peer(Struct, frozen=True):
     """Another project's way to compute attention.
 
     answers_to: the SDPBackend that stands for it. probe: the probe that reports whether it is installed.
-    constraints: what it takes. program: the path of a Python file that the interpreter of its environment
-    runs with `arguments`; it answers as `mlbackends_kernels.checking.serving` does, and imports nothing of
-    mlbackends. install: what to type. function: what a library of the probe must offer; the path of the
-    copy that does is the program's last argument. prefers: a fact of that library, and the value that goes
-    before others. gradient: whether the program computes gradients.
+    constraints: what it takes; on_cuda: what it takes there, () if the same; takes: names of BEYOND_TORCH.
+    program: the path of a Python file that the interpreter of its environment runs with `arguments`; it
+    answers as `mlbackends_kernels.checking.serving` does, and imports nothing of mlbackends. install: what
+    to type. function: what a library of the probe must offer; the path of the copy that does is the
+    program's last argument. prefers: a fact of that library, and the value that goes before others.
+    gradient: whether the program computes gradients. packages: of a probe that reports several, those of
+    which one must be there.
     """
 
     name: str
@@ -44,16 +46,33 @@ class Peer(Struct, frozen=True):
     prefers: tuple[str, str] | None = None
     gradient: bool = False
     takes: frozenset[str] = frozenset()
+    on_cuda: tuple[Constraint, ...] = ()
+    packages: tuple[str, ...] = ()
 
-    def every_constraint(self) -> tuple[Constraint, ...]:
+    def every_constraint(self, platform: str = "cpu") -> tuple[Constraint, ...]:
         """Return its constraints, and those for what it does not take."""
+        own = self.on_cuda if platform == "cuda" and self.on_cuda else self.constraints
         refused = (each for name, each in BEYOND_TORCH.items() if name not in self.takes)
-        found = (*self.constraints, *refused)
+        found = (*own, *refused)
         return found if self.gradient else (*found, no_gradient())
+
+    def sentences(self) -> tuple[str, ...]:
+        """Return what it takes in words, of CUDA devices after a word of that where it differs."""
+        found = tuple(each.sentence for each in self.every_constraint())
+        if not self.on_cuda:
+            return found
+        others = [each.sentence for each in self.every_constraint("cuda")]
+        more = [each for each in others if each not in found]
+        return (*found, f"or {'; '.join(more)}")
 
     def unsupported_reasons(self, problem: AttentionProblem) -> tuple[Reason, ...]:
         """Return every reason against a problem; () if it is supported."""
-        return unmet(self.every_constraint(), problem)
+        return unmet(self.every_constraint(problem.platform), problem)
+
+    def takes_device(self, problem: AttentionProblem) -> bool:
+        """Tell whether it computes on a problem's kind of device at all."""
+        found = self.every_constraint(problem.platform)
+        return not any(each.code == "wrong-device" and each.test(problem) for each in found)
 
     def why_missing(self, python: str = "") -> tuple[Reason, ...]:
         """Return why it cannot be run; () if it is installed.
@@ -66,6 +85,11 @@ class Peer(Struct, frozen=True):
         if report.presence is None or report.presence is Presence.ABSENT:
             reasons = report.reasons
             message = reasons[0].message if reasons else f"{self.probe} was not found"
+            return (Reason("missing-part", message, hint),)
+        there = report.facts.get("packages")
+        names = there if isinstance(there, dict) else {}
+        if self.packages and names.keys().isdisjoint(self.packages):
+            message = f"{' or '.join(self.packages)} is not installed"
             return (Reason("missing-part", message, hint),)
         if not self.function or self.library(python):
             return ()

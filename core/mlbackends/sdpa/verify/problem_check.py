@@ -12,9 +12,18 @@ import msgspec
 from msgspec.structs import replace
 
 from mlbackends.isolation.service import Lost
-from mlbackends.model.checked import CheckedProblem, Ended, Errors, Memory, Result, Timing
+from mlbackends.model.checked import (
+    CheckedProblem,
+    DeviceSpeeds,
+    Ended,
+    Errors,
+    Memory,
+    Result,
+    Timing,
+)
 from mlbackends.model.errors import counted
 from mlbackends.model.explanation import Explained
+from mlbackends.model.problem import AttentionProblem
 from mlbackends.model.reasons import Reason
 from mlbackends.model.shells import command_line
 from mlbackends.sdpa.backend import AttentionBackend
@@ -49,13 +58,23 @@ _LARGEST_RATIO = 1.25
 class ProblemCheck:
     """One problem while it is checked, with the results and the rounds so far."""
 
-    def __init__(self, processes: Processes, wording: Wording, explained: Explained) -> None:
+    def __init__(
+        self,
+        processes: Processes,
+        wording: Wording,
+        explained: Explained,
+        speeds: DeviceSpeeds | None = None,
+    ) -> None:
         self.processes, self.wording, self.explained = processes, wording, explained
+        self.speeds = speeds
         self.plan, self.problem = processes.plan, explained.problem
         self.lowered = LOWERED.get(explained.device, "")
         self.results: dict[str, Result] = {}
         self.rounds: Rounds = {}
         self.disturbed: Rounds = {}
+        self.host_seconds: dict[str, list[float]] = {}
+        self.timed_by: dict[str, str] = {}
+        self.sample = ""
 
     def run(self, ours: Sequence[AttentionBackend], others: Sequence[Peer]) -> CheckedProblem:
         """Return the results of these of our backends and these peers."""
@@ -84,11 +103,18 @@ class ProblemCheck:
             peak_gflops=statistics.median(peaks.values()) / 1e9 if peaks else None,
             peak_by=peak_by,
             failure=failure,
+            sample=self.sample,
+            speeds=self.speeds,
         )
 
     def _add_results(self, ours: Sequence[AttentionBackend], others: Sequence[Peer]) -> None:
         """Begin with a result for each, and with the reasons of those that cannot."""
-        tolerances = {each.name: each.tolerance for each in ours}
+        on_cpu = self.problem.platform == "cpu"
+        tolerances = {
+            each.name: each.tolerance
+            for each in ours
+            if on_cpu or not each.on_host or each.name in self.plan.named
+        }
         if not self.plan.names:
             tolerances |= {each.backend: {} for each in unloaded()}
         found: list[tuple[Any, ...]] = []
@@ -97,12 +123,15 @@ class ProblemCheck:
                 limit = tolerances[verdict.backend].get(self.problem.dtype, USUAL_TOLERANCE)
                 found.append((verdict.backend, verdict.answers_to, verdict.reasons, limit))
         for peer in others:
-            reasons = peer.why_missing(self.plan.python) or peer.unsupported_reasons(self.problem)
+            if not (peer.takes_device(self.problem) or peer.name in self.plan.named):
+                continue
+            reasons = peer.unsupported_reasons(self.problem)
+            reasons = reasons or peer.why_missing(self.plan.python_of(peer.name))
             found.append((peer.name, peer.answers_to, reasons, None))
         for name, kind, reasons, tolerance in found:
             words = ["backends", "sdpa", "check", *self.wording.words, "--backend", name]
-            if tolerance is None and self.plan.python:
-                words += ["--python", self.plan.python]
+            if tolerance is None and (python := self.plan.python_of(name)):
+                words += ["--python", python]
             self.results[name] = Result(
                 backend=name,
                 answers_to=kind,
@@ -133,6 +162,7 @@ class ProblemCheck:
         except Lost as lost:
             message = f"the exact result could not be computed: {lost}"
             raise Lost(lost.ended, Reason(lost.reason.code, message)) from None
+        self.sample = made.pop("sample", "")
         for name in able:
             prepare = {"do": "prepare", "problem": problem, **made}
             self.results[name] = self._compute(self.results[name], prepare)
@@ -173,10 +203,10 @@ class ProblemCheck:
             return {}, ""
         peak: dict[str, str] = {}
         try:
-            peak = self.processes.ask(PEAK, "", {"do": "prepare"})["details"]
+            peak = self.processes.ask(PEAK, "", measure_request(self.problem))["details"]
             runners.append(PEAK)
-        except Lost:  # then no share of it is reported
-            pass
+        except Lost as lost:  # then no share of it is reported
+            peak = {"failure": str(lost)} if self.speeds else {}
         for turn in range(self.plan.rounds + 1):
             for name in list(runners):
                 try:
@@ -190,7 +220,7 @@ class ProblemCheck:
         # The best of a round: a peak is what can be reached.
         rounds = self.rounds.pop(PEAK, {})
         peaks = {turn: int(peak["flops"]) / min(each) for turn, each in rounds.items()}
-        return peaks, peak.get("by", "") if peaks else ""
+        return peaks, peak.get("by", "") if peaks else peak.get("failure", "")
 
     def _time_round(self, name: str, turn: int) -> None:
         """Time one backend while the others are stopped, again where it was disturbed; round 0 warms up."""
@@ -204,6 +234,9 @@ class ProblemCheck:
         if turn:
             rounds = self.disturbed if is_disturbed else self.rounds
             rounds.setdefault(name, {})[turn] = answer["seconds"]
+            self.timed_by[name] = answer.get("timed_by", "")
+            if "host_seconds" in answer:
+                self.host_seconds.setdefault(name, []).append(answer["host_seconds"])
 
     def _timed(self, result: Result, peaks: dict[int, float]) -> Result:
         steady = self.rounds.get(result.backend, {})
@@ -226,6 +259,7 @@ class ProblemCheck:
         median = statistics.median(seconds)
         lower, upper = quarters(seconds)
         operations = flops(self.problem)
+        on_host = self.host_seconds.get(result.backend)
         # Of each round with its own peak: the speed of a shared machine moves from one to the next.
         shares = [
             operations / medians[turn] / peak for turn, peak in peaks.items() if turn in medians
@@ -238,8 +272,17 @@ class ProblemCheck:
             gflops=operations / median / 1e9,
             share_of_peak=statistics.median(shares) if shares and not unstable else None,
             unstable=unstable,
+            host_seconds=statistics.median(on_host) if on_host else None,
+            timed_by=self.timed_by.get(result.backend, ""),
         )
         return replace(result, timing=timing)
+
+
+def measure_request(problem: AttentionProblem) -> dict[str, Any]:
+    """Return what asks for a measure of the processor that computes a problem."""
+    if problem.platform == "cpu":
+        return {"do": "prepare"}
+    return {"do": "prepare", "device": problem.device.index, "dtype": problem.dtype}
 
 
 def quarters(values: Sequence[float]) -> tuple[float, float]:

@@ -2,11 +2,41 @@
 
 from math import inf, prod
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from mlbackends.host.host import Host
+from mlbackends.model.errors import counted
 from mlbackends.model.problem import ITEM_BYTES, AttentionProblem, TensorSpec
 
 _WORKSPACE = 512 << 20
 """What the exact computation and an interpreter with numpy take at most beside the tensors."""
+_MOST_FLOPS = 10**11
+"""A problem on a GPU is compared whole up to so many operations; of a larger one, some heads are."""
+
+
+class Sample(Struct, frozen=True):
+    """The batches and heads of a problem that are compared with the exact result.
+
+    leading: the leading dimensions of the query. places: by dimension, the indices that are compared.
+    group: how many query heads share one head of key and value.
+    """
+
+    leading: tuple[int, ...]
+    places: tuple[tuple[int, ...], ...]
+    group: int
+
+    def of(self, shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+        """Return the indices of the leading dimensions of a tensor; () for all of one."""
+        sizes = shape[:-2] if len(shape) > 1 else shape  # of sinks there is one for each head
+        skipped = len(self.places) - len(sizes)
+        found = []
+        for at, size in enumerate(sizes, skipped):
+            places = self.places[at]
+            if size != self.leading[at]:  # heads of key and value, or what is broadcast
+                places = tuple(dict.fromkeys(each // self.group for each in places))
+            found.append(() if size == 1 else places)
+        return tuple(found)
 
 
 def visible_scores(problem: AttentionProblem) -> int:
@@ -59,8 +89,75 @@ def _bytes(*specs: TensorSpec | None) -> int:
     return sum(each.elements * ITEM_BYTES[each.dtype] for each in specs if each is not None)
 
 
+def sample(problem: AttentionProblem) -> Sample | None:
+    """Return what of a problem is compared; None for all of it, as of every problem on the CPU.
+
+    Heads of key and value go with all query heads that share them, so that gradients are whole.
+    """
+    specs = (problem.query, problem.key, problem.value)
+    if problem.platform == "cpu" or flops(problem) <= _MOST_FLOPS or problem.dropout:
+        return None
+    leading = problem.leading_shape
+    is_plain = all(each.shape[:-3] == leading[:-1] for each in specs)
+    if not leading or not is_plain or leading[-1] != problem.heads:
+        return None
+    if problem.key_heads != problem.value.shape[-3]:
+        return None
+    if problem.mask is not None and problem.mask.requires_grad:
+        return None
+    if problem.key_lengths:
+        return None
+    count = max(1, _MOST_FLOPS * prod(leading[:-1]) * problem.key_heads // flops(problem))
+    group = leading[-1] // problem.key_heads
+    heads = _spread(problem.key_heads, count)
+    places = [tuple(head * group + each for head in heads for each in range(group))]
+    count = max(1, count // len(heads))
+    for size in reversed(leading[:-1]):
+        places.insert(0, _spread(size, count))
+        count = max(1, count // len(places[0]))
+    return Sample(leading, tuple(places), group)
+
+
+def _spread(size: int, count: int) -> tuple[int, ...]:
+    """Return so many of some indices, the first and the last among them; of one, the last."""
+    if count >= size:
+        return tuple(range(size))
+    if count == 1:
+        return (size - 1,)
+    return tuple(each * (size - 1) // (count - 1) for each in range(count))
+
+
+def sampled(problem: AttentionProblem, found: Sample | None) -> AttentionProblem:
+    """Return the part of a problem that is compared."""
+    if found is None:
+        return problem
+
+    def part(spec: TensorSpec) -> TensorSpec:
+        places = found.of(spec.shape)
+        leading = (len(each) or 1 for each in places)
+        shape = (*leading, *(spec.shape[-2:] if len(spec.shape) > 1 else ()))
+        return TensorSpec(shape, spec.dtype, requires_grad=spec.requires_grad)
+
+    names = ("query", "key", "value", "mask", "sinks")
+    specs = {name: part(spec) for name in names if (spec := getattr(problem, name)) is not None}
+    return replace(problem, **specs)
+
+
+def sample_text(problem: AttentionProblem, found: Sample | None) -> str:
+    """Return in words what of a problem is compared; "" for all of it."""
+    if found is None:
+        return ""
+    compared, every = prod(map(len, found.places)), prod(problem.leading_shape)
+    return f"{compared} of {counted(every, 'head')} were compared with float64"
+
+
 def needed_bytes(problem: AttentionProblem) -> int:
     """Return about how much memory a check takes: tensors in several processes, and in float64."""
+    found = sample(problem)
+    if found is not None:  # the numbers as they are made, and twice what a process reads or writes
+        tensors = _bytes(problem.query, problem.key, problem.value, problem.mask)
+        most = max(problem.query.elements, problem.key.elements, problem.value.elements)
+        return 12 * most + 3 * tensors + needed_bytes(sampled(problem, found))
     specs = (problem.query, problem.key, problem.value, problem.mask)
     elements = sum(each.elements for each in specs if each is not None)
     results = prod(problem.output_shape)

@@ -31,17 +31,28 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What to run.
 
     names: backends and peers, () for all backends of ours. required: those that must run and be right.
-    also: others to run. peers: whether all peers run too, by the interpreter `python`. rounds: how often
-    each is timed; 0 for not at all. timeout: seconds for each answer.
+    also: others to run. peers: whether all peers run too. pythons: the interpreters that run them, EXE for
+    all or NAME=EXE for one. rounds: how often each is timed; 0 for not at all. timeout: seconds for each
+    answer.
     """
 
     names: tuple[str, ...] = ()
     required: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
     peers: bool = False
-    python: str = ""
+    pythons: tuple[str, ...] = ()
     rounds: int = 7
     timeout: float = 60.0
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The backends and peers that are to run by name."""
+        return (*self.names, *self.required, *self.also)
+
+    def python_of(self, name: str) -> str:
+        """Return the interpreter that runs a peer, "" for our own."""
+        found = python_of_peers(self.pythons)
+        return found.get(name) or found.get("", "")
 
     def selected(self) -> tuple[tuple[AttentionBackend, ...], tuple[Peer, ...]]:
         """Return the backends and the peers to run.
@@ -51,16 +62,33 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         ours = {each.name: each for each in backends()}
         others = {each.name: each for each in peers()}
         added = (*self.required, *self.also)
-        for name in (*self.names, *added):
+        for name in self.named:
             if name not in ours and name not in others:
                 raise UnknownName("attention backend", name, (*ours, *others), "backends sdpa list")
         names = {*(self.names or ours), *added, *(others if self.peers else ())}
         mine = tuple(each for name, each in ours.items() if name in names)
         theirs = tuple(each for name, each in others.items() if name in names)
-        if self.python and not theirs:
+        if self.pythons and not theirs:
             message = "--python names where peers are looked for, and no peer is to run"
             raise BadInput(message, "say --peers, or --backend with the name of a peer")
         return mine, theirs
+
+
+def python_of_peers(pythons: Sequence[str]) -> dict[str, str]:
+    """Return the interpreters of peers by name, that of all others as "", from EXE and NAME=EXE.
+
+    Raises UnknownName for a NAME that is no peer.
+    """
+    known = tuple(each.name for each in peers())
+    found: dict[str, str] = {}
+    for text in pythons:
+        name, equals, python = text.partition("=")
+        if not equals or os.sep in name:
+            name, python = "", text
+        elif name not in known:
+            raise UnknownName("peer", name, known, "backends sdpa list")
+        found[name] = python
+    return found
 
 
 class Processes:
@@ -96,9 +124,10 @@ class Processes:
     def _command(self, name: str) -> list[str]:
         for each in peers():
             if each.name == name:
-                library = each.library(self.plan.python)
+                python = self.plan.python_of(name)
+                library = each.library(python)
                 arguments = (*each.arguments, *([library] if library else ()))
-                return program_command(interpreter(self.plan.python), each.program, arguments)
+                return program_command(interpreter(python), each.program, arguments)
         answering = _ANSWERING.get(name, f"ours.answering({name!r})")
         module = answering.partition(".")[0]
         imports = f"from mlbackends_kernels.checking import serving, {module}"
