@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # "python -m pytest" puts the root on the path, where our kernels/ would pass for the package of
 # that name on PyPI.
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
-sys.path.append(str(ROOT / "tests" / "systems"))
+sys.path += [str(ROOT / "tests" / "systems"), str(ROOT / "tests" / "core" / "fleet")]
 
 from not_here import lines_for, matches  # noqa: E402
 

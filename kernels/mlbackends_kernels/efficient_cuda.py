@@ -9,7 +9,7 @@ from typing import Any
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.model.reasons import Reason
 from mlbackends.sdpa import constraints as need
-from mlbackends.sdpa.backend import AttentionBackend, Gradients
+from mlbackends.sdpa.backend import AttentionBackend, Gradients, Prepared
 from mlbackends.sdpa.sdp_backend import SDPBackend
 
 
@@ -58,6 +58,16 @@ class EfficientCuda(AttentionBackend):
         from mlbackends_kernels.attention_cuda.device import differentiate
 
         return differentiate(problem, grad_out, *tensors)
+
+    def prepared(self, problem: AttentionProblem, *tensors: Any) -> Prepared | None:
+        from mlbackends_kernels.attention_cuda.device import prepare_forward
+
+        return prepare_forward(problem, *tensors)
+
+    def prepared_backward(self, problem: AttentionProblem, *tensors: Any) -> Prepared | None:
+        from mlbackends_kernels.attention_cuda.device import prepare_backward
+
+        return prepare_backward(problem, *tensors)
 
     def _attend(self, problem: AttentionProblem, *tensors: Any, logsumexp: bool) -> tuple[Any, Any]:
         self.require_here(problem)

@@ -8,7 +8,7 @@ from typing import Any
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.model.reasons import Reason
 from mlbackends.sdpa.backend import AttentionBackend, Gradients
-from mlbackends.sdpa.constraints import dtype_in, on_device
+from mlbackends.sdpa.constraints import dtype_in, on_device, pages_forward_only
 from mlbackends.sdpa.sdp_backend import SDPBackend
 from mlbackends_kernels.attention_cpu.formula import attend, gradients
 from mlbackends_kernels.tensors import interchange
@@ -31,9 +31,11 @@ class Math(AttentionBackend):
     constraints = (
         on_device("cpu", "cuda", "rocm", "mps", "xpu", "meta"),
         dtype_in("float16", "bfloat16", "float32", "float64"),
+        pages_forward_only(),
     )
     takes = frozenset({
         "dropout", "float64_inside", "gradient", "grouped_heads", "logsumexp", "lower_right", "mask",
+        "pages", "sinks", "softcap", "variable_lengths", "window",
     })  # fmt: skip
     tolerance = {"float16": 1.0, "bfloat16": 1.0, "float32": 1.0, "float64": 1.0}  # noqa: RUF012
 
@@ -41,7 +43,15 @@ class Math(AttentionBackend):
         return without_numpy()
 
     def run_with_logsumexp(
-        self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
+        self,
+        problem: AttentionProblem,
+        query: Any,
+        key: Any,
+        value: Any,
+        mask: Any = None,
+        *,
+        sinks: Any = None,
+        page_table: Any = None,
     ) -> tuple[Any, Any]:
         self.require(problem)
         wide = "float64" if problem.dtype == "float64" else "float32"
@@ -49,32 +59,37 @@ class Math(AttentionBackend):
             zeros, shape = interchange.zeros_like, problem.output_shape
             return zeros(query, shape), zeros(query, shape[:-1], wide)
         problem = interchange.seeded(problem, query)
-        out, logsumexp = attend(problem, *map(_array, (query, key, value, mask)))
+        arrays = map(_array, (query, key, value, mask))
+        more = {"sinks": _array(sinks), "page_table": _array(page_table)}
+        out, logsumexp = attend(problem, *arrays, **more)
         narrowed, like = interchange.narrowed, interchange.like
         return (
             like(query, narrowed(out, problem.dtype)),
             like(query, narrowed(logsumexp, wide), wide),
         )
 
-    def run_backward(self, problem: AttentionProblem, grad_out: Any, *tensors: Any) -> Gradients:
+    def run_backward(
+        self, problem: AttentionProblem, grad_out: Any, *tensors: Any, sinks: Any = None
+    ) -> Gradients:
         """Return the gradients. With an inner type of float64, out and logsumexp do not matter."""
         self.require(problem)
-        specs = (problem.query, problem.key, problem.value, problem.mask)
+        specs = (problem.query, problem.key, problem.value, problem.mask, problem.sinks)
+        originals = (*tensors[:4], sinks)
         if problem.platform == "meta":
-            pairs = zip(tensors, specs, strict=False)
+            pairs = zip(originals, specs, strict=True)
             wanted = [each if spec and spec.requires_grad else None for each, spec in pairs]
             wanted[:3] = tensors[:3]
             zeros = interchange.zeros_like
             return Gradients(
                 *(None if each is None else zeros(each, tuple(each.shape)) for each in wanted)
             )
-        found = gradients(problem, *map(_array, (grad_out, *tensors)))
+        found = gradients(problem, *map(_array, (grad_out, *tensors)), sinks=_array(sinks))
         return Gradients(
             *(
                 None
                 if each is None or spec is None
                 else interchange.like(tensor, interchange.narrowed(each, spec.dtype))
-                for tensor, each, spec in zip(tensors, found, specs, strict=False)
+                for tensor, each, spec in zip(originals, found, specs, strict=True)
             )
         )
 

@@ -14,6 +14,7 @@ import mlbackends  # noqa: E402
 from mlbackends.sdpa import call_cache, dispatch  # noqa: E402
 from mlbackends.switches import store  # noqa: E402
 from mlbackends_kernels.attention_cpu import library, prepared_calls  # noqa: E402
+from mlbackends_kernels.tensors import watching  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -566,7 +567,7 @@ def test_numpy_beside_torch_is_of_another_kind(looked_at: list[AttentionProblem]
 def test_a_torch_that_cannot_tell_what_tensors_carry_prepares_nothing(
     monkeypatch: pytest.MonkeyPatch, looked_at: list[AttentionProblem]
 ) -> None:
-    prepared_calls.watches.cache_clear()
+    watching.watches.cache_clear()
     monkeypatch.setattr(torch.Tensor, "has_names", lambda _: False, raising=False)
     try:
         for _ in range(3):
@@ -575,4 +576,4 @@ def test_a_torch_that_cannot_tell_what_tensors_carry_prepares_nothing(
             attend(Q, K, V)
         assert len(looked_at) == 9
     finally:
-        prepared_calls.watches.cache_clear()
+        watching.watches.cache_clear()

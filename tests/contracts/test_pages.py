@@ -75,6 +75,7 @@ STANDS_FOR = {
     "DIR": str(ROOT / "tests/hosts/slurm-job.machine"),
     "~/venv/bin/python": sys.executable,
     "4242": str(os.getpid()),
+    "reports/": str(ROOT / "tests/reports"),
     "1,8,512,64": "1,2,32,16",
     "1,8,2048,64": "1,2,64,16",
     "2,8,1024,64": "1,2,64,16",

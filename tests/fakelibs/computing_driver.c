@@ -38,6 +38,7 @@ Result cuCtxGetStreamPriorityRange(int *least, int *most) { return *least = 0, *
 // ---- streams and events ----
 
 static long streams = 0x2000, capturing;
+static int is_captured(Address stream) { return capturing && (long)stream == capturing; }
 
 Result cuStreamCreateWithPriority(Address *stream, u32 flags, int priority) {
     (void)flags, (void)priority;
@@ -52,11 +53,13 @@ Result cuStreamGetPriority(Address stream, int *priority) { return (void)stream,
 Result cuStreamGetDevice(Address stream, int *device) { return (void)stream, *device = (int)current - 1, OK; }
 Result cuStreamGetId(Address stream, u64 *id) { return *id = stream, OK; }
 Result cuStreamIsCapturing(Address stream, int *status) {
-    *status = (capturing && (long)stream == capturing) || value("FAKE_CAPTURING", 0);
-    return OK;
+    *status = is_captured(stream) || value("FAKE_CAPTURING", 0);
+    return capturing && stream == 1 ? CAPTURE_IMPLICIT : OK;
 }
+static Address last_captured;  // an event of the graph; no other may be waited for in it
 Result cuStreamWaitEvent(Address stream, Address event, u32 flags) {
     (void)flags;
+    if (is_captured(stream) != (event == last_captured)) return CAPTURE_ISOLATION;
     return note("cuStreamWaitEvent", (long)stream, (long)event), OK;
 }
 enum { EVENTS = 0x3000, MOST_EVENTS = 4096 };
@@ -67,6 +70,8 @@ Result cuEventCreate(Address *event, u32 flags) {
     return *event = next++, OK;
 }
 Result cuEventRecord(Address event, Address stream) {
+    if (capturing && stream == 1) return CAPTURE_IMPLICIT;
+    if (is_captured(stream)) last_captured = event;
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     recorded[(event - EVENTS) % MOST_EVENTS] = (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;

@@ -8,7 +8,7 @@ typedef uint64_t u64;
 typedef uintptr_t Address;
 typedef int Result;
 enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DEVICE = 101 };
-enum { INVALID_CONTEXT = 201, NOT_FOUND = 500 };
+enum { INVALID_CONTEXT = 201, NOT_FOUND = 500, CAPTURE_ISOLATION = 905, CAPTURE_IMPLICIT = 906 };
 
 static int gpus(void) { return (int)value("FAKE_CUDA_GPUS", value("FAKE_GPUS", 1)); }
 // Which GPU of NVML's a device is: a lost one is left out.
@@ -52,6 +52,8 @@ Result cuGetErrorName(Result error, const char **name) {
     case 803: *name = "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"; break;
     case 804: *name = "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE"; break;
     case 805: *name = "CUDA_ERROR_MPS_CONNECTION_FAILED"; break;
+    case CAPTURE_ISOLATION: *name = "CUDA_ERROR_STREAM_CAPTURE_ISOLATION"; break;
+    case CAPTURE_IMPLICIT: *name = "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT"; break;
     case 999: *name = "CUDA_ERROR_UNKNOWN"; break;
     default: *name = NULL; return INVALID_VALUE;
     }

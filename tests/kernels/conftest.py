@@ -111,7 +111,12 @@ def on_fake_cuda(request: pytest.FixtureRequest, tmp_path: Path) -> OnFakeCuda:
     def run(program: str, **variables: str) -> Told:
         log = tmp_path / "log"
         log.write_text("")
-        added = {"FAKE_CUDA_LOG": str(log), "FAKE_KERNELS": str(kernels), **variables}
+        added = {
+            "FAKE_CUDA_LOG": str(log),
+            "FAKE_KERNELS": str(kernels),
+            "XDG_CACHE_HOME": str(tmp_path / "cache"),
+            **variables,
+        }
         status, out, errors = forks.run(_BEFORE + program, added, tmp_path)
         assert not status and not errors, errors
         return Told([json.loads(line) for line in out.splitlines()], log.read_text().splitlines())

@@ -16,7 +16,7 @@ from mlbackends.model import registry
 from mlbackends.model.errors import MlBackendsError, NoBackend
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.sdpa.describe import describe
-from mlbackends_kernels.attention_cpu import formula
+from mlbackends_kernels.attention_cpu import rows
 from mlbackends_kernels.tensors import bfloat16, interchange
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def test_rows_taken_in_turn_give_what_all_at_once_give(monkeypatch: pytest.Monke
     wanted = [run(x, x, x, mask) for mask in masks]
     causal = run(x, x, x, is_causal=True)
 
-    monkeypatch.setattr(formula, "SCORES_AT_ONCE", 130)
+    monkeypatch.setattr(rows, "SCORES_AT_ONCE", 130)
 
     for mask, each in zip(masks, wanted, strict=True):
         assert np.allclose(run(x, x, x, mask), each, atol=1e-14)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from mlbackends.model import registry
 from mlbackends.model.errors import NoBackend
 from mlbackends.model.problem import AttentionProblem, TensorSpec
-from mlbackends_kernels.attention_cpu import formula
+from mlbackends_kernels.attention_cpu import formula, rows
 
 if TYPE_CHECKING:
     from mlbackends.sdpa.backend import Gradients
@@ -160,7 +160,7 @@ def test_rows_in_turn_give_what_all_rows_give(monkeypatch: pytest.MonkeyPatch) -
     ]
     wanted = [gradients(grad_out, (*tensors, mask), **more) for mask, more in calls]
 
-    monkeypatch.setattr(formula, "SCORES_AT_ONCE", 130)
+    monkeypatch.setattr(rows, "SCORES_AT_ONCE", 130)
 
     for (mask, more), each in zip(calls, wanted, strict=True):
         found = gradients(grad_out, (*tensors, mask), **more)

@@ -4,7 +4,8 @@ RECORD is report: what `backends info --format json` prints, flags: what `backen
 --format json` prints, outcome: what `backends doctor --format json` and `backends audit` print,
 difference: what `backends diff --format json` prints, devices: what `backends explain device
 --format json` prints, sdpa-explain, sdpa-list, sdpa-check and sdpa-bench: what the commands of
-these names print, top: what `backends top --once --format json` prints, or policy: what
+these names print, fleet: what `backends fleet summarize --format json` prints, envelope: what one node
+says to it, top: what `backends top --once --format json` prints, or policy: what
 `backends audit --policy` reads, for editors that check TOML.
 The dialect is 2020-12. Each field of a report has an x-role: fact, metric, identity or volatile.
 Within a major version of the schema, which is the number after the slash in "backends.report/1",

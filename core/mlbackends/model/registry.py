@@ -28,6 +28,7 @@ GROUPS = {
     "mlbackends_kernels.peers": "mlbackends.kernels.peers",
     "mlbackends_kernels.operations": "mlbackends.kernels.operations",
     "mlbackends_cli.commands": "mlbackends.cli.commands",
+    "mlbackends_cli.commands.fleet": "mlbackends.cli.commands.fleet",
     "mlbackends_cli.commands.flags": "mlbackends.cli.commands.flags",
     "mlbackends_cli.commands.sdpa": "mlbackends.cli.commands.sdpa",
     "mlbackends_cli.commands.trace": "mlbackends.cli.commands.trace",

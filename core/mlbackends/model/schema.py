@@ -13,6 +13,7 @@ from mlbackends.model import (
     device_kinds,
     difference,
     explanation,
+    fleet,
     policy,
     registry,
     switches,
@@ -100,6 +101,8 @@ SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "sdpa-list": partial(_of, explanation.BackendList, explanation.LIST_SCHEMA),
     "sdpa-check": partial(_of, checked.Checked, checked.SCHEMA),
     "sdpa-bench": partial(_of, benched.Benched, benched.SCHEMA),
+    "envelope": partial(_of, fleet.Envelope, fleet.ENVELOPE_SCHEMA),
+    "fleet": partial(_of, fleet.Fleet, fleet.SCHEMA),
     "top": partial(_of, usage.Usage, usage.SCHEMA),
 }
 """The schema of each kind of record that a command prints or reads."""

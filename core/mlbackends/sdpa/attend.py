@@ -12,7 +12,7 @@ from mlbackends.sdpa.backend import Gradients, Prepared
 from mlbackends.sdpa.bias import CausalBias
 from mlbackends.sdpa.describe import is_tensor, without_gradients
 from mlbackends.sdpa.readable import refuse_unreadable
-from mlbackends.sdpa.request import Operation, Request, requested
+from mlbackends.sdpa.request import Fields, Operation, Request, requested
 from mlbackends.switches.dynamo import untraced
 
 _FORWARD = Operation(
@@ -38,6 +38,13 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
     return_logsumexp: bool = False,
     seed: int | None = None,
+    window: tuple[int, int] | None = None,
+    lower_right: bool = False,
+    softcap: float = 0.0,
+    sinks: Any = None,
+    query_lengths: Any = None,
+    key_lengths: Any = None,
+    page_table: Any = None,
 ) -> Any:
     """Return softmax(query @ transposed(key) * scale + attn_mask) @ value.
 
@@ -59,23 +66,41 @@ def scaled_dot_product_attention(
     scores, scaled and masked: (..., H, L), of the kind of query, float64 for float64, else float32, 0
     for a row that sees no key. It has no gradient.
 
+    The rest is not in torch's function, and not every backend has it (`backends sdpa list`).
+    window: how many keys to the left and right of its own position a row sees, -1 for all; row i of L has
+    the position i, with lower_right i + S - L, where a causal mask ends, too.
+    softcap: scores become softcap * tanh(scores / softcap) before masks; 0 for none.
+    sinks: (H,), of query's type or float32: one more score for each head, which counts in every row's sum
+    and in its logarithm, and has no value. A row that sees no key has its sink as logarithm.
+    query_lengths, key_lengths: of sequences that lie one after another in (1, H, L, E) and (1, Hkv, S, E),
+    as ints or a tensor of them, which is read; each sequence sees itself alone.
+    page_table: (B, most pages) of int32: the pages of each sequence, of which key (pages, Hkv, page size, E)
+    and value consist, and of whose keys key_lengths (B,) count. They have no gradient.
+
     Raises RuntimeError, TypeError, ValueError, IndexError and NotImplementedError where torch does;
-    NoBackend, a RuntimeError, where no backend may or can compute it, with all the reasons.
+    NoBackend, a RuntimeError, where no backend may or can compute it, with all the reasons; IndexError from
+    a backend of the CPU for a page that is not there.
     """
+    is_torchs = window is sinks is query_lengths is key_lengths is page_table is None
+    is_torchs = is_torchs and not (softcap or lower_right)
     given = dropout_p, is_causal, scale, enable_gqa, return_logsumexp
-    kind = call_cache.kind_of_call(query, key, value, attn_mask, seed, given)
+    kind = None
+    if is_torchs:
+        kind = call_cache.kind_of_call(query, key, value, attn_mask, seed, given)
     if kind is not None:
         mask = None if isinstance(attn_mask, CausalBias) else attn_mask
         for call in call_cache.prepared_calls(kind):
             found = call(query, key, value, mask, seed)
             if found is not None:
                 return found
+    fields = Fields(window, lower_right, softcap, sinks, query_lengths, key_lengths, page_table)
     options = dropout_p, is_causal, scale, enable_gqa, seed
     if not isinstance(return_logsumexp, bool):
         raise _FORWARD.wrong("return_logsumexp", "bool", return_logsumexp)
-    request = requested(_FORWARD, query, key, value, attn_mask, *options)
+    request = requested(_FORWARD, query, key, value, attn_mask, *options, fields=fields)
     problem = request.problem
     tensors = query, key, value, request.mask
+    more = fields.tensors
     if problem is None:
         zeros_like = _interchange().zeros_like
         out = zeros_like(query, request.output_shape)
@@ -93,11 +118,11 @@ def scaled_dot_product_attention(
     backend = chosen_backend(problem)
     if problem.wants_gradient:
         # A backend that takes "gradient" returns the logarithms too: the backward pass needs them.
-        out, logsumexp = _torch_graph().attended(backend, problem, *tensors)
+        out, logsumexp = _torch_graph().attended(backend, problem, *tensors, **more)
     elif return_logsumexp:
-        out, logsumexp = backend.run_with_logsumexp(problem, *tensors)
+        out, logsumexp = backend.run_with_logsumexp(problem, *tensors, **more)
     else:
-        out, logsumexp = backend.run(problem, *tensors), None
+        out, logsumexp = backend.run(problem, *tensors, **more), None
     if kind is not None:
         results = out, logsumexp
         # No lambda: its cells would cost every call.
@@ -121,6 +146,13 @@ def scaled_dot_product_attention_backward(
     enable_gqa: bool = False,
     seed: int | None = None,
     attn_mask_gradient: bool = False,
+    window: tuple[int, int] | None = None,
+    lower_right: bool = False,
+    softcap: float = 0.0,
+    sinks: Any = None,
+    query_lengths: Any = None,
+    key_lengths: Any = None,
+    page_table: Any = None,
 ) -> Gradients:
     """Return the gradients of query, key and value, and optionally of the mask, given that of the result.
 
@@ -128,7 +160,8 @@ def scaled_dot_product_attention_backward(
     same arguments. grad_out is of out's shape (..., H, L, Ev) and element type; logsumexp (..., H, L),
     float64 for float64, else float32. seed: the one of that call, which decides what dropout dropped.
     Given out and logsumexp of more keys than are given here, what these keys add to the gradients.
-    attn_mask_gradient: return the gradient of a mask of numbers too; of booleans there is none.
+    attn_mask_gradient: return the gradient of a mask of numbers too; of booleans there is none. That of
+    sinks is always returned. The rest is as in the forward call.
     Each gradient is of the shape, element type and kind of its tensor, summed over what was broadcast
     or shared by a group of heads. A row that sees no key gives 0; what is empty gives zeros.
 
@@ -138,8 +171,12 @@ def scaled_dot_product_attention_backward(
     Source: Dao 2023, FlashAttention-2, algorithm 2; the order of the arguments is that of torch's
     aten._scaled_dot_product_flash_attention_for_cpu_backward.
     """
+    is_torchs = window is sinks is query_lengths is key_lengths is page_table is None
+    is_torchs = is_torchs and not (softcap or lower_right)
     given = dropout_p, is_causal, scale, enable_gqa, True
-    kind = call_cache.kind_of_call(query, key, value, attn_mask, seed, given)
+    kind = None
+    if is_torchs:
+        kind = call_cache.kind_of_call(query, key, value, attn_mask, seed, given)
     if kind is not None:
         ours = attn_mask_gradient is False and not (dropout_p and seed is None)
         kind = call_cache.kind_of_backward(kind, grad_out, out, logsumexp) if ours else None
@@ -156,13 +193,15 @@ def scaled_dot_product_attention_backward(
             raise _BACKWARD.wrong(name, "Tensor", tensor)
     if not isinstance(attn_mask_gradient, bool):
         raise _BACKWARD.wrong("attn_mask_gradient", "bool", attn_mask_gradient)
+    fields = Fields(window, lower_right, softcap, sinks, query_lengths, key_lengths, page_table)
     options = dropout_p, is_causal, scale, enable_gqa, seed
-    request = requested(_BACKWARD, query, key, value, attn_mask, *options)
+    request = requested(_BACKWARD, query, key, value, attn_mask, *options, fields=fields)
+    more = fields.tensors
     refuse_unreadable(results, f"{_BACKWARD.name}(): ", meta=True)
     _refuse_results(request, results, _BACKWARD.described("query", query).device)
     named = {"query": query, "key": key, "value": value, "attn_mask": request.mask}
     if not without_gradients():
-        for name, tensor in {**named, **results}.items():
+        for name, tensor in {**named, **results, **more}.items():
             if getattr(tensor, "requires_grad", False):
                 raise RuntimeError(
                     f"{name} requires a gradient, and gradients have none of their own here:"
@@ -185,7 +224,7 @@ def scaled_dot_product_attention_backward(
     from mlbackends.sdpa.dispatch import chosen_backend
 
     tensors = query, key, value, request.mask, out, logsumexp
-    gradients = chosen_backend(problem).run_backward(problem, grad_out, *tensors)
+    gradients = chosen_backend(problem).run_backward(problem, grad_out, *tensors, **more)
     if kind is not None:
         call_cache.keep(kind, partial(_prepare_backward, problem, *tensors))
     return gradients
@@ -204,7 +243,7 @@ def _prepare(problem: AttentionProblem, return_logsumexp: bool, *tensors: Any) -
     """Have the backend prepare calls like one. tensors: its inputs, and its results without a choice."""
     from mlbackends.sdpa.dispatch import lasting_choice
 
-    backend = lasting_choice(problem)
+    backend = lasting_choice(problem, same_sizes=problem.platform == "cuda")
     if backend is None:
         return None
     if not problem.wants_gradient:
@@ -216,13 +255,15 @@ def _prepare(problem: AttentionProblem, return_logsumexp: bool, *tensors: Any) -
 def _prepare_backward(problem: AttentionProblem, *tensors: Any) -> Prepared | None:
     from mlbackends.sdpa.dispatch import lasting_choice
 
-    backend = lasting_choice(problem)
+    backend = lasting_choice(problem, same_sizes=problem.platform == "cuda")
     return None if backend is None else backend.prepared_backward(problem, *tensors)
 
 
 def _requiring(problem: AttentionProblem, gradients: bool, *, mask: bool) -> AttentionProblem:
-    """Return a problem of which query, key and value, and a mask of numbers, require gradients or none."""
+    """Return a problem of which all tensors, and a mask of numbers, require gradients or none."""
     required = dict.fromkeys(("query", "key", "value"), gradients)
+    if problem.sinks is not None:
+        required["sinks"] = gradients
     if problem.mask is not None:
         required["mask"] = mask and problem.mask.dtype != "bool"
     specs = {

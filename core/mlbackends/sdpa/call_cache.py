@@ -1,7 +1,8 @@
-"""The cache of prepared calls: what was decided for a call computes later ones of its kind, of any lengths.
+"""The cache of prepared calls: what was decided for a call computes later ones of its kind.
 
-Calls of a kind have tensors of the same types and the same options, and every switch is as it was. The
-second one has its backend prepare what they have in common; from the third one on that is used.
+Calls of a kind have tensors of the same types and the same options, and every switch is as it was; on a
+CUDA device of the same sizes and strides, too. The second one has its backend prepare what they have in
+common; from the third one on that is used.
 """
 
 import sys
@@ -15,7 +16,11 @@ from mlbackends.switches import store
 
 #: How many kinds of calls are kept, and of each how often it is prepared: to pass one over costs time, too.
 _MOST_KINDS, _MOST_FORMS = 256, 8
-_TYPES = {("numpy", "ndarray"): "numpy", ("torch", "Tensor"): "torch"}
+_TYPES = {
+    ("numpy", "ndarray"): "numpy",
+    ("torch", "Tensor"): "torch",
+    ("mlbackends_kernels.cuda.device_array", "DeviceArray"): "cuda",
+}
 
 Kind = tuple[Any, ...]
 """What calls have in common that are decided alike; the first part is the state of the switches."""
@@ -62,15 +67,29 @@ def kind_of_call(
             if type(mask) is not tensors or (home == "torch" and is_recorded(mask)):
                 return None
             of_mask = mask.dtype
+        on_device = home == "cuda" or (home == "torch" and query.is_cuda)
+        forms = _forms(query, key, value, mask) if on_device else None
     except (IndexError, RuntimeError):  # no dimension; a torch tensor that is nested
         return None
-    return store.state, tensors, width, query.dtype, of_mask, options, records
+    return store.state, tensors, width, query.dtype, of_mask, options, records, forms
+
+
+def _forms(query: Any, key: Any, value: Any, mask: Any) -> Kind:
+    """Return sizes, strides, devices and types, but those that are in a kind already."""
+    forms: Kind = (
+        *(query.shape, query.stride(), query.device),
+        *(key.shape, key.stride(), key.device, key.dtype),
+        *(value.shape, value.stride(), value.device, value.dtype),
+    )
+    if mask is None or type(mask) is CausalBias:
+        return forms
+    return *forms, mask.shape, mask.stride(), mask.device
 
 
 def kind_of_backward(kind: Kind, grad_out: Any, out: Any, logsumexp: Any) -> Kind | None:
     """Return the kind of a call for the gradients of a call of a kind, None as `kind_of_call`."""
     tensors: Any = kind[1]
-    records = kind[-1]
+    records = kind[-2]
     is_torch = _home(tensors) == "torch"
     if records or not (type(grad_out) is type(out) is type(logsumexp) is tensors):
         return None

@@ -80,14 +80,26 @@ def chosen_backend(problem: AttentionProblem) -> AttentionBackend:
     raise no_backend(choose(problem))
 
 
-def lasting_choice(problem: AttentionProblem) -> AttentionBackend | None:
+def lasting_choice(
+    problem: AttentionProblem, *, same_sizes: bool = False
+) -> AttentionBackend | None:
     """Return `chosen_backend` if until a switch is written no other can be, whatever the sizes.
 
     None where a backend before it might take other sizes, is missing a part, or is kept out by
-    python_native.
+    python_native. same_sizes: of problems of the same sizes and strides alone.
     """
     for backend in in_order(problem, backends()):
-        if allowed(backend.answers_to) and not backend.refuses_every_size(problem):
+        if not allowed(backend.answers_to):
+            continue
+        if same_sizes:
+            out = bool(
+                backend.unsupported_reasons(problem)
+                or backend.missing_parts()
+                or backend.library_answer(problem, here=True).reasons
+            )
+        else:
+            out = backend.refuses_every_size(problem)
+        if not out:
             return None if _reasons(backend, problem, here=True) else backend
     return None
 

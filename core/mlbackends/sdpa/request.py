@@ -36,6 +36,56 @@ class Operation(NamedTuple):
             raise TypeError(f"{self.name}(): {argument}: {error}") from None
 
 
+class Fields(NamedTuple):
+    """The arguments that torch's function has not, as they were given."""
+
+    window: Any = None
+    lower_right: Any = False
+    softcap: Any = 0.0
+    sinks: Any = None
+    query_lengths: Any = None
+    key_lengths: Any = None
+    page_table: Any = None
+
+    @property
+    def tensors(self) -> dict[str, Any]:
+        """The tensors among them, by name: what a backend is given beside query, key, value and mask."""
+        named = {"sinks": self.sinks, "page_table": self.page_table}
+        return {name: tensor for name, tensor in named.items() if tensor is not None}
+
+    def of_problem(self, operation: Operation, device: str) -> dict[str, Any]:
+        """Return the fields of a problem that they make.
+
+        Raises TypeError for an argument of a wrong kind, RuntimeError for a tensor on another device.
+        """
+        for name, fits, wanted in (
+            ("lower_right", isinstance(self.lower_right, bool), "bool"),
+            ("softcap", is_number(self.softcap), "float"),
+            *((name, is_tensor(tensor), "Tensor") for name, tensor in self.tensors.items()),
+        ):
+            if not fits:
+                raise operation.wrong(name, wanted, getattr(self, name))
+        found: dict[str, Any] = {"lower_right": self.lower_right, "softcap": float(self.softcap)}
+        for name in ("window", "query_lengths", "key_lengths"):
+            if (given := getattr(self, name)) is not None:
+                found[name] = _whole_numbers(operation, name, given)
+        if len(found.get("window", (0, 0))) != 2:
+            raise operation.wrong("window", "tuple of 2 ints", self.window)
+        refuse_unreadable(self.tensors, f"{operation.name}(): ", meta=True)
+        for name, tensor in self.tensors.items():
+            found[name] = spec = operation.described(name, tensor)
+            if spec.device != device:
+                raise RuntimeError(f"{name} lies on {spec.device}; query lies on {device}")
+        return found
+
+
+def _whole_numbers(operation: Operation, name: str, given: Any) -> tuple[int, ...]:
+    try:
+        return tuple(map(index, given.tolist() if hasattr(given, "tolist") else given))
+    except TypeError:
+        raise operation.wrong(name, "tuple of ints", given) from None
+
+
 class Request(NamedTuple):
     """A checked call.
 
@@ -63,7 +113,13 @@ class Request(NamedTuple):
 
 
 def requested(
-    operation: Operation, query: Any, key: Any, value: Any, attn_mask: Any, *options: Any
+    operation: Operation,
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any,
+    *options: Any,
+    fields: Fields,
 ) -> Request:
     """Check a call. options: dropout_p, is_causal, scale, enable_gqa and seed, as they were given.
 
@@ -98,13 +154,17 @@ def requested(
         if is_causal:
             raise ValueError("CausalBias should not be used with causal=True")
         attn_mask, is_causal = None, True
+        if bias.variant is CausalVariant.LOWER_RIGHT:
+            fields = fields._replace(lower_right=True)
     specs = [operation.described(name, tensor) for name, tensor in named.items()]
     mask = None if attn_mask is None else operation.described("attn_mask", attn_mask)
     _refuse_tensors(specs, mask)
     of_query, of_key, of_value = specs
     dtype = of_query.dtype
+    more = fields.of_problem(operation, of_query.device)
     nested = any(spec.nested for spec in specs)  # without sizes to check
-    if not nested and not (of_query.shape[-2] and of_value.elements):
+    # A row without keys has a logarithm where there are sinks.
+    if not nested and "sinks" not in more and not (of_query.shape[-2] and of_value.elements):
         return Request(None, attn_mask, dtype, (*of_query.shape[:-1], of_value.shape[-1]))
     # What torch's formula stumbles over, with its exceptions.
     if mask is not None and is_causal:
@@ -118,6 +178,10 @@ def requested(
     scores = of_query.shape[-2], of_key.shape[-2]
     if bias is not None and bias.shape != scores:
         raise RuntimeError(f"a causal mask of shape {bias.shape} does not fit scores of {scores}")
+    if bias is not None and "key_lengths" in more:
+        raise ValueError(
+            "a CausalBias is of one size: for several lengths say is_causal, and lower_right"
+        )
     from mlbackends.switches import store
 
     reduced = dtype in REDUCED and store.read("cuda.fp16_bf16_reduction_math_sdp")
@@ -129,12 +193,12 @@ def requested(
             mask=mask,
             dropout=float(dropout_p),
             is_causal=is_causal,
-            lower_right=bias is not None and bias.variant is CausalVariant.LOWER_RIGHT,
             enable_gqa=enable_gqa,
             scale=None if scale is None else float(scale),
             seed=seed,
             inner_dtype=dtype if reduced else "",
             device=device_of(query, of_query),
+            **more,
         )
     except InvalidProblem as error:
         # torch's type: callers of this function catch RuntimeError.

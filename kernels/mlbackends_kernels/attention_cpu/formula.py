@@ -5,86 +5,127 @@ Gradients: with weights P, dropped and enlarged Z, scores S and a row's sum D of
     grad value = transposed(Z) @ grad_out        grad Z = grad_out @ transposed(value)
     grad S     = P * (grad P - D)                grad P = grad Z, dropped and enlarged as Z
     grad query = grad S @ key * scale            grad key = transposed(grad S) @ query * scale
+
+A cap c on the scores C = c * tanh(S / c) makes grad S = grad C * (1 - (C / c)^2). A sink, whose weight is P,
+gets the sum of -P * D over all rows.
 """
 
-from math import prod
 from typing import Any
 
-from mlbackends.model.problem import REDUCED, AttentionProblem
+from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.sdpa.backend import Gradients
-from mlbackends_kernels.tensors import dropout, interchange
+from mlbackends_kernels.attention_cpu.rows import Rows, inner_type, softmax
+from mlbackends_kernels.attention_cpu.sequences import sequences
+from mlbackends_kernels.tensors import interchange
 from mlbackends_kernels.tensors.arithmetic import numpy
-
-#: Scores that are held at once; above, rows of the query are taken in turn.
-SCORES_AT_ONCE = 1 << 22
 
 
 def attend(
-    problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
+    problem: AttentionProblem,
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any = None,
+    *,
+    sinks: Any = None,
+    page_table: Any = None,
 ) -> tuple[Any, Any]:
     """Return attention (..., H, L, Ev) and each row's logarithm (..., H, L), both in the inner type.
 
-    Takes arrays as `interchange.as_array` gives them.
+    Takes arrays as `interchange.as_array` gives them. Raises IndexError for a page that is not there.
     """
     np = numpy()
-    given = Rows(problem, query, key, value, mask)
-    out = np.zeros(problem.output_shape, given.inner)
-    logsumexp = np.zeros(problem.output_shape[:-1], given.inner)
-    with np.errstate(all="ignore"):
-        for rows in given.blocks():
-            weights, logsumexp[..., rows] = softmax(given.scores(rows), given.blind(rows))
-            weights = given.dropped(given.keep(weights), rows)
-            out[..., rows, :] = given.keep(weights @ given.value)
+    out = np.zeros(problem.output_shape, inner_type(problem))
+    logsumexp = np.zeros(problem.output_shape[:-1], out.dtype)
+    for one in sequences(problem, page_table):
+        tensors = query[one.rows], one.keys_of(key), one.keys_of(value)
+        given = Rows(one.problem, *tensors, mask, sinks, one.number)
+        into, sums = out[one.rows], logsumexp[one.rows]
+        with np.errstate(all="ignore"):
+            for rows in given.blocks():
+                scores = given.masked(given.products(rows), rows)
+                weights, sums[..., rows] = softmax(scores, given.blind(rows), given.sinks)
+                weights = given.dropped(given.keep(weights), rows)
+                into[..., rows, :] = given.keep(weights @ given.value)
     return out, logsumexp
 
 
-def gradients(problem: AttentionProblem, grad_out: Any, *tensors: Any) -> Gradients:
+def gradients(
+    problem: AttentionProblem, grad_out: Any, *tensors: Any, sinks: Any = None
+) -> Gradients:
     """Return the gradients in the inner type, each of its tensor's shape.
 
     tensors: query, key, value, mask, out and logsumexp; all are arrays as `interchange.as_array` gives them.
-    out and logsumexp may be of more keys than are
-    given here, whose gradients are then the whole's; rows that they say nothing more of do without them.
+    out and logsumexp may be of more keys than are given here, whose gradients are then the whole's, as is
+    that of sinks; rows that they say nothing more of do without them.
     They may be None where the inner type is float64 and the problem's is narrower: they would be rounded.
     """
     np = numpy()
     query, key, value, mask, out, logsumexp = tensors
-    given = Rows(problem, query, key, value, mask)
-    inner, leading, of_mask = given.inner, problem.leading_shape, problem.mask
+    inner, leading = inner_type(problem), problem.leading_shape
     rounded = inner == "float64" != problem.dtype
     grad_out = interchange.widened(grad_out, problem.dtype, inner)
-    result: Any = None if rounded else interchange.widened(out, problem.dtype, inner)
-    for_query = np.zeros((*leading, problem.query_length, problem.head_dim), inner)
-    for_key = np.zeros((*leading, problem.key_length, problem.head_dim), inner)
-    for_value = np.zeros((*leading, problem.key_length, problem.value_dim), inner)
-    for_mask: Any = None
-    if of_mask is not None and of_mask.requires_grad and of_mask.dtype != "bool":
-        for_mask = np.zeros(of_mask.shape, inner)
-    with np.errstate(all="ignore"):
-        for rows in given.blocks():
-            coming, scores = grad_out[..., rows, :], given.scores(rows)
-            weights, own = softmax(scores, given.blind(rows))
-            share = None if rounded else _share(scores, own, logsumexp[..., rows])
-            weights = given.keep(weights if share is None else weights * share.astype(inner))
-            for_value += given.dropped(weights, rows).swapaxes(-1, -2) @ coming
-            for_weights = given.dropped(given.keep(coming @ given.value.swapaxes(-1, -2)), rows)
-            along = (for_weights * weights).sum(-1, keepdims=True)
-            if share is not None:
-                whole = (coming * result[..., rows, :]).sum(-1, keepdims=True)
-                along = np.where(share == 1, along, whole)
-            for_scores = given.keep(weights * (for_weights - along))
-            for_query[..., rows, :] = for_scores @ given.key
-            for_key += for_scores.swapaxes(-1, -2) @ given.query[..., rows, :]
-            if for_mask is not None:
-                part = for_mask if for_mask.shape[-2] == 1 else for_mask[..., rows, :]
-                part += summed(for_scores, part.shape)
-        for_query *= given.query_scale
-        for_key *= given.key_scale
-    return Gradients(
-        summed(for_query, problem.query.shape),
-        summed(for_key, problem.key.shape),
-        summed(for_value, problem.value.shape),
-        for_mask,
+    result = None if rounded else interchange.widened(out, problem.dtype, inner)
+    rows, keys = (*leading, problem.query_length), (*leading, problem.key_length)
+    of_mask, of_sinks = problem.mask, problem.sinks
+    into = Gradients(
+        np.zeros((*rows, problem.head_dim), inner),
+        np.zeros((*keys, problem.head_dim), inner),
+        np.zeros((*keys, problem.value_dim), inner),
+        np.zeros(of_mask.shape, inner) if of_mask and _wants(of_mask) else None,
+        np.zeros((*leading[-1:], 1, 1), inner) if of_sinks and _wants(of_sinks) else None,
     )
+    for one in sequences(problem):
+        arrays = query[one.rows], one.keys_of(key), one.keys_of(value)
+        given = Rows(one.problem, *arrays, mask, sinks, one.number)
+        forward = None if result is None else (result[one.rows], logsumexp[one.rows])
+        parts = into.query[one.rows], into.key[one.keys], into.value[one.keys]
+        own = into._replace(query=parts[0], key=parts[1], value=parts[2])
+        with np.errstate(all="ignore"):
+            _add_gradients(own, given, grad_out[one.rows], forward)
+    return Gradients(
+        summed(into.query, problem.query.shape),
+        summed(into.key, problem.key.shape),
+        summed(into.value, problem.value.shape),
+        into.mask,
+        None if into.sinks is None else into.sinks.reshape(-1),
+    )
+
+
+def _wants(spec: TensorSpec) -> bool:
+    return spec.requires_grad and spec.dtype != "bool"
+
+
+def _add_gradients(
+    into: Gradients, given: Rows, grad_out: Any, forward: tuple[Any, Any] | None
+) -> None:
+    """Add the gradients of one sequence. forward: its result and logarithms, None to do without."""
+    np, cap = numpy(), given.problem.softcap
+    for rows in given.blocks():
+        coming, products = grad_out[..., rows, :], given.products(rows)
+        scores = given.masked(products, rows)
+        weights, own = softmax(scores, given.blind(rows), given.sinks)
+        share = None if forward is None else _share(scores, own, forward[1][..., rows])
+        weights = given.keep(weights if share is None else weights * share.astype(given.inner))
+        into.value[...] += given.dropped(weights, rows).swapaxes(-1, -2) @ coming
+        for_weights = given.dropped(given.keep(coming @ given.value.swapaxes(-1, -2)), rows)
+        along = (for_weights * weights).sum(-1, keepdims=True)
+        if share is not None and forward is not None:
+            whole = (coming * forward[0][..., rows, :]).sum(-1, keepdims=True)
+            along = np.where(share == 1, along, whole)
+        if into.sinks is not None:
+            of_sinks = np.exp(given.sinks - own[..., None]) * (1 if share is None else share)
+            into.sinks[...] -= summed(of_sinks * along, into.sinks.shape)
+        for_scores = given.keep(weights * (for_weights - along))
+        if into.mask is not None:
+            part = into.mask if into.mask.shape[-2] == 1 else into.mask[..., rows, :]
+            part += summed(for_scores, part.shape)
+        if cap:
+            for_scores = given.keep(for_scores * (1 - (products / cap) ** 2))
+        into.query[..., rows, :] = for_scores @ given.key
+        into.key[...] += for_scores.swapaxes(-1, -2) @ given.query[..., rows, :]
+    into.query[...] *= given.query_scale
+    into.key[...] *= given.key_scale
 
 
 def _share(scores: Any, own: Any, logsumexp: Any) -> Any:
@@ -113,119 +154,3 @@ def summed(array: Any, shape: tuple[int, ...]) -> Any:
             apart = (*array.shape[:axis], size, array.shape[axis] // size, *array.shape[axis + 1 :])
             array = array.reshape(apart).sum(axis + 1)
     return array
-
-
-class Rows:
-    """A problem with its arrays in the type of its arithmetic.
-
-    query (..., H, L, E) and key (..., H, S, E) carry half of the scale each, query_scale and key_scale:
-    a product of large numbers then overflows later, as in torch. value is (..., H, S, Ev). Where heads
-    are grouped, those of key and value stand repeated. What `keep` returns is what is computed with.
-    """
-
-    def __init__(
-        self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any
-    ) -> None:
-        """Take arrays as `interchange.as_array` gives them."""
-        np, dtype = numpy(), problem.dtype
-        self.problem, self.mask = problem, mask
-        self.inner = inner_type(problem)
-        scale = (problem.head_dim or 1) ** -0.5 if problem.scale is None else problem.scale
-        half = abs(scale) ** 0.5
-        self.query_scale = np.asarray(-half if scale < 0 else half, self.inner)
-        self.key_scale = np.asarray(half, self.inner)
-        tensors = (query, key, value)
-        query, key, value = (interchange.widened(each, dtype, self.inner) for each in tensors)
-        with np.errstate(all="ignore"):
-            self.query = self.keep(query * self.query_scale)
-            self.key = self.keep(_repeated(problem, key) * self.key_scale)
-        self.value = _repeated(problem, value)
-
-    def keep(self, array: Any) -> Any:
-        """Return an intermediate as it goes on: itself, or rounded to the 16-bit type if allowed."""
-        dtype = self.problem.inner_dtype
-        if dtype not in REDUCED:
-            return array
-        return interchange.widened(interchange.narrowed(array, dtype), dtype, "float32")
-
-    def blocks(self) -> list[slice]:
-        """Return rows of the query that are computed together."""
-        width = prod((*self.problem.leading_shape, self.problem.key_length))
-        step = max(1, SCORES_AT_ONCE // max(width, 1))
-        return [slice(start, start + step) for start in range(0, self.problem.query_length, step)]
-
-    def scores(self, rows: slice) -> Any:
-        """Return the scores of some rows, -inf where a key is not seen, with the mask added."""
-        np, problem = numpy(), self.problem
-        scores = self.keep(self.query[..., rows, :] @ self.key.swapaxes(-1, -2))
-        if problem.is_causal:
-            offset = problem.key_length - problem.query_length if problem.lower_right else 0
-            row = np.arange(problem.query_length)[rows, None]
-            seen = np.arange(problem.key_length) <= row + offset
-            return np.where(seen, scores, -np.inf)
-        if self.mask is None:
-            return scores
-        assert problem.mask is not None
-        part = self.mask if self.mask.shape[-2] == 1 else self.mask[..., rows, :]
-        if problem.mask.dtype == "bool":
-            return np.where(part, scores, -np.inf)
-        return scores + interchange.widened(part, problem.mask.dtype, scores.dtype)
-
-    def blind(self, rows: slice) -> Any:
-        """Return which of some rows (..., rows, 1) see no key. Others whose scores are -inf overflowed."""
-        np, problem = numpy(), self.problem
-        if not problem.key_length:
-            return np.array(True)
-        if problem.is_causal:
-            offset = problem.key_length - problem.query_length if problem.lower_right else 0
-            return np.arange(problem.query_length)[rows, None] + offset < 0
-        if self.mask is None:
-            return np.array(False)
-        part = self.mask if self.mask.shape[-2] == 1 else self.mask[..., rows, :]
-        return ~seen_by(part, problem.mask.dtype if problem.mask else "").any(-1, keepdims=True)
-
-    def dropped(self, weights: Any, rows: slice) -> Any:
-        """Return the weights of some rows with some dropped, the rest enlarged so that their mean stays."""
-        problem = self.problem
-        if not problem.dropout:
-            return weights
-        if problem.dropout == 1:
-            return numpy().zeros_like(weights)
-        assert problem.seed is not None
-        taken = range(*rows.indices(problem.query_length))
-        leading = problem.output_shape[:-2]
-        kept = dropout.kept(problem.seed, problem.dropout, leading, taken, problem.key_length)
-        return weights * kept / (1 - problem.dropout)
-
-
-def seen_by(mask: Any, dtype: str) -> Any:
-    """Return where a mask shows a key: true, or above -inf."""
-    return mask if dtype == "bool" else interchange.widened(mask, dtype, "float32") > -numpy().inf
-
-
-def softmax(scores: Any, blind: Any) -> tuple[Any, Any]:
-    """Return the weights of each row, and the logarithm of the sum of its exponentials (..., rows).
-
-    blind: which rows see no key; both are 0 there. The logarithm is in float64. Both are NaN where a score
-    is, and where all are -inf since their products overflowed.
-    """
-    np = numpy()
-    largest = scores.max(axis=-1, keepdims=True, initial=-np.inf)
-    blind = (largest == -np.inf) & blind
-    weights = np.exp(scores - np.where(blind, 0, largest))
-    total = weights.sum(axis=-1, keepdims=True)
-    logsumexp = np.where(blind, 0, largest.astype("float64") + np.log(total))
-    return np.where(blind, 0, weights / total), logsumexp[..., 0]
-
-
-def inner_type(problem: AttentionProblem) -> str:
-    """Return the type of the arithmetic: numpy sums 16-bit numbers poorly, so those are rounded after."""
-    wanted = problem.inner_dtype or problem.dtype
-    return "float32" if wanted in REDUCED else wanted
-
-
-def _repeated(problem: AttentionProblem, array: Any) -> Any:
-    """Return key or value with a head for each head of the query, where heads are grouped."""
-    if not problem.enable_gqa or array.shape[-3] == problem.heads:
-        return array
-    return array.repeat(problem.heads // array.shape[-3], axis=-3)

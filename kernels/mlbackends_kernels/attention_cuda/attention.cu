@@ -502,14 +502,14 @@ template <class T> static __device__ void forward(const Call& call) {
   wait_for_copies();
   if (!working) return;
   float factor[T::R][2];
-  float* logarithms = place<float>(call.logsumexp, batch, head);
+  float* logarithms = call.logsumexp.at ? place<float>(call.logsumexp, batch, head) : 0;
   FOR(r, T::R) FOR(i, 2) {
     int row = first + T::row() + 16 * r + 8 * i;
     bool sees = over(4, seen[r][i], false) > 0;
     float total = over(4, sum[r][i], true);
     if (total == 0 && sees) total = not_a_number();  // each score overflowed
     factor[r][i] = total == 0 ? 0 : 1 / total;
-    if (call.logsumexp.at && LANE % 4 == 0 && row < call.rows)
+    if (logarithms && LANE % 4 == 0 && row < call.rows)
       logarithms[row * call.logsumexp.row] = total == 0 ? 0 : top[r][i] + logf(total);
   }
   write<T, T::VALUE>(call.out, batch, head, first, call.rows, call.value_dim, out, factor);

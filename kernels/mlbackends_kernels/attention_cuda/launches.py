@@ -99,6 +99,11 @@ class Call(ctypes.Structure):
     )
 
 
+def definitions(function: str, tile: Tile) -> tuple[str, str]:
+    """Return the macros of attention.cu for a pass."""
+    return f"PASS={function}", f"TILE={','.join(map(str, tile))}"
+
+
 def arithmetic(dtype: str, capability: tuple[int, int], precision: str) -> str:
     """Return how a device multiplies an element type: a name of attention.cu.
 

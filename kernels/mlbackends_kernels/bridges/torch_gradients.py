@@ -13,20 +13,23 @@ from mlbackends_kernels.tensors.interchange import as_array, drawn_seed, like, s
 
 
 def attended(
-    backend: AttentionBackend, problem: AttentionProblem, *tensors: Any
+    backend: AttentionBackend, problem: AttentionProblem, *tensors: Any, **more: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return attention with a gradient, and each row's logarithm without one.
 
-    tensors: query, key, value and mask. Raises RuntimeError for a query that is none of torch's, for
-    then the result is none either. A backward pass drops the weights that were dropped here.
+    tensors: query, key, value and mask; more: as of `AttentionBackend.run`. Raises RuntimeError for a query
+    that is none of torch's, for then the result is none either. A backward pass drops the weights that were
+    dropped here.
     """
-    tensors = _as_torch(tensors)
+    names = ("sinks",) if "sinks" in more else ()
+    tensors = _as_torch((*tensors, *(more[name] for name in names)))
     problem = seeded(problem, tensors[0])
 
     def differentiate(grad_out: Any, *saved: Any) -> tuple[Any, ...]:
-        return backend.run_backward(problem, grad_out, *saved)
+        own = dict(zip(names, saved[4:-2], strict=True))
+        return backend.run_backward(problem, grad_out, *saved[:4], *saved[-2:], **own)
 
-    found = list(backend.run_with_logsumexp(problem, *tensors))
+    found = list(backend.run_with_logsumexp(problem, *tensors[:4], **more))
     return Attention.apply(found, differentiate, *tensors)  # type: ignore[no-any-return,no-untyped-call,unused-ignore]
 
 
@@ -93,7 +96,7 @@ def _as_torch(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 class Attention(torch.autograd.Function):  # type: ignore[misc,unused-ignore]
-    """Joins what was computed to the tensors that it was computed from: query, key, value and mask."""
+    """Joins what was computed to the tensors that it was computed from: query, key, value, mask, sinks."""
 
     @staticmethod
     def forward(

@@ -5,6 +5,7 @@ Ours is a kernel that NVRTC compiles at first use. It has not run on a GPU yet.
 
 import itertools
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlbackends.sdpa.describe import is_torch
@@ -15,6 +16,7 @@ from mlbackends_kernels.cuda.launching import from_source
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_SOURCE = Path(__file__).with_name("copies.cu")
 _AXES = 6  # that the kernel has
 _THREADS, _MOST_BLOCKS = 256, 1 << 16
 
@@ -86,7 +88,7 @@ def _launch(target: DeviceArray, source: DeviceArray, axes: "Sequence[_Axis]") -
     inner = [*[_Axis(1, 0, 0)] * (_AXES - len(inner)), *inner]
     total = product([axis.length for axis in inner])
     block = (_THREADS, 1, 1)
-    kernel = from_source("copies.cu", f"copy_{source.itemsize}", target.device, block)
+    kernel = from_source(_SOURCE, f"copy_{source.itemsize}", target.device, block)
     steps = [np.int64(number) for column in zip(*inner, strict=True) for number in column]
     grid = (min(-(-total // _THREADS), _MOST_BLOCKS), 1, 1)
     for index in itertools.product(*(range(axis.length) for axis in outer)):

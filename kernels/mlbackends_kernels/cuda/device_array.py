@@ -77,8 +77,12 @@ class DeviceArray:
         )
 
     def data_ptr(self) -> int:
-        """Return the address; by this name Triton and cuDNN know a pointer."""
+        """Return the address; by this name Triton, cuDNN and torch know it."""
         return self.pointer
+
+    def stride(self) -> tuple[int, ...]:
+        """Return the strides, as a tensor of torch does."""
+        return self.strides
 
     def viewed(
         self, shape: "Sequence[int]", strides: "Sequence[int] | None" = None, offset: int = 0

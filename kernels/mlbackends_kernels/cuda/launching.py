@@ -1,20 +1,22 @@
-"""Kernels of our own: loaded once a process, and launched by cuda.core on a stream.
+"""Kernels of our own: loaded once a process, and launched on a stream.
 
-A launch costs about as much as cuda.core's own: grids and blocks are made into a configuration once.
+A launch costs about as much as cuda.core's own: what repeats, such as configurations, is made once.
 """
 
 import ctypes
 import functools
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mlbackends_kernels.cuda.compiling import machine_code
 from mlbackends_kernels.cuda.devices import call, capability, driver
-from mlbackends_kernels.cuda.errors import our_errors
+from mlbackends_kernels.cuda.errors import CudaError, our_errors
 from mlbackends_kernels.cuda.streams import of_core
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
 
+_WORD = 8
 _USUAL_SHARED_BYTES = 48 << 10
 """More dynamic shared memory than this must be allowed for each kernel and device."""
 
@@ -30,6 +32,7 @@ class Kernel:
         driver()
         with our_errors(f"loading {name}"):
             self._kernel = ObjectCode.from_cubin(cubin).get_kernel(name)
+        self.function = driver().CUfunction(int(self._kernel.handle))
         self.name, self.block, self.shared = name, block, shared
         self._launch: Callable[..., None] = launch
         self._allowed: set[int] = set()
@@ -40,8 +43,7 @@ class Kernel:
         arguments: what the kernel takes, in order: an address as an int, a number as one of NumPy's
         scalars or of ctypes; or one structure of ctypes. Raises CudaError where the launch is refused.
         """
-        if self.shared > _USUAL_SHARED_BYTES and index not in self._allowed:
-            self._allow(index)
+        self.allow(index)
         if isinstance(arguments[0], ctypes.Structure):  # cuda.core 1.2 takes none
             self._launch_with(stream, grid, arguments[0])
             return
@@ -53,17 +55,69 @@ class Kernel:
                 raise
 
     def _launch_with(self, stream: int, grid: Sizes, structure: ctypes.Structure) -> None:
-        function = driver().CUfunction(int(self._kernel.handle))
         addresses = (ctypes.c_void_p * 1)(ctypes.addressof(structure))
         sizes = (*grid, *self.block, self.shared)
-        call("cuLaunchKernel", function, *sizes, stream, ctypes.addressof(addresses), 0)
+        call("cuLaunchKernel", self.function, *sizes, stream, ctypes.addressof(addresses), 0)
 
-    def _allow(self, index: int) -> None:
+    def allow(self, index: int) -> None:
+        """Have a device, the current one, give the kernel the shared memory that it needs."""
+        if self.shared <= _USUAL_SHARED_BYTES or index in self._allowed:
+            return
         attribute = driver().CUfunction_attribute
         limit = attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         where = self._kernel.handle, call("cuDeviceGet", index)
         call("cuKernelSetAttribute", limit, self.shared, *where)
         self._allowed.add(index)
+
+
+class PreparedLaunches:
+    """Launches that have one structure of arguments, of which each call changes the addresses alone.
+
+    launches: kernels with their grids, in order; index: of their device, which is the current one.
+    offsets: where in the structure addresses stand, in bytes. Threads may call it at once.
+    """
+
+    def __init__(
+        self,
+        launches: "Sequence[tuple[Kernel, Sizes]]",
+        index: int,
+        structure: ctypes.Structure,
+        offsets: "Sequence[int]",
+    ) -> None:
+        self._launch = driver().cuLaunchKernel
+        self._launches = []
+        for kernel, grid in launches:
+            kernel.allow(index)
+            sizes = *grid, *kernel.block, kernel.shared
+            self._launches.append((kernel.function, sizes, kernel.name))
+        self._bytes = bytes(structure)
+        self._words = [offset // _WORD for offset in offsets]
+        self._spare: list[tuple[Any, Any, int]] = []
+
+    def __call__(self, stream: int, addresses: "Sequence[int]") -> None:
+        """Queue them on a stream of the device, which must be the current one.
+
+        addresses: one for each offset. Raises CudaError where a launch is refused.
+        """
+        try:
+            spare = self._spare.pop()
+        except IndexError:  # each thread that is here has one
+            spare = self._room()
+        words, _, at = spare
+        for word, address in zip(self._words, addresses, strict=True):
+            words[word] = address
+        for function, sizes, name in self._launches:
+            (status,) = self._launch(function, *sizes, stream, at, 0)
+            if status:
+                raise CudaError(f"the launch of {name}", int(status), status.name)
+        self._spare.append(spare)
+
+    def _room(self) -> tuple[Any, Any, int]:
+        """Return a copy of the structure in words, and the pointer to it with its own address."""
+        count = -(-len(self._bytes) // _WORD)
+        words = (ctypes.c_uint64 * count).from_buffer_copy(self._bytes.ljust(count * _WORD))
+        pointer = (ctypes.c_void_p * 1)(ctypes.addressof(words))
+        return words, pointer, ctypes.addressof(pointer)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -74,19 +128,6 @@ def _configuration(grid: Sizes, block: Sizes, shared: int) -> Any:
 
 
 @functools.cache
-def from_source(file: str, name: str, index: int, block: Sizes, shared: int = 0) -> Kernel:
-    """Return a kernel of a CUDA C++ file beside this one, compiled for a device at its first use.
-
-    Raises CudaUnavailable where there is no NVRTC, or none that knows the device.
-    """
-    return Kernel(_compiled(file, capability(index)), name, block, shared)
-
-
-@functools.cache
-def _compiled(file: str, chip: tuple[int, int]) -> bytes:
-    from cuda.core import Program, ProgramOptions
-
-    source = Path(__file__).with_name(file).read_text(encoding="utf-8")
-    options = ProgramOptions(name=file, arch=f"sm_{chip[0]}{chip[1]}", std="c++17")
-    with our_errors(f"compiling {file}"):
-        return bytes(Program(source, "c++", options).compile("cubin").code)
+def from_source(source: "Path", name: str, index: int, block: Sizes, shared: int = 0) -> Kernel:
+    """Return a kernel of a CUDA C++ file, compiled for a device at its first use; see `machine_code`."""
+    return Kernel(machine_code(source, capability(index)), name, block, shared)

@@ -1,7 +1,8 @@
 """Memory of a device, allocated and given back in the order of a stream, and what is held of it.
 
-It comes from the device's pool; on a stream that is being captured, from the graph's own. Arrays of
-torch and CuPy beget arrays of theirs, from their pools (see `device_array.empty_like`).
+It comes from the device's pool, and belongs to the graph on a stream that is being captured; on a device
+without pools it waits for the device. Arrays of torch and CuPy beget arrays of theirs, from their pools
+(see `device_array.empty_like`).
 
 Source: CUDA Driver API, stream ordered memory allocator.
 """
@@ -19,28 +20,34 @@ from mlbackends_kernels.cuda.devices import (
     core_device,
     current_device,
     device_count,
+    driver,
     on_device,
 )
-from mlbackends_kernels.cuda.errors import CudaError, CudaOutOfMemory, our_errors
+from mlbackends_kernels.cuda.errors import CudaError, CudaOutOfMemory
 
-_OUT_OF_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
+_OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 
 
 class Memory:
-    """Bytes on a device, given back, after what was queued on its streams, when nothing refers to them."""
+    """Bytes on a device, given back, after what was queued on its streams, when nothing refers to them.
 
-    __slots__ = ("_buffer", "_others", "device", "pointer", "size", "stream")
+    is_current: the device is the calling thread's current one.
+    """
 
-    def __init__(self, size: int, device: int, stream: int) -> None:
+    __slots__ = ("_counts", "_others", "device", "pointer", "size", "stream")
+
+    def __init__(self, size: int, device: int, stream: int, *, is_current: bool = False) -> None:
         self.size, self.device, self.stream = size, device, stream
-        self.pointer = 0
-        self._buffer: Any = None
+        self.pointer, self._counts = 0, _counts_of(device)
         self._others: tuple[int, ...] = ()
-        if size:
+        if not size:
+            return
+        if is_current:
+            self.pointer = _allocated(size, device, stream)
+        else:
             with on_device(device):
-                self._buffer = _allocated(size, device, stream)
-            self.pointer = int(self._buffer.handle)
-            _counts_of(device).add(size)
+                self.pointer = _allocated(size, device, stream)
+        self._counts.add(size)
 
     def used_on(self, stream: int) -> None:
         """Let the memory be given back only after what this stream has been asked until then."""
@@ -48,44 +55,42 @@ class Memory:
             self._others = (*self._others, stream)
 
     def __del__(self) -> None:
-        if getattr(self, "_buffer", None) is None:
+        if not getattr(self, "pointer", 0):
             return
-        _counts_of(self.device).drop(self.size)
+        self._counts.drop(self.size)
         try:
             with on_device(self.device):
                 for other in self._others:
                     streams.follow(self.stream, other)
-                self._buffer.close(streams.of_core(self.stream))
+                if _pool(self.device):
+                    driver().cuMemFreeAsync(self.pointer, self.stream)
+                else:
+                    driver().cuMemFree(self.pointer)
         except Exception:  # noqa: BLE001  there is nobody to tell
             return
 
 
-def _allocated(size: int, index: int, stream: int) -> Any:
-    queue, pool = streams.of_core(stream), _pool(index)
-    try:
-        return pool.allocate(size, stream=queue)
-    except Exception:  # noqa: BLE001  asked again below, where what it is is told
-        is_captured = bool(call("cuStreamIsCapturing", stream).value)
-    if not is_captured:
-        with contextlib.suppress(Exception):  # a device without pools has none to shrink
-            call("cuMemPoolTrimTo", pool.handle, 0)
-    try:
-        with our_errors("cuMemAllocFromPoolAsync"):
-            if is_captured:
-                from cuda.core import GraphMemoryResource
-
-                pool = GraphMemoryResource(index)
-            return pool.allocate(size, stream=queue)
-    except CudaError as error:
-        if error.status != _OUT_OF_MEMORY:
-            raise
+def _allocated(size: int, index: int, stream: int) -> int:
+    """Return the address of new memory; where there is none, the pool first gives back what it holds."""
+    pool, library = _pool(index), driver()
+    name = "cuMemAllocFromPoolAsync" if pool else "cuMemAlloc"
+    arguments: tuple[Any, ...] = (size, pool, stream) if pool else (size,)
+    status, pointer = getattr(library, name)(*arguments)
+    if status == _OUT_OF_MEMORY and pool and not call("cuStreamIsCapturing", stream).value:
+        call("cuMemPoolTrimTo", pool, 0)
+        status, pointer = getattr(library, name)(*arguments)
+    if not status:
+        return int(pointer)
+    if status != _OUT_OF_MEMORY:
+        raise CudaError(name, int(status), status.name)
     _counts_of(index).refusals += 1
     raise CudaOutOfMemory(_refusal(size, index))
 
 
 @cache
 def _pool(index: int) -> Any:
-    return core_device(index).memory_resource
+    """Return the driver's handle of a device's pool, None of a device without pools."""
+    return getattr(core_device(index).memory_resource, "handle", None)
 
 
 def _refusal(size: int, index: int) -> str:
@@ -170,7 +175,7 @@ def memory_stats(device: object = None) -> dict[str, int]:
         }
     if counts.made:
         with contextlib.suppress(Exception):  # a device without pools
-            pool = _pool(index).attributes
+            pool = core_device(index).memory_resource.attributes
             found["reserved_bytes.all.current"] = int(pool.reserved_mem_current)
             found["reserved_bytes.all.peak"] = int(pool.reserved_mem_high)
     return found

@@ -6,6 +6,7 @@ that NVRTC compiles at first use. It has not run on a GPU yet.
 
 import ctypes
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlbackends_kernels.cuda.device_array import DeviceArray, empty_like, product
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from mlbackends.model.problem import AttentionProblem
 
 _MASK_KINDS = {"bool": 1, "float16": 2, "bfloat16": 3, "float32": 4, "float64": 5}
+_SOURCE = Path(__file__).with_name("softmax.cu")
 _THREADS, _LANES = 256, 32
 
 
@@ -98,7 +100,7 @@ def _softmax(
         call.mask_batch, call.mask_head, call.mask_row, call.mask_column = mask.steps(scores.shape)
     if rows:
         block = (_THREADS, 1, 1)
-        kernel = from_source("softmax.cu", f"softmax_{problem.dtype}", scores.device, block)
+        kernel = from_source(_SOURCE, f"softmax_{problem.dtype}", scores.device, block)
         grid = (math.ceil(rows * _LANES / _THREADS), 1, 1)
         kernel(scores.device, scores.stream, grid, call)
     return weights, logarithms

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from mlbackends.sdpa.describe import is_torch
+from mlbackends_kernels.cuda.devices import driver
 from mlbackends_kernels.cuda.errors import our_errors
 
 if TYPE_CHECKING:
@@ -44,11 +45,16 @@ def on_stream(stream: Any) -> "Iterator[None]":
         _chosen.reset(token)
 
 
+def chosen() -> int | None:
+    """Return the stream of the innermost `on_stream`, None outside of any."""
+    return _chosen.get()
+
+
 def callers(*things: Any) -> int:
     """Return the stream on which the caller wants the work on some arrays, of any library, done."""
-    chosen = _chosen.get()
-    if chosen is not None:
-        return chosen
+    stream = _chosen.get()
+    if stream is not None:
+        return stream
     for thing in things:
         if is_torch(thing):
             return of_torch(thing)
@@ -72,7 +78,16 @@ def of_core(handle: int) -> Any:
 
 
 def follow(stream: int, other: int) -> None:
-    """Let what comes on a stream wait, on the device, for what another has been asked so far."""
-    if stream != other:
+    """Let what comes on a stream wait, on the device, for what was queued on another so far.
+
+    Between a graph that is being captured and a stream outside of it there is no order: who captures
+    waits before.
+    """
+    if stream != other and _is_captured(stream) == _is_captured(other):
         with our_errors("cuStreamWaitEvent"):
             of_core(stream).wait(of_core(other))
+
+
+def _is_captured(stream: int) -> bool:
+    status, state = driver().cuStreamIsCapturing(stream)
+    return not status and bool(state)  # the legacy stream refuses to answer during a capture

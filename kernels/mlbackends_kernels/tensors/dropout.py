@@ -1,6 +1,7 @@
 """Which weights dropout keeps: the same ones for every backend, however it cuts its work.
 
-The weight of row i and key j in head h of batch b (the dimensions before the heads, counted through)
+The weight of row i and key j in head h of batch b (the dimensions before the heads, counted through;
+of sequences that lie one after another, the number of the sequence, in which i and j count)
 is kept where word j % 4 of Philox4x32-10, whose key is the seed and whose counter is (j // 4, i, h, b),
 is at least the probability times 2**32, rounded down.
 Source: Salmon and others 2011, Parallel Random Numbers: As Easy as 1, 2, 3.
@@ -16,7 +17,14 @@ _ROUNDS = 10
 _WORD = 0xFFFFFFFF
 
 
-def kept(seed: int, probability: float, leading: tuple[int, ...], rows: range, keys: int) -> Any:
+def kept(
+    seed: int,
+    probability: float,
+    leading: tuple[int, ...],
+    rows: range,
+    keys: int,
+    first_batch: int = 0,
+) -> Any:
     """Return which weights are kept, (*leading, rows, keys) of bool.
 
     leading: the dimensions before the rows, that of the heads last; () for one head. seed: its lower
@@ -30,7 +38,7 @@ def kept(seed: int, probability: float, leading: tuple[int, ...], rows: range, k
         np.arange(shape[3]),
         np.arange(rows.start, rows.stop)[:, None],
         np.arange(heads)[:, None, None],
-        np.arange(batches)[:, None, None, None],
+        np.arange(first_batch, first_batch + batches)[:, None, None, None],
     )
     words = philox(seed, *(np.broadcast_to(each, shape).astype(np.uint64) for each in counted))
     dealt = np.stack(words, axis=-1).reshape(*shape[:3], 4 * shape[3])[..., :keys]

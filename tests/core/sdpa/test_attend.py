@@ -25,11 +25,17 @@ def formula(query: Any, key: Any, value: Any, mask: Any = 0.0, scale: float = 8*
     return weights / weights.sum(-1, keepdims=True) @ value.astype("float64")
 
 
-def test_it_is_torchs_signature_with_two_options_more() -> None:
-    assert str(inspect.signature(attend)) == (
+def test_it_is_torchs_signature_with_options_of_ours_behind() -> None:
+    torchs, _, ours = str(inspect.signature(attend)).partition(", window: ")
+    assert torchs == (
         "(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0,"
         " is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,"
-        " return_logsumexp: bool = False, seed: int | None = None) -> Any"
+        " return_logsumexp: bool = False, seed: int | None = None"
+    )
+    assert ours == (
+        "tuple[int, int] | None = None, lower_right: bool = False, softcap: float = 0.0,"
+        " sinks: Any = None, query_lengths: Any = None, key_lengths: Any = None,"
+        " page_table: Any = None) -> Any"
     )
 
 

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import mlbackends_kernels.attention_cuda as kernels
+from mlbackends_kernels.attention_cuda.device import SOURCE
 from mlbackends_kernels.attention_cuda.launches import Call, arithmetic, tile_of
 
 if TYPE_CHECKING:
     from mlbackends_kernels.attention_cuda.launches import Launch, Tile
 
 HERE = Path(__file__).parent
-SOURCE = Path(kernels.__path__[0]) / "attention.cu"
 PASSES = ("forward", "summarize", "differentiate_query", "differentiate_both")
 ALONE = ("differentiate_key", "differentiate_value")
 HOPPER, TURING = (9, 0), (7, 5)

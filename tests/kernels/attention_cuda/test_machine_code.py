@@ -14,14 +14,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from mlbackends_kernels.attention_cuda import compiling
+from mlbackends_kernels.attention_cuda.device import SOURCE
 from mlbackends_kernels.attention_cuda.launches import (
     WIDTHS,
     Tile,
     arithmetic,
+    definitions,
     shared_limit,
     tile_of,
 )
+from mlbackends_kernels.cuda import compiling
+from mlbackends_kernels.cuda.errors import CudaUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,11 +71,9 @@ class Found(NamedTuple):
 def compiled(function: str, tile: Tile, chip: tuple[int, int], folder: Path) -> Found:
     pytest.importorskip("cuda.bindings", reason="cuda-bindings is not installed")
     try:
-        options = compiling.options_for(function, tile, chip)
-        cubin, log = compiling.compiled([*options, "--ptxas-options=-v"])
-    except compiling.CompilationFailed as error:
-        if "cannot be called" not in str(error):
-            raise
+        options = compiling.options_for(chip, *definitions(function, tile))
+        cubin, log = compiling.compiled(SOURCE, [*options, "--ptxas-options=-v"])
+    except CudaUnavailable as error:
         pytest.skip(f"nvidia-cuda-nvrtc is not installed: {error}")
     (registers,) = re.findall(r"Used (\d+) registers", log)
     spilled = [int(each) for each in re.findall(r"(\d+) bytes spill", log)]

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from mlbackends_kernels.attention_cuda.launches import tile_of
 
 if TYPE_CHECKING:
@@ -43,9 +45,8 @@ def test_attention_and_its_gradients_come_back_from_a_driver(
 ) -> None:
     passes = ("forward", "summarize", "differentiate_query", "differentiate_both")
     tiles = {each: tile_of(each, "Float16", (32, 32), (9, 0)) for each in passes}
-    variables = {"FAKE_CAPABILITY": "90", "XDG_CACHE_HOME": str(tmp_path / "cache")}
     kernels = str(host_kernels.of_the_driver(tiles))
-    told = on_fake_cuda(PROGRAM, FAKE_KERNELS=kernels, **variables)
+    told = on_fake_cuda(PROGRAM, FAKE_KERNELS=kernels)
 
     kinds: Any
     kinds, worst = told.values
@@ -59,16 +60,149 @@ def test_attention_and_its_gradients_come_back_from_a_driver(
     assert len(list((tmp_path / "cache" / "mlbackends" / "kernels").iterdir())) == len(passes)
 
 
+REPEATED = """
+from mlbackends.sdpa import SDPBackend, attend, call_cache
+from mlbackends_kernels.attention_cuda import requirements
+from mlbackends_kernels.cuda.device_array import empty
+requirements.missing_parts = lambda *_, **__: ()
+forward = mlbackends.scaled_dot_product_attention
+backward = mlbackends.scaled_dot_product_attention_backward
+looked_at = []
+def requested(*args, real=attend.requested):
+    looked_at.append(args[0].name)
+    return real(*args)
+attend.requested = requested
+def numbers(heads=4, rows=40): return rng.standard_normal((2, heads, rows, 32)).astype(np.float16)
+def case(rows=40, view=False, device=0, mask=None, **options):
+    "Return the largest error of a result, its logarithms and gradients of new tensors."
+    q, k, v, coming = numbers(4, rows), numbers(2, rows), numbers(2, rows), numbers(4, rows)
+    put = lambda each: on_device(each, device)
+    given, extra = list(map(put, (q, k, v))), {}
+    if view:  # one element on: no rows of aligned 16 bytes
+        flat = put(np.concatenate([[np.float16(0)], q.ravel()]))
+        given[0] = flat.viewed(q.shape, None, 1)
+    if mask is not None:
+        extra = {"attn_mask": put(mask)}
+    options = {"enable_gqa": True, **options}
+    with mlbackends.sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION):
+        alone = forward(*given, **options, **extra)
+        out, sums = forward(*given, return_logsumexp=True, **options, **extra)
+        found = [alone, out, sums, *backward(put(coming), *given, out, sums, **options, **extra)[:3]]
+    if mask is not None:
+        extra = {"attn_mask": mask}
+    with mlbackends.sdpa_kernel(SDPBackend.MATH):
+        right, logs = forward(q, k, v, return_logsumexp=True, **options, **extra)
+        slopes = backward(coming, q, k, v, right, logs, **options, **extra)[:3]
+    wanted = [right, right, logs, *slopes]
+    assert {each.device for each in found} == {device}
+    return max(float(abs(one.numpy() - other).max()) for one, other in zip(found, wanted))
+def on_devices(count):
+    return looked_at.count("scaled_dot_product_attention") - count
+"""
+
+
+def test_what_repeats_is_looked_at_twice_and_stays_right(
+    on_fake_cuda: OnFakeCuda, host_kernels: HostKernels
+) -> None:
+    """New tensors of one form, at other addresses; another form, device, stream or mask is met anew."""
+    passes = ("forward", "summarize", "differentiate_query", "differentiate_both")
+    tiles = {each: tile_of(each, "Float16", (32, 32), (9, 0)) for each in passes}
+    program = REPEATED + (
+        "worst = [case() for _ in range(5)]\n"
+        "seen = len(looked_at)\n"
+        "attend.requested = None\n"
+        "given = [on_device(numbers(heads)) for heads in (4, 2, 2)]\n"
+        "with mlbackends.sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION):\n"
+        "    forward(*given, enable_gqa=True)\n"
+        "    with mlbackends.cuda.on_stream(77):\n"
+        "        forward(*given, enable_gqa=True)\n"
+        "attend.requested = requested\n"
+        "mask = rng.random((40, 40)) > 0.2\n"
+        "for options in [{}, dict(view=True), dict(device=1), dict(rows=41), dict(mask=mask),\n"
+        "                dict(mask=mask[:1]), dict(is_causal=True), dict(scale=0.3)]:\n"
+        "    worst += [case(**options) for _ in range(3)]\n"
+        "tell(max(worst))\n"
+    )
+    told = on_fake_cuda(program, FAKE_KERNELS=str(host_kernels.of_the_driver(tiles)), FAKE_GPUS="2")
+    assert told.values[0] < 5e-3
+    streams = {line.split()[-2] for line in told.lines("launch attention_forward")}
+    assert streams == {"1", "77"}
+
+
+def test_threads_share_what_is_prepared(on_fake_cuda: OnFakeCuda) -> None:
+    program = REPEATED + (
+        "import sys\n"
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "sys.setswitchinterval(1e-6)\n"
+        "q, k, v = [on_device(numbers(heads)) for heads in (4, 2, 2)]\n"
+        "others = [on_device(numbers(4)) for _ in range(4)]\n"
+        "def many(query):\n"
+        "    for _ in range(50): forward(query, k, v, enable_gqa=True)\n"
+        "with mlbackends.sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION):\n"
+        "    many(q)\n"
+        "with ThreadPoolExecutor(4) as four, mlbackends.sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION):\n"
+        "    list(four.map(many, others))\n"
+        "tell([f'{each.pointer:x}' for each in (q, *others)])\n"
+    )
+    told = on_fake_cuda(program, FAKE_KERNELS="/nothing", FAKE_PARAMETERS="8")
+    found = [line.split()[1] for line in told.lines("arguments ")]
+    assert {each: found.count(each) for each in told.values[0]} == dict.fromkeys(told.values[0], 50)
+
+
+TENSORS = """
+import torch
+from types import SimpleNamespace
+from mlbackends.sdpa import SDPBackend, attend
+from mlbackends_kernels.attention_cuda import requirements
+requirements.missing_parts = lambda *_, **__: ()
+place, kind = torch.device("cuda:0"), torch.Tensor
+empty = torch.empty
+kind.new_empty = lambda self, size, **options: empty(size, **options)
+kind.is_cuda, kind.device = property(lambda _: True), property(lambda _: place)
+torch.cuda.current_stream = lambda _=None: SimpleNamespace(cuda_stream=55)
+torch.cuda.get_device_capability = lambda _: (9, 0)
+attention, requested = mlbackends.scaled_dot_product_attention, attend.requested
+for wanted in (False, True):
+    for call in range(5):
+        attend.requested = requested if call < 2 else None
+        tensors = [torch.randn(2, 4, 40, 32).half().requires_grad_(wanted) for _ in range(3)]
+        wide = [each.detach().double().requires_grad_(wanted) for each in tensors]
+        with mlbackends.sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION):
+            out = attention(*tensors)
+        q, k, v = wide
+        right = torch.softmax(q @ k.mT * 32**-0.5, -1) @ v
+        pairs = [(out, right)]
+        if wanted:
+            coming = torch.randn(out.shape).half()
+            found = torch.autograd.grad(out, tensors, coming)
+            pairs += zip(found, torch.autograd.grad(right, wide, coming.double()))
+        assert all(type(one) is kind and float((one - other).abs().max()) < 5e-3 for one, other in pairs)
+tell("right")
+"""
+
+
+@pytest.mark.torch
+def test_tensors_of_torch_are_looked_at_twice(
+    on_fake_cuda: OnFakeCuda, host_kernels: HostKernels
+) -> None:
+    """Tensors of the host's memory, which say that they lie on a device: theirs is the host's here."""
+    pytest.importorskip("torch", reason="torch is not installed")
+    passes = ("forward", "summarize", "differentiate_query", "differentiate_both")
+    tiles = {each: tile_of(each, "Float16", (32, 32), (9, 0)) for each in passes}
+    told = on_fake_cuda(TENSORS, FAKE_KERNELS=str(host_kernels.of_the_driver(tiles)))
+    assert told.values == ["right"]
+    assert {line.split()[-2] for line in told.lines("launch attention")} == {"55"}
+
+
 def test_more_shared_memory_than_usual_is_asked_for_once(
-    on_fake_cuda: OnFakeCuda, tmp_path: Path
+    on_fake_cuda: OnFakeCuda,
 ) -> None:
     program = PROGRAM.partition("with ")[0].replace("32)", "128)") + (
         "for _ in range(2):\n"
         "    with mlbackends.sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION):\n"
         "        forward(*arrays, **options)\n"
     )
-    variables = {"FAKE_CAPABILITY": "90", "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    told = on_fake_cuda(program, FAKE_KERNELS="/nothing", **variables)
+    told = on_fake_cuda(program, FAKE_KERNELS="/nothing")
     tile = tile_of("forward", "Float16", (128, 128), (9, 0))
     assert told.lines("cuKernelSetAttribute") == [
         f"cuKernelSetAttribute 8 {tile.shared_bytes('forward')}"

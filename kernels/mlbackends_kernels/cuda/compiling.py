@@ -1,4 +1,4 @@
-"""Machine code of attention.cu: compiled by NVRTC at first use, and kept in the user's cache folder.
+"""Machine code of our CUDA C++: compiled by NVRTC at first use, and kept in the user's cache folder.
 
 A file of the cache is named by all that decides its contents: the source, the options with the chip, and
 the version of NVRTC. It begins with its own checksum, so a damaged one is compiled again; it is put in its
@@ -13,56 +13,56 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from mlbackends.model.errors import MlBackendsError
-from mlbackends_kernels.attention_cuda.launches import Tile
+from mlbackends_kernels.cuda.errors import CudaError, CudaUnavailable
 
 _CHECKSUM = hashlib.sha256
+_INSTALL = "pip install 'mlbackends[cuda]' nvidia-cuda-nvrtc"
 
 
-class CompilationFailed(MlBackendsError, RuntimeError):
-    """NVRTC is not there, does not know the chip, or refuses the source."""
+class CompilationFailed(CudaError):
+    """NVRTC does not know the chip, or refuses the source."""
 
-    exit_code = 1
+    def __init__(self, message: str) -> None:
+        RuntimeError.__init__(self, message)
+        self.status = 6  # NVRTC_ERROR_COMPILATION
 
 
-def machine_code(function: str, tile: Tile, capability: tuple[int, int]) -> bytes:
-    """Return the cubin of a pass for a chip. Raises CompilationFailed."""
-    options = options_for(function, tile, capability)
-    kept = cache_file(options)
+def machine_code(source: Path, capability: tuple[int, int], *definitions: str) -> bytes:
+    """Return the cubin of a file for a chip. definitions: of macros, such as "PASS=forward".
+
+    Raises CompilationFailed, or CudaUnavailable where there is no NVRTC.
+    """
+    options = options_for(capability, *definitions)
+    kept = cache_file(source, options)
     if kept and (found := _read(kept)):
         return found
-    cubin, _ = compiled(options)
+    cubin, _ = compiled(source, options)
     if kept:
         _keep(kept, cubin)
     return cubin
 
 
-def options_for(function: str, tile: Tile, capability: tuple[int, int]) -> list[str]:
+def options_for(capability: tuple[int, int], *definitions: str) -> list[str]:
     """Return the options of NVRTC. Raises CompilationFailed where it does not know the chip."""
-    return [
-        f"--gpu-architecture=sm_{_target(capability)}",
-        "--std=c++17",
-        f"-DPASS={function}",
-        f"-DTILE={','.join(map(str, tile))}",
-    ]
+    target = f"--gpu-architecture=sm_{_target(capability)}"
+    return [target, "--std=c++17", *(f"-D{each}" for each in definitions)]
 
 
-def cache_file(options: list[str]) -> Path | None:
-    """Return where the cubin of some options is kept, None where the user has no folder for caches."""
+def cache_file(source: Path, options: list[str]) -> Path | None:
+    """Return where the cubin of a file is kept, None where the user has no folder for caches."""
     base = os.environ.get("LOCALAPPDATA" if os.name == "nt" else "XDG_CACHE_HOME", "")
     try:
         folder = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
     except RuntimeError:  # no home
         return None
-    parts = (source(), *options, *map(str, nvrtc_version()))
+    parts = (_text(source), *options, *map(str, nvrtc_version()))
     name = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     return folder / "mlbackends" / "kernels" / f"{name}.cubin"
 
 
 @cache
-def source() -> str:
-    """Return the text of attention.cu."""
-    return Path(__file__).with_name("attention.cu").read_text(encoding="utf-8")
+def _text(source: Path) -> str:
+    return source.read_text(encoding="utf-8")
 
 
 @cache
@@ -72,29 +72,29 @@ def nvrtc_version() -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def compiled(options: list[str]) -> tuple[bytes, str]:
-    """Compile attention.cu, and return what NVRTC said too. It needs neither a driver nor headers."""
-    program = _call("nvrtcCreateProgram", source().encode(), b"attention.cu", 0, [], [])
+def compiled(source: Path, options: list[str]) -> tuple[bytes, str]:
+    """Compile a file, and return NVRTC's log too. It needs neither a driver nor headers."""
+    text = _text(source).encode()
+    program = _call("nvrtcCreateProgram", text, source.name.encode(), 0, [], [])
     try:
-        given = len(options), [each.encode() for each in options]
         try:
-            _call("nvrtcCompileProgram", program, *given)
-        except CompilationFailed as error:
-            message = f"{error} for {' '.join(options)}\n{_log(program)}"
-            raise CompilationFailed(message) from None
-        return _kept_with(program, "CUBIN"), _log(program)
+            _call("nvrtcCompileProgram", program, len(options), [each.encode() for each in options])
+        except CudaError as error:
+            message = f"{source.name}: {error} for {' '.join(options)}\n{_log(program)}"
+            raise CompilationFailed(message.rstrip()) from None
+        return _output(program, "CUBIN"), _log(program)
     finally:
         _call("nvrtcDestroyProgram", program)
 
 
 def _log(program: Any) -> str:
-    return _kept_with(program, "ProgramLog").decode(errors="replace").strip("\0 \n")
+    return _output(program, "ProgramLog").decode(errors="replace").strip("\0 \n")
 
 
-def _kept_with(program: Any, what: str) -> bytes:
-    """Return what NVRTC keeps with a program: its CUBIN or ProgramLog."""
-    room = bytearray(_call(f"nvrtcGet{what}Size", program))
-    _call(f"nvrtcGet{what}", program, room)
+def _output(program: Any, kind: str) -> bytes:
+    """Return an output of a program: its CUBIN or ProgramLog."""
+    room = bytearray(_call(f"nvrtcGet{kind}Size", program))
+    _call(f"nvrtcGet{kind}", program, room)
     return bytes(room)
 
 
@@ -118,10 +118,10 @@ def _call(function: str, *arguments: Any) -> Any:
 
         status, *values = getattr(nvrtc, function)(*arguments)
     except (ImportError, RuntimeError) as error:  # no binding; no library for it
-        raise CompilationFailed(f"NVRTC cannot be called: {error}") from None
-    if int(status):
+        raise CudaUnavailable(f"NVRTC cannot be called: {error}", _INSTALL) from None
+    if status:
         name = nvrtc.nvrtcGetErrorString(status)[1].decode()
-        raise CompilationFailed(f"{function} returned {name}")
+        raise CudaError(function, name, name)
     return values[0] if len(values) == 1 else values
 
 

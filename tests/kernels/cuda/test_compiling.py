@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mlbackends_kernels.attention_cuda import compiling
-from mlbackends_kernels.attention_cuda.launches import tile_of
+import mlbackends_kernels.cuda as kernels
+from mlbackends_kernels.cuda import compiling
+from mlbackends_kernels.cuda.errors import CudaUnavailable
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 CHIP = (9, 0)
-TILE = tile_of("forward", "Float16", (64, 64), CHIP)
+SOURCE = pathlib.Path(kernels.__path__[0]) / "copies.cu"
 
 #: NVRTC in few words: a cubin is its options, and each compilation is a line of LOG.
 STAND_IN = """
@@ -49,10 +50,8 @@ sys.modules["cuda.bindings"] = bindings = ModuleType("cuda.bindings")
 bindings.nvrtc = sys.modules["cuda.bindings.nvrtc"] = nvrtc
 """
 PROGRAM = STAND_IN + (
-    "from mlbackends_kernels.attention_cuda import compiling\n"
-    "from mlbackends_kernels.attention_cuda.launches import tile_of\n"
-    "tile = tile_of('forward', 'Float16', (64, 64), (9, 0))\n"
-    "print(len(compiling.machine_code('forward', tile, (9, 0))))\n"
+    "from mlbackends_kernels.cuda import compiling, copies\n"
+    "print(len(compiling.machine_code(copies._SOURCE, (9, 0), 'SIZE=4')))\n"
 )
 
 
@@ -72,7 +71,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def machine_code() -> bytes:
-    return compiling.machine_code("forward", TILE, CHIP)
+    return compiling.machine_code(SOURCE, CHIP, "SIZE=4")
 
 
 def kept(tmp_path: Path) -> list[Path]:
@@ -94,13 +93,12 @@ def test_each_thing_that_decides_the_code_has_a_file_of_its_own(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine_code()
-    compiling.machine_code("forward", TILE, (8, 0))
-    compiling.machine_code("forward", TILE._replace(columns=32), CHIP)
+    compiling.machine_code(SOURCE, (8, 0), "SIZE=4")
+    compiling.machine_code(SOURCE, CHIP, "SIZE=8")
     monkeypatch.setenv("NVRTC", "13.6")
     compiling.nvrtc_version.cache_clear()
     machine_code()
-    monkeypatch.setattr(compiling, "source", lambda: "another")
-    machine_code()
+    compiling.machine_code(SOURCE.with_name("softmax.cu"), CHIP, "SIZE=4")
     assert compilations(log) == len(kept(tmp_path)) == 5
 
 
@@ -123,7 +121,7 @@ def test_without_a_place_to_write_each_process_compiles(
     (tmp_path / "mlbackends").write_text("a file where the folder should be")
     assert machine_code() == machine_code()
     assert compilations(log) == 2
-    monkeypatch.setattr(compiling, "cache_file", lambda _: None)
+    monkeypatch.setattr(compiling, "cache_file", lambda *_: None)
     machine_code()
     assert compilations(log) == 3
 
@@ -143,17 +141,17 @@ def test_a_full_disk_leaves_nothing_behind(
 
 
 def test_code_of_the_same_generation_serves_a_chip_that_is_not_known(log: Path) -> None:
-    assert "--gpu-architecture=sm_86" in compiling.options_for("forward", TILE, (8, 9))
+    assert "--gpu-architecture=sm_86" in compiling.options_for((8, 9))
     for unknown in ((7, 2), (10, 0)):
         with pytest.raises(compiling.CompilationFailed, match=r"NVRTC 13\.5 does not know sm"):
-            compiling.options_for("forward", TILE, unknown)
+            compiling.options_for(unknown)
 
 
 def test_without_a_binding_that_is_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
     monkeypatch.setitem(sys.modules, "cuda", None)
-    with pytest.raises(compiling.CompilationFailed, match="NVRTC cannot be called"):
-        compiling.compiled([])
+    with pytest.raises(CudaUnavailable, match="NVRTC cannot be called"):
+        compiling.compiled(SOURCE, [])
 
 
 def test_many_processes_at_once_all_get_the_code(log: Path, tmp_path: Path) -> None:

@@ -1,0 +1,70 @@
+"""What the commands of `fleet` share: their sources, and the nodes that are expected."""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from mlbackends.model.errors import BadInput, Incomplete
+from mlbackends_cli.options import TypedPath, together
+from mlbackends_cli.terminal import ProgressLine, is_terminal
+
+if TYPE_CHECKING:
+    from mlbackends.fleet.collection import Collection
+    from mlbackends.model.fleet import Envelope
+
+EXPECT = click.option(
+    "--expect",
+    metavar="NODESET|N",
+    default="",
+    help="The nodes that should report, as node[001-064], a group @compute that ClusterShell knows, or"
+    " their number; those that said nothing are named.",
+)
+SOURCES = click.argument("sources", metavar="[-|FILE|DIR]...", nargs=-1, type=TypedPath())
+
+reading = together(SOURCES, EXPECT)
+"""The argument and the option of every command that reads a fleet."""
+
+
+def expected_nodes(text: str) -> tuple[str, ...] | int | None:
+    """Return what --expect says: names, a number, or None. Raises BadInput."""
+    from mlbackends.fleet.nodesets import expanded
+
+    if not text:
+        return None
+    return int(text) if text.isdecimal() and len(text) < 10 else expanded(text)
+
+
+def collected(
+    sources: Sequence[str],
+    expect: str = "",
+    visit: "Callable[[str, Envelope], None] | None" = None,
+) -> "Collection":
+    """Return what the sources hold; standard input where none is named.
+
+    visit: called with the name of a node and its envelope, for each report that was taken. Raises
+    BadInput for what cannot be read, and Incomplete where no node has said anything.
+    """
+    from mlbackends.fleet.collection import Collection
+    from mlbackends.fleet.sources import STANDARD_INPUT, read
+
+    if not sources and is_terminal(sys.stdin):
+        raise BadInput(
+            "no reports: standard input is a terminal",
+            "name files or a folder, or pipe into it: clush -w node[1-8] backends info --format frame"
+            " | backends fleet summarize",
+        )
+    collection = Collection(expected_nodes(expect))
+    with ProgressLine(lambda done, _, name: f"{done:,} nodes, the last {name}") as progress:
+        for envelope in read(sources or (STANDARD_INPUT,), collection):
+            name = collection.add(envelope)
+            if visit is not None and name in collection.nodes:
+                visit(name, envelope)
+            progress(len(collection.nodes) + len(collection.silent), 0, name)
+    if not (collection.nodes or collection.silent or collection.expected):
+        raise Incomplete(
+            "no node has said anything: there is no report in what was read",
+            "on the nodes run: backends info --format frame",
+        )
+    return collection

@@ -1,0 +1,207 @@
+"""A fleet in words: how many nodes said what, and below it kinds of nodes with what deviates in each."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from mlbackends.fleet.nodesets import folded
+from mlbackends.model.errors import counted
+from mlbackends.model.fleet import Deviation, Difference, Fleet, Kind, Status
+from mlbackends.model.records import FactValue
+from mlbackends_cli.terminal import Page
+from mlbackends_cli.text.markdown import literal
+from mlbackends_cli.text.markdown import table as markdown_table
+from mlbackends_cli.text.plain import amount, one_line, without_commands
+from mlbackends_cli.text.prose import wrapped
+
+_MOST_RANGES = 12
+_MOST_CAUSES = 6
+_MOST_ALSO = 3
+_LONGEST = 80
+
+
+class Cause(NamedTuple):
+    """Facts that a deviation has otherwise by the same two values."""
+
+    name: str
+    others: tuple[str, ...]
+    value: str
+    usual: str
+
+
+def headline(fleet: Fleet) -> str:
+    """Return how many nodes there are, how many reported, and what became of the others."""
+    counts = Counter({Status.OK: fleet.reported})
+    for each in fleet.silent:
+        counts[each.status] += len(each.nodes)
+    words = [f"{counts[Status.OK]:,} reported"]
+    words += [f"{counts[status]:,} {status}" for status in Status if status in counts][1:]
+    forms = counted(len(fleet.configurations), "configuration")
+    return f"{counted(counts.total(), 'node')}: {', '.join(words)}; {forms}"
+
+
+def title(kind: Kind) -> str:
+    """Return what the nodes of a kind have in common."""
+    values = [shown(name, value) for name, value in kind.title.items() if value is not None]
+    return ", ".join(filter(None, values)) or "nodes"
+
+
+def agreement(kind: Kind, compared_with: str) -> str:
+    """Return how many nodes of a kind do not deviate."""
+    return f"{kind.alike:,} of {kind.nodes:,} agree with {one_line(compared_with)} in everything"
+
+
+def nodes_of(nodes: Sequence[str], *, whole: bool = False) -> str:
+    """Return nodes as a folded node set, the first ranges of a long one."""
+    return folded(nodes, 0 if whole else _MOST_RANGES)
+
+
+def causes(deviation: Deviation) -> list[Cause]:
+    """Return the differences of a deviation; those between the same two values as one.
+
+    Where there are more or fewer devices, what else is so of as many devices goes without saying.
+    """
+    groups: dict[tuple[str, str], list[str]] = {}
+    counts = {f"{each.name}." for each in deviation.differences if each.name.endswith(".devices")}
+    for each in deviation.differences:
+        both = (each.value, each.usual)
+        if each.name.startswith(tuple(counts)) and all(isinstance(one, dict) for one in both):
+            was, now = ({*one} for one in both if isinstance(one, dict))
+            if was == now:
+                continue
+        groups.setdefault(_values(each), []).append(each.name)
+    return [
+        Cause(one_line(first), tuple(map(one_line, others)), value, usual)
+        for (value, usual), (first, *others) in groups.items()
+    ]
+
+
+def sentence(cause: Cause, most: int = _MOST_ALSO) -> str:
+    """Return one difference on one line."""
+    more = len(cause.others) - most
+    names = ", ".join(cause.others[:most]) + (f" and {more} more" if more > 0 else "")
+    also = f"; also {names}" if names else ""
+    return f"{cause.name}: {cause.value} ({cause.usual}){also}"
+
+
+def _values(difference: Difference) -> tuple[str, str]:
+    value, usual, name = difference.value, difference.usual, difference.name
+    if isinstance(value, list) and isinstance(usual, list):
+        # Of two long lists what is only in one of them.
+        texts = [{shown(name, one): None for one in each} for each in (value, usual)]
+        extra = [text for text in texts[0] if text not in texts[1]]
+        lacking = [text for text in texts[1] if text not in texts[0]]
+        both = [("with", extra), ("without", lacking)]
+        if extra or lacking:
+            parts = (f"{word} {_cut(', '.join(some))}" for word, some in both if some)
+            return " and ".join(parts), "beside the others"
+    return shown(name, value), f"others {shown(name, usual)}"
+
+
+def shown(name: str, value: FactValue | None) -> str:
+    """Return a value for people; of devices how many have which."""
+    if value is None:
+        return "none"
+    if isinstance(value, dict):
+        return _cut(", ".join(f"{count}x {text}" for text, count in value.items()))
+    if isinstance(value, list):
+        texts = (each if isinstance(each, str) else _json(each) for each in value)
+        return _cut(", ".join(texts) or "empty")
+    return _cut(amount(name, value))
+
+
+def _json(value: FactValue | None) -> str:
+    return "none" if value is None else msgspec.json.encode(value).decode()
+
+
+def _cut(text: str) -> str:
+    text = one_line(text)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def table(fleet: Fleet, page: Page) -> str:
+    """Return the fleet for a terminal."""
+    lines = wrapped(page.styled(headline(fleet), "1"), page.width, "", "  ")
+    for each in fleet.silent:
+        text = f"{each.status:<11} {len(each.nodes):>4}  {nodes_of(each.nodes, whole=page.details)}"
+        lines += wrapped(f"{text}  {one_line(each.error)}", page.width, "  ", " " * 20)
+    for hazard in fleet.hazards:
+        check = hazard.check
+        text = f"{counted(len(hazard.nodes), 'node')}: {one_line(check.message or check.title)}"
+        lines += wrapped(f"{check.severity}: {text} [{check.code}]", page.width, "  ", " " * 6)
+        lines += wrapped(nodes_of(hazard.nodes, whole=page.details), page.width, " " * 6, " " * 6)
+    for kind in fleet.kinds:
+        lines += ["", *_kind(kind, fleet.compared_with, page)]
+    if fleet.notes:
+        lines.append("")
+    for note in fleet.notes:
+        lines += wrapped(one_line(note), page.width, "", "  ")
+    return page.fitted(without_commands("\n".join(lines) + "\n", page.sign("·", ".")))
+
+
+def _kind(kind: Kind, compared_with: str, page: Page) -> Iterator[str]:
+    head = f"{counted(kind.nodes, 'node')}: {title(kind)}"
+    yield from (page.styled(line, "1") for line in wrapped(head, page.width, "", "  "))
+    yield from wrapped(agreement(kind, compared_with), page.width, "  ", "  ")
+    for deviation in kind.deviations:
+        count = f"{len(deviation.nodes):,} of {kind.nodes:,}"
+        nodes = nodes_of(deviation.nodes, whole=page.details)
+        first, *others = wrapped(f"{count}  {nodes}", page.width, "  ", " " * 6)
+        yield page.styled(first, "33")
+        yield from others
+        found = causes(deviation)
+        most = len(found) if page.details else _MOST_CAUSES
+        for cause in found[:most]:
+            also = len(cause.others) if page.details else _MOST_ALSO
+            yield from wrapped(sentence(cause, also), page.width, " " * 6, " " * 8)
+        if len(found) > most:
+            yield f"      and {len(found) - most} more; --all shows them"
+    if kind.not_compared:
+        names = ", ".join(kind.not_compared[: None if page.details else _MOST_CAUSES])
+        more = len(kind.not_compared) - _MOST_CAUSES
+        names += f" and {more} more" if more > 0 and not page.details else ""
+        text = f"not compared, nearly every node has its own value: {one_line(names)}"
+        yield from wrapped(text, page.width, "  ", "    ")
+
+
+def markdown(fleet: Fleet, page: Page) -> str:
+    """Return the fleet for a ticket."""
+    parts = [f"**{literal(headline(fleet))}**"]
+    rows = [
+        (str(each.status), str(len(each.nodes)), literal(nodes_of(each.nodes)), literal(each.error))
+        for each in fleet.silent
+    ]
+    parts.append(markdown_table(("status", "nodes", "which", "why"), rows))
+    hazards = [
+        (
+            str(each.check.severity),
+            str(len(each.nodes)),
+            literal(each.check.message or each.check.title),
+            literal(nodes_of(each.nodes, whole=page.details)),
+        )
+        for each in fleet.hazards
+    ]
+    parts.append(markdown_table(("severity", "nodes", "hazard", "which"), hazards))
+    for kind in fleet.kinds:
+        parts.append(f"### {counted(kind.nodes, 'node')}: {literal(title(kind))}")
+        parts.append(literal(agreement(kind, fleet.compared_with)))
+        deviations = [
+            (
+                str(len(deviation.nodes)) if not at else "",
+                literal(nodes_of(deviation.nodes, whole=page.details)) if not at else "",
+                literal(", ".join((cause.name, *cause.others[:_MOST_ALSO]))),
+                literal(cause.value),
+                literal(cause.usual),
+            )
+            for deviation in kind.deviations
+            for at, cause in enumerate(_most(causes(deviation), page))
+        ]
+        parts.append(markdown_table(("nodes", "which", "differ in", "is", "usual"), deviations))
+    parts += map(literal, fleet.notes)
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _most(found: list[Cause], page: Page) -> Iterable[Cause]:
+    return found if page.details else found[:_MOST_CAUSES]

@@ -1,0 +1,322 @@
+"""Envelopes taken in, one after another, and kept as distinct configurations: not as reports.
+
+What is the same on many nodes is kept once: of each probe every distinct canonical form, of each machine
+which of these it has, of each node which of these machines it is. Two collections can be put together, so
+that parts of a fleet can be read in several places.
+"""
+
+import hashlib
+import re
+from collections import Counter
+from functools import cache
+
+import msgspec
+from msgspec import UNSET, Raw, Struct
+
+from mlbackends.audit.canonical import Canonical, prefix_of
+from mlbackends.audit.reports import is_deeper
+from mlbackends.fleet.fingerprint import Facts, canonical_facts, fingerprint, rounded
+from mlbackends.model.fleet import Envelope, Fleet, Status
+from mlbackends.model.records import SCHEMA as REPORT_SCHEMA
+from mlbackends.model.records import FactValue, Presence, ProbeReport
+from mlbackends.model.registry import facts_of
+
+MOST_VALUES = 1000
+"""A fact with more values than this in the whole fleet is one that each node has otherwise; it is dropped."""
+MOST_FACTS = 100_000
+"""Names of facts in the whole fleet; a node that brings more is an error."""
+MOST_PROBES = 500
+HEAD = "report"
+"""The section with what a report says of itself: its depth and the tool."""
+
+_DURATION = re.compile(rb',\s*"duration_seconds"\s*:\s*[0-9.eE+-]+\s*\}$')
+_CACHED = 64
+_DEEPEST = 40
+_LONGEST_NAME = 255
+_LONGEST_ERROR = 200
+_NOT_COMPARED = frozenset({"volatile", "uuid", "serial", "duration_seconds", "source"})
+_UNFIT_FOR_NAMES = re.compile(r"[^\w.@:+-]")
+
+
+class _Report(Struct):
+    """A report whose probes are not decoded."""
+
+    schema: str
+    tool: str = ""
+    depth: Presence = Presence.FOUND
+    probes: dict[str, Raw] = {}
+
+
+class Section(Struct):
+    """One canonical form of one probe."""
+
+    probe: str
+    fingerprint: str
+    facts: Facts
+
+
+class Collection:
+    """What came from every node. expected: the names of nodes, or how many; None where nobody said.
+
+    silent: nodes without a report, with status and sentence. repeated: reports beyond a node's first.
+    """
+
+    def __init__(self, expected: tuple[str, ...] | int | None = None) -> None:
+        self.expected = expected
+        self.silent: dict[str, tuple[Status, str]] = {}
+        self.repeated: Counter[str] = Counter()
+        self.garbled: Counter[str] = Counter()
+        self.varying: set[str] = set()
+        self.ranges: dict[str, dict[FactValue, tuple[float, float]]] = {}
+        self.sections: dict[int, Section] = {}
+        self.machines: dict[tuple[int, ...], int] = {}
+        """The numbers of a machine's sections, sorted; and its own number."""
+        self.nodes: dict[str, int] = {}
+        """The number of each node's machine."""
+        self._numbers: dict[tuple[str, str], int] = {}
+        self._texts: dict[str, dict[tuple[bytes, str], int]] = {}
+        self._forms: dict[bytes, int] = {}
+        self._prefixes: dict[bytes, str] = {}
+        self._values: dict[str, set[int]] = {}
+        self._shared: dict[bytes, FactValue] = {}
+        self._unnamed = 0
+        self._count = 0
+
+    # ---- what comes --------------------------------------------------------------------------------
+
+    def add(self, envelope: Envelope) -> str:
+        """Take in an envelope; return the node's name."""
+        name = self._name(envelope.node)
+        if envelope.status is not Status.OK:
+            self._failed(name, envelope.status, envelope.error)
+            return name
+        try:
+            if envelope.report is UNSET:
+                raise ValueError("its envelope holds no report")  # noqa: TRY301
+            sections = self._sections_of(envelope.report)
+        except (msgspec.DecodeError, RecursionError, ValueError) as error:
+            self._failed(name, Status.ERROR, str(error))
+            return name
+        if name in self.nodes:
+            self.repeated[name] += 1
+            return name
+        if self.silent.pop(name, None):
+            self.repeated[name] += 1
+        self.nodes[name] = self._machine(sections)
+        return name
+
+    def _name(self, name: str) -> str:
+        if not name:
+            self._unnamed += 1
+            return f"unnamed-{self._unnamed}"
+        return _UNFIT_FOR_NAMES.sub("?", name)[:_LONGEST_NAME]
+
+    def _failed(self, name: str, status: Status, error: str) -> None:
+        if name in self.nodes or name in self.silent:
+            self.repeated[name] += 1
+        else:
+            self.silent[name] = (status, " ".join(error.split())[:_LONGEST_ERROR])
+
+    def _machine(self, sections: tuple[int, ...]) -> int:
+        return self.machines.setdefault(sections, len(self.machines))
+
+    # ---- reports -----------------------------------------------------------------------------------
+
+    def _sections_of(self, data: Raw) -> tuple[int, ...]:
+        """Return the numbers of a report's sections. Raises ValueError for what is no report of ours."""
+        report = msgspec.json.decode(data, type=_Report)
+        if report.schema != REPORT_SCHEMA:
+            found = f"{report.schema[:80]!r}; this version reads {REPORT_SCHEMA!r}"
+            raise ValueError(f"its schema is {found}")
+        if len(report.probes) > MOST_PROBES:
+            raise ValueError(f"it has {len(report.probes)} probes; {MOST_PROBES} are taken")
+        python = report.probes.get("python")
+        prefix = self._prefix(bytes(python)) if python is not None else ""
+        canonical = Canonical(prefix, report.depth)
+        place = f"{report.depth}{prefix}"
+        numbers = [
+            self._section(name, bytes(data), canonical, place)
+            for name, data in report.probes.items()
+        ]
+        head: Facts = {f"{HEAD}.depth": str(report.depth), f"{HEAD}.tool": report.tool}
+        numbers.append(self._number(HEAD, head))
+        return tuple(sorted(numbers))
+
+    def _prefix(self, python: bytes) -> str:
+        key = _DURATION.sub(b"", python)
+        if (prefix := self._prefixes.get(key)) is None:
+            prefix = prefix_of(msgspec.json.decode(python, type=ProbeReport))
+            if len(self._prefixes) >= _CACHED:
+                self._prefixes.clear()
+            self._prefixes[key] = prefix
+        return prefix
+
+    def _section(self, name: str, data: bytes, canonical: Canonical, place: str) -> int:
+        """Return the number of a section. place: what its canonical form depends on besides the text."""
+        key = (_DURATION.sub(b"", data), place)
+        texts = self._texts.setdefault(name, {})
+        if (number := texts.get(key)) is not None:
+            return number
+        form, metrics = _form(name, data, place)
+        if (number := self._forms.get(form)) is None:
+            probe = msgspec.json.decode(data, type=ProbeReport)
+            if is_deeper([probe.facts, *(each.facts for each in probe.libraries)], _DEEPEST):
+                raise ValueError(f"its facts are nested more than {_DEEPEST} deep")
+            number = self._number(name, canonical_facts(name, probe, canonical))
+            self._forms[form] = number
+        for fact, value in metrics:
+            self._range(fact, rounded(value), value, value)
+        if number in self.sections:  # a fact may have been dropped meanwhile
+            if len(texts) >= _CACHED:
+                texts.clear()
+            texts[key] = number
+        return number
+
+    def _range(self, name: str, value: FactValue, least: float, most: float) -> None:
+        """Widen the range of real values that a rounded one stands for."""
+        ranges = self.ranges.setdefault(name, {})
+        if value in ranges:
+            before = ranges[value]
+            ranges[value] = (min(before[0], least), max(before[1], most))
+        elif len(ranges) <= MOST_VALUES:
+            ranges[value] = (least, most)
+
+    def _number(self, probe: str, facts: Facts) -> int:
+        """Return the number of a canonical form, which is kept if it is new."""
+        while True:
+            facts = {name: value for name, value in facts.items() if name not in self.varying}
+            digest = fingerprint(facts)
+            if (number := self._numbers.get((probe, digest))) is not None:
+                return number
+            new = sum(name not in self._values for name in facts)
+            if len(self._values) + new > MOST_FACTS:
+                raise ValueError(f"with it the fleet would have more than {MOST_FACTS:,} facts")
+            texts = {
+                name: msgspec.json.encode(value, order="deterministic")
+                for name, value in facts.items()
+            }
+            for name, text in texts.items():
+                values = self._values.setdefault(name, set())
+                values.add(hash(text))
+                if len(values) > MOST_VALUES:
+                    self._drop(name)
+            if not self.varying.isdisjoint(facts):
+                continue
+            facts = {name: self._shared.setdefault(texts[name], facts[name]) for name in facts}
+            self._count += 1
+            self.sections[self._count] = Section(probe, digest, facts)
+            self._numbers[probe, digest] = self._count
+            return self._count
+
+    def _drop(self, name: str) -> None:
+        """Take a fact out of every canonical form; forms that are then the same become one."""
+        self.varying.add(name)
+        self._values[name] = set()
+        self._texts.clear()
+        self._forms.clear()
+        moved: dict[int, int] = {}
+        for number, section in list(self.sections.items()):
+            if name not in section.facts:
+                continue
+            del self._numbers[section.probe, section.fingerprint]
+            facts = {key: value for key, value in section.facts.items() if key != name}
+            digest = fingerprint(facts)
+            other = self._numbers.setdefault((section.probe, digest), number)
+            if other == number:
+                self.sections[number] = Section(section.probe, digest, facts)
+            else:
+                moved[number] = other
+                del self.sections[number]
+        machines: dict[tuple[int, ...], int] = {}
+        renamed = {}
+        for sections, machine in self.machines.items():
+            key = tuple(sorted(moved.get(number, number) for number in sections))
+            renamed[machine] = machines.setdefault(key, len(machines))
+        self.machines = machines
+        self.nodes = {node: renamed[machine] for node, machine in self.nodes.items()}
+
+    # ---- several collections -----------------------------------------------------------------------
+
+    def merge(self, fleet: Fleet) -> None:
+        """Put another collection to this one. Raises ValueError where it is not whole."""
+        for name in fleet.varying:
+            if name not in self.varying:
+                self._drop(name)
+        for configuration in fleet.configurations:
+            numbers = []
+            for probe, digest in configuration.sections.items():
+                facts = fleet.sections.get(probe, {}).get(digest)
+                if facts is None:
+                    raise ValueError(f"it has no section {probe} {digest}")
+                numbers.append(self._number(probe, facts))
+            machine = self._machine(tuple(sorted(numbers)))
+            for node in map(self._name, configuration.nodes):
+                if node in self.nodes:
+                    self.repeated[node] += 1
+                    continue
+                if self.silent.pop(node, None):
+                    self.repeated[node] += 1
+                self.nodes[node] = machine
+        for silent in fleet.silent:
+            for node in silent.nodes if silent.status is not Status.MISSING else ():
+                self._failed(self._name(node), silent.status, silent.error)
+        self.repeated.update(fleet.repeated)
+        self.garbled.update(fleet.garbled)
+        for name, ranges in fleet.ranges.items():
+            for text, (least, most) in ranges.items():
+                self._range(name, msgspec.json.decode(text), least, most)
+        self._expect(fleet.expected)
+
+    def _expect(self, expected: tuple[str, ...] | int | None) -> None:
+        """Add what another collection expects."""
+        if isinstance(self.expected, tuple) and isinstance(expected, tuple):
+            self.expected = tuple(dict.fromkeys((*self.expected, *expected)))
+        elif isinstance(self.expected, int) and isinstance(expected, int):
+            self.expected += expected
+        elif self.expected is None:
+            self.expected = expected
+
+    def all_silent(self) -> dict[tuple[Status, str], list[str]]:
+        """Return the nodes without a report by why, those too that were expected by name and said nothing."""
+        found: dict[tuple[Status, str], list[str]] = {}
+        for node, why in self.silent.items():
+            found.setdefault(why, []).append(node)
+        names = self.expected if isinstance(self.expected, tuple) else ()
+        known = {*self.nodes, *self.silent}
+        if missing := [name for name in map(self._name, names) if name not in known]:
+            found[Status.MISSING, "nothing came from it"] = missing
+        return found
+
+
+@cache
+def _roles(probe: str) -> dict[str, str]:
+    """Return the roles of the facts that are no plain facts."""
+    return {name: fact.role for name, fact in facts_of(probe).items() if fact.role != "fact"}
+
+
+def _form(name: str, data: bytes, place: str) -> tuple[bytes, list[tuple[str, float]]]:
+    """Return a digest of what a section's canonical form depends on, and the real values of its metrics."""
+    parts = msgspec.json.decode(data, type=dict[str, Raw])
+    digest = hashlib.blake2b(f"{name}\0{place}\0".encode(), digest_size=16)
+    metrics: list[tuple[str, float]] = []
+    roles = _roles(name)
+    facts = parts.pop("facts", None)
+    devices = parts.pop("devices", None)
+    for fact, raw in (msgspec.json.decode(facts, type=dict[str, Raw]) if facts else {}).items():
+        role = roles.get(fact, "fact")
+        if role == "fact":
+            digest.update(b"%b\0%b\0" % (fact.encode(), bytes(raw)))
+        elif role == "metric":
+            value = msgspec.json.decode(raw)
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                metrics.append((f"{name}.{fact}", value))
+            digest.update(b"%b\0%b\0" % (fact.encode(), msgspec.json.encode(rounded(value))))
+    for device in msgspec.json.decode(devices, type=list[dict[str, Raw]]) if devices else ():
+        digest.update(b"\1")
+        for field, raw in device.items():
+            if field not in _NOT_COMPARED:
+                digest.update(b"%b\0%b\0" % (field.encode(), bytes(raw)))
+    for field, raw in parts.items():
+        if field not in _NOT_COMPARED:
+            digest.update(b"\2%b\0%b\0" % (field.encode(), bytes(raw)))
+    return digest.digest(), metrics

@@ -1,0 +1,304 @@
+"""What is the same and what differs in a collection: kinds of nodes, and in each the nodes that deviate."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from mlbackends import __version__
+from mlbackends.audit.compare import TOLERANCE
+from mlbackends.fleet.collection import HEAD, Collection, Section
+from mlbackends.fleet.fingerprint import Facts, whole
+from mlbackends.model.errors import UnknownName
+from mlbackends.model.fleet import (
+    SCHEMA,
+    Configuration,
+    Deviation,
+    Difference,
+    Envelope,
+    Fleet,
+    Kind,
+    Silent,
+)
+from mlbackends.model.records import FactValue, Report
+
+MAJORITY = "the majority"
+BY = ("cpu.model_name", "*.devices.name")
+"""What makes nodes of one kind. Not the number of GPUs: a node that lost one would be a kind of its own."""
+
+_FEW = 3
+"""So many values of a fact are compared however few the nodes are."""
+
+
+class Baseline(Struct):
+    """What nodes should be. name: for people. metrics: the rounded and the real value of each metric."""
+
+    name: str
+    facts: Facts
+    metrics: dict[str, tuple[FactValue, float]]
+
+
+def baseline_of(report: Report, name: str) -> Baseline:
+    """Return a report as what nodes should be."""
+    collection = Collection()
+    collection.add(Envelope(node=name, report=Raw(msgspec.json.encode(report))))
+    facts = {
+        name: value for each in collection.sections.values() for name, value in each.facts.items()
+    }
+    metrics = {
+        name: (value, least)
+        for name, ranges in collection.ranges.items()
+        for value, (least, _) in ranges.items()
+    }
+    return Baseline(name, facts, metrics)
+
+
+def fleet_of(
+    collection: Collection, by: Sequence[str] = (), baseline: Baseline | None = None
+) -> Fleet:
+    """Return what a collection comes to.
+
+    by: the facts by which nodes are of one kind, BY where there are none; "*" stands for any probe. baseline:
+    what nodes are compared with; else the value that most nodes of their kind have. Raises
+    UnknownName for a fact that no node has.
+    """
+    view = _View(collection)
+    nodes = view.nodes
+    check_names(view, by)
+    kinds = [
+        _Comparison(view, members, baseline).kind(title)
+        for title, members in _kinds(view, by or BY)
+    ]
+    kinds.sort(key=lambda kind: -kind.nodes)
+    silent = tuple(
+        Silent(status, error, tuple(names))
+        for (status, error), names in sorted(collection.all_silent().items())
+    )
+    expected = collection.expected
+    known = {*expected} if isinstance(expected, tuple) else None
+    reported = (*collection.nodes, *collection.silent)
+    unexpected = tuple(each for each in reported if each not in known) if known is not None else ()
+    return Fleet(
+        schema=SCHEMA,
+        tool=f"backends {__version__}",
+        compared_with=baseline.name if baseline else MAJORITY,
+        kinds=tuple(kinds),
+        unexpected=unexpected,
+        notes=tuple(_notes(collection, unexpected)),
+        expected=expected,
+        silent=silent,
+        repeated=dict(collection.repeated),
+        garbled=dict(collection.garbled),
+        configurations=tuple(
+            Configuration(
+                fingerprint=whole({each.probe: each.fingerprint for each in sections}),
+                nodes=tuple(nodes[machine]),
+                sections={each.probe: each.fingerprint for each in sections},
+            )
+            for machine, sections in view.machines.items()
+        ),
+        sections=_sections(collection),
+        ranges={
+            name: {msgspec.json.encode(value).decode(): pair for value, pair in ranges.items()}
+            for name, ranges in collection.ranges.items()
+        },
+        varying=tuple(sorted(collection.varying)),
+    )
+
+
+def _sections(collection: Collection) -> dict[str, dict[str, Facts]]:
+    found: dict[str, dict[str, Facts]] = {}
+    for section in collection.sections.values():
+        found.setdefault(section.probe, {})[section.fingerprint] = section.facts
+    return found
+
+
+def _notes(collection: Collection, unexpected: Sequence[str]) -> Iterable[str]:
+    count = len(collection.nodes) + len(collection.silent)
+    if isinstance(collection.expected, int) and count != collection.expected:
+        few = "fewer" if count < collection.expected else "more"
+        number = abs(collection.expected - count)
+        yield f"{number:,} {few} nodes than were expected; --expect with their names tells which"
+    if unexpected:
+        yield f"{len(unexpected):,} nodes that were not expected have something to say"
+    if collection.repeated:
+        reports = sum(collection.repeated.values())
+        yield f"{reports:,} more reports of {len(collection.repeated):,} nodes; the first of each was taken"
+    for what, number in sorted(collection.garbled.items()):
+        yield f"{number:,} {what}: a part of some report was lost or changed on the way"
+    depths = {
+        str(each.facts.get(f"{HEAD}.depth"))
+        for each in collection.sections.values()
+        if each.probe == HEAD
+    }
+    if len(depths) > 1:
+        yield f"nodes were looked at to different depths: {', '.join(sorted(depths))}"
+    if collection.varying:
+        names = ", ".join(sorted(collection.varying))
+        yield f"not compared, since nearly every node has its own value: {names}"
+
+
+class _View:
+    """A collection by machine: which sections each has, and which nodes are one."""
+
+    def __init__(self, collection: Collection) -> None:
+        self.collection = collection
+        used = {*collection.nodes.values()}
+        self.machines: dict[int, list[Section]] = {
+            machine: [collection.sections[number] for number in numbers]
+            for numbers, machine in collection.machines.items()
+            if machine in used
+        }
+        self.nodes: dict[int, list[str]] = {machine: [] for machine in self.machines}
+        for node, machine in collection.nodes.items():
+            self.nodes[machine].append(node)
+
+    def names(self) -> dict[str, None]:
+        """Return the name of every fact."""
+        return dict.fromkeys(
+            name for each in self.collection.sections.values() for name in each.facts
+        )
+
+
+def check_names(view: _View, names: Sequence[str]) -> None:
+    """Raise UnknownName for the name of a fact that no node has, nor has a wildcard."""
+    known = view.names()
+    for name in names:
+        if "*" not in name and name not in known and known:
+            raise UnknownName("fact in this fleet", name, tuple(known))
+
+
+def _kinds(
+    view: _View, by: Sequence[str]
+) -> Iterable[tuple[dict[str, FactValue | None], list[int]]]:
+    """Yield the kinds of nodes: their title, and the machines of each."""
+    found: dict[bytes, tuple[dict[str, FactValue | None], list[int]]] = {}
+    titles: dict[int, dict[str, FactValue | None]] = {}
+    for machine, sections in view.machines.items():
+        title: dict[str, FactValue | None] = {name: None for name in by if "*" not in name}
+        for section in sections:
+            if id(section) not in titles:
+                titles[id(section)] = _title(section.facts, by)
+            title |= titles[id(section)]
+        key = msgspec.json.encode(title, order="deterministic")
+        found.setdefault(key, (title, []))[1].append(machine)
+    return found.values()
+
+
+def _title(facts: Facts, by: Sequence[str]) -> dict[str, FactValue | None]:
+    """Return the facts of a section that name a kind; of devices which there are, not how many."""
+    names = {
+        fact
+        for fact in facts
+        for name in by
+        if fact == name or (name.startswith("*.") and fact.partition(".")[2] == name[2:])
+    }
+    return {
+        name: sorted(value) if isinstance(value := facts[name], dict) else value
+        for name in sorted(names)
+    }
+
+
+class _Comparison:
+    """Compares the machines of one kind."""
+
+    def __init__(self, view: _View, machines: Sequence[int], baseline: Baseline | None) -> None:
+        self._view, self._machines, self._baseline = view, machines, baseline
+        self._sizes = {machine: len(view.nodes[machine]) for machine in machines}
+        self._total = sum(self._sizes.values())
+
+    def kind(self, title: dict[str, FactValue | None]) -> Kind:
+        """Return what the machines have in common and in what they differ."""
+        not_compared = []
+        alike: dict[frozenset[int], list[Difference]] = {}
+        for name, values in self._values().items():
+            if len(values) == 1 and self._baseline is None:
+                continue
+            values = self._merged(name, values)
+            if len(values) > max(_FEW, self._total // 2):
+                not_compared.append(name)
+                continue
+            usual = self._usual(name, values)
+            for value, machines in values:
+                if value != usual:
+                    alike.setdefault(machines, []).append(Difference(name, value, usual))
+        deviations = sorted(
+            (
+                Deviation(self._nodes(machines), tuple(sorted(found, key=_first_told)))
+                for machines, found in alike.items()
+            ),
+            key=lambda each: (len(each.nodes), each.nodes),
+        )
+        differing = frozenset().union(*alike) if alike else frozenset()
+        rest = sum(self._sizes[each] for each in self._machines if each not in differing)
+        return Kind(title, self._total, rest, tuple(deviations), tuple(sorted(not_compared)))
+
+    def _nodes(self, machines: Iterable[int]) -> tuple[str, ...]:
+        return tuple(sorted(node for each in machines for node in self._view.nodes[each]))
+
+    def _values(self) -> dict[str, list[tuple[Any, frozenset[int]]]]:
+        """Return by fact each value with the machines that have it; None for those that have none."""
+        holders: dict[int, tuple[Section, set[int]]] = {}
+        for machine in self._machines:
+            for section in self._view.machines[machine]:
+                holders.setdefault(id(section), (section, set()))[1].add(machine)
+        by_name: dict[str, dict[bytes, tuple[Any, set[int]]]] = {}
+        everywhere = frozenset(self._machines)
+        for section, machines in holders.values():
+            is_common = len(machines) == len(everywhere)
+            if is_common and self._baseline is None:
+                continue  # nobody differs in it
+            for name, value in section.facts.items():
+                key = msgspec.json.encode(value, order="deterministic")
+                by_name.setdefault(name, {}).setdefault(key, (value, set()))[1].update(machines)
+        if self._baseline is not None:
+            for name in self._baseline.facts:
+                by_name.setdefault(name, {})
+        found: dict[str, list[tuple[Any, frozenset[int]]]] = {}
+        for name, values in by_name.items():
+            pairs = [(value, frozenset(machines)) for value, machines in values.values()]
+            without = everywhere.difference(*(machines for _, machines in pairs))
+            found[name] = pairs + ([(None, without)] if without else [])
+        return found
+
+    def _merged(
+        self, name: str, values: list[tuple[Any, frozenset[int]]]
+    ) -> list[tuple[Any, frozenset[int]]]:
+        """Return the values of a metric with those as one whose real values are within the tolerance."""
+        ranges = dict(self._view.collection.ranges.get(name, {}))
+        if not ranges:
+            return values
+        own = [each for each in values if isinstance(each[0], int | float) and each[0] in ranges]
+        found = [each for each in values if each not in own]
+        if self._baseline and name in self._baseline.metrics:
+            value, real = self._baseline.metrics[name]
+            near = [each for each in own if _are_near(real, *ranges[each[0]])]
+            own = [each for each in own if each not in near]
+            if near:
+                found.append((value, frozenset().union(*(machines for _, machines in near))))
+        least = None
+        for value, machines in sorted(own):
+            low, high = ranges[value]
+            if least is not None and _are_near(least, high):
+                found[-1] = (found[-1][0], found[-1][1] | machines)
+            else:
+                found.append((value, machines))
+                least = low
+        return found
+
+    def _usual(self, name: str, values: list[tuple[Any, frozenset[int]]]) -> Any:
+        if self._baseline is not None:
+            return self._baseline.facts.get(name)
+        counts = [sum(self._sizes[each] for each in machines) for _, machines in values]
+        return values[counts.index(max(counts))][0]
+
+
+def _are_near(*numbers: float) -> bool:
+    return max(numbers) - min(numbers) <= TOLERANCE * max(map(abs, numbers))
+
+
+def _first_told(difference: Difference) -> tuple[bool, bool, int, str]:
+    """Return by what the differences of one deviation are sorted: a number of devices, then short names."""
+    name = difference.name
+    return (not name.endswith(".devices"), "[" in name, name.count("."), name)

@@ -1,0 +1,100 @@
+"""Where reports come from: standard input, files, folders of files, and recorded machines."""
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from io import BufferedReader
+
+import msgspec
+from msgspec import Raw
+
+from mlbackends.audit.reports import report_of
+from mlbackends.fleet.collection import Collection
+from mlbackends.fleet.reader import Reader, lines_of
+from mlbackends.host.files import opened_at_once
+from mlbackends.model import mounts
+from mlbackends.model.errors import BadInput
+from mlbackends.model.fleet import SCHEMA, Envelope, Fleet
+
+STANDARD_INPUT = "-"
+FLEET_LIMIT = 512 << 20
+"""Bytes of a file with a fleet; its longest part is the names of the nodes."""
+
+
+def read(paths: Sequence[str], collection: Collection) -> Iterator[Envelope]:
+    """Yield an envelope for each report in the sources, and for each that did not come whole.
+
+    paths: files, "-" for standard input, folders of files, recorded machines. The name of a file without its
+    ending is that of the node where nothing else says one. A file that `backends fleet summarize --format
+    json` wrote is put to the collection, and so is what no node can be named for. Raises BadInput.
+    """
+    reader = Reader()
+    for path in paths:
+        if path == STANDARD_INPUT:
+            if sys.stdin is not None:
+                yield from reader.read(lines_of(sys.stdin.buffer))
+        elif mounts.call(os.path.isdir, path) and not _is_machine(path):
+            for inner in _files(path):
+                yield from _of_file(inner, reader, collection)
+        else:
+            yield from _of_file(path, reader, collection)
+    collection.garbled.update(reader.garbled)
+
+
+def _files(folder: str) -> Iterator[str]:
+    try:
+        names = sorted(mounts.call(os.listdir, folder))
+    except OSError as error:
+        raise BadInput(f"{folder} cannot be read: {error.strerror}") from None
+    for name in names:
+        path = os.path.join(folder, name)
+        if not name.startswith(".") and (os.path.isfile(path) or _is_machine(path)):
+            yield path
+
+
+def _is_machine(path: str) -> bool:
+    """Tell whether a path is a recorded machine: a folder with its answers, or an archive."""
+    if os.path.isdir(path):
+        return os.path.isfile(os.path.join(path, "host.json"))
+    from mlbackends.host.archive import is_archive
+
+    return os.path.isfile(path) and is_archive(path)
+
+
+def _of_file(path: str, reader: Reader, collection: Collection) -> Iterator[Envelope]:
+    name = os.path.basename(path.rstrip("/")).partition(".")[0]
+    if mounts.call(_is_machine, path):
+        yield Envelope(node=name, report=Raw(msgspec.json.encode(report_of(path))))
+        return
+    try:
+        mounts.check(path)
+        with os.fdopen(opened_at_once(path), "rb") as file:
+            os.set_blocking(file.fileno(), True)
+            if _is_fleet(file):
+                collection.merge(fleet_in(file.read(FLEET_LIMIT + 1), path))
+            else:
+                yield from reader.read(lines_of(file), name)
+    except (OSError, ValueError) as error:
+        if isinstance(error, BadInput):
+            raise
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise BadInput(f"{path} cannot be read: {why}") from None
+
+
+def _is_fleet(file: BufferedReader) -> bool:
+    return re.match(rb'\s*\{\s*"schema"\s*:\s*"backends\.fleet/', file.peek(200)) is not None
+
+
+def fleet_in(data: bytes, path: str) -> Fleet:
+    """Return the fleet that a file holds. Raises BadInput."""
+    if len(data) > FLEET_LIMIT:
+        raise BadInput(f"{path} is larger than {FLEET_LIMIT >> 20} MiB: that is no fleet")
+    try:
+        fleet = msgspec.json.decode(data, type=Fleet)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path} is no fleet: {error}") from None
+    if fleet.schema != SCHEMA:
+        message = f"{path} has the schema {fleet.schema[:80]!r}; this version reads {SCHEMA!r}"
+        raise BadInput(message, "use the version of backends that wrote it")
+    return fleet

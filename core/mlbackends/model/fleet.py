@@ -1,0 +1,127 @@
+"""Many machines: what one node has to say, and what is the same and what differs between all of them."""
+
+from enum import StrEnum
+
+from msgspec import UNSET, Raw, Struct, UnsetType, field
+
+from mlbackends.model.audit import Check
+from mlbackends.model.records import FactValue
+
+ENVELOPE_SCHEMA = "backends.envelope/1"
+SCHEMA = "backends.fleet/1"
+
+
+class Status(StrEnum):
+    """What became of the report of one node."""
+
+    OK = "ok"
+    ERROR = "error"
+    """It said something else than a report, or one that cannot be taken."""
+    TIMEOUT = "timeout"
+    UNREACHABLE = "unreachable"
+    GARBLED = "garbled"
+    """A part of its report was lost or changed on the way."""
+    MISSING = "missing"
+    """It was expected, and nothing came."""
+
+
+class Envelope(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What one node has to say. report: a record as JSON, mostly that of `backends info`; with ok alone.
+
+    node: "" where nothing names it. error: one sentence, "" with ok.
+    """
+
+    schema: str = field(default_factory=lambda: ENVELOPE_SCHEMA)
+    node: str = ""
+    status: Status = field(default_factory=lambda: Status.OK)
+    error: str = ""
+    report: Raw | UnsetType = UNSET
+
+
+class Silent(Struct, frozen=True):
+    """Nodes without a report that can be used, for one reason."""
+
+    status: Status
+    error: str
+    nodes: tuple[str, ...]
+
+
+class Difference(Struct, frozen=True):
+    """One fact that some nodes have otherwise: their value, and the usual one; null where there is none."""
+
+    name: str
+    value: FactValue | None
+    usual: FactValue | None
+
+
+class Deviation(Struct, frozen=True):
+    """Nodes of one kind that differ from the others in the same facts."""
+
+    nodes: tuple[str, ...]
+    differences: tuple[Difference, ...]
+
+
+class Kind(Struct, frozen=True):
+    """Nodes that are compared with each other.
+
+    title: what they have in common, by dotted name. nodes: how many. alike: how many agree on all facts.
+    deviations: the smallest first. not_compared: facts that nearly every node has otherwise.
+    """
+
+    title: dict[str, FactValue | None]
+    nodes: int
+    alike: int
+    deviations: tuple[Deviation, ...] = ()
+    not_compared: tuple[str, ...] = ()
+
+
+class Configuration(Struct, frozen=True):
+    """Nodes whose canonical forms are the same. sections: the fingerprint of each probe's."""
+
+    fingerprint: str
+    nodes: tuple[str, ...]
+    sections: dict[str, str]
+
+
+class Hazard(Struct, frozen=True):
+    """A failed check, and the nodes on which it failed."""
+
+    check: Check
+    nodes: tuple[str, ...]
+
+
+class Fleet(Struct, frozen=True):
+    """A whole fleet. Two can be put together by what stands from `expected` on; the rest follows from it.
+
+    compared_with: "the majority", or the name of a baseline. expected: the names of nodes, or how
+    many; null where nobody said. repeated: how often a node reported beyond its first report.
+    sections: each canonical form, by probe and fingerprint. ranges: of a metric's rounded values the
+    least and the greatest that they stand for. varying: facts with more values than are counted.
+    garbled: pieces and lines that belong to no node. hazards: of `fleet doctor`.
+    """
+
+    schema: str
+    tool: str
+    compared_with: str
+    kinds: tuple[Kind, ...]
+    unexpected: tuple[str, ...]
+    notes: tuple[str, ...]
+    expected: tuple[str, ...] | int | None
+    silent: tuple[Silent, ...]
+    repeated: dict[str, int]
+    garbled: dict[str, int]
+    configurations: tuple[Configuration, ...]
+    sections: dict[str, dict[str, dict[str, FactValue]]]
+    ranges: dict[str, dict[str, tuple[float, float]]]
+    varying: tuple[str, ...]
+    hazards: tuple[Hazard, ...] = ()
+
+    @property
+    def reported(self) -> int:
+        """How many nodes have a report."""
+        return sum(len(each.nodes) for each in self.configurations)
+
+    @property
+    def drifts(self) -> bool:
+        """Whether a node differs from what it is compared with."""
+        return any(kind.deviations for kind in self.kinds)

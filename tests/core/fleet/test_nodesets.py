@@ -1,0 +1,77 @@
+"""Node sets are written as ClusterShell writes them, and read back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlbackends.fleet.nodesets import expanded, folded
+from mlbackends.model.errors import BadInput
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("node[001-003,070],login1", ["node001", "node002", "node003", "node070", "login1"]),
+        ("rack[1-2]n[1-2]", ["rack1n1", "rack1n2", "rack2n1", "rack2n2"]),
+        ("a b,c", ["a", "b", "c"]),
+        ("n[8-11]", ["n8", "n9", "n10", "n11"]),
+        ("node7.example.org", ["node7.example.org"]),
+        ("", []),
+    ],
+)
+def test_a_node_set_is_expanded(text: str, names: list[str]) -> None:
+    assert [*expanded(text)] == names
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        (["node002", "node001", "node003", "node070"], "node[001-003,070]"),
+        (["n0", "n1", "n9", "n10", "n11"], "n[0-1,9-11]"),
+        (["n098", "n099", "n100"], "n[098-100]"),
+        (["n1.a.org", "n2.a.org", "login"], "n[1-2].a.org,login"),
+        (["node7"], "node7"),
+        ([], ""),
+    ],
+)
+def test_names_are_folded(names: list[str], text: str) -> None:
+    assert folded(names) == text
+
+
+def test_of_many_ranges_the_first_are_shown() -> None:
+    names = [f"n{number}" for number in range(0, 100, 2)]
+
+    assert folded(names, 3) == "n[0,2,4] and 47 more"
+
+
+NAMES = st.from_regex(r"[a-z]{1,3}-?[0-9]{0,4}[a-z]?(\.[a-z0-9]{1,3})?", fullmatch=True)
+
+
+@given(st.lists(NAMES, max_size=30))
+def test_folding_and_expanding_give_the_same_names(names: list[str]) -> None:
+    assert {*expanded(folded(names))} == {*names}
+
+
+@given(st.lists(st.integers(0, 2000), max_size=40), st.integers(1, 5))
+def test_clustershell_reads_what_is_folded(numbers: list[int], width: int) -> None:
+    clustershell = pytest.importorskip("ClusterShell.NodeSet")
+    names = [f"n{number:0{width}}" for number in numbers]
+
+    assert {*map(str, clustershell.NodeSet(folded(names) or None))} == {*names}
+
+
+@pytest.mark.parametrize("text", ["n[1", "n[2-1]", "n[1-99999999]", "n[0-999999999999]", "n[a-b]"])
+def test_what_is_no_node_set_is_an_error(text: str) -> None:
+    with pytest.raises(BadInput):
+        expanded(text)
+
+
+def test_a_group_needs_clustershell() -> None:
+    try:
+        import ClusterShell  # noqa: F401
+    except ImportError:
+        with pytest.raises(BadInput, match="ClusterShell") as error:
+            expanded("@compute")
+        assert "mlbackends[fleet]" in error.value.hint

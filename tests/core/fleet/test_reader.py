@@ -1,0 +1,232 @@
+"""What Slurm, pdsh, clush, mpirun, kubectl and Ansible print, as envelopes."""
+
+from __future__ import annotations
+
+import io
+import random
+from itertools import zip_longest
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from streams import CONTAINER, MPIRUN, SRUN, collected, cut, envelope_of, report_of
+
+from mlbackends.fleet.frames import REPORT_LIMIT, frames
+from mlbackends.fleet.reader import lines_of
+from mlbackends.model.fleet import Status
+
+LONG = 'a "quoted" \\ text {with} [brackets] ' * 1000
+
+
+def interleaved(*outputs: list[bytes]) -> list[bytes]:
+    """Return the lines of several nodes in turn."""
+    return [line for row in zip_longest(*outputs) for line in row if line is not None]
+
+
+@pytest.mark.parametrize(
+    ("label", "size", "names"),
+    [
+        ("{node}: ", 1 << 20, ["node1", "node2"]),  # pdsh, clush
+        ("{node}: ", SRUN, ["node1", "node2"]),
+        (" {rank}: ", SRUN, ["task-1", "task-2"]),  # srun --label pads the number
+        ("[1,{rank}]<stdout>:", MPIRUN, ["rank-1@1", "rank-2@1"]),  # Open MPI 4
+        ("[prterun-head-77@1,{rank}]<stdout>: ", MPIRUN, None),  # Open MPI 5
+        ("[1,{rank}][{node}:4242]<stdout>: ", MPIRUN, ["node1", "node2"]),
+        ("[pod/backends-{rank}/main] ", CONTAINER, ["backends-1", "backends-2"]),
+    ],
+)
+def test_labels_put_the_pieces_of_a_report_together(
+    label: str, size: int, names: list[str] | None
+) -> None:
+    outputs = [
+        cut(report_of(LONG, rank=rank), size, label.format(node=f"node{rank}", rank=rank).encode())
+        for rank in (1, 2)
+    ]
+    collection = collected(interleaved(*outputs))
+
+    assert len(collection.nodes) == 2
+    assert not collection.silent and not collection.garbled
+    assert len(collection.machines) == 2
+    assert all(
+        each.facts["cpu.text"] == LONG
+        for each in collection.sections.values()
+        if each.probe == "cpu"
+    )
+    if names:
+        assert [*collection.nodes] == names
+
+
+@settings(max_examples=25)
+@given(seed=st.integers(0, 1 << 30), sizes=st.lists(st.integers(1, 400), min_size=3, max_size=3))
+def test_pieces_of_many_nodes_in_any_order_of_nodes_are_never_mixed_up(
+    seed: int, sizes: list[int]
+) -> None:
+    rng = random.Random(seed)
+    texts = ["".join(rng.choices('{}[]"\\ BK1:aé\n', k=200)) for _ in sizes]
+    pieces = {
+        at: cut(report_of(texts[at], at=at), size, f"n{at}: ".encode())
+        for at, size in enumerate(sizes)
+    }
+    order = [at for at, lines in pieces.items() for _ in lines]
+    rng.shuffle(order)
+    collection = collected(pieces[at].pop(0) for at in order)
+
+    assert sorted(collection.nodes) == ["n0", "n1", "n2"]
+    for section in collection.sections.values():
+        if section.probe == "cpu":
+            assert section.facts["cpu.text"] == texts[int(str(section.facts["cpu.at"]))]
+
+
+@pytest.mark.parametrize("lost", [0, 1, -2, -1])
+def test_a_report_without_its_beginning_or_end_is_told(lost: int) -> None:
+    outputs = [cut(report_of(LONG[:9000], at=at), 500, f"n{at}: ".encode()) for at in range(2)]
+    lines = interleaved(*outputs)
+    del lines[lost]
+    collection = collected(lines)
+
+    assert {*collection.nodes} | {*collection.silent} == {"n0", "n1"}
+    assert [*collection.silent] == [f"n{lost % 2}"]
+
+
+def test_indented_reports_are_read_behind_labels_and_without() -> None:
+    indented = msgspec.json.format(report_of(LONG), indent=2)
+
+    labelled = collected(b"node7: " + line for line in indented.split(b"\n"))
+    bare = collected(indented.split(b"\n"))
+    assert [*labelled.nodes] == ["node7"]
+    assert [*bare.nodes] == ["unnamed-1"]
+    assert {each.fingerprint for each in labelled.sections.values()} == {
+        each.fingerprint for each in bare.sections.values()
+    }
+
+
+def test_the_label_comes_before_the_name_in_a_report() -> None:
+    lines = [b"edge1: " + line.encode() for line in frames(envelope_of("localhost"))]
+    lines += [b"edge2: " + msgspec.json.encode(envelope_of("localhost"))]
+    lines += [b"0: " + msgspec.json.encode(envelope_of("node3"))]
+
+    assert [*collected(lines).nodes] == ["edge1", "edge2", "node3"]
+
+
+def test_a_pod_is_called_as_its_report_says() -> None:
+    line = b"[pod/backends-x7/main] " + msgspec.json.encode(envelope_of("gpu-node-4"))
+
+    assert [*collected([line]).nodes] == ["gpu-node-4"]
+
+
+def test_ansible() -> None:
+    report = report_of()
+    lines = [
+        b"node1 | CHANGED | rc=0 >>",
+        *msgspec.json.format(report, indent=2).split(b"\n"),
+        b"node2 | UNREACHABLE! => {",
+        b'    "msg": "Failed to connect to the host via ssh",',
+        b'    "unreachable": true',
+        b"}",
+        b"node3 | FAILED | rc=127 >>",
+        b"/bin/sh: backends: not found",
+        b"node4 | CHANGED | rc=0 | (stdout) " + report,
+    ]
+    collection = collected(lines)
+
+    assert [*collection.nodes] == ["node1", "node4"]
+    assert {node: status for node, (status, _) in collection.silent.items()} == {
+        "node2": Status.UNREACHABLE,
+        "node3": Status.ERROR,
+    }
+    assert "backends: not found" in collection.silent["node3"][1]
+
+
+@pytest.mark.parametrize(
+    ("line", "node", "status"),
+    [
+        (b"clush: node4: command timeout", "node4", Status.TIMEOUT),
+        (b"clush: node4: exited with exit code 134", "node4", Status.ERROR),
+        (b"pdsh@head: node4: ssh exited with exit code 255", "node4", Status.UNREACHABLE),
+        (b"pdsh@head: node4: command timeout", "node4", Status.TIMEOUT),
+        (b"srun: error: node4: task 3: Aborted (core dumped)", "node4", Status.ERROR),
+        (b"node4: ssh: connect to host node4 port 22: Connection refused", "node4", Status.UNREACHABLE),
+        (b"node4: bash: line 1: backends: command not found", "node4", Status.ERROR),
+    ],
+)  # fmt: skip
+def test_what_a_transport_says_of_a_node_without_a_report(
+    line: bytes, node: str, status: Status
+) -> None:
+    collection = collected([b"node1: " + report_of(), line])
+
+    assert [*collection.nodes] == ["node1"]
+    assert collection.silent[node][0] is status
+
+
+def test_a_set_of_nodes_in_one_message_is_each_of_them() -> None:
+    collection = collected([b"clush: node[3-4,9] (3): exited with exit code 1"])
+
+    assert [*collection.silent] == ["node3", "node4", "node9"]
+
+
+def test_words_of_programs_are_no_nodes() -> None:
+    lines = [b"node1: " + report_of(), b"Warning: Permanently added", b"srun: job 7 queued"]
+
+    collection = collected(lines)
+    assert [*collection.nodes] == ["node1"] and not collection.silent
+
+
+def test_a_node_that_timed_out_amid_its_report_timed_out() -> None:
+    collection = collected([b"node1: " + report_of()[:90], b"clush: node1: command timeout"])
+
+    assert collection.silent["node1"][0] is Status.TIMEOUT
+
+
+def test_reports_that_were_cut_without_labels_are_counted() -> None:
+    pieces = [cut(report_of(LONG, at=at), SRUN) for at in range(3)]
+    collection = collected(interleaved(*pieces))
+
+    assert not collection.nodes
+    assert collection.garbled["records of unnamed nodes"]
+
+
+def test_a_report_that_begins_anew_ends_the_one_before() -> None:
+    report = report_of()
+    collection = collected([b"n1: " + report[:100], b"n1: " + report])
+
+    assert [*collection.nodes] == ["n1"]
+    assert collection.repeated == {"n1": 1}
+
+
+def test_json_that_is_no_record_is_text() -> None:
+    collection = collected([b'{"level": "info"}', b"{}", b'{"schema": 7}', b"n1: " + report_of()])
+
+    assert [*collection.nodes] == ["n1"] and not collection.silent and not collection.garbled
+
+
+def test_a_report_that_is_too_large_is_an_error_of_its_node() -> None:
+    piece = b"x" * (1 << 20)
+    lines = [b'n1: {"schema": "backends.report/1", "x": "']
+    lines += [b"n1: " + piece] * ((REPORT_LIMIT >> 20) + 1)
+    lines += [b'n1: "}', b"n2: " + report_of()]
+    collection = collected(lines)
+
+    assert [*collection.nodes] == ["n2"]
+    assert "larger than" in collection.silent["n1"][1]
+
+
+@settings(max_examples=25)
+@given(data=st.binary(max_size=400), size=st.integers(1, 50))
+def test_lines_are_those_of_the_file(data: bytes, size: int) -> None:
+    class Slow(io.BytesIO):
+        def read(self, _: int | None = -1, /) -> bytes:
+            return super().read(size)
+
+    found = [*lines_of(Slow(data))]
+    wanted = [line.rstrip(b"\r") for line in data.split(b"\n")]
+    assert found == (wanted if wanted[-1] or not data else wanted[:-1])[: len(found)]
+    assert b"".join(found) == data.replace(b"\n", b"").replace(b"\r", b"") or b"\r" in data
+
+
+@settings(max_examples=25)
+@given(st.lists(st.binary(max_size=80), max_size=20))
+def test_nothing_that_a_node_prints_stops_the_reader(lines: list[bytes]) -> None:
+    collected([line.replace(b"\n", b"") for line in lines])
+    marked = [b"n1: {" + line.replace(b"\n", b"") for line in lines]
+    collected([*marked, b"BK1 " + (lines[0] if lines else b"")])
