@@ -59,7 +59,8 @@ def test_what_is_no_program_is_refused(name: str) -> None:
 
 
 def test_the_environment_is_the_one_that_was_given() -> None:
-    assert become("env").stdout.splitlines() == [f"PATH={PATH}", "GIVEN=yes"]
+    # Of the order nothing is promised: an emulator has its own.
+    assert sorted(become("env").stdout.splitlines()) == ["GIVEN=yes", f"PATH={PATH}"]
 
 
 def test_a_script_without_a_first_line_is_the_shells(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from mlbackends.audit.reports import report_of
 from mlbackends.audit.runner import examine
 from mlbackends.host.host import Host
+from mlbackends.libraries.elf_image import ElfImage
 from mlbackends.model.audit import Check, Severity, Status
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device, Library, Presence
@@ -475,9 +476,11 @@ def test_a_damaged_library_of_a_wheel_is_told_of_the_live_machine(
     whole = fake_library("openblas", "libscipy_openblas64_-32a4b2a6.so", source="int x;")
     folder = tmp_path / "site" / "numpy.libs"
     folder.mkdir(parents=True)
-    damaged = bytearray(whole.read_bytes())
-    # The head and the dynamic section stay, by which it is found; the segments are cut off.
-    (folder / whole.name).write_bytes(damaged[: len(damaged) * 3 // 4])
+    with whole.open("rb") as file:
+        segments = ElfImage(file.fileno()).segments
+        end = max(offset + size for _, offset, _, size in segments)
+        # The head stays, by which it is found; of the last segment a byte is cut off.
+        (folder / whole.name).write_bytes(file.read()[: end - 1])
     host = Host(python={"path": [str(tmp_path / "site")]}, environment={})
     subject = survey(("openblas",), host, Presence.USABLE)
 
