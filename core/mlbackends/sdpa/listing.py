@@ -22,6 +22,11 @@ ABILITIES = {
     "dropout": "--dropout 0.5",
     "gradients": "--backward",
     "gradients of masks": "--mask float --mask-gradient",
+    "windows": "--window 32,0",
+    "capped scores": "--softcap 30",
+    "sinks": "--sinks",
+    "packed sequences": "--shape 1,4,128,64 --query-lengths 28,100",
+    "keys in pages": "--page-size 16",
 }
 """What a backend may take beside the plain problem, and the words of a problem that has it."""
 _DTYPES = ("float32", "float16", "bfloat16", "float64")
@@ -87,7 +92,8 @@ def abilities(unsupported: Callable[[AttentionProblem], Sequence[Reason]]) -> tu
 
 
 def _problem(dtype: str, device: Device, words: str = "") -> AttentionProblem:
-    (wording,) = problem_text.parse(f"--shape 2,4,128,64 --dtype {dtype} {words}")
+    shape = "" if words.startswith("--shape") else "--shape 2,4,128,64"
+    (wording,) = problem_text.parse(f"{shape} --dtype {dtype} {words}")
     return wording.problem(device)
 
 

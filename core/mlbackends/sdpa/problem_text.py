@@ -31,15 +31,18 @@ MOST_PROBLEMS = 10_000
 _LARGEST = 1 << 40
 _MOST_BYTES = 1 << 62
 _MOST_SIZES = 8
+_LISTS = ("shape", "window", "query-lengths", "key-lengths")
+"""The words whose commas are within one value."""
 
 
 class Wording(Struct, frozen=True, kw_only=True):
     """One problem as it is typed; None where the query's size counts.
 
     shape: (..., H, L, E). mask: one of MASKS, or "bool:SIZES" and "float:SIZES" for one that is
-    broadcast. layout: bshd for tensors that lie in memory as (B, L, H, E). backward: whether query, key
-    and value require gradients. mask_gradient: whether the mask does too, which is backward as well.
-    seed: of the values, and of what dropout drops.
+    broadcast. layout: bshd for tensors that lie in memory as (B, L, H, E). backward: whether query, key,
+    value and sinks require gradients. mask_gradient: whether the mask does too, which is backward as well.
+    seed: of the values, and of what dropout drops. sinks: whether each head has one. page_size: of key and
+    value. The rest is as in AttentionProblem.
     """
 
     shape: tuple[int, ...]
@@ -51,6 +54,13 @@ class Wording(Struct, frozen=True, kw_only=True):
     dropout: float = 0.0
     scale: float | None = None
     gqa: bool = False
+    window: tuple[int, ...] | None = None
+    lower_right: bool = False
+    softcap: float = 0.0
+    sinks: bool = False
+    query_lengths: tuple[int, ...] | None = None
+    key_lengths: tuple[int, ...] | None = None
+    page_size: int | None = None
     layout: str = "bhsd"
     backward: bool = False
     mask_gradient: bool = False
@@ -60,6 +70,9 @@ class Wording(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.mask_gradient:
             force_setattr(self, "backward", True)
+        if self.lower_right and self.mask in ("causal", "lower-right"):
+            force_setattr(self, "mask", "lower-right")
+            force_setattr(self, "lower_right", False)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -85,12 +98,21 @@ class Wording(Struct, frozen=True, kw_only=True):
         kv_heads = heads if self.kv_heads is None else self.kv_heads
         kv_len = length if self.kv_len is None else self.kv_len
         value_dim = width if self.value_dim is None else self.value_dim
+        keys = self.key_lengths or self.query_lengths or ()
+        front, table = tuple(leading), None
+        if self.page_size:
+            keys = keys or (kv_len,) * prod(leading)
+            pages = [-(-each // self.page_size) for each in keys]
+            table = TensorSpec((len(keys), max(pages, default=0)), "int32")
+            front, kv_len = (max(sum(pages), 1),), self.page_size
+        elif keys and self.kv_len is None:
+            kv_len = sum(keys)
 
-        def spec(heads: int, length: int, width: int) -> TensorSpec:
-            shape = (*leading, heads, length, width)[-max(len(self.shape), 2) :]
+        def spec(front: tuple[int, ...], heads: int, length: int, width: int) -> TensorSpec:
+            shape = (*front, heads, length, width)[-max(len(self.shape), 2) :]
             strides = contiguous_strides(shape)
             if self.layout == "bshd":
-                lain = contiguous_strides((*leading, length, heads, width))
+                lain = contiguous_strides((*front, length, heads, width))
                 strides = (*lain[:-3], lain[-2], lain[-3], lain[-1])
             return TensorSpec(shape, self.dtype, strides, requires_grad=self.backward)
 
@@ -100,18 +122,25 @@ class Wording(Struct, frozen=True, kw_only=True):
             shape = _sizes("mask", sizes) if sizes else (length, kv_len)
             dtype = "bool" if kind == "bool" else self.dtype
             mask = TensorSpec(shape, dtype, requires_grad=self.mask_gradient)
+        sinks = TensorSpec((max(heads, kv_heads),), self.dtype, requires_grad=self.backward)
         try:
             return AttentionProblem(
-                query=spec(heads, length, width),
-                key=spec(kv_heads, kv_len, width),
-                value=spec(kv_heads, kv_len, value_dim),
+                query=spec(tuple(leading), heads, length, width),
+                key=spec(front, kv_heads, kv_len, width),
+                value=spec(front, kv_heads, kv_len, value_dim),
                 mask=mask,
                 dropout=self.dropout,
                 is_causal=self.mask in ("causal", "lower-right"),
-                lower_right=self.mask == "lower-right",
+                lower_right=self.mask == "lower-right" or self.lower_right,
                 enable_gqa=self.gqa,
                 scale=self.scale,
                 seed=self.seed,
+                window=(-1, -1) if self.window is None else (self.window[0], self.window[1]),
+                softcap=self.softcap,
+                sinks=sinks if self.sinks else None,
+                query_lengths=self.query_lengths or (),
+                key_lengths=keys,
+                page_table=table,
                 device=device,
             )
         except InvalidProblem as error:
@@ -144,6 +173,13 @@ def _number(name: str, text: str) -> float:
 
 def _sizes(name: str, text: str) -> tuple[int, ...]:
     return tuple(_whole(name, part) for part in text.split(","))
+
+
+def _window(name: str, text: str) -> tuple[int, ...]:
+    sides = tuple(-1 if side == "-1" else _whole(name, side) for side in text.split(","))
+    if len(sides) != 2:
+        raise _wrong(name, f" {shown(text)} has {counted(len(sides), 'side')}; it takes two")
+    return sides
 
 
 def _query_shape(name: str, text: str) -> tuple[int, ...]:
@@ -179,7 +215,7 @@ def _mask(name: str, text: str) -> str:
 def _members(name: str, text: str) -> list[str]:
     """Split a list with commas; in one of masks a number continues the shape before it."""
     if name != "mask":
-        return [text] if name == "shape" else text.split(",")
+        return [text] if name in _LISTS else text.split(",")
     found: list[str] = []
     open_shape = False
     for part in text.split(","):
@@ -219,6 +255,10 @@ _READERS: dict[str, Callable[[str, str], object]] = {
     "mask": _mask,
     "dropout": _number,
     "scale": _number,
+    "softcap": _number,
+    "window": _window,
+    "query-lengths": _sizes,
+    "key-lengths": _sizes,
     "layout": _one_of(*LAYOUTS),
     "device": lambda _, text: named_devices.canonical(text),
     "seed": lambda name, text: _whole(name, text, (1 << 63) - 1),
@@ -307,8 +347,16 @@ def _refuse(wording: Wording) -> None:
     if len(wording.shape) == 2 and (wording.kv_heads is not None or wording.layout == "bshd"):
         word = "--layout bshd" if wording.kv_heads is None else "--kv-heads"
         raise InvalidProblem(f"{word} needs a query with a dimension of heads: B,H,L,E")
+    if wording.page_size == 0:
+        raise InvalidProblem("--page-size 0 holds no key", "say --page-size 16")
+    if wording.key_lengths and not (wording.query_lengths or wording.page_size):
+        hint = "add --query-lengths or --page-size"
+        raise InvalidProblem("--key-lengths is of sequences that are packed or in pages", hint)
     query = [max(size, 1) for size in wording.shape]
-    kv_len = wording.kv_len or query[-2]
+    lengths = wording.key_lengths or ()
+    kv_len = max(
+        wording.kv_len or query[-2], sum(lengths) + len(lengths) * (wording.page_size or 0)
+    )
     largest = prod(query[:-3]) * max(wording.kv_heads or 1, *query[-3:-2], 1)
     largest *= max(query[-2], kv_len) * max(query[-1], wording.value_dim or 1)
     if largest * ITEM_BYTES[wording.dtype] > _MOST_BYTES:

@@ -24,6 +24,7 @@ def wordings_that_hold(draw: st.DrawFn) -> Wording:
     mask = draw(
         st.sampled_from(["none", "causal", "lower-right", "bool", "float", "bool:", "float:"])
     )
+    window = draw(st.sampled_from([None, (-1, 0), (0, -1), (5, 4)]))
     if mask.endswith(":"):
         mask += ",".join(map(str, draw(broadcast)))
     return Wording(
@@ -39,6 +40,10 @@ def wordings_that_hold(draw: st.DrawFn) -> Wording:
         layout=draw(st.sampled_from(["bhsd", "bshd"])),
         backward=draw(st.booleans()),
         mask_gradient=mask.startswith("float") and draw(st.booleans()),
+        window=window,
+        lower_right=window is not None and mask != "none" and draw(st.booleans()),
+        softcap=draw(st.sampled_from([0.0, 30.0, 0.1])),
+        sinks=draw(st.booleans()),
         device=draw(st.sampled_from(NAMES)),
         seed=draw(st.integers(0, 2**63 - 1)),
     )
@@ -47,6 +52,63 @@ def wordings_that_hold(draw: st.DrawFn) -> Wording:
 @given(wordings_that_hold())
 def test_a_problem_is_read_as_it_was_written(wording: Wording) -> None:
     assert parse(wording.text) == (wording,)
+
+
+@st.composite
+def sequences(draw: st.DrawFn) -> Wording:
+    rows = draw(st.none() | st.lists(SIZES, min_size=1, max_size=3).map(tuple))
+    count = len(rows) if rows else draw(st.integers(1, 3))
+    page_size = draw(st.none() | st.integers(1, 20)) if rows else draw(st.integers(1, 20))
+    keys = draw(st.none() | st.lists(SIZES, min_size=count, max_size=count).map(tuple))
+    heads = draw(st.integers(1, 4))
+    return Wording(
+        shape=(1, heads, sum(rows), 8) if rows else (count, heads, draw(SIZES), 8),
+        mask=draw(st.sampled_from(["none", "causal", "lower-right"])),
+        sinks=draw(st.booleans()),
+        query_lengths=rows,
+        key_lengths=keys,
+        page_size=page_size,
+    )
+
+
+@given(sequences())
+def test_sequences_are_read_as_they_were_written(wording: Wording) -> None:
+    assert parse(wording.text) == (wording,)
+
+
+def test_packed_sequences_have_as_many_keys_as_rows_unless_it_is_said() -> None:
+    (same,) = parse("--shape 1,8,21,64 --query-lengths 5,7,9")
+    (other,) = parse("--shape 1,8,21,64 --query-lengths 5,7,9 --key-lengths 8,7,0")
+
+    assert same.problem(CPU).sequences == ((5, 5), (7, 7), (9, 9))
+    assert other.problem(CPU).sequences == ((5, 8), (7, 7), (9, 0))
+    assert other.problem(CPU).key.shape == (1, 8, 15, 64)
+
+
+def test_pages_are_as_many_as_the_keys_need() -> None:
+    (found,) = parse("--shape 3,8,1,64 --kv-heads 2 --gqa --page-size 16 --key-lengths 33,16,0")
+    problem = found.problem(CPU)
+
+    assert problem.key.shape == (4, 2, 16, 64)
+    assert problem.page_table is not None and problem.page_table.shape == (3, 3)
+    assert problem.sequences == ((1, 33), (1, 16), (1, 0))
+    (alike,) = parse("--shape 3,8,1,64 --page-size 16 --kv-len 20")
+    assert alike.problem(CPU).key_lengths == (20, 20, 20)
+
+
+def test_a_window_beside_a_causal_mask_to_the_lower_right_is_one_wording() -> None:
+    (one,) = parse("--shape 1,2,3,4 --causal --lower-right --window 2,-1")
+    (other,) = parse("--shape 1,2,3,4 --mask lower-right --window=2,-1")
+
+    assert one == other
+    assert one.problem(CPU).lower_right and one.problem(CPU).window == (2, -1)
+
+
+def test_several_windows_and_lengths_are_several_problems() -> None:
+    words = "--shape 1,2,9,4 --window 2,0 --window 3,0 --query-lengths 4,5 --query-lengths 9"
+    assert [(each.window, each.query_lengths) for each in parse(words)] == [
+        ((2, 0), (4, 5)), ((2, 0), (9,)), ((3, 0), (4, 5)), ((3, 0), (9,))
+    ]  # fmt: skip
 
 
 TRICKY = [
@@ -137,6 +199,16 @@ def test_the_gradient_of_a_mask_means_backward_as_well() -> None:
         ("--shape 1,2,3,4 --mask bool --mask-gradient", InvalidProblem, "a mask of numbers"),
         ("--shape 1,2,3,4 --mask-gradient", InvalidProblem, "a mask of numbers"),
         ("--shape 1,2,3,4 --seed", BadInput, "needs a value"),
+        ("--shape 1,2,3,4 --window 2", BadInput, "'2' has 1 side; it takes two"),
+        ("--shape 1,2,3,4 --window=-2,0", BadInput, "'-2' is no whole number"),
+        ("--shape 1,2,3,4 --lower-right", InvalidProblem, "is_causal is False"),
+        ("--shape 1,2,3,4 --softcap -1", InvalidProblem, "a number from 0 on"),
+        ("--shape 1,2,3,4 --page-size 0", InvalidProblem, "holds no key"),
+        ("--shape 1,2,3,4 --key-lengths 3", InvalidProblem, "--key-lengths is of sequences"),
+        ("--shape 1,2,3,4 --query-lengths 4", InvalidProblem, "query has the shape [1, 2, 3, 4]"),
+        ("--shape 2,3,4 --query-lengths 3", InvalidProblem, "need 4 dimensions"),
+        ("--shape 1,2,3,4 --query-lengths 3 --mask bool", InvalidProblem, "one length for all"),
+        ("--shape 1,2,3,4 --page-size 4 --key-lengths 1,2", InvalidProblem, "a batch of 1"),
         ("--shape 1,2,3,4 --gqa=yes", BadInput, "takes no value"),
         ("--shape 1,2,3,4 quick", BadInput, "'quick' is no word"),
         ("--shape '1,2", BadInput, "cannot be read"),
