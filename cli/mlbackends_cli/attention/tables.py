@@ -13,7 +13,7 @@ from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.plain import binary_size, one_line, without_commands
 from mlbackends_cli.text.prose import wrapped
 
-GRADIENTS = {"query": "dQ", "key": "dK", "value": "dV", "mask": "dM"}
+GRADIENTS = {"query": "dQ", "key": "dK", "value": "dV", "mask": "dM", "sinks": "dsinks"}
 FASTEST = "fastest"
 _WIDER = "a wider page, such as with COLUMNS=200, has more columns"
 MARKS = {

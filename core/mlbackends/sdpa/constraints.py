@@ -139,7 +139,7 @@ def rank_is(rank: int = 4) -> Constraint:
 def equal_batch(problem: AttentionProblem) -> str:
     """Ask for one batch size, without broadcasting."""
     batches = [spec.shape[:-3] for spec in _inputs(problem)]
-    if batches[0] == batches[1] == batches[2]:
+    if batches[0] == batches[1] == batches[2] or problem.page_table is not None:
         return ""
     seen = ", ".join(_size(batch) for batch in batches)
     return f"query, key and value have the batch sizes {seen}; they must be equal"

@@ -28,9 +28,10 @@ def right(problem: AttentionProblem, inputs: dict[str, Any]) -> "dict[str, Exact
     The result is named "", a gradient as its tensor.
     """
     tensors = inputs["query"], inputs["key"], inputs["value"], inputs.get("mask")
+    more = {"sinks": inputs.get("sinks"), "page_table": inputs.get("page_table")}
     wide = replace(problem, inner_dtype="float64")
-    exact_out, exact_sums = attend(wide, *tensors)
-    plain_out, plain_sums = attend(problem, *tensors)
+    exact_out, exact_sums = attend(wide, *tensors, **more)
+    plain_out, plain_sums = attend(problem, *tensors, **more)
     plain_out = interchange.narrowed(plain_out, problem.dtype)
     # Rounding a score of 500 changes its weight by 250 units in the last place, in whatever formula; of
     # narrower types the error of the plain one has that.
@@ -39,8 +40,9 @@ def right(problem: AttentionProblem, inputs: dict[str, Any]) -> "dict[str, Exact
     if problem.wants_gradient:
         grad_out = inputs["grad_out"]
         terms = _largest_terms(problem, inputs, exact_out, exact_sums)
-        exact = gradients(wide, grad_out, *tensors, exact_out, exact_sums)
-        plain = gradients(problem, grad_out, *tensors, plain_out, plain_sums)
+        sinks = inputs.get("sinks")
+        exact = gradients(wide, grad_out, *tensors, exact_out, exact_sums, sinks=sinks)
+        plain = gradients(problem, grad_out, *tensors, plain_out, plain_sums, sinks=sinks)
         for name, gradient in exact._asdict().items():
             if gradient is not None:
                 dtype = getattr(problem, name).dtype
@@ -57,6 +59,7 @@ def _largest_terms(
     A gradient of scores is P * (grad P - D); summed over what a mask or a single key sees alike, it is 0,
     and what anybody computes for it is what rounding left of the two terms. Here D, which is a row's sum of
     grad_out * out, is left out: as though other keys, of a hundredth of the weight, had made the result 0.
+    The gradient of a sink is a sum over all rows of P * D, whose terms are counted by their magnitudes.
     """
     np = numpy()
     specs = {name: getattr(problem, name) for name in inputs if name != "grad_out"}
@@ -77,10 +80,16 @@ def _largest_terms(
         specs["mask"] = TensorSpec(rows, of_mask.dtype, requires_grad=of_mask.requires_grad)
     query, key, value, grad_out = (arrays[name] for name in ("query", "key", "value", "grad_out"))
     wide = replace(problem, **specs)
-    found = gradients(wide, grad_out, query, key, value, mask, np.zeros_like(out), sums + 0.01)
+    sinks = arrays.get("sinks")
+    results = np.zeros_like(out), sums + 0.01
+    found = gradients(wide, grad_out, query, key, value, mask, *results, sinks=sinks)
     terms = {name: each for name, each in found._asdict().items() if each is not None}
     if shape is not None and "mask" in terms:
         terms["mask"] = summed(np.abs(terms["mask"]), shape)
+    if "sinks" in terms:
+        shape = (*problem.leading_shape[-1:], 1)
+        weights = np.exp(np.reshape(sinks, shape) - sums)
+        terms["sinks"] = summed(weights * np.abs(grad_out * out).sum(-1), shape)
     return {name: _largest(each) for name, each in terms.items()}
 
 

@@ -33,6 +33,8 @@ class Ours(serving.Prepared):
             self.measure = device_measure(index)
         self.tensors = [self._read(files[name], getattr(problem, name)) for name in _INPUTS]
         self.tensors.append(self._read(files["mask"], problem.mask) if problem.mask else None)
+        specs = {"sinks": problem.sinks, "page_table": problem.page_table}
+        self.more = {name: self._read(files[name], spec) for name, spec in specs.items() if spec}
         self.output_bytes = prod(problem.output_shape) * ITEM_BYTES[problem.dtype]
         self.grad_out: Any = None
         self.results: tuple[Any, Any] = (None, None)
@@ -42,38 +44,43 @@ class Ours(serving.Prepared):
             self.output_bytes = gradient_bytes(problem)
 
     def warm(self) -> None:
-        """Compute a problem of a few rows, without a mask."""
+        """Compute a problem of a few rows, without a mask, of one sequence where there are several."""
+        alone = self.problem.page_table is not None
         specs = {name: getattr(self.problem, name) for name in _INPUTS}
-        shapes = {
-            name: (*each.shape[:-2], min(each.shape[-2], _SMALL), each.shape[-1])
-            for name, each in specs.items()
-        }
         small = replace(
             self.problem,
             mask=None,
             is_causal=False,
             lower_right=False,
-            **{name: replace(each, shape=shapes[name]) for name, each in specs.items()},
+            query_lengths=(),
+            key_lengths=(),
+            page_table=None,
+            **{
+                name: replace(each, shape=_few_of(each.shape, alone))
+                for name, each in specs.items()
+            },
         )
         if self.backend.unsupported_reasons(small):
             return
-        inputs = [_few(each) for each in self.tensors[:3]]
+        inputs = [_few(each, alone) for each in self.tensors[:3]]
+        more = {name: each for name, each in self.more.items() if name == "sinks"}
         if self.grad_out is None:
-            self.backend.run(small, *inputs)
+            self.backend.run(small, *inputs, **more)
             return
-        results = self.backend.run_with_logsumexp(small, *inputs)
-        self.backend.run_backward(small, _few(self.grad_out), *inputs, None, *results)
+        results = self.backend.run_with_logsumexp(small, *inputs, **more)
+        grad_out = _few(self.grad_out, alone)
+        self.backend.run_backward(small, grad_out, *inputs, None, *results, **more)
 
     def before(self) -> None:
         if self.grad_out is not None:
-            self.results = self.backend.run_with_logsumexp(self.problem, *self.tensors)
+            self.results = self.backend.run_with_logsumexp(self.problem, *self.tensors, **self.more)
 
     def call(self) -> Any:
         try:
             if self.grad_out is None:
-                return self.backend.run(self.problem, *self.tensors)
+                return self.backend.run(self.problem, *self.tensors, **self.more)
             tensors = (*self.tensors, *self.results)
-            return self.backend.run_backward(self.problem, self.grad_out, *tensors)
+            return self.backend.run_backward(self.problem, self.grad_out, *tensors, **self.more)
         except NoBackend as error:  # what only its library could say
             raise serving.Refused(str(error)) from None
 
@@ -86,12 +93,17 @@ class Ours(serving.Prepared):
             numpy().ascontiguousarray(array).tofile(file)
 
 
-def _few(tensor: Any) -> Any:
-    """Return the first rows of a tensor, in memory or on a device."""
+def _few(tensor: Any, alone: bool) -> Any:
+    """Return the first rows of a tensor, in memory or on a device; of its first batch if alone."""
+    shape = _few_of(tuple(tensor.shape), alone)
     if hasattr(tensor, "viewed"):
-        *leading, rows, width = tensor.shape
-        return tensor.viewed((*leading, min(rows, _SMALL), width), tensor.strides)
-    return tensor[..., :_SMALL, :]
+        return tensor.viewed(shape, tensor.strides)
+    return tensor[tuple(map(slice, shape))]
+
+
+def _few_of(shape: tuple[int, ...], alone: bool) -> tuple[int, ...]:
+    *leading, rows, width = shape
+    return (*((1, *leading[1:]) if alone else leading), min(rows, _SMALL), width)
 
 
 class _DeviceMemory:

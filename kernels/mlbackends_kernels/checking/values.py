@@ -52,6 +52,12 @@ class Values:
                 numbers = random.standard_normal(problem.mask.shape, "float32")
                 numbers = numpy().where(shown, numbers, -numpy().inf)
                 inputs["mask"] = interchange.narrowed(numbers, problem.mask.dtype)
+        if problem.sinks is not None:
+            specs["sinks"] = problem.sinks
+            inputs["sinks"] = _numbers(problem.sinks, random)
+        if problem.page_table is not None:
+            specs["page_table"] = problem.page_table
+            inputs["page_table"] = _pages(problem, random)
         if problem.wants_gradient:
             specs["grad_out"] = self.grad_out
             inputs["grad_out"] = _numbers(self.grad_out, random)
@@ -95,6 +101,19 @@ def _taken(array: Any, sample: Sample) -> Any:
         if places:
             array = array.take(places, axis)
     return array
+
+
+def _pages(problem: AttentionProblem, random: Any) -> Any:
+    """Return a table in which each sequence has pages of its own, in no order; 0 behind its last one."""
+    np = numpy()
+    assert problem.page_table is not None
+    count, _, size, _ = problem.key.shape
+    table = np.zeros(problem.page_table.shape, "int32")
+    used = [-(-keys // size) if size else 0 for keys in problem.key_lengths]
+    order = np.resize(random.permutation(count), sum(used))
+    for row, pages in zip(table, used, strict=True):
+        row[:pages], order = order[:pages], order[pages:]
+    return table
 
 
 def _by_falling_stride(spec: TensorSpec) -> list[int]:

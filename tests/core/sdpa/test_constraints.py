@@ -37,6 +37,10 @@ ROWS_APART = spec(2, 4, 16, 64, strides=(4096, 1024, 1, 16))
 ONE_WIDE = spec(2, 4, 16, 1, strides=(64, 16, 1, 16))
 PACKED = all_three(spec(1, 4, 16, 64))
 LOWER_RIGHT = {"is_causal": True, "lower_right": True}
+PAGED_OF_9 = {
+    "key": spec(9, 4, 16, 64), "value": spec(9, 4, 16, 64),
+    "page_table": spec(2, 1, dtype="int32"), "key_lengths": (3, 16),
+}  # fmt: skip
 PAGED = {"page_table": spec(2, 1, dtype="int32"), "key_lengths": (3, 16)}
 CASES: list[tuple[Constraint, dict[str, Any], dict[str, Any], str]] = [
     (c.on_device("cuda"), {"device": sm("9.0")}, {}, "tensors are on cpu; it needs cuda"),
@@ -67,7 +71,12 @@ CASES: list[tuple[Constraint, dict[str, Any], dict[str, Any], str]] = [
         all_three(spec(4, 16, 64)),
         "have 3, 3 and 3 dimensions; each needs 4",
     ),
-    (c.equal_batch(), {}, {"key": spec(1, 4, 16, 64)}, "batch sizes 2, 1, 2; they must be equal"),
+    (
+        c.equal_batch(),
+        PAGED_OF_9,
+        {"key": spec(1, 4, 16, 64)},
+        "batch sizes 2, 1, 2; they must be equal",
+    ),
     (
         c.equal_heads(),
         {},

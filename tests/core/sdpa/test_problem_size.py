@@ -45,6 +45,46 @@ def test_the_scores_that_a_causal_mask_shows(rows: int, columns: int, corner: bo
     assert visible_scores(problem) == len(seen)
 
 
+SIDES = st.integers(-1, 12)
+
+
+@given(st.lists(st.tuples(SIZES, SIZES), min_size=1, max_size=3), st.booleans(), SIDES, SIDES)
+def test_the_scores_in_the_windows_of_packed_sequences(
+    sizes: list[tuple[int, int]], lower_right: bool, left: int, right: int
+) -> None:
+    rows, keys = (tuple(each) for each in zip(*sizes, strict=True))
+    query, key = (TensorSpec((1, 2, sum(each), 4), "float32") for each in (rows, keys))
+    limited = (left, right) != (-1, -1)
+    problem = AttentionProblem(
+        query=query,
+        key=key,
+        value=key,
+        query_lengths=rows,
+        key_lengths=keys,
+        window=(left, right),
+        lower_right=limited and lower_right,
+    )
+    seen = [
+        (row, column)
+        for length, count in sizes
+        for row in range(length)
+        for column in range(count)
+        for own in [row + (count - length if problem.lower_right else 0)]
+        if (left < 0 or column >= own - left) and (right < 0 or column <= own + right)
+    ]
+
+    assert visible_scores(problem) == len(seen)
+    assert flops(problem) == 2 * 2 * len(seen) * 8
+
+
+def test_of_pages_the_keys_that_count_are_moved() -> None:
+    (wording,) = parse("--shape 2,4,1,8 --page-size 16 --key-lengths 3,20 --sinks")
+    problem = wording.problem(Device("cpu", 0))
+
+    assert flops(problem) == 2 * 4 * 23 * 16
+    assert least_bytes(problem) == 4 * (2 * 4 * 8 * 2 + 23 * 4 * 16 + 4 + 4)
+
+
 def test_operations_are_of_both_products_and_all_heads() -> None:
     query, key = TensorSpec((2, 8, 16, 32), "float32"), TensorSpec((2, 2, 24, 32), "float32")
     value = TensorSpec((2, 2, 24, 8), "float32")

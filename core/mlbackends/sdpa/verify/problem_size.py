@@ -40,11 +40,18 @@ class Sample(Struct, frozen=True):
 
 
 def visible_scores(problem: AttentionProblem) -> int:
-    """Return how many scores of one head count: all but those that a causal mask hides."""
-    rows, columns = problem.query_length, problem.key_length
-    if not problem.is_causal:
-        return rows * columns
-    offset = columns - rows if problem.lower_right else 0
+    """Return how many scores of one head count in all sequences: those in the causal mask and the window."""
+    left, right = problem.band
+    count = 0
+    for rows, keys in problem.sequences:
+        offset = keys - rows if problem.lower_right else 0
+        count += rows * keys if right < 0 else _scores_up_to(offset + right, rows, keys)
+        count -= 0 if left < 0 else _scores_up_to(offset - left - 1, rows, keys)
+    return count
+
+
+def _scores_up_to(offset: int, rows: int, columns: int) -> int:
+    """Return how many scores lie in columns up to their row + offset."""
     # Row i sees i + 1 + offset keys, at least none and at most all.
     first, last = max(1 + offset, 0), min(rows + offset, columns)
     if last <= 0:
@@ -63,7 +70,9 @@ def flops(problem: AttentionProblem) -> int:
     widths = problem.head_dim + problem.value_dim
     if problem.wants_gradient:
         widths = 3 * problem.head_dim + 2 * problem.value_dim
-    return 2 * prod(problem.leading_shape) * visible_scores(problem) * widths
+    leading = problem.leading_shape
+    heads = leading[-1] if problem.key_lengths else prod(leading)
+    return 2 * heads * visible_scores(problem) * widths
 
 
 def least_bytes(problem: AttentionProblem) -> int:
@@ -71,8 +80,14 @@ def least_bytes(problem: AttentionProblem) -> int:
 
     A backward pass also reads the result with its gradient and the sums of rows, and writes gradients.
     """
-    moved = _bytes(problem.query, problem.key, problem.value, problem.mask)
-    result = prod(problem.output_shape) * ITEM_BYTES[problem.dtype]
+    item = ITEM_BYTES[problem.dtype]
+    moved = _bytes(problem.query, problem.mask, problem.sinks, problem.page_table)
+    for spec in (problem.key, problem.value):
+        if problem.page_table is None:
+            moved += _bytes(spec)
+        else:  # the rest of a sequence's last page is not read
+            moved += sum(problem.key_lengths) * spec.shape[1] * spec.shape[3] * item
+    result = prod(problem.output_shape) * item
     if not problem.wants_gradient:
         return moved + result
     sums = prod(problem.output_shape[:-1]) * max(ITEM_BYTES[problem.dtype], 4)
@@ -81,8 +96,8 @@ def least_bytes(problem: AttentionProblem) -> int:
 
 def gradient_bytes(problem: AttentionProblem) -> int:
     """Return the bytes of what a backward pass returns."""
-    mask = problem.mask if problem.mask and problem.mask.requires_grad else None
-    return _bytes(problem.query, problem.key, problem.value, mask)
+    more = [each for each in (problem.mask, problem.sinks) if each and each.requires_grad]
+    return _bytes(problem.query, problem.key, problem.value, *more)
 
 
 def _bytes(*specs: TensorSpec | None) -> int:
@@ -158,7 +173,7 @@ def needed_bytes(problem: AttentionProblem) -> int:
         tensors = _bytes(problem.query, problem.key, problem.value, problem.mask)
         most = max(problem.query.elements, problem.key.elements, problem.value.elements)
         return 12 * most + 3 * tensors + needed_bytes(sampled(problem, found))
-    specs = (problem.query, problem.key, problem.value, problem.mask)
+    specs = (problem.query, problem.key, problem.value, problem.mask, problem.sinks)
     elements = sum(each.elements for each in specs if each is not None)
     results = prod(problem.output_shape)
     item = ITEM_BYTES[problem.dtype]
