@@ -19,7 +19,9 @@ from msgspec.structs import replace
 from mlbackends.model.errors import NoBackend
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.model.records import Device
+from mlbackends.sdpa.constraints import BEYOND_TORCH
 from mlbackends.sdpa.dispatch import backends
+from mlbackends.sdpa.problem_text import parse
 from mlbackends_kernels.attention_cpu import library
 from mlbackends_kernels.tensors import bfloat16, dropout
 
@@ -373,6 +375,30 @@ def require_right_gradients(
         assert seen.dtype == tensor.dtype
         allowed = tolerance * case.rough_gradients[place] + case.gradient_floors[place]
         assert case.error(seen, right, kind) <= allowed, Tensors._fields[place]
+
+
+WITH_FIELDS = {
+    "pages": "--page-size 16",
+    "sinks": "--sinks",
+    "softcap": "--softcap 30",
+    "variable_lengths": "--query-lengths 3,5",
+    "window": "--window 4,0",
+}
+
+
+@pytest.mark.parametrize("name", WITH_FIELDS)
+@pytest.mark.parametrize("backend", backends(), ids=lambda each: each.name)
+def test_each_refuses_by_name_what_torch_has_no_argument_for_or_takes_it(
+    backend: AttentionBackend, name: str
+) -> None:
+    (wording,) = parse(f"--shape 1,4,8,64 --dtype float16 {WITH_FIELDS[name]}")
+    refused = any(
+        each.code == BEYOND_TORCH[name].code
+        for device in DEVICES
+        for each in backend.unsupported_reasons(wording.problem(device))
+    )
+
+    assert refused == (name not in backend.takes)
 
 
 @given(problems())

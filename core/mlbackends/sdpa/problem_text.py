@@ -353,10 +353,9 @@ def _refuse(wording: Wording) -> None:
         hint = "add --query-lengths or --page-size"
         raise InvalidProblem("--key-lengths is of sequences that are packed or in pages", hint)
     query = [max(size, 1) for size in wording.shape]
-    lengths = wording.key_lengths or ()
-    kv_len = max(
-        wording.kv_len or query[-2], sum(lengths) + len(lengths) * (wording.page_size or 0)
-    )
+    lengths = wording.key_lengths or wording.query_lengths or ()
+    rest = (len(lengths) or prod(query[:-3])) * (wording.page_size or 0)
+    kv_len = max(wording.kv_len or query[-2], sum(lengths)) + rest
     largest = prod(query[:-3]) * max(wording.kv_heads or 1, *query[-3:-2], 1)
     largest *= max(query[-2], kv_len) * max(query[-1], wording.value_dim or 1)
     if largest * ITEM_BYTES[wording.dtype] > _MOST_BYTES:

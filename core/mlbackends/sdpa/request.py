@@ -162,9 +162,9 @@ def requested(
     of_query, of_key, of_value = specs
     dtype = of_query.dtype
     more = fields.of_problem(operation, of_query.device)
-    nested = any(spec.nested for spec in specs)  # without sizes to check
-    # A row without keys has a logarithm where there are sinks.
-    if not nested and "sinks" not in more and not (of_query.shape[-2] and of_value.elements):
+    # A row without keys has a logarithm where there are sinks, and lengths may not fit what is empty.
+    has_zeros = not (any(spec.nested for spec in specs) or {"sinks", "key_lengths"} & more.keys())
+    if has_zeros and not (of_query.shape[-2] and of_value.elements):
         return Request(None, attn_mask, dtype, (*of_query.shape[:-1], of_value.shape[-1]))
     # What torch's formula stumbles over, with its exceptions.
     if mask is not None and is_causal:

@@ -92,6 +92,22 @@ def test_without_keys_the_logarithm_is_the_sink() -> None:
     assert np.array_equal(sums, np.broadcast_to(SINKS[:, None], (2, 4, 5)))
 
 
+def test_keys_are_not_missed_where_there_is_no_page() -> None:
+    empty = np.zeros((0, 4, 3, 8))
+
+    assert not attend(Q, empty, empty, page_table=PAGES["page_table"], key_lengths=(0, 0)).any()
+    with pytest.raises(IndexError, match="names page 0 for sequence 1; there are 0"):
+        attend(Q, empty, empty, page_table=PAGES["page_table"], key_lengths=(0, 2))
+
+
+def test_no_row_is_no_row() -> None:
+    none, lengths = Q[:1, :, :0], {"query_lengths": (0, 0), "key_lengths": (3, 4)}
+
+    assert attend(none, K[:1], V[:1], **lengths).shape == (1, 4, 0, 8)
+    with pytest.raises(NoBackend, match="query has the shape"):
+        attend(none, K[:1], V[:1], query_lengths=(0, 1), key_lengths=(3, 4))
+
+
 def test_the_backward_call_takes_what_the_forward_call_took() -> None:
     more: dict[str, Any] = {"window": (3, 0), "softcap": 2.0, "sinks": SINKS}
     grad_out = RANDOM.standard_normal(Q.shape)

@@ -203,6 +203,7 @@ def test_the_gradient_of_a_mask_means_backward_as_well() -> None:
         ("--shape 1,2,3,4 --window=-2,0", BadInput, "'-2' is no whole number"),
         ("--shape 1,2,3,4 --lower-right", InvalidProblem, "is_causal is False"),
         ("--shape 1,2,3,4 --softcap -1", InvalidProblem, "a number from 0 on"),
+        ("--shape 999,99,3,99 --page-size 1099511627776", InvalidProblem, "any machine"),
         ("--shape 1,2,3,4 --page-size 0", InvalidProblem, "holds no key"),
         ("--shape 1,2,3,4 --key-lengths 3", InvalidProblem, "--key-lengths is of sequences"),
         ("--shape 1,2,3,4 --query-lengths 4", InvalidProblem, "query has the shape [1, 2, 3, 4]"),
