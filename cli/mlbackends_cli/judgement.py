@@ -99,7 +99,7 @@ _options = together(
 def judging(judge: Command) -> Command:
     """Add the options of every command that judges, write what it returns, and return the exit code.
 
-    judge: returns an Outcome, or the text of a file that is no judgement.
+    judge: returns an Outcome and the report that it is of, or the text of a file that is no judgement.
     """
 
     @wraps(judge)
@@ -107,10 +107,15 @@ def judging(judge: Command) -> Command:
         written = {name: options.pop(name) for name in _WRITTEN}
         try:
             with limited(within or (WITHIN if codes != PLAIN else None)):
-                outcome = judge(**options)
-            if isinstance(outcome, str):
-                write(outcome, written["output"])
+                judged = judge(**options)
+            if isinstance(judged, str):
+                write(judged, written["output"])
                 return exits.YES
+            outcome, report = judged
+            if formats.is_for_collectors(written["form"]):
+                from mlbackends.fleet.fingerprint import fingerprints
+
+                outcome = replace(outcome, fingerprints=fingerprints(report))
             whose = problem or (Problem.NODE if codes in ("npd", "slurm") else ANY)
             return finish(of_problem(outcome, whose), codes=codes, **written)
         except Exception as error:
@@ -181,13 +186,17 @@ def finish(
     """Write the outcome, and return the exit code that it means."""
     # A program that reads the code need not read the text.
     with suppress(*[] if codes == PLAIN else [BrokenPipeError]):
-        write_outcome(outcome, form, output, page(color, output, details=details))
+        counted = {NEVER: "note", "nagios": "warning"}
+        least = counted.get(codes) or counted.get(fail_on, fail_on)
+        style = page(color, output, details=details, fail_on=least)
+        write_outcome(outcome, form, output, style)
     return code(outcome, fail_on=fail_on, strict=strict, codes=codes)
 
 
 def write_outcome(outcome: Outcome, form: str, output: str, page: Page) -> None:
     """Write the outcome, and let the format publish it elsewhere, as in GitHub's summary."""
-    write(formats.text(form, "outcome", outcome, page), output)
+    text = formats.text(form, "outcome", outcome, page)
+    write(text, output, for_all=formats.is_for_collectors(form))
     module = registry.load("mlbackends_cli.formats", form)
     if hasattr(module, "publish"):
         module.publish(outcome)

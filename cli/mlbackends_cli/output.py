@@ -16,17 +16,17 @@ _LACKING = "mlbackends.ascii"
 _HALVES = pattern("[\ud800-\udfff]")
 
 
-def write(text: str | bytes, path: str = "") -> None:
+def write(text: str | bytes, path: str = "", *, for_all: bool = False) -> None:
     """Write text to a file, or to standard output where `path` is "" or "-"; bytes as they are.
 
     Characters that the terminal's encoding lacks are replaced, never an error. Raises BadInput where
-    the file cannot be written; what was there before then stays.
+    the file cannot be written; what was there before then stays. for_all: every user may read it.
     """
     if isinstance(text, str) and text and not text.endswith("\n"):
         text += "\n"
     if path not in ("", "-"):
         try:
-            with whole_file(path) as file:
+            with whole_file(path, 0o644 if for_all else None) as file:
                 file.write(text.encode() if isinstance(text, str) else text)
         except OSError as error:
             folder = os.path.dirname(path) or "."

@@ -24,6 +24,7 @@ class Page(Struct, frozen=True):
     """What a format may use. width: columns. details: probes were named, so show everything.
 
     absent: show what is not here, and nothing else. terminal: somebody looks at it, and no program.
+    fail_on: the least severity of what counts as failed, for formats that show nothing else.
     """
 
     width: int = 80
@@ -33,6 +34,7 @@ class Page(Struct, frozen=True):
     timing: bool = False
     absent: bool = False
     terminal: bool = False
+    fail_on: str = "note"
 
     def styled(self, text: str, style: str) -> str:
         """Return text in one of the terminal's styles, by its number; plain without colour."""
@@ -47,7 +49,7 @@ class Page(Struct, frozen=True):
         return text if self.unicode else text.translate(_ASCII).encode("ascii", "replace").decode()
 
 
-def page(color: str, output: str = "", **flags: bool) -> Page:
+def page(color: str, output: str = "", **flags: Any) -> Page:
     """Describe what standard output can show, or a file where `output` names one.
 
     flags: what was asked for, by its name in `Page`.

@@ -85,8 +85,8 @@ def sample() -> Outcome:
     )
 
 
-def with_checks(*checks: Check, **more: str) -> Outcome:
-    told = {
+def with_checks(*checks: Check, **more: Any) -> Outcome:
+    told: dict[str, Any] = {
         "schema": SCHEMA,
         "tool": "backends 1.2.3",
         "kind": "doctor",

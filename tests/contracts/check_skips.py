@@ -13,6 +13,11 @@ from xml.etree import ElementTree as ET  # what pytest wrote a moment ago
 NEEDS_MORE = {
     "tests": ("needs Windows", "Windows, which .ci/systems has under Wine"),
     "tests.cli.test_sdpa_bench": ("needs a font", "a font"),
+    "tests.cli.test_features": ("opentelemetry", "OpenTelemetry's SDK, 5 MB"),
+    "tests.compat.test_clusters": (
+        "",
+        "Slurm, NHC, Nagios, Icinga, Prometheus, and schemas of 108 MB",
+    ),
     "tests.compat.test_cuda_wheels": ("nvidia-cudnn-cu13", "a wheel of half a gigabyte"),
     "tests.compat.test_run_cpu_agrees": ("an older torch", "torch 2.15, five gigabytes"),
     "tests.compat.test_sdpa_onednn": ("a wheel of", "two wheels that bring oneDNN, 234 MB"),

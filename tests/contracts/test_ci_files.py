@@ -84,7 +84,7 @@ def ran(arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
 def test_the_page_has_commands_for_every_place() -> None:
     text = " ".join(commands(PAGE))
 
-    for form in ("github", "sarif", "gitlab", "junit", "prometheus", "tap", "markdown", "nagios"):
+    for form in ("github", "sarif", "gitlab", "junit", "markdown"):
         assert form in text
 
 

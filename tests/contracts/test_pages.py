@@ -72,6 +72,10 @@ def test_what_a_page_tells_to_type_has_the_commands_and_options(name: str, in_te
 
 #: What the words of the pages stand for where they are run.
 STANDS_FOR = {
+    **{
+        f"/etc/kubernetes/node-feature-discovery/features.d/backends-{name}": name
+        for name in ("info", "doctor")
+    },
     "DIR": str(ROOT / "tests/hosts/slurm-job.machine"),
     "~/venv/bin/python": sys.executable,
     "4242": str(os.getpid()),

@@ -18,6 +18,7 @@ import click
 
 from mlbackends.model.audit import Outcome
 from mlbackends.model.errors import BadInput
+from mlbackends.model.records import Report
 from mlbackends_cli.judgement import judging
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import TypedPath, read_report
@@ -43,7 +44,7 @@ def command(
     depth: str,
     timeout: float,
     redact: bool,
-) -> Outcome | str:
+) -> tuple[Outcome, Report] | str:
     import datetime as dt
 
     from mlbackends.audit.policy.evaluation import audit
@@ -65,4 +66,4 @@ def command(
     read_policies = [read(path) for path in policies]  # an error in one comes before the survey
     report = read_report(subject, redact=redact, **look)
     today = dt.datetime.now().astimezone().date()
-    return audit(read_policies, report, today, name_of(subject))
+    return audit(read_policies, report, today, name_of(subject)), report

@@ -26,6 +26,7 @@ from mlbackends_cli.options import PID, completing, read_report
 
 if TYPE_CHECKING:
     from mlbackends.model.audit import Check, Outcome
+    from mlbackends.model.records import Report
 
 _AT_START = re.compile(r"\b(export|unset|(re|un)?install|LD_[A-Z_]+)\b", re.IGNORECASE)
 """Words of cures that change what a process takes when it starts: variables, and files that it loads."""
@@ -64,7 +65,7 @@ def command(
     depth: str,
     timeout: float,
     redact: bool,
-) -> "Outcome":
+) -> "tuple[Outcome, Report]":
     from mlbackends.audit.hazard import load
     from mlbackends.audit.reports import name_of
     from mlbackends.audit.runner import examine
@@ -78,7 +79,7 @@ def command(
     outcome = examine(report, only=only, ignored=ignore, subject=name)
     if pid:
         outcome = replace(outcome, checks=tuple(_of_process(each, pid) for each in outcome.checks))
-    return outcome
+    return outcome, report
 
 
 def _of_process(check: "Check", pid: int) -> "Check":

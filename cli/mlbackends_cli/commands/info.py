@@ -203,7 +203,8 @@ def command(
             write("\n".join(value or "" for value in values), output)
     else:
         style = page(color, output, details=bool(names), timing=timing, absent=absent)
-        write(formats.text(form, "report", shown, style), output)
+        text = formats.text(form, "report", shown, style)
+        write(text, output, for_all=formats.is_for_collectors(form))
     for reason in missing:
         say(f"required, but not so: {reason}")
     uncertain = undetermined(report)

@@ -12,6 +12,9 @@ rows     a list of records
 view     a view of a trace
 trace    all that is known of a trace, as one page
 
+With FOR_COLLECTORS = True its outcomes have the fingerprints of what they judge, and every user may read its
+files, whatever the umask is: a collector is another one.
+
 It may have `publish(outcome)` too, which is called when an outcome has been written: for what belongs
 elsewhere, as the summary of a step of GitHub's.
 """
@@ -35,6 +38,11 @@ def names(*kinds: str) -> tuple[str, ...]:
 def has(form: str, kind: str) -> bool:
     """Tell whether a word is a format that has a function of its own for a kind."""
     return form in registry.names(__name__) and kind in _functions(form)
+
+
+def is_for_collectors(form: str) -> bool:
+    """Tell whether another user's program collects what is written in a format."""
+    return bool(getattr(registry.load(__name__, form), "FOR_COLLECTORS", False))
 
 
 def text(form: str, kind: str, value: Any, page: Any) -> str:

@@ -1,23 +1,24 @@
-"""The worst finding in one line of at most 80 bytes: for drain reasons, conditions of nodes, and statuses.
+"""What failed in one line of at most 80 bytes: for drain reasons, conditions of nodes, and statuses.
 
     [node_problem] nvidia-gpu-lost: GPU 3 does not answer (+2)
     [user_problem] openmp-two-runtimes: libgomp of numpy and libiomp5 of torch are ...
     unknown: 1 not checked, 60 passed: nvidia-gpu-lost: the report has no nvidia
-    ok: 61 passed
+    ok: 2 warnings, 61 passed
 
+It is the worst of what --fail-on counts; what is less is "ok", so that the line says what the exit code does.
 Tools match the reasons of drained nodes by their beginning, so whose problem it is stands first.
 node-problem-detector cuts its message at 80 bytes.
 """
 
-from mlbackends.model.audit import Outcome, Problem, Status
+from mlbackends.model.audit import Outcome, Problem, Severity, Status
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text import checks
 
 
-def outcome(outcome: Outcome, _page: Page) -> str:
+def outcome(outcome: Outcome, page: Page) -> str:
     """Return the line."""
     failed = sorted(
-        outcome.failed(),
+        outcome.failed(Severity(page.fail_on)),
         key=lambda check: (-check.severity.level, check.problem is not Problem.NODE),
     )
     if not failed:

@@ -4,13 +4,14 @@ No sample has a time of its own: the collector refuses a whole file for one. Eve
 of its run, so that the files of several runs can lie side by side.
 """
 
-from datetime import datetime
-
 from mlbackends.audit.reports import LIVE, name_of
+from mlbackends.fleet import fingerprint
 from mlbackends.model.audit import Check, Outcome, Severity, Status
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text import checks
+from mlbackends_cli.text.features import moment
 
+FOR_COLLECTORS = True
 _Labels = tuple[tuple[str, str], ...]
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 _MEANINGS = {
@@ -19,6 +20,8 @@ _MEANINGS = {
     "backends_check_unknown": "1 for a check that could not be made; the others are absent.",
     "backends_checks": "How many checks ended so.",
     "backends_findings": "How many checks of a severity failed.",
+    "backends_fingerprint_info": "The fingerprint of each probe's report, and of all as probe machine; the"
+    " value is always 1.",
     "backends_outcome_info": "What judged, and by which schema; the value is always 1.",
     "backends_last_run_timestamp_seconds": "When what was judged was recorded; on a live machine, when"
     " the check ran.",
@@ -43,6 +46,7 @@ def outcome(outcome: Outcome, _page: Page) -> str:
             (("severity", str(each)),): sum(check.severity is each for check in failed)
             for each in Severity
         },
+        "backends_fingerprint_info": _fingerprints(outcome),
         "backends_outcome_info": {info: 1},
         "backends_last_run_timestamp_seconds": _time(outcome.created),
     }
@@ -68,14 +72,24 @@ def _failed(outcome: Outcome) -> dict[_Labels, float]:
         waived = [each for each in found if each.status is Status.WAIVED]
         worst = max((failed or waived or found), key=lambda each: each.severity.level)
         is_waived = "true" if waived and not failed else "false"
-        labels = (code, ("severity", str(worst.severity)), ("waived", is_waived))
+        labels: _Labels = (code, ("severity", str(worst.severity)), ("waived", is_waived))
+        if worst.problem:
+            labels = (*labels, ("problem", str(worst.problem)))
         series[labels] = bool(failed or waived)
     return series
 
 
+def _fingerprints(outcome: Outcome) -> dict[_Labels, float]:
+    found = outcome.fingerprints
+    if not found:
+        return {}
+    pairs = {**found, "machine": fingerprint.whole(found)}
+    return {(("probe", checks.line(name)), ("fp", pairs[name])): 1 for name in pairs}
+
+
 def _time(created: str) -> dict[_Labels, float]:
+    made = moment(created)
     try:
-        moment = datetime.fromisoformat(created)
-        return {(): moment.timestamp()} if moment.tzinfo else {}
-    except (ValueError, OverflowError, OSError):
+        return {(): made.timestamp()} if made else {}
+    except (OverflowError, OSError):
         return {}

@@ -48,10 +48,11 @@ def read_regular(path: str, limit: int = READ_LIMIT) -> bytes:
 
 
 @contextmanager
-def whole_file(path: str) -> Iterator[BinaryIO]:
+def whole_file(path: str, mode: int | None = None) -> Iterator[BinaryIO]:
     """Open a file that is replaced when the block ends; what was there before stays until then.
 
-    A device or a FIFO is written to directly. Raises OSError.
+    mode: None for the old file's, or as the umask has it. A device or a FIFO is written to directly.
+    Raises OSError.
     """
     check(path)
     if os.path.exists(path) and not os.path.isfile(path):
@@ -62,9 +63,9 @@ def whole_file(path: str) -> Iterator[BinaryIO]:
 
     # Through a link: the new file must come to be on the file system of the old one.
     target = os.path.realpath(path)
-    if os.path.exists(path):
+    if mode is None and os.path.exists(path):
         mode = os.stat(path).st_mode & 0o777
-    else:
+    elif mode is None:
         mask = os.umask(0)
         os.umask(mask)
         mode = 0o666 & ~mask

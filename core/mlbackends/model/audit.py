@@ -85,11 +85,12 @@ class Check(Struct, frozen=True, omit_defaults=True):
     problem: Problem | None = None
 
 
-class Outcome(Struct, frozen=True):
+class Outcome(Struct, frozen=True, omit_defaults=True):
     """Every check of one run, in an order that does not depend on chance.
 
     kind: the command: doctor, audit, diff or sdpa-check. title: for people. subject: the machine or
-    file that was looked at. created: when that was recorded, not when it was checked.
+    file that was looked at. created: when that was recorded, not when it was checked. fingerprints: of each
+    probe's report, by its name, for formats that have them.
     """
 
     schema: str
@@ -99,6 +100,7 @@ class Outcome(Struct, frozen=True):
     subject: str
     created: str
     checks: tuple[Check, ...]
+    fingerprints: dict[str, str] = {}
 
     def failed(self, least: Severity = Severity.NOTE) -> tuple[Check, ...]:
         """Return the failed checks of a severity or worse, the worst first."""

@@ -47,6 +47,14 @@ def test_the_line(checks: tuple[Check, ...], expected: str) -> None:
     assert line(*checks) == expected
 
 
+def test_what_does_not_count_is_no_failure() -> None:
+    warning = Check("w", "t", Severity.WARNING, Status.FAILED, "slow")
+
+    found = written("line", with_checks(warning, FITS), fail_on="error")
+
+    assert found == "ok: 1 warning, 1 passed"
+
+
 def test_the_worst_comes_first_and_what_nobody_classed_has_no_prefix() -> None:
     assert written("line", sample()).startswith("driver-branch: nvidia.driver is 570.86; ")
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from outcome_samples import ANY, GOLDEN, failed_codes, hostile, long, sample, with_checks, written
 from prometheus_client.parser import text_string_to_metric_families
 
-from mlbackends.model.audit import Check, Outcome, Severity, Status
+from mlbackends.model.audit import Check, Outcome, Problem, Severity, Status
 from mlbackends_cli.text import checks
 
 if TYPE_CHECKING:
@@ -65,6 +65,15 @@ def test_counts_and_time_are_told() -> None:
     assert value(sample(), "backends_findings", severity="error") == 2
     assert value(sample(), "backends_last_run_timestamp_seconds") == 1767323045
     assert value(sample(), "backends_outcome_info", tool="backends 1.2.3") == 1
+
+
+def test_whose_problem_it_is_and_what_the_machine_is_are_labels() -> None:
+    failed = Check("a", "t", Severity.ERROR, Status.FAILED, problem=Problem.NODE)
+    outcome = with_checks(failed, fingerprints={"cpu": "1:0123456789abcdef"})
+
+    assert value(outcome, "backends_check_failed", code="a", problem="node") == 1
+    assert value(outcome, "backends_fingerprint_info", probe="cpu", fp="1:0123456789abcdef") == 1
+    assert value(outcome, "backends_fingerprint_info", probe="machine") == 1
 
 
 @pytest.mark.parametrize("created", ["", "yesterday", "2026-01-02T03:04:05", "9999-99-99"])

@@ -1,0 +1,75 @@
+"""A feature file of node-feature-discovery: labels of a Kubernetes node, for an hour.
+
+    backends info --format nfd     facts, the cards and the fingerprint
+    backends doctor --format nfd   how bad the worst problem of the node and of the user is, each code that
+                                   failed, and the fingerprint
+
+Write it into features.d by --output, which renames a whole file. What is older than an hour is ignored there.
+"""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+from mlbackends.fleet import fingerprint
+from mlbackends.model.audit import Check, Outcome, Problem, Severity, Status
+from mlbackends.model.records import Report
+from mlbackends_cli.terminal import Page
+from mlbackends_cli.text import checks
+from mlbackends_cli.text.features import features, moment, word
+
+FOR_COLLECTORS = True
+_HOURS = 1
+_MOST_BYTES = 60_000
+"""Of a file of more than 65,536 none is read."""
+_LONGEST_NAME = 63
+
+
+def report(report: Report, _page: Page) -> str:
+    """Return what a node can be chosen by."""
+    return _file(report.created, report.tool, features(report).items())
+
+
+def outcome(outcome: Outcome, _page: Page) -> str:
+    """Return what is wrong with a node."""
+    labels = []
+    for whose in Problem:
+        own = [each for each in outcome.checks if each.problem is whose]
+        if own:
+            labels.append((f"{whose}-problem", _worst(own)))
+    if outcome.fingerprints:
+        labels.append(("fingerprint", word(fingerprint.whole(outcome.fingerprints))))
+    failed: dict[str, str] = {}
+    for check in outcome.failed():
+        failed.setdefault(f"failed.{word(checks.code(check))}", str(check.severity))
+    return _file(outcome.created, outcome.tool, [*labels, *failed.items()])
+
+
+def _worst(found: list[Check]) -> str:
+    """Return the worst severity of what failed; a note does not outdo what could not be told."""
+    worst = max((each.severity.level for each in found if each.status is Status.FAILED), default=-1)
+    is_unknown = any(each.status is Status.UNKNOWN for each in found)
+    if is_unknown and worst <= Severity.NOTE.level:
+        return "unknown"
+    return str([*Severity][worst]) if worst >= 0 else "none"
+
+
+def _file(created: str, tool: str, labels: Iterable[tuple[str, str]]) -> str:
+    """Return a file that holds from when the machine was looked at; without that time it never does."""
+    made = moment(created)
+    try:
+        end = (made or datetime.fromtimestamp(0, UTC)).astimezone(UTC) + timedelta(hours=_HOURS)
+    except OverflowError:
+        end = datetime.fromtimestamp(0, UTC)
+    lines = [f"# {checks.line(tool)}", f"# +expiry-time={end:%Y-%m-%dT%H:%M:%SZ}"]
+    size = 0
+    for name, value in labels:
+        text = f"backends.{name}={value}"
+        size += len(text) + 1
+        if len(name) + len("backends.") > _LONGEST_NAME:
+            lines.append(f"# too long for a label: {text}")
+        elif size > _MOST_BYTES:
+            lines.append("# and more, for which the file has no room")
+            break
+        else:
+            lines.append(text)
+    return "\n".join([*lines, ""])

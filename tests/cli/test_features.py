@@ -1,0 +1,131 @@
+"""What schedulers choose nodes by: labels of Kubernetes, features of Slurm, attributes of OpenTelemetry."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from running import backends
+
+from mlbackends.model.records import SCHEMA, Device, Presence, ProbeReport, Report
+from mlbackends_cli import formats
+from mlbackends_cli.terminal import Page
+
+HOSTS = Path(__file__).resolve().parents[1] / "hosts"
+HGX = str(HOSTS / "hgx-h100-eight-gpus.machine")
+FACTS = {
+    "cpu": ("capability", "microarchitecture", "architecture", "vendor_id", "family"),
+    "host": ("kernel_release", "libc_version", "host_name", "platform"),
+    "nvidia": ("driver_release", "cuda_version"),
+}
+
+
+def report(facts: dict[str, dict[str, Any]], devices: tuple[Device, ...] = ()) -> Report:
+    probes = {name: ProbeReport(Presence.FOUND, facts=each) for name, each in facts.items()}
+    probes["nvidia"] = ProbeReport(Presence.FOUND, facts=facts.get("nvidia", {}), devices=devices)
+    return Report(SCHEMA, "b 1", Presence.FOUND, "/", "2026-01-02T12:00:00Z", 0.0, False, probes)
+
+
+def info(form: str, *arguments: str) -> str:
+    done = backends("info", "--root", HGX, "--format", form, *arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_the_labels_of_a_machine() -> None:
+    found = info("nfd")
+
+    assert "\n# +expiry-time=" in found
+    assert "\nbackends.cpu.capability=AVX512\n" in found
+    assert "\nbackends.nvidia.devices=8\n" in found
+    assert "\nbackends.nvidia.devices.name=NVIDIA-H100-80GB-HBM3\n" in found
+    assert re.search(r"\nbackends\.fingerprint=1-[0-9a-f]{16}\n", found)
+
+
+def test_the_features_of_a_machine() -> None:
+    found = info("slurm")
+
+    assert re.fullmatch(
+        r"avx512,sapphire_rapids,kernel_5\.15\.0_122_generic,libc_2\.35,nvidia_560\.35\.03,"
+        r"nvidia_h100_80gb_hbm3,8x_nvidia_h100_80gb_hbm3,fp_1_[0-9a-f]{16}\n",
+        found,
+    )
+
+
+def test_the_attributes_of_a_machine_have_its_name_only_where_it_is_shown() -> None:
+    assert "host.name=" not in info("otel")
+    assert "host.name=" in info("otel", "--no-redact")
+    assert "host.arch=amd64," in info("otel")
+
+
+def test_what_is_known_of_opentelemetry_is_read_by_its_own_detector(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    resources = pytest.importorskip("opentelemetry.sdk.resources")
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", info("otel").strip())
+
+    found = resources.OTELResourceDetector().detect().attributes
+
+    assert found["host.cpu.model.name"] == "Intel(R) Xeon(R) Platinum 8462Y+"
+
+
+def test_unlike_cards_have_no_common_name_and_instances_are_no_cards() -> None:
+    devices = (
+        Device(index=0, kind="cuda", name="A"),
+        Device(index=1, kind="cuda", name="B"),
+        Device(index=2, kind="mig", name="A MIG 1g"),
+    )
+    found = formats.text("nfd", "report", report({}, devices), Page())
+
+    assert "backends.nvidia.devices=2\n" in found
+    assert "devices.name" not in found
+
+
+_TEXTS = st.text(st.characters(codec=None), max_size=90)
+
+
+@given(st.fixed_dictionaries({
+    probe: st.fixed_dictionaries(dict.fromkeys(names, _TEXTS)) for probe, names in FACTS.items()
+}), _TEXTS)  # fmt: skip
+def test_any_facts_are_words(facts: dict[str, dict[str, str]], name: str) -> None:
+    found = report(facts, (Device(index=0, kind="cuda", name=name),))
+    label = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+
+    for line in formats.text("nfd", "report", found, Page()).splitlines()[2:]:
+        assert re.fullmatch(f"{label}={label}", line), line
+    for feature in formats.text("slurm", "report", found, Page()).split(","):
+        assert re.fullmatch(r"[a-z0-9._]+", feature), feature
+    for pair in formats.text("otel", "report", found, Page()).split(","):
+        key, _, value = pair.partition("=")
+        assert re.fullmatch(r"[a-z.]+", key)
+        assert value.isascii() and not set(value) & set(' ",;\\')
+        assert unquote(value, errors="strict") is not None
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no modes of files")
+def test_a_collector_may_read_its_file_whatever_the_umask_is(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        for form, mode in (("prometheus", 0o644), ("nfd", 0o644), ("json", 0o600)):
+            for _ in range(2):  # the second time it is there
+                backends("doctor", HGX, "--format", form, "--output", str(tmp_path / form))
+
+            assert stat.S_IMODE((tmp_path / form).stat().st_mode) == mode
+    finally:
+        os.umask(before)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["json", "nfd", "prometheus"]
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="no folder that nobody may write in")
+def test_a_folder_that_may_not_be_written_is_an_error() -> None:
+    done = backends("doctor", HGX, "--format", "prometheus", "--output", "/proc/backends.prom")
+
+    assert done.returncode == 2
+    assert "/proc/backends.prom cannot be written" in done.stderr

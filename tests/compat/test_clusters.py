@@ -1,0 +1,384 @@
+"""What docs/clusters.md tells to install, tried with the programs that read it, where they are here.
+
+Debian has slurmctld, slurmd, munge, nagios4-core, icinga2-bin, prometheus and prometheus-node-exporter; NHC
+is found as `nhc` on PATH; the Python packages are the dependency group `clusters`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml  # type: ignore[import-untyped]
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROOT = Path(__file__).resolve().parents[2]
+HOSTS = ROOT / "tests" / "hosts"
+SICK = HOSTS / "gpu-server-degraded.machine"
+WELL = HOSTS / "cloud-vm-recorded.machine"
+PAGE = (ROOT / "docs" / "clusters.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+COMMAND = "/usr/local/bin/backends"
+REASON = r"\[node_problem\] nvidia-module-does-not-fit: .{20,}"
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs a shell")
+
+
+def block(language: str, word: str) -> str:
+    """Return the page's one block in a language that has a word."""
+    (found,) = [str(text) for kind, text in BLOCKS if kind == language and word in text]
+    return found
+
+
+def program(*names: str) -> str:
+    """Return the first program's path; skip the test where one of them is not here."""
+    folders = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+    for name in names:
+        if shutil.which(name, path=folders) is None:
+            pytest.skip(f"{name} is not here")
+    return shutil.which(names[0], path=folders) or ""
+
+
+def backends(folder: Path, machine: Path) -> str:
+    """Write a command that is `backends` on a machine in the place of this one; return its path."""
+    script = folder / "backends"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mlbackends "$@" "{machine}"\n')
+    script.chmod(0o755)
+    return str(script)
+
+
+def written(path: Path, text: str, mode: int = 0o644) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def until(condition: Callable[[], Any], seconds: float = 60) -> Any:
+    """Return what a condition comes to as soon as it holds, and at the end of a time."""
+    end = time.monotonic() + seconds
+    while not (found := condition()) and time.monotonic() < end:
+        time.sleep(0.25)
+    return found
+
+
+def run(*arguments: str | Path, **more: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        arguments, capture_output=True, text=True, check=False, timeout=120, **more
+    )
+
+
+# ---- Slurm ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("machine", "drained"),
+    [(SICK, True), (WELL, False), (None, False)],
+    ids=["sick", "well", "gone"],
+)
+def test_the_health_check_drains_what_is_sick_and_always_ends_with_0(
+    tmp_path: Path, machine: Path | None, drained: bool
+) -> None:
+    command = backends(tmp_path, machine) if machine else "/nowhere/backends"
+    script = block("sh", "health.sh").replace(COMMAND, command)
+    calls = tmp_path / "calls"
+    written(tmp_path / "scontrol", f'#!/bin/sh\nprintf "%s\\n" "$@" > {calls}\n', 0o755)
+    path = written(tmp_path / "health.sh", script, 0o755)
+
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURMD_NODENAME": "n1"}
+    done = run(path, env=environment)
+
+    assert done.returncode == 0
+    if drained:
+        words = calls.read_text().splitlines()
+        assert words[:3] == ["update", "nodename=n1", "state=drain"]
+        assert re.fullmatch(f"reason={REASON}", words[3])
+    assert calls.exists() == drained
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Start a controller and one node that has the page's health check, on a sick machine."""
+    program("munged", "slurmctld", "slurmd", "sinfo")
+    if os.geteuid() != 0:
+        pytest.skip("slurmd must be started by root")
+    name = run("hostname", "-s").stdout.strip()
+    config = tmp_path / "slurm.conf"
+    script = block("sh", "health.sh").replace(COMMAND, backends(tmp_path, SICK))
+    script = script.replace("#!/bin/sh\n", f"#!/bin/sh\nexport SLURM_CONF={config}\n")
+    written(tmp_path / "health.sh", script, 0o755)
+    features = run(sys.executable, "-m", "mlbackends", "info", "--root", WELL, "--format", "slurm")
+    key = written(tmp_path / "key", "k" * 1024, 0o600)
+    for folder in ("state", "spool", "munge"):
+        (tmp_path / folder).mkdir(mode=0o755)
+    ports = free_ports(2)
+    health = block("conf", "HealthCheckProgram").replace("/etc/slurm", str(tmp_path))
+    config.write_text(
+        f"{health.replace('=300', '=5')}\nClusterName=t\nSlurmctldHost={name}(127.0.0.1)\nSlurmUser=root\n"
+        f"SlurmctldPort={ports[0]}\nSlurmdPort={ports[1]}\nAuthType=auth/munge\nCredType=cred/munge\n"
+        f"AuthInfo=socket={tmp_path}/munge/s\nStateSaveLocation={tmp_path}/state\n"
+        f"SlurmdSpoolDir={tmp_path}/spool\nSlurmctldPidFile={tmp_path}/c.pid\nSlurmdPidFile={tmp_path}/d.pid\n"
+        f"SlurmctldLogFile={tmp_path}/c.log\nSlurmdLogFile={tmp_path}/d.log\nReturnToService=2\n"
+        "ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nSlurmdParameters=config_overrides\n"
+        "CommunicationParameters=NoInAddrAny\n"
+        f"NodeName={name} NodeAddr=127.0.0.1 CPUs=1 Feature={features.stdout.strip()}\n"
+        "PartitionName=p Nodes=ALL Default=YES State=UP\n"
+    )
+    environment = {**os.environ, "SLURM_CONF": str(config), "FEATURES": features.stdout.strip()}
+    files = {"socket": "munge/s", "pid-file": "m.pid", "log-file": "m.log", "seed-file": "seed"}
+    munge = [f"--{option}={tmp_path}/{name}" for option, name in files.items()]
+    started = [
+        subprocess.Popen([program(name), *arguments], env=environment, stderr=subprocess.DEVNULL)
+        for name, *arguments in (
+            ("munged", "--force", "--foreground", f"--key-file={key}", *munge),
+            ("slurmctld", "-D", "-f", str(config)),
+            ("slurmd", "-D", "-f", str(config)),
+        )
+    ]
+    yield environment
+    for process in reversed(started):
+        process.terminate()
+        process.wait(30)
+
+
+def free_ports(count: int) -> list[int]:
+    import socket
+
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def test_slurm_drains_a_sick_node_and_takes_the_features(slurm: dict[str, str]) -> None:
+    def node() -> str:
+        return run("sinfo", "-hN", "-o", "%t|%E|%f", env=slurm).stdout.strip()
+
+    until(lambda: node().startswith("drain"))
+
+    state, reason, features = node().split("|")
+    assert state == "drain"
+    assert re.fullmatch(REASON, reason)
+    assert features == slurm["FEATURES"]
+
+
+# ---- NHC, Nagios, Icinga -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("machine", "code"),
+    [(SICK, 1), (WELL, 0), (Path("/nowhere"), 0)],
+    ids=["sick", "well", "unknown"],
+)
+def test_nhc_fails_where_the_node_is_sick(tmp_path: Path, machine: Path, code: int) -> None:
+    nhc = program("nhc")
+    text = block("conf", "nhc.conf").replace(COMMAND, backends(tmp_path, machine))
+    config = written(tmp_path / "nhc.conf", text)
+
+    settings = ("MARK_OFFLINE=0", "LOGFILE=-", "DETACHED_MODE=0")
+    done = run(nhc, "-c", config, *settings)
+
+    assert done.returncode == code
+    if code:
+        assert re.search(f"Health check failed:.*{REASON}", done.stdout + done.stderr)
+
+
+def test_nagios_alerts_with_the_line(tmp_path: Path) -> None:
+    nagios = program("nagios4")
+    line = block("conf", "check_backends").partition("=")[2].strip()
+    days = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"]
+    contact = "\n".join(
+        f" {kind}_notifications_enabled 0\n {kind}_notification_period always\n"
+        f" {kind}_notification_options n\n {kind}_notification_commands true"
+        for kind in ("host", "service")
+    )
+    objects = (
+        f"define command {{\n command_name b\n command_line {line}\n}}\n"
+        "define command {\n command_name true\n command_line /bin/true\n}\n"
+        "define timeperiod {\n timeperiod_name always\n alias always\n"
+        + "".join(f" {day} 00:00-24:00\n" for day in days)
+        + f"}}\ndefine contact {{\n contact_name c\n{contact}\n}}\n"
+        "define host {\n host_name node\n address 127.0.0.1\n check_command true\n"
+        " max_check_attempts 1\n contacts c\n}\n"
+        "define service {\n host_name node\n service_description s\n check_command b\n"
+        " max_check_attempts 1\n check_interval 60\n contacts c\n check_period always\n}\n"
+    )
+    written(tmp_path / "o.cfg", objects.replace(COMMAND, backends(tmp_path, SICK)))
+    (tmp_path / "results").mkdir()
+    files = {
+        "log_file": "log", "cfg_file": "o.cfg", "object_cache_file": "oc", "status_file": "st",
+        "precached_object_file": "p", "command_file": "cmd", "lock_file": "lock", "temp_file": "t",
+        "temp_path": "", "check_result_path": "results", "state_retention_file": "r", "query_socket": "q",
+    }  # fmt: skip
+    user = run("id", "-un").stdout.strip()
+    text = "".join(f"{key}={tmp_path}/{name}\n" for key, name in files.items())
+    text += f"nagios_user={user}\nnagios_group={run('id', '-gn').stdout.strip()}\n"
+    text += "check_external_commands=0\ninterval_length=1\nservice_inter_check_delay_method=n\n"
+    config = written(tmp_path / "nagios.cfg", text)
+    log = tmp_path / "log"
+
+    with subprocess.Popen([nagios, config], stdout=subprocess.DEVNULL) as process:
+        until(lambda: log.exists() and "SERVICE ALERT" in log.read_text())
+        process.terminate()
+
+    assert re.search(rf"SERVICE ALERT: node;s;CRITICAL;HARD;1;{REASON}", log.read_text())
+
+
+def test_icinga_accepts_the_command() -> None:
+    icinga = program("icinga2")
+    with tempfile.TemporaryDirectory() as name:  # it gives up root's rights
+        folder = Path(name)
+        folder.chmod(0o777)
+        config = written(folder / "icinga2.conf", block("conf", "CheckCommand"))
+
+        folders = (f"-D{each}={folder}" for each in ("DataDir", "LogDir", "CacheDir"))
+        done = run(icinga, "daemon", "-C", "-c", config, *folders)
+
+    assert done.returncode == 0, done.stdout
+    assert "Instantiated 1 CheckCommand" in done.stdout
+
+
+# ---- node-problem-detector -----------------------------------------------------------------------
+
+OF_NPD = {
+    "plugin", "pluginConfig", "source", "metricsReporting", "conditions", "rules", "invoke_interval",
+    "timeout", "max_output_length", "concurrency", "enable_message_change_based_condition_update",
+    "type", "reason", "message", "condition", "path", "args",
+}  # fmt: skip
+
+
+def test_node_problem_detector_gets_what_it_documents() -> None:
+    config = json.loads(block("json", "pluginConfig"))
+
+    tables = [config, config["pluginConfig"], *config["conditions"], *config["rules"]]
+    assert {key for table in tables for key in table} <= OF_NPD
+    assert config["plugin"] == "custom"
+    assert config["pluginConfig"]["timeout"] == "60s"
+    conditions = {each["type"] for each in config["conditions"]}
+    assert all(rule["condition"] in conditions for rule in config["rules"])
+    (rule,) = config["rules"]
+    for machine, code in ((SICK, 1), (WELL, 0), (Path("/nowhere"), 2)):
+        done = run(sys.executable, "-m", "mlbackends", *rule["args"], machine)
+
+        assert done.returncode == code
+        assert 0 < len(done.stdout.strip().encode()) <= config["pluginConfig"]["max_output_length"]
+        assert not done.stdout or "\n" not in done.stdout.strip()
+
+
+# ---- Prometheus and systemd ----------------------------------------------------------------------
+
+
+def test_promtool_accepts_the_rules(tmp_path: Path) -> None:
+    promtool = program("promtool")
+    path = written(tmp_path / "backends.yml", block("yaml", "rules.d"))
+
+    done = run(promtool, "check", "rules", path)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_rules_ask_for_series_that_are_there(tmp_path: Path) -> None:
+    command = block("ini", "ExecStart").partition("ExecStart=")[2].splitlines()[0].split()
+    path = tmp_path / "backends.prom"
+    done = run(
+        backends(tmp_path, SICK), *command[1 : command.index("--output") + 1], path, *command[-2:]
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+    text = path.read_text()
+
+    names = set(re.findall(r"\bbackends_\w+", block("yaml", "rules.d")))
+    assert names <= set(re.findall(r"^(\w+)\{", text, re.MULTILINE))
+    alarm = r'^backends_check_failed\{.*severity="error",waived="false",problem="node"\} 1$'
+    assert re.search(alarm, text, re.MULTILINE)
+    assert re.search(
+        r'^backends_fingerprint_info\{.*probe="machine",fp="1:\w+"\} 1$', text, re.MULTILINE
+    )
+
+
+def test_node_exporter_serves_the_file(tmp_path: Path) -> None:
+    exporter = program("prometheus-node-exporter")
+    run(
+        backends(tmp_path, SICK), "doctor", "--format", "prometheus",
+        "--output", tmp_path / "backends.prom", "--fail-on", "never",
+    )  # fmt: skip
+    (port,) = free_ports(1)
+    arguments = (f"--collector.textfile.directory={tmp_path}", "--collector.disable-defaults")
+    address = f"127.0.0.1:{port}"
+
+    def scraped() -> str:
+        try:
+            with urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as page:
+                return str(page.read().decode())
+        except OSError:
+            return ""
+
+    with subprocess.Popen(
+        [exporter, *arguments, "--collector.textfile", f"--web.listen-address={address}"],
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        text = until(scraped)
+        process.terminate()
+
+    assert "node_textfile_scrape_error 0" in text
+    assert 'backends_fingerprint_info{fp="1:' in text
+
+
+def test_systemd_accepts_the_units(tmp_path: Path) -> None:
+    analyze = program("systemd-analyze")
+    for kind, language in (("service", "ExecStart"), ("timer", "OnBootSec")):
+        text = block("ini", language).replace(COMMAND, "/bin/true")
+        written(tmp_path / f"backends-metrics.{kind}", text)
+
+    done = run(analyze, "verify", "--man=no", tmp_path / "backends-metrics.timer")
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# ---- Kubernetes ----------------------------------------------------------------------------------
+
+
+def test_every_command_of_the_manifests_can_be_typed(tmp_path: Path) -> None:
+    daemon = yaml.safe_load(block("yaml", "DaemonSet"))
+    (container,) = daemon["spec"]["template"]["spec"]["containers"]
+    mounts = [each["mountPath"] for each in container["volumeMounts"]]
+    script = container["args"][0].replace("sleep 600 & wait", "exit")
+    for mount in mounts:
+        script = script.replace(f" {mount}/", f" {tmp_path}{mount}/")
+        (tmp_path / mount.lstrip("/")).mkdir()
+    backends(tmp_path, WELL)
+    (tmp_path / "backends").write_text(
+        (tmp_path / "backends").read_text().replace(f'"$@" "{WELL}"', '"$@"')
+    )
+
+    done = run("/bin/sh", "-c", script, env={**os.environ, "PATH": f"{tmp_path}:/usr/bin:/bin"})
+
+    assert (done.returncode, done.stderr) == (0, "")
+    files = sorted(str(each.relative_to(tmp_path)) for each in tmp_path.glob("*/*"))
+    assert files == [
+        "features.d/backends-doctor",
+        "features.d/backends-info",
+        "textfile/backends.prom",
+    ]
+
+
+@pytest.mark.parametrize("kind", ["DaemonSet", "Pod"])
+def test_the_manifests_fit_the_schemas_of_kubernetes(kind: str) -> None:
+    validate = pytest.importorskip("kubernetes_validate")
+
+    manifest = yaml.safe_load(block("yaml", f"kind: {kind}\n"))
+
+    validate.validate(manifest, validate.latest_version(), strict=True)
