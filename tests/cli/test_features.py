@@ -88,7 +88,7 @@ def test_unlike_cards_have_no_common_name_and_instances_are_no_cards() -> None:
     assert "devices.name" not in found
 
 
-_TEXTS = st.text(st.characters(codec=None), max_size=90)
+_TEXTS = st.text(st.characters(codec="utf-8"), max_size=90)
 
 
 @given(st.fixed_dictionaries({
