@@ -9,7 +9,7 @@ from typing import Any
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.model.reasons import Reason
 from mlbackends.sdpa import constraints as need
-from mlbackends.sdpa.backend import AttentionBackend
+from mlbackends.sdpa.backend import AttentionBackend, Gradients
 from mlbackends.sdpa.describe import is_torch
 from mlbackends.sdpa.sdp_backend import SDPBackend
 
@@ -22,7 +22,8 @@ class MathCuda(AttentionBackend):
     Numbers: the products obey cuda.matmul's switches (TF32, reduced precision, split-K), the preferred
              BLAS and its workspace. Scores and softmax are of float32, or of float64 for float64;
              weights are rounded to the elements' type. A row that sees no key is 0, one whose
-             scores all overflow is NaN. The scores of all rows are held at once.
+             scores all overflow is NaN. The scores of all rows are held at once; gradients hold two
+             more of their size.
     """
 
     name, answers_to = "math_cuda", SDPBackend.MATH
@@ -33,7 +34,7 @@ class MathCuda(AttentionBackend):
         need.dtype_in("float16", "bfloat16", "float32", "float64"),
         need.grouped_heads(one_for_all=True),
     )
-    takes = frozenset({"logsumexp", "lower_right", "mask"})
+    takes = frozenset({"gradient", "logsumexp", "lower_right", "mask"})
     tolerance = {"float16": 2.0, "bfloat16": 2.0, "float32": 2.0, "float64": 2.0}  # noqa: RUF012
 
     def missing_parts(self) -> tuple[Reason, ...]:
@@ -45,14 +46,24 @@ class MathCuda(AttentionBackend):
         self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
     ) -> tuple[Any, Any]:
         self.require_here(problem)
-        from mlbackends_kernels.cuda.device_array import as_device_array
+        from mlbackends_kernels.cuda.device_array import on_one_stream
         from mlbackends_kernels.cuda.softmax import attend
-        from mlbackends_kernels.cuda.streams import callers
 
-        tensors = [each for each in (query, key, value, mask) if each is not None]
-        stream = callers(*tensors)
-        found = attend(problem, *(as_device_array(each, stream) for each in tensors))
-        out, logsumexp = (
-            each.owner.view(each.shape) if is_torch(query) else each for each in found
-        )
-        return out, logsumexp
+        named = {"query": query, "key": key, "value": value, "mask": mask}
+        out, logsumexp = attend(problem, **on_one_stream(named))
+        return _beside(query, out), _beside(query, logsumexp)
+
+    def run_backward(self, problem: AttentionProblem, grad_out: Any, *tensors: Any) -> Gradients:
+        self.require_here(problem)
+        from mlbackends_kernels.cuda.device_array import on_one_stream
+        from mlbackends_kernels.cuda.softmax import differentiate
+
+        names = ("query", "key", "value", "mask", "out", "logsumexp")
+        arrays = on_one_stream(dict(zip(names, tensors, strict=True)) | {"grad_out": grad_out})
+        found = differentiate(problem, arrays)
+        return Gradients(*(each and _beside(tensors[0], each) for each in found))
+
+
+def _beside(query: Any, array: Any) -> Any:
+    """Return an array as what it is beside a query: a tensor of torch beside one."""
+    return array.owner.view(array.shape) if is_torch(query) else array

@@ -82,6 +82,81 @@ tell("right")
     assert not told.lines("gemm" if library == "cublaslt" else "matmul")
 
 
+GRADIENTS = (
+    ATTENTION
+    + """
+from mlbackends.sdpa import SDPBackend
+backward = mlbackends.scaled_dot_product_attention_backward
+forward = mlbackends.scaled_dot_product_attention
+def plain(array):
+    return (bfloat16.to_float32(array) if array.dtype == "u2" else array).astype("f8")
+def differentiated(dtype, q, k, v, mask=None, size=1, **options):
+    tensors = [numbers(*shape, dtype=dtype) for shape in (q, k, v)]
+    if size != 1:
+        tensors[0] = tensors[0] * tensors[0].dtype.type(size)
+    there, extra, wide = [put(each, dtype) for each in tensors], {}, {}
+    if mask is not None:
+        adds = mask.dtype != "bool"
+        name = "bfloat16" if mask.dtype == "u2" else mask.dtype.name
+        extra = {"attn_mask": put(mask, name), "attn_mask_gradient": adds}
+        wide = {"attn_mask": plain(mask) if adds else mask, "attn_mask_gradient": adds}
+    given = {name: each for name, each in extra.items() if name == "attn_mask"}
+    also = {name: each for name, each in wide.items() if name == "attn_mask"}
+    with mlbackends.sdpa_kernel(SDPBackend.MATH):
+        out, logs = forward(*there, return_logsumexp=True, **given, **options)
+        coming = numbers(*out.shape, dtype=dtype)
+        found = backward(put(coming, dtype), *there, out, logs, **extra, **options)
+        exact = [plain(each) for each in tensors]
+        right = forward(*exact, return_logsumexp=True, **also, **options)
+        wanted = backward(plain(coming), *exact, *right, **wide, **options)
+    assert type(found[0]).__name__ == "DeviceArray"
+    largest = max(1e-3, *(abs(each).max(initial=0) for each in wanted if each is not None))
+    for name, one, other in zip(found._fields, found, wanted):
+        assert (one is None) == (other is None), name
+        if other is not None:
+            assert one.shape == other.shape, (name, one.shape, other.shape)
+            error = abs(one.numpy() - other).max(initial=0) / largest
+            assert error < 2 * LIMITS[dtype], (name, dtype, q, k, options, error)
+    return found
+"""
+)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_gradients_are_the_formula_s(on_fake_cuda: OnFakeCuda, dtype: str) -> None:
+    told = on_fake_cuda(
+        GRADIENTS
+        + f"""
+dtype = "{dtype}"
+q, k, v = (2, 4, 5, 8), (2, 4, 7, 8), (2, 4, 7, 3)
+differentiated(dtype, q, k, v)
+differentiated(dtype, q, k, v, is_causal=True, scale=-0.3)
+differentiated(dtype, (2, 4, 9, 8), (2, 4, 7, 8), (2, 4, 7, 8), is_causal=True)
+differentiated(dtype, q, (2, 2, 7, 8), (2, 2, 7, 3), enable_gqa=True)
+differentiated(dtype, q, (1, 2, 7, 8), (2, 2, 7, 3), enable_gqa=True)
+differentiated(dtype, q, (2, 1, 7, 8), (2, 1, 7, 3), enable_gqa=True)
+differentiated(dtype, (1, 4, 5, 8), (2, 4, 7, 8), (2, 4, 7, 3))
+differentiated(dtype, (1, 4, 5, 8), (2, 2, 7, 8), (1, 2, 7, 3), enable_gqa=True)
+differentiated(dtype, (2, 4, 5, 8), (2, 4, 0, 8), (2, 4, 0, 3))
+differentiated(dtype, q, k, v, rng.random((5, 7)) > 0.3)
+for shape in ((5, 7), (1, 7), (4, 5, 1), (2, 1, 5, 7), (1, 1, 1, 1), (2, 4, 5, 7)):
+    added = numbers(*shape, dtype=dtype)
+    differentiated(dtype, q, k, v, added)
+    differentiated(dtype, q, (1, 2, 7, 8), (1, 2, 7, 3), added, enable_gqa=True)
+if dtype in ("float32", "float16"):
+    added = rng.standard_normal((4, 5, 7)).astype("f4")
+    added[:, 2] = -np.inf
+    found = differentiated(dtype, q, k, v, added)
+    assert not found.query.numpy()[:, :, 2].any() and not found.mask.numpy()[:, 2].any()
+    differentiated(dtype, q, k, v, np.full((5, 7), -1e9, "f4"), size=0)
+again = [differentiated(dtype, q, k, v, numbers(1, 7, dtype=dtype)) for _ in range(2)]
+tell("right")
+"""
+    )
+    assert told.values == ["right"]
+    assert told.lines(f"launch differentiate_{dtype}") and told.lines(f"launch sum_{dtype}")
+
+
 def test_the_switches_reach_both_products(on_fake_cuda: OnFakeCuda) -> None:
     told = on_fake_cuda(
         ATTENTION

@@ -68,9 +68,9 @@ requirements.missing_parts = lambda *_, **__: ()
 forward = mlbackends.scaled_dot_product_attention
 backward = mlbackends.scaled_dot_product_attention_backward
 looked_at = []
-def requested(*args, real=attend.requested):
+def requested(*args, real=attend.requested, **fields):
     looked_at.append(args[0].name)
-    return real(*args)
+    return real(*args, **fields)
 attend.requested = requested
 def numbers(heads=4, rows=40): return rng.standard_normal((2, heads, rows, 32)).astype(np.float16)
 def case(rows=40, view=False, device=0, mask=None, **options):
