@@ -122,7 +122,8 @@ def judging(judge: Command) -> Command:
             if codes != PLAIN:
                 error.exit_code = UNKNOWN_CODES[codes]  # type: ignore[attr-defined]
                 if written["form"] == "line":
-                    write(unknown_line(str(error)), written["output"])
+                    with suppress(MlBackendsError, OSError):  # it may be what could not be written
+                        write(unknown_line(str(error)), written["output"])
             raise
 
     return _options(command)

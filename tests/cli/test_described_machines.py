@@ -47,6 +47,25 @@ def described(fake_library: Callable[..., Path], tmp_path: Path) -> Callable[[st
     return machine
 
 
+@pytest.mark.parametrize(
+    ("name", "code", "line"),
+    [
+        ("h100", 0, "ok: "),
+        ("h100-lost", 1, "[node_problem] nvidia-gpu-lost: "),
+        ("h100-fabric", 1, "[node_problem] nvidia-fabric-manager: "),
+        ("h100-ill", 1, "[node_problem] nvidia-"),
+        ("old-driver", 0, "ok: "),  # the wheels are the user's
+    ],
+)
+def test_a_node_is_drained_for_what_is_its_own(
+    name: str, code: int, line: str, described: Callable[[str], Machine]
+) -> None:
+    arguments = ["--exit-code", "slurm", "--format", "line", "--ignore", "library-broken"]
+    done = described(name).backends("doctor", *arguments)
+
+    assert (done.returncode, done.stdout[: len(line)]) == (code, line)
+
+
 def doctor(machine: Machine) -> dict[str, str]:
     """Return the code and severity of what doctor finds, the worst of each."""
     found: dict[str, str] = {}

@@ -116,6 +116,16 @@ def test_a_rule_is_of_the_node_unless_it_says_otherwise(tmp_path: Path) -> None:
         assert (done.returncode, done.stdout[: len(beginning)]) == (code, beginning)
 
 
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="no folder that nobody may write in")
+def test_a_line_that_cannot_be_written_is_no_verdict() -> None:
+    for codes, code in (("slurm", 0), ("npd", 2), ("nagios", 3), ("plain", 2)):
+        arguments = ["--exit-code", codes, "--format", "line", "--output", "/proc/line"]
+        done = backends("doctor", DEGRADED, *arguments)
+
+        assert done.returncode == code
+        assert "/proc/line cannot be written" in done.stderr
+
+
 def test_a_bug_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("a bug")

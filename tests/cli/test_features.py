@@ -43,10 +43,12 @@ def test_the_labels_of_a_machine() -> None:
     found = info("nfd")
 
     assert "\n# +expiry-time=" in found
-    assert "\nbackends.cpu.capability=AVX512\n" in found
-    assert "\nbackends.nvidia.devices=8\n" in found
-    assert "\nbackends.nvidia.devices.name=NVIDIA-H100-80GB-HBM3\n" in found
-    assert re.search(r"\nbackends\.fingerprint=1-[0-9a-f]{16}\n", found)
+    assert "\nfeature.node.kubernetes.io/backends.cpu.capability=AVX512\n" in found
+    assert "\nfeature.node.kubernetes.io/backends.nvidia.devices=8\n" in found
+    assert (
+        "\nfeature.node.kubernetes.io/backends.nvidia.devices.name=NVIDIA-H100-80GB-HBM3\n" in found
+    )
+    assert re.search(r"/backends\.fingerprint=1-[0-9a-f]{16}\n", found)
 
 
 def test_the_features_of_a_machine() -> None:
@@ -99,7 +101,7 @@ def test_any_facts_are_words(facts: dict[str, dict[str, str]], name: str) -> Non
     label = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 
     for line in formats.text("nfd", "report", found, Page()).splitlines()[2:]:
-        assert re.fullmatch(f"{label}={label}", line), line
+        assert re.fullmatch(rf"feature\.node\.kubernetes\.io/{label}={label}", line), line
     for feature in formats.text("slurm", "report", found, Page()).split(","):
         assert re.fullmatch(r"[a-z0-9._]+", feature), feature
     for pair in formats.text("otel", "report", found, Page()).split(","):

@@ -18,6 +18,7 @@ from mlbackends_cli.text import checks
 from mlbackends_cli.text.features import features, moment, word
 
 FOR_COLLECTORS = True
+_NAMESPACE = "feature.node.kubernetes.io/"
 _HOURS = 1
 _MOST_BYTES = 60_000
 """Of a file of more than 65,536 none is read."""
@@ -63,7 +64,7 @@ def _file(created: str, tool: str, labels: Iterable[tuple[str, str]]) -> str:
     lines = [f"# {checks.line(tool)}", f"# +expiry-time={end:%Y-%m-%dT%H:%M:%SZ}"]
     size = 0
     for name, value in labels:
-        text = f"backends.{name}={value}"
+        text = f"{_NAMESPACE}backends.{name}={value}"
         size += len(text) + 1
         if len(name) + len("backends.") > _LONGEST_NAME:
             lines.append(f"# too long for a label: {text}")
