@@ -455,7 +455,8 @@ def _check_pages(problem: AttentionProblem, table: TensorSpec) -> None:
     if table.dtype != "int32" or len(table.shape) != 2:
         raise InvalidProblem(
             "page_table must be of int32 and of the shape (sequences, pages of the longest);"
-            f" got {table.dtype} of {list(table.shape)}"
+            f" got {table.dtype} of {list(table.shape)}",
+            "page_table.astype('int32'), or .int() of torch" if table.dtype == "int64" else "",
         )
     if pages[0] != pages[1]:
         raise InvalidProblem(f"key has {pages[0]} pages and value {pages[1]}; they must be equal")

@@ -316,3 +316,9 @@ def test_the_errors_are_caught_by_torch_shaped_code() -> None:
     refused = NoBackend("nobody", (Reason("mask", "there is a mask"),), "drop it")
     assert {RuntimeError, MlBackendsError} <= set(type(refused).__mro__)
     assert (refused.exit_code, refused.hint, refused.reasons[0].code) == (1, "drop it", "mask")
+
+
+def test_a_table_of_64_bits_is_told_how_to_become_one_of_32() -> None:
+    with pytest.raises(InvalidProblem) as caught:
+        problem(**PAGES, page_table=spec(2, 3, dtype="int64"), key_lengths=(1, 1))
+    assert "int32" in caught.value.hint
