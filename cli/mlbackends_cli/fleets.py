@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mlbackends.model.audit import Severity
 from mlbackends.model.errors import BadInput, Incomplete
-from mlbackends_cli.options import TypedPath, together
+from mlbackends_cli.judgement import fail_on_option
+from mlbackends_cli.options import COLOR, OUTPUT, TypedPath, format_option, together
 from mlbackends_cli.terminal import ProgressLine, is_terminal
 
 if TYPE_CHECKING:
@@ -25,6 +27,16 @@ SOURCES = click.argument("sources", metavar="[-|FILE|DIR]...", nargs=-1, type=Ty
 
 reading = together(SOURCES, EXPECT)
 """The argument and the option of every command that reads a fleet."""
+
+OUTCOME = together(
+    format_option("outcome", about="How to write the outcome, as backends doctor and audit do."),
+    fail_on_option(Severity.ERROR.value),
+    click.option("--strict", is_flag=True, help="Exit 3 where something could not be checked."),
+    click.option("--all", "details", is_flag=True, help="Show what passed too, and the evidence."),
+    OUTPUT,
+    COLOR,
+)
+"""The options of those that judge."""
 
 
 def expected_nodes(text: str) -> tuple[str, ...] | int | None:

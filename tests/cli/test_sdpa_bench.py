@@ -19,7 +19,8 @@ from mlbackends.model.schema import SCHEMAS
 from mlbackends.sdpa.problem_text import parse
 from mlbackends.sdpa.verify.speed import compared
 from mlbackends_cli.attention import bench_table, check_table
-from mlbackends_cli.charts.attention import drawing, picture, why_no_png
+from mlbackends_cli.charts.attention import picture, sheet
+from mlbackends_cli.charts.pictures import drawing, why_no_png
 from mlbackends_cli.terminal import Page
 
 if TYPE_CHECKING:
@@ -258,7 +259,7 @@ def test_a_picture_in_png_has_two_pixels_for_each_of_the_drawing(tmp_path: Path)
     if (reason := why_no_png()) is not None:
         pytest.skip(f"{reason} here")
     path = tmp_path / "speed.PNG"
-    data = drawing(str(path))(SAMPLE)
+    data = drawing(str(path), sheet)(SAMPLE)
     width = ET.fromstring(picture(SAMPLE)).get("width", "")
 
     assert isinstance(data, bytes)

@@ -1,14 +1,13 @@
 """A run of `sdpa bench` as one picture: speed over the length of the keys, and a roofline."""
 
-import os
-import re
 from collections.abc import Callable, Sequence
 
 from mlbackends.model.benched import Benched, BenchedProblem
 from mlbackends.model.checked import Ended, Result, Timing
-from mlbackends.model.errors import BadInput, counted, shown
+from mlbackends.model.errors import counted
 from mlbackends_cli.attention.tables import where
 from mlbackends_cli.charts.axes import short_number
+from mlbackends_cli.charts.pictures import style_alone
 from mlbackends_cli.charts.plot import Plot, Point, Roof, Series, notes
 from mlbackends_cli.charts.svg import Colours, Drawing
 from mlbackends_cli.charts.vector import Frame
@@ -18,22 +17,6 @@ _WIDTH, _HEIGHT, _EDGE = 960.0, 540.0, 14.0
 _LEAST_TALL = 196.0
 _MOST, _MOST_NOTES = 12, 6
 """So many kinds of problems are drawn; more would be a wall of pictures."""
-_ZOOM = 2.0
-"""Pixels of a PNG for each of the drawing's, as many as a projector of 1920 has."""
-_FONTS = (
-    'svg,text{font-family:"Arial","Helvetica","Liberation Sans","DejaVu Sans","Noto Sans","Roboto",'
-    '"Segoe UI","Open Sans","Ubuntu","FreeSans",sans-serif}'
-)
-"""Families for those that only a desktop has: resvg takes no other for a family that is missing."""
-_WORD = (
-    '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20">'
-    '<style>{}</style><text x="2" y="14">{}</text></svg>'
-)
-_INSTALL = "pip install 'mlbackends[png]', or write FILE.svg"
-_NO_FONT = "install a font, such as Debian's fonts-dejavu-core, or write FILE.svg"
-
-
-# ---- what is drawn --------------------------------------------------------------------------
 
 
 def plots(benched: Benched) -> list[Plot]:
@@ -138,64 +121,9 @@ def _why(result: Result) -> str:
     return "; ".join(each.message for each in result.reasons) or str(result.ended)
 
 
-# ---- as SVG and PNG -------------------------------------------------------------------------
-
-
-def drawing(path: str) -> Callable[[Benched], str | bytes]:
-    """Return what draws a run for a file of this name. Raises BadInput for a kind that nothing here draws."""
-    ending = os.path.splitext(path)[1].lower()
-    if ending == ".png":
-        if (reason := why_no_png()) is not None:
-            raise reason
-        return _photograph
-    if ending != ".svg" and path != "-":
-        raise BadInput(f"{shown(path)} names no kind of picture", "say FILE.svg or FILE.png")
-    return picture
-
-
 def picture(benched: Benched) -> str:
     """Return the picture as SVG, light or dark as its reader's screen."""
-    return sheet(benched, _style())
-
-
-def why_no_png() -> BadInput | None:
-    """Return why no PNG can be made here, None if it can.
-
-    resvg makes it, which needs no browser and no library of the system, only a font.
-    """
-    try:
-        import resvg_py
-    except ImportError:
-        return BadInput("a picture in PNG needs resvg-py, and that is not installed", _INSTALL)
-    # Where no font is found, resvg leaves text out and says nothing.
-    words = (_WORD.format(_FONTS, text) for text in ("", "font"))
-    empty, word = (bytes(resvg_py.svg_to_bytes(svg_string=each)) for each in words)
-    if empty == word:
-        return BadInput("a picture in PNG needs a font, and none is installed", _NO_FONT)
-    return None
-
-
-def _photograph(benched: Benched) -> bytes:
-    """Return the picture as PNG, light."""
-    import resvg_py
-
-    # resvg knows no variables: the first value of each is the light one.
-    rules = re.sub(r"@media[^}]*\}\}", "", _style())
-    colours = dict(re.findall(r"(--\w+):(#\w+)", rules))
-    svg = sheet(benched, re.sub(r"var\((--\w+)\)", lambda found: colours[found[1]], rules))
-    data = resvg_py.svg_to_bytes(
-        svg_string=svg, style_sheet=_FONTS, zoom=_ZOOM, background=colours["--paper"]
-    )
-    return bytes(data)
-
-
-def _style() -> str:
-    """Return the rules of a picture that stands alone."""
-    texts = []
-    for name in ("standalone.css", "charts.css"):
-        with open(os.path.join(os.path.dirname(__file__), name), encoding="utf-8") as file:
-            texts.append(file.read())
-    return re.sub(r"/\*.*?\*/", "", "".join(texts)).replace("\n", "")
+    return sheet(benched, style_alone())
 
 
 def sheet(benched: Benched, style: str = "") -> str:
@@ -228,7 +156,4 @@ def sheet(benched: Benched, style: str = "") -> str:
     drawing.notes(texts, height - tall - 10, _WIDTH - _EDGE, _EDGE)
     names = ", ".join(dict.fromkeys(each.name for plot in found for each in plot.series))
     about = f"{counted(len(benched.problems), 'problem')}, {names}. {' '.join(texts)}"
-    text = drawing.document("sdpa", _WIDTH, height, title, about)
-    if style:
-        text = text.replace("><title", f' width="{_WIDTH:.0f}"><style>{style}</style><title', 1)
-    return text
+    return drawing.document("sdpa", _WIDTH, height, title, about, style)

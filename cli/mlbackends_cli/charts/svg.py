@@ -90,11 +90,17 @@ class Drawing:
                 top += 17
         return top - y
 
-    def document(self, name: str, width: float, height: float, title: str, about: str) -> str:
-        """Return the drawing as one element that a screen reader can read out."""
+    def document(
+        self, name: str, width: float, height: float, title: str, about: str, style: str = ""
+    ) -> str:
+        """Return the drawing as one element that a screen reader can read out.
+
+        style: the rules of one that stands alone, and has a width then.
+        """
+        alone = f' width="{_n(width)}"><style>{style}</style>' if style else ">"
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="{name}" role="img"'
-            f' aria-labelledby="{name}-title {name}-about" viewBox="0 0 {_n(width)} {_n(height)}">'
+            f' aria-labelledby="{name}-title {name}-about" viewBox="0 0 {_n(width)} {_n(height)}"{alone}'
             f'<title id="{name}-title">{_text(title)}</title>'
             f'<desc id="{name}-about">{_text(about)}</desc>' + "".join(self.parts) + "</svg>"
         )

@@ -8,7 +8,16 @@ import msgspec
 
 from mlbackends.fleet.nodesets import folded
 from mlbackends.model.errors import counted
-from mlbackends.model.fleet import Deviation, Difference, Fleet, Kind, Status
+from mlbackends.model.fleet import (
+    Change,
+    Deviation,
+    Difference,
+    Fleet,
+    FleetDifference,
+    FleetFacts,
+    Kind,
+    Status,
+)
 from mlbackends.model.records import FactValue
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.markdown import literal
@@ -205,3 +214,108 @@ def markdown(fleet: Fleet, page: Page) -> str:
 
 def _most(found: list[Cause], page: Page) -> Iterable[Cause]:
     return found if page.details else found[:_MOST_CAUSES]
+
+
+# ---- facts and changes ---------------------------------------------------------------------------
+
+
+def facts_table(facts: FleetFacts, page: Page) -> str:
+    """Return facts with their values for a terminal, the rarest first."""
+    lines: list[str] = []
+    for fact in facts.facts:
+        lines += wrapped(page.styled(one_line(fact.name), "1"), page.width)
+        for holders in fact.values:
+            nodes = nodes_of(holders.nodes, whole=page.details)
+            text = f"{len(holders.nodes):>6,}  {shown(fact.name, holders.value)}  {nodes}"
+            lines += wrapped(text, page.width, "", " " * 10)
+    lines = lines or ["every node has the same of every fact"]
+    return page.fitted(without_commands("\n".join(lines) + "\n", page.sign("·", ".")))
+
+
+def facts_markdown(facts: FleetFacts, page: Page) -> str:
+    """Return facts with their values for a ticket."""
+    rows = [
+        (
+            literal(fact.name) if not at else "",
+            str(len(holders.nodes)),
+            literal(shown(fact.name, holders.value)),
+            literal(nodes_of(holders.nodes, whole=page.details)),
+        )
+        for fact in facts.facts
+        for at, holders in enumerate(fact.values)
+    ]
+    return markdown_table(("fact", "nodes", "value", "which"), rows) + "\n"
+
+
+def _steps(change: Change) -> list[tuple[str, str]]:
+    """Return the steps of a change as (name, values); those between the same two values as one."""
+    groups: dict[str, list[str]] = {}
+    for step in change.steps:
+        values = f"{shown(step.name, step.before)} → {shown(step.name, step.after)}"
+        groups.setdefault(values, []).append(one_line(step.name))
+    found = []
+    for values, (first, *others) in groups.items():
+        more = len(others) - _MOST_ALSO
+        also = ", ".join(others[:_MOST_ALSO]) + (f" and {more} more" if more > 0 else "")
+        found.append((first, values + (f"; also {also}" if also else "")))
+    return found
+
+
+def _comings(difference: FleetDifference, *, whole: bool) -> Iterator[tuple[str, str]]:
+    """Yield what became of nodes that did not report both times, as (word, sentence)."""
+    if difference.new:
+        yield (
+            "new",
+            f"{counted(len(difference.new), 'node')}: {nodes_of(difference.new, whole=whole)}",
+        )
+    for each in difference.silent:
+        nodes = f"{counted(len(each.nodes), 'node')}: {nodes_of(each.nodes, whole=whole)}"
+        yield str(each.status), f"{nodes}: {one_line(each.error)}"
+
+
+def changes_table(difference: FleetDifference, page: Page) -> str:
+    """Return what became of a fleet for a terminal."""
+    head = f"{counted(difference.nodes, 'node')} reported both times"
+    lines = [page.styled(head, "1")]
+    for word, text in _comings(difference, whole=page.details):
+        lines += wrapped(f"{word}: {text}", page.width, "  ", "      ")
+    for change in difference.changes:
+        nodes = nodes_of(change.nodes, whole=page.details)
+        count = f"on {len(change.nodes):,} of {difference.nodes:,} nodes: {nodes}"
+        lines += ["", *wrapped(count, page.width, "", "      ")]
+        steps = _steps(change)
+        most = len(steps) if page.details else _MOST_CAUSES
+        for name, text in steps[:most]:
+            lines += wrapped(f"{name}: {text}", page.width, "  ", "      ")
+        if len(steps) > most:
+            lines.append(f"  and {len(steps) - most} more; --all shows them")
+        if change.left_behind:
+            left = nodes_of(change.left_behind, whole=page.details)
+            text = f"{len(change.left_behind):,} left behind: {left}"
+            found = wrapped(text, page.width, "  ", "      ")
+            lines += [page.styled(found[0], "33"), *found[1:]]
+    if not difference.changes:
+        lines += ["", "no node changed"]
+    for note in difference.notes:
+        lines += ["", *wrapped(one_line(note), page.width, "", "  ")]
+    return page.fitted(without_commands("\n".join(lines) + "\n", page.sign("·", ".")))
+
+
+def changes_markdown(difference: FleetDifference, page: Page) -> str:
+    """Return what became of a fleet for a ticket."""
+    parts = [f"**{counted(difference.nodes, 'node')} reported both times**"]
+    comings = [(word, literal(text)) for word, text in _comings(difference, whole=page.details)]
+    parts.append(markdown_table(("what", "which"), comings))
+    rows = [
+        (
+            str(len(change.nodes)) if not at else "",
+            literal(name),
+            literal(text),
+            literal(nodes_of(change.left_behind, whole=page.details)) if not at else "",
+        )
+        for change in difference.changes
+        for at, (name, text) in enumerate(_steps(change)[: None if page.details else _MOST_CAUSES])
+    ]
+    parts.append(markdown_table(("nodes", "fact", "change", "left behind"), rows))
+    parts += map(literal, difference.notes)
+    return "\n\n".join(filter(None, parts)) + "\n"

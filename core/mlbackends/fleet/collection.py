@@ -75,7 +75,7 @@ class Collection:
         """The number of each node's machine."""
         self._numbers: dict[tuple[str, str], int] = {}
         self._texts: dict[str, dict[tuple[bytes, str], int]] = {}
-        self._forms: dict[bytes, int] = {}
+        self._forms: dict[tuple[str, str, bytes, bytes], int] = {}
         self._prefixes: dict[bytes, str] = {}
         self._values: dict[str, set[int]] = {}
         self._shared: dict[bytes, FactValue] = {}
@@ -143,7 +143,7 @@ class Collection:
         return tuple(sorted(numbers))
 
     def _prefix(self, python: bytes) -> str:
-        key = _DURATION.sub(b"", python)
+        key = without_duration(python)
         if (prefix := self._prefixes.get(key)) is None:
             prefix = prefix_of(msgspec.json.decode(python, type=ProbeReport))
             if len(self._prefixes) >= _CACHED:
@@ -153,23 +153,24 @@ class Collection:
 
     def _section(self, name: str, data: bytes, canonical: Canonical, place: str) -> int:
         """Return the number of a section. place: what its canonical form depends on besides the text."""
-        key = (_DURATION.sub(b"", data), place)
+        key = (without_duration(data), place)
         texts = self._texts.setdefault(name, {})
         if (number := texts.get(key)) is not None:
             return number
-        form, metrics = _form(name, data, place)
+        digest, metrics = form_of(name, data)
+        form = (name, place, digest, msgspec.json.encode(rounded(metrics)))
         if (number := self._forms.get(form)) is None:
             probe = msgspec.json.decode(data, type=ProbeReport)
             if is_deeper([probe.facts, *(each.facts for each in probe.libraries)], _DEEPEST):
                 raise ValueError(f"its facts are nested more than {_DEEPEST} deep")
             number = self._number(name, canonical_facts(name, probe, canonical))
             self._forms[form] = number
-        for fact, value in metrics:
-            self._range(fact, rounded(value), value, value)
-        if number in self.sections:  # a fact may have been dropped meanwhile
-            if len(texts) >= _CACHED:
-                texts.clear()
-            texts[key] = number
+        for fact, value in metrics.items():
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                self._range(f"{name}.{fact}", rounded(value), value, value)
+        if len(texts) >= _CACHED:
+            texts.clear()
+        texts[key] = number
         return number
 
     def _range(self, name: str, value: FactValue, least: float, most: float) -> None:
@@ -288,29 +289,34 @@ class Collection:
         return found
 
 
+def without_duration(section: bytes) -> bytes:
+    """Return a probe's report as JSON without how long the probe took."""
+    return _DURATION.sub(b"", section)
+
+
 @cache
 def _roles(probe: str) -> dict[str, str]:
     """Return the roles of the facts that are no plain facts."""
     return {name: fact.role for name, fact in facts_of(probe).items() if fact.role != "fact"}
 
 
-def _form(name: str, data: bytes, place: str) -> tuple[bytes, list[tuple[str, float]]]:
-    """Return a digest of what a section's canonical form depends on, and the real values of its metrics."""
+def form_of(name: str, data: bytes) -> tuple[bytes, dict[str, FactValue]]:
+    """Return a digest of a probe's report without what differs between equal machines, and its metrics.
+
+    Two reports with the same digest and, rounded, the same metrics have the same canonical form.
+    """
     parts = msgspec.json.decode(data, type=dict[str, Raw])
-    digest = hashlib.blake2b(f"{name}\0{place}\0".encode(), digest_size=16)
-    metrics: list[tuple[str, float]] = []
+    digest = hashlib.blake2b(digest_size=16)
+    metrics: dict[str, FactValue] = {}
     roles = _roles(name)
     facts = parts.pop("facts", None)
     devices = parts.pop("devices", None)
     for fact, raw in (msgspec.json.decode(facts, type=dict[str, Raw]) if facts else {}).items():
         role = roles.get(fact, "fact")
-        if role == "fact":
+        if role == "metric":
+            metrics[fact] = msgspec.json.decode(raw)
+        elif role == "fact":
             digest.update(b"%b\0%b\0" % (fact.encode(), bytes(raw)))
-        elif role == "metric":
-            value = msgspec.json.decode(raw)
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                metrics.append((f"{name}.{fact}", value))
-            digest.update(b"%b\0%b\0" % (fact.encode(), msgspec.json.encode(rounded(value))))
     for device in msgspec.json.decode(devices, type=list[dict[str, Raw]]) if devices else ():
         digest.update(b"\1")
         for field, raw in device.items():

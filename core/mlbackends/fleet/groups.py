@@ -1,5 +1,7 @@
 """What is the same and what differs in a collection: kinds of nodes, and in each the nodes that deviate."""
 
+import fnmatch
+from collections.abc import Container as Names
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -12,12 +14,16 @@ from mlbackends.fleet.collection import HEAD, Collection, Section
 from mlbackends.fleet.fingerprint import Facts, whole
 from mlbackends.model.errors import UnknownName
 from mlbackends.model.fleet import (
+    FACTS_SCHEMA,
     SCHEMA,
     Configuration,
     Deviation,
     Difference,
     Envelope,
     Fleet,
+    FleetFact,
+    FleetFacts,
+    Holders,
     Kind,
     Silent,
 )
@@ -212,7 +218,7 @@ class _Comparison:
         """Return what the machines have in common and in what they differ."""
         not_compared = []
         alike: dict[frozenset[int], list[Difference]] = {}
-        for name, values in self._values().items():
+        for name, values in self.values().items():
             if len(values) == 1 and self._baseline is None:
                 continue
             values = self._merged(name, values)
@@ -237,8 +243,20 @@ class _Comparison:
     def _nodes(self, machines: Iterable[int]) -> tuple[str, ...]:
         return tuple(sorted(node for each in machines for node in self._view.nodes[each]))
 
-    def _values(self) -> dict[str, list[tuple[Any, frozenset[int]]]]:
-        """Return by fact each value with the machines that have it; None for those that have none."""
+    def holders(self, name: str, values: list[tuple[Any, frozenset[int]]]) -> tuple[Holders, ...]:
+        """Return the values of a fact with their nodes, the rarest first."""
+        found = [
+            Holders(value, self._nodes(machines)) for value, machines in self._merged(name, values)
+        ]
+        return tuple(sorted(found, key=lambda each: (len(each.nodes), each.nodes)))
+
+    def values(
+        self, names: Names[str] | None = None
+    ) -> dict[str, list[tuple[Any, frozenset[int]]]]:
+        """Return by fact each value with the machines that have it; None for those that have none.
+
+        names: the facts; None for those that differ, or that the baseline has.
+        """
         holders: dict[int, tuple[Section, set[int]]] = {}
         for machine in self._machines:
             for section in self._view.machines[machine]:
@@ -247,9 +265,11 @@ class _Comparison:
         everywhere = frozenset(self._machines)
         for section, machines in holders.values():
             is_common = len(machines) == len(everywhere)
-            if is_common and self._baseline is None:
+            if is_common and self._baseline is None and names is None:
                 continue  # nobody differs in it
             for name, value in section.facts.items():
+                if names is not None and name not in names:
+                    continue
                 key = msgspec.json.encode(value, order="deterministic")
                 by_name.setdefault(name, {}).setdefault(key, (value, set()))[1].update(machines)
         if self._baseline is not None:
@@ -290,8 +310,15 @@ class _Comparison:
     def _usual(self, name: str, values: list[tuple[Any, frozenset[int]]]) -> Any:
         if self._baseline is not None:
             return self._baseline.facts.get(name)
-        counts = [sum(self._sizes[each] for each in machines) for _, machines in values]
-        return values[counts.index(max(counts))][0]
+        # Of two that are equally usual one must be, whichever came first.
+        return max(values, key=lambda each: (self._count(each[1]), _text(each[0])))[0]
+
+    def _count(self, machines: Iterable[int]) -> int:
+        return sum(self._sizes[each] for each in machines)
+
+
+def _text(value: FactValue | None) -> bytes:
+    return msgspec.json.encode(value, order="deterministic")
 
 
 def _are_near(*numbers: float) -> bool:
@@ -302,3 +329,33 @@ def _first_told(difference: Difference) -> tuple[bool, bool, int, str]:
     """Return by what the differences of one deviation are sorted: a number of devices, then short names."""
     name = difference.name
     return (not name.endswith(".devices"), "[" in name, name.count("."), name)
+
+
+def facts_of_fleet(collection: Collection, names: Sequence[str] = ()) -> FleetFacts:
+    """Return facts with their values and the nodes of each, the rarest value first.
+
+    names: facts, each with all that is below it, or globs; without any the facts that have several values.
+    Raises UnknownName.
+    """
+    view = _View(collection)
+    known = view.names()
+    chosen: dict[str, None] = {}
+    for name in names:
+        found = [
+            each for each in known if each == name or each.startswith((f"{name}.", f"{name}["))
+        ]
+        found = found or [each for each in known if fnmatch.fnmatchcase(each, name)]
+        if not found:
+            raise UnknownName("fact in this fleet", name, tuple(known))
+        chosen.update(dict.fromkeys(found))
+    comparison = _Comparison(view, [*view.machines], None)
+    values = comparison.values(chosen or None)
+    facts = [
+        FleetFact(name, comparison.holders(name, values[name]))
+        for name in (chosen or sorted(values))
+    ]
+    return FleetFacts(
+        schema=FACTS_SCHEMA,
+        tool=f"backends {__version__}",
+        facts=tuple(each for each in facts if chosen or len(each.values) > 1),
+    )

@@ -15,9 +15,11 @@ from mlbackends.fleet.reader import Reader, lines_of
 from mlbackends.host.files import opened_at_once
 from mlbackends.model import mounts
 from mlbackends.model.errors import BadInput
-from mlbackends.model.fleet import SCHEMA, Envelope, Fleet
+from mlbackends.model.fleet import SCHEMA, Envelope, Fleet, Status
 
 STANDARD_INPUT = "-"
+_ENDINGS = ("", ".frame", ".frames", ".json", ".jsonl", ".log", ".out", ".txt")
+"""What the file of a node in a folder ends with; others are not looked at."""
 FLEET_LIMIT = 512 << 20
 """Bytes of a file with a fleet; its longest part is the names of the nodes."""
 
@@ -26,7 +28,7 @@ def read(paths: Sequence[str], collection: Collection) -> Iterator[Envelope]:
     """Yield an envelope for each report in the sources, and for each that did not come whole.
 
     paths: files, "-" for standard input, folders of files, recorded machines. The name of a file without its
-    ending is that of the node where nothing else says one. A file that `backends fleet summarize --format
+    endings is that of the node where nothing else says one. A file that `backends fleet summarize --format
     json` wrote is put to the collection, and so is what no node can be named for. Raises BadInput.
     """
     reader = Reader()
@@ -36,7 +38,7 @@ def read(paths: Sequence[str], collection: Collection) -> Iterator[Envelope]:
                 yield from reader.read(lines_of(sys.stdin.buffer))
         elif mounts.call(os.path.isdir, path) and not _is_machine(path):
             for inner in _files(path):
-                yield from _of_file(inner, reader, collection)
+                yield from _told(_of_file(inner, reader, collection), inner)
         else:
             yield from _of_file(path, reader, collection)
     collection.garbled.update(reader.garbled)
@@ -49,8 +51,24 @@ def _files(folder: str) -> Iterator[str]:
         raise BadInput(f"{folder} cannot be read: {error.strerror}") from None
     for name in names:
         path = os.path.join(folder, name)
-        if not name.startswith(".") and (os.path.isfile(path) or _is_machine(path)):
+        is_file = os.path.splitext(name)[1] in _ENDINGS and os.path.isfile(path)
+        if not name.startswith(".") and (is_file or _is_machine(path)):
             yield path
+
+
+def _told(envelopes: Iterator[Envelope], path: str) -> Iterator[Envelope]:
+    """Yield the envelopes of a node's file; one that says so where there are none."""
+    has_any = False
+    for envelope in envelopes:
+        has_any = True
+        yield envelope
+    if not has_any and os.path.splitext(path)[1] != ".json":  # which may be a fleet, or anything
+        error = "there is no report in its file"
+        yield Envelope(node=_node_of(path), status=Status.ERROR, error=error)
+
+
+def _node_of(path: str) -> str:
+    return os.path.basename(path.rstrip("/")).partition(".")[0]
 
 
 def _is_machine(path: str) -> bool:
@@ -63,7 +81,7 @@ def _is_machine(path: str) -> bool:
 
 
 def _of_file(path: str, reader: Reader, collection: Collection) -> Iterator[Envelope]:
-    name = os.path.basename(path.rstrip("/")).partition(".")[0]
+    name = _node_of(path)
     if mounts.call(_is_machine, path):
         yield Envelope(node=name, report=Raw(msgspec.json.encode(report_of(path))))
         return

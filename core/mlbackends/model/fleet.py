@@ -9,6 +9,8 @@ from mlbackends.model.records import FactValue
 
 ENVELOPE_SCHEMA = "backends.envelope/1"
 SCHEMA = "backends.fleet/1"
+FACTS_SCHEMA = "backends.fleet-facts/1"
+DIFFERENCE_SCHEMA = "backends.fleet-difference/1"
 
 
 class Status(StrEnum):
@@ -125,3 +127,61 @@ class Fleet(Struct, frozen=True):
     def drifts(self) -> bool:
         """Whether a node differs from what it is compared with."""
         return any(kind.deviations for kind in self.kinds)
+
+
+class Holders(Struct, frozen=True):
+    """A value of a fact, and the nodes that have it; null for those that have none."""
+
+    value: FactValue | None
+    nodes: tuple[str, ...]
+
+
+class FleetFact(Struct, frozen=True):
+    """A fact with all its values, the rarest first."""
+
+    name: str
+    values: tuple[Holders, ...]
+
+
+class FleetFacts(Struct, frozen=True):
+    """Facts of a fleet, by name."""
+
+    schema: str
+    tool: str
+    facts: tuple[FleetFact, ...]
+
+
+class Step(Struct, frozen=True):
+    """One fact that changed; null where there was or is none."""
+
+    name: str
+    before: FactValue | None
+    after: FactValue | None
+
+
+class Change(Struct, frozen=True):
+    """Facts that changed on the same nodes. left_behind: those that had the same before, and have it still.
+
+    Nodes are left behind where most of those with the former values have the new ones.
+    """
+
+    nodes: tuple[str, ...]
+    left_behind: tuple[str, ...]
+    steps: tuple[Step, ...]
+
+
+class FleetDifference(Struct, frozen=True):
+    """What became of a fleet.
+
+    nodes: how many reported both times. silent: those that reported before alone, and why.
+    """
+
+    schema: str
+    tool: str
+    before: str
+    after: str
+    nodes: int
+    new: tuple[str, ...]
+    silent: tuple[Silent, ...]
+    changes: tuple[Change, ...]
+    notes: tuple[str, ...] = ()

@@ -103,6 +103,8 @@ SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "sdpa-bench": partial(_of, benched.Benched, benched.SCHEMA),
     "envelope": partial(_of, fleet.Envelope, fleet.ENVELOPE_SCHEMA),
     "fleet": partial(_of, fleet.Fleet, fleet.SCHEMA),
+    "fleet-facts": partial(_of, fleet.FleetFacts, fleet.FACTS_SCHEMA),
+    "fleet-difference": partial(_of, fleet.FleetDifference, fleet.DIFFERENCE_SCHEMA),
     "top": partial(_of, usage.Usage, usage.SCHEMA),
 }
 """The schema of each kind of record that a command prints or reads."""

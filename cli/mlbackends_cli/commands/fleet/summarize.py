@@ -15,16 +15,18 @@ Examples:
   backends fleet summarize reports/ --expect 'node[001-064]' --fail-on any
   backends fleet summarize reports/ --baseline good.json --fail-on drift
   backends fleet summarize rack1.json rack2.json --format html --output fleet.html
+  backends fleet summarize reports/ --hazards --plot fleet.svg
 """
 
 import click
+from msgspec.structs import replace
 
 from mlbackends.model.errors import BadInput
 from mlbackends_cli import exits, formats
 from mlbackends_cli.fleets import collected, reading
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import COLOR, OUTPUT, TypedPath, format_option
-from mlbackends_cli.output import write
+from mlbackends_cli.output import refuse_unwritable, write
 from mlbackends_cli.terminal import page
 from mlbackends_cli.text import fleets
 
@@ -53,8 +55,19 @@ FAILURES = ("drift", "incomplete", "any", "never")
     show_default=True,
     help="Exit 1 where a node differs (drift), where one has no report (incomplete), or either.",
 )
+@click.option(
+    "--hazards",
+    is_flag=True,
+    help="Look for known hazards too, as backends fleet doctor does, and tell on which nodes they are.",
+)
 @click.option("--all", "details", is_flag=True, help="Show every fact and every node.")
-@format_option(also=("table", "markdown"))
+@click.option(
+    "--plot",
+    metavar="FILE.svg|FILE.png",
+    default="",
+    help="Draw the groups by size and what deviates, for a ticket; PNG needs mlbackends[png].",
+)
+@format_option(also=("table", "markdown", "html"))
 @OUTPUT
 @COLOR
 def command(
@@ -63,21 +76,39 @@ def command(
     by: tuple[str, ...],
     baseline: str | None,
     fail_on: str,
+    hazards: bool,
     details: bool,
+    plot: str,
     form: str,
     output: str,
     color: str,
 ) -> int:
     from mlbackends.audit.reports import LIVE, report_of
     from mlbackends.fleet.groups import baseline_of, fleet_of
+    from mlbackends_cli.charts import fleet as chart
+    from mlbackends_cli.charts import pictures
+    from mlbackends_cli.web.fleet_page import fleet_page
 
+    if plot:
+        refuse_unwritable(output or "-", plot)
+    draw = pictures.drawing(plot, chart.sheet) if plot else None
     if baseline == LIVE and LIVE in (sources or (LIVE,)):
         raise BadInput("- is standard input here; the baseline needs a file")
     golden = baseline_of(report_of(baseline), baseline) if baseline else None
-    fleet = fleet_of(collected(sources, expect), by, golden)
+    if hazards:
+        from mlbackends.audit.runner import examine
+        from mlbackends.fleet import judging
+
+        judge = judging.Judge(examine)
+        collection = collected(sources, expect, judge.visit)
+        fleet = replace(fleet_of(collection, by, golden), hazards=judging.hazards(judge))
+    else:
+        fleet = fleet_of(collected(sources, expect), by, golden)
     style = page(color, output, details=details)
-    text = formats.text_of(form, fleet, style, table=fleets.table, markdown=fleets.markdown)
-    write(text, output)
+    own = {"table": fleets.table, "markdown": fleets.markdown, "html": fleet_page}
+    write(formats.text_of(form, fleet, style, **own), output)
+    if draw is not None:
+        write(draw(fleet), plot)
     is_incomplete = bool(fleet.silent or fleet.garbled) or _is_short(fleet.expected, fleet.reported)
     failed = {"drift": fleet.drifts, "incomplete": is_incomplete}
     failed["any"] = any(failed.values())

@@ -106,7 +106,7 @@ def command(
     from mlbackends.sdpa.verify.processes import Plan
     from mlbackends.sdpa.verify.run import bench
     from mlbackends_cli.attention import bench_table
-    from mlbackends_cli.charts import attention, blocks
+    from mlbackends_cli.charts import attention, blocks, pictures
     from mlbackends_cli.output import refuse_unwritable, write
     from mlbackends_cli.web import attention_page
 
@@ -124,7 +124,9 @@ def command(
     # A table and plots of characters are one text; whatever else is written has a place of its own.
     is_one = form == "table" or "" not in plots
     refuse_unwritable(*([] if is_one else ["-"]), output or "-", *files)
-    drawings = {path: attention.drawing(path) for path in files}  # what cannot be drawn fails now
+    drawings = {
+        path: pictures.drawing(path, attention.sheet) for path in files
+    }  # what cannot be drawn fails now
     before = speed.read_saved(then, Benched, texts) if then else None
     if run is None:
         plan = Plan(also=(against,) if against else (), **given)

@@ -1,0 +1,81 @@
+"""A record drawn into a file: SVG, light or dark as its reader's screen, or PNG."""
+
+import os
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from mlbackends.model.errors import BadInput, shown
+
+Record = TypeVar("Record")
+
+_ZOOM = 2.0
+"""Pixels of a PNG for each of the drawing's, as many as a projector of 1920 has."""
+_FONTS = (
+    'svg,text{font-family:"Arial","Helvetica","Liberation Sans","DejaVu Sans","Noto Sans","Roboto",'
+    '"Segoe UI","Open Sans","Ubuntu","FreeSans",sans-serif}'
+)
+"""Families for those that only a desktop has: resvg takes no other for a family that is missing."""
+_WORD = (
+    '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20">'
+    '<style>{}</style><text x="2" y="14">{}</text></svg>'
+)
+_INSTALL = "pip install 'mlbackends[png]', or write FILE.svg"
+_NO_FONT = "install a font, such as Debian's fonts-dejavu-core, or write FILE.svg"
+
+
+Sheet = Callable[[Record, str], str]
+"""Draws a record as SVG, with the rules of a picture that stands alone."""
+
+
+def drawing(path: str, sheet: Sheet[Record]) -> Callable[[Record], str | bytes]:
+    """Return what draws a record for a file of this name. Raises BadInput where nothing draws its kind."""
+    ending = os.path.splitext(path)[1].lower()
+    if ending == ".png":
+        if (reason := why_no_png()) is not None:
+            raise reason
+        return partial(_photograph, sheet)
+    if ending != ".svg" and path != "-":
+        raise BadInput(f"{shown(path)} names no kind of picture", "say FILE.svg or FILE.png")
+    return lambda record: sheet(record, style_alone())
+
+
+def why_no_png() -> BadInput | None:
+    """Return why no PNG can be made here, None if it can.
+
+    resvg makes it, which needs no browser and no library of the system, only a font.
+    """
+    try:
+        import resvg_py
+    except ImportError:
+        return BadInput("a picture in PNG needs resvg-py, and that is not installed", _INSTALL)
+    # Where no font is found, resvg leaves text out and says nothing.
+    words = (_WORD.format(_FONTS, text) for text in ("", "font"))
+    empty, word = (bytes(resvg_py.svg_to_bytes(svg_string=each)) for each in words)
+    if empty == word:
+        return BadInput("a picture in PNG needs a font, and none is installed", _NO_FONT)
+    return None
+
+
+def _photograph(sheet: Sheet[Record], record: Record) -> bytes:
+    """Return the picture as PNG, light."""
+    import resvg_py
+
+    # resvg knows no variables: the first value of each is the light one.
+    rules = re.sub(r"@media[^}]*\}\}", "", style_alone())
+    colours = dict(re.findall(r"(--\w+):(#\w+)", rules))
+    svg = sheet(record, re.sub(r"var\((--\w+)\)", lambda found: colours[found[1]], rules))
+    data = resvg_py.svg_to_bytes(
+        svg_string=svg, style_sheet=_FONTS, zoom=_ZOOM, background=colours["--paper"]
+    )
+    return bytes(data)
+
+
+def style_alone() -> str:
+    """Return the rules of a picture that stands alone."""
+    texts = []
+    for name in ("standalone.css", "charts.css"):
+        with open(os.path.join(os.path.dirname(__file__), name), encoding="utf-8") as file:
+            texts.append(file.read())
+    return re.sub(r"/\*.*?\*/", "", "".join(texts)).replace("\n", "")

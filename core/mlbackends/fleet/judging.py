@@ -1,0 +1,309 @@
+"""Checks of every node, made once for each distinct configuration.
+
+A judgement reads a report alone, so that reports with the same values have the same outcome. What is
+volatile or identifies differs between any two nodes, and most checks read none of it: which of these
+values one has read is noted, and only reports with the same of these share an outcome. Metrics are the
+same where they are so rounded, but for those that a policy names.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from mlbackends.audit.policy.rules import Golden, Policy
+from mlbackends.audit.policy.selection import Selection
+from mlbackends.fleet.collection import Collection, form_of, without_duration
+from mlbackends.fleet.fingerprint import rounded
+from mlbackends.fleet.nodesets import folded
+from mlbackends.model.audit import Check, Outcome, Severity, Status
+from mlbackends.model.errors import counted
+from mlbackends.model.fleet import Envelope, Hazard
+from mlbackends.model.records import Device, ProbeReport, Report
+from mlbackends.model.registry import facts_of, names
+
+if TYPE_CHECKING:
+    Table = dict[str, Any]
+else:
+    Table = dict
+
+_CACHED = 64
+_MOST_RANGES = 12
+_NUMBERS = re.compile(r"[\w.:/~-]*\d[\w.:/~-]*")
+REPORTED = "node-report"
+"""The code of the check that every node has a report."""
+
+
+class Place(NamedTuple):
+    """Where a value stands that differs between equal machines. name: "*" for all in a table."""
+
+    probe: str
+    is_of_devices: bool
+    name: str
+
+
+class Judge:
+    """Judges nodes by a function that reads a report and nothing else.
+
+    places: values that it may read in a way that is not noted. evaluated: how many times it was called.
+    """
+
+    def __init__(
+        self, judgement: Callable[[Report], Outcome], places: Iterable[Place] = ()
+    ) -> None:
+        self.evaluated = 0
+        self.outcomes: dict[int, tuple[Outcome, list[str]]] = {}
+        """Each distinct outcome, by its number, with its nodes."""
+        self._judgement = judgement
+        self._places = {*places}
+        self._numbers: dict[tuple[Any, ...], int] = {}
+        self._forms: dict[str, dict[bytes, bytes]] = {}
+
+    def visit(self, node: str, envelope: Envelope) -> None:
+        """Judge the report of a node, which a collection has taken."""
+        data = envelope.report
+        assert isinstance(data, Raw)
+        key = self._key(data)
+        number = self._numbers.get(key)
+        if number is None:
+            self.evaluated += 1
+            read: set[Place] = set()
+            outcome = self._judgement(_watched(msgspec.json.decode(data, type=Report), read))
+            if not read <= self._places:
+                self._places |= read
+                self._numbers.clear()
+                key = self._key(data)
+            number = self._numbers[key] = len(self.outcomes)
+            self.outcomes[number] = (outcome, [])
+        self.outcomes[number][1].append(node)
+
+    def _key(self, data: Raw) -> tuple[Any, ...]:
+        """Return what an outcome can depend on."""
+        document = msgspec.json.decode(data, type=dict[str, Raw])
+        head = tuple(bytes(document.get(name, Raw())) for name in ("depth", "redacted", "tool"))
+        probes = msgspec.json.decode(document["probes"], type=dict[str, Raw])
+        forms = [(name, self._form(name, bytes(section))) for name, section in probes.items()]
+        values = [(place, _value(probes.get(place.probe), place)) for place in sorted(self._places)]
+        return (head, tuple(forms), tuple(values))
+
+    def _form(self, name: str, data: bytes) -> bytes:
+        text = without_duration(data)
+        forms = self._forms.setdefault(name, {})
+        if (form := forms.get(text)) is None:
+            digest, metrics = form_of(name, data)
+            form = digest + msgspec.json.encode(rounded(metrics))
+            if len(forms) >= _CACHED:
+                forms.clear()
+            forms[text] = form
+        return form
+
+
+def _value(section: Raw | None, place: Place) -> tuple[bytes, ...]:
+    """Return what stands at a place, of devices for each."""
+    parts = msgspec.json.decode(section, type=dict[str, Raw]) if section else {}
+    rows = [parts["facts"]] if "facts" in parts and not place.is_of_devices else []
+    if place.is_of_devices and "devices" in parts:
+        devices = msgspec.json.decode(parts["devices"], type=list[dict[str, Raw]])
+        rows = [each.get("volatile", Raw(b"{}")) for each in devices]
+    if place.name == "*":
+        return tuple(map(bytes, rows))
+    found = (msgspec.json.decode(row, type=dict[str, Raw]).get(place.name) for row in rows)
+    return tuple(b"" if value is None else bytes(value) for value in found)
+
+
+@cache
+def _not_compared(probe: str) -> frozenset[str]:
+    """Return the facts of a probe that differ between equal machines."""
+    return frozenset(name for name, fact in facts_of(probe).items() if fact.role != "fact")
+
+
+@cache
+def _unlike(probe: str) -> frozenset[str]:
+    """Return those of them that are no metrics."""
+    declared = facts_of(probe)
+    return frozenset(name for name in _not_compared(probe) if declared[name].role != "metric")
+
+
+def places_of(policies: Sequence[Policy]) -> set[Place]:
+    """Return the values that the rules of policies read and that differ between equal machines."""
+    found: set[Place] = set()
+    for each in _parts(tuple(policies)):
+        if isinstance(each, Selection):
+            if each.head in _not_compared(each.probe):
+                found.add(Place(each.probe, is_of_devices=False, name=each.head))
+            elif each.head == "devices":
+                found.add(Place(each.probe, is_of_devices=True, name="*"))
+        elif isinstance(each, Golden):
+            for probe in names("mlbackends_probes"):
+                found |= {Place(probe, False, name) for name in _not_compared(probe)}
+    return found
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """Yield every record in a value; not those of a kept report."""
+    if isinstance(value, Struct):
+        yield value
+        if not isinstance(value, Golden):
+            for name in value.__struct_fields__:
+                yield from _parts(getattr(value, name))
+    elif isinstance(value, dict):
+        yield from _parts(tuple(value.values()))
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _parts(each)
+
+
+class _Watched(Table):
+    """A table that notes what somebody reads in it. noted: of these names alone; None for all."""
+
+    def __init__(
+        self, values: dict[str, Any], noted: frozenset[str] | None, note: Callable[[str], None]
+    ) -> None:
+        super().__init__(values)
+        self._noted, self._note = noted, note
+
+    def _read(self, name: Any) -> None:
+        if self._noted is None or name in self._noted:
+            self._note(str(name))
+
+    def _read_all(self) -> None:
+        for name in ("*",) if self._noted is None else self._noted:
+            self._note(name)
+
+    def __getitem__(self, name: str) -> Any:
+        self._read(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a value, which is noted."""
+        self._read(name)
+        return super().get(name, default)
+
+    def __contains__(self, name: object) -> bool:
+        self._read(name)
+        return super().__contains__(name)
+
+    def __iter__(self) -> Iterator[str]:
+        self._read_all()
+        return super().__iter__()
+
+    def keys(self) -> Any:
+        """Return the names, all of which are noted; so do values and items."""
+        self._read_all()
+        return super().keys()
+
+    def values(self) -> Any:
+        """Return the values."""
+        self._read_all()
+        return super().values()
+
+    def items(self) -> Any:
+        """Return both."""
+        self._read_all()
+        return super().items()
+
+
+def _watched(report: Report, read: set[Place]) -> Report:
+    """Return a report that puts into `read` what is read of values that differ between equal machines."""
+
+    def device(probe: str, one: Device) -> Device:
+        def note(name: str) -> None:
+            read.add(Place(probe, True, name))
+
+        return replace(one, volatile=_Watched(one.volatile, None, note))
+
+    def section(name: str, probe: ProbeReport) -> ProbeReport:
+        def note(fact: str) -> None:
+            read.add(Place(name, False, fact))
+
+        facts = _Watched(probe.facts, _unlike(name), note)
+        return replace(
+            probe, facts=facts, devices=tuple(device(name, each) for each in probe.devices)
+        )
+
+    probes = {name: section(name, probe) for name, probe in report.probes.items()}
+    return replace(report, probes=probes)
+
+
+# ---- outcomes of many nodes ----------------------------------------------------------------------
+
+
+def hazards(judge: Judge) -> tuple[Hazard, ...]:
+    """Return what failed, with its nodes: the worst first, and of these what most nodes have.
+
+    Messages that differ in numbers alone, as of addresses, are one; that of the first node stands for all.
+    """
+    found: dict[tuple[object, ...], tuple[Check, dict[str, None]]] = {}
+    for outcome, nodes in judge.outcomes.values():
+        for check in outcome.failed():
+            _, known = found.setdefault(_sort_of(check), (check, {}))
+            known.update(dict.fromkeys(nodes))
+    every = [Hazard(check, tuple(sorted(nodes))) for check, nodes in found.values()]
+    return tuple(sorted(every, key=lambda each: (-each.check.severity.level, -len(each.nodes))))
+
+
+def _sort_of(check: Check) -> tuple[object, ...]:
+    message = _NUMBERS.sub("#", check.message)
+    return check.code, check.instance, check.status, check.severity, message
+
+
+def fleet_outcome(judge: Judge, collection: Collection) -> Outcome:
+    """Return the outcomes of all nodes as one: each check that failed somewhere says on how many nodes.
+
+    A node without a report is a check that could not be made.
+    """
+    first = next((outcome for outcome, _ in judge.outcomes.values()), None)
+    total = len(collection.nodes)
+    checks = [
+        _without_report(status, error, nodes)
+        for (status, error), nodes in collection.all_silent().items()
+    ]
+    by_code: dict[str, dict[tuple[object, ...], tuple[Check, list[str]]]] = {}
+    for outcome, nodes in judge.outcomes.values():
+        for check in outcome.checks:
+            sort = _sort_of(check)
+            by_code.setdefault(check.code, {}).setdefault(sort, (check, []))[1].extend(nodes)
+    for sorts in by_code.values():
+        statuses = {check.status for check, _ in sorts.values()}
+        if statuses <= {Status.PASSED, Status.SKIPPED}:
+            # What does not apply to some nodes and passed on the others has passed.
+            every = sorted(sorts.values(), key=lambda pair: pair[0].status is not Status.PASSED)
+            checks.append(every[0][0])
+            continue
+        for check, nodes in sorted(sorts.values(), key=lambda pair: -len({*pair[1]})):
+            if check.status not in (Status.PASSED, Status.SKIPPED):
+                checks.append(_of_nodes(check, sorted({*nodes}), total))
+    return Outcome(
+        schema=first.schema if first else "",
+        tool=first.tool if first else "",
+        kind=first.kind if first else "",
+        title=first.title if first else "",
+        subject=counted(total, "node"),
+        created=max((outcome.created for outcome, _ in judge.outcomes.values()), default=""),
+        checks=tuple(checks),
+    )
+
+
+def _of_nodes(check: Check, nodes: Sequence[str], total: int) -> Check:
+    where = f"{len(nodes):,} of {total:,} nodes ({folded(nodes, _MOST_RANGES)})"
+    return replace(
+        check,
+        message=f"{where}: {check.message or check.title}",
+        instance=check.instance,
+        evidence={"nodes": folded(nodes), **check.evidence},
+    )
+
+
+def _without_report(status: str, error: str, nodes: Sequence[str]) -> Check:
+    return Check(
+        REPORTED,
+        "every node has a report",
+        Severity.ERROR,
+        Status.UNKNOWN,
+        f"{counted(len(nodes), 'node')} ({folded(nodes, _MOST_RANGES)}): {status}: {error}",
+        evidence={"nodes": folded(nodes)},
+    )

@@ -1,0 +1,188 @@
+"""Kinds of nodes, and what deviates in each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from streams import envelope_of
+
+from mlbackends.fleet.changes import difference_of
+from mlbackends.fleet.collection import Collection
+from mlbackends.fleet.groups import baseline_of, facts_of_fleet, fleet_of
+from mlbackends.model.errors import UnknownName
+from mlbackends.model.fleet import Envelope, Fleet
+from mlbackends.model.records import SCHEMA, Device, Presence, ProbeReport, Report
+
+FOUND = Presence.FOUND
+
+
+def taken(nodes: dict[str, dict[str, Any]]) -> Collection:
+    collection = Collection()
+    for node, facts in nodes.items():
+        collection.add(envelope_of(node, **facts))
+    return collection
+
+
+def split(fleet: Fleet) -> list[tuple[tuple[str, ...], list[str]]]:
+    """Return the deviations of the first kind: nodes and names of facts."""
+    return [
+        (each.nodes, [one.name for one in each.differences]) for each in fleet.kinds[0].deviations
+    ]
+
+
+def test_facts_that_split_the_nodes_alike_are_one_deviation_and_the_smallest_is_first() -> None:
+    nodes: dict[str, dict[str, Any]] = {
+        f"n{at}": {"driver": "580", "gsp": "580", "shm": 1} for at in range(9)
+    }
+    nodes["n2"] = nodes["n5"] = {"driver": "570", "gsp": "570", "shm": 1}
+    nodes["n7"] = {"driver": "580", "gsp": "580", "shm": 0}
+    fleet = fleet_of(taken(nodes))
+
+    assert split(fleet) == [(("n7",), ["cpu.shm"]), (("n2", "n5"), ["cpu.driver", "cpu.gsp"])]
+    assert fleet.kinds[0].alike == 6
+    first = fleet.kinds[0].deviations[1].differences[0]
+    assert (first.value, first.usual) == ("570", "580")
+    assert fleet.drifts
+
+
+def test_equal_nodes_do_not_drift() -> None:
+    fleet = fleet_of(taken({f"n{at}": {"x": 1} for at in range(3)}))
+
+    assert not fleet.drifts and fleet.kinds[0].alike == 3
+
+
+def test_unlike_kinds_are_not_compared() -> None:
+    nodes = {
+        "a1": {"model_name": "Xeon"},
+        "a2": {"model_name": "Xeon"},
+        "b1": {"model_name": "EPYC"},
+    }
+
+    assert not fleet_of(taken(nodes)).drifts
+    assert fleet_of(taken(nodes), by=["cpu.presence"]).drifts
+
+
+def test_a_fact_that_is_not_there_is_a_value_too() -> None:
+    fleet = fleet_of(taken({"n1": {"x": 1}, "n2": {"x": 1}, "n3": {}}))
+
+    assert split(fleet) == [(("n3",), ["cpu.x"])]
+    assert fleet.kinds[0].deviations[0].differences[0].value is None
+
+
+def test_a_fact_that_nearly_every_node_has_otherwise_is_not_compared() -> None:
+    fleet = fleet_of(taken({f"n{at}": {"own": at} for at in range(10)}))
+
+    assert not fleet.drifts
+    assert fleet.kinds[0].not_compared == ("cpu.own",)
+
+
+def node(name: str, gpus: int = 0, model: str = "H100", **memory: int) -> Envelope:
+    devices = tuple(Device("cuda", at, model) for at in range(gpus))
+    probes = {
+        "cpu": ProbeReport(FOUND, facts={"model_name": "Xeon"}),
+        "memory": ProbeReport(FOUND, facts=dict(memory)),
+        "nvidia": ProbeReport(FOUND, devices=devices),
+    }
+    report = Report(SCHEMA, "backends 0", FOUND, "/", "", 0.0, True, probes)
+    return Envelope(node=name, report=msgspec.Raw(msgspec.json.encode(report)))
+
+
+def test_a_node_that_lost_a_gpu_stays_in_its_kind() -> None:
+    collection = Collection()
+    for at in range(5):
+        collection.add(node(f"n{at}", gpus=7 if at == 3 else 8))
+    collection.add(node("other", gpus=8, model="A100"))
+    fleet = fleet_of(collection)
+
+    assert [kind.nodes for kind in fleet.kinds] == [5, 1]
+    assert fleet.kinds[0].deviations[0].nodes == ("n3",)
+    assert fleet.kinds[0].deviations[0].differences[0].name == "nvidia.devices"
+
+
+@pytest.mark.parametrize("base", [503_316_480 + at * 131_072 for at in range(0, 160, 13)])
+def test_metrics_within_a_hundredth_are_the_same_wherever_rounding_cuts(base: int) -> None:
+    collection = Collection()
+    for at in range(8):
+        collection.add(node(f"n{at}", total_bytes=base + at * 100_000))
+    collection.add(node("small", total_bytes=base // 2))
+
+    (kind,) = fleet_of(collection).kinds
+    assert [each.nodes for each in kind.deviations] == [("small",)]
+
+
+def report(envelope: Envelope) -> Report:
+    assert isinstance(envelope.report, msgspec.Raw)
+    return msgspec.json.decode(envelope.report, type=Report)
+
+
+def test_a_baseline_says_what_is_usual() -> None:
+    collection = Collection()
+    for at in range(4):
+        collection.add(node(f"n{at}", gpus=7, total_bytes=1_000_000_000 + at))
+    collection.add(node("golden", gpus=8, total_bytes=1_004_000_000))
+    baseline = baseline_of(report(node("", gpus=8, total_bytes=1_003_000_000)), "good.json")
+    fleet = fleet_of(collection, baseline=baseline)
+
+    assert fleet.compared_with == "good.json"
+    assert split(fleet) == [
+        (
+            ("n0", "n1", "n2", "n3"),
+            ["nvidia.devices", "nvidia.devices.name", "nvidia.devices.presence"],
+        )
+    ]
+
+
+def test_an_unknown_fact_is_named_with_the_nearest() -> None:
+    collection = taken({"n1": {"driver": "1"}})
+
+    with pytest.raises(UnknownName, match="drivre"):
+        fleet_of(collection, by=["cpu.drivre"])
+    with pytest.raises(UnknownName) as error:
+        facts_of_fleet(collection, ["cpu.drivre"])
+    assert "cpu.driver" in error.value.hint
+
+
+def test_a_histogram_has_the_rarest_first() -> None:
+    collection = taken(
+        {f"n{at}": {"driver": "570" if at == 4 else "580", "x": 1} for at in range(6)}
+    )
+    (fact,) = facts_of_fleet(collection, ["cpu.driver"]).facts
+
+    assert [(each.value, len(each.nodes)) for each in fact.values] == [("570", 1), ("580", 5)]
+    assert [each.name for each in facts_of_fleet(collection).facts] == ["cpu.driver"]
+
+
+def test_who_was_left_behind_by_an_upgrade() -> None:
+    before = {f"n{at}": {"driver": "570", "kernel": "6.8"} for at in range(10)}
+    after = {name: {"driver": "580", "kernel": "6.8"} for name in before}
+    after["n3"] = after["n8"] = {"driver": "570", "kernel": "6.8"}
+    del after["n9"]
+    after["new"] = {"driver": "580", "kernel": "6.8"}
+    difference = difference_of(taken(before), taken(after), ("then", "now"))
+
+    (change,) = difference.changes
+    assert change.nodes == ("n0", "n1", "n2", "n4", "n5", "n6", "n7")
+    assert change.left_behind == ("n3", "n8")
+    assert [(step.name, step.before, step.after) for step in change.steps] == [
+        ("cpu.driver", "570", "580")
+    ]
+    assert difference.new == ("new",)
+    assert [each.nodes for each in difference.silent] == [("n9",)]
+
+
+def test_a_change_of_few_leaves_nobody_behind() -> None:
+    before = {f"n{at}": {"driver": "570"} for at in range(10)}
+    after = {**before, "n1": {"driver": "580"}}
+    (change,) = difference_of(taken(before), taken(after)).changes
+
+    assert change.nodes == ("n1",) and not change.left_behind
+
+
+def test_memory_that_wobbles_is_no_change() -> None:
+    collections = (Collection(), Collection())
+    for each, total in zip(collections, (503_447_552, 503_316_000), strict=True):
+        each.add(node("n1", total_bytes=total))
+
+    assert not difference_of(*collections).changes
