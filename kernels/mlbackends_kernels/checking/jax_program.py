@@ -64,8 +64,6 @@ class Jax(serving.Prepared):  # type: ignore[misc]
         self.implementation = "cudnn" if is_half and kind != "cpu" else "xla"
         self.details = {"version": jax.__version__, "implementation": self.implementation}
         self.measure = OnJax(self.device)
-        if problem["query"]["dtype"] == "float64":
-            jax.config.update("jax_enable_x64", True)
         self.tensors = [self._read(files[name], problem[name]) for name in _INPUTS]
         mask = problem.get("mask")
         options: dict[str, Any] = {"scale": problem["scale"], "is_causal": problem["is_causal"]}

@@ -11,7 +11,7 @@ PEER = Peer(
     probe="jax",
     constraints=(
         need.on_device("cuda"),
-        need.dtype_in("float16", "bfloat16", "float32", "float64"),
+        need.dtype_in("float16", "bfloat16", "float32"),
         need.rank_is(),
         need.equal_batch(),
         need.grouped_heads(),
