@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import Any
 
 import pytest
@@ -12,10 +11,7 @@ from mlbackends import fft
 from mlbackends.switches import store
 
 np = pytest.importorskip("numpy")
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(shutil.which("nvidia-smi") is None, reason="no nvidia-smi: no NVIDIA GPU"),
-]
+pytestmark = pytest.mark.gpu
 
 PREFIX = "cuda.matmul."
 REDUCTION = f"{PREFIX}allow_fp16_reduced_precision_reduction"

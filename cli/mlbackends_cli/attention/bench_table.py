@@ -115,5 +115,7 @@ def markdown(benched: Benched, _page: Page, base: str) -> str:
         for result, row in rows(problem, benched, base)
         if result.timing is not None
     ]
-    texts = map(literal, notes(benched, base))
+    problems = [each.checked for each in benched.problems if each.checked.speeds]
+    above = dict.fromkeys(line for each in problems for line in tables.about(each))
+    texts = map(literal, (*above, *notes(benched, base)))
     return "\n\n".join([table(("problem", *heads), found), *texts]) + "\n"

@@ -1,0 +1,140 @@
+"""tests/gpu/run: it ends at once without a GPU, goes through every part, and keeps what it found."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.conftest import FakeLibrary
+
+FOLDER = Path(__file__).resolve().parents[1] / "gpu"
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the stubs are Linux's libraries")
+
+_spec = spec_from_file_location("measuring", FOLDER / "measuring.py")
+assert _spec is not None and _spec.loader is not None
+measuring: Any = module_from_spec(_spec)
+_spec.loader.exec_module(measuring)
+
+#: The kernel's module is no file of a stub, and is said to be there.
+DRIVER = (
+    "from mlbackends.libraries.cuda import driver\ndriver.driver_release = lambda _: '580.95.05'\n"
+)
+
+
+def ran(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["sh", str(FOLDER / "run"), *words],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+        env={**os.environ, "PYTHON": sys.executable, **variables},
+    )
+
+
+def test_without_a_device_it_ends_at_once_and_writes_nothing(
+    fake_library: FakeLibrary, tmp_path: Path
+) -> None:
+    output = tmp_path / "RESULTS.md"
+    stub = fake_library("computing_driver", "libcuda.so.1")
+    variables = {"LD_LIBRARY_PATH": str(stub.parent), "FAKE_GPUS": "0"}
+    done = ran("--output", str(output), **variables)
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("tests/gpu/run: no CUDA device: cuInit returned 100;")
+    assert not output.exists()
+
+
+def test_a_device_that_is_not_there_is_measured_to_the_end(
+    fake_library: FakeLibrary, kernels_on_host: Path, tmp_path: Path
+) -> None:
+    """The stand-in computes math_cuda's results, and has no kernel of efficient_cuda: that fails."""
+    if not find_spec("cuda") or not find_spec("nvmath"):
+        pytest.skip("cuda-core and nvmath-python are not installed")
+    libraries = (
+        ("computing_driver", "libcuda.so.1", ()),
+        ("fake_nvrtc", "libnvrtc.so.13", ()),
+        ("fake_cublas", "libcublas.so.13", ()),
+        ("fake_cublas", "libcublasLt.so.13", ("LT",)),
+    )
+    folders = [str(fake_library(name, so, defines=more).parent) for name, so, more in libraries]
+    (tmp_path / "sitecustomize.py").write_text(DRIVER)
+    output = tmp_path / "RESULTS.md"
+    output.write_text("# Old\n\n## NVIDIA A100\n\nolder\n\n## NVIDIA H200\n\nthis goes\n")
+    done = ran(
+        *("--here", "--quick", "--output", str(output)),
+        LD_LIBRARY_PATH=os.pathsep.join(folders),
+        PYTHONPATH=str(tmp_path),
+        XDG_CACHE_HOME=str(tmp_path),
+        FAKE_KERNELS=str(kernels_on_host),
+        FAKE_NAME="NVIDIA H200",
+        FAKE_CACHE=str(1 << 20),
+        FAKE_MEMORY=str(96 << 20),
+    )
+    text = output.read_text()
+
+    assert done.returncode == 1, done.stderr
+    assert text.index("## NVIDIA H200") < text.index("## NVIDIA A100\n\nolder")
+    assert "this goes" not in text
+    parts = ("set-up", "check", "tests", *measuring.GROUPS)
+    assert all(f"{name}: " in text and f"{name}: " in done.stderr for name in parts)
+    assert "Not run to the end" not in text
+    assert "| math_cuda | 1 | 0 | 0 | 0 |" in text
+    assert "- `efficient_cuda`, `--shape 1,2,16,8 --dtype float16 --device cuda`: CudaError" in text
+    assert "microseconds on the host" in text and "1 passed" in text
+    assert "- `torch_flash` did not run: " in text or find_spec("torch")
+
+
+def test_a_part_that_gives_nothing_is_recorded_and_is_stopped_in_time(tmp_path: Path) -> None:
+    ended = measuring.run([sys.executable, "-c", "import time; time.sleep(60)"], 1)
+    assert ended.code is None and ended.why == "it was stopped, past its time"
+
+    part = measuring.Part("check", False, "It gave no result: exit code 70")
+    text = measuring.page("| | |", [part], ["tests", "forward"])
+    assert "check: FAILED." in text and "Not run to the end: tests, forward." in text
+    measuring.write(tmp_path / "RESULTS.md", "A", text)
+    measuring.write(tmp_path / "RESULTS.md", "B", "newer")
+    measuring.write(tmp_path / "RESULTS.md", "A", "again")
+    sections = (tmp_path / "RESULTS.md").read_text().split("\n## ")[1:]
+    assert [each.split() for each in sections] == [["A", "again"], ["B", "newer"]]
+
+
+def test_numbers_are_those_of_our_best_backend_beside_another() -> None:
+    def result(name: str, seconds: float, *, peer: bool = False, error: float = 0.0) -> Any:
+        timing = {"median_seconds": seconds, "gflops": 2e3 / seconds, "host_seconds": seconds / 2}
+        errors = {"largest_absolute": error, "largest_allowed": 0.5, "misplaced": 0}
+        return {"backend": name, "ended": "ran", "timing": timing, "errors": errors, "peer": peer}
+
+    results = [
+        *(result("flash_cuda", 2e-3), result("flash_wrong", 1e-3, error=1.0)),
+        *(result("cudnn", 1e-3), result("torch_cudnn", 2e-3, peer=True)),
+    ]
+    problem = {
+        "checked": {"text": "x", "results": results, "speeds": {"bandwidth_bytes_per_second": 4e9}},
+        "least_bytes": 2_000_000,
+    }
+    assert measuring.number(problem, "flash", "cudnn") == 0.5
+    assert measuring.number(problem, "flash", "") == pytest.approx(1e3)
+    assert measuring.number(problem, "cudnn", "torch_cudnn") == 2.0
+    assert measuring.number(problem, "", "memory") == pytest.approx(0.5)
+    assert measuring.number(problem, "", "host") == pytest.approx(500)
+    assert measuring.number(problem, "efficient_cuda", "") is None
+    assert "| flash: 0.9 of our cudnn's speed | 0.5 | `x` |" in measuring.wanted(
+        {"forward": {"problems": [problem]}}
+    )
+
+
+def test_every_problem_of_a_file_is_one() -> None:
+    from mlbackends.sdpa.problem_text import parse
+
+    for name in (*measuring.GROUPS, "quick"):
+        lines = (FOLDER / "problems" / f"{name}.txt").read_text().splitlines()
+        lines = [line for line in lines if not line.startswith("#")]
+        assert lines and all(len(parse(line)) == 1 for line in lines)

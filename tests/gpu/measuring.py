@@ -1,0 +1,531 @@
+"""Builds, checks and measures all that computes on an NVIDIA GPU, and writes what was found to RESULTS.md.
+
+    tests/gpu/run                                   of this tree, into an environment of its own
+    tests/gpu/run --from mlbackends-0.1.0-....whl   of a wheel, or of any requirement that pip takes
+    tests/gpu/run --here                            of what this Python has: nothing is installed
+    tests/gpu/run --wheels FOLDER                   without a network: pip takes wheels from there
+
+It needs Python 3.11 and nothing else; torch and others are peers where the Python that runs it has them, and
+--python PEER=EXE names the environment of another. Each part has its time and fails alone; each problem is in
+the file as soon as it was measured. No setting of the GPU is touched. Exit 0 where every check passed, 1
+where one failed, 2 without a GPU, when nothing is written, 3 where nothing could be set up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+import venv
+from collections import Counter
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from xml.etree import ElementTree as ET
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+NEEDED = ("msgspec", "click", "psutil", "packaging", "numpy", "cuda.core", "nvmath")
+LIBRARIES = {
+    "nvidia-cuda-nvrtc": "nvidia/cu13/lib/libnvrtc.so.13",
+    "nvidia-cublas": "nvidia/cu13/lib/libcublasLt.so.13",
+    "nvidia-cufft": "nvidia/cu13/lib/libcufft.so.12",
+    "nvidia-cudnn-cu13": "nvidia/cudnn/lib/libcudnn.so.9",
+    "nvidia-cudnn-frontend": "cudnn",
+}
+"""Wheels with libraries that are called, and a file of each: those of torch serve."""
+GROUPS = ("small", "forward", "decode", "efficient", "backward")
+SECONDS = {"set-up": 150, "check": 120, "tests": 120, "problem": 75}
+"""The most that a part takes, and one problem that is timed; less where less is left of all."""
+_LEAST_SECONDS = 5.0
+PACKAGES = (
+    *("mlbackends", "torch", "triton", "cuda-core", "nvmath-python", "nvidia-cublas"),
+    *("nvidia-cudnn-cu13", "nvidia-cudnn-frontend", "flash-attn", "flash-attn-4", "xformers"),
+    *("flashinfer-python", "jax"),
+)
+WANTED: tuple[tuple[str, str, str, str, float], ...] = (
+    ("forward", "flash", "cudnn", "of our cudnn's speed", 0.9),
+    ("forward", "flash", "", "TFLOP/s, on an H200", 430.0),
+    ("backward", "flash", "torch_flash", "of torch's flash", 1.0),
+    ("decode", "", "memory", "of the measured bandwidth", 0.8),
+    ("efficient", "efficient_cuda", "torch_efficient", "of torch's efficient", 1.0),
+    ("forward", "cudnn", "torch_cudnn", "of torch's cuDNN", 0.97),
+    ("small", "", "host", "microseconds on the host, at most", 15.0),
+)
+"""Numbers that are wanted: group, our backend's first letters, beside what, in words, and how much."""
+
+
+HOW = {True: "passed", False: "FAILED", None: "done"}
+
+
+class Part(NamedTuple):
+    """What one part found. good: whether no check failed; None where it has none, or did not run."""
+
+    name: str
+    good: bool | None
+    text: str
+
+
+class Ended(NamedTuple):
+    """How a program ended: its exit code, None past its time, and what it wrote."""
+
+    code: int | None
+    out: str
+    errors: str
+
+    @property
+    def why(self) -> str:
+        """Why it gave nothing, in one line."""
+        lines = [line for line in self.errors.splitlines() if line.strip()]
+        how = "it was stopped, past its time" if self.code is None else f"exit code {self.code}"
+        return f"{how}: {lines[-1].strip()[:300]}" if lines else how
+
+
+def why_no_device() -> str:
+    """Return why there is no CUDA device, "" if there is one; asked in a process of its own."""
+    program = (
+        "import ctypes, os, sys\n"
+        "try: cuda = ctypes.CDLL('nvcuda.dll' if os.name == 'nt' else 'libcuda.so.1')\n"
+        "except OSError as error: sys.exit(f'the driver cannot be opened: {error}')\n"
+        "status, count = cuda.cuInit(0), ctypes.c_int()\n"
+        "if status: sys.exit(f'cuInit returned {status}')\n"
+        "cuda.cuDeviceGetCount(ctypes.byref(count))\n"
+        "if not count.value: sys.exit('the driver shows no device')\n"
+    )
+    ended = run([sys.executable, "-c", program], 60)
+    return "" if ended.code == 0 else ended.errors.strip() or ended.why
+
+
+def run(command: Sequence[str], seconds: float, **variables: str) -> Ended:
+    """Run a program, and stop it with all that it started when its time is over."""
+    environment = {**os.environ, **variables}
+    process = subprocess.Popen(
+        list(command),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        env=environment,
+        start_new_session=True,
+    )
+    try:
+        out, errors = process.communicate(timeout=max(seconds, 1))
+    except subprocess.TimeoutExpired:
+        _end(process)
+        return Ended(None, *process.communicate())
+    except BaseException:
+        _end(process)
+        raise
+    return Ended(process.returncode, out, errors)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Let a program end its own processes, and kill it where it does not."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(5)
+            return
+
+
+# ---- the environment ------------------------------------------------------------------------
+
+
+class Environment:
+    """The Python that everything runs in."""
+
+    def __init__(self, options: argparse.Namespace, folder: Path) -> None:
+        self.options, self.folder = options, folder
+        self.python, self.variables = sys.executable, dict[str, str]()
+        self.notes: list[str] = []
+
+    def set_up(self, seconds: float) -> Part:
+        """Install what is to be measured and what it calls; without pip's help what is here must do."""
+        end = time.monotonic() + seconds
+        if not self.options.here:
+            self._make()
+            source = self.options.source or str(ROOT)
+            what = ["-e", f"{ROOT}[cuda]"] if source == str(ROOT) else [f"{source}[cuda]"]
+            if re.search(r"\s@\s|\[", source):
+                what = [source]
+            if self._pip(end, *what, "pytest", "jsonschema", "hypothesis"):
+                for name, file in LIBRARIES.items():
+                    if not self._has(file):
+                        self._pip(end, "--no-deps", name)
+            else:
+                self.python = sys.executable
+        if self.python == sys.executable and not self.options.here:
+            folders = [str(ROOT / name) for name in ("core", "cli", "probes", "kernels")]
+            before = os.environ.get("PYTHONPATH", "")
+            self.variables["PYTHONPATH"] = os.pathsep.join(filter(None, [*folders, before]))
+        missing = [name for name in NEEDED if not self._imports(name)]
+        lines = [f"- {note}" for note in self.notes]
+        if self._imports("mlbackends"):
+            lines += [f"- {name} cannot be imported" for name in missing]
+        else:
+            missing, lines = ["mlbackends"], [*lines, "- mlbackends cannot be imported"]
+        basis = {"mlbackends", "msgspec", "click", "psutil", "packaging", "numpy"}
+        return Part("set-up", False if basis & set(missing) else None, "\n".join(lines))
+
+    def _make(self) -> None:
+        """Make an environment that also sees what the Python has that runs this, such as torch."""
+        place = self.folder / "environment"
+        venv.create(place, with_pip=True)
+        scripts = "Scripts" if os.name == "nt" else "bin"
+        self.python = str(place / scripts / ("python.exe" if os.name == "nt" else "python"))
+        own = sysconfig.get_path("purelib", vars={"base": str(place), "platbase": str(place)})
+        seen = dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib"))
+        (Path(own) / "beside.pth").write_text("".join(f"{each}\n" for each in seen))
+
+    def _pip(self, end: float, *what: str) -> bool:
+        command = [self.python, "-m", "pip", "install", "-q", "--retries", "1", "--timeout", "10"]
+        if self.options.wheels:
+            command += ["--no-index", "--find-links", self.options.wheels]
+        ended = run([*command, *what], end - time.monotonic())
+        if ended.code != 0:
+            self.notes.append(f"pip install {' '.join(what)}: {ended.why}")
+        return ended.code == 0
+
+    def _imports(self, name: str) -> bool:
+        """Tell whether a module can be found; packages around it are imported for that."""
+        program = f"from importlib.util import find_spec; raise SystemExit(not find_spec({name!r}))"
+        return run([self.python, "-c", program], 60, **self.variables).code == 0
+
+    def _has(self, file: str) -> bool:
+        program = (
+            f"import os, sys; raise SystemExit(not any(os.path.exists(os.path.join(p, {file!r}))"
+            " for p in sys.path))"
+        )
+        return run([self.python, "-c", program], 60).code == 0
+
+    def backends(self, seconds: float, *words: str) -> Ended:
+        """Run `backends WORDS`."""
+        return run([self.python, "-m", "mlbackends", *words], seconds, **self.variables)
+
+
+# ---- the parts ------------------------------------------------------------------------------
+
+
+def machine(environment: Environment) -> tuple[str, str]:
+    """Return the name of the device, and what it and the software are, as Markdown."""
+    ended = environment.backends(90, "info", "cuda_driver", "--format", "json")
+    probe: dict[str, Any] = {}
+    with suppress(ValueError, KeyError):
+        probe = json.loads(ended.out)["probes"]["cuda_driver"]
+    devices = probe.get("devices") or [{}]
+    first, facts = devices[0], probe.get("facts", {})
+    program = (
+        "import importlib.metadata as m\n"
+        f"for name in {PACKAGES!r}:\n"
+        "    try: print(name, m.version(name))\n"
+        "    except m.PackageNotFoundError: pass"
+    )
+    packages = run([environment.python, "-c", program], 30, **environment.variables).out
+    commit = run(["git", "-C", str(ROOT), "describe", "--always", "--dirty"], 10).out.strip()
+    rows = {
+        "device": f"{len(devices)} × {first.get('name', 'not known')}",
+        "compute capability": first.get("capability", ""),
+        "driver": facts.get("driver_release", "") or first.get("driver", ""),
+        "CUDA of the driver": probe.get("version", ""),
+        "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+        "commit": commit or "not known: it is no checkout",
+        "Python": f"{platform.python_version()}, {platform.system()} {platform.machine()}",
+        "packages": ", ".join(packages.split("\n")).strip(", "),
+    }
+    table = ["| | |", "| --- | --- |"]
+    table += [f"| {name} | {value} |" for name, value in rows.items() if value]
+    return str(first.get("name") or "an unknown device"), "\n".join(table)
+
+
+def checked(environment: Environment, seconds: float) -> Part:
+    """Compare every backend of ours with float64."""
+    path = environment.folder / "check.json"
+    problems = HERE / "problems" / f"{'quick' if environment.options.quick else 'check'}.txt"
+    words = ("--problems", str(problems), "--device", environment.options.device, "--rounds", "0")
+    ended = environment.backends(
+        seconds, "sdpa", "check", *words, "--format", "json", "--output", str(path)
+    )
+    if not path.exists():
+        return Part("check", False, f"It gave no result: {ended.why}")
+    found = json.loads(path.read_text())["problems"]
+    counts: dict[str, Counter[str]] = {}
+    wrong: list[str] = []
+    for problem in found:
+        if problem.get("failure"):
+            wrong.append(f"- `{problem['text']}`: {problem['failure']}")
+        for result in problem["results"]:
+            how = outcome(result)
+            counts.setdefault(result["backend"], Counter())[how] += 1
+            if how in ("wrong", "failed"):
+                reasons = "; ".join(each["message"] for each in result.get("reasons", ()))
+                error = (result.get("errors") or {}).get("largest_absolute")
+                why = reasons or f"the largest error is {error:.2g}"
+                wrong.append(f"- `{result['backend']}`, `{problem['text']}`: {why}")
+    lines = [
+        f"{len(found)} problems against float64.",
+        "",
+        *("| backend | right | wrong | failed | refused |", "| --- | ---: | ---: | ---: | ---: |"),
+        *(
+            f"| {name} | {each['right']} | {each['wrong']} | {each['failed']} | {each['refused']} |"
+            for name, each in counts.items()
+        ),
+        "",
+        *wrong,
+    ]
+    return Part("check", not wrong and ended.code == 0, "\n".join(lines).strip())
+
+
+def outcome(result: dict[str, Any]) -> str:
+    """Return how a result of a check ended: right, wrong, failed or refused."""
+    if result["ended"] != "ran":
+        return "refused" if result["ended"] == "cannot" else "failed"
+    every = [result.get("errors"), *result.get("gradients", {}).values()]
+    good = all(
+        not each["misplaced"] and each["largest_absolute"] <= each["largest_allowed"]
+        for each in every
+        if each
+    )
+    return "right" if good else "wrong"
+
+
+def tested(environment: Environment, seconds: float) -> Part:
+    """Run the tests of this folder."""
+    path = environment.folder / "tests.xml"
+    command = [environment.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(HERE)]
+    command += ["-m", "slow or not slow", f"--junitxml={path}", "-o", "filterwarnings=default"]
+    if environment.options.quick:
+        command += ["-k", "out_of_memory"]
+    ended = run(command, seconds, **environment.variables)
+    if not path.exists():
+        return Part("tests", False, f"pytest gave no result: {ended.why}")
+    cases = list(ET.parse(path).iter("testcase"))
+    lines, counts = [], Counter[str]()
+    skipped: Counter[str] = Counter()
+    for case in cases:
+        kinds = {each.tag: each.get("message", "") for each in case}
+        how = next((kind for kind in ("failure", "error", "skipped") if kind in kinds), "passed")
+        counts[how] += 1
+        if how == "skipped":
+            skipped[kinds[how]] += 1
+        elif how != "passed":
+            lines.append(f"- {case.get('name')}: {kinds[how].splitlines()[0][:300]}")
+    lines += [f"- {number} skipped: {why}" for why, number in skipped.items()]
+    total = ", ".join(f"{number} {how}" for how, number in counts.items())
+    good = bool(counts["passed"]) and not (counts["failure"] or counts["error"])
+    return Part("tests", good, "\n".join([f"{total}.", "", *lines]).strip())
+
+
+class Group:
+    """The problems of a file, timed one after another, each beside every peer."""
+
+    def __init__(self, environment: Environment, name: str) -> None:
+        self.environment, self.name = environment, name
+        file = "quick" if environment.options.quick else name
+        lines = (HERE / "problems" / f"{file}.txt").read_text(encoding="utf-8").splitlines()
+        self.left = [line for line in lines if line and not line.startswith("#")]
+        self.record: dict[str, Any] = {}
+        self.lines: list[str] = []
+
+    def measure(self, seconds: float) -> Part:
+        """Time the next problem, and return what is known of the group."""
+        environment, options = self.environment, self.environment.options
+        line = self.left.pop(0)
+        path = environment.folder / "problem.json"
+        path.unlink(missing_ok=True)
+        words = [*shlex.split(line), "--device", options.device, "--peers", "--timeout", "60"]
+        words += ["--rounds", "1" if options.quick else "5"]
+        words += [word for each in options.pythons for word in ("--python", each)]
+        ended = environment.backends(
+            seconds, "sdpa", "bench", *words, "--format", "json", "--output", str(path)
+        )
+        if not path.exists():
+            self.lines.append(f"- `{line}`: no result: {ended.why}")
+        else:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            before = self.record.get("problems", [])
+            self.record = {**found, "problems": [*before, *found["problems"]]}
+            self.lines += [
+                f"- `{result['backend']}` {outcome(result)}, `{problem['checked']['text']}`"
+                for problem in found["problems"]
+                for result in problem["checked"]["results"]
+                if outcome(result) in ("wrong", "failed")
+            ]
+        return Part(self.name, not self.lines, self._text())
+
+    def _text(self) -> str:
+        if not self.record:
+            return "\n".join(self.lines)
+        path = self.environment.folder / f"{self.name}.json"
+        path.write_text(json.dumps(self.record), encoding="utf-8")
+        words = ("sdpa", "bench", "--from", str(path), "--format", "markdown")
+        shown = self.environment.backends(60, *words).out.strip()
+        refused = {
+            f"- `{result['backend']}` did not run: {result['reasons'][0]['message']}": None
+            for problem in self.record["problems"]
+            for result in problem["checked"]["results"]
+            if outcome(result) == "refused" and result["reasons"]
+        }
+        return "\n".join([shown, "", *self.lines, *refused]).strip()
+
+
+def wanted(records: Mapping[str, dict[str, Any]]) -> str:
+    """Return the numbers that are wanted beside those that were found, as Markdown."""
+    lines = ["| wanted | found | problem |", "| --- | ---: | --- |"]
+    for group, ours, beside, words, least in WANTED:
+        for problem in records.get(group, {}).get("problems", ()):
+            found = number(problem, ours, beside)
+            if found is not None:
+                name = f"{ours}: " if ours else ""
+                text = problem["checked"]["text"]
+                lines.append(f"| {name}{least:g} {words} | {found:.3g} | `{text}` |")
+    return "\n".join(lines) if len(lines) > 2 else "None could be measured."
+
+
+def number(problem: dict[str, Any], ours: str, beside: str) -> float | None:
+    """Return one number of a problem: our best backend's of a name, alone or beside another's."""
+    timed = {
+        each["backend"]: each["timing"]
+        for each in problem["checked"]["results"]
+        if each.get("timing") and outcome(each) == "right"
+    }
+    peers = {each["backend"] for each in problem["checked"]["results"] if each.get("peer")}
+    own = [each for name, each in timed.items() if name.startswith(ours) and name not in peers]
+    if not own:
+        return None
+    if beside == "host":
+        times = [each["host_seconds"] for each in own if each.get("host_seconds")]
+        return min(times) * 1e6 if times else None
+    best = min(own, key=lambda each: float(each["median_seconds"]))
+    if not beside:
+        return float(best["gflops"]) / 1e3
+    seconds = float(best["median_seconds"])
+    if beside == "memory":
+        rate = (problem["checked"].get("speeds") or {}).get("bandwidth_bytes_per_second")
+        return problem["least_bytes"] / seconds / rate if rate else None
+    return float(timed[beside]["median_seconds"]) / seconds if beside in timed else None
+
+
+# ---- the file -------------------------------------------------------------------------------
+
+
+INTRODUCTION = """# What has run on a GPU
+
+`tests/gpu/run` writes this file: a section for each kind of device, of its newest run.
+
+    tests/gpu/run                             # builds this tree, checks and measures it, in ten minutes
+    tests/gpu/run --from mlbackends==0.1.0    # the same of a wheel; --help has more
+
+Results of other devices are welcome: send the section.
+"""
+
+
+def write(path: Path, title: str, text: str) -> None:
+    """Put the section of a device into the file, in place of an older one; all at once."""
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    sections = {
+        part.partition("\n")[0].strip(): part.partition("\n")[2].strip()
+        for part in re.split(r"^## ", before, flags=re.MULTILINE)[1:]
+    }
+    sections = {title: text.strip(), **{k: v for k, v in sections.items() if k != title}}
+    parts = [f"## {name}\n\n{each}\n" for name, each in sections.items()]
+    made = path.with_name(f"{path.name}.{os.getpid()}")
+    made.write_text("\n".join([INTRODUCTION, *parts]), encoding="utf-8")
+    made.replace(path)
+
+
+def page(table: str, parts: Sequence[Part], left: Sequence[str]) -> str:
+    """Return a section: the machine, how each part ended, and what it found."""
+    ran = [each for each in parts if each.name != "numbers wanted"]
+    summary = ", ".join(f"{each.name}: {HOW[each.good]}" for each in ran)
+    lines = [table, "", f"{summary}."]
+    if left:
+        lines += ["", f"Not run to the end: {', '.join(left)}."]
+    for part in parts:
+        if part.text:
+            lines += ["", f"### {part.name}", "", part.text]
+    return "\n".join(lines)
+
+
+def arguments(given: Sequence[str]) -> argparse.Namespace:
+    """Return the options."""
+    shape = argparse.RawDescriptionHelpFormatter
+    options = argparse.ArgumentParser("tests/gpu/run", description=__doc__, formatter_class=shape)
+    options.add_argument(
+        "--from", dest="source", default="", help="what pip installs, not this tree"
+    )
+    options.add_argument("--here", action="store_true", help="install nothing: this Python has it")
+    options.add_argument("--wheels", default="", help="a folder from which pip takes all wheels")
+    options.add_argument(
+        "--python", dest="pythons", action="append", default=[], metavar="PEER=EXE"
+    )
+    options.add_argument("--device", default="cuda", help="cuda or cuda:N")
+    options.add_argument("--minutes", type=float, default=10.0, help="for all parts together")
+    options.add_argument(
+        "--quick", action="store_true", help="one small problem a part: a rehearsal"
+    )
+    options.add_argument("--output", type=Path, default=HERE / "RESULTS.md")
+    return options.parse_args(given)
+
+
+def main(given: Sequence[str]) -> int:
+    """Run all parts, and return the exit code."""
+    options = arguments(given)
+    if why := why_no_device():
+        print(
+            f"tests/gpu/run: no CUDA device: {why}; {options.output} stays as it is",
+            file=sys.stderr,
+        )
+        return 2
+    end = time.monotonic() + 60 * options.minutes
+    with tempfile.TemporaryDirectory(prefix="backends-gpu-", ignore_cleanup_errors=True) as folder:
+        environment = Environment(options, Path(folder))
+        first = _noted(environment.set_up(min(SECONDS["set-up"], end - time.monotonic())))
+        if first.good is False:
+            print(first.text, file=sys.stderr)
+            return 3
+        title, table = machine(environment)
+        groups = {name: Group(environment, name) for name in GROUPS}
+        steps: list[tuple[str, Callable[[float], Part]]] = [
+            ("check", partial(checked, environment)),
+            ("tests", partial(tested, environment)),
+            *((name, each.measure) for name, each in groups.items() for _ in each.left),
+        ]
+        parts = {first.name: first}
+        while True:
+            records = {name: each.record for name, each in groups.items() if each.record}
+            numbers = [Part("numbers wanted", None, wanted(records))] if records else []
+            left = dict.fromkeys(name for name, _ in steps)
+            write(options.output, title, page(table, [*parts.values(), *numbers], [*left]))
+            seconds = end - time.monotonic()
+            if not steps or seconds < _LEAST_SECONDS:
+                break
+            name, step = steps.pop(0)
+            parts[name] = _noted(step(min(SECONDS.get(name, SECONDS["problem"]), seconds)))
+    print(f"written to {options.output}", file=sys.stderr)
+    return 1 if any(each.good is False for each in parts.values()) else 0
+
+
+def _noted(part: Part) -> Part:
+    print(f"{time.strftime('%H:%M:%S')} {part.name}: {HOW[part.good]}", file=sys.stderr, flush=True)
+    return part
+
+
+if __name__ == "__main__":
+    for number_ in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number_, lambda *_: sys.exit(130))  # programs that run are ended too
+    sys.exit(main(sys.argv[1:]))

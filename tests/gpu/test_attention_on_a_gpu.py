@@ -1,0 +1,147 @@
+"""On a machine with an NVIDIA GPU: each attention backend beside the formula on the host, and with streams.
+
+`sdpa check --device cuda` compares more problems with float64; here is what it does not see.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import mlbackends
+from mlbackends.sdpa.describe import describe, device_of
+from mlbackends.sdpa.dispatch import backends
+
+np = pytest.importorskip("numpy")
+pytestmark = [pytest.mark.gpu, pytest.mark.slow]
+NAMES = [each.name for each in backends() if not each.on_host and each.name != "flash_cpu"]
+
+
+@pytest.fixture(params=NAMES)
+def backend(request: pytest.FixtureRequest) -> Any:
+    (found,) = [each for each in backends() if each.name == request.param]
+    if reasons := found.missing_parts():
+        pytest.skip(reasons[0].message)
+    return found
+
+
+def inputs(*shape: int) -> list[Any]:
+    random = np.random.default_rng(3)
+    return [random.standard_normal(shape).astype("f2") for _ in range(3)]
+
+
+def on_device(arrays: list[Any], index: int = 0) -> list[Any]:
+    from mlbackends_kernels.cuda.device_array import to_device
+
+    return [to_device(each, index) for each in arrays]
+
+
+def problem_of(arrays: list[Any], **options: Any) -> Any:
+    from mlbackends.model.problem import AttentionProblem
+
+    query, key, value = map(describe, arrays)
+    device = device_of(arrays[0], query)
+    return AttentionProblem(query=query, key=key, value=value, device=device, **options)
+
+
+def right(arrays: list[Any], **options: Any) -> Any:
+    from mlbackends_kernels.attention_cpu import formula
+
+    problem = problem_of(arrays, inner_dtype="float64", **options)
+    return formula.attend(problem, *arrays)[0]
+
+
+def worst(got: Any, expected: Any) -> float:
+    return float(np.abs(got.numpy().astype("f8") - expected).max())
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 128, 64), (1, 2, 77, 128), (1, 1, 1, 64)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_backend_agrees_with_the_host(backend: Any, shape: Any, causal: bool) -> None:
+    arrays = inputs(*shape)
+    there = on_device(arrays)
+    found = backend.run(problem_of(there, is_causal=causal), *there)
+    assert worst(found, right(arrays, is_causal=causal)) < 4e-3
+
+
+def test_a_backend_works_on_the_caller_s_stream_in_order(backend: Any) -> None:
+    from cuda.core import Device
+
+    Device(0).set_current()
+    stream, arrays = Device(0).create_stream(), inputs(2, 4, 256, 64)
+    with mlbackends.cuda.on_stream(stream):
+        there = on_device(arrays)
+        problem = problem_of(there)
+        first = backend.run(problem, *there)
+        second = backend.run(problem, first, *there[1:])
+    expected = right([right(arrays).astype("f2"), *arrays[1:]])
+    assert worst(second, expected) < 6e-3
+
+
+def test_a_backend_is_captured_into_a_graph_and_computes_again(backend: Any) -> None:
+    from cuda.core import Device
+
+    Device(0).set_current()
+    stream, arrays = Device(0).create_stream(), inputs(1, 4, 128, 64)
+    with mlbackends.cuda.on_stream(stream):
+        there = on_device(arrays)
+        problem = problem_of(there)
+        backend.run(problem, *there)  # compiles and plans, which cannot be captured
+    stream.sync()
+    builder = stream.create_graph_builder()
+    builder.begin_building()
+    with mlbackends.cuda.on_stream(builder.stream):
+        captured = backend.run(problem, *there)
+    graph = builder.end_building().complete()
+    for _ in range(2):
+        graph.launch(stream)
+    stream.sync()
+    assert worst(captured, right(arrays)) < 4e-3
+
+
+def test_a_backend_gives_back_what_it_allocates(backend: Any) -> None:
+    there = on_device(inputs(2, 4, 256, 64))
+    problem = problem_of(there)
+    backend.run(problem, *there).numpy()
+    before = mlbackends.cuda.memory_stats()["allocated_bytes.all.current"]
+    for _ in range(3):
+        backend.run(problem, *there).numpy()
+    assert mlbackends.cuda.memory_stats()["allocated_bytes.all.current"] == before
+
+
+def test_attention_survives_a_device_without_memory_for_it() -> None:
+    from mlbackends_kernels.cuda.device_array import empty
+
+    free = empty((1,), "float16", 0)
+    with pytest.raises(MemoryError, match="cuda:0 has no"):
+        empty((1 << 45,), "float16", 0)
+    del free
+    arrays = inputs(1, 2, 64, 64)
+    found = mlbackends.scaled_dot_product_attention(*on_device(arrays))
+    assert worst(found, right(arrays)) < 4e-3
+
+
+def test_a_backend_computes_where_its_tensors_are(backend: Any) -> None:
+    from mlbackends_kernels.cuda.devices import device_count
+
+    if device_count() < 2:
+        pytest.skip("there is one device")
+    arrays = inputs(1, 2, 64, 64)
+    there = on_device(arrays, 1)
+    found = backend.run(problem_of(there), *there)
+    assert found.device == 1
+    assert worst(found, right(arrays)) < 4e-3
+
+
+def test_tensors_of_torch_stay_on_its_stream(backend: Any) -> None:
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("this torch has no CUDA")
+    arrays = inputs(2, 4, 128, 64)
+    with torch.cuda.stream(torch.cuda.Stream()):
+        there = [torch.from_numpy(each).cuda() for each in arrays]
+        found = backend.run(problem_of(there), *there)
+        twice = found + found
+    torch.cuda.synchronize()
+    assert np.abs(twice.cpu().numpy().astype("f8") / 2 - right(arrays)).max() < 4e-3
