@@ -9,6 +9,7 @@ import pytest
 
 from mlbackends.model.records import Device
 from mlbackends.sdpa.problem_text import parse
+from mlbackends.sdpa.verify import problem_size
 from mlbackends_kernels.checking import exact
 from mlbackends_kernels.checking.values import Values
 from mlbackends_kernels.tensors import bfloat16
@@ -236,3 +237,41 @@ def test_a_gradient_that_does_not_cancel_is_held_as_tightly_as_before(tmp_path: 
 
     for name in ("query", "key", "value"):
         assert made[name].largest_term < 2 * np.abs(made[name].exact).max()
+
+
+@pytest.mark.parametrize(
+    ("words", "compared"),
+    [
+        ("--shape 3,4,9,8 --causal", "2 of 12 heads"),
+        ("--shape 2,8,9,8 --kv-heads 2 --gqa --backward", "4 of 16 heads"),
+        ("--shape 2,8,9,8 --mask float:2,1,1,9 --layout bshd", "2 of 16 heads"),
+        ("--shape 2,3,4,9,8 --mask 9,9", "2 of 24 heads"),
+    ],
+)
+def test_of_a_large_problem_on_a_gpu_some_heads_are_compared(
+    words: str, compared: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (wording,) = parse(words)
+    place = Device("cuda", 0, capability="9.0")
+    whole = Values(wording.problem(place), str(tmp_path), 0)
+    count = 1 if "--gqa" in words else 2
+    limit = problem_size.flops(wording.problem(place)) * count // int(compared.split()[2])
+    limit *= 4 if "--gqa" in words else 1
+    monkeypatch.setattr(problem_size, "_MOST_FLOPS", limit)
+    part = Values(wording.problem(place), str(tmp_path), 0)
+
+    assert problem_size.sample_text(wording.problem(place), part.sample).startswith(compared)
+    assert part.sample is not None and whole.sample is None
+    path = str(tmp_path / "result.bin")
+    for name, each in whole.right.items():
+        each.exact.astype("float32").tofile(f"{path}.{name}" if name else path)
+    for name, told in part.judge_files(path, 2.0).items():
+        assert told["largest_absolute"] < 1e-6, name
+    # The last head is among them, and an error there is found where it is.
+    wrong = whole.right[""].exact.astype("float32")
+    wrong.reshape(-1, *wrong.shape[-2:])[-1, 5, 3] += 1
+    wrong.tofile(path)
+    told = part.judge_files(path, 2.0)[""]
+    assert told["worst"] == [size - 1 for size in wrong.shape[:-2]] + [5, 3]
+    assert told["largest_absolute"] == pytest.approx(1, rel=1e-3)
+    assert problem_size.sample(wording.problem(Device("cpu", 0))) is None
