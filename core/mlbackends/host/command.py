@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 _INTERRUPTED_SECONDS = 0.1
+_ENDED_SECONDS = 0.05
+"""How often it is looked whether a command that is silent has ended and left its pipe to another."""
 OUTPUT_LIMIT = 32 << 20
 """Bytes that a command may print; one that prints more is held to fail."""
 
@@ -61,7 +63,10 @@ def outcome_of(command: Sequence[str], timeout: float, environment: Mapping[str,
 
 
 def _output(process: "subprocess.Popen[bytes]", timeout: float) -> bytes | None:
-    """Read to the end; None at a limit: a command that prints for ever must not fill our memory."""
+    """Read what it prints until it has ended; None at a limit: none that prints for ever may fill our memory.
+
+    What it started and left behind may hold the pipe for longer: that is not waited for.
+    """
     if os.name == "nt":  # a pipe there cannot be waited for
         return _output_of_a_thread(process, timeout)
     assert process.stdout is not None
@@ -70,9 +75,13 @@ def _output(process: "subprocess.Popen[bytes]", timeout: float) -> bytes | None:
     poller.register(process.stdout, select.POLLIN)
     output = bytearray()
     while len(output) < OUTPUT_LIMIT:
-        left = deadline - time.monotonic()
-        if left <= 0 or not poller.poll(left * 1000):
+        left, has_ended = deadline - time.monotonic(), process.poll() is not None
+        if left <= 0:
             raise subprocess.TimeoutExpired(process.args, timeout)
+        if not poller.poll(0 if has_ended else min(left, _ENDED_SECONDS) * 1000):
+            if has_ended:
+                return bytes(output)
+            continue
         piece = os.read(process.stdout.fileno(), 65536)
         if not piece:
             process.wait(max(0.0, deadline - time.monotonic()))
@@ -96,11 +105,13 @@ def _output_of_a_thread(process: "subprocess.Popen[bytes]", timeout: float) -> b
     thread = threading.Thread(target=read, daemon=True)
     thread.start()
     deadline = time.monotonic() + timeout
-    while thread.is_alive() and time.monotonic() < deadline:
+    has_ended = False
+    while thread.is_alive() and not has_ended and time.monotonic() < deadline:
+        has_ended = process.poll() is not None
         thread.join(_INTERRUPTED_SECONDS)
     if len(output) >= OUTPUT_LIMIT:
         return None
-    if thread.is_alive():
+    if thread.is_alive() and not has_ended:
         raise subprocess.TimeoutExpired(process.args, timeout)
     process.wait(max(0.0, deadline - time.monotonic()))
     return bytes(output)

@@ -51,6 +51,25 @@ def test_what_is_no_program_is_none() -> None:
     assert outcome_of(("no-such-program",), 60, os.environ) == Outcome(None)
 
 
+def test_what_it_leaves_behind_is_not_waited_for() -> None:
+    """A process of its own holds the pipe when the command has ended; it ends with us, too."""
+    sleeping = "import time; time.sleep(600)"
+    code = (
+        "import subprocess, sys\n"
+        f"child = subprocess.Popen([sys.executable, '-I', '-S', '-c', {sleeping!r}])\n"
+        "print(child.pid, flush=True)\n"
+        "child.returncode = 0\n"
+    )
+    outcome = outcome_of(python(code), 300, os.environ)
+    assert outcome.status == 0 and not outcome.timed_out
+    try:
+        left = psutil.Process(int(outcome.output))
+    except psutil.NoSuchProcess:
+        return
+    psutil.wait_procs([left], timeout=60)
+    assert not left.is_running() or left.status() == psutil.STATUS_ZOMBIE
+
+
 def test_killing_takes_what_it_started_too() -> None:
     sleeping = "import time; time.sleep(600)"
     code = (
