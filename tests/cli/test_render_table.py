@@ -220,6 +220,31 @@ def test_records_are_a_table_where_they_fit_and_else_a_list() -> None:
     assert lines(one, width=60, details=True, unicode=False)[-1] == "  -  path  /usr"
 
 
+def test_pairs_of_gpus_are_a_matrix() -> None:
+    pairs: list[dict[str, Any]] = [
+        {"gpus": [one, other], "path": "host-bridge", "nvlinks": 18}
+        for one in range(8)
+        for other in range(one + 1, 8)
+    ]
+    pairs[6] = {"gpus": [0, 7], "path": "system"}
+    one = report(nvidia={"presence": "found", "facts": {"topology": pairs}})
+
+    page = lines(one, width=80, details=True)
+    (head,) = [number for number, line in enumerate(page) if "GPU7" in line]
+    rows = [line.split() for line in page[head + 1 : head + 9]]
+    assert page[head].split() == ["gpu", *(f"GPU{number}" for number in range(8))]
+    assert [row[0] for row in rows] == list("01234567")
+    assert rows[0][1:] == ["X", *["NV18"] * 6, "SYS"]
+    assert rows[7][1:] == ["SYS", *["NV18"] * 6, "X"]
+
+
+@pytest.mark.parametrize("pair", [[0], [0, True], "01", [0, "1"], None])
+def test_what_is_no_pair_of_gpus_stays_as_it_is(pair: object) -> None:
+    rows = [{"gpus": [0, 1], "path": "system"}, {"gpus": pair, "path": "system"}]
+    one = report(nvidia={"presence": "found", "facts": {"topology": rows}})
+    assert any("system" in line for line in lines(one, width=80, details=True))
+
+
 @pytest.mark.parametrize(("width", "below"), [(200, 0), (120, 1), (80, 2)])
 def test_columns_that_do_not_fit_stand_below_their_rows(width: int, below: int) -> None:
     used = {

@@ -320,7 +320,40 @@ def shown_facts(name: str, probe: ProbeReport) -> tuple[dict[str, Any], dict[str
         return {}, {"": used} if (used := uses(probe)) else {}
     declared = facts_of(name)
     labels = {fact: declared[fact].label or fact for fact in probe.facts if fact in declared}
-    return split({labels.get(fact, fact): value for fact, value in probe.facts.items()})
+    values, tables = split({labels.get(fact, fact): value for fact, value in probe.facts.items()})
+    return values, {label: _matrix(rows) for label, rows in tables.items()}
+
+
+_PATHS = {
+    "one-switch": "PIX",
+    "several-switches": "PXB",
+    "host-bridge": "PHB",
+    "numa-node": "NODE",
+    "system": "SYS",
+}
+"""How `nvidia-smi topo -m` calls paths."""
+
+
+def _matrix(rows: Table) -> Table:
+    """Return pairs of GPUs with a row and a column for each, as `nvidia-smi topo -m` has them.
+
+    Other tables, and pairs that are none, come back as they are.
+    """
+    cells: dict[tuple[object, object], str] = {}
+    for row in rows:
+        pair = row.get("gpus")
+        if not (isinstance(pair, list) and len(pair) == 2 and all(type(i) is int for i in pair)):
+            return rows
+        path, links = str(row.get("path", "")), row.get("nvlinks")
+        cells[pair[0], pair[1]] = cells[pair[1], pair[0]] = (
+            f"NV{links}" if links else _PATHS.get(path, path)
+        )
+    gpus = sorted({one for one, _ in cells}, key=int)  # type: ignore[call-overload]
+    return [
+        {"gpu": one}
+        | {f"GPU{other}": "X" if one == other else cells.get((one, other), "") for other in gpus}
+        for one in gpus
+    ]
 
 
 def uses(probe: ProbeReport | None) -> Table:
