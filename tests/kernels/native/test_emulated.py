@@ -10,13 +10,12 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from typing import TYPE_CHECKING, NamedTuple
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
-from tests.kernels.native.grid import build, builder
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PROBLEMS = {"1": "small", "every": "table"}.get(os.environ.get("EMULATE", ""), "")
 pytestmark = pytest.mark.skipif(
@@ -48,12 +47,15 @@ CPUS = (
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Return the program for each processor that this machine can compile for and emulate."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [str(Path(__file__).parent), *sys.path])
+        grid = import_module("grid")  # as the scripts beside it do
     made = {}
     for processor in sorted({cpu.processor for cpu in CPUS}):
         tools = (f"{processor}-linux-gnu-g++", f"qemu-{processor}")
         if all(shutil.which(tool) for tool in tools):
             folder = tmp_path_factory.mktemp(processor)
-            made[processor] = build(folder, builder(), processor=processor)
+            made[processor] = grid.build(folder, grid.builder(), processor=processor)
     return made
 
 
