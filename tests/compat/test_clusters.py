@@ -110,7 +110,7 @@ def test_the_health_check_drains_what_is_sick_and_always_ends_with_0(
 
 @pytest.fixture
 def slurm(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Start a controller and one node that has the page's health check, on a sick machine."""
+    """Start a controller and one node that has the page's health check and prolog, on a sick machine."""
     program("munged", "slurmctld", "slurmd", "sinfo")
     if os.geteuid() != 0:
         pytest.skip("slurmd must be started by root")
@@ -119,6 +119,9 @@ def slurm(tmp_path: Path) -> Iterator[dict[str, str]]:
     script = block("sh", "health.sh").replace(COMMAND, backends(tmp_path, SICK))
     script = script.replace("#!/bin/sh\n", f"#!/bin/sh\nexport SLURM_CONF={config}\n")
     written(tmp_path / "health.sh", script, 0o755)
+    policy = written(tmp_path / "node.toml", "schema = 1\nhazards = true\n")
+    script = block("sh", "prolog.d").replace("/etc/backends/node.toml", str(policy))
+    written(tmp_path / "prolog.sh", script.replace(COMMAND, f"{tmp_path}/backends"), 0o755)
     features = run(sys.executable, "-m", "mlbackends", "info", "--root", WELL, "--format", "slurm")
     key = written(tmp_path / "key", "k" * 1024, 0o600)
     for folder in ("state", "spool", "munge"):
@@ -131,12 +134,13 @@ def slurm(tmp_path: Path) -> Iterator[dict[str, str]]:
         f"AuthInfo=socket={tmp_path}/munge/s\nStateSaveLocation={tmp_path}/state\n"
         f"SlurmdSpoolDir={tmp_path}/spool\nSlurmctldPidFile={tmp_path}/c.pid\nSlurmdPidFile={tmp_path}/d.pid\n"
         f"SlurmctldLogFile={tmp_path}/c.log\nSlurmdLogFile={tmp_path}/d.log\nReturnToService=2\n"
+        f"Prolog={tmp_path}/prolog.sh\nPrologFlags=Alloc\n"
         "ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nSlurmdParameters=config_overrides\n"
         "CommunicationParameters=NoInAddrAny\n"
         f"NodeName={name} NodeAddr=127.0.0.1 CPUs=1 Feature={features.stdout.strip()}\n"
         "PartitionName=p Nodes=ALL Default=YES State=UP\n"
     )
-    environment = {**os.environ, "SLURM_CONF": str(config), "FEATURES": features.stdout.strip()}
+    environment = {**os.environ, "SLURM_CONF": str(config), "NODE": name}
     files = {"socket": "munge/s", "pid-file": "m.pid", "log-file": "m.log", "seed-file": "seed"}
     munge = [f"--{option}={tmp_path}/{name}" for option, name in files.items()]
     started = [
@@ -163,16 +167,34 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def test_slurm_drains_a_sick_node_and_takes_the_features(slurm: dict[str, str]) -> None:
-    def node() -> str:
-        return run("sinfo", "-hN", "-o", "%t|%E|%f", env=slurm).stdout.strip()
+def test_slurm_drains_a_sick_node_and_chooses_a_well_one_by_its_features(
+    slurm: dict[str, str], tmp_path: Path
+) -> None:
+    def node(form: str) -> str:
+        return run("sinfo", "-hN", "-o", form, env=slurm).stdout.strip()
 
-    until(lambda: node().startswith("drain"))
+    def job(feature: str) -> subprocess.CompletedProcess[str]:
+        return run(
+            "srun", "-N1", "--immediate=20", f"--constraint={feature}", "echo", "ran", env=slurm
+        )
 
-    state, reason, features = node().split("|")
-    assert state == "drain"
-    assert re.fullmatch(REASON, reason)
-    assert features == slurm["FEATURES"]
+    until(lambda: node("%t") == "drain")
+    assert re.fullmatch(REASON, node("%E"))
+
+    backends(tmp_path, WELL)
+    features = node("%f").split(",")
+    assert features[0].startswith("avx") and features[-1].startswith("fp_1_")
+
+    def resumed() -> str:  # a check that runs now may be of the sick one still
+        run("scontrol", "update", f"nodename={slurm['NODE']}", "state=resume", env=slurm)
+        return job(f"[{features[-1]}]").stdout
+
+    assert until(resumed) == "ran\n"
+    assert "Invalid feature" in job("fp_1_0").stderr
+
+    backends(tmp_path, SICK)  # its prolog may come before its health check
+    assert job(features[0]).stdout == ""
+    assert until(lambda: node("%t").startswith("drain"))
 
 
 # ---- NHC, Nagios, Icinga -------------------------------------------------------------------------
