@@ -339,7 +339,7 @@ def _matrix(rows: Table) -> Table:
 
     Other tables, and pairs that are none, come back as they are.
     """
-    cells: dict[tuple[object, object], str] = {}
+    cells: dict[tuple[int, int], str] = {}
     for row in rows:
         pair = row.get("gpus")
         if not (isinstance(pair, list) and len(pair) == 2 and all(type(i) is int for i in pair)):
@@ -348,7 +348,7 @@ def _matrix(rows: Table) -> Table:
         cells[pair[0], pair[1]] = cells[pair[1], pair[0]] = (
             f"NV{links}" if links else _PATHS.get(path, path)
         )
-    gpus = sorted({one for one, _ in cells}, key=int)  # type: ignore[call-overload]
+    gpus = sorted({one for one, _ in cells})
     return [
         {"gpu": one}
         | {f"GPU{other}": "X" if one == other else cells.get((one, other), "") for other in gpus}
