@@ -202,15 +202,19 @@ Result cuKernelSetAttribute(int attribute, int number, char *kernel, int device)
 }
 typedef struct { u32 grid[3], block[3], shared; Address stream; void *attributes; u32 count; } Launch;
 
-// The arguments of a launch in hexadecimal digits, of the sizes in bytes that FAKE_PARAMETERS has: 8,8,4.
+// The arguments of a launch in hexadecimal digits, of the sizes in bytes that FAKE_PARAMETERS has: 8,8,4. What is
+// longer than 8 bytes is several words.
 static void note_arguments(void **arguments) {
     const char *sizes = getenv("FAKE_PARAMETERS");
-    char line[400] = "arguments";
-    for (size_t i = 0, at = strlen(line); sizes && *sizes && at < 380; i++, sizes += *sizes == ',') {
-        u64 word = 0;
+    static __thread char line[1 << 14];
+    size_t at = (size_t)snprintf(line, sizeof line, "arguments");
+    for (size_t i = 0; sizes && *sizes; i++, sizes += *sizes == ',') {
         size_t size = strtoul(sizes, (char **)&sizes, 10);
-        memcpy(&word, arguments[i], size < 8 ? size : 8);
-        at += (size_t)snprintf(line + at, sizeof line - at, " %llx", (unsigned long long)word);
+        for (size_t from = 0; from < size && at < sizeof line - 20; from += 8) {
+            u64 word = 0;
+            memcpy(&word, (char *)arguments[i] + from, size - from < 8 ? size - from : 8);
+            at += (size_t)snprintf(line + at, sizeof line - at, " %llx", (unsigned long long)word);
+        }
     }
     if (sizes) note(line, 0, 0);
 }

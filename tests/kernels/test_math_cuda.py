@@ -183,6 +183,26 @@ attended("float16", shape, shape, shape)
     assert all("compute=68" in line and line.endswith("workspace=4096") for line in halves)
 
 
+def test_the_switches_reach_the_five_products_of_gradients(on_fake_cuda: OnFakeCuda) -> None:
+    told = on_fake_cuda(
+        GRADIENTS
+        + """
+shape, m = (1, 1, 4, 8), mlbackends.cuda.matmul
+m.fp32_precision = "tf32"
+LIMITS["float32"] = 1
+differentiated("float32", shape, shape, shape)
+m.allow_bf16_reduced_precision_reduction = False
+differentiated("bfloat16", shape, shape, shape)
+mlbackends.cuda.preferred_blas_library("cublaslt")
+differentiated("float16", shape, shape, shape)
+"""
+    )
+    lines = told.lines("gemm")  # two of the forward pass, then five
+    assert len(lines) == 14 and len(told.lines("matmul")) == 7
+    assert all(line.startswith("gemm mode=3 compute=77 ") for line in lines[:7])
+    assert all(line.startswith("gemm mode=16 compute=68 ") for line in lines[7:])
+
+
 def test_a_row_whose_scores_overflow_is_nan_and_one_without_keys_is_0(
     on_fake_cuda: OnFakeCuda,
 ) -> None:
