@@ -22,9 +22,23 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
+from msgspec.structs import replace
+
+from mlbackends.audit.runner import examine
+from mlbackends.fleet.collection import Collection
+from mlbackends.fleet.groups import fleet_of
+from mlbackends.fleet.judging import Judge, hazards
+from mlbackends.fleet.nodesets import expanded
+from mlbackends.fleet.reader import Reader
+from mlbackends_cli.charts.fleet import sheet
+from mlbackends_cli.charts.pictures import style_alone
 from mlbackends_cli.main import guarded_main
 
 FOLDER = Path(__file__).resolve().parent
+sys.path.insert(0, str(FOLDER))
+
+import example_fleet  # noqa: E402
+
 ROOT = FOLDER.parents[1]
 MEASURED = FOLDER / "sdpa-check.json"
 LOG = ROOT / "tests/traces/torch-2.13-onednn-level2.log"
@@ -187,6 +201,20 @@ def trace_page() -> str:
     )
 
 
+# ---- a fleet -------------------------------------------------------------------------------------
+
+
+def fleet_picture() -> str:
+    """Return the picture that `backends fleet summarize --plot` draws of the nodes in example_fleet.py."""
+    reader, judge = Reader(), Judge(examine)
+    collection = Collection(expanded("node[001-064]"))
+    for envelope in reader.read(line.encode() for line in example_fleet.lines()):
+        if (name := collection.add(envelope)) in collection.nodes:
+            judge.visit(name, envelope)
+    summary = replace(fleet_of(collection), hazards=hazards(judge))
+    return sheet(summary, style_alone()) + "\n"
+
+
 # ---- all of them ---------------------------------------------------------------------------------
 
 PICTURES = {
@@ -202,6 +230,7 @@ PICTURES = {
         typed="backends sdpa check --shape 1,8,512,64 --causal --peers",
     ),
     "trace": trace_page,
+    "fleet": fleet_picture,
 }
 
 

@@ -60,17 +60,18 @@ def _changes(
     comparison: "_Comparison",
 ) -> Iterator[Change]:
     """Yield the changes; facts that changed on the same nodes, and left the same behind, are one."""
-    changed: dict[tuple[str, bytes], tuple[Step, list[tuple[int, int]]]] = {}
+    changed: dict[tuple[str, bytes], tuple[Step, Any, list[tuple[int, int]]]] = {}
     for pair, found in steps.items():
         for name, (was, now) in found.items():
             key = (name, msgspec.json.encode((was, now), order="deterministic"))
-            changed.setdefault(key, (Step(name, was, now), []))[1].append(pair)
+            step = Step(name, comparison.real(0, name, was), comparison.real(1, name, now))
+            changed.setdefault(key, (step, was, []))[2].append(pair)
     alike: dict[tuple[frozenset[tuple[int, int]], frozenset[tuple[int, int]]], list[Step]] = {}
-    for step, movers in changed.values():
+    for step, was, movers in changed.values():
         stayed = [
             pair
             for pair in pairs
-            if step.name not in steps[pair] and comparison.was(pair[0], step.name) == step.before
+            if step.name not in steps[pair] and comparison.was(pair[0], step.name) == was
         ]
         counts = [sum(len(pairs[pair]) for pair in some) for some in (movers, stayed)]
         behind = frozenset(stayed if counts[0] > counts[1] else ())
@@ -113,6 +114,12 @@ class _Comparison:
             and name not in self._left_out
             and not self._is_near(name, was.get(name), now.get(name))
         }
+
+    def real(self, side: int, name: str, value: Any) -> Any:
+        """Return the least real value that a rounded metric stands for; another value as it is."""
+        ranges = self._sides[side].ranges.get(name, {})
+        is_known = isinstance(value, int | float) and value in ranges
+        return ranges[value][0] if is_known else value
 
     def _of(self, side: int, machine: int) -> Facts:
         if machine not in self._facts[side]:

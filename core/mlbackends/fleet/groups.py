@@ -228,7 +228,8 @@ class _Comparison:
             usual = self._usual(name, values)
             for value, machines in values:
                 if value != usual:
-                    alike.setdefault(machines, []).append(Difference(name, value, usual))
+                    real = (self._real(name, value), self._real(name, usual))
+                    alike.setdefault(machines, []).append(Difference(name, *real))
         deviations = sorted(
             (
                 Deviation(self._nodes(machines), tuple(sorted(found, key=_first_told)))
@@ -246,7 +247,8 @@ class _Comparison:
     def holders(self, name: str, values: list[tuple[Any, frozenset[int]]]) -> tuple[Holders, ...]:
         """Return the values of a fact with their nodes, the rarest first."""
         found = [
-            Holders(value, self._nodes(machines)) for value, machines in self._merged(name, values)
+            Holders(self._real(name, value), self._nodes(machines))
+            for value, machines in self._merged(name, values)
         ]
         return tuple(sorted(found, key=lambda each: (len(each.nodes), each.nodes)))
 
@@ -313,6 +315,15 @@ class _Comparison:
         # Of two that are equally usual one must be, whichever came first.
         return max(values, key=lambda each: (self._count(each[1]), _text(each[0])))[0]
 
+    def _real(self, name: str, value: Any) -> Any:
+        """Return the least real value that a rounded metric stands for; another value as it is."""
+        rounded, real = (self._baseline.metrics if self._baseline else {}).get(name, (None, 0.0))
+        if value is not None and value == rounded:
+            return real
+        ranges = self._view.collection.ranges.get(name, {})
+        is_known = isinstance(value, int | float) and value in ranges
+        return ranges[value][0] if is_known else value
+
     def _count(self, machines: Iterable[int]) -> int:
         return sum(self._sizes[each] for each in machines)
 
@@ -326,9 +337,10 @@ def _are_near(*numbers: float) -> bool:
 
 
 def _first_told(difference: Difference) -> tuple[bool, bool, int, str]:
-    """Return by what the differences of one deviation are sorted: a number of devices, then short names."""
+    """Return by what differences are sorted: numbers of devices and versions first, then short names."""
     name = difference.name
-    return (not name.endswith(".devices"), "[" in name, name.count("."), name)
+    is_short = name.endswith((".devices", ".version"))
+    return (not is_short, "[" in name, name.count("."), name)
 
 
 def facts_of_fleet(collection: Collection, names: Sequence[str] = ()) -> FleetFacts:

@@ -110,6 +110,11 @@ def test_metrics_within_a_hundredth_are_the_same_wherever_rounding_cuts(base: in
 
     (kind,) = fleet_of(collection).kinds
     assert [each.nodes for each in kind.deviations] == [("small",)]
+    (difference,) = kind.deviations[0].differences
+    assert (difference.value, difference.usual) == (
+        base // 2,
+        base,
+    )  # the real values, not the rounded
 
 
 def report(envelope: Envelope) -> Report:
