@@ -2,6 +2,7 @@
 
 import os
 import re
+import stat
 import sys
 from collections.abc import Iterator, Sequence
 from io import BufferedReader
@@ -88,7 +89,8 @@ def _of_file(path: str, reader: Reader, collection: Collection) -> Iterator[Enve
     try:
         mounts.check(path)
         with os.fdopen(opened_at_once(path), "rb") as file:
-            os.set_blocking(file.fileno(), True)
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                os.set_blocking(file.fileno(), True)
             if _is_fleet(file):
                 collection.merge(fleet_in(file.read(FLEET_LIMIT + 1), path))
             else:
