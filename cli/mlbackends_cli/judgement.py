@@ -152,7 +152,11 @@ def limited(seconds: float | None) -> Iterator[None]:
     timer.daemon = True
     timer.start()
     try:
-        yield
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()  # it may be about to interrupt
     except KeyboardInterrupt:
         if time.monotonic() < end:
             raise
@@ -160,7 +164,6 @@ def limited(seconds: float | None) -> Iterator[None]:
         error.exit_code = exits.UNKNOWN
         raise error from None
     finally:
-        timer.cancel()
         signal.signal(number, before)
 
 
