@@ -128,6 +128,8 @@ class Collection:
         if report.schema != REPORT_SCHEMA:
             found = f"{report.schema[:80]!r}; this version reads {REPORT_SCHEMA!r}"
             raise ValueError(f"its schema is {found}")
+        if not report.probes:
+            raise ValueError("it has no probes")
         if len(report.probes) > MOST_PROBES:
             raise ValueError(f"it has {len(report.probes)} probes; {MOST_PROBES} are taken")
         python = report.probes.get("python")
@@ -161,7 +163,8 @@ class Collection:
         form = (name, place, digest, msgspec.json.encode(rounded(metrics)))
         if (number := self._forms.get(form)) is None:
             probe = msgspec.json.decode(data, type=ProbeReport)
-            if is_deeper([probe.facts, *(each.facts for each in probe.libraries)], _DEEPEST):
+            tables = [probe.facts, *(each.facts for each in probe.libraries)]
+            if is_deeper([*tables, *(each.facts for each in probe.devices)], _DEEPEST):
                 raise ValueError(f"its facts are nested more than {_DEEPEST} deep")
             number = self._number(name, canonical_facts(name, probe, canonical))
             self._forms[form] = number

@@ -15,12 +15,13 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from mlbackends import __version__
 from mlbackends.audit.policy.rules import Golden, Policy
 from mlbackends.audit.policy.selection import Selection
 from mlbackends.fleet.collection import Collection, form_of, without_duration
 from mlbackends.fleet.fingerprint import rounded
 from mlbackends.fleet.nodesets import folded
-from mlbackends.model.audit import Check, Outcome, Severity, Status
+from mlbackends.model.audit import SCHEMA, Check, Outcome, Severity, Status
 from mlbackends.model.errors import counted
 from mlbackends.model.fleet import Envelope, Hazard
 from mlbackends.model.records import Device, ProbeReport, Report
@@ -72,7 +73,7 @@ class Judge:
         if number is None:
             self.evaluated += 1
             read: set[Place] = set()
-            outcome = self._judgement(_watched(msgspec.json.decode(data, type=Report), read))
+            outcome = self._outcome(data, read)
             if not read <= self._places:
                 self._places |= read
                 self._numbers.clear()
@@ -80,6 +81,18 @@ class Judge:
             number = self._numbers[key] = len(self.outcomes)
             self.outcomes[number] = (outcome, [])
         self.outcomes[number][1].append(node)
+
+    def _outcome(self, data: Raw, read: set[Place]) -> Outcome:
+        try:
+            report = msgspec.json.decode(data, type=Report)
+        except (msgspec.DecodeError, RecursionError) as error:
+            # What a collection does not compare may be of any type in a report that is not ours.
+            message = f"not checked: the report is not what a probe tells: {error}"
+            check = Check(
+                REPORTED, "every node has a report", Severity.ERROR, Status.UNKNOWN, message
+            )
+            return Outcome(SCHEMA, f"backends {__version__}", "doctor", "", "", "", (check,))
+        return self._judgement(_watched(report, read))
 
     def _key(self, data: Raw) -> tuple[Any, ...]:
         """Return what an outcome can depend on."""
@@ -111,8 +124,14 @@ def _value(section: Raw | None, place: Place) -> tuple[bytes, ...]:
         rows = [each.get("volatile", Raw(b"{}")) for each in devices]
     if place.name == "*":
         return tuple(map(bytes, rows))
-    found = (msgspec.json.decode(row, type=dict[str, Raw]).get(place.name) for row in rows)
-    return tuple(b"" if value is None else bytes(value) for value in found)
+    return tuple(_of_row(row, place.name) for row in rows)
+
+
+def _of_row(row: Raw, name: str) -> bytes:
+    try:
+        return bytes(msgspec.json.decode(row, type=dict[str, Raw]).get(name, Raw()))
+    except msgspec.ValidationError:  # no table: whoever reads it fails
+        return bytes(row)
 
 
 @cache

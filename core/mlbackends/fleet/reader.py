@@ -159,6 +159,8 @@ class Reader:
         split = labels.split(line) if at else Line(b"", False, line)
         if at < len(line) - len(split.text):
             split = Line(b"", False, line)
+        if not split.label and self._of_ansible:
+            split = Line(self._of_ansible, True, line)
         damaged = self._frames.damaged
         found = self._named(self._frames.add(line, split.label), split)
         stream = self._streams.get(split.label)

@@ -63,6 +63,7 @@ def test_who_is_missing_has_a_name() -> None:
     [
         (b'{"schema": "backends.report/9"}', "its schema is 'backends.report/9'"),
         (b"[]", "Expected `object`"),
+        (b'{"schema": "backends.report/1"}', "no probes"),
         (b'{"schema": "backends.report/1", "probes": {"cpu": 7}}', "Expected `object`"),
         (b'{"schema": "backends.report/1", "probes": {"cpu": {"presence": "odd"}}}', "Invalid enum"),
         (report_of(x=0).replace(b'"x":0', b'"x":' + b"[" * 60 + b"]" * 60), "nested more than"),
@@ -76,7 +77,7 @@ def test_who_is_missing_has_a_name() -> None:
         ),
         (report_of("", **{f"k{at}": at for at in range(100_001)}), "more than 100,000 facts"),
     ],
-    ids=["version", "a list", "a number", "presence", "deep", "very deep", "a fleet", "probes", "facts"],
+    ids=["version", "list", "empty", "number", "presence", "deep", "deeper", "fleet", "probes", "facts"],
 )  # fmt: skip
 def test_a_hostile_report_is_an_error_of_its_node_alone(text: bytes, why: str) -> None:
     collection = taken(raw("bad", text), envelope_of("good"))

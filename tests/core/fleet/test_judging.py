@@ -123,3 +123,15 @@ def test_a_rule_about_what_is_volatile_is_checked_on_every_node(rule: str, tmp_p
     assert {node: [each[:2] for each in checks] for node, checks in found.items()} == {
         node: [each[:2] for each in checks] for node, checks in wanted.items()
     }
+
+
+def test_a_report_that_lies_about_types_is_not_checked_and_the_others_are() -> None:
+    some = documents("hgx-h100-sound", 3)
+    some[1]["probes"]["cpu"]["duration_seconds"] = "soon"
+    some[2]["probes"]["nvidia"]["devices"][0]["volatile"] = [1]
+    judge = Judge(examine)
+    outcome = fleet_outcome(judge, collected(judge, some))
+
+    told = [each.message for each in outcome.checks if each.code == REPORTED]
+    assert any("n1" in each for each in told) and any("n2" in each for each in told)
+    assert len(outcome.checks) > 50

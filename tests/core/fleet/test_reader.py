@@ -138,6 +138,17 @@ def test_ansible() -> None:
     assert "backends: not found" in collection.silent["node3"][1]
 
 
+def test_frames_below_a_line_of_ansible_are_of_its_host() -> None:
+    lines = [
+        b"edge7 | CHANGED | rc=0 >>",
+        *(each.encode() for each in frames(envelope_of("localhost"))),
+    ]
+    collection = collected([*lines, b"edge8 | CHANGED | rc=0 >>", b"hello"])
+
+    assert [*collection.nodes] == ["edge7"]
+    assert [*collection.silent] == ["edge8"]
+
+
 @pytest.mark.parametrize(
     ("line", "node", "status"),
     [
