@@ -4,13 +4,16 @@ It has been emulated on the CPU, where fibers stand for a GPU's threads, and com
 compiled for sm75 to sm120; it has not run on a GPU yet. It needs cuda-python and NVRTC, and no toolkit.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.model.reasons import Reason
 from mlbackends.sdpa import constraints as need
 from mlbackends.sdpa.backend import AttentionBackend, Gradients, Prepared
 from mlbackends.sdpa.sdp_backend import SDPBackend
+
+if TYPE_CHECKING:
+    from mlbackends_kernels.attention_cuda.device import DeviceAttention
 
 
 class EfficientCuda(AttentionBackend):
@@ -35,7 +38,12 @@ class EfficientCuda(AttentionBackend):
         need.head_dim_at_most(256),
         need.mask_fixed(),
     )
-    takes = frozenset({"gradient", "grouped_heads", "logsumexp", "lower_right", "mask"})
+    takes = frozenset(
+        {
+            "gradient", "grouped_heads", "logsumexp", "lower_right", "mask", "sinks", "softcap",
+            "window",
+        }
+    )  # fmt: skip
     tolerance = {"float16": 2.0, "bfloat16": 2.0, "float32": 4.0}  # noqa: RUF012
 
     def missing_parts(self) -> tuple[Reason, ...]:
@@ -43,34 +51,27 @@ class EfficientCuda(AttentionBackend):
 
         return missing_parts()
 
-    def run(
-        self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
-    ) -> Any:
-        return self._attend(problem, query, key, value, mask, logsumexp=False)[0]
+    def run(self, problem: AttentionProblem, *tensors: Any, **more: Any) -> Any:
+        return self._device(problem).attend(problem, *tensors, **more, logsumexp=False)[0]
 
     def run_with_logsumexp(
-        self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
+        self, problem: AttentionProblem, *tensors: Any, **more: Any
     ) -> tuple[Any, Any]:
-        return self._attend(problem, query, key, value, mask, logsumexp=True)
+        return self._device(problem).attend(problem, *tensors, **more, logsumexp=True)
 
-    def run_backward(self, problem: AttentionProblem, grad_out: Any, *tensors: Any) -> Gradients:
-        self.require_here(problem)
-        from mlbackends_kernels.attention_cuda.device import differentiate
-
-        return differentiate(problem, grad_out, *tensors)
+    def run_backward(
+        self, problem: AttentionProblem, grad_out: Any, *tensors: Any, **more: Any
+    ) -> Gradients:
+        return self._device(problem).differentiate(problem, grad_out, *tensors, **more)
 
     def prepared(self, problem: AttentionProblem, *tensors: Any) -> Prepared | None:
-        from mlbackends_kernels.attention_cuda.device import prepare_forward
-
-        return prepare_forward(problem, *tensors)
+        return self._device(problem).prepare_forward(problem, *tensors)
 
     def prepared_backward(self, problem: AttentionProblem, *tensors: Any) -> Prepared | None:
-        from mlbackends_kernels.attention_cuda.device import prepare_backward
+        return self._device(problem).prepare_backward(problem, *tensors)
 
-        return prepare_backward(problem, *tensors)
-
-    def _attend(self, problem: AttentionProblem, *tensors: Any, logsumexp: bool) -> tuple[Any, Any]:
+    def _device(self, problem: AttentionProblem) -> "DeviceAttention":
         self.require_here(problem)
-        from mlbackends_kernels.attention_cuda.device import attend
+        from mlbackends_kernels.attention_cuda.device import EFFICIENT
 
-        return attend(problem, *tensors, logsumexp=logsumexp)
+        return EFFICIENT

@@ -29,7 +29,6 @@ NEEDS_MORE = {
     "tests.kernels.cuda.test_compiled": ("no NVRTC", "a wheel of 58 MB"),
     "tests.kernels.operations.test_bmm": ("triton", "a wheel of 286 MB"),
     "tests.kernels.test_flash_cpu": ("emulated by AVX-512", "a CPU with AVX-512"),
-    "tests.kernels.test_flash_triton": ("triton", "a wheel of 286 MB"),
     "tests.kernels.triton": ("triton", "a wheel of 286 MB"),
     "tests.probes.test_vulkan": ("Debian's", "packages that .ci/systems vendors unpacks"),
     "tests.kernels.native.test_emulated": (

@@ -17,7 +17,7 @@ from mlbackends.sdpa.sdp_backend import SDPBackend
 from mlbackends.sdpa.switches import PRIORITY_ORDER, SWITCHES, allowed, priority_order
 from mlbackends.switches import store
 
-ORDER = ("flash_cpu", "flash_triton", "efficient_cuda", "math_cuda", "math")
+ORDER = ("flash_cpu", "flash_cuda", "efficient_cuda", "math_cuda", "math")
 """The order of backends of one kind; those of other distributions follow, by name."""
 
 _PLACES = {name: place for place, name in enumerate(ORDER)}

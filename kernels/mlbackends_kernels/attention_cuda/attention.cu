@@ -27,13 +27,18 @@ struct Call {
   Operand query, key, value, mask, out, logsumexp;
   Operand grad_out, grad_query, grad_key, grad_value;
   Operand summary;  // (B, H, L, 4) of float32: see `summarize`
+  Operand sinks, grad_sinks;  // (H)
   int batches, heads, rows, keys, head_dim, value_dim;
-  int causal, shift;  // row i sees key j if j <= i + shift
-  int mask_kind;
-  float scale;
+  int shift, left, right;  // row i sees key j if i + shift - left <= j <= i + shift + right
+  int mask_kind, sink_kind;
+  float scale, softcap;  // softcap: c of c tanh(score / c), or 0
 };
 
 enum { NO_MASK, BOOLEANS, ELEMENTS, FLOATS };
+
+#ifndef MASKS
+#define MASKS 1  // 0: there is never a mask
+#endif
 
 #define FOR(i, n) _Pragma("unroll") for (int i = 0; i < (n); i++)
 
@@ -363,6 +368,7 @@ __device__ void Tile<M, H, V, R, C, W>::bring(Stored* to, const Operand& from, i
       copy_chunk(to + i / chunks * M::STEP(WIDTH) + column, inside ? source + row * from.row + column : source, inside);
     }
   } else {
+#pragma unroll 1
     for (int i = threadIdx.x; i < COUNT * WIDTH; i += THREADS) {
       int row = first + i / WIDTH, column = i % WIDTH;
       bool inside = row < end && column < width;
@@ -391,15 +397,50 @@ static __device__ void write(const Operand& to, int batch, int head, int first, 
 
 // ---- scores -------------------------------------------------------------------------
 
+static __device__ bool has_mask(const Call& call) { return MASKS && call.mask_kind != NO_MASK; }
 static __device__ i64 mask_offset(const Call& call, int batch, int head) {
-  return call.mask_kind == NO_MASK ? 0 : batch * call.mask.batch + head / call.mask.group * call.mask.head;
+  return !has_mask(call) ? 0 : batch * call.mask.batch + head / call.mask.group * call.mask.head;
+}
+
+// The keys that a row sees: from `first` on, and before `end`.
+struct Range {
+  int first, end;
+  __device__ Range(const Call& call, int row, int shift, int keys)
+      : first(max(row + shift - call.left, 0)), end(min(row + shift + call.right + 1, keys)) {}
+  __device__ bool has(int key) const { return first <= key && key < end; }
+};
+
+static __device__ float exp_of(float x) { return exp2_of(x * 1.44269504f); }
+static __device__ float tanh_of(float x) { return 1 - 2 / (exp_of(2 * x) + 1); }
+
+// Makes scores of products. slopes: times what a small change of the product, scaled, does to its score.
+template <int R, int N>
+static __device__ void make_scores(const Call& call, float (&products)[R][N][4], float (*slopes)[N][4]) {
+  if (call.softcap == 0) {
+    FOR(r, R) FOR(n, N) FOR(i, 4) products[r][n][i] *= call.scale;
+    return;
+  }
+  float factor = call.scale / call.softcap;
+  FOR(r, R) FOR(n, N) FOR(i, 4) {
+    float share = tanh_of(products[r][n][i] * factor);
+    products[r][n][i] = share * call.softcap;
+    if (slopes) slopes[r][n][i] *= 1 - share * share;
+  }
+}
+
+// The sink of a head: one more score of its rows, that has no value; -inf where there is none.
+template <class Math> static __device__ float sink_of(const Call& call, int head) {
+  if (call.sink_kind == NO_MASK) return -infinity();
+  i64 index = head * call.sinks.head;
+  const char* at = call.sinks.at;
+  return call.sink_kind == FLOATS ? ((const float*)at)[index] : Math::wide(((const typename Math::Element*)at)[index]);
 }
 
 // Adds the mask to a score, -inf where the row does not see the key, and tells whether it does.
 template <class Math>
 static __device__ bool masked(const Call& call, i64 offset, int row, int key, float& score) {
-  bool shown = row < call.rows && key < call.keys && (!call.causal || key <= row + call.shift);
-  if (shown && call.mask_kind != NO_MASK) {
+  bool shown = row < call.rows && Range(call, row, call.shift, call.keys).has(key);
+  if (shown && has_mask(call)) {
     i64 index = offset + row * call.mask.row + key * call.mask.column;
     if (call.mask_kind == BOOLEANS) {
       shown = call.mask.at[index] != 0;
@@ -414,25 +455,11 @@ static __device__ bool masked(const Call& call, i64 offset, int row, int key, fl
   return shown;
 }
 
-// Makes scores of the products of a tile, whose rows are from `first` and whose columns from `start` on.
-// TURNED: its rows are keys. seen: is set for rows that a mask shows a key.
-template <class T, bool TURNED>
-static __device__ void score(const Call& call, int batch, int head, int first, int start, float (&sums)[T::R][T::N][4], bool (&seen)[T::R][2]) {
-  int rows = TURNED ? T::COLUMNS : T::ROWS, keys = TURNED ? T::ROWS : T::COLUMNS;
-  int row_0 = TURNED ? start : first, key_0 = TURNED ? first : start;
-  bool whole = row_0 + rows <= call.rows && key_0 + keys <= call.keys && (!call.causal || key_0 + keys - 1 <= row_0 + call.shift);
-  FOR(r, T::R) FOR(n, T::N) FOR(i, 4) sums[r][n][i] *= call.scale;
-  if (whole && call.mask_kind == NO_MASK) return;
-  i64 offset = mask_offset(call, batch, head);
-  int line = first + T::row(), column = start + T::column();
-  FOR(r, T::R) FOR(n, T::N) FOR(i, 4) {
-    int there = line + 16 * r + i / 2 * 8, other = column + 8 * n + i % 2;
-    bool shown = masked<typename T::Math>(call, offset, TURNED ? other : there, TURNED ? there : other, sums[r][n][i]);
-    seen[r][i / 2] |= call.mask_kind != NO_MASK && shown;
-  }
+// Tells whether each row of a tile, from `row` on, sees each of its keys, and nothing is added to the scores.
+static __device__ bool sees_all(const Call& call, int row, int rows, int key, int keys) {
+  return !has_mask(call) && row + rows <= call.rows && Range(call, row + rows - 1, call.shift, call.keys).first <= key &&
+         key + keys <= Range(call, row, call.shift, call.keys).end;
 }
-
-static __device__ float exp_of(float x) { return exp2_of(x * 1.44269504f); }
 
 // The largest or the sum of the 4 lanes that share a row, or of all 32 lanes.
 static __device__ float over(int lanes, float x, bool sum) {
@@ -456,9 +483,10 @@ template <class T> static __device__ void forward(const Call& call) {
   int blocks = (call.rows + T::ROWS - 1) / T::ROWS;
   int unit = blockIdx.x / blocks, batch = unit / call.heads, head = unit % call.heads;
   int first = (blocks - 1 - blockIdx.x % blocks) * T::ROWS;  // the longest first, where causal
-  int end = call.keys;
-  if (call.causal) end = min(end, max(first + T::ROWS + call.shift, 0));
+  int begin = Range(call, first, call.shift, call.keys).first / T::COLUMNS * T::COLUMNS;
+  int end = Range(call, first + T::ROWS - 1, call.shift, call.keys).end;
   bool working = first + T::warp_row() < call.rows;
+  i64 offset = mask_offset(call, batch, head);
 
   float out[T::R][T::VALUE / 8][4], top[T::R][2], sum[T::R][2];
   bool seen[T::R][2];
@@ -467,17 +495,24 @@ template <class T> static __device__ void forward(const Call& call) {
     int row = first + T::row() + 16 * r + 8 * i;
     top[r][i] = -infinity();
     sum[r][i] = 0;
-    seen[r][i] = call.mask_kind == NO_MASK && call.keys > 0 && (!call.causal || row + call.shift >= 0);
+    Range range(call, row, call.shift, call.keys);
+    seen[r][i] = !has_mask(call) && range.first < range.end;
   }
   T::template bring<T::ROWS, T::HEAD>(queries, call.query, batch, head, first, call.rows, call.head_dim);
-  T::template bring<T::COLUMNS, T::HEAD>(keys, call.key, batch, head, 0, call.keys, call.head_dim);
-  for (int start = 0; start < end; start += T::COLUMNS) {
+  T::template bring<T::COLUMNS, T::HEAD>(keys, call.key, batch, head, begin, call.keys, call.head_dim);
+  for (int start = begin; start < end; start += T::COLUMNS) {
     float weights[T::R][T::N][4];
     arrive();
     T::template bring<T::COLUMNS, T::VALUE>(values, call.value, batch, head, start, call.keys, call.value_dim);
     if (working) {
       T::template across<T::HEAD>(weights, queries, keys);
-      score<T, false>(call, batch, head, first, start, weights, seen);
+      make_scores(call, weights, (float(*)[T::N][4])0);
+      if (!sees_all(call, first, T::ROWS, start, T::COLUMNS)) {
+        FOR(r, T::R) FOR(n, T::N) FOR(i, 4) {
+          int row = first + T::row() + 16 * r + i / 2 * 8, key = start + T::column() + 8 * n + i % 2;
+          seen[r][i / 2] |= masked<typename T::Math>(call, offset, row, key, weights[r][n][i]);
+        }
+      }
       FOR(r, T::R) FOR(i, 2) {
         float largest = top[r][i];
         FOR(n, T::N) largest = fmaxf(largest, fmaxf(weights[r][n][2 * i], weights[r][n][2 * i + 1]));
@@ -501,16 +536,21 @@ template <class T> static __device__ void forward(const Call& call) {
   }
   wait_for_copies();
   if (!working) return;
-  float factor[T::R][2];
+  float factor[T::R][2], sink = sink_of<typename T::Math>(call, head);
   float* logarithms = call.logsumexp.at ? place<float>(call.logsumexp, batch, head) : 0;
   FOR(r, T::R) FOR(i, 2) {
     int row = first + T::row() + 16 * r + 8 * i;
     bool sees = over(4, seen[r][i], false) > 0;
     float total = over(4, sum[r][i], true);
     if (total == 0 && sees) total = not_a_number();  // each score overflowed
-    factor[r][i] = total == 0 ? 0 : 1 / total;
+    float origin = fmaxf(top[r][i], sink), shrink = total == 0 ? 0 : 1;
+    if (sink != -infinity()) {
+      shrink *= exp_of(top[r][i] - origin);
+      total = total * shrink + exp_of(sink - origin);
+    }
+    factor[r][i] = total == 0 ? 0 : shrink / total;
     if (logarithms && LANE % 4 == 0 && row < call.rows)
-      logarithms[row * call.logsumexp.row] = total == 0 ? 0 : top[r][i] + logf(total);
+      logarithms[row * call.logsumexp.row] = total == 0 ? 0 : origin + logf(total);
   }
   write<T, T::VALUE>(call.out, batch, head, first, call.rows, call.value_dim, out, factor);
 }
@@ -543,12 +583,13 @@ template <class T> static __device__ void summarize(const Call& call) {
     const Element* query = place<const Element>(call.query, batch, head) + row * call.query.row;
     const Element* keys = place<const Element>(call.key, batch, head);
     i64 offset = mask_offset(call, batch, head);
-    float largest = -infinity(), sum = 0;
+    float sink = sink_of<typename T::Math>(call, head);
+    float largest = LANE ? -infinity() : sink, sum = LANE || sink == -infinity() ? 0 : 1;
     for (int key = LANE; key < call.keys; key += 32) {
-      float score = 0;
+      float products[1][1][4] = {}, &score = products[0][0][0];
       for (int i = 0; i < call.head_dim; i++)
         score = fmaf(T::Math::wide(query[i * call.query.column]), T::Math::wide(keys[key * call.key.row + i * call.key.column]), score);
-      score *= call.scale;
+      make_scores(call, products, (float(*)[1][4])0);
       if (!masked<typename T::Math>(call, offset, row, key, score)) continue;
       float before = largest;
       largest = fmaxf(largest, score);
@@ -596,8 +637,8 @@ template <class T> static __device__ void differentiate_query(const Call& call) 
   Stored* scratch = values + T::COLUMNS * T::VALUE_STEP;
   int blocks = (call.rows + T::ROWS - 1) / T::ROWS, unit = blockIdx.x / blocks;
   int first = (blocks - 1 - blockIdx.x % blocks) * T::ROWS;
-  int end = call.keys;
-  if (call.causal) end = min(end, max(first + T::ROWS + call.shift, 0));
+  int begin = Range(call, first, call.shift, call.keys).first / T::COLUMNS * T::COLUMNS;
+  int end = Range(call, first + T::ROWS - 1, call.shift, call.keys).end;
   bool working = first + T::warp_row() < call.rows;
   Sharers sharers(call, call.grad_query, unit);
 
@@ -610,23 +651,25 @@ template <class T> static __device__ void differentiate_query(const Call& call) 
       FOR(r, T::R) FOR(i, 2) summary[r][i] = summary_of(call, batch, head, first + T::row() + 16 * r + 8 * i);
       T::template bring<T::ROWS, T::HEAD>(queries, call.query, batch, head, first, call.rows, call.head_dim);
       T::template bring<T::ROWS, T::VALUE>(coming, call.grad_out, batch, head, first, call.rows, call.value_dim);
-      T::template bring<T::COLUMNS, T::HEAD>(keys, call.key, batch, head, 0, call.keys, call.head_dim);
-      for (int start = 0; start < end; start += T::COLUMNS) {
+      T::template bring<T::COLUMNS, T::HEAD>(keys, call.key, batch, head, begin, call.keys, call.head_dim);
+      i64 offset = mask_offset(call, batch, head);
+      for (int start = begin; start < end; start += T::COLUMNS) {
         float weights[T::R][T::N][4], slopes[T::R][T::N][4];
-        bool seen[T::R][2];
         arrive();
         T::template bring<T::COLUMNS, T::VALUE>(values, call.value, batch, head, start, call.keys, call.value_dim);
-        if (working) {
-          T::template across<T::HEAD>(weights, queries, keys);
-          score<T, false>(call, batch, head, first, start, weights, seen);
-        }
+        if (working) T::template across<T::HEAD>(weights, queries, keys);
         arrive();
         if (working) {
           T::template across<T::VALUE>(slopes, coming, values);
-          FOR(r, T::R) FOR(n, T::N) FOR(i, 4) {
-            const float4& row = summary[r][i / 2];
-            slopes[r][n][i] = weight_of(weights[r][n][i], row) * (slopes[r][n][i] - row.x);
+          FOR(r, T::R) FOR(n, T::N) FOR(i, 4) slopes[r][n][i] -= summary[r][i / 2].x;
+          make_scores(call, weights, slopes);
+          if (!sees_all(call, first, T::ROWS, start, T::COLUMNS)) {
+            FOR(r, T::R) FOR(n, T::N) FOR(i, 4) {
+              int row = first + T::row() + 16 * r + i / 2 * 8, key = start + T::column() + 8 * n + i % 2;
+              masked<typename T::Math>(call, offset, row, key, weights[r][n][i]);
+            }
           }
+          FOR(r, T::R) FOR(n, T::N) FOR(i, 4) slopes[r][n][i] *= weight_of(weights[r][n][i], summary[r][i / 2]);
           T::template along<T::HEAD>(sums, slopes, keys, scratch);
         }
         __syncthreads();
@@ -648,7 +691,8 @@ template <class T, bool KEY, bool VALUE> static __device__ void differentiate_ke
   Stored* scratch = coming + T::COLUMNS * T::VALUE_STEP;
   int blocks = (call.keys + T::ROWS - 1) / T::ROWS, unit = blockIdx.x / blocks;
   int first = blockIdx.x % blocks * T::ROWS;
-  int begin = call.causal ? max(first - call.shift, 0) / T::COLUMNS * T::COLUMNS : 0;
+  int begin = max(first - call.right - call.shift, 0) / T::COLUMNS * T::COLUMNS;
+  int end = min(first + T::ROWS + call.left - call.shift, call.rows);
   bool working = first + T::warp_row() < call.keys;
   Sharers sharers(call, KEY ? call.grad_key : call.grad_value, unit);
 
@@ -660,31 +704,32 @@ template <class T, bool KEY, bool VALUE> static __device__ void differentiate_ke
       T::template bring<T::ROWS, T::HEAD>(keys, call.key, batch, head, first, call.keys, call.head_dim);
       T::template bring<T::ROWS, T::VALUE>(values, call.value, batch, head, first, call.keys, call.value_dim);
       T::template bring<T::COLUMNS, T::HEAD>(queries, call.query, batch, head, begin, call.rows, call.head_dim);
-      for (int start = begin; start < call.rows; start += T::COLUMNS) {
+      i64 offset = mask_offset(call, batch, head);
+      for (int start = begin; start < end; start += T::COLUMNS) {
         float weights[T::R][T::N][4], slopes[T::R][T::N][4];
-        bool seen[T::R][2];
         arrive();
         T::template bring<T::COLUMNS, T::VALUE>(coming, call.grad_out, batch, head, start, call.rows, call.value_dim);
-        if (working) {
-          T::template across<T::HEAD>(weights, keys, queries);
-          score<T, true>(call, batch, head, first, start, weights, seen);
-        }
+        if (working) T::template across<T::HEAD>(weights, keys, queries);
         arrive();
         if (working) {
           if (KEY) T::template across<T::VALUE>(slopes, values, coming);
-          FOR(n, T::N) FOR(j, 2) {
-            float4 row = summary_of(call, batch, head, start + T::column() + 8 * n + j);
-            FOR(r, T::R) FOR(i, 2) {
-              float& weight = weights[r][n][2 * i + j];
-              weight = weight_of(weight, row);
-              if (KEY) slopes[r][n][2 * i + j] = weight * (slopes[r][n][2 * i + j] - row.x);
-            }
+          float4 summary[T::N][2];
+          FOR(n, T::N) FOR(j, 2) summary[n][j] = summary_of(call, batch, head, start + T::column() + 8 * n + j);
+          if (KEY) FOR(r, T::R) FOR(n, T::N) FOR(i, 4) slopes[r][n][i] -= summary[n][i % 2].x;
+          make_scores(call, weights, KEY ? slopes : (float(*)[T::N][4])0);
+          if (!sees_all(call, start, T::COLUMNS, first, T::ROWS)) {
+            FOR(r, T::R) FOR(n, T::N) FOR(i, 4)
+              masked<typename T::Math>(call, offset, start + T::column() + 8 * n + i % 2, first + T::row() + 16 * r + i / 2 * 8, weights[r][n][i]);
+          }
+          FOR(r, T::R) FOR(n, T::N) FOR(i, 4) {
+            weights[r][n][i] = weight_of(weights[r][n][i], summary[n][i % 2]);
+            if (KEY) slopes[r][n][i] *= weights[r][n][i];
           }
           if (VALUE) T::template along<T::VALUE>(for_value, weights, coming, scratch);
           if (KEY) T::template along<T::HEAD>(for_key, slopes, queries, scratch);
         }
         __syncthreads();
-        if (start + T::COLUMNS < call.rows)
+        if (start + T::COLUMNS < end)
           T::template bring<T::COLUMNS, T::HEAD>(queries, call.query, batch, head, start + T::COLUMNS, call.rows, call.head_dim);
       }
       arrive();
@@ -702,6 +747,26 @@ template <class T, bool KEY, bool VALUE> static __device__ void differentiate_ke
 template <class T> static __device__ void differentiate_key(const Call& call) { differentiate_keys<T, true, false>(call); }
 template <class T> static __device__ void differentiate_value(const Call& call) { differentiate_keys<T, false, true>(call); }
 template <class T> static __device__ void differentiate_both(const Call& call) { differentiate_keys<T, true, true>(call); }
+
+// A block adds up the gradient of the sink of a head: what it takes from each row.
+template <class T> static __device__ void differentiate_sinks(const Call& call) {
+  int head = blockIdx.x;
+  float* sums = (float*)shared_memory;
+  float sink = sink_of<typename T::Math>(call, head), sum = 0;
+  for (i64 i = threadIdx.x; i < (i64)call.batches * call.rows; i += T::THREADS) {
+    float4 row = summary_of(call, i / call.rows, head, i % call.rows);
+    sum -= weight_of(sink, row) * row.x;
+  }
+  sum = over(32, sum, true);
+  if (LANE == 0) sums[WARP] = sum;
+  __syncthreads();
+  if (threadIdx.x) return;
+  FOR(i, T::WARPS - 1) sum += sums[i + 1];
+  char* at = call.grad_sinks.at;
+  i64 index = head * call.grad_sinks.head;
+  if (call.sink_kind == FLOATS) ((float*)at)[index] = sum;
+  else ((typename T::Element*)at)[index] = T::Math::narrow(sum);
+}
 
 #ifdef TILE
 #define NAMED(pass) attention_##pass

@@ -1,9 +1,10 @@
 """Launches of attention on a device, on the stream of the caller's tensors."""
 
+import ctypes
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.sdpa.backend import Gradients, Prepared
@@ -20,75 +21,158 @@ SOURCE = Path(__file__).with_name("attention.cu")
 _NAMES = ("query", "key", "value", "mask", "out", "logsumexp", "grad_out")
 _MOST_FORMS = 8
 
+Arrays = dict[str, DeviceArray]
+Rooms = dict[str, Room]
 
-def attend(problem: AttentionProblem, *tensors: Any, logsumexp: bool) -> tuple[Any, Any]:
-    """Return attention, and each row's logarithm if wanted: float32, beside the query.
 
-    tensors: query, key, value and mask.
+class Queue(NamedTuple):
+    """Kernels with their grids, in order, and the structure that is the argument of all.
+
+    offsets: where the addresses of arrays stand in it, by the name of each, and what of it says how
+    they lie.
     """
-    arrays = _arrays(tensors)
-    out, *rest = _queued(_forward(problem, arrays, logsumexp, _precision()), tensors[0], arrays)
-    return out, rest[0] if rest else None
+
+    kernels: list[tuple[Kernel, int]]
+    argument: ctypes.Structure
+    offsets: Mapping[str, int]
+    call: Call
 
 
-def differentiate(problem: AttentionProblem, grad_out: Any, *tensors: Any) -> Gradients:
-    """Return the gradients of query, key and value. tensors: they, the mask, out and logsumexp."""
-    arrays = _arrays((*tensors, grad_out))
-    return Gradients(*_queued(_backward(problem, arrays, _precision()), tensors[0], arrays))
+class DeviceAttention:
+    """Attention and its gradients by kernels on a device. What is launched, subclasses tell."""
 
+    def attend(
+        self, problem: AttentionProblem, *tensors: Any, logsumexp: bool, **more: Any
+    ) -> tuple[Any, Any]:
+        """Return attention, and each row's logarithm if wanted: float32, beside the query.
 
-def prepare_forward(problem: AttentionProblem, *example: Any) -> Prepared | None:
-    """Return what computes calls of one form; see `AttentionBackend.prepared`."""
-    *inputs, _, logsumexp = example
-    is_watched = watched(inputs[0])
-    if is_watched is None:
-        return None
-    wants_both = logsumexp is not None
-    prepared = _forward(problem, _arrays(inputs), wants_both, _precision())
+        tensors: query, key, value and mask. more: sinks and page_table, where there are.
+        """
+        arrays = _arrays(tensors, more)
+        call = self._forward(problem, arrays, logsumexp)
+        out, *rest = _queued(call, tensors[0], arrays)
+        return out, rest[0] if rest else None
 
-    def call(query: Any, key: Any, value: Any, mask: Any, _: Any) -> Any:
-        if is_watched(query, key, value, mask):
+    def differentiate(
+        self, problem: AttentionProblem, grad_out: Any, *tensors: Any, **more: Any
+    ) -> Gradients:
+        """Return the gradients. tensors: query, key, value, mask, out and logsumexp; more: sinks."""
+        arrays = _arrays((*tensors, grad_out), more)
+        found = _queued(self._backward(problem, arrays), tensors[0], arrays)
+        query, key, value, *rest = found
+        return Gradients(query, key, value, sinks=rest[0] if rest else None)
+
+    def prepare_forward(self, problem: AttentionProblem, *example: Any) -> Prepared | None:
+        """Return what computes calls of one form; see `AttentionBackend.prepared`."""
+        *inputs, _, logsumexp = example
+        is_watched = watched(inputs[0])
+        if is_watched is None:
             return None
-        given = (query, key, value) if mask is None else (query, key, value, mask)
-        found = prepared(*given)
-        return found if found is None or wants_both else found[0]
+        wants_both = logsumexp is not None
+        prepared = self._forward(problem, _arrays(inputs), wants_both)
 
-    return call
-
-
-def prepare_backward(problem: AttentionProblem, *example: Any) -> Prepared | None:
-    """Return what computes gradients of calls of one form; see `AttentionBackend.prepared_backward`."""
-    is_watched = watched(example[0])
-    if is_watched is None:
-        return None
-    precision, prepared = _precision(), dict[Any, PreparedCall]()
-    out, logsumexp = map(form_of, example[-2:])
-
-    def call(grad_out: Any, query: Any, key: Any, value: Any, mask: Any, *rest: Any) -> Any:
-        results = (*rest[:2], grad_out)
-        if is_watched(query, key, value, mask) or is_watched(*results, None):
-            return None
-        tensors = (query, key, value, mask, *results)
-        forms = tuple(map(form_of, results))
-        if forms not in prepared:
-            same = zip(forms, (out, logsumexp, out), strict=True)
-            if len(prepared) >= _MOST_FORMS or any(
-                (one[0], *one[2:]) != (other[0], *other[2:]) for one, other in same
-            ):
+        def call(query: Any, key: Any, value: Any, mask: Any, _: Any) -> Any:
+            if is_watched(query, key, value, mask):
                 return None
-            prepared[forms] = _backward(problem, _arrays(tensors), precision)
-        found = prepared[forms](*(each for each in tensors if each is not None))
-        return None if found is None else Gradients(*found)
+            given = (query, key, value) if mask is None else (query, key, value, mask)
+            found = prepared(*given)
+            return found if found is None or wants_both else found[0]
 
-    return call
+        return call
+
+    def prepare_backward(self, problem: AttentionProblem, *example: Any) -> Prepared | None:
+        """Return what computes gradients of calls of a form; see `AttentionBackend.prepared_backward`."""
+        is_watched = watched(example[0])
+        if is_watched is None:
+            return None
+        prepared = dict[Any, PreparedCall]()
+        out, logsumexp = map(form_of, example[-2:])
+
+        def call(grad_out: Any, query: Any, key: Any, value: Any, mask: Any, *rest: Any) -> Any:
+            results = (*rest[:2], grad_out)
+            if is_watched(query, key, value, mask) or is_watched(*results, None):
+                return None
+            tensors = (query, key, value, mask, *results)
+            forms = tuple(map(form_of, results))
+            if forms not in prepared:
+                same = zip(forms, (out, logsumexp, out), strict=True)
+                if len(prepared) >= _MOST_FORMS or any(
+                    (one[0], *one[2:]) != (other[0], *other[2:]) for one, other in same
+                ):
+                    return None
+                prepared[forms] = self._backward(problem, _arrays(tensors))
+            found = prepared[forms](*(each for each in tensors if each is not None))
+            return None if found is None else Gradients(*found)
+
+        return call
+
+    def forward_rooms(self, problem: AttentionProblem, index: int) -> Rooms:
+        """Return what the forward passes need on a device beside their results."""
+        del problem, index
+        return {}
+
+    def forward_queue(self, problem: AttentionProblem, arrays: Arrays, index: int) -> Queue:
+        """Return the forward passes. arrays: as of `launches.forward`, and `forward_rooms`."""
+        raise NotImplementedError
+
+    def backward_queue(self, problem: AttentionProblem, arrays: Arrays) -> Queue:
+        """Return the passes of the gradients. arrays: as of `launches.backward`."""
+        raise NotImplementedError
+
+    def _forward(self, problem: AttentionProblem, arrays: Arrays, logsumexp: bool) -> PreparedCall:
+        results: Rooms = {"out": (problem.output_shape, problem.dtype)}
+        if logsumexp:
+            results["logsumexp"] = problem.output_shape[:-1], "float32"
+        index = arrays["query"].device
+        with on_device(index):
+            scratch = self.forward_rooms(problem, index)
+            queue = self.forward_queue(problem, arrays | _unplaced(results | scratch), index)
+            return _prepared(queue, arrays, results, scratch)
+
+    def _backward(self, problem: AttentionProblem, arrays: Arrays) -> PreparedCall:
+        wanted = ["query", "key", "value"]
+        if problem.sinks is not None and problem.sinks.requires_grad:
+            wanted.append("sinks")
+        results: Rooms = {
+            f"grad_{name}": (arrays[name].shape, arrays[name].dtype) for name in wanted
+        }
+        scratch: Rooms = {"summary": ((*problem.output_shape[:-1], 4), "float32")}
+        with on_device(arrays["query"].device):
+            queue = self.backward_queue(problem, arrays | _unplaced(results | scratch))
+            return _prepared(queue, arrays, results, scratch)
 
 
-def _arrays(tensors: Sequence[Any]) -> dict[str, DeviceArray]:
-    """Return what is there of query, key, value, mask, out, logsumexp and grad_out by name."""
-    return on_one_stream(dict(zip(_NAMES, tensors, strict=False)))
+class _Efficient(DeviceAttention):
+    """The passes of attention.cu, compiled at their first use."""
+
+    def forward_queue(self, problem: AttentionProblem, arrays: Arrays, index: int) -> Queue:
+        del index
+        return _queue(problem, launches.forward(problem, arrays, _precision()))
+
+    def backward_queue(self, problem: AttentionProblem, arrays: Arrays) -> Queue:
+        return _queue(problem, launches.backward(problem, arrays, _precision()))
 
 
-def _queued(call: PreparedCall, like: Any, arrays: Mapping[str, DeviceArray]) -> list[Any]:
+EFFICIENT = _Efficient()
+
+
+def _queue(problem: AttentionProblem, made: Sequence[Launch]) -> Queue:
+    assert problem.capability is not None
+    kernels = [
+        (_kernel(each.function, each.tile, problem.capability), each.grid)
+        for each in made
+        if each.grid
+    ]
+    call = made[0].call
+    return Queue(kernels, call, launches.OFFSETS, call)
+
+
+def _arrays(tensors: Sequence[Any], more: Mapping[str, Any] | None = None) -> Arrays:
+    """Return what is there of query, key, value, mask, out, logsumexp, grad_out and more by name."""
+    return on_one_stream({**dict(zip(_NAMES, tensors, strict=False)), **(more or {})})
+
+
+def _queued(call: PreparedCall, like: Any, arrays: Arrays) -> list[Any]:
     return call.queue(like, arrays["query"].stream, [each.pointer for each in arrays.values()])
 
 
@@ -96,53 +180,23 @@ def _precision() -> str:
     return str(store.read("cuda.matmul.fp32_precision"))
 
 
-def _forward(
-    problem: AttentionProblem, arrays: dict[str, DeviceArray], logsumexp: bool, precision: str
-) -> PreparedCall:
-    results: dict[str, Room] = {"out": (problem.output_shape, problem.dtype)}
-    if logsumexp:
-        results["logsumexp"] = problem.output_shape[:-1], "float32"
-    made = launches.forward(problem, arrays | _unplaced(results), precision)
-    return _prepared(problem, made, arrays, results, {})
-
-
-def _backward(
-    problem: AttentionProblem, arrays: dict[str, DeviceArray], precision: str
-) -> PreparedCall:
-    wanted = {name: arrays[name] for name in ("query", "key", "value")}
-    results: dict[str, Room] = {
-        f"grad_{name}": (each.shape, problem.dtype) for name, each in wanted.items()
-    }
-    scratch: dict[str, Room] = {"summary": ((*problem.output_shape[:-1], 4), "float32")}
-    made = launches.backward(problem, arrays | _unplaced(results | scratch), precision)
-    return _prepared(problem, made, arrays, results, scratch)
-
-
-def _unplaced(rooms: Mapping[str, Room]) -> dict[str, DeviceArray]:
+def _unplaced(rooms: Rooms) -> Arrays:
     return {
         name: DeviceArray(0, shape, None, dtype, 0, None) for name, (shape, dtype) in rooms.items()
     }
 
 
-def _prepared(
-    problem: AttentionProblem,
-    made: Sequence[Launch],
-    arrays: Mapping[str, DeviceArray],
-    results: Mapping[str, Room],
-    scratch: Mapping[str, Room],
-) -> PreparedCall:
-    assert problem.capability is not None
-    device, call = arrays["query"].device, made[0].call
-    with on_device(device):
-        kernels = [
-            (_kernel(each.function, each.tile, problem.capability), (each.grid, 1, 1))
-            for each in made
-            if each.grid
-        ]
-        offsets = [getattr(Call, name).offset for name in (*arrays, *results, *scratch)]
-        queue = PreparedLaunches(kernels, device, call, offsets)
-    aligned = [place for place, name in enumerate(arrays) if getattr(call, name).fast]
-    return PreparedCall(queue, device, tuple(results.values()), tuple(scratch.values()), aligned)
+def _prepared(queue: Queue, arrays: Arrays, results: Rooms, scratch: Rooms) -> PreparedCall:
+    index = arrays["query"].device
+    kernels = [(kernel, (grid, 1, 1)) for kernel, grid in queue.kernels]
+    offsets = [queue.offsets[name] for name in (*arrays, *results, *scratch)]
+    made = PreparedLaunches(kernels, index, queue.argument, offsets)
+    aligned = [
+        place
+        for place, name in enumerate(arrays)
+        if name in launches.OFFSETS and getattr(queue.call, name).fast
+    ]
+    return PreparedCall(made, index, tuple(results.values()), tuple(scratch.values()), aligned)
 
 
 @cache

@@ -15,6 +15,8 @@ WIDTHS = (32, 64, 96, 128, 192, 256)
 
 _CHUNK = 16
 """The bytes that a thread copies at once, where rows allow it."""
+_ALL = 1 << 30
+"""The keys on one side of a row, where it sees all."""
 _MASK_KINDS = {"bool": 1, "float32": 3}
 _OF_ELEMENTS = 2
 _AMPERE = (8, 0)
@@ -58,8 +60,8 @@ class Tile(NamedTuple):
 
     def shared_bytes(self, function: str) -> int:
         """Return the shared memory of a block."""
-        if function == "summarize":
-            return 0
+        if function in ("summarize", "differentiate_sinks"):
+            return 4 * self.warps
         both = self.step(self.head) + self.step(self.value)
         own = self.step(self.head) if function == "forward" else both
         elements = self.rows * own + self.columns * both
@@ -91,12 +93,16 @@ class Call(ctypes.Structure):
     _fields_ = (
         *((name, _Operand) for name in ("query", "key", "value", "mask", "out", "logsumexp")),
         *((f"grad_{name}", _Operand) for name in ("out", "query", "key", "value")),
-        ("summary", _Operand),
+        *((name, _Operand) for name in ("summary", "sinks", "grad_sinks")),
         *((name, ctypes.c_int32) for name in ("batches", "heads", "rows", "keys")),
-        *((name, ctypes.c_int32) for name in ("head_dim", "value_dim", "causal", "shift")),
-        ("mask_kind", ctypes.c_int32),
-        ("scale", ctypes.c_float),
+        *((name, ctypes.c_int32) for name in ("head_dim", "value_dim", "shift", "left", "right")),
+        *((name, ctypes.c_int32) for name in ("mask_kind", "sink_kind")),
+        *((name, ctypes.c_float) for name in ("scale", "softcap")),
     )
+
+
+OFFSETS = {each[0]: getattr(Call, each[0]).offset for each in Call._fields_ if each[1] is _Operand}
+"""Where in a Call the address of each tensor stands."""
 
 
 def definitions(function: str, tile: Tile) -> tuple[str, str]:
@@ -145,32 +151,36 @@ def forward(
 ) -> list[Launch]:
     """Return the launches of attention.
 
-    tensors: query, key, value, out, and where there is one, mask and logsumexp (B, H, L).
+    tensors: query, key, value, out, and where there is one, mask, sinks and logsumexp (B, H, L).
     """
     name = arithmetic(problem.dtype, problem.capability or _AMPERE, precision)
     widths = problem.head_dim, problem.value_dim
     tile = tile_of("forward", name, widths, problem.capability or _AMPERE)
     batches, heads = problem.leading_shape
-    grid = _blocks(problem.query_length, tile.rows) * batches * heads
-    return [Launch("forward", tile, grid, _call(problem, tensors))]
+    grid = blocks_of(problem.query_length, tile.rows) * batches * heads
+    return [Launch("forward", tile, grid, call_of(problem, tensors))]
 
 
 def backward(
-    problem: AttentionProblem, tensors: Mapping[str, Tensor], precision: str
+    problem: AttentionProblem,
+    tensors: Mapping[str, Tensor],
+    precision: str,
+    widths: tuple[int, int] = (0, 0),
 ) -> list[Launch]:
     """Return the launches of the gradients.
 
-    tensors: query, key, value, where there is one mask, out, logsumexp, grad_out, grad_query, grad_key,
-    grad_value, and summary (B, H, L, 4) of float32, which the first launch fills.
+    tensors: query, key, value, where there is one mask and sinks, out, logsumexp, grad_out, grad_query,
+    grad_key, grad_value, grad_sinks where they are wanted, and summary (B, H, L, 4) of float32, which the
+    first launch fills. widths: of the tiles, where not those of query and value.
     """
     capability = problem.capability or _AMPERE
     name = arithmetic(problem.dtype, capability, precision)
-    widths = problem.head_dim, problem.value_dim
-    call = _call(problem, tensors)
+    widths = widths if any(widths) else (problem.head_dim, problem.value_dim)
+    call = call_of(problem, tensors)
 
     def launch(function: str, units: int, length: int) -> Launch:
         tile = tile_of(function, name, widths, capability)
-        return Launch(function, tile, _blocks(length, tile.rows) * units, call)
+        return Launch(function, tile, blocks_of(length, tile.rows) * units, call)
 
     query, key, value = problem.query.shape, problem.key.shape, problem.value.shape
     rows = call.batches * call.heads * call.rows
@@ -178,17 +188,21 @@ def backward(
     keys = [("differentiate_key", key), ("differentiate_value", value)]
     if key[:2] == value[:2] and sum(widths) <= (128 if name == "ThreeTF32" else 256):
         keys = [("differentiate_both", key)]
+    sinks = [Launch("differentiate_sinks", summary, call.heads, call)]
     return [
-        Launch("summarize", summary, _blocks(rows, summary.warps), call),
+        Launch("summarize", summary, blocks_of(rows, summary.warps), call),
+        *(sinks if "grad_sinks" in tensors else ()),
         launch("differentiate_query", query[0] * query[1], query[2]),
         *(launch(function, shape[0] * shape[1], shape[2]) for function, shape in keys),
     ]
 
 
-def _call(problem: AttentionProblem, tensors: Mapping[str, Tensor]) -> Call:
+def call_of(problem: AttentionProblem, tensors: Mapping[str, Tensor]) -> Call:
+    """Return the argument of every pass."""
     batches, heads = problem.leading_shape
     rows, keys, wide = problem.query_length, problem.key_length, problem.head_dim
     scale = (wide or 1) ** -0.5 if problem.scale is None else problem.scale
+    left, right = (_ALL if side < 0 else min(side, _ALL) for side in problem.band)
     call = Call(
         batches=batches,
         heads=heads,
@@ -196,14 +210,21 @@ def _call(problem: AttentionProblem, tensors: Mapping[str, Tensor]) -> Call:
         keys=keys,
         head_dim=wide,
         value_dim=problem.value_dim,
-        causal=problem.is_causal,
         shift=keys - rows if problem.lower_right else 0,
+        left=left,
+        right=right,
         scale=scale,
+        softcap=problem.softcap,
     )
     if problem.mask is not None:
         call.mask_kind = _MASK_KINDS.get(problem.mask.dtype, _OF_ELEMENTS)
+    if problem.sinks is not None:
+        call.sink_kind = _MASK_KINDS.get(problem.sinks.dtype, _OF_ELEMENTS)
     for name, tensor in tensors.items():
-        setattr(call, name, _operand(tensor, heads, 3 if name == "logsumexp" else 4))
+        if name.endswith("sinks"):
+            setattr(call, name, _Operand(tensor.pointer, head=tensor.strides[0]))
+        else:
+            setattr(call, name, _operand(tensor, heads, 3 if name == "logsumexp" else 4))
     return call
 
 
@@ -219,5 +240,6 @@ def _operand(tensor: Tensor, heads: int, rank: int) -> _Operand:
     return _Operand(tensor.pointer, *steps, shape[0], max(heads // max(shape[1], 1), 1), fast)
 
 
-def _blocks(size: int, block: int) -> int:
+def blocks_of(size: int, block: int) -> int:
+    """Return how many blocks a size takes."""
     return -(-size // block)

@@ -7,7 +7,8 @@ from functools import cache
 from typing import Any
 
 ITEMSIZES = {
-    "bool": 1, "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "complex64": 8, "complex128": 16,
+    "bool": 1, "int32": 4, "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "complex64": 8,
+    "complex128": 16,
 }  # fmt: skip
 CUDA_TYPES = {
     "float16": 2, "bfloat16": 14, "float32": 0, "float64": 1, "complex64": 4, "complex128": 5,

@@ -12,7 +12,7 @@ from mlbackends.switches import store
 from mlbackends_kernels.cuda import devices, streams
 from mlbackends_kernels.cuda.device_array import DeviceArray, on_torchs_stream
 from mlbackends_kernels.triton import tiles
-from mlbackends_kernels.triton.tiles import Tile, block_of
+from mlbackends_kernels.triton.tiles import Tile
 
 _GROUP = 8  # blocks of rows that share columns in the cache
 
@@ -30,74 +30,6 @@ class Launch(NamedTuple):
         """Further options of the compiler. Triton 3.9 warns where nothing says whether it may fuse."""
         tile = self.tile
         return {"num_warps": tile.warps, "num_stages": tile.stages, "enable_fp_fusion": True}
-
-
-def attention(
-    query: DeviceArray,
-    key: DeviceArray,
-    value: DeviceArray,
-    mask: DeviceArray | None,
-    output: DeviceArray,
-    logsumexp: DeviceArray | None,
-    *,
-    scale: float,
-    causal: bool,
-    lower_right: bool,
-    precision: str,
-    capability: tuple[int, int],
-) -> Launch:
-    """Return the launch of flash_forward.
-
-    Shapes: query (B, H, L, E), key (B, H, S, E), value (B, H, S, Ev), mask broadcastable to
-    (B, H, L, S), output (B, H, L, Ev), logsumexp (B, H, L) contiguous float32. B and H are the
-    output's; another may have 1, or a divisor of H. precision: "ieee" or "tf32", for float32.
-    """
-    heads, rows, keys = output.shape[1], output.shape[2], key.shape[2]
-    head_dim, value_dim = query.shape[3], value.shape[3]
-    tile = tiles.attention_tile(
-        capability,
-        query.dtype,
-        max(head_dim, value_dim),
-        query_length=rows,
-        masked=mask is not None,
-        precision=precision,
-    )
-    arguments = {
-        "query": query,
-        "key": key,
-        "value": value,
-        "mask": query if mask is None else mask,
-        "output": output,
-        "logsumexp": query if logsumexp is None else logsumexp,
-        "scale": float(scale),
-        "heads": heads,
-        "query_group": heads // query.shape[1],
-        "key_group": heads // key.shape[1],
-        "value_group": heads // value.shape[1],
-        "query_length": rows,
-        "key_length": keys,
-        "shift": keys - rows if lower_right else 0,
-    }
-    named = {"query": query, "key": key, "value": value, "output": output}
-    for name, operand in named.items():
-        batch, head, row, _ = operand.steps(output.shape)
-        arguments |= {f"{name}_batch": batch, f"{name}_head": head, f"{name}_row": row}
-    steps = mask.steps((*output.shape[:3], keys)) if mask else (0, 0, 0, 0)
-    names = ("mask_batch", "mask_head", "mask_row", "mask_column")
-    arguments |= zip(names, steps, strict=True)
-    constants = {
-        "head_dim": head_dim,
-        "value_dim": value_dim,
-        "head_block": block_of(head_dim),
-        "value_block": block_of(value_dim),
-        "row_block": tile.rows,
-        "key_block": tile.columns,
-        "causal": causal,
-        "mask_kind": 0 if mask is None else 1 if mask.dtype == "bool" else 2,
-        "with_logsumexp": logsumexp is not None,
-        "precision": precision,
-    }
-    return Launch((_blocks(rows, tile.rows) * heads * output.shape[0],), arguments, constants, tile)
 
 
 def product(

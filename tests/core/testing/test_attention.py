@@ -15,6 +15,7 @@ from mlbackends.model.records import Device, Presence, ProbeReport
 from mlbackends.testing.attention import AttentionChoice, check_name, choices, usable, verdicts
 from mlbackends.testing.devices import Choice
 from mlbackends.testing.machine import Machine
+from mlbackends_kernels.efficient_cuda import EfficientCuda
 
 HOSTS = Path(__file__).resolve().parents[2] / "hosts"
 MAC = Machine(str(HOSTS / "macbook-m3.machine"))
@@ -36,15 +37,18 @@ def test_the_plain_formula_is_usable_wherever_a_test_runs() -> None:
 
 
 def test_a_backend_for_gpus_says_why_not_on_the_cpu() -> None:
-    assert "it needs cuda" in verdicts(MAC, "cpu")["flash_triton"]
+    assert "it needs cuda" in verdicts(MAC, "cpu")["flash_cuda"]
 
 
-def test_another_machine_must_have_what_a_backend_is_written_in(tmp_path: Path) -> None:
+def test_another_machine_must_have_what_a_backend_is_written_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(EfficientCuda, "dsl", "triton")
     there = ProbeReport(Presence.USABLE, version="3.2.0")
     absent = ProbeReport(Presence.ABSENT, reasons=(Reason("not-found", "no triton anywhere"),))
 
-    assert verdicts(with_gpu(tmp_path, there), "cuda")["flash_triton"] == ""
-    assert "no triton anywhere" in verdicts(with_gpu(tmp_path, absent), "cuda")["flash_triton"]
+    assert verdicts(with_gpu(tmp_path, there), "cuda")["efficient_cuda"] == ""
+    assert "no triton anywhere" in verdicts(with_gpu(tmp_path, absent), "cuda")["efficient_cuda"]
 
 
 def test_a_device_that_is_not_usable_has_no_verdicts() -> None:
@@ -55,28 +59,28 @@ def test_a_device_that_is_not_usable_has_no_verdicts() -> None:
 def test_what_is_not_named_and_cannot_is_left_out() -> None:
     found = {choice.name for choice in choices(MAC, [Choice("cpu")], (), None)}
 
-    assert "math" in found and "flash_triton" not in found
+    assert "math" in found and "flash_cuda" not in found
 
 
 def test_what_is_named_and_cannot_stands_there_once() -> None:
-    (choice,) = choices(MAC, [Choice("cpu"), Choice("mps")], ("flash_triton",), None)
+    (choice,) = choices(MAC, [Choice("cpu"), Choice("mps")], ("flash_cuda",), None)
 
     assert choice.device == "cpu"
     assert "on cpu" in choice.why and "on mps" in choice.why
 
 
 def test_what_is_asked_for_and_not_marked_is_told() -> None:
-    (choice,) = choices(MAC, [Choice("cpu")], ("math",), ("flash_triton",))
+    (choice,) = choices(MAC, [Choice("cpu")], ("math",), ("flash_cuda",))
 
-    assert choice.name == "flash_triton" and choice.why
+    assert choice.name == "flash_cuda" and choice.why
 
 
 def test_the_chosen_backend_computes_and_no_other() -> None:
     numpy = pytest.importorskip("numpy")
-    chosen = usable(AttentionChoice("flash_triton", "cpu"))
+    chosen = usable(AttentionChoice("flash_cuda", "cpu"))
     ones = numpy.ones((1, 1, 4, 8), "float32")
 
-    with pytest.raises(NoBackend, match="flash_triton"):
+    with pytest.raises(NoBackend, match="flash_cuda"):
         chosen.attend(ones, ones, ones)
     assert usable(AttentionChoice("math", "cpu")).attend(ones, ones, ones).shape == ones.shape
 

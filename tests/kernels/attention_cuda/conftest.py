@@ -15,12 +15,20 @@ import pytest
 
 from mlbackends_kernels.attention_cuda.device import SOURCE
 from mlbackends_kernels.attention_cuda.launches import Call, arithmetic, tile_of
+from mlbackends_kernels.attention_flash import launches as flash
 
 if TYPE_CHECKING:
     from mlbackends_kernels.attention_cuda.launches import Launch, Tile
 
 HERE = Path(__file__).parent
-PASSES = ("forward", "summarize", "differentiate_query", "differentiate_both")
+FLASH_SOURCE = SOURCE.parents[1] / "attention_flash" / "flash.cu"
+PASSES = (
+    "forward",
+    "summarize",
+    "differentiate_query",
+    "differentiate_both",
+    "differentiate_sinks",
+)
 ALONE = ("differentiate_key", "differentiate_value")
 HOPPER, TURING = (9, 0), (7, 5)
 ARITHMETICS = (
@@ -39,6 +47,16 @@ extern "C" void run_attention_{function}(const unsigned* grid, const unsigned*, 
   run_{number}((const Call*)at[0], grid[0]);
 }}
 """
+_OF_FLASH = """
+extern "C" void launch_{kernel}(const {argument}* given, unsigned grid) {{
+  host::launch(grid, {threads}, shared_memory, {shared}, [&] {{ {kernel}(*given); }});
+}}
+"""
+_OF_FLASHS_DRIVER = """
+extern "C" void run_{kernel}(const unsigned* grid, const unsigned*, void** at) {{
+  launch_{kernel}((const {argument}*)at[0], grid[0]);
+}}
+"""
 
 
 class HostKernels:
@@ -55,32 +73,63 @@ class HostKernels:
             (function, tile_of(function, name, (32, 32), HOPPER))
             for name, function in sorted(wanted)
         ]
-        self._runs = self._compiled(usual)
+        self._usual = usual
+        self._runs: dict[tuple[str, Tile], Any] = {}
+        self._flash: dict[tuple[str, int, int], Any] = {}
 
     def launch(self, what: Launch) -> None:
         key = (what.function, what.tile)
         if key not in self._runs:
-            self._runs |= self._compiled([key])
+            self._runs |= self._compiled(self._usual if key in self._usual else [key])
         self._runs[key](ctypes.byref(what.call), what.grid)
+
+    def launch_flash(self, what: flash.Launch, dtype: str, chip: int) -> None:
+        """Run a kernel of flash.cu as it is compiled for a chip."""
+        key = (dtype, what.width, chip)
+        if key not in self._flash:
+            self._flash[key] = ctypes.CDLL(str(self.flash_library(*key)))
+            assert self._flash[key].serving_bytes() == ctypes.sizeof(flash.Serving)
+        run = self._flash[key][f"launch_{what.kernel}"]
+        run.argtypes = (ctypes.c_void_p, ctypes.c_uint)
+        run(ctypes.byref(what.argument), what.grid)
 
     def of_the_driver(self, tiles: dict[str, Tile]) -> Path:
         """Return a library of which tests/fakelibs/computing_driver.c runs one tile of each pass."""
-        return self._library(list(tiles.items()), _ENTRY + _OF_THE_DRIVER)
+        return self._attention(list(tiles.items()), _ENTRY + _OF_THE_DRIVER)
+
+    def flash_library(self, dtype: str, width: int, chip: int, of_the_driver: bool = False) -> Path:
+        """Return a library of all kernels of flash.cu as one unit is compiled."""
+        code = "".join(
+            f"#define {name} {value}\n"
+            for name, value in flash.definitions(dtype, width, chip).items()
+        )
+        code += f'#include "{FLASH_SOURCE}"\n'
+        code += 'extern "C" size_t serving_bytes() { return sizeof(Serving); }\n'
+        for kernel in flash.kernels(width):
+            argument = flash.block_of(kernel, width, chip)
+            code += _OF_FLASH.format(kernel=kernel, **argument._asdict())
+            if of_the_driver:
+                code += _OF_FLASHS_DRIVER.format(kernel=kernel, **argument._asdict())
+        return self._library(code, FLASH_SOURCE)
 
     def _compiled(self, wanted: list[tuple[str, Tile]]) -> dict[tuple[str, Tile], Any]:
-        opened = ctypes.CDLL(str(self._library(wanted, _ENTRY)))
+        opened = ctypes.CDLL(str(self._attention(wanted, _ENTRY)))
         opened.call_bytes.restype = ctypes.c_size_t
         assert opened.call_bytes() == ctypes.sizeof(Call)
         for number in range(len(wanted)):
             opened[f"run_{number}"].argtypes = (ctypes.c_void_p, ctypes.c_uint)
         return {key: opened[f"run_{number}"] for number, key in enumerate(wanted)}
 
-    def _library(self, wanted: list[tuple[str, Tile]], entries: str) -> Path:
+    def _attention(self, wanted: list[tuple[str, Tile]], entries: str) -> Path:
         code = f'#include "{SOURCE}"\nextern "C" size_t call_bytes() {{ return sizeof(Call); }}\n'
         for number, (function, tile) in enumerate(wanted):
             parts = {"tile": ",".join(map(str, tile)), "shared": tile.shared_bytes(function)}
             code += entries.format(number=number, function=function, **parts)
-        texts = (code, SOURCE.read_text(), (HERE / "cuda_on_host.h").read_text())
+        return self._library(code, SOURCE)
+
+    def _library(self, code: str, *sources: Path) -> Path:
+        sources = (*sources, SOURCE, HERE / "cuda_on_host.h")
+        texts = (code, *(each.read_text() for each in sources))
         name = hashlib.sha256("\0".join(texts).encode()).hexdigest()[:24]
         self._folder.mkdir(parents=True, exist_ok=True)
         library = self._folder / f"{name}.so"

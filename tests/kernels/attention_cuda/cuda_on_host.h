@@ -1,7 +1,8 @@
 // CUDA C++ on the CPU: a fiber stands for each thread of a block, and a fiber that waits lets the next one run.
 //
 // What warps do together (shuffles, matrix loads and products) is done by the last lane that comes, from what all have
-// left; fragments lie as the PTX manual says. Shared memory starts as NaN, so that what was not written is noticed.
+// left; fragments lie as the PTX manual says. Shared memory starts as NaN, so that what was not written is noticed;
+// what an asynchronous copy writes is NaN from when it is asked for until its thread has waited for it.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -10,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <ucontext.h>
 #include <vector>
 
@@ -21,16 +23,20 @@
 using std::max;
 using std::min;
 
-struct float2 { float x, y; };
+struct alignas(8) float2 { float x, y; };
 struct alignas(16) float4 { float x, y, z, w; };
+struct alignas(16) uint4 { unsigned x, y, z, w; };
 struct Index { unsigned x; };
 
 namespace host {
 enum { STACK = 1 << 17, MOST = 1024 };
+struct Copy { void* to; const void* from; };
 struct Fiber {
   ucontext_t start;
   jmp_buf at;
   bool started, done;
+  std::vector<Copy> open;
+  std::deque<std::vector<Copy> > groups;
 };
 struct Meeting { unsigned come, passed; };
 struct Warp {
@@ -92,12 +98,14 @@ template <class Body> static void launch(unsigned grid, unsigned count, char* sh
   for (volatile unsigned at = 0; at < grid; at = at + 1) {
     block_index = at;
     living = threads;
-    memset(shared, 0xff, bytes);
+    memset(shared, 0xff, bytes + 4096);
     memset(warps, 0, sizeof warps);
     block = Meeting();
     for (unsigned i = 0; i < threads; i++) {
       Fiber& fiber = fibers[i];
       fiber.started = fiber.done = false;
+      fiber.open.clear();
+      fiber.groups.clear();
       getcontext(&fiber.start);
       fiber.start.uc_stack.ss_sp = &stacks[(size_t)i * STACK];
       fiber.start.uc_stack.ss_size = STACK;
@@ -105,6 +113,8 @@ template <class Body> static void launch(unsigned grid, unsigned count, char* sh
       makecontext(&fiber.start, run_fiber, 0);
     }
     if (!_setjmp(finished)) resume(0);
+    for (int i = 0; i < 4096; i++)
+      if (shared[bytes + i] != '\xff') { fprintf(stderr, "a block wrote behind its shared memory\n"); abort(); }
   }
 }
 }  // namespace host
@@ -114,7 +124,7 @@ static struct { struct { operator unsigned() const { return host::block_index; }
 #define LANE ((int)host::lane())
 #define WARP ((int)(host::current / 32))
 
-alignas(128) static char shared_memory[232448];
+alignas(128) static char shared_memory[232448 + 4096];
 
 static void __syncthreads() { host::meet(host::block, host::threads, [] {}); }
 static void __syncwarp() { host::meet(host::warp().meeting, 32, [] {}); }
@@ -125,6 +135,11 @@ static float __shfl_xor_sync(unsigned, float mine, int apart) {
   float other = warp.left_float[LANE ^ apart];
   host::meet(warp.meeting, 32, [] {});
   return other;
+}
+static bool __any_sync(unsigned, bool mine) {
+  float any = mine;
+  for (int apart = 1; apart < 32; apart *= 2) any = max(any, __shfl_xor_sync(0, any, apart));
+  return any != 0;
 }
 template <class To, class From> static To bits_as(From from) {
   To to;
@@ -208,6 +223,20 @@ static void multiply_tf32(float* sum, const uint32_t* a, const uint32_t* b) {  /
 
 static void copy_chunk(void* to, const void* from, bool inside) {
   if (((uintptr_t)to | (inside ? (uintptr_t)from : 0)) % 16) { fprintf(stderr, "a copy of 16 bytes is not aligned\n"); abort(); }
-  if (inside) memcpy(to, from, 16); else memset(to, 0, 16);
+  memset(to, 0xff, 16);
+  host::fibers[host::current].open.push_back(host::Copy{to, inside ? from : nullptr});
 }
-static void wait_for_copies() {}
+static void end_group() {
+  host::Fiber& fiber = host::fibers[host::current];
+  fiber.groups.push_back(std::move(fiber.open));
+  fiber.open.clear();
+}
+template <int OPEN> static void wait_for_groups() {
+  for (auto& groups = host::fibers[host::current].groups; groups.size() > OPEN; groups.pop_front())
+    for (const host::Copy& each : groups.front())
+      if (each.from) memcpy(each.to, each.from, 16); else memset(each.to, 0, 16);
+}
+static void wait_for_copies() {
+  end_group();
+  wait_for_groups<0>();
+}

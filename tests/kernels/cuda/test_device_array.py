@@ -18,12 +18,12 @@ for dtype in ("f2", "f4", "f8", "c8", "c16"):
         assert array.nbytes == a.nbytes and array.ndim == a.ndim
 a = rng.standard_normal((2, 3, 4))
 tell(bool(np.array_equal(on_device(a).permuted((2, 0, 1)).numpy(), a.transpose(2, 0, 1))))
-tell(error_of(lambda: on_device(np.ones(3, "i4"))))
+tell(error_of(lambda: on_device(np.ones(3, "i2"))))
 """
     )
     assert told.values[0] is True
     assert told.values[1][0] == "TypeError"
-    assert "int32 are not one of bool, float16, bfloat16" in told.values[1][1]
+    assert "int16 are not one of bool, int32, float16, bfloat16" in told.values[1][1]
 
 
 def test_memory_is_given_back_when_nothing_needs_it_any_more(on_fake_cuda: Any) -> None:

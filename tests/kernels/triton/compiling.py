@@ -68,27 +68,6 @@ def tensor(shape: list[int], dtype: str, step: int = 1) -> DeviceArray:
     return DeviceArray(1 << 20, shape, strides[::-1], dtype, 0, None)
 
 
-def attention(case: dict[str, Any], capability: tuple[int, int]) -> tuple[Any, launching.Launch]:
-    from mlbackends_kernels.triton.flash_forward import flash_forward
-
-    batch, heads, rows, keys, width = 2, 8, case.get("rows", 1024), 1000, case["width"]
-    dtype, mask = case["dtype"], case.get("mask_dtype")
-    output = tensor([batch, heads, rows, width], dtype)
-    return flash_forward, launching.attention(
-        output,
-        tensor([batch, 2, keys, width], dtype),
-        tensor([batch, 2, keys, width], dtype),
-        tensor([1, 1, rows, keys], mask) if mask else None,
-        output,
-        None,
-        scale=0.125,
-        causal=case.get("causal", False),
-        lower_right=True,
-        precision=case.get("precision", "ieee"),
-        capability=capability,
-    )
-
-
 def product(case: dict[str, Any], capability: tuple[int, int]) -> tuple[Any, launching.Launch]:
     from mlbackends_kernels.triton.batched_matmul import batched_matmul
 
@@ -132,7 +111,7 @@ def main() -> None:
         capability = tuple(case["capability"])
         driver = NoDevice(capability)
         triton.runtime.driver.set_active(driver)
-        kernel, what = (attention if "width" in case else product)(case, capability)
+        kernel, what = product(case, capability)
         kernel.device_caches.clear()
         kernel[what.grid](**what.arguments, **what.constants, **what.options)
         (name, cubin, shared), (metadata, *arguments) = driver.loaded[0], driver.launched[0]

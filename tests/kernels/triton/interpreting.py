@@ -98,117 +98,8 @@ def repair_bfloat16() -> None:
     builder.create_dot, builder.cast_impl = dot, cast
 
 
-def random(shape: Any, dtype: str, rng: np.random.Generator, layout: str = "") -> Array:
-    """Return numbers in a layout: contiguous; "sequence first" is (B, L, H, E) seen as (B, H, L, E)."""
-    if layout == "sequence first":
-        batch, heads, rows, width = shape
-        inner = encoded(rng.standard_normal((batch, rows, heads, width)), dtype)
-        return inner.transpose(0, 2, 1, 3)
-    if layout == "padded":
-        return encoded(rng.standard_normal((*shape[:-1], shape[-1] + 8)), dtype)[..., : shape[-1]]
-    return encoded(rng.standard_normal(shape), dtype)
-
-
-def attention(case: dict[str, Any]) -> dict[str, Any]:
-    """Return the largest errors against float64, and that of the plain formula in the same type."""
-    from mlbackends_kernels.triton.flash_forward import flash_forward
-
-    rng, dtype = np.random.default_rng(case.get("seed", 1)), case["dtype"]
-    layout = case.get("layout", "")
-    query, key, value = (
-        random(case[each], dtype, rng, layout) for each in ("query", "key", "value")
-    )
-    if "spoil" in case:  # what lies past the end must not be read
-        key[..., case["spoil"] :, :] = value[..., case["spoil"] :, :] = encoded(
-            np.array(np.nan), dtype
-        )
-        key, value = key[..., : case["spoil"], :], value[..., : case["spoil"], :]
-    mask, mask_type = None, case.get("mask_dtype", "")
-    if mask_type:
-        drawn = rng.standard_normal(case["mask"])
-        mask = drawn > 0 if mask_type == "bool" else encoded(drawn, mask_type)
-        if case.get("hide_rows"):
-            mask[..., :3, :] = (
-                False if mask_type == "bool" else encoded(np.array(-np.inf), mask_type)
-            )
-    shape = (*np.broadcast_shapes(query.shape[:1], key.shape[:1]),)
-    shape = (
-        *shape,
-        max(query.shape[1], key.shape[1], value.shape[1]),
-        query.shape[2],
-        value.shape[3],
-    )
-    output = np.full(shape, 77, query.dtype)
-    sums = np.full(shape[:3], 77, np.float32)
-    major, minor = case.get("capability", (8, 6))
-    scale = case.get("scale", query.shape[3] ** -0.5)
-    what = launching.attention(
-        host(query, dtype),
-        host(key, dtype),
-        host(value, dtype),
-        None if mask is None else host(mask, mask_type),
-        host(output, dtype),
-        host(sums) if case.get("logsumexp", True) else None,
-        scale=scale,
-        causal=case.get("causal", False),
-        lower_right=case.get("lower_right", False),
-        precision="ieee",
-        capability=(major, minor),
-    )
-    flash_forward[what.grid](**what.arguments, **what.constants, **what.options)
-    exact, logs = reference(case, query, key, value, mask, scale, np.float64)
-    rounded, _ = reference(case, query, key, value, mask, scale, np.float32)
-    plain = decoded(encoded(rounded, dtype), dtype)
-    found = decoded(output, dtype)
-    return {
-        "error": largest(found - exact),
-        "plain": largest(plain - exact),
-        "sums": largest(np.where(np.isinf(logs), 0, sums - logs))
-        if case.get("logsumexp", True)
-        else 0,
-        "same_infinities": bool(np.array_equal(np.isinf(logs), np.isinf(sums))),
-        "dead_rows": int(np.isinf(logs).sum()),
-        "dead_output": largest(np.where(np.isinf(logs)[..., None], found, 0)),
-        "scores_untouched": bool((sums == 77).all()),
-    }
-
-
 def largest(array: Array) -> float:
     return float(np.max(np.abs(array), initial=0)) if np.isfinite(array).all() else float("inf")
-
-
-def reference(
-    case: dict[str, Any],
-    query: Array,
-    key: Array,
-    value: Array,
-    mask: Array | None,
-    scale: float,
-    inner: Any,
-) -> tuple[Array, Array]:
-    """Return the plain formula and the logarithms of the sums; 16-bit weights are rounded as flash does."""
-    dtype = case["dtype"]
-    q, k, v = (decoded(each, dtype).astype(inner) for each in (query, key, value))
-    heads = max(q.shape[1], k.shape[1], v.shape[1])
-    q, k, v = (np.repeat(each, heads // each.shape[1], axis=1) for each in (q, k, v))
-    scores = (q @ k.swapaxes(-1, -2)) * inner(scale)
-    if mask is not None and mask.dtype == np.bool_:
-        scores = np.where(mask, scores, -np.inf)
-    elif mask is not None:
-        scores = scores + decoded(mask, case["mask_dtype"]).astype(inner)
-    if case.get("causal"):
-        rows, columns = scores.shape[-2:]
-        shift = columns - rows if case.get("lower_right") else 0
-        scores = np.where(np.tri(rows, columns, shift, dtype=bool), scores, -np.inf)
-    top = scores.max(-1, keepdims=True, initial=-np.inf)
-    top = np.where(np.isinf(top), 0, top)
-    weights = np.exp(scores - top)
-    total = weights.sum(-1, keepdims=True)
-    if inner is np.float32 and dtype != "float32":
-        weights = decoded(encoded(weights, dtype), dtype)
-    with np.errstate(divide="ignore"):
-        logs = (np.log(total) + top)[..., 0]
-    return (weights @ v) / np.where(total == 0, 1, total), logs
 
 
 def bmm(case: dict[str, Any]) -> dict[str, Any]:
@@ -236,8 +127,7 @@ def main() -> None:
     repair_bfloat16()
     np.seterr(all="ignore")
     for case in json.load(sys.stdin):
-        run = bmm if "left" in case else attention
-        print(json.dumps(run(case)), flush=True)
+        print(json.dumps(bmm(case)), flush=True)
 
 
 if __name__ == "__main__":

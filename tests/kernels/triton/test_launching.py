@@ -25,56 +25,7 @@ def tensor(
     return DeviceArray(4096, shape, tuple(reversed(strides)), dtype, 1, owner, stream)
 
 
-def attention(
-    query: DeviceArray,
-    key: DeviceArray,
-    value: DeviceArray,
-    mask: DeviceArray | None = None,
-    **more: Any,
-) -> launching.Launch:
-    batch = max(query.shape[0], key.shape[0])
-    heads = max(query.shape[1], key.shape[1], value.shape[1])
-    output = tensor(batch, heads, query.shape[2], value.shape[3])
-    options = {"scale": 1, "causal": False, "lower_right": False, "precision": "ieee", **more}
-    return launching.attention(query, key, value, mask, output, None, capability=(8, 0), **options)
-
-
-def test_groups_say_how_many_heads_share_one() -> None:
-    what = attention(tensor(2, 12, 50, 64), tensor(2, 4, 70, 64), tensor(2, 2, 70, 64))
-    arguments = what.arguments
-    groups = [arguments[f"{name}_group"] for name in ("query", "key", "value")]
-    assert groups == [1, 3, 6]
-
-
-def test_what_repeats_has_no_stride() -> None:
-    what = attention(
-        tensor(1, 4, 50, 64), tensor(3, 1, 70, 64), tensor(3, 4, 70, 64), tensor(4, 1, 70)
-    )
-    arguments = what.arguments
-    assert (arguments["query_batch"], arguments["query_head"]) == (0, 50 * 64)
-    assert (arguments["key_batch"], arguments["key_head"]) == (70 * 64, 0)
-    steps = [arguments[f"mask_{axis}"] for axis in ("batch", "head", "row", "column")]
-    assert steps == [0, 70, 0, 1]
-
-
-def test_a_causal_mask_to_the_lower_right_is_shifted() -> None:
-    tensors = tensor(1, 1, 50, 64), tensor(1, 1, 70, 64), tensor(1, 1, 70, 64)
-    assert attention(*tensors, causal=True).arguments["shift"] == 0
-    assert attention(*tensors, causal=True, lower_right=True).arguments["shift"] == 20
-
-
-@pytest.mark.parametrize(
-    ("mask", "kind"),
-    [(None, 0), (tensor(50, 70, dtype="bool"), 1), (tensor(50, 70, dtype="float32"), 2)],
-)
-def test_the_kernel_knows_the_kind_of_mask(mask: DeviceArray | None, kind: int) -> None:
-    what = attention(tensor(1, 1, 50, 64), tensor(1, 1, 70, 64), tensor(1, 1, 70, 64), mask)
-    assert what.constants["mask_kind"] == kind
-
-
-def test_the_grid_covers_every_row_of_every_head() -> None:
-    what = attention(tensor(2, 3, 300, 64), tensor(2, 3, 70, 64), tensor(2, 3, 70, 64))
-    assert what.grid == (-(-300 // what.constants["row_block"]) * 6,)
+def test_the_grid_covers_every_row_of_every_product() -> None:
     left, right, result = tensor(5, 300, 64), tensor(5, 64, 200), tensor(5, 300, 200)
     product = launching.product(left, right, result, precision="ieee", capability=(9, 0))
     assert product.grid == (3 * 2 * 5,)

@@ -1,0 +1,88 @@
+"""On a machine with an NVIDIA GPU: our kernels compute what tests/kernels/attention_cuda emulates."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+np = pytest.importorskip("numpy")
+pytestmark = [pytest.mark.gpu, pytest.mark.slow]
+
+FILE = Path(__file__).parents[1] / "kernels" / "attention_cuda" / "cases.py"
+_spec = spec_from_file_location("attention_cases", FILE)
+assert _spec is not None and _spec.loader is not None
+of = sys.modules[_spec.name] = module_from_spec(_spec)
+_spec.loader.exec_module(of)
+CASES = {
+    **{("efficient_cuda", name): case for name, case in {**of.CASES, **of.WIDE_CASES}.items()},
+    **{
+        ("flash_cuda", name): case
+        for name, case in {
+            **of.FLASH_CASES,
+            **of.FLASH_WIDE_CASES,
+            **of.FLASH_PART_CASES,
+        }.items()
+    },
+}
+
+
+def on_device(array: Any, dtype: str) -> Any:
+    """Return an array in a device's memory, with the strides and the alignment that it has here."""
+    from mlbackends_kernels.cuda.device_array import to_device
+
+    base = array
+    while isinstance(base.base, np.ndarray):
+        base = base.base
+    is_bfloat16 = dtype == "bfloat16"  # which NumPy lacks
+    flat = to_device(base.reshape(-1).view("float16" if is_bfloat16 else array.dtype))
+    flat = flat.as_type("bfloat16") if is_bfloat16 else flat
+    strides = [step // array.itemsize for step in array.strides]
+    offset = (array.ctypes.data - base.ctypes.data) // array.itemsize
+    return flat.viewed(array.shape, strides, offset)
+
+
+@pytest.mark.parametrize(("backend", "name"), CASES)
+def test_attention_on_a_device_agrees_with_float64(backend: str, name: str) -> None:
+    from msgspec.structs import replace
+
+    from mlbackends.model import registry
+    from mlbackends.sdpa.backend import AttentionBackend
+    from mlbackends.sdpa.describe import describe, device_of
+    from mlbackends.switches import store
+
+    case, module = CASES[backend, name], registry.load("mlbackends_kernels", backend)
+    (kind,) = (
+        each for each in AttentionBackend.__subclasses__() if each.__module__ == module.__name__
+    )
+    tensors, chosen = of.Tensors(case), kind()
+    expected, limit = of.answer(tensors), of.LIMITS[case.dtype] * case.slack
+    arrays = {name: on_device(each, tensors.dtype_of(name)) for name, each in tensors.named.items()}
+    more = {name: arrays.pop(name) for name in ("sinks", "page_table") if name in arrays}
+    inputs = [arrays.get(name) for name in ("query", "key", "value", "mask")]
+    problem = tensors.problem()
+    if problem.sinks is not None:
+        problem = replace(problem, sinks=replace(problem.sinks, requires_grad=True))
+    problem = replace(problem, device=device_of(inputs[0], describe(inputs[0])))
+    if reasons := chosen.missing_parts():
+        pytest.skip(reasons[0].message)
+    with store.applied({"cuda.matmul.fp32_precision": case.precision}):
+        out, logsumexp = chosen.run_with_logsumexp(problem, *inputs, **more)
+        assert of.worst(out.numpy(), expected.out) < limit
+        assert of.worst(logsumexp.numpy(), expected.logsumexp) < 1e-5
+        if chosen.unsupported_reasons(
+            replace(problem, query=replace(problem.query, requires_grad=True))
+        ):
+            return
+        coming = on_device(tensors.grad_out, case.dtype)
+        results = (*inputs, out, logsumexp)
+        more.pop("page_table", None)
+        found = chosen.run_backward(problem, coming, *results, **more)._asdict()
+        again = chosen.run_backward(problem, coming, *results, **more)._asdict()
+    largest = max(float(np.abs(each).max(initial=1e-3)) for each in expected.gradients.values())
+    for tensor, each in expected.gradients.items():
+        assert of.worst(found[tensor].numpy(), each, largest) < 4 * limit
+        assert np.array_equal(found[tensor].numpy(), again[tensor].numpy(), equal_nan=True)

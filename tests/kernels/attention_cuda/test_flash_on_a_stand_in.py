@@ -1,0 +1,101 @@
+"""flash_cuda the whole way through the library to a driver: what is launched where, and what comes back.
+
+The driver is tests/fakelibs/computing_driver.c, which has flash.cu run on the CPU.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mlbackends_kernels.attention_flash.launches import block_of, short_tile
+
+if TYPE_CHECKING:
+    from tests.kernels.attention_cuda.conftest import HostKernels
+    from tests.kernels.conftest import OnFakeCuda
+
+BEFORE = """
+from mlbackends.sdpa import SDPBackend
+from mlbackends_kernels.attention_cuda import requirements
+requirements.missing_parts = lambda **_: ()
+forward = mlbackends.scaled_dot_product_attention
+backward = mlbackends.scaled_dot_product_attention_backward
+def array(*shape): return rng.standard_normal(shape).astype(np.float16)
+def compare(*pairs):
+    tell([type(each).__name__ for each, _ in pairs])
+    tell(max(float(abs(each.numpy() - other).max()) for each, other in pairs))
+"""
+
+TRAINED = """
+q, k, v, coming = array(2, 4, 70, 32), array(2, 2, 70, 32), array(2, 2, 70, 32), array(2, 4, 70, 32)
+sinks = array(4)
+arrays = [on_device(each) for each in (q, k, v)]
+options = dict(is_causal=True, enable_gqa=True, window=(20, -1), softcap=2.0)
+with mlbackends.sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+    out, sums = forward(*arrays, return_logsumexp=True, sinks=on_device(sinks), **options)
+    found = backward(on_device(coming), *arrays, out, sums, sinks=on_device(sinks), **options)
+with mlbackends.sdpa_kernel(SDPBackend.MATH):
+    right, logarithms = forward(q, k, v, return_logsumexp=True, sinks=sinks, **options)
+    gradients = backward(coming, q, k, v, right, logarithms, sinks=sinks, **options)
+compare((out, right), (sums, logarithms), *((a, b) for a, b in zip(found, gradients) if b is not None))
+"""
+
+SERVED = """
+lengths, size = (700, 3, 0), 16
+pages = sum(-(-each // size) for each in lengths)
+table = np.full((3, 50), 10**6, np.int32)
+at, order = 0, rng.permutation(pages)
+for row, each in enumerate(lengths):
+    count = -(-each // size)
+    table[row, :count] = order[at : at + count]
+    at += count
+q, k, v = array(3, 8, 1, 32), array(pages, 2, size, 32), array(pages, 2, size, 32)
+options = dict(enable_gqa=True, key_lengths=lengths)
+with mlbackends.sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+    out = forward(*map(on_device, (q, k, v)), page_table=on_device(table), **options)
+with mlbackends.sdpa_kernel(SDPBackend.MATH):
+    right = forward(q, k, v, page_table=table, **options)
+compare((out, right))
+"""
+
+
+@pytest.fixture
+def variables(host_kernels: HostKernels) -> dict[str, str]:
+    kernels = host_kernels.flash_library("float16", 64, 90, of_the_driver=True)
+    return {"FAKE_CAPABILITY": "90", "FAKE_KERNELS": str(kernels)}
+
+
+def launched(kernel: str, grid: int) -> str:
+    block = block_of(kernel, 64, 90)
+    return f"launch {kernel} grid={grid},1,1 block={block.threads},1,1 shared={block.shared} stream 1 0"
+
+
+def test_attention_and_its_gradients_come_back_from_a_driver(
+    on_fake_cuda: OnFakeCuda, variables: dict[str, str]
+) -> None:
+    told = on_fake_cuda(BEFORE + TRAINED, **variables)
+    kinds: Any
+    kinds, worst = told.values
+    assert set(kinds) == {"DeviceArray"} and worst < 5e-3
+    # 70 rows of two heads that share keys in tiles of 128; 560 rows, a warp each; 4 heads; tiles of 64.
+    grids = {"long": 8, "summarize": 140, "differentiate_sinks": 4}
+    grids |= {"differentiate_query": 16, "differentiate_both": 8}
+    assert len(kinds) == 6
+    assert told.lines("launch flash") == [
+        launched(f"flash_{name}", grid) for name, grid in grids.items()
+    ]
+
+
+def test_keys_in_pages_come_back_from_a_driver_in_parts(
+    on_fake_cuda: OnFakeCuda, variables: dict[str, str]
+) -> None:
+    told = on_fake_cuda(BEFORE + SERVED, **variables)
+    kinds: Any
+    kinds, worst = told.values
+    assert kinds == ["DeviceArray"] and worst < 2e-3
+    # Three sequences and two heads of keys, whose 700 keys are two parts; 24 rows, a warp each.
+    assert told.lines("launch flash") == [
+        launched("flash_short", 3 * 2 * 2),
+        launched("flash_combine", 24 // short_tile(64).warps),
+    ]
