@@ -232,7 +232,7 @@ def test_the_archive_can_be_compiled_again() -> None:
     except CudaUnavailable as error:
         pytest.skip(f"nvidia-cuda-nvrtc is not installed: {error}")
     if version != builder.NVRTC:
-        pytest.skip(f"no NVRTC {builder.NVRTC}: it is {version}, which writes other bytes")
+        pytest.skip(f"nvidia-cuda-nvrtc is {version}, and {builder.NVRTC} writes the same bytes")
     unit = next(each for each in builder.units() if each.name == "sm_86/float16/64")
     cubin, kernels = builder.compiled(unit)
     assert cubin == cubins.machine_code(unit.name)
