@@ -1,6 +1,7 @@
 """Every attention backend: what it takes, by its constraints, and whether it can compute here."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 from mlbackends.model.errors import BadInput
 from mlbackends.model.explanation import LIST_SCHEMA, BackendEntry, BackendList
@@ -43,11 +44,11 @@ def listing(pythons: Sequence[str] = ()) -> BackendList:
     from mlbackends.sdpa.verify.processes import Plan
 
     plan = Plan(pythons=tuple(pythons))
-    entries = []
+    entries, cuda = [], cache(_cuda_device)
     for backend in backends():
         lines = (type(backend).__doc__ or backend.name).strip().splitlines() or [backend.name]
         can = abilities(backend.unsupported_reasons)
-        why_not_here = _why_not_here(backend)
+        why_not_here = _why_not_here(backend, cuda)
         entry = BackendEntry(
             name=backend.name,
             answers_to=backend.answers_to.name,
@@ -97,19 +98,30 @@ def _problem(dtype: str, device: Device, words: str = "") -> AttentionProblem:
     return wording.problem(device)
 
 
-def _why_not_here(backend: AttentionBackend) -> tuple[Reason, ...]:
-    """Return what keeps a backend from computing on this machine; () if nothing does."""
+def _why_not_here(
+    backend: AttentionBackend, cuda: Callable[[], Device | BadInput]
+) -> tuple[Reason, ...]:
+    """Return what keeps a backend from computing on this machine; () if nothing does.
+
+    cuda: returns its first CUDA device, or why there is none; only a backend that needs one asks.
+    """
     reasons = (*switch_reasons(backend.answers_to), *backend.missing_parts())
     if reasons or _takes_some(backend, Device("cpu", 0)):
         return reasons
-    # To find a CUDA device starts a child process: only for a backend that needs one.
-    try:
-        device = named_devices.device("cuda").device
-    except BadInput as error:
-        return (Reason("no-device", f"it does not compute on the CPU, and {error}"),)
+    device = cuda()
+    if isinstance(device, BadInput):
+        return (Reason("no-device", f"it does not compute on the CPU, and {device}"),)
     if _takes_some(backend, device):
         return ()
     return backend.unsupported_reasons(_problem(_DTYPES[0], device))
+
+
+def _cuda_device() -> Device | BadInput:
+    """Return this machine's first CUDA device, or why there is none; a child process finds out."""
+    try:
+        return named_devices.device("cuda").device
+    except BadInput as error:
+        return error
 
 
 def _takes_some(backend: AttentionBackend, device: Device) -> bool:

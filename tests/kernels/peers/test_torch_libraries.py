@@ -29,8 +29,11 @@ torch: Any = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 
-def attended(query: Any, key: Any, value: Any, scale: Any, causal: str = "") -> Any:
-    """Return attention of (B, L, H, E). causal: the corner in which the mask ends or begins."""
+def attended(query: Any, key: Any, value: Any, scale: Any, causal: str = "", left: int = -1) -> Any:
+    """Return attention of (B, L, H, E). causal: the corner in which the mask ends or begins.
+
+    left: how many keys before its own a row sees, -1 for all.
+    """
     query, key, value = (each.transpose(1, 2) for each in (query, key, value))
     groups = query.shape[1] // key.shape[1]
     key, value = (each.repeat_interleave(groups, 1) for each in (key, value))
@@ -38,7 +41,9 @@ def attended(query: Any, key: Any, value: Any, scale: Any, causal: str = "") -> 
     mask = None
     if causal:
         mask = torch.ones(rows, keys, dtype=torch.bool)
-        mask = mask.tril(keys - rows if causal == "lower right" else 0)
+        shift = keys - rows if causal == "lower right" else 0
+        mask = mask.tril(shift)
+        mask = mask if left < 0 else mask.triu(shift - left)
     function = torch.nn.functional.scaled_dot_product_attention
     return function(query, key, value, mask, scale=scale).transpose(1, 2)
 
@@ -80,10 +85,13 @@ def flash(name: str, every: Any, **expected: Any) -> Any:
 
     def called(*given: Any, **named: Any) -> Any:
         found = bound(name, *given, **named)
-        assert found["window_size"] == (every, every) and found["softcap"] == 0.0
+        left, right = found["window_size"]
+        assert right == every and found["softcap"] == 0.0
         assert all(found[key] == value for key, value in expected.items())
         corner = "lower right" if found["causal"] else ""
-        result = attended(found["q"], found["k"], found["v"], found["softmax_scale"], corner)
+        tensors = found["q"], found["k"], found["v"]
+        left = -1 if left == every else left
+        result = attended(*tensors, found["softmax_scale"], corner, left)
         return (result, None) if "cute" in name else result
 
     return called
@@ -222,7 +230,10 @@ def judged(answer: Any, words: str, folder: Path) -> dict[str, Any]:
 SHAPE = "--shape 2,4,9,16 --dtype float16 "
 FLASH = ("", "--layout bshd", "--causal", "--kv-heads 2 --gqa", "--kv-len 20 --mask lower-right")
 CASES = {
-    **dict.fromkeys(("flash_attn_2", "flash_attn_3", "flash_attn_4"), (*FLASH, "--backward")),
+    **dict.fromkeys(
+        ("flash_attn_2", "flash_attn_3", "flash_attn_4"),
+        (*FLASH, "--backward", "--causal --window 3,-1"),
+    ),
     "xformers": (
         *FLASH,
         "--kv-len 20 --causal",
