@@ -10,11 +10,11 @@ from mlbackends_cli.text.markdown import code, literal, table
 from mlbackends_cli.text.prose import wrapped
 
 _SPARED = (
+    ("of stated",),
+    ("launch",),
     ("of memory",),
     ("spread",),
     ("GFLOP/s",),
-    ("launch",),
-    ("of stated",),
     ("quarters",),
     ("slower by",),
 )

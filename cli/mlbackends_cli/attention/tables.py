@@ -48,20 +48,22 @@ def rows(problem: CheckedProblem) -> list[tuple[Result, Row]]:
     steady.sort(key=lambda each: each.timing.median_seconds if each.timing else 0.0)
     others = [each for each in ran(problem) if each not in steady]
     best = next((each for each in steady if each.right), None)
-    return [(each, _row(each, best) | _on_device(each, problem)) for each in (*steady, *others)]
+    found = [(each, _row(each, best)) for each in (*steady, *others)]
+    if problem.speeds is not None:
+        for result, row in found:
+            row.pop("GFLOP/s", None)
+            row.update(_on_device(result, problem, problem.speeds))
+    return found
 
 
-def _on_device(result: Result, problem: CheckedProblem) -> Row:
+def _on_device(result: Result, problem: CheckedProblem, speeds: DeviceSpeeds) -> Row:
     """Return the cells of a result that a device computed."""
-    timing, speeds, row = result.timing, problem.speeds, Row()
-    if speeds is None:
-        return row
+    timing, row = result.timing, Row()
     if result.memory is None:
         row["memory"] = "?"
     if timing is None or not timing.median_seconds:
         return row
     row["TFLOP/s"] = speed(timing.gflops / 1e3)
-    row["GFLOP/s"] = ""
     if speeds.stated_gflops:
         row["of stated"] = f"{timing.gflops / speeds.stated_gflops:.0%}"
     if speeds.bandwidth_bytes_per_second:
@@ -93,44 +95,51 @@ def where(record: Checked | Benched) -> str:
 
 
 def about(problem: CheckedProblem) -> list[str]:
-    """Return what a page says above a problem's table: the peaks, and what was compared and timed how."""
+    """Return what a page says above a problem's table: the peak, and what was compared."""
     lines = []
-    speeds = problem.speeds
-    if problem.peak_gflops and speeds is None:
-        lines.append(f"peak: {problem.peak_gflops:.0f} GFLOP/s, {problem.peak_by}")
-    if speeds is not None:
-        lines += _of_device(problem, speeds)
+    on_device = problem.speeds is not None
+    if problem.peak_gflops:
+        unit, rate = "GFLOP/s", f"{problem.peak_gflops:.0f}"
+        if on_device:
+            unit, rate = "TFLOP/s", speed(problem.peak_gflops / 1e3)
+        lines.append(f"peak: {rate} {unit}, {problem.peak_by}")
+    elif on_device and problem.peak_by:
+        lines.append(f"peak: could not be measured: {problem.peak_by}")
     if problem.sample:
         lines.append(f"sample: {problem.sample}")
     return lines
 
 
-def _of_device(problem: CheckedProblem, speeds: DeviceSpeeds) -> list[str]:
-    lines = []
-    timed = [each.timing for each in problem.results if each.timing]
-    if problem.peak_gflops:
-        lines.append(f"peak: {speed(problem.peak_gflops / 1e3)} TFLOP/s, {problem.peak_by}")
-    elif problem.peak_by:
-        lines.append(f"peak: could not be measured: {problem.peak_by}")
-    if speeds.bandwidth_bytes_per_second:
-        rate = speed(speeds.bandwidth_bytes_per_second / 1e9)
-        lines.append(f"memory: {rate} GB/s, {speeds.bandwidth_by}")
-    elif speeds.bandwidth_by:
-        lines.append(f"memory: could not be measured: {speeds.bandwidth_by}")
-    numbers = []
-    if speeds.stated_gflops:
-        numbers.append(f"{speed(speeds.stated_gflops / 1e3)} TFLOP/s")
-    if speeds.stated_bytes_per_second:
-        numbers.append(f"{speed(speeds.stated_bytes_per_second / 1e9)} GB/s")
-    if timed:
-        lines.append("stated: " + ", ".join([*numbers, speeds.stated_by]))
-    ways: dict[str, list[str]] = {}
-    for each in problem.results:
-        if each.timing and each.timing.timed_by:
-            ways.setdefault(each.timing.timed_by, []).append(each.backend)
+def of_devices(problems: Sequence[CheckedProblem]) -> list[str]:
+    """Return what holds for all problems of a device: bandwidth, what is stated, how times are taken."""
+    lines: dict[str, None] = {}
+    ways: dict[str, dict[str, None]] = {}
+    for problem in problems:
+        if (speeds := problem.speeds) is None:
+            continue
+        if speeds.bandwidth_bytes_per_second:
+            rate = speed(speeds.bandwidth_bytes_per_second / 1e9)
+            lines[f"bandwidth: {rate} GB/s, {speeds.bandwidth_by}"] = None
+        elif speeds.bandwidth_by:
+            lines[f"bandwidth: could not be measured: {speeds.bandwidth_by}"] = None
+        numbers = [
+            f"{speed(number / factor)} {unit}"
+            for number, factor, unit in (
+                (speeds.stated_gflops, 1e3, "TFLOP/s"),
+                (speeds.stated_bytes_per_second, 1e9, "GB/s"),
+            )
+            if number
+        ]
+        timed = [each for each in problem.results if each.timing]
+        if timed:
+            lines["stated: " + ", ".join([*numbers, speeds.stated_by])] = None
+        for each in timed:
+            if each.timing and each.timing.timed_by:
+                ways.setdefault(each.timing.timed_by, {})[each.backend] = None
+    usual = max(ways, key=lambda way: len(ways[way]), default="")
     for way, names in ways.items():
-        lines.append(f"timed by: {way}" if len(ways) == 1 else f"{some(tuple(names))}: {way}")
-    return lines
+        lines[f"{'timed by' if way == usual else some(tuple(names))}: {way}"] = None
+    return list(lines)
 
 
 def _row(result: Result, best: Result | None) -> Row:
@@ -321,7 +330,8 @@ def notes_of(problems: Sequence[CheckedProblem], *wanted: str) -> list[str]:
     named = [*wanted]
     named += ["backward"] * any(each.problem.wants_gradient for each in problems)
     # As the page rounds it.
-    if any(each.speeds for each in problems) and timings:
+    devices = of_devices(problems)
+    if devices and timings:
         named += ["of stated", "of memory", "launch"]
         named += ["memory"] * any(
             each.memory is None for problem in problems if problem.speeds for each in ran(problem)
@@ -334,4 +344,4 @@ def notes_of(problems: Sequence[CheckedProblem], *wanted: str) -> list[str]:
     whys = [f"{some(tuple(dict.fromkeys(names)))}: {why}" for why, names in found.items()]
     texts = table(os.path.join(os.path.dirname(__file__), "notes"))
     unstable = f"~: unstable, and compared with nothing; {'; '.join(whys)}"
-    return [texts[name] for name in named] + [unstable] * bool(whys)
+    return [*devices, *(texts[name] for name in named), *[unstable] * bool(whys)]

@@ -41,7 +41,7 @@ def plots(benched: Benched) -> list[Plot]:
     for problem in benched.problems:
         if problem.least_bytes and _timed(problem):
             moving.setdefault(problem.checked.place, []).append(problem)
-    found += [_roofline(each, benched) for each in moving.values()]
+    found += [_roofline(each, benched, len(moving) > 1) for each in moving.values()]
     return found
 
 
@@ -49,8 +49,8 @@ def _place(problems: Sequence[BenchedProblem], benched: Benched) -> str:
     return problems[0].checked.place or benched.processor
 
 
-def _roofline(problems: Sequence[BenchedProblem], benched: Benched) -> Plot:
-    """Return the speeds of problems of one device over what they move."""
+def _roofline(problems: Sequence[BenchedProblem], benched: Benched, is_named: bool) -> Plot:
+    """Return the speeds of problems of one device over what they move; is_named: say which device."""
     peaks = [each.checked.peak_gflops for each in problems if each.checked.peak_gflops]
     speeds = problems[0].checked.speeds
     rate = speeds.bandwidth_bytes_per_second if speeds else benched.bandwidth_bytes_per_second
@@ -58,7 +58,7 @@ def _roofline(problems: Sequence[BenchedProblem], benched: Benched) -> Plot:
     roof = Roof(max(peaks), traffic, "measured here") if peaks and traffic else None
     limit = "below the measured peak and bandwidth" if roof else "the peak was not measured"
     return Plot(
-        title=" · ".join(filter(None, (f"Roofline: {limit}", problems[0].checked.place))),
+        title=f"Roofline: {limit}" + (f" · {_place(problems, benched)}" if is_named else ""),
         across="FLOP per byte of inputs and result",
         up="GFLOP/s",
         series=_series(problems, lambda each: each.checked.flops / each.least_bytes),
