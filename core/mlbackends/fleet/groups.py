@@ -132,7 +132,7 @@ def _notes(collection: Collection, unexpected: Sequence[str]) -> Iterable[str]:
         reports = sum(collection.repeated.values())
         yield f"{reports:,} more reports of {len(collection.repeated):,} nodes; the first of each was taken"
     for what, number in sorted(collection.garbled.items()):
-        yield f"{number:,} {what}: a part of some report was lost or changed on the way"
+        yield f"{what}: {number:,}; a part of some report was lost or changed on the way"
     depths = {
         str(each.facts.get(f"{HEAD}.depth"))
         for each in collection.sections.values()
