@@ -105,7 +105,13 @@ def test_what_repeats_is_looked_at_twice_and_stays_right(
     on_fake_cuda: OnFakeCuda, host_kernels: HostKernels
 ) -> None:
     """New tensors of one form, at other addresses; another form, device, stream or mask is met anew."""
-    passes = ("forward", "summarize", "differentiate_query", "differentiate_both")
+    passes = (
+        "forward",
+        "summarize",
+        "differentiate_query",
+        "differentiate_both",
+        "differentiate_mask",
+    )
     tiles = {each: tile_of(each, "Float16", (32, 32), (9, 0)) for each in passes}
     program = REPEATED + (
         "worst = [case() for _ in range(5)]\n"
@@ -122,9 +128,22 @@ def test_what_repeats_is_looked_at_twice_and_stays_right(
         "                dict(mask=mask[:1]), dict(is_causal=True), dict(scale=0.3)]:\n"
         "    worst += [case(**options) for _ in range(3)]\n"
         "tell(max(worst))\n"
+        "q, k, v, coming = numbers(4), numbers(2), numbers(2), numbers(4)\n"
+        "mask, there = rng.standard_normal((1, 40)).astype('f4'), list(map(on_device, (q, k, v)))\n"
+        "def of_mask(put, *given):\n"
+        "    options = dict(attn_mask=put(mask), enable_gqa=True)\n"
+        "    results = forward(*given, return_logsumexp=True, **options)\n"
+        "    return backward(put(coming), *given, *results, attn_mask_gradient=True, **options).mask\n"
+        "with mlbackends.sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION):\n"
+        "    found = of_mask(on_device, *there)\n"
+        "with mlbackends.sdpa_kernel(SDPBackend.MATH):\n"
+        "    right = of_mask(lambda each: each, q, k, v)\n"
+        "tell([list(found.shape), found.dtype, float(abs(found.numpy() - right).max())])\n"
     )
     told = on_fake_cuda(program, FAKE_KERNELS=str(host_kernels.of_the_driver(tiles)), FAKE_GPUS="2")
     assert told.values[0] < 5e-3
+    shape, dtype, error = told.values[1]
+    assert (shape, dtype) == ([1, 40], "float32") and error < 2e-2
     streams = {line.split()[-2] for line in told.lines("launch attention_forward")}
     assert streams == {"1", "77"}
 
