@@ -106,6 +106,14 @@ def test_a_part_that_gives_nothing_is_recorded_and_is_stopped_in_time(tmp_path: 
     assert [each.split() for each in sections] == [["A", "again"], ["B", "newer"]]
 
 
+def test_a_wheel_or_a_requirement_is_installed_with_what_cuda_needs(tmp_path: Path) -> None:
+    wheel = tmp_path / "mlbackends-0.1.0-py3-none-any.whl"
+    wheel.touch()
+    assert measuring.requirement(str(wheel)) == f"{wheel}[cuda]"
+    assert measuring.requirement("mlbackends==0.1.0") == "mlbackends[cuda]==0.1.0"
+    assert measuring.requirement("mlbackends[cuda,test]") == "mlbackends[cuda,test]"
+
+
 def test_numbers_are_those_of_our_best_backend_beside_another() -> None:
     def result(name: str, seconds: float, *, peer: bool = False, error: float = 0.0) -> Any:
         timing = {"median_seconds": seconds, "gflops": 2e3 / seconds, "host_seconds": seconds / 2}
