@@ -183,7 +183,7 @@ torch.cuda.get_device_capability = lambda _: (9, 0)
 attention, requested = mlbackends.scaled_dot_product_attention, attend.requested
 for wanted in (False, True):
     for call in range(5):
-        attend.requested = requested if call < 2 else None
+        attend.requested = requested if call < 3 else None
         tensors = [torch.randn(2, 4, 40, 32).half().requires_grad_(wanted) for _ in range(3)]
         wide = [each.detach().double().requires_grad_(wanted) for each in tensors]
         with mlbackends.sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION):
@@ -195,13 +195,15 @@ for wanted in (False, True):
             coming = torch.randn(out.shape).half()
             found = torch.autograd.grad(out, tensors, coming)
             pairs += zip(found, torch.autograd.grad(right, wide, coming.double()))
-        assert all(type(one) is kind and float((one - other).abs().max()) < 5e-3 for one, other in pairs)
+        for one, other in pairs:
+            assert type(one) is kind
+            assert float((one - other).detach().abs().max()) < 5e-3
 tell("right")
 """
 
 
 @pytest.mark.torch
-def test_tensors_of_torch_are_looked_at_twice(
+def test_tensors_of_torch_are_not_looked_at_for_ever(
     on_fake_cuda: OnFakeCuda, host_kernels: HostKernels
 ) -> None:
     """Tensors of the host's memory, which say that they lie on a device: theirs is the host's here."""
