@@ -1,5 +1,7 @@
 """A fleet in words: how many nodes said what, and below it kinds of nodes with what deviates in each."""
 
+import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -22,7 +24,7 @@ from mlbackends.model.records import FactValue
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.markdown import literal
 from mlbackends_cli.text.markdown import table as markdown_table
-from mlbackends_cli.text.plain import amount, one_line, without_commands
+from mlbackends_cli.text.plain import amount, one_line, quantity, without_commands
 from mlbackends_cli.text.prose import wrapped
 
 _MOST_RANGES = 12
@@ -48,12 +50,7 @@ def headline(fleet: Fleet) -> str:
     words = [f"{counts[Status.OK]:,} reported"]
     words += [f"{counts[status]:,} {status}" for status in Status if status in counts][1:]
     forms = counted(len(fleet.configurations), "configuration")
-    return f"{number_of(counts.total())}: {', '.join(words)}; {forms}"
-
-
-def number_of(nodes: int) -> str:
-    """Return how many nodes, in words."""
-    return f"{nodes:,} node{'' if nodes == 1 else 's'}"
+    return f"{counted(counts.total(), 'node')}: {', '.join(words)}; {forms}"
 
 
 def title(kind: Kind) -> str:
@@ -100,6 +97,22 @@ def sentence(cause: Cause, most: int = _MOST_ALSO) -> str:
     return f"{cause.name}: {cause.value} ({cause.usual}){also}"
 
 
+def far_figures(fleet: Fleet) -> dict[str, list[str]]:
+    """Return by node its figures that are far from the others', the farthest first, in words."""
+    found: dict[str, list[tuple[float, str]]] = {}
+    for each in fleet.outliers:
+        ratio = each.value / each.median if each.median else 0.0
+        times = f"{ratio:.3g} times " if ratio > 0 else ""
+        value, usual = quantity(each.name, each.value), quantity(each.name, each.median)
+        parts = re.findall(r"\[([^\]]*)\]", each.name)
+        name = " ".join([*parts, each.name.rpartition("]")[2].lstrip(".")])
+        text = f"{name}: {value}, {times}the median of {each.nodes:,} nodes ({usual})"
+        distance = max(ratio, 1 / ratio) if ratio > 0 else math.inf
+        found.setdefault(each.node, []).append((distance, one_line(text)))
+    nodes = sorted(found.items(), key=lambda item: -max(item[1])[0])
+    return {node: [text for _, text in sorted(texts, reverse=True)] for node, texts in nodes}
+
+
 def _values(difference: Difference) -> tuple[str, str]:
     value, usual, name = difference.value, difference.usual, difference.name
     if isinstance(value, list) and isinstance(usual, list):
@@ -143,9 +156,16 @@ def table(fleet: Fleet, page: Page) -> str:
         lines += wrapped(f"{text}  {one_line(each.error)}", page.width, "  ", " " * 20)
     for hazard in fleet.hazards:
         check = hazard.check
-        text = f"{number_of(len(hazard.nodes))}: {one_line(check.message or check.title)}"
+        text = f"{counted(len(hazard.nodes), 'node')}: {one_line(check.message or check.title)}"
         lines += wrapped(f"{check.severity}: {text} [{check.code}]", page.width, "  ", " " * 6)
         lines += wrapped(nodes_of(hazard.nodes, whole=page.details), page.width, " " * 6, " " * 6)
+    for node, (first, *others) in far_figures(fleet).items():
+        also = (
+            f"; also {counted(len(others), 'other figure')}" if others and not page.details else ""
+        )
+        lines += wrapped(f"{node}: {first}{also}", page.width, "  ", " " * 6)
+        for other in others if page.details else ():
+            lines += wrapped(other, page.width, " " * 6, " " * 8)
     for kind in fleet.kinds:
         lines += ["", *_kind(kind, fleet.compared_with, page)]
     if fleet.notes:
@@ -156,7 +176,7 @@ def table(fleet: Fleet, page: Page) -> str:
 
 
 def _kind(kind: Kind, compared_with: str, page: Page) -> Iterator[str]:
-    head = f"{number_of(kind.nodes)}: {title(kind)}"
+    head = f"{counted(kind.nodes, 'node')}: {title(kind)}"
     yield from (page.styled(line, "1") for line in wrapped(head, page.width, "", "  "))
     yield from wrapped(agreement(kind, compared_with), page.width, "  ", "  ")
     for deviation in kind.deviations:
@@ -198,8 +218,14 @@ def markdown(fleet: Fleet, page: Page) -> str:
         for each in fleet.hazards
     ]
     parts.append(markdown_table(("severity", "nodes", "hazard", "which"), hazards))
+    figures = [
+        (literal(node), literal(text))
+        for node, texts in far_figures(fleet).items()
+        for text in texts
+    ]
+    parts.append(markdown_table(("node", "figure"), figures))
     for kind in fleet.kinds:
-        parts.append(f"### {number_of(kind.nodes)}: {literal(title(kind))}")
+        parts.append(f"### {counted(kind.nodes, 'node')}: {literal(title(kind))}")
         parts.append(literal(agreement(kind, fleet.compared_with)))
         deviations = [
             (
@@ -271,16 +297,16 @@ def _comings(difference: FleetDifference, *, whole: bool) -> Iterator[tuple[str,
     if difference.new:
         yield (
             "new",
-            f"{number_of(len(difference.new))}: {nodes_of(difference.new, whole=whole)}",
+            f"{counted(len(difference.new), 'node')}: {nodes_of(difference.new, whole=whole)}",
         )
     for each in difference.silent:
-        nodes = f"{number_of(len(each.nodes))}: {nodes_of(each.nodes, whole=whole)}"
+        nodes = f"{counted(len(each.nodes), 'node')}: {nodes_of(each.nodes, whole=whole)}"
         yield str(each.status), f"{nodes}: {one_line(each.error)}"
 
 
 def changes_table(difference: FleetDifference, page: Page) -> str:
     """Return what became of a fleet for a terminal."""
-    head = f"{number_of(difference.nodes)} reported both times"
+    head = f"{counted(difference.nodes, 'node')} reported both times"
     lines = [page.styled(head, "1")]
     for word, text in _comings(difference, whole=page.details):
         lines += wrapped(f"{word}: {text}", page.width, "  ", "      ")
@@ -308,7 +334,7 @@ def changes_table(difference: FleetDifference, page: Page) -> str:
 
 def changes_markdown(difference: FleetDifference, page: Page) -> str:
     """Return what became of a fleet for a ticket."""
-    parts = [f"**{number_of(difference.nodes)} reported both times**"]
+    parts = [f"**{counted(difference.nodes, 'node')} reported both times**"]
     comings = [(word, literal(text)) for word, text in _comings(difference, whole=page.details)]
     parts.append(markdown_table(("what", "which"), comings))
     rows = [

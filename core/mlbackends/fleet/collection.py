@@ -9,15 +9,14 @@ import hashlib
 import re
 from collections import Counter
 from functools import cache
-from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from mlbackends.audit.canonical import Canonical, prefix_of
-from mlbackends.audit.compare import TOLERANCE
 from mlbackends.audit.reports import is_deeper
 from mlbackends.fleet.fingerprint import Facts, canonical_facts, fingerprint, rounded
+from mlbackends.fleet.records import Figures, contents
 from mlbackends.model.fleet import Envelope, Fleet, Status
 from mlbackends.model.records import SCHEMA as REPORT_SCHEMA
 from mlbackends.model.records import FactValue, Presence, ProbeReport
@@ -28,6 +27,7 @@ MOST_VALUES = 1000
 MOST_FACTS = 100_000
 """Names of facts in the whole fleet; a node that brings more is an error."""
 MOST_PROBES = 500
+_REPORTS = REPORT_SCHEMA.partition("/")[0]
 HEAD = "report"
 """The section with what a report says of itself: its depth and the tool."""
 
@@ -38,6 +38,12 @@ _LONGEST_NAME = 255
 _LONGEST_ERROR = 200
 _NOT_COMPARED = frozenset({"volatile", "uuid", "serial", "duration_seconds", "source"})
 _UNFIT_FOR_NAMES = re.compile(r"[^\w.@:+-]")
+
+
+class _Head(Struct):
+    """The field that says which record it is."""
+
+    schema: str = ""
 
 
 class _Report(Struct):
@@ -69,6 +75,8 @@ class Collection:
         self.repeated: Counter[str] = Counter()
         self.garbled: Counter[str] = Counter()
         self.varying: set[str] = set()
+        self.figures: dict[str, dict[str, float]] = {}
+        """Of records that are no reports, by name and node."""
         self.ranges: dict[str, dict[FactValue, tuple[float, float]]] = {}
         self.sections: dict[int, Section] = {}
         self.machines: dict[tuple[int, ...], int] = {}
@@ -95,7 +103,7 @@ class Collection:
         try:
             if envelope.report is UNSET:
                 raise ValueError("its envelope holds no report")  # noqa: TRY301
-            sections = self._sections_of(envelope.report)
+            sections, figures = self._sections_of(envelope.report)
         except (msgspec.DecodeError, RecursionError, ValueError) as error:
             self._failed(name, Status.ERROR, str(error))
             return name
@@ -105,6 +113,8 @@ class Collection:
         if self.silent.pop(name, None):
             self.repeated[name] += 1
         self.nodes[name] = self._machine(sections)
+        for figure, value in figures.items():
+            self.figures.setdefault(figure, {})[name] = value
         return name
 
     def _name(self, name: str) -> str:
@@ -124,12 +134,16 @@ class Collection:
 
     # ---- reports -----------------------------------------------------------------------------------
 
-    def _sections_of(self, data: Raw) -> tuple[int, ...]:
-        """Return the numbers of a report's sections. Raises ValueError for what is no report of ours."""
-        report = msgspec.json.decode(data, type=_Report)
-        if report.schema != REPORT_SCHEMA:
-            found = f"{report.schema[:80]!r}; this version reads {REPORT_SCHEMA!r}"
+    def _sections_of(self, data: Raw) -> tuple[tuple[int, ...], Figures]:
+        """Return the numbers of a record's sections, and its figures. Raises ValueError for none of ours."""
+        schema = msgspec.json.decode(data, type=_Head).schema
+        if schema.startswith(_REPORTS) and schema != REPORT_SCHEMA:
+            found = f"{schema[:80]!r}; this version reads {REPORT_SCHEMA!r}"
             raise ValueError(f"its schema is {found}")
+        if schema != REPORT_SCHEMA:
+            kind, facts, figures = contents(data)
+            return (self._number(kind, facts),), figures
+        report = msgspec.json.decode(data, type=_Report)
         if not report.probes:
             raise ValueError("it has no probes")
         if len(report.probes) > MOST_PROBES:
@@ -144,7 +158,7 @@ class Collection:
         ]
         head: Facts = {f"{HEAD}.depth": str(report.depth), f"{HEAD}.tool": report.tool}
         numbers.append(self._number(HEAD, head))
-        return tuple(sorted(numbers))
+        return tuple(sorted(numbers)), {}
 
     def _prefix(self, python: bytes) -> str:
         key = without_duration(python)
@@ -241,12 +255,6 @@ class Collection:
         self.machines = machines
         self.nodes = {node: renamed[machine] for node, machine in self.nodes.items()}
 
-    def real(self, name: str, value: Any) -> Any:
-        """Return the least real value that a rounded metric stands for; another value as it is."""
-        ranges = self.ranges.get(name, {})
-        is_known = isinstance(value, int | float | str) and value in ranges
-        return ranges[value][0] if is_known else value
-
     # ---- several collections -----------------------------------------------------------------------
 
     def merge(self, fleet: Fleet) -> None:
@@ -272,6 +280,8 @@ class Collection:
         for silent in fleet.silent:
             for node in silent.nodes if silent.status is not Status.MISSING else ():
                 self._failed(self._name(node), silent.status, silent.error)
+        for name, values in fleet.figures.items():
+            self.figures[name] = {**values, **self.figures.get(name, {})}
         self.repeated.update(fleet.repeated)
         self.garbled.update(fleet.garbled)
         for name, ranges in fleet.ranges.items():
@@ -298,11 +308,6 @@ class Collection:
         if missing := [name for name in map(self._name, names) if name not in known]:
             found[Status.MISSING, "nothing came from it"] = missing
         return found
-
-
-def are_near(*numbers: float) -> bool:
-    """Tell whether real values of a metric count as the same."""
-    return max(numbers) - min(numbers) <= TOLERANCE * max(map(abs, numbers))
 
 
 def without_duration(section: bytes) -> bytes:

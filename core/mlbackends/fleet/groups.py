@@ -9,8 +9,10 @@ import msgspec
 from msgspec import Raw, Struct
 
 from mlbackends import __version__
-from mlbackends.fleet.collection import HEAD, Collection, Section, are_near
+from mlbackends.audit.compare import TOLERANCE
+from mlbackends.fleet.collection import HEAD, Collection, Section
 from mlbackends.fleet.fingerprint import Facts, whole
+from mlbackends.fleet.records import outliers
 from mlbackends.model.errors import UnknownName
 from mlbackends.model.fleet import (
     FACTS_SCHEMA,
@@ -29,7 +31,7 @@ from mlbackends.model.fleet import (
 from mlbackends.model.records import FactValue, Report
 
 MAJORITY = "the majority"
-BY = ("cpu.model_name", "*.devices.name")
+BY = ("cpu.model_name", "*.devices.name", "*.processor")
 """What makes nodes of one kind. Not the number of GPUs: a node that lost one would be a kind of its own."""
 
 _FEW = 3
@@ -71,9 +73,12 @@ def fleet_of(
     view = _View(collection)
     nodes = view.nodes
     check_names(view, by)
-    kinds = [
-        _Comparison(view, members, baseline).kind(title)
-        for title, members in _kinds(view, by or BY)
+    members_by_kind = list(_kinds(view, by or BY))
+    kinds = [_Comparison(view, members, baseline).kind(title) for title, members in members_by_kind]
+    far = [
+        outlier
+        for _, members in members_by_kind
+        for outlier in outliers(collection.figures, [n for each in members for n in nodes[each]])
     ]
     kinds.sort(key=lambda kind: -kind.nodes)
     silent = tuple(
@@ -109,6 +114,8 @@ def fleet_of(
             for name, ranges in collection.ranges.items()
         },
         varying=tuple(sorted(collection.varying)),
+        figures=collection.figures,
+        outliers=tuple(far),
     )
 
 
@@ -131,7 +138,7 @@ def _notes(collection: Collection, unexpected: Sequence[str]) -> Iterable[str]:
         reports = sum(collection.repeated.values())
         yield f"{reports:,} more reports of {len(collection.repeated):,} nodes; the first of each was taken"
     for what, number in sorted(collection.garbled.items()):
-        yield f"{what}: {number:,}; a part of some report was lost or changed on the way"
+        yield f"{number:,} {what}: a part of some report was lost or changed on the way"
     depths = {
         str(each.facts.get(f"{HEAD}.depth"))
         for each in collection.sections.values()
@@ -294,14 +301,14 @@ class _Comparison:
         found = [each for each in values if each not in own]
         if self._baseline and name in self._baseline.metrics:
             value, real = self._baseline.metrics[name]
-            near = [each for each in own if are_near(real, *ranges[each[0]])]
+            near = [each for each in own if _are_near(real, *ranges[each[0]])]
             own = [each for each in own if each not in near]
             if near:
                 found.append((value, frozenset().union(*(machines for _, machines in near))))
         least = None
         for value, machines in sorted(own):
             low, high = ranges[value]
-            if least is not None and are_near(least, high):
+            if least is not None and _are_near(least, high):
                 found[-1] = (found[-1][0], found[-1][1] | machines)
             else:
                 found.append((value, machines))
@@ -319,7 +326,9 @@ class _Comparison:
         rounded, real = (self._baseline.metrics if self._baseline else {}).get(name, (None, 0.0))
         if value is not None and value == rounded:
             return real
-        return self._view.collection.real(name, value)
+        ranges = self._view.collection.ranges.get(name, {})
+        is_known = isinstance(value, int | float) and value in ranges
+        return ranges[value][0] if is_known else value
 
     def _count(self, machines: Iterable[int]) -> int:
         return sum(self._sizes[each] for each in machines)
@@ -327,6 +336,10 @@ class _Comparison:
 
 def _text(value: FactValue | None) -> bytes:
     return msgspec.json.encode(value, order="deterministic")
+
+
+def _are_near(*numbers: float) -> bool:
+    return max(numbers) - min(numbers) <= TOLERANCE * max(map(abs, numbers))
 
 
 def _first_told(difference: Difference) -> tuple[bool, bool, int, str]:

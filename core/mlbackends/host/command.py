@@ -37,14 +37,22 @@ def start_group(command: Sequence[str], **options: Any) -> "subprocess.Popen[byt
     return subprocess.Popen(command, start_new_session=True, **options)
 
 
-def outcome_of(command: Sequence[str], timeout: float, environment: Mapping[str, str]) -> Outcome:
-    """Run a command to its end or for `timeout` seconds, whichever comes first."""
+def outcome_of(
+    command: Sequence[str],
+    timeout: float,
+    environment: Mapping[str, str],
+    errors: int = subprocess.DEVNULL,
+) -> Outcome:
+    """Run a command to its end or for `timeout` seconds, whichever comes first.
+
+    errors: a file descriptor that takes its standard error.
+    """
     try:
         process = start_group(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=errors,
             env=dict(environment),
         )
     except (OSError, ValueError):

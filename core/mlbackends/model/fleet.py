@@ -92,6 +92,16 @@ class Hazard(Struct, frozen=True):
     nodes: tuple[str, ...]
 
 
+class Outlier(Struct, frozen=True):
+    """A figure of one node far from those of the others of its kind: their median, and how many have it."""
+
+    node: str
+    name: str
+    value: float
+    median: float
+    nodes: int
+
+
 class Fleet(Struct, frozen=True):
     """A whole fleet. Two can be put together by what stands from `expected` on; the rest follows from it.
 
@@ -99,7 +109,8 @@ class Fleet(Struct, frozen=True):
     many; null where nobody said. repeated: how often a node reported beyond its first report.
     sections: each canonical form, by probe and fingerprint. ranges: of a metric's rounded values the
     least and the greatest that they stand for. varying: facts with more values than are counted.
-    garbled: pieces and lines that belong to no node. hazards: of `fleet doctor`.
+    garbled: pieces and lines that belong to no node. hazards: of `fleet doctor`. figures: of
+    `fleet run -- COMMAND`, by name and node; outliers: those that are far from the others'.
     """
 
     schema: str
@@ -117,6 +128,8 @@ class Fleet(Struct, frozen=True):
     ranges: dict[str, dict[str, tuple[float, float]]]
     varying: tuple[str, ...]
     hazards: tuple[Hazard, ...] = ()
+    figures: dict[str, dict[str, float]] = {}
+    outliers: tuple[Outlier, ...] = ()
 
     @property
     def reported(self) -> int:

@@ -35,6 +35,7 @@ GROUPS = {
     "mlbackends_cli.formats": "mlbackends.cli.formats",
     "mlbackends.audit.hazards": "mlbackends.audit.hazards",
     "mlbackends.audit.device_kinds": "mlbackends.device_kinds",
+    "mlbackends.fleet.engines": "mlbackends.engines",
     "mlbackends.tracing.formats": "mlbackends.tracers",
     "mlbackends.tracing.findings": "mlbackends.tracing.findings",
     "mlbackends.tracing.views": "mlbackends.tracing.views",

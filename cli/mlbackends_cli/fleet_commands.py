@@ -1,0 +1,50 @@
+"""The commands that `backends fleet` runs on nodes: which they can be, and how they print JSON."""
+
+from collections.abc import Sequence
+
+import click
+
+from mlbackends.model.errors import BadInput
+from mlbackends_cli.lazy import FolderGroup
+
+
+def _words(ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the words without a leading "--", which click leaves behind another argument."""
+    del ctx, param
+    return words[1:] if words[:1] == ("--",) else words
+
+
+COMMAND = click.argument(
+    "command_line", metavar="[COMMAND...]", nargs=-1, type=click.UNPROCESSED, callback=_words
+)
+USUAL = ("info",)
+
+
+def as_json(words: Sequence[str]) -> tuple[str, ...]:
+    """Return a command of ours with --format json behind its name; `info` for none.
+
+    Raises UnknownName for what is no command, and BadInput for one that prints no JSON.
+    """
+    from mlbackends_cli.main import main
+
+    words = tuple(words) or USUAL
+    found: click.Command | None = main
+    at = 0
+    with click.Context(main, info_name="backends", color=False) as context:
+        while isinstance(found, FolderGroup) and at < len(words):
+            _, found, _ = found.resolve_command(context, list(words[at:]))[0:3]
+            at += 1
+    name = " ".join(words[:at])
+    options = words[at:][: words[at:].index("--")] if "--" in words[at:] else words[at:]
+    if any(each.partition("=")[0] == "--format" for each in options):
+        raise BadInput("nodes print JSON; leave --format out of the command that they run")
+    formats = [
+        choice
+        for option in (found.params if found else ())
+        if option.name == "form" and isinstance(option.type, click.Choice)
+        for choice in option.type.choices
+    ]
+    if "json" not in formats:
+        hint = "info, doctor, audit, sdpa check, sdpa bench and others do"
+        raise BadInput(f"`backends {name}` has no --format json, which a node must print", hint)
+    return (*words[:at], "--format", "json", *words[at:])

@@ -1,0 +1,60 @@
+"""Dask: a task on one worker of each host of a running cluster."""
+
+from typing import Any
+
+from mlbackends.fleet import payload
+from mlbackends.fleet.engines import GRACE_SECONDS, Job, Take, from_worker
+from mlbackends.host import command
+from mlbackends.model.errors import BadInput
+from mlbackends.model.fleet import Envelope, Status
+
+
+def run(job: Job, take: Take) -> None:
+    """Attach to the scheduler at the address, and run the command on every host that has a worker."""
+    try:
+        import cloudpickle
+        from distributed import Client, as_completed
+    except ImportError:
+        raise BadInput(
+            "--dask needs Dask's distributed, which is not here", "pip install distributed"
+        ) from None
+    if not job.where:
+        raise BadInput("--dask needs the address of a scheduler, such as tcp://head:8786")
+    for module in (payload, command):
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        client = Client(job.where, timeout=GRACE_SECONDS, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise BadInput(f"there is no Dask scheduler at {job.where}: {error}") from None
+    with client:
+        hosts: dict[str, str] = {}
+        for address, worker in client.scheduler_info(n_workers=-1)["workers"].items():
+            if not job.nodes or worker["host"] in job.nodes:
+                hosts.setdefault(worker["host"], address)
+        tasks: dict[Any, str] = {
+            client.submit(
+                payload.run, job.command, job.node_seconds,
+                workers=[address], allow_other_workers=False, pure=False, retries=0, priority=1000,
+            ): host
+            for host, address in hosts.items()
+        }  # fmt: skip
+        taken: set[str] = set()
+        try:
+            for task in as_completed(
+                tasks,
+                timeout=job.node_seconds + GRACE_SECONDS,
+                raise_errors=False,
+                loop=client.loop,
+            ):
+                host = tasks.pop(task)
+                if task.status == "finished":
+                    for envelope in from_worker(task.result(), taken, host):
+                        take(envelope)
+                else:
+                    failure = f"its worker failed: {task.exception()}"
+                    take(Envelope(node=host, status=Status.ERROR, error=failure))
+        except TimeoutError:
+            pass
+        for task, host in tasks.items():
+            task.cancel()
+            take(Envelope(node=host, status=Status.TIMEOUT, error="its worker did not answer"))

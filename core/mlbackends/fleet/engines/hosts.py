@@ -1,0 +1,98 @@
+"""ssh, by ClusterShell: its connections at once, tree of gateways, time limits and sets of nodes."""
+
+import shlex
+from typing import Any
+
+from mlbackends.fleet.engines import GRACE_SECONDS, Job, Take, envelopes_of, limited
+from mlbackends.fleet.frames import REPORT_LIMIT
+from mlbackends.model.errors import BadInput
+from mlbackends.model.fleet import Envelope, Status
+
+_CONNECT_SECONDS = 10
+_STATUSES = {124: Status.TIMEOUT, 137: Status.TIMEOUT, 255: Status.UNREACHABLE}
+"""What the exit codes of coreutils' timeout and of ssh mean."""
+
+
+def expected(job: Job) -> tuple[str, ...]:
+    """Return the nodes that are named."""
+    return job.nodes
+
+
+def run(job: Job, take: Take) -> None:
+    """Run the command on every node by ssh, or by the worker that ClusterShell's defaults.conf names."""
+    try:
+        from ClusterShell.Event import EventHandler
+        from ClusterShell.Task import task_self
+        from ClusterShell.Worker.Worker import WorkerError
+    except ImportError:
+        raise BadInput(
+            "--hosts needs ClusterShell, which is not here", "pip install 'mlbackends[fleet]'"
+        ) from None
+    handler = _handler(EventHandler, take)
+    task = task_self()
+    task.set_info("fanout", job.fanout)
+    task.set_info("connect_timeout", _CONNECT_SECONDS)
+    try:
+        task.shell(
+            shlex.join(limited(job)),
+            nodes=",".join(job.nodes),
+            handler=handler,
+            timeout=job.node_seconds + GRACE_SECONDS,
+            stderr=True,
+        )
+        task.resume()
+    except (WorkerError, OSError) as error:
+        raise BadInput(f"ClusterShell could not start: {error}") from None
+    finally:
+        task.abort()
+
+
+def _handler(base: Any, take: Take) -> Any:
+    """Return ClusterShell's handler of events, which keeps what the nodes at work have printed."""
+
+    class Handler(base):  # type: ignore[misc]
+        """Collects the lines of each node until it is done."""
+
+        def __init__(self) -> None:
+            self.lines: dict[str, list[bytes]] = {}
+            self.sizes: dict[str, int] = {}
+            self.last: dict[str, str] = {}
+
+        def ev_read(self, worker: Any, node: str, sname: str, msg: bytes) -> None:
+            """Keep a line of output, and of errors the last."""
+            del worker
+            if sname != "stdout":
+                self.last[node] = msg.decode(errors="replace").strip() or self.last.get(node, "")
+                return
+            self.sizes[node] = self.sizes.get(node, 0) + len(msg)
+            if self.sizes[node] <= REPORT_LIMIT:
+                self.lines.setdefault(node, []).append(msg)
+
+        def ev_hup(self, worker: Any, node: str, rc: int) -> None:
+            """Take a node whose command has ended."""
+            del worker
+            self.done(node, rc)
+
+        def ev_close(self, worker: Any, timedout: bool) -> None:
+            """Take the nodes that were too late."""
+            if timedout:
+                for node in worker.iter_keys_timeout():
+                    self.done(str(node), None)
+
+        def done(self, node: str, code: int | None) -> None:
+            """Make envelopes of all that a node printed; code: None where it was stopped."""
+            text = self.last.pop(node, "")
+            failure = None
+            if code is None:
+                failure = Envelope(
+                    node=node, status=Status.TIMEOUT, error=f"it was stopped: {text}"
+                )
+            elif code:
+                error = f"exit code {code}: {text}".removesuffix(": ")
+                status = _STATUSES.get(code, Status.ERROR)
+                failure = Envelope(node=node, status=status, error=error)
+            self.sizes.pop(node, None)
+            for envelope in envelopes_of(b"\n".join(self.lines.pop(node, [])), node, failure):
+                take(envelope)
+
+    return Handler()

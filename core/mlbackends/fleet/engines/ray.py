@@ -1,0 +1,64 @@
+"""Ray: a task pinned to each node of a running cluster."""
+
+import time
+from typing import Any
+
+from mlbackends.fleet import payload
+from mlbackends.fleet.engines import GRACE_SECONDS, Job, Take, from_worker
+from mlbackends.host import command
+from mlbackends.model.errors import BadInput
+from mlbackends.model.fleet import Envelope, Status
+
+
+def run(job: Job, take: Take) -> None:
+    """Attach to the cluster at the address, by default the one that Ray finds, and run on every node."""
+    try:
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+    except ImportError:
+        raise BadInput("--ray needs Ray, which is not here", "pip install ray") from None
+    is_ours = not ray.is_initialized()
+    try:
+        if is_ours:
+            ray.init(address=job.where or "auto", log_to_driver=False, logging_level="error")
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise BadInput(f"there is no Ray cluster at {job.where or 'auto'}: {error}") from None
+    try:
+        for module in (payload, command):
+            ray.cloudpickle.register_pickle_by_value(module)
+        task = ray.remote(num_cpus=0, max_retries=0)(payload.run)
+        pending: dict[Any, str] = {}
+        for node in ray.nodes():
+            name = node["NodeManagerHostname"]
+            if job.nodes and name not in job.nodes:
+                continue
+            if not node["Alive"]:
+                lost = "Ray says that this node is dead"
+                take(Envelope(node=name, status=Status.UNREACHABLE, error=lost))
+                continue
+            here = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            reference = task.options(scheduling_strategy=here).remote(job.command, job.node_seconds)
+            pending[reference] = name
+        _take_all(ray, job, take, pending)
+    finally:
+        if is_ours:
+            ray.shutdown()
+
+
+def _take_all(ray: Any, job: Job, take: Take, pending: dict[Any, str]) -> None:
+    taken: set[str] = set()
+    end = time.monotonic() + job.node_seconds + GRACE_SECONDS
+    while pending and (left := end - time.monotonic()) > 0:
+        done, _ = ray.wait(list(pending), num_returns=1, timeout=left)
+        for reference in done:
+            name = pending.pop(reference)
+            try:
+                found = from_worker(ray.get(reference), taken, name)
+            except ray.exceptions.RayError as error:
+                text = f"its worker failed: {error}"
+                found = [Envelope(node=name, status=Status.ERROR, error=text)]
+            for envelope in found:
+                take(envelope)
+    for reference, name in pending.items():
+        ray.cancel(reference, force=True)
+        take(Envelope(node=name, status=Status.TIMEOUT, error="its worker did not answer"))

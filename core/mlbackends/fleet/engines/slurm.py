@@ -1,0 +1,53 @@
+"""Slurm: srun, one task on each node of the allocation that it is run in."""
+
+import os
+import re
+import tempfile
+from collections.abc import Sequence
+
+from mlbackends.fleet.engines import Job, Take, run_launcher
+from mlbackends.fleet.nodesets import expanded
+from mlbackends.host.command import outcome_of
+from mlbackends.model.errors import BadInput
+from mlbackends.model.fleet import Envelope, Status
+
+_LAUNCH_SECONDS = 60.0
+_NOT_LAUNCHED = re.compile(r"Task launch for \S+ failed on node ([\w.-]+): (.*)")
+
+
+def expected(job: Job) -> tuple[str, ...]:
+    """Return the nodes of the allocation, or those of them that are named."""
+    if "SLURM_JOB_ID" not in os.environ:
+        raise BadInput(
+            "there is no Slurm allocation here, and none is made",
+            "salloc -N8, or in a batch script: backends fleet run --slurm",
+        )
+    return job.nodes or expanded(os.environ.get("SLURM_JOB_NODELIST", ""))
+
+
+def run(job: Job, take: Take) -> None:
+    """Run one step of the allocation, on the nodes that start tasks.
+
+    srun kills the tasks of a whole step where one node cannot start its own: an empty step tells which.
+    """
+    nodes = expected(job)
+    lost = _not_launched(nodes)
+    for node, error in lost.items():
+        take(Envelope(node=node, status=Status.UNREACHABLE, error=error))
+    if left := [node for node in nodes if node not in lost]:
+        run_launcher(_srun(left), job, take, left)
+
+
+def _srun(nodes: Sequence[str]) -> list[str]:
+    return [
+        "srun", f"--nodes={len(nodes)}", f"--nodelist={','.join(nodes)}", "--ntasks-per-node=1",
+        f"--ntasks={len(nodes)}", "--overlap", "--no-kill", "--kill-on-bad-exit=0", "--mem=0",
+    ]  # fmt: skip
+
+
+def _not_launched(nodes: Sequence[str]) -> dict[str, str]:
+    """Return the nodes on which srun can start nothing, and why."""
+    with tempfile.TemporaryFile() as errors:
+        outcome_of([*_srun(nodes), "true"], _LAUNCH_SECONDS, os.environ, errors.fileno())
+        errors.seek(0)
+        return dict(_NOT_LAUNCHED.findall(errors.read().decode(errors="replace")))

@@ -1,0 +1,54 @@
+"""What runs on a node, whatever the engine: a command in a process group that dies at its limit.
+
+Ray and Dask send this file and `mlbackends.host.command` to their workers by value, so that these need
+nothing of ours but the program. Both import the standard library alone.
+"""
+
+import os
+import tempfile
+from collections.abc import Sequence
+
+from mlbackends.host.command import ending, outcome_of
+
+_NAMES = ("SLURMD_NODENAME", "NODE_NAME")
+"""What Slurm calls a node, and what the downward API of Kubernetes is mostly told to."""
+_LAST_BYTES = 2000
+_LONGEST_ERROR = 160
+
+
+def node_name() -> str:
+    """Return what this node is called."""
+    for variable in _NAMES:
+        if name := os.environ.get(variable):
+            return name
+    import platform
+
+    return os.uname().nodename if hasattr(os, "uname") else platform.node()
+
+
+def run(command: Sequence[str], seconds: float) -> tuple[str, str, str, str]:
+    """Run a command of this node.
+
+    Returns the node's name, "ok", "timeout" or "error", a sentence where the command did not end with 0, and
+    its output. A process that hangs in a driver and cannot be killed is not waited for.
+    """
+    node = node_name()
+    with tempfile.TemporaryFile() as errors:
+        outcome = outcome_of(command, seconds, os.environ, errors.fileno())
+        errors.seek(max(0, errors.seek(0, os.SEEK_END) - _LAST_BYTES))
+        lines = errors.read(_LAST_BYTES).decode(errors="replace").split("\n")
+    if outcome.timed_out:
+        return node, "timeout", f"it was not done after {seconds:g} s", ""
+    if outcome.status is None:
+        return node, "error", f"{command[0]} could not be started, or printed without end", ""
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    said = f": {last[:_LONGEST_ERROR]}" if last else ""
+    if outcome.status:
+        how, words = ending(outcome.status)
+        return (
+            node,
+            "error",
+            f"crashed: {words}{said}" if how == "crashed" else words + said,
+            outcome.output,
+        )
+    return node, "ok", "", outcome.output

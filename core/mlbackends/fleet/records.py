@@ -1,0 +1,117 @@
+"""Records other than reports: facts and figures by name, and the figures that are far from the others."""
+
+import fnmatch
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from statistics import median
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from mlbackends.fleet.fingerprint import Facts
+from mlbackends.model.errors import shown
+from mlbackends.model.fleet import Outlier
+from mlbackends.model.tables import table
+
+Figures = dict[str, float]
+
+_OUR_SCHEMA = re.compile(r"backends\.([a-z-]+)/\d+")
+_NAMED_BY = ("backend", "code", "name", "id", "text", "title")
+"""The fields that name an element of a list, the first that it has."""
+_NO_FACTS = frozenset({"schema", "tool", "created", "subject", "host_name"})
+_MOST_VALUES = 20_000
+_DEEPEST = 40
+_FEWEST = 3
+"""Of fewer nodes none can be told to be the odd one."""
+_DEVIATIONS = 5.0
+_DEVIATION_OF_NORMAL = 1.4826
+"""The standard deviation of a normal distribution by its median absolute deviation."""
+_LEAST_SHARE = 0.1
+
+
+def contents(data: Raw) -> tuple[str, Facts, Figures]:
+    """Return a record's kind, such as "sdpa-bench", its facts and its figures.
+
+    Raises ValueError for what is no record of a command.
+    """
+    record = msgspec.json.decode(data, type=dict[str, Any])
+    schema = str(record.get("schema", ""))
+    found = _OUR_SCHEMA.fullmatch(schema)
+    if found is None or found[1].startswith(("fleet", "envelope")):
+        raise ValueError(f"its schema is {shown(schema[:80])}, which is none of what a node prints")
+    kind = found[1]
+    facts: Facts = {}
+    figures: Figures = {}
+    for count, (name, value) in enumerate(_leaves("", record, 0)):
+        if count >= _MOST_VALUES:
+            raise ValueError(f"it has more than {_MOST_VALUES:,} values")
+        if (
+            isinstance(value, int | float)
+            and not isinstance(value, bool)
+            and _is(kind, "figures", name)
+        ):
+            figures[f"{kind}.{name}"] = float(value)
+        elif value is not None and _is(kind, "facts", name):
+            facts[f"{kind}.{name}"] = value
+    return kind, facts, figures
+
+
+def _leaves(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
+    """Yield the values of a record by dotted name; a list of plain values is one."""
+    if depth > _DEEPEST:
+        raise ValueError(f"it is nested more than {_DEEPEST} deep")
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key not in _NO_FACTS:
+                yield from _leaves(f"{name}.{key}" if name else key, inner, depth + 1)
+    elif isinstance(value, list) and any(isinstance(each, dict | list) for each in value):
+        names: dict[str, int] = {}
+        for at, each in enumerate(value):
+            own = _name(each) or str(at)
+            names[own] = names.get(own, 0) + 1
+            again = f"#{names[own]}" if names[own] > 1 else ""
+            yield from _leaves(f"{name}[{own}{again}]", each, depth + 1)
+    else:
+        yield name, value
+
+
+def _name(element: Any) -> str:
+    """Return what an element of a list is called, "" for nothing."""
+    if not isinstance(element, dict):
+        return ""
+    for field in _NAMED_BY:
+        if isinstance(text := element.get(field), str) and text:
+            instance = element.get("instance")
+            return f"{text} {instance}" if isinstance(instance, str) and instance else text
+    return _name(element.get("checked"))
+
+
+@cache
+def _patterns(kind: str, what: str) -> re.Pattern[str]:
+    rows = table("fleet/records.toml")
+    globs = rows.get(kind, rows["others"])[what]
+    return re.compile("|".join(map(fnmatch.translate, globs)) or r"(?!)")
+
+
+def _is(kind: str, what: str, name: str) -> bool:
+    return _patterns(kind, what).fullmatch(name) is not None
+
+
+def outliers(figures: Mapping[str, Mapping[str, float]], nodes: Sequence[str]) -> Iterator[Outlier]:
+    """Yield the figures of these nodes, which are of one kind, that are far from their median.
+
+    Far is more than 5 standard deviations, estimated by the median absolute deviation, and more than a
+    tenth. figures: by name, of each node.
+    """
+    for name, values in figures.items():
+        own = {node: values[node] for node in nodes if node in values}
+        if len(own) < _FEWEST:
+            continue
+        usual = median(own.values())
+        spread = _DEVIATION_OF_NORMAL * median(abs(value - usual) for value in own.values())
+        allowed = max(_DEVIATIONS * spread, _LEAST_SHARE * abs(usual))
+        for node, value in own.items():
+            if abs(value - usual) > allowed:
+                yield Outlier(node, name, value, usual, len(own))

@@ -1,0 +1,142 @@
+"""`backends fleet run`, `envelope` and `recipe`, over a stub of srun and an engine of a test's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from msgspec import Raw
+from running import backends
+
+from mlbackends.audit.reports import report_of
+from mlbackends.fleet.frames import frames
+from mlbackends.model import registry
+from mlbackends.model.fleet import Envelope
+from mlbackends_cli.commands.fleet.recipe import ENGINES
+from mlbackends_cli.fleet_commands import as_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mlbackends.fleet.engines import Job
+
+MACHINE = Path(__file__).parents[1] / "hosts" / "cluster-modules-node.machine"
+SRUN = """#!/bin/sh
+cd FOLDER
+for word; do last=$word; done
+echo "$@" >> words
+case "$*" in
+    *" true") echo 'srun: error: Task launch for StepId=1.0 failed on node n3: Communication failure' >&2 ;;
+    *) cat n1 n2; echo 'srun: error: n4: task 3: Segmentation fault' >&2 ;;
+esac
+"""
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
+    """Add an engine by the name of test, as an entry point does; return the jobs that it is given."""
+    jobs: list[Job] = []
+    added = ModuleType("added_engine")
+
+    def run(job: Job, take: Callable[[Envelope], None]) -> None:
+        jobs.append(job)
+        report = Raw(msgspec.json.encode(report_of(str(MACHINE))))
+        take(Envelope(node="n1", report=report))
+
+    vars(added)["run"] = run
+    monkeypatch.setitem(sys.modules, "added_engine", added)
+    points = {"mlbackends.engines": {"test": "added_engine"}}
+    monkeypatch.setattr(registry, "_entry_points", lambda: points)
+    registry.names.cache_clear()
+    registry.load.cache_clear()
+    return jobs
+
+
+def test_an_engine_of_another_package_runs_and_who_is_missing_is_named(engine: list[Job]) -> None:
+    done = backends(
+        "fleet", "run", "--engine", "test=head:1", "--expect", "n[1-2]", "--format", "json",
+        "--program", "/opt/backends", "--timeout", "9", "--", "info", "--depth", "found",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (job,) = engine
+    assert (job.where, job.seconds) == ("head:1", 9.0)
+    assert job.command == (
+        "/opt/backends", "fleet", "envelope", "--timeout", "9", "--", "info", "--depth", "found",
+    )  # fmt: skip
+    (silent,) = json.loads(done.stdout)["silent"]
+    assert (silent["nodes"], silent["status"]) == (["n2"], "missing")
+    done = backends("fleet", "run", "--engine", "test", "--expect", "2", "--fail-on", "incomplete")
+    assert done.returncode == 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the stub is a shell script")
+def test_srun_is_used_as_it_is_there(tmp_path: Path) -> None:
+    report = Raw(msgspec.json.encode(report_of(str(MACHINE))))
+    for node in ("n1", "n2"):
+        lines = frames(Envelope(node=node, report=report))
+        (tmp_path / node).write_text("".join(f"{line}\n" for line in lines))
+    (tmp_path / "srun").write_text(SRUN.replace("FOLDER", str(tmp_path)))
+    (tmp_path / "srun").chmod(0o755)
+    variables = {
+        "PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n[1-5]",
+    }  # fmt: skip
+    done = backends("fleet", "run", "--slurm", "--format", "json", environment=variables)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    silent = {node: each["status"] for each in found["silent"] for node in each["nodes"]}
+    assert silent == {"n3": "unreachable", "n4": "error", "n5": "missing"}
+    assert found["configurations"][0]["nodes"] == ["n1", "n2"]
+    empty, step = (tmp_path / "words").read_text().splitlines()
+    assert "--nodelist=n1,n2,n3,n4,n5" in empty
+    assert "--nodelist=n1,n2,n4,n5" in step
+    assert step.endswith("fleet envelope --timeout 60 --")
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ((), "name one engine"),
+        (("--slurm", "--mpi"), "name one engine"),
+        (("--engine", "nonesuch"), "there is no engine"),
+        (("--slurm", "--", "snapshot"), "has no --format json"),
+        (("--slurm", "--", "info", "--format", "table"), "leave --format out"),
+        (("--slurm", "--", "nonesuch"), "there is no command"),
+        (("--dask", "127.0.0.1:1", "--hosts", "n[1-"), "no node set"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(words: tuple[str, ...], error: str) -> None:
+    done = backends("fleet", "run", *words)
+    assert done.returncode == 2
+    assert error in done.stderr
+
+
+def test_json_is_asked_of_the_command_and_not_of_its_arguments() -> None:
+    assert as_json(()) == ("info", "--format", "json")
+    assert as_json(("sdpa", "check", "--causal")) == (
+        "sdpa", "check", "--format", "json", "--causal",
+    )  # fmt: skip
+    words = ("audit", "--", "--format")
+    assert as_json(words) == ("audit", "--format", "json", "--", "--format")
+
+
+@pytest.mark.parametrize("engine_name", ENGINES)
+def test_each_engine_has_a_recipe(engine_name: str) -> None:
+    done = backends("fleet", "recipe", engine_name, "--", "sdpa", "check", "--causal")
+    assert done.returncode == 0
+    assert "fleet summarize" in done.stdout
+    assert "envelope" in done.stdout
+    assert "{" not in done.stdout.replace("${", "") or engine_name in {"kubernetes", "ray", "dask"}
+    assert "causal" in done.stdout
+    for code in done.stdout.split("<<'END'")[1:]:
+        if engine_name in {"ray", "dask"}:
+            compile(code.partition("\n")[2].partition("\nEND")[0], engine_name, "exec")
+        else:
+            import yaml  # type: ignore[import-untyped]
+
+            assert yaml.safe_load(code.partition("\n")[2].partition("\nEND")[0])["kind"] == "Job"

@@ -1,0 +1,146 @@
+"""What an engine hands on: a command that hangs, crashes or prints something else costs its node alone."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import streams
+
+from mlbackends.fleet import payload
+from mlbackends.fleet.engines import Job, envelopes_of, from_worker, record_of, run_launcher, slurm
+from mlbackends.fleet.frames import frames
+from mlbackends.model import registry
+from mlbackends.model.errors import BadInput, MlBackendsError
+from mlbackends.model.fleet import Envelope, Status
+
+posix = pytest.mark.skipif(os.name == "nt", reason="launchers of clusters are POSIX programs")
+
+
+def python(code: str) -> tuple[str, ...]:
+    return (sys.executable, "-c", code)
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "error"),
+    [
+        ("import time; time.sleep(60)", Status.TIMEOUT, "it was not done after 0.5 s"),
+        ("import sys; sys.exit('no such option')", Status.ERROR, "exit code 1: no such option"),
+        ("print('hello')", Status.ERROR, "it printed no record but: 'hello'"),
+        ("print('{\"schema\": 1')", Status.ERROR, "it printed no JSON"),
+        ("print('{}')", Status.OK, ""),
+    ],
+)
+def test_a_command_that_prints_no_record_is_an_envelope_that_says_so(
+    code: str, status: Status, error: str
+) -> None:
+    found = record_of(python(code), 0.5 if status is Status.TIMEOUT else 30)
+    assert (found.status, found.error[: len(error)]) == (status, error)
+
+
+@posix
+def test_a_crash_is_named_by_its_signal() -> None:
+    found = record_of(python("import os; os.kill(os.getpid(), 11)"), 30)
+    assert found.status is Status.ERROR
+    assert "SIGSEGV" in found.error
+
+
+@posix
+def test_what_a_command_leaves_behind_dies_with_it(tmp_path: Path) -> None:
+    mark = tmp_path / "alive"
+    code = f"import subprocess, time; subprocess.Popen(['sh', '-c', 'sleep 1; touch {mark}']); time.sleep(9)"
+    assert record_of(python(code), 0.6).status is Status.TIMEOUT
+    import time
+
+    time.sleep(0.8)
+    assert not mark.exists()
+
+
+def test_the_payload_needs_the_standard_library_alone() -> None:
+    import ast
+
+    for module in (payload, sys.modules["mlbackends.host.command"]):
+        tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
+        names = {each.module for each in tree.body if isinstance(each, ast.ImportFrom)}
+        ours = {each for each in names if each and each.startswith("mlbackends")}
+        assert ours <= {"mlbackends.host.command"}
+
+
+def test_output_of_a_node_without_a_report_is_what_failed() -> None:
+    failure = Envelope(node="n1", status=Status.TIMEOUT, error="late")
+    assert envelopes_of(b"", "n1", failure) == [failure]
+    (garbled,) = envelopes_of(b"BK1 nonsense\n", "n1")
+    assert garbled.status is Status.GARBLED
+    report = "\n".join(frames(streams.envelope_of("other"))).encode()
+    assert [each.node for each in envelopes_of(report, "n1", failure)] == ["n1"]
+
+
+def test_workers_that_call_themselves_alike_stay_two_nodes() -> None:
+    taken: set[str] = set()
+    output = "\n".join(frames(streams.envelope_of("vm")))
+    nodes = [
+        from_worker(("vm", "ok", "", output), taken, address)[0].node for address in ("a", "b")
+    ]
+    assert nodes == ["vm", "vm@b"]
+
+
+def launcher(folder: Path, text: str) -> list[str]:
+    """Return a stub of srun or mpirun, to which nodes' frames are files beside it."""
+    for node in ("n1", "n2"):
+        lines = "".join(f"{line}\n" for line in frames(streams.envelope_of(node)))
+        (folder / node).write_text(lines)
+    path = folder / "launch"
+    path.write_text(f"#!/bin/sh\ncd {folder}\n{text}\n")
+    path.chmod(0o755)
+    return [str(path)]
+
+
+@posix
+def test_a_launcher_is_read_to_its_end_and_its_words_name_nodes(tmp_path: Path) -> None:
+    command = launcher(
+        tmp_path,
+        "cat n1; echo noise; cat n2; echo 'srun: error: n3: task 2: Exited with exit code 9' >&2",
+    )
+    found: list[Envelope] = []
+    run_launcher(command, Job((), 5), found.append, ())
+    assert [(each.node, each.status) for each in found] == [
+        ("n1", Status.OK), ("n2", Status.OK), ("n3", Status.ERROR),
+    ]  # fmt: skip
+
+
+@posix
+def test_a_launcher_that_hangs_is_stopped_and_its_nodes_are_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mlbackends.fleet.engines.GRACE_SECONDS", 0.2)
+    found: list[Envelope] = []
+    run_launcher(
+        launcher(tmp_path, "cat n1; exec sleep 60"), Job((), 0.1), found.append, ("n1", "n2")
+    )
+    assert [(each.node, each.status) for each in found] == [
+        ("n1", Status.OK), ("n2", Status.TIMEOUT),
+    ]  # fmt: skip
+
+
+@posix
+def test_a_launcher_without_a_report_says_why(tmp_path: Path) -> None:
+    with pytest.raises(MlBackendsError, match="no such partition"):
+        run_launcher(
+            launcher(tmp_path, "echo 'no such partition' >&2; exit 1"), Job((), 5), print, ()
+        )
+    with pytest.raises(BadInput, match="cannot be started"):
+        run_launcher([str(tmp_path / "none")], Job((), 5), print, ())
+
+
+def test_slurm_is_not_given_an_allocation_by_us(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    with pytest.raises(BadInput, match="no Slurm allocation"):
+        slurm.expected(Job((), 5))
+
+
+def test_each_engine_defines_how_it_runs() -> None:
+    names = registry.names("mlbackends.fleet.engines")
+    assert {"hosts", "slurm", "mpi", "ray", "dask"} <= {*names}
+    assert all(callable(registry.load("mlbackends.fleet.engines", name).run) for name in names)

@@ -1,0 +1,90 @@
+"""Records other than reports: what nodes have alike, and the figure of one that is far from the others'."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+from mlbackends.fleet.collection import Collection
+from mlbackends.fleet.groups import fleet_of
+from mlbackends.model.fleet import Envelope, Fleet
+
+
+def bench(seconds: float, *, processor: str = "Xeon", instructions: str = "avx2") -> dict[str, Any]:
+    results = [
+        {
+            "backend": "flash_cpu",
+            "ended": "ran",
+            "timing": {"calls": 9, "median_seconds": seconds},
+            "told": {"instruction set": instructions},
+        }
+    ]
+    problem = {"checked": {"text": "--shape 1,8,64,32", "results": results}}
+    return {"schema": "backends.sdpa-bench/1", "processor": processor, "problems": [problem]}
+
+
+def fleet(**records: dict[str, Any]) -> Fleet:
+    collection = Collection()
+    for node, record in records.items():
+        collection.add(Envelope(node=node, report=Raw(msgspec.json.encode(record))))
+    return fleet_of(collection)
+
+
+NAME = "sdpa-bench.problems[--shape 1,8,64,32].checked.results[flash_cpu]"
+
+
+def test_the_slow_node_is_found_with_its_figure() -> None:
+    times = [1.0, 1.02, 0.99, 3.1, 1.01, 0.98]
+    found = fleet(**{f"n{at}": bench(each) for at, each in enumerate(times)})
+    (outlier,) = found.outliers
+    assert (outlier.node, outlier.name) == ("n3", f"{NAME}.timing.median_seconds")
+    assert (outlier.value, outlier.nodes) == (3.1, 6)
+    assert 0.98 < outlier.median < 1.03
+
+
+def test_noise_is_no_outlier_and_calls_are_no_figure() -> None:
+    times = [1.0, 1.08, 0.95, 1.09, 0.92]
+    found = fleet(**{f"n{at}": bench(each) for at, each in enumerate(times)})
+    assert found.outliers == ()
+    assert [*found.figures] == [f"{NAME}.timing.median_seconds"]
+
+
+def test_nodes_with_another_processor_are_a_kind_of_their_own() -> None:
+    slow = {f"old{at}": bench(9.0 + at / 100, processor="Atom") for at in range(3)}
+    fast = {f"new{at}": bench(1.0 + at / 100) for at in range(3)}
+    found = fleet(**slow, **fast)
+    assert len(found.kinds) == 2
+    assert found.outliers == ()
+
+
+def test_facts_of_records_are_compared_as_those_of_reports() -> None:
+    odd = bench(1.0, instructions="avx512")
+    found = fleet(n1=bench(1.0), n2=bench(1.0), n3=odd)
+    ((deviation,),) = (kind.deviations for kind in found.kinds)
+    assert deviation.nodes == ("n3",)
+    assert [each.name for each in deviation.differences] == [f"{NAME}.told.instruction set"]
+
+
+@pytest.mark.parametrize(
+    ("record", "error"),
+    [
+        ({"schema": "other"}, "none of what a node prints"),
+        ({"schema": "backends.report/9"}, "this version reads"),
+        ({"schema": "backends.x/1", "a": [{"b": 1}] * 30_000}, "values"),
+    ],
+)
+def test_what_is_no_record_is_an_error_of_its_node(record: dict[str, Any], error: str) -> None:
+    (silent,) = fleet(n1=record).silent
+    assert error in silent.error
+
+
+def test_figures_of_two_parts_of_a_fleet_are_put_together() -> None:
+    times = {f"n{at}": bench(each) for at, each in enumerate([1.0, 1.02, 3.1])}
+    first, second = fleet(n0=times["n0"]), fleet(n1=times["n1"], n2=times["n2"])
+    collection = Collection()
+    collection.merge(first)
+    collection.merge(second)
+    assert [each.node for each in fleet_of(collection).outliers] == ["n2"]
