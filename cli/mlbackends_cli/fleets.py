@@ -45,7 +45,12 @@ def expected_nodes(text: str) -> tuple[str, ...] | int | None:
 
     if not text:
         return None
-    return int(text) if text.isdecimal() and len(text) < 10 else expanded(text)
+    if text.isdecimal() and len(text) < 10:
+        return int(text)
+    if not (names := expanded(text)):
+        hint = "`nodeset -LL` has the groups that ClusterShell knows"
+        raise BadInput(f"--expect {text} names no node", hint)
+    return names
 
 
 def collected(

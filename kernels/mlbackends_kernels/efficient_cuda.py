@@ -25,7 +25,8 @@ class EfficientCuda(AttentionBackend):
     Numbers: products of 16-bit elements are summed in float32. float32 is multiplied by three products of
              TF32, nearly as exact as its own; in full on sm75, and where cuda.matmul.fp32_precision
              is "ieee". A row that sees no key is 0, one whose scores all overflow is NaN. Gradients are
-             added in one order, without atomics: the same each time.
+             added in one order, without atomics: the same each time. A mask's is added up over the batches
+             and heads that share it, and over the rows or keys along which it has one, in this order.
     Source:  Dao 2023, FlashAttention-2, algorithms 1 and 2; Rabe and Staats 2021.
     """
 
@@ -36,7 +37,6 @@ class EfficientCuda(AttentionBackend):
         need.rank_is(4),
         need.dtype_in("float16", "bfloat16", "float32"),
         need.head_dim_at_most(256),
-        need.mask_fixed(),
     )
     takes = frozenset(
         {

@@ -86,10 +86,15 @@ def ways() -> dict[str, Callable[[], Any]]:
     # Of NVIDIA's packages there are stand-ins here, and other backends are not what is measured.
     vars(requirements)["missing_parts"] = lambda *_, **__: ()
     mlbackends.cuda.enable_cudnn_sdp(False)
-    mlbackends.cuda.enable_flash_sdp(False)
-    heads: Any = [to_device(np.ones((1, 2, 16, 32), "f4")) for _ in range(3)]
-    attention = mlbackends.scaled_dot_product_attention
-    gradients = mlbackends.scaled_dot_product_attention_backward
+    heads, halves = (
+        [to_device(np.ones((1, 2, 16, 32), dtype)) for _ in range(3)] for dtype in ("f4", "f2")
+    )
+    one_row = [
+        to_device(np.ones((1, 2, 1, 32), "f2")),
+        *(to_device(np.ones((1, 2, 4096, 32), "f2")),) * 2,
+    ]
+    attention: Any = mlbackends.scaled_dot_product_attention
+    gradients: Any = mlbackends.scaled_dot_product_attention_backward
     results = attention(*heads, return_logsumexp=True)
 
     def of_a_new_kind() -> None:
@@ -102,7 +107,9 @@ def ways() -> dict[str, Callable[[], Any]]:
         "our launch, a structure": of_structure,
         "our launch, with a result": with_a_result,
         "a result alone": lambda: empty((8, 8), "float32", 0, 1),
-        "attention": lambda: attention(*heads),
+        "flash_cuda": lambda: attention(*halves),
+        "flash_cuda, keys in parts": lambda: attention(*one_row),
+        "efficient_cuda": lambda: attention(*heads),
         "attention and logsumexp": lambda: attention(*heads, return_logsumexp=True),
         "its gradients, three launches": lambda: gradients(results[0], *heads, *results),
         "attention of a new kind": of_a_new_kind,

@@ -29,6 +29,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "audit": ("audit", ROOMY, "--policy", "POLICY", "--fail-on", "never"),
     "diff": ("diff", ROOMY, BROKEN, "--fail-on", "never"),
     "the same": ("diff", ROOMY, ROOMY),
+    "fleet": ("fleet", "summarize", str(TESTS / "reports"), "--hazards"),
     "trace": ("trace", "show", str(TESTS / "traces/torch-2.13-onednn-all-timestamp.log")),
     "check": ("sdpa", "check", "--shape", "1,2,64,32"),
     "bench": ("sdpa", "bench", "--shape", "1,2,64,32", "--shape", "1,2,128,32"),

@@ -88,6 +88,7 @@ def test_exit_codes(reports: Path, tmp_path: Path) -> None:
     assert backends(*short).returncode == 0
     assert backends(*short, "--fail-on", "incomplete").returncode == 1
     assert backends("fleet", "summarize", str(tmp_path), "--expect", "n[2-1]").returncode == 2
+    assert backends("fleet", "summarize", str(tmp_path), "--expect", ",").returncode == 2
     assert backends("fleet", "summarize", str(tmp_path / "none")).returncode == 2
     assert backends("fleet", "summarize", data="hello\n").returncode == 3
 

@@ -236,11 +236,12 @@ def test_list_tells_what_each_takes_and_whether_it_is_usable() -> None:
     entries = {each["name"]: each for each in data["backends"]}
 
     assert entries["math"]["why_not_here"] == []
-    assert "inputs that require no gradient" in entries["math_cuda"]["takes"]
+    assert "no mask but a causal one" in entries["flash_cuda"]["takes"]
     assert {"dropout", "gradients", "gradients of masks", "logsumexp"} <= set(
         entries["math"]["can"]
     )
-    assert "gradients" not in entries["math_cuda"]["can"]
+    assert "boolean masks" not in entries["flash_cuda"]["can"]
+    assert "keys in pages" in entries["flash_cuda"]["can"]
     assert "gradients of masks" not in entries["torch_flash"]["can"]
     assert "gradients of masks" in entries["torch_math"]["can"]
     assert "inputs that require no gradient" not in entries["math"]["takes"]

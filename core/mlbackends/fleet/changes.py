@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 
 from mlbackends import __version__
-from mlbackends.audit.compare import TOLERANCE
-from mlbackends.fleet.collection import Collection
+from mlbackends.fleet.collection import Collection, are_near
 from mlbackends.fleet.fingerprint import Facts
 from mlbackends.model.fleet import (
     DIFFERENCE_SCHEMA,
@@ -116,10 +115,8 @@ class _Comparison:
         }
 
     def real(self, side: int, name: str, value: Any) -> Any:
-        """Return the least real value that a rounded metric stands for; another value as it is."""
-        ranges = self._sides[side].ranges.get(name, {})
-        is_known = isinstance(value, int | float) and value in ranges
-        return ranges[value][0] if is_known else value
+        """Return the value of one side as it is shown."""
+        return self._sides[side].real(name, value)
 
     def _of(self, side: int, machine: int) -> Facts:
         if machine not in self._facts[side]:
@@ -139,4 +136,4 @@ class _Comparison:
         ):
             return False
         ends = [end for value, known in zip(values, ranges, strict=True) for end in known[value]]
-        return max(ends) - min(ends) <= TOLERANCE * max(map(abs, ends))
+        return are_near(*ends)

@@ -9,11 +9,13 @@ import hashlib
 import re
 from collections import Counter
 from functools import cache
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from mlbackends.audit.canonical import Canonical, prefix_of
+from mlbackends.audit.compare import TOLERANCE
 from mlbackends.audit.reports import is_deeper
 from mlbackends.fleet.fingerprint import Facts, canonical_facts, fingerprint, rounded
 from mlbackends.fleet.records import Figures, contents
@@ -255,6 +257,12 @@ class Collection:
         self.machines = machines
         self.nodes = {node: renamed[machine] for node, machine in self.nodes.items()}
 
+    def real(self, name: str, value: Any) -> Any:
+        """Return the least real value that a rounded metric stands for; another value as it is."""
+        ranges = self.ranges.get(name, {})
+        is_known = isinstance(value, int | float | str) and value in ranges
+        return ranges[value][0] if is_known else value
+
     # ---- several collections -----------------------------------------------------------------------
 
     def merge(self, fleet: Fleet) -> None:
@@ -308,6 +316,11 @@ class Collection:
         if missing := [name for name in map(self._name, names) if name not in known]:
             found[Status.MISSING, "nothing came from it"] = missing
         return found
+
+
+def are_near(*numbers: float) -> bool:
+    """Tell whether real values of a metric count as the same."""
+    return max(numbers) - min(numbers) <= TOLERANCE * max(map(abs, numbers))
 
 
 def without_duration(section: bytes) -> bytes:

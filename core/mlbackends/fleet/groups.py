@@ -9,8 +9,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from mlbackends import __version__
-from mlbackends.audit.compare import TOLERANCE
-from mlbackends.fleet.collection import HEAD, Collection, Section
+from mlbackends.fleet.collection import HEAD, Collection, Section, are_near
 from mlbackends.fleet.fingerprint import Facts, whole
 from mlbackends.fleet.records import outliers
 from mlbackends.model.errors import UnknownName
@@ -138,7 +137,7 @@ def _notes(collection: Collection, unexpected: Sequence[str]) -> Iterable[str]:
         reports = sum(collection.repeated.values())
         yield f"{reports:,} more reports of {len(collection.repeated):,} nodes; the first of each was taken"
     for what, number in sorted(collection.garbled.items()):
-        yield f"{number:,} {what}: a part of some report was lost or changed on the way"
+        yield f"{what}: {number:,}; a part of some report was lost or changed on the way"
     depths = {
         str(each.facts.get(f"{HEAD}.depth"))
         for each in collection.sections.values()
@@ -301,14 +300,14 @@ class _Comparison:
         found = [each for each in values if each not in own]
         if self._baseline and name in self._baseline.metrics:
             value, real = self._baseline.metrics[name]
-            near = [each for each in own if _are_near(real, *ranges[each[0]])]
+            near = [each for each in own if are_near(real, *ranges[each[0]])]
             own = [each for each in own if each not in near]
             if near:
                 found.append((value, frozenset().union(*(machines for _, machines in near))))
         least = None
         for value, machines in sorted(own):
             low, high = ranges[value]
-            if least is not None and _are_near(least, high):
+            if least is not None and are_near(least, high):
                 found[-1] = (found[-1][0], found[-1][1] | machines)
             else:
                 found.append((value, machines))
@@ -326,9 +325,7 @@ class _Comparison:
         rounded, real = (self._baseline.metrics if self._baseline else {}).get(name, (None, 0.0))
         if value is not None and value == rounded:
             return real
-        ranges = self._view.collection.ranges.get(name, {})
-        is_known = isinstance(value, int | float) and value in ranges
-        return ranges[value][0] if is_known else value
+        return self._view.collection.real(name, value)
 
     def _count(self, machines: Iterable[int]) -> int:
         return sum(self._sizes[each] for each in machines)
@@ -336,10 +333,6 @@ class _Comparison:
 
 def _text(value: FactValue | None) -> bytes:
     return msgspec.json.encode(value, order="deterministic")
-
-
-def _are_near(*numbers: float) -> bool:
-    return max(numbers) - min(numbers) <= TOLERANCE * max(map(abs, numbers))
 
 
 def _first_told(difference: Difference) -> tuple[bool, bool, int, str]:

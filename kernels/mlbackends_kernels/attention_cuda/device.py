@@ -10,7 +10,7 @@ from mlbackends.model.problem import AttentionProblem
 from mlbackends.sdpa.backend import Gradients, Prepared
 from mlbackends.switches import store
 from mlbackends_kernels.attention_cuda import launches
-from mlbackends_kernels.attention_cuda.launches import Call, Launch, Tile
+from mlbackends_kernels.attention_cuda.launches import OF_MASK, Call, Launch, Tile
 from mlbackends_kernels.cuda.compiling import machine_code
 from mlbackends_kernels.cuda.device_array import DeviceArray, on_one_stream
 from mlbackends_kernels.cuda.devices import on_device
@@ -18,6 +18,7 @@ from mlbackends_kernels.cuda.launching import Kernel, PreparedLaunches
 from mlbackends_kernels.cuda.prepared_calls import PreparedCall, Room, form_of, watched
 
 SOURCE = Path(__file__).with_name("attention.cu")
+MASK_SOURCE = SOURCE.with_name("mask.cu")
 _NAMES = ("query", "key", "value", "mask", "out", "logsumexp", "grad_out")
 _MOST_FORMS = 8
 
@@ -59,8 +60,7 @@ class DeviceAttention:
         """Return the gradients. tensors: query, key, value, mask, out and logsumexp; more: sinks."""
         arrays = _arrays((*tensors, grad_out), more)
         found = _queued(self._backward(problem, arrays), tensors[0], arrays)
-        query, key, value, *rest = found
-        return Gradients(query, key, value, sinks=rest[0] if rest else None)
+        return Gradients(**dict(zip(_differentiated(problem), found, strict=True)))
 
     def prepare_forward(self, problem: AttentionProblem, *example: Any) -> Prepared | None:
         """Return what computes calls of one form; see `AttentionBackend.prepared`."""
@@ -130,11 +130,9 @@ class DeviceAttention:
             return _prepared(queue, arrays, results, scratch)
 
     def _backward(self, problem: AttentionProblem, arrays: Arrays) -> PreparedCall:
-        wanted = ["query", "key", "value"]
-        if problem.sinks is not None and problem.sinks.requires_grad:
-            wanted.append("sinks")
         results: Rooms = {
-            f"grad_{name}": (arrays[name].shape, arrays[name].dtype) for name in wanted
+            f"grad_{name}": (arrays[name].shape, arrays[name].dtype)
+            for name in _differentiated(problem)
         }
         scratch: Rooms = {"summary": ((*problem.output_shape[:-1], 4), "float32")}
         with on_device(arrays["query"].device):
@@ -142,8 +140,15 @@ class DeviceAttention:
             return _prepared(queue, arrays, results, scratch)
 
 
+def _differentiated(problem: AttentionProblem) -> list[str]:
+    """Return the names of what gets a gradient."""
+    specs = {"mask": problem.mask, "sinks": problem.sinks}
+    more = [name for name, each in specs.items() if each is not None and each.requires_grad]
+    return ["query", "key", "value", *more]
+
+
 class _Efficient(DeviceAttention):
-    """The passes of attention.cu, compiled at their first use."""
+    """The passes of attention.cu and mask.cu, compiled at their first use."""
 
     def forward_queue(self, problem: AttentionProblem, arrays: Arrays, index: int) -> Queue:
         del index
@@ -164,7 +169,8 @@ def _queue(problem: AttentionProblem, made: Sequence[Launch]) -> Queue:
         if each.grid
     ]
     call = made[0].call
-    return Queue(kernels, call, launches.OFFSETS, call)
+    argument = next((each.whole for each in made if each.whole), call)
+    return Queue(kernels, argument, launches.OFFSETS, call)
 
 
 def _arrays(tensors: Sequence[Any], more: Mapping[str, Any] | None = None) -> Arrays:
@@ -202,5 +208,6 @@ def _prepared(queue: Queue, arrays: Arrays, results: Rooms, scratch: Rooms) -> P
 @cache
 def _kernel(function: str, tile: Tile, capability: tuple[int, int]) -> Kernel:
     block, shared = (32 * tile.warps, 1, 1), tile.shared_bytes(function)
-    cubin = machine_code(SOURCE, capability, *launches.definitions(function, tile))
+    source = MASK_SOURCE if function == OF_MASK else SOURCE
+    cubin = machine_code(source, capability, *launches.definitions(function, tile))
     return Kernel(cubin, f"attention_{function}", block, shared)

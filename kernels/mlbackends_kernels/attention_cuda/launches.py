@@ -22,6 +22,10 @@ _OF_ELEMENTS = 2
 _AMPERE = (8, 0)
 
 
+OF_MASK = "differentiate_mask"
+"""The pass of mask.cu."""
+
+
 class Tensor(Protocol):
     """Elements at an address; strides count elements. dtype: by torch's name."""
 
@@ -65,18 +69,24 @@ class Tile(NamedTuple):
         both = self.step(self.head) + self.step(self.value)
         own = self.step(self.head) if function == "forward" else both
         elements = self.rows * own + self.columns * both
+        if function == OF_MASK:
+            return max(elements * self._item_bytes, self.rows * self.columns * 4)
         if self.arithmetic.startswith("Full"):
             elements += self.rows * self.step(self.columns)
         return elements * self._item_bytes
 
 
 class Launch(NamedTuple):
-    """One launch: `function` is a function of attention.cu, call its argument."""
+    """One launch: `function` is a function of attention.cu or mask.cu.
+
+    call: its argument, which for a mask's gradient is `whole`, whose part it is.
+    """
 
     function: str
     tile: Tile
     grid: int
     call: "Call"
+    whole: "MaskCall | None" = None
 
 
 class _Operand(ctypes.Structure):
@@ -101,13 +111,23 @@ class Call(ctypes.Structure):
     )
 
 
+class MaskCall(ctypes.Structure):
+    """The argument of all passes where a mask gets a gradient: `MaskCall` of mask.cu."""
+
+    _fields_ = (("call", Call), ("grad_mask", _Operand))
+
+
 OFFSETS = {each[0]: getattr(Call, each[0]).offset for each in Call._fields_ if each[1] is _Operand}
-"""Where in a Call the address of each tensor stands."""
+OFFSETS["grad_mask"] = MaskCall.grad_mask.offset
+"""Where in a Call or MaskCall the address of each tensor stands."""
 
 
-def definitions(function: str, tile: Tile) -> tuple[str, str]:
-    """Return the macros of attention.cu for a pass."""
-    return f"PASS={function}", f"TILE={','.join(map(str, tile))}"
+def definitions(function: str, tile: Tile) -> tuple[str, ...]:
+    """Return the macros of attention.cu, or mask.cu, for a pass."""
+    arguments = ",".join(map(str, tile))
+    if function == OF_MASK:
+        return (f"MASK_TILE={arguments}",)
+    return f"PASS={function}", f"TILE={arguments}"
 
 
 def arithmetic(dtype: str, capability: tuple[int, int], precision: str) -> str:
@@ -170,8 +190,8 @@ def backward(
     """Return the launches of the gradients.
 
     tensors: query, key, value, where there is one mask and sinks, out, logsumexp, grad_out, grad_query,
-    grad_key, grad_value, grad_sinks where they are wanted, and summary (B, H, L, 4) of float32, which the
-    first launch fills. widths: of the tiles, where not those of query and value.
+    grad_key, grad_value, grad_sinks and grad_mask where they are wanted, and summary (B, H, L, 4) of
+    float32, which the first launch fills. widths: of the tiles, where not those of query and value.
     """
     capability = problem.capability or _AMPERE
     name = arithmetic(problem.dtype, capability, precision)
@@ -188,10 +208,18 @@ def backward(
     keys = [("differentiate_key", key), ("differentiate_value", value)]
     if key[:2] == value[:2] and sum(widths) <= (128 if name == "ThreeTF32" else 256):
         keys = [("differentiate_both", key)]
+    masks = []
+    if (mask := tensors.get("grad_mask")) is not None:
+        batches, own_heads, down, across = (*[1] * (4 - len(mask.shape)), *mask.shape)
+        tile = tile_of(OF_MASK, name, widths, capability)
+        units = batches * own_heads * blocks_of(down, tile.rows) * blocks_of(across, tile.columns)
+        whole = MaskCall(call, _operand(mask, call.heads, 4))
+        masks = [Launch(OF_MASK, tile, units, call, whole)]
     sinks = [Launch("differentiate_sinks", summary, call.heads, call)]
     return [
         Launch("summarize", summary, blocks_of(rows, summary.warps), call),
         *(sinks if "grad_sinks" in tensors else ()),
+        *masks,
         launch("differentiate_query", query[0] * query[1], query[2]),
         *(launch(function, shape[0] * shape[1], shape[2]) for function, shape in keys),
     ]
@@ -221,6 +249,8 @@ def call_of(problem: AttentionProblem, tensors: Mapping[str, Tensor]) -> Call:
     if problem.sinks is not None:
         call.sink_kind = _MASK_KINDS.get(problem.sinks.dtype, _OF_ELEMENTS)
     for name, tensor in tensors.items():
+        if name == "grad_mask":
+            continue
         if name.endswith("sinks"):
             setattr(call, name, _Operand(tensor.pointer, head=tensor.strides[0]))
         else:

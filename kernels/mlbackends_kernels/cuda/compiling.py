@@ -8,6 +8,7 @@ place by renaming, so processes may race. Where nothing can be written, each pro
 import contextlib
 import hashlib
 import os
+import re
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,8 @@ from typing import Any
 from mlbackends_kernels.cuda.errors import CudaError, CudaUnavailable
 
 _CHECKSUM = hashlib.sha256
+_INCLUDED = re.compile(r'(?m)^#include "(\w+\.cu)"')
+"""A file of ours that another one of its folder takes whole."""
 _INSTALL = "pip install 'mlbackends[cuda]' nvidia-cuda-nvrtc"
 
 
@@ -36,7 +39,7 @@ def machine_code(source: Path, capability: tuple[int, int], *definitions: str) -
     kept = cache_file(source, options)
     if kept and (found := _read(kept)):
         return found
-    cubin, _ = compiled(source, options)
+    cubin, _ = compiled(source, [*options, f"-I{source.parent}"])
     if kept:
         _keep(kept, cubin)
     return cubin
@@ -55,7 +58,9 @@ def cache_file(source: Path, options: list[str]) -> Path | None:
         folder = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
     except RuntimeError:  # no home
         return None
-    parts = (_text(source), *options, *map(str, nvrtc_version()))
+    included = _INCLUDED.findall(_text(source))
+    texts = [_text(source), *(_text(source.with_name(name)) for name in included)]
+    parts = (*texts, *options, *map(str, nvrtc_version()))
     name = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     return folder / "mlbackends" / "kernels" / f"{name}.cubin"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlbackends.fleet.nodesets import expanded, folded
@@ -49,12 +49,14 @@ def test_of_many_ranges_the_first_are_shown() -> None:
 NAMES = st.from_regex(r"[a-z]{1,3}-?[0-9]{0,4}[a-z]?(\.[a-z0-9]{1,3})?", fullmatch=True)
 
 
-@given(st.lists(NAMES, max_size=30))
+@settings(max_examples=30)
+@given(st.lists(NAMES, max_size=12))
 def test_folding_and_expanding_give_the_same_names(names: list[str]) -> None:
     assert {*expanded(folded(names))} == {*names}
 
 
-@given(st.lists(st.integers(0, 2000), max_size=40), st.integers(1, 5))
+@settings(max_examples=30)
+@given(st.lists(st.integers(0, 2000), max_size=20), st.integers(1, 5))
 def test_clustershell_reads_what_is_folded(numbers: list[int], width: int) -> None:
     clustershell = pytest.importorskip("ClusterShell.NodeSet")
     names = [f"n{number:0{width}}" for number in numbers]

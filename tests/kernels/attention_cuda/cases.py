@@ -129,6 +129,16 @@ CASES: dict[str, Case] = {
     "no key": Case("float16", (1, 2, 5, 0, 8, 8)),
     "no width": Case("float32", (1, 2, 5, 6, 0, 8)),
     "negative scale": Case("float16", PLAIN, options={"scale": -0.5}),
+    "mask of one row, window": Case(
+        "float16", (1, 2, 65, 65, 32, 32), mask=("same", "1S"), options={"window": (7, 2)}
+    ),
+    "mask of one key, several tiles": Case(
+        "float32", (1, 2, 131, 129, 16, 8), mask=("float32", "L1")
+    ),
+    "mask of every head of groups": Case(
+        "bfloat16", (2, 6, 9, 40, 16, 16), key_heads=2, value_heads=2, mask=("same", "1HLS")
+    ),
+    "mask under a softcap": Case("float16", PLAIN, mask=("float32", "LS"), options={"softcap": 2.0}),
     "nothing but -1e9": Case("float32", (1, 1, 9, 40, 8, 8), mask=("-1e9", "LS"), size=0.0),
 }  # fmt: skip
 WIDE_CASES = {
@@ -484,13 +494,18 @@ def _answer(tensors: Tensors, query: Any, key: Any, value: Any) -> Answer:
         return Answer(out, logsumexp, {})
     coming = numbers(tensors.grad_out, tensors.dtype)
     along = (coming * out).sum(-1, keepdims=True)
-    for_scores = weights * (coming @ value.swapaxes(-1, -2) - along) * slope
+    for_mask = weights * (coming @ value.swapaxes(-1, -2) - along)
+    for_scores = for_mask * slope
     whole = {
         "query": for_scores @ key * scale,
         "key": for_scores.swapaxes(-1, -2) @ query * scale,
         "value": weights.swapaxes(-1, -2) @ coming,
     }
     gradients = {name: _summed(each, tensors.named[name].shape) for name, each in whole.items()}
+    if tensors.mask is not None and tensors.mask_dtype != "bool":
+        own = (*[1] * (4 - tensors.mask.ndim), *tensors.mask.shape)
+        repeated = tuple(axis for axis in range(4) if own[axis] == 1)
+        gradients["mask"] = for_mask.sum(repeated).reshape(tensors.mask.shape)
     if tensors.sinks_dtype:
         gradients["sinks"] = -(sink_weights * along).sum((0, 2, 3))
     return Answer(out, logsumexp, gradients)

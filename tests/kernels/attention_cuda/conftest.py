@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mlbackends_kernels.attention_cuda.device import SOURCE
-from mlbackends_kernels.attention_cuda.launches import Call, arithmetic, tile_of
+from mlbackends_kernels.attention_cuda.device import MASK_SOURCE, SOURCE
+from mlbackends_kernels.attention_cuda.launches import OF_MASK, Call, arithmetic, tile_of
 from mlbackends_kernels.attention_flash import launches as flash
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ PASSES = (
     "differentiate_query",
     "differentiate_both",
     "differentiate_sinks",
+    "differentiate_mask",
 )
 ALONE = ("differentiate_key", "differentiate_value")
 HOPPER, TURING = (9, 0), (7, 5)
@@ -39,7 +40,8 @@ ARITHMETICS = (
 _ENTRY = """
 extern "C" void run_{number}(const Call* call, unsigned grid) {{
   typedef Tile<{tile}> Chosen;
-  host::launch(grid, Chosen::THREADS, shared_memory, {shared}, [&] {{ {function}<Chosen>(*call); }});
+  const {argument}& given = *(const {argument}*)call;
+  host::launch(grid, Chosen::THREADS, shared_memory, {shared}, [&] {{ {function}<Chosen>(given); }});
 }}
 """
 _OF_THE_DRIVER = """
@@ -81,7 +83,7 @@ class HostKernels:
         key = (what.function, what.tile)
         if key not in self._runs:
             self._runs |= self._compiled(self._usual if key in self._usual else [key])
-        self._runs[key](ctypes.byref(what.call), what.grid)
+        self._runs[key](ctypes.byref(what.whole or what.call), what.grid)
 
     def launch_flash(self, what: flash.Launch, dtype: str, chip: int) -> None:
         """Run a kernel of flash.cu as it is compiled for a chip."""
@@ -121,11 +123,17 @@ class HostKernels:
         return {key: opened[f"run_{number}"] for number, key in enumerate(wanted)}
 
     def _attention(self, wanted: list[tuple[str, Tile]], entries: str) -> Path:
-        code = f'#include "{SOURCE}"\nextern "C" size_t call_bytes() {{ return sizeof(Call); }}\n'
+        code = (
+            f'#include "{MASK_SOURCE}"\nextern "C" size_t call_bytes() {{ return sizeof(Call); }}\n'
+        )
         for number, (function, tile) in enumerate(wanted):
-            parts = {"tile": ",".join(map(str, tile)), "shared": tile.shared_bytes(function)}
+            parts = {
+                "tile": ",".join(map(str, tile)),
+                "shared": tile.shared_bytes(function),
+                "argument": "MaskCall" if function == OF_MASK else "Call",
+            }
             code += entries.format(number=number, function=function, **parts)
-        return self._library(code, SOURCE)
+        return self._library(code, MASK_SOURCE)
 
     def _library(self, code: str, *sources: Path) -> Path:
         sources = (*sources, SOURCE, HERE / "cuda_on_host.h")

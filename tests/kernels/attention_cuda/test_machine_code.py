@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from mlbackends_kernels.attention_cuda.device import SOURCE
+from mlbackends_kernels.attention_cuda.device import MASK_SOURCE, SOURCE
 from mlbackends_kernels.attention_cuda.launches import (
+    OF_MASK,
     WIDTHS,
     Tile,
     arithmetic,
@@ -55,6 +56,7 @@ PASSES = (
     "differentiate_key",
     "differentiate_value",
     "differentiate_both",
+    "differentiate_mask",
 )
 COMPILED = [
     *(("forward", "float16", 64, chip) for chip in CHIPS),
@@ -67,6 +69,8 @@ COMPILED = [
     ("differentiate_both", "float16", 128, (9, 0)),
     ("differentiate_both", "float32", 64, (9, 0)),
     ("differentiate_key", "float32", 128, (8, 0)),
+    ("differentiate_mask", "bfloat16", 64, (8, 0)),
+    ("differentiate_mask", "float32", 128, (9, 0)),
     ("differentiate_key", "float16", 256, (8, 0)),
     ("differentiate_value", "float32", 256, (8, 0)),
 ]
@@ -84,7 +88,9 @@ def compiled(function: str, tile: Tile, chip: tuple[int, int], folder: Path) -> 
     pytest.importorskip("cuda.bindings", reason="cuda-bindings is not installed")
     try:
         options = compiling.options_for(chip, *definitions(function, tile))
-        cubin, log = compiling.compiled(SOURCE, [*options, "--ptxas-options=-v"])
+        source = MASK_SOURCE if function == OF_MASK else SOURCE
+        more = ["--ptxas-options=-v", f"-I{source.parent}"]
+        cubin, log = compiling.compiled(source, [*options, *more])
     except CudaUnavailable as error:
         pytest.skip(f"nvidia-cuda-nvrtc is not installed: {error}")
     (registers,) = re.findall(r"Used (\d+) registers", log)
@@ -117,6 +123,7 @@ def products(function: str, tile: Tile, chip: tuple[int, int]) -> int:
         "differentiate_query": (head, value, head),
         "differentiate_key": (head, value, head),
         "differentiate_value": (head, value),
+        "differentiate_mask": (head, value),
         "differentiate_both": (head, value, value, head),
     }
     depth, each = (8, 3) if tile.arithmetic == "ThreeTF32" else (16 if chip >= (8, 0) else 8, 1)

@@ -42,15 +42,20 @@ def check(host_kernels: HostKernels, case: Any) -> None:
 
     summary = of.guarded((*tensors.output_shape[:-1], 4), "float32")
     gradients = {
-        f"grad_{name}": of.guarded(each.shape, dtype) for name, each in expected.gradients.items()
+        f"grad_{name}": of.guarded(each.shape, tensors.dtype_of(name))
+        for name, each in expected.gradients.items()
     }
-    more = {"summary": summary, "grad_out": tensors.grad_out, **gradients}
+    more = {"summary": summary, "grad_out": tensors.grad_out}
     given |= {name: of.operand(each, of.kind_of(name, dtype)) for name, each in more.items()}
+    given |= {
+        name: of.operand(each, tensors.dtype_of(name.removeprefix("grad_")))
+        for name, each in gradients.items()
+    }
     for launch in launches.backward(problem, given, case.precision):
         host_kernels.launch(launch)
     largest = max(float(np.abs(each).max(initial=1e-3)) for each in expected.gradients.values())
     for name, each in expected.gradients.items():
-        found = of.numbers(gradients[f"grad_{name}"], dtype)
+        found = of.numbers(gradients[f"grad_{name}"], tensors.dtype_of(name))
         assert of.worst(found, each, largest) < 4 * limit, name
     assert all(map(of.is_guarded, (*made.values(), *gradients.values(), summary)))
 

@@ -102,6 +102,16 @@ def test_each_thing_that_decides_the_code_has_a_file_of_its_own(
     assert compilations(log) == len(kept(tmp_path)) == 5
 
 
+def test_a_file_that_another_takes_whole_decides_too(log: Path, tmp_path: Path) -> None:
+    for folder in ("one", "other"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "whole.cu").write_text('#include "part.cu"\n')
+        (tmp_path / folder / "part.cu").write_text(f"// {folder}\n")
+        for _ in range(2):
+            compiling.machine_code(tmp_path / folder / "whole.cu", CHIP)
+    assert compilations(log) == len(kept(tmp_path)) == 2
+
+
 @pytest.mark.parametrize("damage", ["short", "long", "empty", "changed"])
 def test_a_damaged_file_is_compiled_again(damage: str, log: Path, tmp_path: Path) -> None:
     whole = machine_code()
