@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[2] / each) for each in ("core", "kernels")]
 
-from mlbackends_kernels.attention_flash import cubins, launches  # noqa: E402
+from mlbackends_kernels.attention_flash import cubins, hopper, launches  # noqa: E402
 from mlbackends_kernels.attention_flash.chips import CHIPS  # noqa: E402
 from mlbackends_kernels.cuda import compiling  # noqa: E402
 
@@ -76,6 +76,18 @@ def units() -> list[Unit]:
         for width in launches.WIDTHS
         for dtype in launches.ARITHMETICS
     ]
+    found += [
+        Unit(
+            FOLDER / "hopper.cu",
+            hopper.TARGET,
+            dtype,
+            width,
+            hopper.definitions(dtype, width),
+            {name: hopper.block_of(tile) for name, tile in hopper.tiles(dtype, width).items()},
+        )
+        for width in hopper.WIDTHS
+        for dtype in launches.ARITHMETICS
+    ]
     return sorted(found, key=lambda each: each.stream)
 
 
@@ -111,20 +123,23 @@ def _options(unit: Unit) -> list[str]:
 
 
 def _records(unit: Unit, log: str) -> dict[str, dict[str, int]]:
-    return {name: _record(name, block, log) for name, block in unit.kernels.items()}
+    arguments: Any = hopper if unit.source.name == "hopper.cu" else launches
+    return {
+        name: {
+            "threads": block.threads,
+            "shared": block.shared,
+            **_figures(name, log),
+            "parameters": ctypes.sizeof(getattr(arguments, block.argument)),
+        }
+        for name, block in unit.kernels.items()
+    }
 
 
-def _record(kernel: str, block: launches.Block, log: str) -> dict[str, int]:
+def _figures(kernel: str, log: str) -> dict[str, int]:
     part = log.partition(f"entry function '{kernel}'")[2].partition("Compiling entry")[0]
     (registers,) = re.findall(r"Used (\d+) registers", part)
     spilled = [int(each) for each in re.findall(r"(\d+) bytes spill", part)]
-    return {
-        "threads": block.threads,
-        "shared": block.shared,
-        "registers": int(registers),
-        "spilled": max(spilled),
-        "parameters": ctypes.sizeof(getattr(launches, block.argument)),
-    }
+    return {"registers": int(registers), "spilled": max(spilled)}
 
 
 def fingerprint(source: Path) -> str:

@@ -2,7 +2,8 @@
 
 It has been emulated on the CPU, where fibers stand for a GPU's threads, and compared with float64, and been
 compiled for sm80 to sm120; it has not run on a GPU yet. It needs cuda-python, and neither a compiler nor
-NVRTC: the machine code comes with the package.
+NVRTC: the machine code comes with the package. Hopper has kernels of its own, by bulk copies and products
+of warpgroups, which have not run on a GPU either.
 """
 
 from typing import TYPE_CHECKING, Any

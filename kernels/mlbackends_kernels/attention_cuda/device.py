@@ -1,7 +1,7 @@
 """Launches of attention on a device, on the stream of the caller's tensors."""
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from mlbackends_kernels.cuda.device_array import DeviceArray, on_one_stream
 from mlbackends_kernels.cuda.devices import on_device
 from mlbackends_kernels.cuda.launching import Kernel, PreparedLaunches
 from mlbackends_kernels.cuda.prepared_calls import PreparedCall, Room, form_of, watched
+from mlbackends_kernels.cuda.tensor_maps import Map
 
 SOURCE = Path(__file__).with_name("attention.cu")
 MASK_SOURCE = SOURCE.with_name("mask.cu")
@@ -29,14 +30,15 @@ Rooms = dict[str, Room]
 class Queue(NamedTuple):
     """Kernels with their grids, in order, and the structure that is the argument of all.
 
-    offsets: where the addresses of arrays stand in it, by the name of each, and what of it says how
-    they lie.
+    By the names of arrays: offsets, where their addresses stand in it; maps, where tensor maps of them
+    stand; aligned, which must have addresses of whole 16 bytes.
     """
 
     kernels: list[tuple[Kernel, int]]
     argument: ctypes.Structure
     offsets: Mapping[str, int]
-    call: Call
+    aligned: Collection[str]
+    maps: Mapping[str, tuple[int, Map]] = {}
 
 
 class DeviceAttention:
@@ -106,16 +108,16 @@ class DeviceAttention:
 
         return call
 
-    def forward_rooms(self, problem: AttentionProblem, index: int) -> Rooms:
-        """Return what the forward passes need on a device beside their results."""
-        del problem, index
+    def forward_rooms(self, problem: AttentionProblem, arrays: Arrays) -> Rooms:
+        """Return what the forward passes need beside their results. arrays: what they are given."""
+        del problem, arrays
         return {}
 
-    def forward_queue(self, problem: AttentionProblem, arrays: Arrays, index: int) -> Queue:
+    def forward_queues(self, problem: AttentionProblem, arrays: Arrays) -> list[Queue]:
         """Return the forward passes. arrays: as of `launches.forward`, and `forward_rooms`."""
         raise NotImplementedError
 
-    def backward_queue(self, problem: AttentionProblem, arrays: Arrays) -> Queue:
+    def backward_queues(self, problem: AttentionProblem, arrays: Arrays) -> list[Queue]:
         """Return the passes of the gradients. arrays: as of `launches.backward`."""
         raise NotImplementedError
 
@@ -123,11 +125,10 @@ class DeviceAttention:
         results: Rooms = {"out": (problem.output_shape, problem.dtype)}
         if logsumexp:
             results["logsumexp"] = problem.output_shape[:-1], "float32"
-        index = arrays["query"].device
-        with on_device(index):
-            scratch = self.forward_rooms(problem, index)
-            queue = self.forward_queue(problem, arrays | _unplaced(results | scratch), index)
-            return _prepared(queue, arrays, results, scratch)
+        with on_device(arrays["query"].device):
+            scratch = self.forward_rooms(problem, arrays)
+            queues = self.forward_queues(problem, arrays | _unplaced(results | scratch))
+            return _prepared(queues, arrays, results, scratch)
 
     def _backward(self, problem: AttentionProblem, arrays: Arrays) -> PreparedCall:
         results: Rooms = {
@@ -136,8 +137,8 @@ class DeviceAttention:
         }
         scratch: Rooms = {"summary": ((*problem.output_shape[:-1], 4), "float32")}
         with on_device(arrays["query"].device):
-            queue = self.backward_queue(problem, arrays | _unplaced(results | scratch))
-            return _prepared(queue, arrays, results, scratch)
+            queues = self.backward_queues(problem, arrays | _unplaced(results | scratch))
+            return _prepared(queues, arrays, results, scratch)
 
 
 def _differentiated(problem: AttentionProblem) -> list[str]:
@@ -150,12 +151,11 @@ def _differentiated(problem: AttentionProblem) -> list[str]:
 class _Efficient(DeviceAttention):
     """The passes of attention.cu and mask.cu, compiled at their first use."""
 
-    def forward_queue(self, problem: AttentionProblem, arrays: Arrays, index: int) -> Queue:
-        del index
-        return _queue(problem, launches.forward(problem, arrays, _precision()))
+    def forward_queues(self, problem: AttentionProblem, arrays: Arrays) -> list[Queue]:
+        return [_queue(problem, launches.forward(problem, arrays, _precision()))]
 
-    def backward_queue(self, problem: AttentionProblem, arrays: Arrays) -> Queue:
-        return _queue(problem, launches.backward(problem, arrays, _precision()))
+    def backward_queues(self, problem: AttentionProblem, arrays: Arrays) -> list[Queue]:
+        return [_queue(problem, launches.backward(problem, arrays, _precision()))]
 
 
 EFFICIENT = _Efficient()
@@ -170,7 +170,12 @@ def _queue(problem: AttentionProblem, made: Sequence[Launch]) -> Queue:
     ]
     call = made[0].call
     argument = next((each.whole for each in made if each.whole), call)
-    return Queue(kernels, argument, launches.OFFSETS, call)
+    return Queue(kernels, argument, launches.OFFSETS, aligned(call))
+
+
+def aligned(call: Call) -> list[str]:
+    """Return the names of the arrays of which an argument says that they are read in whole 16 bytes."""
+    return [name for name in launches.OFFSETS if hasattr(call, name) and getattr(call, name).fast]
 
 
 def _arrays(tensors: Sequence[Any], more: Mapping[str, Any] | None = None) -> Arrays:
@@ -192,17 +197,23 @@ def _unplaced(rooms: Rooms) -> Arrays:
     }
 
 
-def _prepared(queue: Queue, arrays: Arrays, results: Rooms, scratch: Rooms) -> PreparedCall:
+def _prepared(
+    queues: Sequence[Queue], arrays: Arrays, results: Rooms, scratch: Rooms
+) -> PreparedCall:
     index = arrays["query"].device
-    kernels = [(kernel, (grid, 1, 1)) for kernel, grid in queue.kernels]
-    offsets = [queue.offsets[name] for name in (*arrays, *results, *scratch)]
-    made = PreparedLaunches(kernels, index, queue.argument, offsets)
-    aligned = [
-        place
-        for place, name in enumerate(arrays)
-        if name in launches.OFFSETS and getattr(queue.call, name).fast
+    places = {name: place for place, name in enumerate((*arrays, *results, *scratch))}
+    made = [
+        PreparedLaunches(
+            [(kernel, (grid, 1, 1)) for kernel, grid in queue.kernels],
+            index,
+            queue.argument,
+            [(places[name], at) for name, at in queue.offsets.items() if name in places],
+            [(places[name], *of) for name, of in queue.maps.items()],
+        )
+        for queue in queues
     ]
-    return PreparedCall(made, index, tuple(results.values()), tuple(scratch.values()), aligned)
+    whole = [places[name] for name in arrays if any(name in queue.aligned for queue in queues)]
+    return PreparedCall(made, index, tuple(results.values()), tuple(scratch.values()), whole)
 
 
 @cache

@@ -79,6 +79,10 @@ OFFSETS = passes.OFFSETS | {
 """Where in a Serving, and those of its Call in a Call, the address of each tensor stands."""
 
 
+OF_ROWS = ("flash_summarize", "flash_differentiate_sinks")
+"""The passes of the gradients before those of query, key and value."""
+
+
 class Launch(NamedTuple):
     """One launch of a kernel of flash.cu, by its name, for rows of a width."""
 

@@ -40,13 +40,13 @@ class PreparedCall:
 
     def __init__(
         self,
-        launches: PreparedLaunches,
+        launches: Sequence[PreparedLaunches],
         device: int,
         results: Sequence[Room],
         scratch: Sequence[Room] = (),
         aligned: Sequence[int] = (),
     ) -> None:
-        self._launches, self._device, self._aligned = launches, device, tuple(aligned)
+        self._launches, self._device, self._aligned = tuple(launches), device, tuple(aligned)
         self._results = [
             (shape, packed_strides(shape), dtype, product(shape) * ITEMSIZES[dtype])
             for shape, dtype in results
@@ -71,7 +71,8 @@ class PreparedCall:
                 owner = Memory(size, device, stream, is_current=True)
                 scratch.append(owner)
                 addresses.append(owner.pointer)
-            self._launches(stream, addresses)
+            for each in self._launches:
+                each(stream, addresses)
         return results
 
     def __call__(self, *tensors: Any) -> list[Any] | None:

@@ -15,6 +15,7 @@ import pytest
 
 from mlbackends_kernels.attention_cuda.device import MASK_SOURCE, SOURCE
 from mlbackends_kernels.attention_cuda.launches import OF_MASK, Call, arithmetic, tile_of
+from mlbackends_kernels.attention_flash import hopper
 from mlbackends_kernels.attention_flash import launches as flash
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 FLASH_SOURCE = SOURCE.parents[1] / "attention_flash" / "flash.cu"
+HOPPER_SOURCE = FLASH_SOURCE.with_name("hopper.cu")
 PASSES = (
     "forward",
     "summarize",
@@ -59,6 +61,22 @@ extern "C" void run_{kernel}(const unsigned* grid, const unsigned*, void** at) {
   launch_{kernel}((const {argument}*)at[0], grid[0]);
 }}
 """
+
+
+_OF_HOPPERS_DRIVER = """
+extern "C" void run_{kernel}(const unsigned* grid, const unsigned*, void** at) {{
+  alignas(64) static Call call;
+  typedef Tile<{tile}> T;
+  memcpy(&call, at[0], sizeof call);
+  const char* failure = hopper::run(grid[0], T::THREADS, T::SHARED_BYTES, [] {{ {function}<T>(call); }});
+  if (*failure) {{ fputs(failure, stderr); abort(); }}
+}}
+"""
+
+
+def hopper_pass(kernel: str) -> str:
+    """Return the function of hopper.cu that a kernel runs."""
+    return {"hopper_query": "query", "hopper_both": "both"}.get(kernel, "forward")
 
 
 class HostKernels:
@@ -112,7 +130,14 @@ class HostKernels:
             code += _OF_FLASH.format(kernel=kernel, **argument._asdict())
             if of_the_driver:
                 code += _OF_FLASHS_DRIVER.format(kernel=kernel, **argument._asdict())
-        return self._library(code, FLASH_SOURCE)
+        if of_the_driver and chip == HOPPER[0] * 10:
+            code = f"#include <deque>\n#include <map>\n{code}namespace on_hopper {{\n"
+            code += f'#include "{HOPPER_SOURCE}"\n'
+            for kernel, tile in hopper.tiles(dtype, width).items():
+                function, arguments = hopper_pass(kernel), ",".join(map(str, tile))
+                code += _OF_HOPPERS_DRIVER.format(kernel=kernel, function=function, tile=arguments)
+            code += "}\n"
+        return self.library(code, FLASH_SOURCE, HOPPER_SOURCE, HERE / "hopper_on_host.h")
 
     def _compiled(self, wanted: list[tuple[str, Tile]]) -> dict[tuple[str, Tile], Any]:
         opened = ctypes.CDLL(str(self._attention(wanted, _ENTRY)))
@@ -133,9 +158,9 @@ class HostKernels:
                 "argument": "MaskCall" if function == OF_MASK else "Call",
             }
             code += entries.format(number=number, function=function, **parts)
-        return self._library(code, MASK_SOURCE)
+        return self.library(code, MASK_SOURCE)
 
-    def _library(self, code: str, *sources: Path) -> Path:
+    def library(self, code: str, *sources: Path) -> Path:
         sources = (*sources, SOURCE, HERE / "cuda_on_host.h")
         texts = (code, *(each.read_text() for each in sources))
         name = hashlib.sha256("\0".join(texts).encode()).hexdigest()[:24]
