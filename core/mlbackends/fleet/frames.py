@@ -4,8 +4,9 @@
 
 NODE is the node's name, with "_" for what no host name has. MESSAGE and CHECK are CRC-32 in hex: of the
 whole message, and of this line without "BK1 " and CHECK. I of N counts from 1. DATA of all lines, joined,
-is the base64 of the zlib-compressed envelope. No line is longer than 634 bytes: srun cuts at 1,024, mpirun
-at about 4,096, a container's log at 16,384. Order, repetitions and text between the lines do not matter.
+is the base64 of the zlib-compressed envelope. Every line has 512 bytes with its end, the last one by blanks:
+srun cuts at 1,024, mpirun at 4,096, a container's log at 16,384, and so between two lines. Order,
+repetitions and text between the lines do not matter.
 """
 
 import binascii
@@ -19,7 +20,7 @@ from msgspec import Struct
 from mlbackends.model.fleet import Envelope, Status
 
 MARK = b"BK1 "
-LONGEST_LINE = 634
+LONGEST_LINE = 511
 REPORT_LIMIT = 8 << 20
 """Bytes of one envelope; a real one has some ten thousand."""
 PENDING_LIMIT = 512 << 20
@@ -30,7 +31,7 @@ _NOT_OF_A_NAME = re.compile(r"[^\w.-]", re.ASCII)
 _LINE = re.compile(
     rb"BK1 ([\w.-]{1,63}) ([0-9a-f]{8}) (\d{1,5})/(\d{1,5}) ([0-9a-f]{8}) ([\w+/=]+)"
 )
-_MOST_PIECES = (REPORT_LIMIT // 500) + 1
+_MOST_PIECES = (REPORT_LIMIT // 350) + 1
 
 
 def frames(envelope: Envelope) -> Iterator[str]:
@@ -43,7 +44,7 @@ def frames(envelope: Envelope) -> Iterator[str]:
     pieces = [data[at : at + room] for at in range(0, len(data), room)]
     for number, piece in enumerate(pieces, 1):
         head = f"{node} {message} {number}/{len(pieces)}"
-        yield f"BK1 {head} {_check(head.encode(), piece)} {piece.decode()}"
+        yield f"BK1 {head} {_check(head.encode(), piece)} {piece.decode()}".ljust(LONGEST_LINE)
 
 
 def _check(head: bytes, piece: bytes) -> str:

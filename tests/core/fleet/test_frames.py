@@ -5,6 +5,7 @@ from __future__ import annotations
 import binascii
 import random
 import zlib
+from itertools import zip_longest
 
 import pytest
 from hypothesis import given, settings
@@ -154,3 +155,16 @@ def framed(node: str, packed: bytes) -> list[bytes]:
         check = zlib.crc32(piece, zlib.crc32(head.encode()))
         lines.append(f"BK1 {head} {check:08x} {piece.decode()}".encode())
     return lines
+
+
+@pytest.mark.parametrize("size", [1024, 4096, 16384])
+def test_what_is_cut_at_a_power_of_two_is_cut_between_lines(size: int) -> None:
+    nodes = ("a", "node-with-a-longer-name")
+    whole = [
+        "".join(f"{each}\n" for each in frames(envelope_of(node, text(9, 9000)))) for node in nodes
+    ]
+    pieces = [[each[at : at + size] for at in range(0, len(each), size)] for each in whole]
+    mixed = "".join(piece for both in zip_longest(*pieces, fillvalue="") for piece in both)
+    found = collected(mixed.encode().split(b"\n"))
+    assert len(found.nodes) == 2
+    assert not found.garbled
