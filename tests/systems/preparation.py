@@ -290,7 +290,7 @@ def native(job: dict[str, Any], folder: Path, scratch: Path) -> System:
     """Prepare an environment of this machine's Python, and what vendors have for it."""
     call(sys.executable, "-m", "venv", str(scratch / "venv"))
     python = str(scratch / "venv/bin/python")
-    call(python, "-m", "pip", "install", "-q", *requirements())
+    call(python, "-m", "pip", "install", "-q", *requirements(), *job.get("environment", []))
     if "unpacked" not in job:
         programs(*job.get("programs", {}), packages=[*job.get("programs", {}).values()])
         return System(
