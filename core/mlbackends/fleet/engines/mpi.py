@@ -25,5 +25,11 @@ def run(job: Job, take: Take) -> None:
     if "Open MPI" in version or "OpenRTE" in version or "PRRTE" in version:
         options = ["--map-by", "ppr:1:node", *(["--host", hosts] if hosts else [])]
     else:
-        options = ["-ppn", "1", *(["-hosts", hosts, "-n", str(len(job.nodes))] if hosts else [])]
+        lasting = ["-disable-auto-cleanup"] if "HYDRA" in version and "Intel" not in version else []
+        options = [
+            *lasting,
+            "-ppn",
+            "1",
+            *(["-hosts", hosts, "-n", str(len(job.nodes))] if hosts else []),
+        ]
     run_launcher([launcher, *options], job, take, job.nodes, _OPEN_MPI)
