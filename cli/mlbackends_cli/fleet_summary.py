@@ -73,13 +73,14 @@ class Summary(Struct, frozen=True):
     output: str
     color: str
 
-    def of(self, gather: "Callable[[Callable[[str, Envelope], None] | None], Collection]") -> int:
+    def of(self, gather: "Callable[[Callable[[str, Envelope], None]], Collection]") -> int:
         """Print what `gather` collects; return the exit code.
 
-        gather: is given what it must call with each report that was taken, or None.
+        gather: is given what it must call with each report that was taken.
         """
         from mlbackends.audit.reports import report_of
         from mlbackends.fleet.groups import baseline_of, fleet_of
+        from mlbackends.fleet.records import FailedChecks
         from mlbackends_cli.charts import fleet as chart
         from mlbackends_cli.charts import pictures
         from mlbackends_cli.web.fleet_page import fleet_page
@@ -88,16 +89,17 @@ class Summary(Struct, frozen=True):
             refuse_unwritable(self.output or "-", self.plot)
         draw = pictures.drawing(self.plot, chart.sheet) if self.plot else None
         golden = baseline_of(report_of(self.baseline), self.baseline) if self.baseline else None
+        failed_checks = FailedChecks()
         if self.hazards:
             from mlbackends.audit.runner import examine
             from mlbackends.fleet import judging
 
             judge = judging.Judge(examine)
-            collection = gather(judge.visit)
-            fleet = fleet_of(collection, self.by, golden)
+            fleet = fleet_of(gather(judge.visit), self.by, golden)
             fleet = replace(fleet, hazards=judging.hazards(judge))
         else:
-            fleet = fleet_of(gather(None), self.by, golden)
+            fleet = fleet_of(gather(failed_checks.visit), self.by, golden)
+            fleet = replace(fleet, hazards=failed_checks.hazards)
         style = page(self.color, self.output, details=self.details)
         own: dict[str, Any] = {
             "table": fleets.table,

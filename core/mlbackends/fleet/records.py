@@ -8,11 +8,12 @@ from statistics import median
 from typing import Any
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
 from mlbackends.fleet.fingerprint import Facts
+from mlbackends.model.audit import Check, Outcome
 from mlbackends.model.errors import shown
-from mlbackends.model.fleet import Outlier
+from mlbackends.model.fleet import Envelope, Hazard, Outlier
 from mlbackends.model.tables import table
 
 Figures = dict[str, float]
@@ -21,6 +22,8 @@ _OUR_SCHEMA = re.compile(r"backends\.([a-z-]+)/\d+")
 _NAMED_BY = ("backend", "code", "name", "id", "text", "title")
 """The fields that name an element of a list, the first that it has."""
 _NO_FACTS = frozenset({"schema", "tool", "created", "subject", "host_name"})
+_OUTCOME = b'"backends.outcome/'
+_HEAD_BYTES = 100
 _MOST_VALUES = 20_000
 _DEEPEST = 40
 _FEWEST = 3
@@ -37,7 +40,7 @@ def contents(data: Raw) -> tuple[str, Facts, Figures]:
     Raises ValueError for what is no record of a command.
     """
     record = msgspec.json.decode(data, type=dict[str, Any])
-    schema = str(record.get("schema", ""))
+    schema = str(record.get("schema", "backends.trace/1" if "view" in record else ""))
     found = _OUR_SCHEMA.fullmatch(schema)
     if found is None or found[1].startswith(("fleet", "envelope")):
         raise ValueError(f"its schema is {shown(schema[:80])}, which is none of what a node prints")
@@ -81,11 +84,39 @@ def _name(element: Any) -> str:
     """Return what an element of a list is called, "" for nothing."""
     if not isinstance(element, dict):
         return ""
+    if isinstance(values := element.get("values"), list):  # a row of a trace's view
+        return " ".join(map(str, values))
     for field in _NAMED_BY:
         if isinstance(text := element.get(field), str) and text:
             instance = element.get("instance")
             return f"{text} {instance}" if isinstance(instance, str) and instance else text
     return _name(element.get("checked"))
+
+
+class FailedChecks:
+    """The checks of `audit` and `doctor` that failed, and on which nodes."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str], tuple[Check, list[str]]] = {}
+
+    def visit(self, node: str, envelope: Envelope) -> None:
+        """Take in an envelope whose record was taken; another than of an outcome is nothing."""
+        report = envelope.report
+        if report is UNSET or _OUTCOME not in bytes(memoryview(report)[:_HEAD_BYTES]):
+            return
+        try:
+            outcome = msgspec.json.decode(report, type=Outcome)
+        except (msgspec.DecodeError, RecursionError):
+            return
+        for check in outcome.failed():
+            key = (check.code, check.message)
+            self._found.setdefault(key, (check, []))[1].append(node)
+
+    @property
+    def hazards(self) -> tuple[Hazard, ...]:
+        """The failed checks, the worst first."""
+        found = [Hazard(check, tuple(sorted(nodes))) for check, nodes in self._found.values()]
+        return tuple(sorted(found, key=lambda each: (-each.check.severity.level, each.check.code)))
 
 
 @cache

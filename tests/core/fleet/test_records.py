@@ -10,6 +10,7 @@ from msgspec import Raw
 
 from mlbackends.fleet.collection import Collection
 from mlbackends.fleet.groups import fleet_of
+from mlbackends.fleet.records import FailedChecks
 from mlbackends.model.fleet import Envelope, Fleet
 
 
@@ -88,3 +89,26 @@ def test_figures_of_two_parts_of_a_fleet_are_put_together() -> None:
     collection.merge(first)
     collection.merge(second)
     assert [each.node for each in fleet_of(collection).outliers] == ["n2"]
+
+
+def test_the_checks_that_failed_are_told_with_their_nodes() -> None:
+    failed = FailedChecks()
+    for node, status in (("n1", "failed"), ("n2", "passed"), ("n3", "failed")):
+        check = {"code": "c", "title": "t", "severity": "error", "status": status, "message": "m"}
+        head = {"schema": "backends.outcome/1", "tool": "", "kind": "audit", "title": ""}
+        record = head | {"subject": "", "created": "", "checks": [check]}
+        failed.visit(node, Envelope(node=node, report=Raw(msgspec.json.encode(record))))
+    failed.visit("n4", Envelope(node="n4", report=Raw(msgspec.json.encode(bench(1.0)))))
+    (hazard,) = failed.hazards
+    assert (hazard.check.code, hazard.nodes) == ("c", ("n1", "n3"))
+
+
+def test_a_trace_is_compared_by_its_rows() -> None:
+    def trace(nanoseconds: float) -> dict[str, Any]:
+        row = {"values": ["onednn", "matmul"], "count": 1, "total_ns": nanoseconds}
+        return {"view": "summary", "by": ["tracer"], "rows": [row]}
+
+    found = fleet(n1=trace(10.0), n2=trace(10.1), n3=trace(50.0))
+    assert [(each.node, each.name) for each in found.outliers] == [
+        ("n3", "trace.rows[onednn matmul].total_ns")
+    ]

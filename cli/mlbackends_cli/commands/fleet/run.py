@@ -107,14 +107,14 @@ def command(
     expected = expected_nodes(expect) or getattr(runner, "expected", lambda job: job.nodes)(job)
     total = len(expected) if isinstance(expected, tuple) else expected or 0
 
-    def gather(visit: Callable[[str, Envelope], None] | None) -> Collection:
+    def gather(visit: Callable[[str, Envelope], None]) -> Collection:
         collection = Collection(expected or None)
         with exits.cleared_up(), ProgressLine(_progress) as progress:
             progress(0, total, "")
 
             def take(envelope: Envelope) -> None:
                 node = collection.add(envelope)
-                if visit is not None and node in collection.nodes:
+                if node in collection.nodes:
                     visit(node, envelope)
                 progress(len(collection.nodes) + len(collection.silent), total, node)
 
