@@ -20,10 +20,14 @@ HOSTS = Path(__file__).parents[1] / "hosts"
         ("info --zzz", "`backends info` has no option --zzz", "`backends info --help` has them all"),
         (
             "info --format jsn",
-            "--format cannot be 'jsn': it is one of html, json, jsonl, markdown, table",
+            "--format cannot be 'jsn': it is one of frame, html, json, jsonl, markdown, nfd, otel, slurm, table",
             "did you mean 'json'?",
         ),
-        ("info --format", "--format needs a value", "write --format html|json|jsonl|markdown|table"),
+        (
+            "info --format",
+            "--format needs a value",
+            "write --format frame|html|json|jsonl|markdown|nfd|otel|slurm|table",
+        ),
         ("info --pid", "--pid needs a value", "write --pid N"),
         ("info --strict=1", "--strict takes no value", "write --strict alone"),
         ("info --pid 0", "--pid cannot be 0: it is a whole number from 1 on", ""),

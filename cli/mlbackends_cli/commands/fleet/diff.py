@@ -5,8 +5,8 @@ OLD and NEW are what `backends fleet summarize` reads, one file or folder each; 
 that had the former value have the new one, as after a rolling upgrade that did not reach them.
 
 Examples:
-  backends fleet summarize reports/ --format json --output before.json
   backends fleet diff before.json after.json
+  backends fleet summarize reports/ --format json --output before.json
   backends fleet diff before.json after/ --fail-on left-behind
 """
 
