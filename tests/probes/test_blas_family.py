@@ -390,7 +390,8 @@ def test_a_libblas_is_told_by_the_functions_inside(
 
     (library,) = (one for one in finding.libraries if one.path == str(path))
     assert library.facts.get("implementation") == implementation
-    assert finding.facts.get("blas") == implementation
+    # One of the machine's own may tell what this one does not.
+    assert implementation is None or finding.facts["blas"] == implementation
 
 
 def test_the_links_of_the_alternatives_are_followed(
