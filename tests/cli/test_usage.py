@@ -20,8 +20,8 @@ HOSTS = Path(__file__).parents[1] / "hosts"
         ("info --zzz", "`backends info` has no option --zzz", "`backends info --help` has them all"),
         (
             "info --format jsn",
-            "--format cannot be 'jsn': it is one of frame, html, json, jsonl, markdown, nfd, otel, slurm,"
-            " table",
+            ("--format cannot be 'jsn': it is one of frame, html, json, jsonl, markdown, nfd, otel, slurm,"
+            " table"),
             "did you mean 'json'?",
         ),
         (
