@@ -87,9 +87,6 @@ def summary(result: dict[str, Any]) -> str:
     done += [f"{failed} failed"] if failed else []
     done += [f"[{listed} cannot](tests/systems/not_here.toml)"] if listed else []
     done += [f"native attention ({result['native']})"] if result["native"] else []
-    for folder, each in result.get("ended_in", {}).items():
-        counts = f"{each['passed']:,} passed and {each['failed']} failed"
-        done.append(f"{folder} with Python {each['python']} at {each['commit']}: {counts}")
     done += [f"{' and '.join(result['not_run'])} not run"] if result.get("not_run") else []
     # Parts may have run at several commits.
     ran = [each for each in (result, *tests) if "commit" in each]
