@@ -114,7 +114,7 @@ def test_a_run_is_saved_drawn_and_compared(tmp_path: Path) -> None:
         (("--output", "x.svg", "--plot", "./x.svg"), "two things would be written to ./x.svg"),
         (("--plot", "-"), "two things would be written to standard output"),
         (("--python", sys.executable), "no peer is to run"),
-        (("--device", "sm90"), "only the CPU of this machine"),
+        (("--device", "sm90"), "only this machine's CPU and CUDA devices"),
     ],
 )
 def test_what_makes_no_sense_exits_2(words: tuple[str, ...], said: str) -> None:

@@ -21,9 +21,10 @@ from running import in_process
 
 from mlbackends.libraries.cuda import driver
 from mlbackends.model.schema import SCHEMAS
+from mlbackends_kernels.attention_cuda import requirements
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from subprocess import CompletedProcess
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the stubs are Linux's libraries")
@@ -39,12 +40,13 @@ LIBRARIES = (
 
 
 @pytest.fixture
-def on_device(fake_library: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def on_device(fake_library: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Run a command with an H200 that is not there. kernels: the library that computes; "": nothing does."""
     if not find_spec("cuda") or not find_spec("nvmath"):
         pytest.skip("cuda-core and nvmath-python are not installed")
     folders = [str(fake_library(name, so, defines=more).parent) for name, so, more in LIBRARIES]
     monkeypatch.setattr(driver, "driver_release", lambda _: "580.95.05")
+    requirements.missing_parts.cache_clear()  # of a machine without this driver
 
     def run(*words: str, kernels: Path | str = "") -> CompletedProcess[str]:
         variables = {
@@ -59,7 +61,8 @@ def on_device(fake_library: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             ("sdpa", *words), variables | ({"FAKE_KERNELS": str(kernels)} if kernels else {})
         )
 
-    return run
+    yield run
+    requirements.missing_parts.cache_clear()
 
 
 def test_a_device_s_backend_is_right_is_timed_by_events_and_drawn(
