@@ -89,8 +89,11 @@ def page(command: click.Command, context: click.Context) -> str:
         ".SH NAME",
         f"{escaped(name)} \\- {escaped(summary)}",
         ".SH SYNOPSIS",
+        ".nh\n.ad l",
         f".B {escaped(context.command_path)}",
-        escaped(" ".join(command.collect_usage_pieces(context))),
+        # A line may end between the words of a choice.
+        escaped(" ".join(command.collect_usage_pieces(context))).replace("|", "|\\:"),
+        ".ad b\n.hy",
         ".SH DESCRIPTION",
         "\n.PP\n".join(paragraphs(command.help or "")),
         ".SH OPTIONS",

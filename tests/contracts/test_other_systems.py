@@ -26,7 +26,7 @@ for module, names in ((signal, of_signal), (os, of_os), (select, "poll epoll")):
 for name in ("msvcrt", "winreg"):
     sys.modules[name] = types.ModuleType(name)
 os.name = "nt"
-pathlib.Path = pathlib.PosixPath  # Windows' kind cannot be made here
+pathlib.WindowsPath = pathlib.PosixPath  # a Path, where os.name says Windows, is one
 failed = []
 for package in ("mlbackends", "mlbackends_cli", "mlbackends_probes", "mlbackends_kernels"):
     for found in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
