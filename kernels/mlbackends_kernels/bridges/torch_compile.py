@@ -231,7 +231,7 @@ class _Attention(torch_gradients.Attention):
                 )
         if found is None:
             found = _recomputed((query, key, value, mask), wanted, grad_out, options)
-        pairs = zip(found, wanted, strict=True)
+        pairs = zip(found[: len(wanted)], wanted, strict=True)  # torch has no sinks
         return None, None, *(each if needed else None for each, needed in pairs)
 
 
