@@ -28,6 +28,7 @@ NEEDS_MORE = {
     "tests.kernels.attention_cuda": ("nvidia-cuda-nvrtc", "a wheel of 58 MB"),
     "tests.kernels.cuda.test_compiled": ("no NVRTC", "a wheel of 58 MB"),
     "tests.kernels.operations.test_bmm": ("triton", "a wheel of 286 MB"),
+    "tests.kernels.peers": ("could not import", "jax, and libraries that need CUDA"),
     "tests.kernels.test_flash_cpu": ("emulated by AVX-512", "a CPU with AVX-512"),
     "tests.kernels.triton": ("triton", "a wheel of 286 MB"),
     "tests.probes.test_vulkan": ("Debian's", "packages that .ci/systems vendors unpacks"),
@@ -35,6 +36,7 @@ NEEDS_MORE = {
         "EMULATE",
         "what .ci/systems emulated-attention installs",
     ),
+    "tests.systems.test_fleet_engines": ("", "engines that .ci/systems engines installs"),
     "tests.systems.test_vendors": ("VENDORS", "drivers that .ci/systems vendors unpacks"),
 }
 
