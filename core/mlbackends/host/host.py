@@ -94,8 +94,6 @@ class Host:
         self._extracts: dict[str, dict[str, Any]] = {}
         self.cache: dict[Any, Any] = {}
         """What functions under `once_per_host` returned."""
-        self._links: dict[str, str] = {}
-        """What each path below the root links to, "" where it is no link."""
         self.is_live = os.path.abspath(root) == os.path.abspath(os.sep)
         self.root = _root_of(pid) if pid is not None and self.is_live else ""
         self._recorded: Description | None = None
@@ -152,18 +150,15 @@ class Host:
 
     def _resolve(self, path: str) -> str:
         """Return a path without links, as the recorded machine names it; "" for links in a loop."""
+        return resolved(path, self._target_of)
 
-        def target_of(at: str) -> str:
-            if (known := self._links.get(at)) is not None:
-                return known
-            try:
-                target = str(self._on_disk(os.readlink, self._below_root(at)))
-            except (OSError, ValueError):  # a path from a record may hold a NUL
-                target = ""
-            self._links[at] = target
-            return target
-
-        return resolved(path, target_of)
+    @once_per_host
+    def _target_of(self, path: str) -> str:
+        """Return what a link below the root says, "" for what is no link."""
+        try:
+            return str(self._on_disk(os.readlink, self._below_root(path)))
+        except (OSError, ValueError):  # a path from a record may hold a NUL
+            return ""
 
     def read_bytes(self, path: str, limit: int = READ_LIMIT) -> bytes:
         """Return a regular file's first `limit` bytes; b"" where it cannot be read."""
