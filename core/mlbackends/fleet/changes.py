@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from mlbackends import __version__
-from mlbackends.fleet.collection import Collection, are_near
+from mlbackends.fleet.collection import MISSING, Collection, are_near
 from mlbackends.fleet.fingerprint import Facts
 from mlbackends.model.fleet import (
     DIFFERENCE_SCHEMA,
@@ -33,7 +33,7 @@ def difference_of(
     gone: dict[tuple[Status, str], list[str]] = {}
     for node in before.nodes:
         if node not in after.nodes:
-            why = after.silent.get(node, (Status.MISSING, "nothing came from it"))
+            why = after.silent.get(node, MISSING)
             gone.setdefault(why, []).append(node)
     left_out = sorted(before.varying | after.varying)
     notes = [f"not compared, since nearly every node has its own value: {', '.join(left_out)}"]

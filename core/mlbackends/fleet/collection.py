@@ -29,6 +29,8 @@ MOST_VALUES = 1000
 MOST_FACTS = 100_000
 """Names of facts in the whole fleet; a node that brings more is an error."""
 MOST_PROBES = 500
+MISSING = (Status.MISSING, "nothing came from it")
+"""Why there is no report of a node that should have one, where nothing else is known of it."""
 _REPORTS = REPORT_SCHEMA.partition("/")[0]
 HEAD = "report"
 """The section with what a report says of itself: its depth and the tool."""
@@ -314,7 +316,7 @@ class Collection:
         names = self.expected if isinstance(self.expected, tuple) else ()
         known = {*self.nodes, *self.silent}
         if missing := [name for name in map(self._name, names) if name not in known]:
-            found[Status.MISSING, "nothing came from it"] = missing
+            found[MISSING] = missing
         return found
 
 

@@ -192,8 +192,7 @@ def _kinds(
             if id(section) not in titles:
                 titles[id(section)] = _title(section.facts, by)
             title |= titles[id(section)]
-        key = msgspec.json.encode(title, order="deterministic")
-        found.setdefault(key, (title, []))[1].append(machine)
+        found.setdefault(_text(title), (title, []))[1].append(machine)
     return found.values()
 
 
@@ -277,8 +276,9 @@ class _Comparison:
             for name, value in section.facts.items():
                 if names is not None and name not in names:
                     continue
-                key = msgspec.json.encode(value, order="deterministic")
-                by_name.setdefault(name, {}).setdefault(key, (value, set()))[1].update(machines)
+                by_name.setdefault(name, {}).setdefault(_text(value), (value, set()))[1].update(
+                    machines
+                )
         if self._baseline is not None:
             for name in self._baseline.facts:
                 by_name.setdefault(name, {})
@@ -331,7 +331,7 @@ class _Comparison:
         return sum(self._sizes[each] for each in machines)
 
 
-def _text(value: FactValue | None) -> bytes:
+def _text(value: object) -> bytes:
     return msgspec.json.encode(value, order="deterministic")
 
 

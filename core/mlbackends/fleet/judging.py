@@ -312,7 +312,6 @@ def _of_nodes(check: Check, nodes: Sequence[str], total: int) -> Check:
     return replace(
         check,
         message=f"{where}: {check.message or check.title}",
-        instance=check.instance,
         evidence={"nodes": folded(nodes), **check.evidence},
     )
 
