@@ -4,19 +4,20 @@ It has been emulated on the CPU, where fibers stand for a GPU's threads, and com
 compiled for sm75 to sm120; it has not run on a GPU yet. It needs cuda-python and NVRTC, and no toolkit.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.model.reasons import Reason
 from mlbackends.sdpa import constraints as need
-from mlbackends.sdpa.backend import AttentionBackend, Gradients, Prepared
+from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.sdp_backend import SDPBackend
+from mlbackends_kernels.attention_cuda.by_kernels import ByKernels
 
 if TYPE_CHECKING:
     from mlbackends_kernels.attention_cuda.device import DeviceAttention
 
 
-class EfficientCuda(AttentionBackend):
+class EfficientCuda(ByKernels, AttentionBackend):
     """One pass over the keys, whatever the mask and the strides; it has not run on a GPU yet.
 
     Shapes:  query (B, H, L, E), key (B, Hkv, S, E), value (B, Hkv, S, Ev); returns (B, H, L, Ev). B and H
@@ -50,25 +51,6 @@ class EfficientCuda(AttentionBackend):
         from mlbackends_kernels.attention_cuda.requirements import missing_parts
 
         return missing_parts()
-
-    def run(self, problem: AttentionProblem, *tensors: Any, **more: Any) -> Any:
-        return self._device(problem).attend(problem, *tensors, **more, logsumexp=False)[0]
-
-    def run_with_logsumexp(
-        self, problem: AttentionProblem, *tensors: Any, **more: Any
-    ) -> tuple[Any, Any]:
-        return self._device(problem).attend(problem, *tensors, **more, logsumexp=True)
-
-    def run_backward(
-        self, problem: AttentionProblem, grad_out: Any, *tensors: Any, **more: Any
-    ) -> Gradients:
-        return self._device(problem).differentiate(problem, grad_out, *tensors, **more)
-
-    def prepared(self, problem: AttentionProblem, *tensors: Any) -> Prepared | None:
-        return self._device(problem).prepare_forward(problem, *tensors)
-
-    def prepared_backward(self, problem: AttentionProblem, *tensors: Any) -> Prepared | None:
-        return self._device(problem).prepare_backward(problem, *tensors)
 
     def _device(self, problem: AttentionProblem) -> "DeviceAttention":
         self.require_here(problem)

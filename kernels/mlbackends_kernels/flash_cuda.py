@@ -6,13 +6,14 @@ NVRTC: the machine code comes with the package. Hopper has kernels of its own, b
 of warpgroups, which have not run on a GPU either.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.model.reasons import Reason
 from mlbackends.sdpa import constraints as need
-from mlbackends.sdpa.backend import AttentionBackend, Gradients, Prepared
+from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.sdp_backend import SDPBackend
+from mlbackends_kernels.attention_cuda.by_kernels import ByKernels
 from mlbackends_kernels.attention_flash.chips import CHIPS, chip_of
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def whole_gradient(problem: AttentionProblem) -> str:
     return ""
 
 
-class FlashCuda(AttentionBackend):
+class FlashCuda(ByKernels, AttentionBackend):
     """One pass over the keys, and for a short query over parts of them at once; not yet run on a GPU.
 
     Shapes:  query (B, H, L, E), key (B, Hkv, S, E), value (B, Hkv, S, Ev); returns (B, H, L, Ev). B and H
@@ -84,25 +85,6 @@ class FlashCuda(AttentionBackend):
         from mlbackends_kernels.attention_cuda.requirements import missing_parts
 
         return missing_parts(libraries=())
-
-    def run(self, problem: AttentionProblem, *tensors: Any, **more: Any) -> Any:
-        return self._device(problem).attend(problem, *tensors, **more, logsumexp=False)[0]
-
-    def run_with_logsumexp(
-        self, problem: AttentionProblem, *tensors: Any, **more: Any
-    ) -> tuple[Any, Any]:
-        return self._device(problem).attend(problem, *tensors, **more, logsumexp=True)
-
-    def run_backward(
-        self, problem: AttentionProblem, grad_out: Any, *tensors: Any, **more: Any
-    ) -> Gradients:
-        return self._device(problem).differentiate(problem, grad_out, *tensors, **more)
-
-    def prepared(self, problem: AttentionProblem, *tensors: Any) -> Prepared | None:
-        return self._device(problem).prepare_forward(problem, *tensors)
-
-    def prepared_backward(self, problem: AttentionProblem, *tensors: Any) -> Prepared | None:
-        return self._device(problem).prepare_backward(problem, *tensors)
 
     def _device(self, problem: AttentionProblem) -> "DeviceAttention":
         self.require_here(problem)

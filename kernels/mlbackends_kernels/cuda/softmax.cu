@@ -62,6 +62,20 @@ static __device__ void narrow(double number, float &to) { to = number; }
 static __device__ void narrow(double number, Half &to) { narrow((float)number, to); }
 static __device__ void narrow(double number, Bfloat &to) { narrow((float)number, to); }
 
+// Finds what a thread works at, which of the lanes that share it, and how far apart the parts are that it takes.
+static __device__ bool has_work(int lanes, i64 &number, int &lane, int &step) {
+    i64 thread = blockIdx.x * (i64)blockDim.x + threadIdx.x;
+    number = thread / lanes;
+    lane = thread % lanes;
+#ifdef ON_HOST
+    step = 1;
+    return !lane;
+#else
+    step = lanes;
+    return true;
+#endif
+}
+
 template <class REAL> static __device__ REAL over_lanes(REAL number, bool is_sum) {
 #ifndef ON_HOST
     for (int apart = 16; apart; apart /= 2) {
@@ -118,13 +132,9 @@ template <class REAL> struct Row {
 };
 
 template <class REAL, class WEIGHT> static __device__ void softmax(const Call &call) {
-    i64 thread = blockIdx.x * (i64)blockDim.x + threadIdx.x, number = thread / 32;
-    int lane = thread % 32, step = 32;
-#ifdef ON_HOST
-    if (lane) return;
-    step = 1;
-#endif
-    if (number >= call.rows) return;
+    i64 number;
+    int lane, step;
+    if (!has_work(32, number, lane, step) || number >= call.rows) return;
     Row<REAL> row(call, number);
     REAL largest, total;
     bool seen, is_blind = !row.measure(lane, step, largest, total);
@@ -136,13 +146,9 @@ template <class REAL, class WEIGHT> static __device__ void softmax(const Call &c
 // With weights P = exp(score - logarithm) and the sum D of grad_out times out of each row, the gradient of the scores is
 // P (products - D). It is written scaled, and where the products are kept, over them as it is: a mask's gradient.
 template <class REAL, class WEIGHT> static __device__ void differentiate(const Call &call) {
-    i64 thread = blockIdx.x * (i64)blockDim.x + threadIdx.x, number = thread / 32;
-    int lane = thread % 32, step = 32;
-#ifdef ON_HOST
-    if (lane) return;
-    step = 1;
-#endif
-    if (number >= call.rows) return;
+    i64 number;
+    int lane, step;
+    if (!has_work(32, number, lane, step) || number >= call.rows) return;
     Row<REAL> row(call, number);
     REAL along = 0, top = ((const REAL *)call.logarithms)[number], rest = 0;
     for (int i = lane; i < call.value_dim; i += step)
@@ -174,13 +180,10 @@ struct Sum {
 };
 
 template <class REAL, class MASK> static __device__ void sum(const Sum &call) {
-    i64 thread = blockIdx.x * (i64)blockDim.x + threadIdx.x, number = thread / call.lanes, rest = number, count = 1;
-    int lane = thread % call.lanes, step = call.lanes;
-#ifdef ON_HOST
-    if (lane) return;
-    step = 1;
-#endif
-    i64 place[4], steps[4], along = 1, from = 0;
+    i64 number, count = 1;
+    int lane, step;
+    if (!has_work(call.lanes, number, lane, step)) return;
+    i64 rest = number, place[4], steps[4], along = 1, from = 0;
     for (int axis = 3; axis >= 0; axis--) {
         place[axis] = rest % call.own[axis];
         rest /= call.own[axis];
