@@ -80,7 +80,8 @@ class Summary(Struct, frozen=True):
         """
         from mlbackends.audit.reports import report_of
         from mlbackends.fleet.groups import baseline_of, fleet_of
-        from mlbackends.fleet.records import FailedChecks
+        from mlbackends.fleet.judging import Finder
+        from mlbackends.fleet.records import united
         from mlbackends_cli.charts import fleet as chart
         from mlbackends_cli.charts import pictures
         from mlbackends_cli.web.fleet_page import fleet_page
@@ -89,17 +90,10 @@ class Summary(Struct, frozen=True):
             refuse_unwritable(self.output or "-", self.plot)
         draw = pictures.drawing(self.plot, chart.sheet) if self.plot else None
         golden = baseline_of(report_of(self.baseline), self.baseline) if self.baseline else None
-        failed_checks = FailedChecks()
-        if self.hazards:
-            from mlbackends.audit.runner import examine
-            from mlbackends.fleet import judging
-
-            judge = judging.Judge(examine)
-            fleet = fleet_of(gather(judge.visit), self.by, golden)
-            fleet = replace(fleet, hazards=judging.hazards(judge))
-        else:
-            fleet = fleet_of(gather(failed_checks.visit), self.by, golden)
-            fleet = replace(fleet, hazards=failed_checks.hazards)
+        finder = Finder(looks=self.hazards)
+        collection = gather(finder.visit)
+        fleet = fleet_of(collection, self.by, golden)
+        fleet = replace(fleet, hazards=united((*collection.hazards, *finder.hazards)))
         style = page(self.color, self.output, details=self.details)
         own: dict[str, Any] = {
             "table": fleets.table,

@@ -14,6 +14,7 @@ from mlbackends_cli.terminal import ProgressLine, is_terminal
 
 if TYPE_CHECKING:
     from mlbackends.fleet.collection import Collection
+    from mlbackends.fleet.parts import Each
     from mlbackends.model.fleet import Envelope
 
 EXPECT = click.option(
@@ -64,7 +65,7 @@ def collected(
     BadInput for what cannot be read, and Incomplete where no node has said anything.
     """
     from mlbackends.fleet.collection import Collection
-    from mlbackends.fleet.sources import STANDARD_INPUT, read
+    from mlbackends.fleet.sources import STANDARD_INPUT, read, sources_of
 
     if not sources and is_terminal(sys.stdin):
         raise BadInput(
@@ -74,11 +75,33 @@ def collected(
         )
     collection = Collection(expected_nodes(expect))
     with ProgressLine(lambda done, _, name: f"{done:,} nodes, the last {name}") as progress:
-        for envelope in read(sources or (STANDARD_INPUT,), collection):
+        for envelope in read(sources_of(sources or (STANDARD_INPUT,)), collection):
             name = collection.add(envelope)
             if visit is not None and name in collection.nodes:
                 visit(name, envelope)
             progress(len(collection.nodes) + len(collection.silent), 0, name)
+    return _of_someone(collection)
+
+
+def read_by(
+    each: "Each", where: str, sources: Sequence[str], expect: str, *, looks: bool
+) -> "Collection":
+    """Return what the sources hold, read by an engine's workers. looks: for hazards too.
+
+    Raises BadInput for what cannot be read, MlBackendsError where a worker fails, and Incomplete where no
+    node has said anything.
+    """
+    from mlbackends.fleet.collection import Collection
+    from mlbackends.fleet.parts import read_on
+
+    collection = Collection(expected_nodes(expect))
+    with ProgressLine(lambda done, total, _: f"{done:,} of {total:,} parts") as progress:
+        for done, total in read_on(each, where, sources, collection, looks=looks):
+            progress(done, total, "")
+    return _of_someone(collection)
+
+
+def _of_someone(collection: "Collection") -> "Collection":
     if not (collection.nodes or collection.silent or collection.expected):
         raise Incomplete(
             "no node has said anything: there is no report in what was read",

@@ -1,19 +1,23 @@
 """How much processor time and memory a summary of many nodes takes.
 
     python tests/benchmarks/fleet.py [COUNT] [--form json|frame|label] [--kib 17]
+    python tests/benchmarks/fleet.py [COUNT] --engine dask|ray [--workers 2]
 
 A generator makes reports of a recorded HGX H100, cut to a size by leaving out probes, each with volatile
 values of its own and a few with faults, and pipes them into `backends fleet summarize`, whose time and memory
-are printed.
+are printed; or writes them to files, which one reader and the workers of a cluster read in turn.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import random
 import resource
+import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +31,7 @@ from mlbackends.model.fleet import Envelope
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+SUMMARIZE = [sys.executable, "-m", "mlbackends", "fleet", "summarize"]
 MACHINE = Path(__file__).resolve().parents[1] / "hosts" / "hgx-h100-eight-gpus.machine"
 
 
@@ -88,24 +93,14 @@ def lines(count: int, kib: float, form: str) -> Iterator[bytes]:
             yield from (line.encode() for line in frames(envelope))
 
 
-def main() -> None:
-    """Make the reports, pipe them in, and print what it took."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("count", type=int, nargs="?", default=10_000)
-    parser.add_argument("--form", choices=["json", "frame", "label"], default="json")
-    parser.add_argument("--kib", type=float, default=17)
-    parser.add_argument("--hazards", action="store_true")
-    given = parser.parse_args()
-    command = [sys.executable, "-m", "mlbackends", "fleet", "summarize"]
+def piped(count: int, kib: float, form: str, hazards: bool) -> None:
+    """Pipe the reports into one reader, and print what it took."""
+    command = [*SUMMARIZE, *(["--hazards"] if hazards else [])]
     size = 0
     start = time.perf_counter()
-    process = subprocess.Popen(
-        command + (["--hazards"] if given.hazards else []),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None and process.stdout is not None
-    for line in lines(given.count, given.kib, given.form):
+    for line in lines(count, kib, form):
         size += len(line) + 1
         process.stdin.write(line + b"\n")
     process.stdin.close()
@@ -115,12 +110,65 @@ def main() -> None:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu, peak = used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
     print(head)
-    print(
-        f"{size / 1e6:.0f} MB as {given.form}: {cpu:.1f} s of CPU, {peak:.0f} MiB at most,", end=" "
-    )
-    print(
-        f"{1e6 * cpu / given.count:.0f} us a report; {time.perf_counter() - start:.0f} s with the generator"
-    )
+    print(f"{size / 1e6:.0f} MB as {form}: {cpu:.1f} s of CPU, {peak:.0f} MiB at most,", end=" ")
+    seconds = time.perf_counter() - start
+    print(f"{1e6 * cpu / count:.0f} us a report; {seconds:.0f} s with the generator")
+
+
+@contextlib.contextmanager
+def cluster(engine: str, workers: int) -> Iterator[str]:
+    """Start a cluster on this machine; yield its address."""
+    if engine == "dask":
+        from distributed import LocalCluster
+
+        options: dict[str, Any] = {"threads_per_worker": 1, "dashboard_address": None}
+        with LocalCluster(n_workers=workers, **options) as found:
+            yield found.scheduler_address
+    else:
+        from ray.cluster_utils import Cluster
+
+        found = Cluster(initialize_head=True, head_node_args={"num_cpus": workers})
+        try:
+            yield found.address
+        finally:
+            found.shutdown()
+
+
+def read_by_workers(engine: str, workers: int, count: int, kib: float, form: str) -> None:
+    """Have files read by one reader and by workers, in turn, and print how long each took."""
+    times: dict[str, list[float]] = {"one reader": [], f"{workers} workers of {engine}": []}
+    with tempfile.TemporaryDirectory() as folder, cluster(engine, workers) as address:
+        files = [Path(folder) / f"part{at:03}.jsonl" for at in range(8 * workers)]
+        with contextlib.ExitStack() as stack:
+            outputs = [stack.enter_context(file.open("wb")) for file in files]
+            for at, line in enumerate(lines(count, kib, form)):
+                outputs[at * len(files) // count].write(line + b"\n")
+        found = []
+        for _ in range(3):
+            for name, more in zip(times, ([], [f"--{engine}", address]), strict=True):
+                start = time.perf_counter()
+                command = [*SUMMARIZE, *map(str, files), "--format", "json", *more]
+                found.append(subprocess.run(command, capture_output=True, check=True).stdout)
+                times[name].append(time.perf_counter() - start)
+        print("the same fleet" if len({*found}) == 1 else "ANOTHER FLEET")
+    for name, seconds in times.items():
+        print(f"{name}: {statistics.median(seconds):.1f} s, the median of {len(seconds)}")
+
+
+def main() -> None:
+    """Make the reports, and measure what reading them takes."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("count", type=int, nargs="?", default=10_000)
+    parser.add_argument("--form", choices=["json", "frame", "label"], default="json")
+    parser.add_argument("--kib", type=float, default=17)
+    parser.add_argument("--hazards", action="store_true")
+    parser.add_argument("--engine", choices=["dask", "ray"], help="read files by its workers too")
+    parser.add_argument("--workers", type=int, default=2)
+    given = parser.parse_args()
+    if given.engine:
+        read_by_workers(given.engine, given.workers, given.count, given.kib, given.form)
+    else:
+        piped(given.count, given.kib, given.form, given.hazards)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -22,7 +22,7 @@ from mlbackends_cli.commands.fleet.recipe import ENGINES
 from mlbackends_cli.fleet_commands import as_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from mlbackends.fleet.engines import Job
 
@@ -49,7 +49,12 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
         report = Raw(msgspec.json.encode(report_of(str(MACHINE))))
         take(Envelope(node="n1", report=report))
 
-    vars(added)["run"] = run
+    def each(
+        where: str, function: Callable[[Any], Any], items: list[Any]
+    ) -> Iterator[tuple[int, Any]]:
+        yield from ((place, function(item)) for place, item in enumerate(items))
+
+    vars(added).update(run=run, each=each)
     monkeypatch.setitem(sys.modules, "added_engine", added)
     points = {"mlbackends.engines": {"test": "added_engine"}}
     monkeypatch.setattr(registry, "_entry_points", lambda: points)
@@ -73,6 +78,25 @@ def test_an_engine_of_another_package_runs_and_who_is_missing_is_named(engine: l
     assert (silent["nodes"], silent["status"]) == (["n2"], "missing")
     done = backends("fleet", "run", "--engine", "test", "--expect", "2", "--fail-on", "incomplete")
     assert done.returncode == 1
+
+
+def test_the_workers_of_an_engine_read_a_fleet(engine: list[Job], tmp_path: Path) -> None:
+    report = Raw(msgspec.json.encode(report_of(str(MACHINE))))
+    for node in ("n1", "n2"):
+        lines = frames(Envelope(node=node, report=report))
+        (tmp_path / f"{node}.frame").write_text("".join(f"{line}\n" for line in lines))
+    words = ("fleet", "summarize", str(tmp_path), "--expect", "n[1-3]", "--format", "json")
+    alone, by_workers = backends(*words), backends(*words, "--engine", "test=head:1")
+    assert by_workers.returncode == 0, by_workers.stderr
+    assert json.loads(by_workers.stdout) == json.loads(alone.stdout)
+    for refused, error in [
+        (("-", "--engine", "test"), "cannot read standard input"),
+        (("--engine", "test"), "cannot read standard input"),
+        (("--engine", "slurm", str(tmp_path)), "has no workers"),
+        (("--engine", "test", "--dask", "x", str(tmp_path)), "name one engine"),
+    ]:
+        done = backends("fleet", "summarize", *refused)
+        assert (done.returncode, error in done.stderr) == (2, True), done.stderr
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the stub is a shell script")
@@ -101,7 +125,7 @@ def test_srun_is_used_as_it_is_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        ((), "name one engine"),
+        ((), "name an engine"),
         (("--slurm", "--mpi"), "name one engine"),
         (("--engine", "nonesuch"), "there is no engine"),
         (("--slurm", "--", "snapshot"), "has no --format json"),

@@ -19,7 +19,7 @@ from mlbackends.audit.compare import TOLERANCE
 from mlbackends.audit.reports import is_deeper
 from mlbackends.fleet.fingerprint import Facts, canonical_facts, fingerprint, rounded
 from mlbackends.fleet.records import Figures, contents
-from mlbackends.model.fleet import Envelope, Fleet, Status
+from mlbackends.model.fleet import Envelope, Fleet, Hazard, Status
 from mlbackends.model.records import SCHEMA as REPORT_SCHEMA
 from mlbackends.model.records import FactValue, Presence, ProbeReport
 from mlbackends.model.registry import facts_of
@@ -81,6 +81,8 @@ class Collection:
         self.varying: set[str] = set()
         self.figures: dict[str, dict[str, float]] = {}
         """Of records that are no reports, by name and node."""
+        self.hazards: list[Hazard] = []
+        """Of collections that were put to this one."""
         self.ranges: dict[str, dict[FactValue, tuple[float, float]]] = {}
         self.sections: dict[int, Section] = {}
         self.machines: dict[tuple[int, ...], int] = {}
@@ -292,6 +294,7 @@ class Collection:
                 self._failed(self._name(node), silent.status, silent.error)
         for name, values in fleet.figures.items():
             self.figures[name] = {**values, **self.figures.get(name, {})}
+        self.hazards.extend(fleet.hazards)
         self.repeated.update(fleet.repeated)
         self.garbled.update(fleet.garbled)
         for name, ranges in fleet.ranges.items():

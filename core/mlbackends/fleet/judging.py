@@ -6,7 +6,6 @@ values one has read is noted, and only reports with the same of these share an o
 same where they are so rounded, but for those that a policy names.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,6 +20,7 @@ from mlbackends.audit.policy.selection import Selection
 from mlbackends.fleet.collection import Collection, form_of, without_duration
 from mlbackends.fleet.fingerprint import rounded
 from mlbackends.fleet.nodesets import folded
+from mlbackends.fleet.records import FailedChecks, sort_of
 from mlbackends.model.audit import SCHEMA, Check, Outcome, Severity, Status
 from mlbackends.model.errors import counted
 from mlbackends.model.fleet import Envelope, Hazard
@@ -34,7 +34,6 @@ else:
 
 _CACHED = 64
 _MOST_RANGES = 12
-_NUMBERS = re.compile(r"[\w.:/~-]*\d[\w.:/~-]*")
 REPORTED = "node-report"
 """The code of the check that every node has a report."""
 
@@ -82,12 +81,19 @@ class Judge:
             self.outcomes[number] = (outcome, [])
         self.outcomes[number][1].append(node)
 
+    @property
+    def hazards(self) -> Iterator[Hazard]:
+        """What failed, and on which nodes."""
+        for outcome, nodes in self.outcomes.values():
+            for check in outcome.failed():
+                yield Hazard(check, tuple(nodes))
+
     def _outcome(self, data: Raw, read: set[Place]) -> Outcome:
         try:
             report = msgspec.json.decode(data, type=Report)
         except (msgspec.DecodeError, RecursionError) as error:
             # What a collection does not compare may be of any type in a report that is not ours.
-            message = f"not checked: the report is not what a probe tells: {error}"
+            message = f"not checked: it is no report of probes: {error}"
             check = Check(
                 REPORTED, "every node has a report", Severity.ERROR, Status.UNKNOWN, message
             )
@@ -97,6 +103,8 @@ class Judge:
     def _key(self, data: Raw) -> tuple[Any, ...]:
         """Return what an outcome can depend on."""
         document = msgspec.json.decode(data, type=dict[str, Raw])
+        if "probes" not in document:  # the record of another command than info
+            return (bytes(data),)
         head = tuple(bytes(document.get(name, Raw())) for name in ("depth", "redacted", "tool"))
         probes = msgspec.json.decode(document["probes"], type=dict[str, Raw])
         forms = [(name, self._form(name, bytes(section))) for name, section in probes.items()]
@@ -176,6 +184,27 @@ def _parts(value: Any) -> Iterator[Any]:
             yield from _parts(each)
 
 
+class Finder:
+    """Finds hazards: the checks that failed on nodes by themselves, and where asked what reports show."""
+
+    def __init__(self, *, looks: bool) -> None:
+        self._finders: list[Judge | FailedChecks] = [FailedChecks()]
+        if looks:
+            from mlbackends.audit.runner import examine
+
+            self._finders.append(Judge(examine))
+
+    def visit(self, node: str, envelope: Envelope) -> None:
+        """Look at what a node has to say, which a collection has taken."""
+        for finder in self._finders:
+            finder.visit(node, envelope)
+
+    @property
+    def hazards(self) -> Iterator[Hazard]:
+        """What was found."""
+        return (hazard for finder in self._finders for hazard in finder.hazards)
+
+
 class _Watched(Table):
     """A table that notes what somebody reads in it. noted: of these names alone; None for all."""
 
@@ -251,25 +280,6 @@ def _watched(report: Report, read: set[Place]) -> Report:
 # ---- outcomes of many nodes ----------------------------------------------------------------------
 
 
-def hazards(judge: Judge) -> tuple[Hazard, ...]:
-    """Return what failed, with its nodes: the worst first, and of these what most nodes have.
-
-    Messages that differ in numbers alone, as of addresses, are one; that of the first node stands for all.
-    """
-    found: dict[tuple[object, ...], tuple[Check, dict[str, None]]] = {}
-    for outcome, nodes in judge.outcomes.values():
-        for check in outcome.failed():
-            _, known = found.setdefault(_sort_of(check), (check, {}))
-            known.update(dict.fromkeys(nodes))
-    every = [Hazard(check, tuple(sorted(nodes))) for check, nodes in found.values()]
-    return tuple(sorted(every, key=lambda each: (-each.check.severity.level, -len(each.nodes))))
-
-
-def _sort_of(check: Check) -> tuple[object, ...]:
-    message = _NUMBERS.sub("#", check.message)
-    return check.code, check.instance, check.status, check.severity, message
-
-
 def fleet_outcome(judge: Judge, collection: Collection) -> Outcome:
     """Return the outcomes of all nodes as one: each check that failed somewhere says on how many nodes.
 
@@ -281,10 +291,14 @@ def fleet_outcome(judge: Judge, collection: Collection) -> Outcome:
         _without_report(status, error, nodes)
         for (status, error), nodes in collection.all_silent().items()
     ]
+    judged = {node for _, nodes in judge.outcomes.values() for node in nodes}
+    if unseen := [node for node in collection.nodes if node not in judged]:
+        why = "it was read from a summary, which holds no report"
+        checks.append(_without_report("not checked", why, unseen))
     by_code: dict[str, dict[tuple[object, ...], tuple[Check, list[str]]]] = {}
     for outcome, nodes in judge.outcomes.values():
         for check in outcome.checks:
-            sort = _sort_of(check)
+            sort = sort_of(check)
             by_code.setdefault(check.code, {}).setdefault(sort, (check, []))[1].extend(nodes)
     for sorts in by_code.values():
         statuses = {check.status for check, _ in sorts.values()}

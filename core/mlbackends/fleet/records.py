@@ -2,7 +2,7 @@
 
 import fnmatch
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from statistics import median
 from typing import Any
@@ -25,6 +25,7 @@ _NO_FACTS = frozenset({"schema", "tool", "created", "subject", "host_name"})
 _OUTCOME = b'"backends.outcome/'
 _HEAD_BYTES = 100
 _MOST_VALUES = 20_000
+_NUMBERS = re.compile(r"[\w.:/~-]*\d[\w.:/~-]*")
 _DEEPEST = 40
 _FEWEST = 3
 """Of fewer nodes none can be told to be the odd one."""
@@ -97,7 +98,7 @@ class FailedChecks:
     """The checks of `audit` and `doctor` that failed, and on which nodes."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, str], tuple[Check, list[str]]] = {}
+        self._found: dict[tuple[object, ...], tuple[Check, list[str]]] = {}
 
     def visit(self, node: str, envelope: Envelope) -> None:
         """Take in an envelope whose record was taken; another than of an outcome is nothing."""
@@ -109,14 +110,31 @@ class FailedChecks:
         except (msgspec.DecodeError, RecursionError):
             return
         for check in outcome.failed():
-            key = (check.code, check.message)
-            self._found.setdefault(key, (check, []))[1].append(node)
+            self._found.setdefault(sort_of(check), (check, []))[1].append(node)
 
     @property
-    def hazards(self) -> tuple[Hazard, ...]:
-        """The failed checks, the worst first."""
-        found = [Hazard(check, tuple(sorted(nodes))) for check, nodes in self._found.values()]
-        return tuple(sorted(found, key=lambda each: (-each.check.severity.level, each.check.code)))
+    def hazards(self) -> Iterator[Hazard]:
+        """The failed checks."""
+        for check, nodes in self._found.values():
+            yield Hazard(check, tuple(nodes))
+
+
+def sort_of(check: Check) -> tuple[object, ...]:
+    """Return what checks of several nodes have in common that are one: all but numbers in their messages."""
+    message = _NUMBERS.sub("#", check.message)
+    return check.code, check.instance, check.status, check.severity, message
+
+
+def united(hazards: Iterable[Hazard]) -> tuple[Hazard, ...]:
+    """Return each hazard once with all its nodes: the worst first, and of these what most nodes have.
+
+    Messages that differ in numbers alone, as of addresses, are one; that of the first node stands for all.
+    """
+    found: dict[tuple[object, ...], tuple[Check, set[str]]] = {}
+    for each in hazards:
+        found.setdefault(sort_of(each.check), (each.check, set()))[1].update(each.nodes)
+    every = [Hazard(check, tuple(sorted(nodes))) for check, nodes in found.values()]
+    return tuple(sorted(every, key=lambda each: (-each.check.severity.level, -len(each.nodes))))
 
 
 @cache

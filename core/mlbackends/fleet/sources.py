@@ -4,11 +4,11 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from io import BufferedReader
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from mlbackends.audit.reports import report_of
 from mlbackends.fleet.collection import Collection
@@ -25,23 +25,36 @@ FLEET_LIMIT = 512 << 20
 """Bytes of a file with a fleet; its longest part is the names of the nodes."""
 
 
-def read(paths: Sequence[str], collection: Collection) -> Iterator[Envelope]:
+class Source(Struct, frozen=True):
+    """A file, a recorded machine, or "-", standard input. is_of_node: it is there for one node's report."""
+
+    path: str
+    is_of_node: bool = False
+
+
+def sources_of(paths: Sequence[str]) -> Iterator[Source]:
+    """Yield what paths name: files, "-", recorded machines, and what is in folders. Raises BadInput."""
+    for path in paths:
+        if path != STANDARD_INPUT and mounts.call(os.path.isdir, path) and not _is_machine(path):
+            yield from (Source(inner, is_of_node=True) for inner in _files(path))
+        else:
+            yield Source(path, is_of_node=len(paths) > 1 and path != STANDARD_INPUT)
+
+
+def read(sources: Iterable[Source], collection: Collection) -> Iterator[Envelope]:
     """Yield an envelope for each report in the sources, and for each that did not come whole.
 
-    paths: files, "-" for standard input, folders of files, recorded machines. The name of a file without its
-    endings is that of the node where nothing else says one. A file that `backends fleet summarize --format
-    json` wrote is put to the collection, and so is what no node can be named for. Raises BadInput.
+    The name of a file without its endings is that of the node where nothing else says one. A file that
+    `backends fleet summarize --format json` wrote is put to the collection, and so is what no node can be
+    named for. Raises BadInput.
     """
     reader = Reader()
-    for path in paths:
-        if path == STANDARD_INPUT:
-            if sys.stdin is not None:
-                yield from reader.read(lines_of(sys.stdin.buffer))
-        elif mounts.call(os.path.isdir, path) and not _is_machine(path):
-            for inner in _files(path):
-                yield from _told(_of_file(inner, reader, collection), inner)
-        else:
-            yield from _of_file(path, reader, collection)
+    for source in sources:
+        if source.path != STANDARD_INPUT:
+            envelopes = _of_file(source.path, reader, collection)
+            yield from _told(envelopes, source.path) if source.is_of_node else envelopes
+        elif sys.stdin is not None:
+            yield from reader.read(lines_of(sys.stdin.buffer))
     collection.garbled.update(reader.garbled)
 
 

@@ -14,7 +14,8 @@ from mlbackends.audit.policy.evaluation import audit
 from mlbackends.audit.policy.rules import read
 from mlbackends.audit.runner import examine
 from mlbackends.fleet.collection import Collection
-from mlbackends.fleet.judging import REPORTED, Judge, fleet_outcome, hazards, places_of
+from mlbackends.fleet.judging import REPORTED, Judge, fleet_outcome, places_of
+from mlbackends.fleet.records import united
 from mlbackends.model.audit import Outcome, Status
 from mlbackends.model.fleet import Envelope
 from mlbackends.model.records import Report
@@ -93,7 +94,7 @@ def test_a_hazard_says_on_how_many_nodes_it_is() -> None:
     judge = Judge(examine)
     collection = collected(judge, some)
 
-    (found,) = (each for each in hazards(judge) if each.check.code == "nvidia-ecc-errors")
+    (found,) = (each for each in united(judge.hazards) if each.check.code == "nvidia-ecc-errors")
     assert found.nodes == ("n1",)
     (check,) = (
         each

@@ -26,11 +26,11 @@ from typing import Any
 import click
 
 from mlbackends.fleet.nodesets import expanded
-from mlbackends.model import registry
 from mlbackends.model.errors import BadInput
 from mlbackends.model.fleet import Envelope
 from mlbackends_cli import exits
 from mlbackends_cli.fleet_commands import COMMAND, as_json
+from mlbackends_cli.fleet_engines import CLUSTER, loaded, named
 from mlbackends_cli.fleet_summary import SUMMARY, Summary
 from mlbackends_cli.fleets import EXPECT, expected_nodes
 from mlbackends_cli.lazy import documented
@@ -47,15 +47,7 @@ from mlbackends_cli.terminal import ProgressLine
 )
 @click.option("--slurm", is_flag=True, help="By srun, on each node of this allocation.")
 @click.option("--mpi", is_flag=True, help="By mpirun, on each node that it knows.")
-@click.option(
-    "--ray", metavar="[ADDRESS]", is_flag=False, flag_value="auto", help="By a Ray cluster."
-)
-@click.option(
-    "--dask", metavar="ADDRESS", help="By the Dask cluster with the scheduler at this address."
-)
-@click.option(
-    "--engine", metavar="NAME[=ADDRESS]", help="By another engine, which a package has added."
-)
+@CLUSTER
 @timeout_option(60.0, "How long the command may take on a node before it is killed.", most=86400)
 @click.option(
     "--fanout",
@@ -92,7 +84,12 @@ def command(
     from mlbackends.fleet.engines import Job
 
     as_json(command_line)
-    name, where = _engine(hosts, engine, slurm=slurm, mpi=mpi, ray=ray, dask=dask)
+    flags = {"slurm": "" if slurm else None, "mpi": "" if mpi else None}
+    found = named(engine, **flags, ray=ray, dask=dask) or ([("hosts", "")] if hosts else [])
+    if not found:
+        hint = "--hosts NODESET, --slurm, --mpi, --ray, --dask ADDRESS or --engine NAME"
+        raise BadInput("name an engine that runs the command on the nodes", hint)
+    ((name, where),) = found
     envelope = ("fleet", "envelope", "--timeout", f"{timeout:g}", "--", *command_line)
     job = Job(
         command=(program or _this_program(), *envelope),
@@ -101,9 +98,7 @@ def command(
         nodes=expanded(hosts),
         fanout=fanout,
     )
-    runner = registry.load("mlbackends.fleet.engines", name)
-    if error := registry.import_error(runner):
-        raise BadInput(f"the engine {name} cannot be imported: {type(error).__name__}: {error}")
+    runner = loaded(name)
     expected = expected_nodes(expect) or getattr(runner, "expected", lambda job: job.nodes)(job)
     total = len(expected) if isinstance(expected, tuple) else expected or 0
 
@@ -122,27 +117,6 @@ def command(
         return collection
 
     return Summary(**options).of(gather)
-
-
-def _engine(
-    hosts: str, engine: str | None, *, slurm: bool, mpi: bool, ray: str | None, dask: str | None
-) -> tuple[str, str]:
-    """Return the name of the one engine that is asked for, and its address."""
-    name, _, where = (engine or "").partition("=")
-    asked = {
-        "slurm": "" if slurm else None,
-        "mpi": "" if mpi else None,
-        "ray": ray,
-        "dask": dask,
-        name: where if engine else None,
-    }
-    found = [(each, address) for each, address in asked.items() if address is not None]
-    if not found and hosts:
-        return "hosts", ""
-    if len(found) != 1:
-        hint = "--hosts NODESET, --slurm, --mpi, --ray, --dask ADDRESS or --engine NAME"
-        raise BadInput("name one engine that runs the command on the nodes", hint)
-    return found[0]
 
 
 def _progress(done: int, total: int, last: str) -> str:

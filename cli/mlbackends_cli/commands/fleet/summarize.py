@@ -10,28 +10,51 @@ split the nodes alike are one deviation, the smallest first. What is volatile or
 compared, and metrics may differ by a hundredth. A label of the transport comes before the name in a
 report. A second report of a node is counted, and the first is taken.
 
+Where one reader is too slow, the workers of a cluster that runs read the files in parts, by Dask or Ray: they
+need this version of mlbackends, and the files at the same paths.
+
 Examples:
   srun -N8 --ntasks-per-node=1 backends info --format frame | backends fleet summarize --expect 8
   backends fleet summarize reports/ --expect 'node[001-064]' --fail-on any
   backends fleet summarize reports/ --baseline good.json --fail-on drift
   backends fleet summarize rack1.json rack2.json --format html --output fleet.html
   backends fleet summarize reports/ --hazards --plot fleet.svg
+  backends fleet summarize /shared/reports/ --dask tcp://head:8786
 """
 
 from typing import Any
 
 from mlbackends.audit.reports import LIVE
 from mlbackends.model.errors import BadInput
+from mlbackends_cli.fleet_engines import CLUSTER, loaded, named
 from mlbackends_cli.fleet_summary import SUMMARY, Summary
-from mlbackends_cli.fleets import collected, reading
+from mlbackends_cli.fleets import collected, read_by, reading
 from mlbackends_cli.lazy import documented
 
 
 @documented()
 @reading
+@CLUSTER
 @SUMMARY
-def command(sources: tuple[str, ...], expect: str, **options: Any) -> int:
+def command(
+    sources: tuple[str, ...],
+    expect: str,
+    ray: str | None,
+    dask: str | None,
+    engine: str | None,
+    **options: Any,
+) -> int:
     summary = Summary(**options)
     if summary.baseline == LIVE and LIVE in (sources or (LIVE,)):
         raise BadInput("- is standard input here; the baseline needs a file")
-    return summary.of(lambda visit: collected(sources, expect, visit))
+    if not (found := named(engine, ray=ray, dask=dask)):
+        return summary.of(lambda visit: collected(sources, expect, visit))
+    ((name, where),) = found
+    workers = loaded(name)
+    if not hasattr(workers, "each"):
+        raise BadInput(f"the engine {name} has no workers that read files")
+    if not sources:
+        raise BadInput("workers cannot read standard input", "name files that they have too")
+    return summary.of(
+        lambda _: read_by(workers.each, where, sources, expect, looks=summary.hazards)
+    )

@@ -6,7 +6,15 @@ An engine is attached to, never started. It defines
 
 which calls `take` with an envelope for each node that has something to say, as it comes, and returns when all
 have or when the job's limit is over. It may define `expected(job)`, the names of the nodes that it will run
-on, so that one that is lost is named. Both raise BadInput or MlBackendsError where the engine is not there.
+on, so that one that is lost is named, and
+
+    def each(
+        where: str, function: Callable[[Any], Any], items: Sequence[Any]
+    ) -> Iterator[tuple[int, Any]]: ...
+
+which has workers with mlbackends call a function for each item, and yields the item's place and what came
+of it, as they are done: so a fleet is read in parts. All raise BadInput or MlBackendsError where the engine
+is not there.
 Other distributions add engines by the entry points `mlbackends.engines`.
 """
 

@@ -1,32 +1,24 @@
-"""Dask: a task on one worker of each host of a running cluster."""
+"""Dask: a task on one worker of each host of a running cluster, or tasks on whatever worker is free."""
 
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from mlbackends.fleet import payload
 from mlbackends.fleet.engines import GRACE_SECONDS, Job, Take, from_worker
 from mlbackends.host import command
-from mlbackends.model.errors import BadInput
+from mlbackends.model.errors import BadInput, MlBackendsError
 from mlbackends.model.fleet import Envelope, Status
 
 
 def run(job: Job, take: Take) -> None:
     """Attach to the scheduler at the address, and run the command on every host that has a worker."""
-    try:
+    with _attached(job.where) as client:
         import cloudpickle
-        from distributed import Client, as_completed
-    except ImportError:
-        raise BadInput(
-            "--dask needs Dask's distributed, which is not here", "pip install distributed"
-        ) from None
-    if not job.where:
-        raise BadInput("--dask needs the address of a scheduler, such as tcp://head:8786")
-    for module in (payload, command):
-        cloudpickle.register_pickle_by_value(module)
-    try:
-        client = Client(job.where, timeout=GRACE_SECONDS, set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise BadInput(f"there is no Dask scheduler at {job.where}: {error}") from None
-    with client:
+        from distributed import as_completed
+
+        for module in (payload, command):
+            cloudpickle.register_pickle_by_value(module)
         hosts: dict[str, str] = {}
         for address, worker in client.scheduler_info(n_workers=-1)["workers"].items():
             if not job.nodes or worker["host"] in job.nodes:
@@ -58,3 +50,39 @@ def run(job: Job, take: Take) -> None:
         for task, host in tasks.items():
             task.cancel()
             take(Envelope(node=host, status=Status.TIMEOUT, error="its worker did not answer"))
+
+
+def each(
+    where: str, function: Callable[[Any], Any], items: Sequence[Any]
+) -> Iterator[tuple[int, Any]]:
+    """Yield what a function returns for each item, as the workers are done, and the item's place."""
+    with _attached(where) as client:
+        from distributed import as_completed
+
+        tasks = {
+            client.submit(function, item, pure=False, retries=2): place
+            for place, item in enumerate(items)
+        }
+        for task in as_completed(tasks, raise_errors=False, loop=client.loop):
+            if task.status != "finished":
+                raise MlBackendsError(f"a worker of Dask failed: {task.exception()}")
+            yield tasks.pop(task), task.result()
+
+
+@contextmanager
+def _attached(where: str) -> Iterator[Any]:
+    """Connect to the scheduler at an address. Raises BadInput."""
+    try:
+        from distributed import Client
+    except ImportError:
+        raise BadInput(
+            "--dask needs Dask's distributed, which is not here", "pip install distributed"
+        ) from None
+    if not where:
+        raise BadInput("--dask needs the address of a scheduler, such as tcp://head:8786")
+    try:
+        client = Client(where, timeout=GRACE_SECONDS, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise BadInput(f"there is no Dask scheduler at {where}: {error}") from None
+    with client:
+        yield client

@@ -1,29 +1,22 @@
-"""Ray: a task pinned to each node of a running cluster."""
+"""Ray: a task pinned to each node of a running cluster, or tasks wherever a CPU is free."""
 
 import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from mlbackends.fleet import payload
 from mlbackends.fleet.engines import GRACE_SECONDS, Job, Take, from_worker
 from mlbackends.host import command
-from mlbackends.model.errors import BadInput
+from mlbackends.model.errors import BadInput, MlBackendsError
 from mlbackends.model.fleet import Envelope, Status
 
 
 def run(job: Job, take: Take) -> None:
     """Attach to the cluster at the address, by default the one that Ray finds, and run on every node."""
-    try:
-        import ray
+    with _attached(job.where) as ray:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-    except ImportError:
-        raise BadInput("--ray needs Ray, which is not here", "pip install ray") from None
-    is_ours = not ray.is_initialized()
-    try:
-        if is_ours:
-            ray.init(address=job.where or "auto", log_to_driver=False, logging_level="error")
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise BadInput(f"there is no Ray cluster at {job.where or 'auto'}: {error}") from None
-    try:
+
         for module in (payload, command):
             ray.cloudpickle.register_pickle_by_value(module)
         task = ray.remote(num_cpus=0, max_retries=0)(payload.run)
@@ -40,6 +33,43 @@ def run(job: Job, take: Take) -> None:
             reference = task.options(scheduling_strategy=here).remote(job.command, job.node_seconds)
             pending[reference] = name
         _take_all(ray, job, take, pending)
+
+
+def each(
+    where: str, function: Callable[[Any], Any], items: Sequence[Any]
+) -> Iterator[tuple[int, Any]]:
+    """Yield what a function returns for each item, as the workers are done, and the item's place."""
+    with _attached(where) as ray:
+
+        def call(item: Any) -> Any:
+            return function(item)
+
+        task = ray.remote(num_cpus=1, max_retries=2)(call)
+        pending = {task.remote(item): place for place, item in enumerate(items)}
+        while pending:
+            for reference in ray.wait(list(pending), num_returns=1)[0]:
+                try:
+                    result = ray.get(reference)
+                except ray.exceptions.RayError as error:
+                    raise MlBackendsError(f"a worker of Ray failed: {error}") from None
+                yield pending.pop(reference), result
+
+
+@contextmanager
+def _attached(where: str) -> Iterator[Any]:
+    """Connect to the cluster at an address; yield Ray. Raises BadInput."""
+    try:
+        import ray
+    except ImportError:
+        raise BadInput("--ray needs Ray, which is not here", "pip install ray") from None
+    is_ours = not ray.is_initialized()
+    try:
+        if is_ours:
+            ray.init(address=where or "auto", log_to_driver=False, logging_level="error")
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise BadInput(f"there is no Ray cluster at {where or 'auto'}: {error}") from None
+    try:
+        yield ray
     finally:
         if is_ours:
             ray.shutdown()
