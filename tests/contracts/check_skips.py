@@ -19,7 +19,7 @@ NEEDS_MORE = {
         "Slurm, NHC, Nagios, Icinga, Prometheus, and schemas of 108 MB",
     ),
     "tests.compat.test_cuda_wheels": ("nvidia-cudnn-cu13", "a wheel of half a gigabyte"),
-    "tests.compat.test_run_cpu_agrees": ("an older torch", "torch 2.15, five gigabytes"),
+    "tests.compat.test_run_cpu_agrees": ("an older torch", "torch 2.15, of .ci/systems torch-2.15"),
     "tests.compat.test_sdpa_onednn": ("a wheel of", "two wheels that bring oneDNN, 234 MB"),
     "tests.compat.test_trace_mpi": ("mpirun is not here", "a wheel of MPI, 37 MB"),
     "tests.compat.test_trace_wheels": ("wheel", "wheels of oneDNN and MKL, 300 MB"),
@@ -36,7 +36,7 @@ NEEDS_MORE = {
         "EMULATE",
         "what .ci/systems emulated-attention installs",
     ),
-    "tests.systems.test_fleet_engines": ("", "engines that .ci/systems engines installs"),
+    "tests.systems.test_fleet_engines": ("ENGINES", "what .ci/systems engines installs"),
     "tests.systems.test_vendors": ("VENDORS", "drivers that .ci/systems vendors unpacks"),
 }
 

@@ -107,7 +107,8 @@ def run_job(
             ]
         else:
             log = options.cache / f"{name}-{part.replace('/', '-')}.log"
-            result, complaints = run_tests(system, part, options.processes, log)
+            markers = "slow or not slow" if job.get("slow") else "not slow"
+            result, complaints = run_tests(system, part, markers, options.processes, log)
         result |= {
             "commit": commit,
             "date": dt.datetime.now(tz=dt.UTC).date().isoformat(),
@@ -158,12 +159,12 @@ def build_wheel(job: dict[str, Any], cache: Path, scratch: Path) -> Path:
 
 
 def run_tests(
-    system: System, tests: str, processes: str, log: Path
+    system: System, tests: str, markers: str, processes: str, log: Path
 ) -> tuple[dict[str, Any], list[str]]:
     """Return how many tests passed, failed, were skipped and are listed; and what is wrong."""
     report = system.tree / "report.xml"
     report.unlink(missing_ok=True)
-    options = ("-q", "-n", processes, "-p", "no:cacheprovider", "--tb=short")
+    options = ("-q", "-m", markers, "-n", processes, "-p", "no:cacheprovider", "--tb=short")
     variables = {"TESTED_ON": " ".join(sorted(system.names)), "CI": "true"}
     output = system.run(
         *("-m", "pytest", *options, f"--timeout={TEST_LIMIT}", "--junitxml=report.xml", tests),

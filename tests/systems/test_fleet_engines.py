@@ -1,7 +1,7 @@
 """The engines of `backends fleet run`, each as it is: two nodes report, and four do not, each in its way.
 
 What runs on a node is a stub that prints the frames of a recorded machine, so that what is tested is the
-engine. An engine that is not here skips its test; .ci/systems has a job that installs them all.
+engine. ClusterShell and Dask are there wherever tests are; .ci/systems has a job that installs the others.
 """
 
 import contextlib
@@ -88,10 +88,44 @@ def summary(
 
 
 def needs(*programs: str) -> None:
-    """Skip where a program is not here."""
+    """Skip outside the job of .ci/systems, and where a program is not here."""
+    if os.environ.get("ENGINES") != "1":
+        pytest.skip("ENGINES is not 1: .ci/systems engines")
     for each in programs:
         if shutil.which(each) is None:
             pytest.skip(f"{each} is not here")
+
+
+def check_that_workers_read_what_one_reader_does(*engine: str, folder: Path) -> None:
+    """Have two hundred nodes read by an engine's workers and here, and compare."""
+    report = Raw(msgspec.json.encode(report_of(str(MACHINE))))
+    files = folder / "reports"
+    files.mkdir()
+    for at in range(200):
+        lines = [*frames(Envelope(node=f"n{at:03}", report=report))] if at != 7 else []
+        (files / f"n{at:03}.frame").write_text("\n".join(lines))
+    command = [
+        sys.executable,
+        "-m",
+        "mlbackends",
+        "fleet",
+        "summarize",
+        str(files),
+        "--format",
+        "json",
+    ]
+    fleets = []
+    for more in ((), engine):
+        done = subprocess.run(
+            [*command, *more], capture_output=True, text=True, timeout=300, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        fleets.append(json.loads(done.stdout))
+    alone, by_workers = fleets
+    assert alone["configurations"][0]["nodes"] and [each["nodes"] for each in alone["silent"]] == [
+        ["n007"]
+    ]
+    assert by_workers == alone
 
 
 def free_port() -> int:
@@ -257,12 +291,14 @@ def test_dask_with_four_workers_and_one_that_is_lost(program: Path, tmp_path: Pa
         with Client(address, timeout=60, set_as_default=False) as client:
             client.wait_for_workers(5, timeout=90)
         found = summary("--dask", address, program=program, expect="node[1-6]")
+        check_that_workers_read_what_one_reader_does("--dask", address, folder=tmp_path)
     assert found == {
         "whole": [*WHOLE], HUNG: "timeout", CRASHED: "error", GARBAGE: "garbled", MISSING: "missing",
     }  # fmt: skip
 
 
-def test_ray_with_five_nodes(program: Path) -> None:
+def test_ray_with_five_nodes(program: Path, tmp_path: Path) -> None:
+    needs()
     pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
@@ -273,6 +309,7 @@ def test_ray_with_five_nodes(program: Path) -> None:
         for number in range(2, 6):
             cluster.add_node(num_cpus=1, env_vars={"NODE_NAME": f"node{number}"})
         found = summary("--ray", cluster.address, program=program, expect="node[1-6]")
+        check_that_workers_read_what_one_reader_does("--ray", cluster.address, folder=tmp_path)
     finally:
         cluster.shutdown()
     assert found == {
