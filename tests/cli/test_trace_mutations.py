@@ -126,7 +126,7 @@ def test_no_damaged_line_ends_a_view_with_a_fault(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_no_damaged_line_of_many_ends_a_view_with_a_fault(tmp_path: Path) -> None:
-    found = (fault(f"{SEED} many {number}", tmp_path) for number in range(3000))
+    found = (fault(f"{SEED} many {number}", tmp_path) for number in range(800))
 
     assert list(filter(None, found)) == []
 

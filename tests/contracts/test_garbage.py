@@ -1,8 +1,8 @@
 """Whatever stands in a machine's files, no probe fails, and the report can be written.
 
 The files are those that the probes read on the recorded machines. Every kind of file (paths that
-differ in numbers alone are of one kind) meets every kind of damage, on machines that take turns; of those
-after which nothing can be read, one. Each machine meets each damage in all its files at once.
+differ in numbers alone are of one kind) meets one damage of each sort, on machines that take turns. Each
+machine meets each damage in all its files at once.
 """
 
 from __future__ import annotations
@@ -47,8 +47,12 @@ DAMAGES: dict[str, bytes | None] = {
     "separators": b':\n=\n,\n-\n/\n \n: :\n= =\n,,\n--\n\n0::\n0:\n[]\n{}\n"\n',
     "other-digits": "٣\n²\n1_000\n1e9\nnan\ninf\n0x\n+5\n".encode(),
 }
-#: Of these a probe reads nothing, whichever it is: kinds of files take turns.
-UNREADABLE = ("missing", "folder", "link-loop")
+#: Kinds of files take turns with the damages of a sort: nothing to read, no text, text of another kind.
+SORTS = (
+    ("missing", "folder", "link-loop", "empty"),
+    ("binary", "long-line"),
+    ("huge-number", "negative", "separators", "other-digits"),
+)
 
 
 class Damaged(Host):
@@ -152,13 +156,13 @@ def faults_on_damaged_files(damages: Sequence[str], instead: Callable[[str], str
     return found
 
 
+def test_every_damage_is_of_a_sort() -> None:
+    assert {name for sort in SORTS for name in sort} == {*DAMAGES}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "damages",
-    [UNREADABLE, *((name,) for name in DAMAGES if name not in UNREADABLE)],
-    ids="-or-".join,
-)
-def test_no_probe_fails_on_a_file_damaged_in_any_way(
+@pytest.mark.parametrize("damages", SORTS, ids="-or-".join)
+def test_no_probe_fails_on_a_damaged_file(
     damages: Sequence[str], instead: Callable[[str], str]
 ) -> None:
     assert readers()

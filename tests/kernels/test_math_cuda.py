@@ -142,7 +142,8 @@ differentiated(dtype, q, k, v, rng.random((5, 7)) > 0.3)
 for shape in ((5, 7), (1, 7), (4, 5, 1), (2, 1, 5, 7), (1, 1, 1, 1), (2, 4, 5, 7)):
     added = numbers(*shape, dtype=dtype)
     differentiated(dtype, q, k, v, added)
-    differentiated(dtype, q, (1, 2, 7, 8), (1, 2, 7, 3), added, enable_gqa=True)
+    if dtype == "float32":
+        differentiated(dtype, q, (1, 2, 7, 8), (1, 2, 7, 3), added, enable_gqa=True)
 if dtype in ("float32", "float16"):
     added = rng.standard_normal((4, 5, 7)).astype("f4")
     added[:, 2] = -np.inf

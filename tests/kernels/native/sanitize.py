@@ -1,9 +1,10 @@
 """Run the attention library under sanitizers: ``python tests/kernels/native/sanitize.py [KIND]...``.
 
-address: AddressSanitizer and UndefinedBehaviorSanitizer, every instruction set of this CPU and no other, the
-products of AVX-512 BF16 emulated. thread: ThreadSanitizer, several callers and helpers at once. A program of
-its own (attention_grid.cpp) calls the library with memory that ends where a tensor ends, and compares what it
-gets with a plain computation; Python stays out of it. ``--every``: more problems than take every path once.
+address: AddressSanitizer and UndefinedBehaviorSanitizer. thread: ThreadSanitizer, several callers and helpers
+at once. A program of its own (attention_grid.cpp) calls the library with memory that ends where a tensor
+ends, and compares what it gets with a plain computation; Python stays out of it. The library has the highest
+instruction set of this CPU alone, and the products of AVX-512 BF16 emulated. ``--every``: every instruction
+set of this CPU, and more problems than take every path once.
 
 Ends with 0 where all are clean, 1 where one is not; a kind that this compiler lacks is reported as skipped.
 """
@@ -87,7 +88,7 @@ def main(words: list[str]) -> int:
                 continue
             native = builder()
             levels = native.LEVELS.get(platform.machine(), {})
-            leave_what_runs(levels, highest=kind == "thread")
+            leave_what_runs(levels, highest=not arguments.every)
             flags = (*KINDS[kind], *FLAGS)
             program = build(Path(folder), native, flags=flags, library=EMULATED_PAIRS)
             command = [str(program), kind, *(["every"] * arguments.every)]
