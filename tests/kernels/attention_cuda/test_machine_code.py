@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -232,7 +233,7 @@ def test_its_kernels_multiply_by_tensor_cores_and_copy_beside_that(
 
 
 def test_the_archive_can_be_compiled_again() -> None:
-    """One unit here; `kernels/builder/cubins.py --check` compares all."""
+    """One unit; every one in the job `cubins` of .ci/systems, which is minutes of work."""
     pytest.importorskip("cuda.bindings", reason="cuda-bindings is not installed")
     try:
         version = compiling.nvrtc_version()
@@ -240,7 +241,5 @@ def test_the_archive_can_be_compiled_again() -> None:
         pytest.skip(f"nvidia-cuda-nvrtc is not installed: {error}")
     if version != builder.NVRTC:
         pytest.skip(f"nvidia-cuda-nvrtc is {version}, and {builder.NVRTC} writes the same bytes")
-    unit = next(each for each in builder.units() if each.name == "sm_86/float16/64")
-    cubin, kernels = builder.compiled(unit)
-    assert cubin == cubins.machine_code(unit.name)
-    assert kernels == UNITS[unit.name]["kernels"]
+    names = [] if os.environ.get("EVERY_CUBIN") == "1" else ["sm_86/float16/64"]
+    assert builder.differences(names) == []
