@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import sys
+from itertools import pairwise
 
 import click
 
@@ -12,7 +13,7 @@ from mlbackends import __version__
 from mlbackends.model.errors import MlBackendsError
 from mlbackends_cli import INTERRUPTED, exits, keep_interrupt
 from mlbackends_cli.lazy import FolderGroup
-from mlbackends_cli.output import say
+from mlbackends_cli.output import say, write
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
@@ -50,7 +51,7 @@ def guarded_main(arguments: list[str]) -> int:
         else:
             from mlbackends_cli.usage import explained
 
-            say(*explained(error, main, arguments))
+            _fail(arguments, *explained(error, main, arguments))
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         say(INTERRUPTED)
@@ -58,7 +59,7 @@ def guarded_main(arguments: list[str]) -> int:
     except BrokenPipeError:  # end as a program that SIGPIPE killed does
         return _end_without_output(exits.CLOSED_PIPE)
     except MlBackendsError as error:
-        say(str(error), error.hint)
+        _fail(arguments, str(error), error.hint)
         return error.exit_code
     except Exception as error:  # noqa: BLE001  a bug: one line, and the traceback in a file
         if isinstance(error, OSError) and os.name == "nt" and error.errno == errno.EINVAL:
@@ -66,7 +67,7 @@ def guarded_main(arguments: list[str]) -> int:
         if isinstance(error, OSError) and error.errno in _NO_ROOM:
             say(f"standard output cannot be written: {error.strerror}")
             return _end_without_output(exits.USAGE)
-        _report_bug(error)
+        _report_bug(error, arguments)
         return getattr(error, "exit_code", exits.BUG)
     return code if isinstance(code, int) else exits.YES
 
@@ -80,7 +81,18 @@ def _end_without_output(code: int) -> int:
     return code
 
 
-def _report_bug(error: Exception) -> None:
+def _fail(arguments: list[str], message: str, hint: str = "") -> None:
+    """Say why there is no outcome; in a frame, too, for who reads frames of many nodes."""
+    say(message, hint)
+    is_envelope = arguments[:2] == ["fleet", "envelope"]
+    if is_envelope or "--format=frame" in arguments or ("--format", "frame") in pairwise(arguments):
+        from mlbackends_cli.formats import frame
+
+        with contextlib.suppress(OSError):
+            write(frame.failure(message))
+
+
+def _report_bug(error: Exception, arguments: list[str]) -> None:
     import tempfile
     import traceback
 
@@ -97,9 +109,9 @@ def _report_bug(error: Exception) -> None:
         ) as file:
             file.write(text)
     except OSError:
-        say(message)
+        _fail(arguments, message)
         from mlbackends_cli.text.plain import cleaned
 
         click.echo(cleaned(text), err=True)
     else:
-        say(message, f"the traceback is in {file.name}")
+        _fail(arguments, message, f"the traceback is in {file.name}")

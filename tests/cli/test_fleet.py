@@ -61,6 +61,19 @@ def test_frames_of_info_are_short_and_make_a_fleet(tmp_path: Path) -> None:
     assert framed.stdout.startswith("1 node: 1 reported; 1 configuration\n")
 
 
+def test_a_node_that_cannot_make_its_report_says_so_in_frames() -> None:
+    for command in (
+        ("info", "--format", "frame", "--root", "/nowhere"),
+        ("info", "--dept", "x", "--format=frame"),
+        ("fleet", "envelope", "--", "nothing"),
+    ):
+        failed = backends(*command, environment={"NODE_NAME": "n7"})
+        assert failed.returncode == 2
+        text = backends("fleet", "summarize", data=failed.stdout).stdout
+        assert text.startswith("1 node: 0 reported, 1 error")
+        assert f"n7  {failed.stderr.split('backends: ')[1][:20]}" in text
+
+
 def test_who_differs_and_who_is_missing(reports: Path) -> None:
     done = backends(
         "fleet", "summarize", str(reports), "--expect", "node[00-09]", "--fail-on", "drift"

@@ -71,6 +71,7 @@ class Collection:
     """What came from every node. expected: the names of nodes, or how many; None where nobody said.
 
     silent: nodes without a report, with status and sentence. repeated: reports beyond a node's first.
+    unchecked: reports put together from pieces that have no checksum.
     """
 
     def __init__(self, expected: tuple[str, ...] | int | None = None) -> None:
@@ -78,6 +79,7 @@ class Collection:
         self.silent: dict[str, tuple[Status, str]] = {}
         self.repeated: Counter[str] = Counter()
         self.garbled: Counter[str] = Counter()
+        self.unchecked = 0
         self.varying: set[str] = set()
         self.figures: dict[str, dict[str, float]] = {}
         """Of records that are no reports, by name and node."""
@@ -297,6 +299,7 @@ class Collection:
         self.hazards.extend(fleet.hazards)
         self.repeated.update(fleet.repeated)
         self.garbled.update(fleet.garbled)
+        self.unchecked += fleet.unchecked
         for name, ranges in fleet.ranges.items():
             for text, (least, most) in ranges.items():
                 self._range(name, msgspec.json.decode(text), least, most)

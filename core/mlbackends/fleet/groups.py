@@ -12,7 +12,7 @@ from mlbackends import __version__
 from mlbackends.fleet.collection import HEAD, Collection, Section, are_near
 from mlbackends.fleet.fingerprint import Facts, whole
 from mlbackends.fleet.records import outliers
-from mlbackends.model.errors import UnknownName
+from mlbackends.model.errors import UnknownName, counted
 from mlbackends.model.fleet import (
     FACTS_SCHEMA,
     SCHEMA,
@@ -115,6 +115,7 @@ def fleet_of(
         varying=tuple(sorted(collection.varying)),
         figures=collection.figures,
         outliers=tuple(far),
+        unchecked=collection.unchecked,
     )
 
 
@@ -138,6 +139,12 @@ def _notes(collection: Collection, unexpected: Sequence[str]) -> Iterable[str]:
         yield f"{reports:,} more reports of {len(collection.repeated):,} nodes; the first of each was taken"
     for what, number in sorted(collection.garbled.items()):
         yield f"{what}: {number:,}; a part of some report was lost or changed on the way"
+    if collection.unchecked:
+        reports = counted(collection.unchecked, "report")
+        yield (
+            f"{reports} came as JSON in pieces, which has no checksum, so that a lost piece can go unseen;"
+            " --format frame has one"
+        )
     depths = {
         str(each.facts.get(f"{HEAD}.depth"))
         for each in collection.sections.values()

@@ -34,7 +34,9 @@ _LABEL = re.compile(
         (?:\[(?P<host>[\w.-]{1,255}):\d+\])?<std(?:out|err|diag)>:
     | \[(?P<pod>(?:pod/)?[\w./:-]{1,512})\]\                 # kubectl logs --prefix
     | \ *(?P<rank>\d{1,9}):(?:\ |$)                          # srun --label
-    | (?P<name>[A-Za-z0-9][\w.-]{0,254}):(?:\ |$)            # pdsh, clush
+    | (?:slurmstepd-)?                                       # what slurmstepd says itself
+      (?P<name>[A-Za-z0-9][\w.-]{0,254}                      # pdsh, clush
+        |[0-9A-Fa-f:]{0,40}::[0-9A-Fa-f:.]{0,40}(?:%[\w.-]{1,15})?):(?:\ |$)
     """,
     re.VERBOSE,
 )
@@ -44,10 +46,15 @@ _ANSIBLE = re.compile(
     re.DOTALL,
 )
 _OWN = re.compile(
-    rb"(?:clush|pdsh@[\w.-]+|srun: error|slurmstepd-[\w.-]+: error|parallel-ssh): "
+    rb"(?:clush|pdsh@[\w.-]+|srun: error|parallel-ssh): "
     rb"(?P<nodes>[\w.-]+(?:\[[\d,-]+\][\w.-]*)?(?:,[\w.-]+(?:\[[\d,-]+\][\w.-]*)?)*)"
     rb"(?: \(\d+\))?: (?P<what>.*)"
 )
+NO_NODES = frozenset({
+    b"srun", b"slurmstepd", b"salloc", b"clush", b"pdsh", b"ssh", b"bash", b"sh", b"mpirun", b"prterun",
+    b"kubectl", b"error", b"warning", b"info", b"debug", b"note", b"hint", b"backends", b"traceback",
+})  # fmt: skip
+"""What stands before a colon and is no node, in lower case."""
 _LATE = re.compile(r"time.?out|timed out|TIME LIMIT|exit code 124|code 137|rc=124", re.IGNORECASE)
 _AWAY = re.compile(
     r"connection (?:refused|timed out|reset|closed)|no route|could not resolve|unreachable|host key"
@@ -67,7 +74,7 @@ def split(line: bytes) -> Line:
         label = found["host"] or b"rank-%b@%b" % (rank, job)
         return Line(label, bool(found["host"]), text, may_have_blank=True)
     if found["name"]:
-        return Line(found["name"], True, text)
+        return Line(found["name"], found["name"].lower() not in NO_NODES, text)
     return Line(found["pod"] or b"task-" + found["rank"], False, text)
 
 

@@ -27,15 +27,12 @@ from mlbackends.model.fleet import ENVELOPE_SCHEMA, Envelope, Status
 
 _TOKEN = re.compile(rb'["\\{}\[\]]')
 _BEGINNING = b'{"schema":"backends.'
+_SCHEMA = b'"schema": "backends.'
+_COLOR = re.compile(rb"\x1b\[[\d;]*[mK]")
 _BLOCK = 1 << 20
 _LONGEST_LINE = REPORT_LIMIT + (1 << 16)
 _LONGEST_ERROR = 200
 _MOST_LABELS = 1 << 20
-_NO_NODES = frozenset({
-    b"srun", b"slurmstepd", b"salloc", b"clush", b"pdsh", b"ssh", b"bash", b"sh", b"mpirun", b"prterun",
-    b"kubectl", b"error", b"warning", b"info", b"debug", b"note", b"hint", b"backends", b"traceback",
-})  # fmt: skip
-"""What stands before a colon and is no node, in lower case."""
 
 
 class _Head(Struct):
@@ -99,13 +96,17 @@ class Text:
 
 
 class _Stream(Struct):
-    """What came under one label. text: a record that has begun. word: what the transport says of the node."""
+    """What came under one label. text: a record that has begun. word: what the transport says of the node.
+
+    has_damage: a line with a frame's mark was no whole frame.
+    """
 
     label: bytes
     is_name: bool
     text: Text | None = None
     last_line: bytes = b""
     has_record: bool = False
+    has_damage: bool = False
     has_blank: bool = False
     word: labels.Word | None = None
 
@@ -113,15 +114,17 @@ class _Stream(Struct):
 class Reader:
     """Reads the lines of one or several sources.
 
-    garbled: what was lost that no node can be named for, by what it was, and how often.
+    garbled: what was lost that no node can be named for, by what it was, and how often. unchecked: how many
+    records as JSON were put together from labelled pieces.
     """
 
     def __init__(self) -> None:
         self.garbled: Counter[str] = Counter()
+        self.unchecked = 0
         self._frames = Assembly()
         self._streams: dict[bytes, _Stream] = {}
         self._of_ansible = b""
-        self._unnamed = 0
+        self._own_names: set[bytes] = set()
 
     def read(self, lines: Iterable[bytes], name: str = "") -> Iterator[Envelope]:
         """Yield an envelope for each record of a source, and for what is no whole record at its end.
@@ -135,6 +138,8 @@ class Reader:
             yield replace(envelope, node=name) if name and not envelope.node else envelope
 
     def _line(self, line: bytes) -> list[Envelope]:
+        if b"\x1b[" in line:  # of clush or Ansible; JSON escapes what a node has
+            line = _COLOR.sub(b"", line)
         at = line.find(MARK)
         if at >= 0:
             return self._framed(line, at)
@@ -168,7 +173,13 @@ class Reader:
             self._frames.damaged = damaged
             return found + self._text(split)
         if split.label:
-            self._stream(split).has_record = True
+            stream = self._stream(split)
+            if self._frames.damaged > damaged:
+                stream.has_damage = True
+            else:
+                stream.has_record = True
+        else:
+            self._own_names.update(each.node.encode() for each in found)
         return found
 
     def _stream(self, line: Line) -> _Stream:
@@ -192,7 +203,7 @@ class Reader:
         if stream.text is None:
             if text[:1] != b"{":
                 stream.last_line = text.strip()[:_LONGEST_ERROR] or stream.last_line
-                return found
+                return found + self._behind_text(stream, line)
             if text[-1:] == b"}" and (envelopes := self._record(text, line)) is not None:
                 return found + envelopes
             stream.text = Text()
@@ -201,7 +212,19 @@ class Reader:
         if (envelopes := self._record(stream.text.data, line)) is None:
             return found + self._lost(stream)
         stream.text = None
+        if stream.label:
+            self.unchecked += len(envelopes)
         return found + envelopes
+
+    def _behind_text(self, stream: _Stream, line: Line) -> list[Envelope]:
+        """Return the record in a line that begins otherwise, as with a time; pieces of one are lost."""
+        at = line.text.find(_BEGINNING)
+        if at < 0 and _SCHEMA not in line.text:
+            return []
+        if at >= 0 and (envelopes := self._record(line.text[at:], line)) is not None:
+            return envelopes
+        stream.text = Text()
+        return self._lost(stream)
 
     def _record(self, data: bytes, line: Line) -> list[Envelope] | None:
         """Return the envelope of a record, [] for JSON that is no record, None for what is no JSON."""
@@ -209,7 +232,6 @@ class Reader:
             schema = msgspec.json.decode(data, type=_Head).schema
             if not schema.startswith("backends."):
                 return []
-            self._stream(line).has_record = True
             envelope = Envelope(report=Raw(data))
             if schema == ENVELOPE_SCHEMA:
                 envelope = msgspec.json.decode(data, type=Envelope)
@@ -217,8 +239,13 @@ class Reader:
             if _BEGINNING not in data[:100]:
                 return []
             envelope = Envelope(status=Status.ERROR, error=f"it is no envelope: {failure}")
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        except RecursionError:
+            if _BEGINNING not in data[:100]:
+                return []
+            envelope = Envelope(status=Status.ERROR, error="its report is nested too deep")
+        except (msgspec.DecodeError, UnicodeDecodeError):
             return None
+        self._stream(line).has_record = True
         return self._named([envelope], line)
 
     def _named(self, envelopes: Iterable[Envelope], line: Line) -> list[Envelope]:
@@ -244,24 +271,26 @@ class Reader:
         if is_too_large:
             error = f"its report is larger than {REPORT_LIMIT >> 20} MiB"
             wrong = Envelope(status=Status.ERROR, error=error)
-        elif stream.word and stream.word.status is Status.TIMEOUT:
-            wrong = Envelope(status=Status.TIMEOUT, error=stream.word.error)
-        return self._named([wrong], Line(stream.label, stream.is_name, b""))
+        return self._named([_by_word(wrong, stream)], Line(stream.label, stream.is_name, b""))
 
     def _end(self) -> Iterator[Envelope]:
         for label, envelope in self._frames.incomplete():
-            stream = self._streams.get(label)
-            is_name = stream is not None and stream.is_name
+            stream = self._streams.get(label or envelope.node.encode())
+            if stream is not None:
+                stream.has_record = True
+                envelope = _by_word(envelope, stream)
+            is_name = bool(label) and stream is not None and stream.is_name
             yield from self._named([envelope], Line(label, is_name, b""))
         if self._frames.damaged:
             self.garbled["damaged frames"] += self._frames.damaged
         for stream in self._streams.values():
             if stream.text is not None:
                 yield from self._lost(stream)
-            elif stream.label and not stream.has_record:
+            elif stream.label and not stream.has_record and stream.label not in self._own_names:
                 yield from self._wordless(stream)
         self._frames, self._of_ansible = Assembly(), b""
         self._streams.clear()
+        self._own_names.clear()
 
     def _wordless(self, stream: _Stream) -> Iterator[Envelope]:
         """Yield what is to be said of a label under which no record came."""
@@ -270,9 +299,19 @@ class Reader:
             text = stream.last_line.decode(errors="replace")
             error = ": ".join(filter(None, (stream.word.error, text)))
             yield from self._named([Envelope(status=stream.word.status, error=error)], line)
-        elif stream.label.lower() not in _NO_NODES:
+        elif stream.has_damage:
+            wrong = Envelope(status=Status.GARBLED, error="no frame of its report came whole")
+            yield from self._named([wrong], line)
+        elif stream.label.lower() not in labels.NO_NODES:
             text = stream.last_line.decode(errors="replace")
             status = labels.status_of(text)
             status = status if status is Status.UNREACHABLE else Status.ERROR
             error = f"it printed no report but: {text}" if text else "it printed no report"
             yield from self._named([Envelope(status=status, error=error)], line)
+
+
+def _by_word(envelope: Envelope, stream: _Stream) -> Envelope:
+    """Return a report that did not come whole as the transport has it: late, or unreachable."""
+    if stream.word is None or stream.word.status is Status.ERROR:
+        return envelope
+    return replace(envelope, status=stream.word.status, error=stream.word.error)

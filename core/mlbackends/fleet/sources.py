@@ -56,6 +56,7 @@ def read(sources: Iterable[Source], collection: Collection) -> Iterator[Envelope
         elif sys.stdin is not None:
             yield from reader.read(lines_of(sys.stdin.buffer))
     collection.garbled.update(reader.garbled)
+    collection.unchecked += reader.unchecked
 
 
 def _files(folder: str) -> Iterator[str]:

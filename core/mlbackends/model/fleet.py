@@ -109,7 +109,8 @@ class Fleet(Struct, frozen=True):
     many; null where nobody said. repeated: how often a node reported beyond its first report.
     sections: each canonical form, by probe and fingerprint. ranges: of a metric's rounded values the
     least and the greatest that they stand for. varying: facts with more values than are counted.
-    garbled: pieces and lines that belong to no node. hazards: of `fleet doctor`. figures: of
+    garbled: pieces and lines that belong to no node. unchecked: how many reports were put together from
+    pieces that have no checksum. hazards: of `fleet doctor`. figures: of
     `fleet run -- COMMAND`, by name and node; outliers: those that are far from the others'.
     """
 
@@ -130,6 +131,7 @@ class Fleet(Struct, frozen=True):
     hazards: tuple[Hazard, ...] = ()
     figures: dict[str, dict[str, float]] = {}
     outliers: tuple[Outlier, ...] = ()
+    unchecked: int = 0
 
     @property
     def reported(self) -> int:

@@ -56,4 +56,5 @@ def collected(lines: Iterable[bytes], read: Callable[..., Any] | None = None) ->
     for envelope in reader.read(lines):
         collection.add(envelope)
     collection.garbled.update(reader.garbled)
+    collection.unchecked += reader.unchecked
     return collection

@@ -13,10 +13,16 @@ from hypothesis import strategies as st
 from streams import CONTAINER, MPIRUN, SRUN, collected, cut, envelope_of, report_of
 
 from mlbackends.fleet.frames import REPORT_LIMIT, frames
+from mlbackends.fleet.groups import fleet_of
 from mlbackends.fleet.reader import lines_of
 from mlbackends.model.fleet import Status
 
 LONG = 'a "quoted" \\ text {with} [brackets] ' * 1000
+
+
+def noise(count: int) -> str:
+    """Return text that does not compress."""
+    return "".join(random.Random(3).choices("0123456789abcdef", k=count))
 
 
 def interleaved(*outputs: list[bytes]) -> list[bytes]:
@@ -159,6 +165,11 @@ def test_frames_below_a_line_of_ansible_are_of_its_host() -> None:
         (b"srun: error: node4: task 3: Aborted (core dumped)", "node4", Status.ERROR),
         (b"node4: ssh: connect to host node4 port 22: Connection refused", "node4", Status.UNREACHABLE),
         (b"node4: bash: line 1: backends: command not found", "node4", Status.ERROR),
+        (b"slurmstepd-node4: error: execve(): backends: No such file", "node4", Status.ERROR),
+        (b"slurmstepd-node4: error: task_g_set_affinity: not permitted", "node4", Status.ERROR),
+        (b"\x1b[1;31mnode4 | UNREACHABLE! => {\x1b[0m", "node4", Status.UNREACHABLE),
+        (b"fe80::4%eth0: bash: line 1: backends: not found", "fe80::4?eth0", Status.ERROR),
+        (b"node4: BK1 node4 9579d12a 1/1 03e3d0ab cut", "node4", Status.GARBLED),
     ],
 )  # fmt: skip
 def test_what_a_transport_says_of_a_node_without_a_report(
@@ -167,7 +178,7 @@ def test_what_a_transport_says_of_a_node_without_a_report(
     collection = collected([b"node1: " + report_of(), line])
 
     assert [*collection.nodes] == ["node1"]
-    assert collection.silent[node][0] is status
+    assert {name: status for name, (status, _) in collection.silent.items()} == {node: status}
 
 
 def test_a_set_of_nodes_in_one_message_is_each_of_them() -> None:
@@ -187,6 +198,75 @@ def test_a_node_that_timed_out_amid_its_report_timed_out() -> None:
     collection = collected([b"node1: " + report_of()[:90], b"clush: node1: command timeout"])
 
     assert collection.silent["node1"][0] is Status.TIMEOUT
+
+
+def test_frames_that_were_cut_by_a_limit_are_late() -> None:
+    labelled = [b"n1: " + line.encode() for line in frames(envelope_of("x", text=noise(2000)))]
+    own = [line.encode() for line in frames(envelope_of("n2", text=noise(2000)))]
+    late = [b"clush: n1: command timeout", b"srun: error: n2: task 1: Exited with exit code 124"]
+    collection = collected([*labelled[:-1], *own[:-1], *late])
+
+    assert [status for status, _ in collection.silent.values()] == [Status.TIMEOUT] * 2
+    assert not collection.repeated
+
+
+def test_an_exit_code_after_a_report_is_no_second_report() -> None:
+    lines = [line.encode() for line in frames(envelope_of("n1"))]
+    collection = collected([*lines, b"srun: error: n1: task 0: Exited with exit code 3"])
+
+    assert [*collection.nodes] == ["n1"] and not collection.repeated
+
+
+@pytest.mark.parametrize("label", ["2026-11-23T17:08:39Z ", "17:08:39 n1: ", "\ufeff", "user@n1: "])
+def test_a_label_that_nobody_knows_loses_no_report_in_silence(label: str) -> None:
+    whole = collected([label.encode() + report_of()])
+    pieces = collected(cut(report_of(LONG), SRUN, label.encode()))
+    indented = msgspec.json.format(report_of(), indent=2).split(b"\n")
+    lines = collected(label.encode() + line for line in indented)
+
+    assert [*whole.nodes] == ["unnamed-1"]
+    for each in (pieces, lines):
+        assert not each.nodes and each.garbled == {"records of unnamed nodes": 1}
+
+
+@pytest.mark.parametrize("label", ["\x1b[34mnode1: \x1b[0m", "2001:db8::5: "])
+def test_colors_and_addresses_are_labels(label: str) -> None:
+    collection = collected(cut(report_of(LONG), SRUN, label.encode()))
+
+    assert [*collection.nodes] == ["node1" if "node1" in label else "2001:db8::5"]
+
+
+def test_levels_of_a_log_are_no_nodes() -> None:
+    lines = [
+        b"INFO: " + line.encode() for name in ("n1", "n2") for line in frames(envelope_of(name))
+    ]
+
+    assert [*collected(lines).nodes] == ["n1", "n2"]
+
+
+def test_a_report_that_is_too_deep_is_an_error_of_its_node() -> None:
+    deep = report_of(deep=0).replace(b'"deep":0', b'"deep":' + b"[" * 9000 + b"]" * 9000)
+    collection = collected([b"n1: " + deep, b"n2: " + report_of()])
+
+    assert [*collection.nodes] == ["n2"]
+    assert collection.silent["n1"] == (Status.ERROR, "its report is nested too deep")
+    assert not collection.repeated
+
+
+def test_reports_in_pieces_without_a_checksum_are_counted() -> None:
+    collection = collected(
+        [
+            *cut(report_of(LONG), SRUN, b"n1: "),
+            b"n2: " + report_of(),
+            *(b"n3: " + line.encode() for line in frames(envelope_of("n3", text=LONG))),
+        ]
+    )
+    fleet = fleet_of(collection)
+
+    assert len(collection.nodes) == 3 and fleet.unchecked == 1
+    assert any("no checksum" in note for note in fleet.notes)
+    collection.merge(fleet)
+    assert collection.unchecked == 2
 
 
 def test_reports_that_were_cut_without_labels_are_counted() -> None:
