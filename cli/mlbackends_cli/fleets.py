@@ -103,8 +103,10 @@ def read_by(
 
 def _of_someone(collection: "Collection") -> "Collection":
     if not (collection.nodes or collection.silent or collection.expected):
+        lost = ", ".join(f"{what}: {number:,}" for what, number in collection.garbled.items())
+        what = f"no report came whole ({lost})" if lost else "there is no report in what was read"
         raise Incomplete(
-            "no node has said anything: there is no report in what was read",
+            f"no node has said anything: {what}",
             "on the nodes run: backends info --format frame",
         )
     return collection

@@ -82,14 +82,17 @@ def _end_without_output(code: int) -> int:
 
 
 def _fail(arguments: list[str], message: str, hint: str = "") -> None:
-    """Say why there is no outcome; in a frame, too, for who reads frames of many nodes."""
+    """Say why there is no outcome; in frames, too, where a reader of many nodes waits for them."""
     say(message, hint)
-    is_envelope = arguments[:2] == ["fleet", "envelope"]
-    if is_envelope or "--format=frame" in arguments or ("--format", "frame") in pairwise(arguments):
-        from mlbackends_cli.formats import frame
+    framed = "--format=frame" in arguments or ("--format", "frame") in pairwise(arguments)
+    if framed or arguments[:2] == ["fleet", "envelope"]:
+        from mlbackends.fleet.frames import frames
+        from mlbackends.fleet.payload import node_name
+        from mlbackends.model.fleet import Envelope, Status
 
+        envelope = Envelope(node=node_name(), status=Status.ERROR, error=message)
         with contextlib.suppress(OSError):
-            write(frame.failure(message))
+            write("\n".join(frames(envelope)))
 
 
 def _report_bug(error: Exception, arguments: list[str]) -> None:

@@ -74,6 +74,40 @@ def test_a_node_that_cannot_make_its_report_says_so_in_frames() -> None:
         assert f"n7  {failed.stderr.split('backends: ')[1][:20]}" in text
 
 
+def test_a_folder_of_files_that_are_nothing(tmp_path: Path) -> None:
+    whole = [*frames(envelope("node1"))]
+    report = json.dumps(SOUND)
+    contents = {
+        "node1.example.org": "\n".join(whole),
+        "10.0.0.1.json": report,
+        "10.0.0.2.json": report,
+        "node2.json": report[:9000],
+        "node3.json": '{"schema":"backends.fleet/9"}',
+        "slurm.err": "disk: full",
+    }
+    for name, text in contents.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "node4.frame").symlink_to("nowhere")
+
+    done = backends("fleet", "summarize", str(tmp_path), "--format", "json")
+    fleet = valid(done.stdout, "fleet")
+    named = {node for each in fleet["configurations"] for node in each["nodes"]}
+    assert named == {"node1", "10.0.0.1", "10.0.0.2"}
+    errors = {node: each["error"] for each in fleet["silent"] for node in each["nodes"]}
+    assert [*errors] == ["node3", "node4", "node2"]
+    assert "backends.fleet/9" in errors["node3"] and "cannot be read" in errors["node4"]
+    assert "did not come whole" in errors["node2"]
+    alone = backends("fleet", "summarize", str(tmp_path / "node2.json"))
+    assert alone.returncode == 3 and "no report came whole (records of" in alone.stderr
+
+
+def test_reports_without_names_in_one_file_are_as_many_nodes(tmp_path: Path) -> None:
+    file = tmp_path / "all.jsonl"
+    file.write_text(f"{json.dumps(SOUND)}\n" * 3)
+
+    assert backends("fleet", "summarize", str(file)).stdout.startswith("3 nodes: 3 reported")
+
+
 def test_who_differs_and_who_is_missing(reports: Path) -> None:
     done = backends(
         "fleet", "summarize", str(reports), "--expect", "node[00-09]", "--fail-on", "drift"

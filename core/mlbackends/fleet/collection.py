@@ -18,6 +18,7 @@ from mlbackends.audit.canonical import Canonical, prefix_of
 from mlbackends.audit.compare import TOLERANCE
 from mlbackends.audit.reports import is_deeper
 from mlbackends.fleet.fingerprint import Facts, canonical_facts, fingerprint, rounded
+from mlbackends.fleet.reader import Head
 from mlbackends.fleet.records import Figures, contents
 from mlbackends.model.fleet import Envelope, Fleet, Hazard, Status
 from mlbackends.model.records import SCHEMA as REPORT_SCHEMA
@@ -42,12 +43,6 @@ _LONGEST_NAME = 255
 _LONGEST_ERROR = 200
 _NOT_COMPARED = frozenset({"volatile", "uuid", "serial", "duration_seconds", "source"})
 _UNFIT_FOR_NAMES = re.compile(r"[^\w.@:+-]")
-
-
-class _Head(Struct):
-    """The field that says which record it is."""
-
-    schema: str = ""
 
 
 class _Report(Struct):
@@ -144,7 +139,7 @@ class Collection:
 
     def _sections_of(self, data: Raw) -> tuple[tuple[int, ...], Figures]:
         """Return the numbers of a record's sections, and its figures. Raises ValueError for none of ours."""
-        schema = msgspec.json.decode(data, type=_Head).schema
+        schema = msgspec.json.decode(data, type=Head).schema
         if schema.startswith(_REPORTS) and schema != REPORT_SCHEMA:
             found = f"{schema[:80]!r}; this version reads {REPORT_SCHEMA!r}"
             raise ValueError(f"its schema is {found}")

@@ -140,9 +140,9 @@ def _notes(collection: Collection, unexpected: Sequence[str]) -> Iterable[str]:
     for what, number in sorted(collection.garbled.items()):
         yield f"{what}: {number:,}; a part of some report was lost or changed on the way"
     if collection.unchecked:
-        reports = counted(collection.unchecked, "report")
+        pieced = counted(collection.unchecked, "report")
         yield (
-            f"{reports} came as JSON in pieces, which has no checksum, so that a lost piece can go unseen;"
+            f"{pieced} came as JSON in pieces, which has no checksum, so that a lost piece can go unseen;"
             " --format frame has one"
         )
     depths = {

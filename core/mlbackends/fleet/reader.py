@@ -35,7 +35,7 @@ _LONGEST_ERROR = 200
 _MOST_LABELS = 1 << 20
 
 
-class _Head(Struct):
+class Head(Struct):
     """The field by which a record is told from other JSON."""
 
     schema: str = ""
@@ -125,17 +125,28 @@ class Reader:
         self._streams: dict[bytes, _Stream] = {}
         self._of_ansible = b""
         self._own_names: set[bytes] = set()
+        self._is_of_node = False
 
-    def read(self, lines: Iterable[bytes], name: str = "") -> Iterator[Envelope]:
+    def read(
+        self, lines: Iterable[bytes], name: str = "", *, is_of_node: bool = True
+    ) -> Iterator[Envelope]:
         """Yield an envelope for each record of a source, and for what is no whole record at its end.
 
-        lines: without their ends. name: of a node, for a record that nothing else names.
+        lines: without their ends. name: of a node, for a record that nothing else names. is_of_node: all
+        records are of that node; else the first that has no name.
         """
+        self._is_of_node = bool(name) and is_of_node
+        for envelope in self._envelopes(lines):
+            if envelope.node or not name:
+                yield envelope
+            else:
+                yield replace(envelope, node=name)
+                name = name if is_of_node else ""
+
+    def _envelopes(self, lines: Iterable[bytes]) -> Iterator[Envelope]:
         for line in lines:
-            for envelope in self._line(line):
-                yield replace(envelope, node=name) if name and not envelope.node else envelope
-        for envelope in self._end():
-            yield replace(envelope, node=name) if name and not envelope.node else envelope
+            yield from self._line(line)
+        yield from self._end()
 
     def _line(self, line: bytes) -> list[Envelope]:
         if b"\x1b[" in line:  # of clush or Ansible; JSON escapes what a node has
@@ -229,7 +240,7 @@ class Reader:
     def _record(self, data: bytes, line: Line) -> list[Envelope] | None:
         """Return the envelope of a record, [] for JSON that is no record, None for what is no JSON."""
         try:
-            schema = msgspec.json.decode(data, type=_Head).schema
+            schema = msgspec.json.decode(data, type=Head).schema
             if not schema.startswith("backends."):
                 return []
             envelope = Envelope(report=Raw(data))
@@ -263,7 +274,7 @@ class Reader:
         assert stream.text is not None
         is_too_large, stream.text = stream.text.is_too_large, None
         stream.has_record = True
-        if not stream.label:
+        if not stream.label and not self._is_of_node:
             self.garbled["records of unnamed nodes"] += 1
             return []
         error = "its report did not come whole; frames do: --format frame"

@@ -12,31 +12,37 @@ from msgspec import Raw, Struct
 
 from mlbackends.audit.reports import report_of
 from mlbackends.fleet.collection import Collection
-from mlbackends.fleet.reader import Reader, lines_of
-from mlbackends.host.files import opened_at_once
+from mlbackends.fleet.reader import Head, Reader, lines_of
+from mlbackends.host.files import opened_at_once, read_regular
 from mlbackends.model import mounts
 from mlbackends.model.errors import BadInput
 from mlbackends.model.fleet import SCHEMA, Envelope, Fleet, Status
 
 STANDARD_INPUT = "-"
 _ENDINGS = ("", ".frame", ".frames", ".json", ".jsonl", ".log", ".out", ".txt")
-"""What the file of a node in a folder ends with; others are not looked at."""
+"""What the file of a node in a folder ends with; of others only those that begin as a report does."""
+_OF_A_FILE = re.compile(r"(\.(?:frames?|jsonl?|log|out|txt|machine|tar|tgz|gz))+$")
+_REPORT = re.compile(rb'BK1 |\s*\{\s*"schema"\s*:\s*"backends\.')
 FLEET_LIMIT = 512 << 20
 """Bytes of a file with a fleet; its longest part is the names of the nodes."""
 
 
 class Source(Struct, frozen=True):
-    """A file, a recorded machine, or "-", standard input. is_of_node: it is there for one node's report."""
+    """A file, a recorded machine, or "-", standard input.
+
+    is_of_node: it is there for one node's report. is_listed: nobody named it, it is in a folder.
+    """
 
     path: str
     is_of_node: bool = False
+    is_listed: bool = False
 
 
 def sources_of(paths: Sequence[str]) -> Iterator[Source]:
     """Yield what paths name: files, "-", recorded machines, and what is in folders. Raises BadInput."""
     for path in paths:
         if path != STANDARD_INPUT and mounts.call(os.path.isdir, path) and not _is_machine(path):
-            yield from (Source(inner, is_of_node=True) for inner in _files(path))
+            yield from (Source(inner, is_of_node=True, is_listed=True) for inner in _files(path))
         else:
             yield Source(path, is_of_node=len(paths) > 1 and path != STANDARD_INPUT)
 
@@ -51,7 +57,9 @@ def read(sources: Iterable[Source], collection: Collection) -> Iterator[Envelope
     reader = Reader()
     for source in sources:
         if source.path != STANDARD_INPUT:
-            envelopes = _of_file(source.path, reader, collection)
+            envelopes = _of_file(source, reader, collection)
+            if source.is_listed:
+                envelopes = _of_listed(envelopes, source.path)
             yield from _told(envelopes, source.path) if source.is_of_node else envelopes
         elif sys.stdin is not None:
             yield from reader.read(lines_of(sys.stdin.buffer))
@@ -66,9 +74,26 @@ def _files(folder: str) -> Iterator[str]:
         raise BadInput(f"{folder} cannot be read: {error.strerror}") from None
     for name in names:
         path = os.path.join(folder, name)
-        is_file = os.path.splitext(name)[1] in _ENDINGS and os.path.isfile(path)
-        if not name.startswith(".") and (is_file or _is_machine(path)):
+        is_folder = os.path.isdir(path)
+        is_file = os.path.splitext(name)[1] in _ENDINGS and not is_folder
+        if not name.startswith(".") and (is_file or _is_machine(path) or _begins_as_report(path)):
             yield path
+
+
+def _begins_as_report(path: str) -> bool:
+    """Tell whether a file without an ending begins as one: node1.example.org has none."""
+    try:
+        return os.path.isfile(path) and _REPORT.match(read_regular(path, 200)) is not None
+    except OSError:
+        return False
+
+
+def _of_listed(envelopes: Iterator[Envelope], path: str) -> Iterator[Envelope]:
+    """Yield the envelopes of a file in a folder; where it cannot be read, that is its node's error."""
+    try:
+        yield from envelopes
+    except BadInput as error:
+        yield Envelope(node=_node_of(path), status=Status.ERROR, error=str(error))
 
 
 def _told(envelopes: Iterator[Envelope], path: str) -> Iterator[Envelope]:
@@ -83,7 +108,7 @@ def _told(envelopes: Iterator[Envelope], path: str) -> Iterator[Envelope]:
 
 
 def _node_of(path: str) -> str:
-    return os.path.basename(path.rstrip("/")).partition(".")[0]
+    return _OF_A_FILE.sub("", os.path.basename(path.rstrip("/")))
 
 
 def _is_machine(path: str) -> bool:
@@ -95,8 +120,8 @@ def _is_machine(path: str) -> bool:
     return os.path.isfile(path) and is_archive(path)
 
 
-def _of_file(path: str, reader: Reader, collection: Collection) -> Iterator[Envelope]:
-    name = _node_of(path)
+def _of_file(source: Source, reader: Reader, collection: Collection) -> Iterator[Envelope]:
+    path, name = source.path, _node_of(source.path)
     if mounts.call(_is_machine, path):
         yield Envelope(node=name, report=Raw(msgspec.json.encode(report_of(path))))
         return
@@ -108,7 +133,7 @@ def _of_file(path: str, reader: Reader, collection: Collection) -> Iterator[Enve
             if _is_fleet(file):
                 collection.merge(fleet_in(file.read(FLEET_LIMIT + 1), path))
             else:
-                yield from reader.read(lines_of(file), name)
+                yield from reader.read(lines_of(file), name, is_of_node=source.is_of_node)
     except (OSError, ValueError) as error:
         if isinstance(error, BadInput):
             raise
@@ -125,10 +150,10 @@ def fleet_in(data: bytes, path: str) -> Fleet:
     if len(data) > FLEET_LIMIT:
         raise BadInput(f"{path} is larger than {FLEET_LIMIT >> 20} MiB: that is no fleet")
     try:
-        fleet = msgspec.json.decode(data, type=Fleet)
+        schema = msgspec.json.decode(data, type=Head).schema
+        if schema == SCHEMA:
+            return msgspec.json.decode(data, type=Fleet)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise BadInput(f"{path} is no fleet: {error}") from None
-    if fleet.schema != SCHEMA:
-        message = f"{path} has the schema {fleet.schema[:80]!r}; this version reads {SCHEMA!r}"
-        raise BadInput(message, "use the version of backends that wrote it")
-    return fleet
+    message = f"{path} has the schema {schema[:80]!r}; this version reads {SCHEMA!r}"
+    raise BadInput(message, "use the version of backends that wrote it")
