@@ -37,6 +37,7 @@ NEEDS_MORE = {
         "what .ci/systems emulated-attention installs",
     ),
     "tests.systems.test_fleet_engines": ("ENGINES", "what .ci/systems engines installs"),
+    "tests.systems.test_kubernetes": ("KUBERNETES", "what .ci/systems kubernetes compiles"),
     "tests.systems.test_vendors": ("VENDORS", "drivers that .ci/systems vendors unpacks"),
 }
 

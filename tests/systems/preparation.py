@@ -292,7 +292,8 @@ def native(job: dict[str, Any], folder: Path, scratch: Path) -> System:
     python = str(scratch / "venv/bin/python")
     call(python, "-m", "pip", "install", "-q", *requirements(), *job.get("environment", []))
     if "unpacked" not in job:
-        programs(*job.get("programs", {}), packages=[*job.get("programs", {}).values()])
+        for name, package in job.get("programs", {}).items():
+            programs(name, packages=[package])
         return System(
             "this machine", [python], scratch / "tree", variables=job.get("variables", {})
         )
@@ -325,33 +326,39 @@ def unpack(names: Sequence[str], target: Path) -> None:
     shutil.rmtree(downloads)
 
 
+def unpack_source(job: dict[str, Any], part: Path, target: Path) -> None:
+    """Unpack the source of one of Debian's packages, without its patches; `part` is for what apt needs."""
+    for name in ("lists/partial", "cache/archives/partial"):
+        (part / "apt" / name).mkdir(parents=True)
+    (part / "apt/sources.list").write_text(
+        f"deb-src [signed-by={KEYRING}] {MIRROR} {job['suite']} main\n", encoding="utf-8"
+    )
+    places = (
+        "Dir::Etc::sourcelist=sources.list",
+        "Dir::State::lists=lists",
+        "Dir::Cache=cache",
+    )
+    settings = ["Dir::Etc::sourceparts=/dev/null", "Acquire::Check-Valid-Until=false"]
+    for place in places:
+        key, _, name = place.partition("=")
+        settings.append(f"{key}={part / 'apt' / name}")
+    apt = ["apt-get", *(word for setting in settings for word in ("-o", setting))]
+    call(*apt, "update")
+    call(*apt, "source", "--download-only", job["source"], cwd=part)
+    archive = next(part.glob("*.orig.tar.*"), None)
+    if archive is None:
+        raise Unavailable(f"Debian has no source of {job['source']}")
+    target.mkdir(parents=True)
+    call("tar", "xf", str(archive), "--strip-components=1", "-C", str(target))
+
+
 def source(job: dict[str, Any], folder: Path, scratch: Path) -> System:
     """Prepare a free-threaded Python, compiled from Debian's source."""
 
     def make(part: Path) -> None:
-        for name in ("lists/partial", "cache/archives/partial"):
-            (part / "apt" / name).mkdir(parents=True)
-        (part / "apt/sources.list").write_text(
-            f"deb-src [signed-by={KEYRING}] {MIRROR} {job['suite']} main\n", encoding="utf-8"
-        )
-        places = (
-            "Dir::Etc::sourcelist=sources.list",
-            "Dir::State::lists=lists",
-            "Dir::Cache=cache",
-        )
-        settings = ["Dir::Etc::sourceparts=/dev/null", "Acquire::Check-Valid-Until=false"]
-        for place in places:
-            key, _, name = place.partition("=")
-            settings.append(f"{key}={part / 'apt' / name}")
-        apt = ["apt-get", *(word for setting in settings for word in ("-o", setting))]
-        call(*apt, "update")
-        call(*apt, "source", "--download-only", job["source"], cwd=part)
-        archive = next(part.glob("*.orig.tar.*"), None)
-        if archive is None:
-            raise Unavailable(f"Debian has no source of {job['source']}")
-        call("tar", "xf", str(archive), "--strip-components=1", "--one-top-level=source", cwd=part)
-        # Its place is in what it compiles: it is installed where it will be after the rename.
         build = part / "source"
+        unpack_source(job, part, build)
+        # Its place is in what it compiles: it is installed where it will be after the rename.
         call("./configure", "-q", "--disable-gil", f"--prefix={folder}/python", cwd=build)
         call("make", "-s", f"-j{os.cpu_count()}", cwd=build)
         call("make", "-s", "install", f"DESTDIR={part}/installed", cwd=build)
@@ -364,6 +371,48 @@ def source(job: dict[str, Any], folder: Path, scratch: Path) -> System:
     python = str(scratch / "venv/bin/python")
     call(python, "-m", "pip", "install", "-q", *requirements())
     return System("this machine, compiled with --disable-gil", [python], scratch / "tree")
+
+
+def kubernetes(job: dict[str, Any], folder: Path, scratch: Path) -> System:
+    """Prepare an environment of this machine's Python, and an API server compiled from Debian's source."""
+
+    def make(part: Path) -> None:
+        tree = part / "src/k8s.io/kubernetes"
+        unpack_source(job, part, tree)
+        variables = {"GO111MODULE": "off", "GOPATH": str(part), "CGO_ENABLED": "0"}
+
+        def build(target: Path, name: str, flags: str = "") -> None:
+            tags = ("-p=1", "-trimpath", "-tags=providerless", f"-ldflags={flags}")
+            call("go", "build", *tags, "-o", str(target), name, variables=variables, cwd=tree)
+
+        # json-iterator's way through a map is broken with Go 1.18 and newer.
+        handler = tree / "vendor/k8s.io/kube-openapi/pkg/handler/handler.go"
+        text = handler.read_text(encoding="utf-8")
+        text = text.replace('jsoniter "github.com/json-iterator/go"', 'standard "encoding/json"')
+        text = text.replace("jsoniter.ConfigCompatibleWithStandardLibrary.", "standard.")
+        handler.write_text(text, encoding="utf-8")
+        # What its Makefile generates and the archive lacks.
+        build(part / "openapi-gen", "./vendor/k8s.io/kube-openapi/cmd/openapi-gen")
+        described = {
+            f"k8s.io/kubernetes/vendor/{file.parent.relative_to(tree / 'staging/src')}"
+            for name in ("api", "apimachinery", "apiextensions-apiserver", "kube-aggregator")
+            for file in (tree / "staging/src/k8s.io" / name).rglob("*.go")
+            if "+k8s:openapi-gen=" in file.read_text(encoding="utf-8")
+        }
+        call(
+            *(str(part / "openapi-gen"), "--logtostderr", "-i", ",".join(sorted(described))),
+            *("-p", "k8s.io/kubernetes/pkg/generated/openapi", "-O", "zz_generated.openapi"),
+            *("-h", os.devnull, "-r", os.devnull),
+            variables=variables,
+            cwd=tree,
+        )
+        version = f"k8s.io/component-base/version.gitVersion=v{job['version']}"
+        build(part / "kube-apiserver", "./cmd/kube-apiserver", f"-s -w -X {version}")
+        shutil.rmtree(part / "src")
+
+    system = native(job, folder, scratch)
+    variables = {**system.variables, "KUBERNETES": str(kept(folder.absolute(), make))}
+    return dataclasses.replace(system, variables=variables)
 
 
 def wine(job: dict[str, Any], folder: Path, scratch: Path) -> System:
@@ -416,4 +465,10 @@ def wine(job: dict[str, Any], folder: Path, scratch: Path) -> System:
     return prepared(prefix, scratch / "tree")
 
 
-PREPARE = {"debian": debian, "wine": wine, "native": native, "source": source}
+PREPARE = {
+    "debian": debian,
+    "wine": wine,
+    "native": native,
+    "source": source,
+    "kubernetes": kubernetes,
+}

@@ -58,7 +58,7 @@ NO_NODES = frozenset({
 _LATE = re.compile(r"time.?out|timed out|TIME LIMIT|exit code 124|code 137|rc=124", re.IGNORECASE)
 _AWAY = re.compile(
     r"connection (?:refused|timed out|reset|closed)|no route|could not resolve|unreachable|host key"
-    r"|permission denied \(|name or service|connect failed|exit code 255",
+    r"|permission denied \(|name or service|connect failed|exit code 255|dial tcp",
     re.IGNORECASE,
 )
 

@@ -316,7 +316,8 @@ class Reader:
         elif stream.label.lower() not in labels.NO_NODES:
             text = stream.last_line.decode(errors="replace")
             status = labels.status_of(text)
-            status = status if status is Status.UNREACHABLE else Status.ERROR
+            if status is Status.TIMEOUT and not text.startswith("exit code "):
+                status = Status.ERROR
             error = f"it printed no report but: {text}" if text else "it printed no report"
             yield from self._named([Envelope(status=status, error=error)], line)
 

@@ -170,6 +170,15 @@ def test_frames_below_a_line_of_ansible_are_of_its_host() -> None:
         (b"\x1b[1;31mnode4 | UNREACHABLE! => {\x1b[0m", "node4", Status.UNREACHABLE),
         (b"fe80::4%eth0: bash: line 1: backends: not found", "fe80::4?eth0", Status.ERROR),
         (b"node4: BK1 node4 9579d12a 1/1 03e3d0ab cut", "node4", Status.GARBLED),
+        (b"node4: exit code 124", "node4", Status.TIMEOUT),
+        (
+            b'node4: Error from server: Get "https://10.0.0.4:10250/containerLogs/default/backends-x/backends": '
+            b"dial tcp 10.0.0.4:10250: i/o timeout",
+            "node4",
+            Status.UNREACHABLE,
+        ),
+        (b"node4: exit code 139", "node4", Status.ERROR),
+        (b"node4: a read timed out", "node4", Status.ERROR),
     ],
 )  # fmt: skip
 def test_what_a_transport_says_of_a_node_without_a_report(

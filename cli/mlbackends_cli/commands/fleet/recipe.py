@@ -27,6 +27,7 @@ def command(engine: str, command_line: tuple[str, ...]) -> None:
 
 def recipe(engine: str, command_line: tuple[str, ...] = ()) -> str:
     """Return the recipe of an engine for a command of ours."""
+    import json
     import shlex
     import tomllib
 
@@ -36,4 +37,4 @@ def recipe(engine: str, command_line: tuple[str, ...] = ()) -> str:
     words = ["backends", "fleet", "envelope"]
     words += ["--", *command_line] if command_line else []
     text = text.lstrip("\n").replace("{command}", shlex.join(words))
-    return str(text.replace("{words}", repr(words)))
+    return str(text.replace("{words}", json.dumps(words)))
