@@ -406,8 +406,9 @@ def kubernetes(job: dict[str, Any], folder: Path, scratch: Path) -> System:
             variables=variables,
             cwd=tree,
         )
-        version = f"k8s.io/component-base/version.gitVersion=v{job['version']}"
-        build(part / "kube-apiserver", "./cmd/kube-apiserver", f"-s -w -X {version}")
+        version = "k8s.io/kubernetes/vendor/k8s.io/component-base/version.gitVersion"
+        flags = f"-s -w -X {version}=v{job['version']}"
+        build(part / "kube-apiserver", "./cmd/kube-apiserver", flags)
         shutil.rmtree(part / "src")
 
     system = native(job, folder, scratch)
