@@ -9,8 +9,6 @@ Source: CUDA Driver API, stream ordered memory allocator.
 
 import contextlib
 import threading
-from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from mlbackends.cuda.plan_cache import index_of
@@ -34,20 +32,19 @@ class Memory:
     is_current: the device is the calling thread's current one.
     """
 
-    __slots__ = ("_counts", "_others", "device", "pointer", "size", "stream")
+    __slots__ = ("_others", "_pool", "device", "pointer", "size", "stream")
 
-    def __init__(self, size: int, device: int, stream: int, *, is_current: bool = False) -> None:
-        self.size, self.device, self.stream = size, device, stream
-        self.pointer, self._counts = 0, _counts_of(device)
+    def __init__(self, size: int, device: int, stream: int, is_current: bool = False) -> None:
+        self.pointer, self.size, self.device, self.stream = 0, size, device, stream
         self._others: tuple[int, ...] = ()
         if not size:
             return
+        self._pool = pool = _pools.get(device) or _pool_of(device)
         if is_current:
-            self.pointer = _allocated(size, device, stream)
+            self.pointer = pool.allocated(size, stream)
         else:
             with on_device(device):
-                self.pointer = _allocated(size, device, stream)
-        self._counts.add(size)
+                self.pointer = pool.allocated(size, stream)
 
     def used_on(self, stream: int) -> None:
         """Let the memory be given back only after what this stream has been asked until then."""
@@ -55,50 +52,90 @@ class Memory:
             self._others = (*self._others, stream)
 
     def __del__(self) -> None:
-        if not getattr(self, "pointer", 0):
-            return
-        self._counts.drop(self.size)
         try:
-            with on_device(self.device):
-                for other in self._others:
-                    streams.follow(self.stream, other)
-                if _pool(self.device):
-                    driver().cuMemFreeAsync(self.pointer, self.stream)
-                else:
-                    driver().cuMemFree(self.pointer)
+            if pointer := self.pointer:
+                self._pool.give_back(pointer, self.size, self.stream, self._others)
         except Exception:  # noqa: BLE001  there is nobody to tell
             return
 
 
-def _allocated(size: int, index: int, stream: int) -> int:
-    """Return the address of new memory; where there is none, the pool first gives back what it holds."""
-    pool, library = _pool(index), driver()
-    name = "cuMemAllocFromPoolAsync" if pool else "cuMemAlloc"
-    arguments: tuple[Any, ...] = (size, pool, stream) if pool else (size,)
-    status, pointer = getattr(library, name)(*arguments)
-    if status == _OUT_OF_MEMORY and pool and not call("cuStreamIsCapturing", stream).value:
-        call("cuMemPoolTrimTo", pool, 0)
-        status, pointer = getattr(library, name)(*arguments)
-    if not status:
+class _Pool:
+    """A device's pool, and how much of it arrays of ours take and have taken.
+
+    Without pools, memory comes from the device itself.
+    """
+
+    def __init__(self, index: int) -> None:
+        self.index, library = index, driver()
+        self.handle = getattr(core_device(index).memory_resource, "handle", None)
+        self._current_device = library.cuCtxGetDevice
+        self._allocate: Any = library.cuMemAllocFromPoolAsync
+        self._free: Any = library.cuMemFreeAsync
+        if self.handle is None:
+            self._allocate = lambda size, *_: library.cuMemAlloc(size)
+            self._free = lambda pointer, _: library.cuMemFree(pointer)
+        self.taken = self.given_back = self.peak = 0
+        self.times_taken = self.times_given_back = self.refusals = 0
+
+    @property
+    def held(self) -> int:
+        """The bytes that arrays of ours take now."""
+        return self.taken - self.given_back
+
+    def allocated(self, size: int, stream: int) -> int:
+        """Return the address of new memory of the current device, this one."""
+        status, pointer = self._allocate(size, self.handle, stream)
+        if status:
+            pointer = self._after_refusal(status, size, stream)
+        with _counting:
+            self.taken += size
+            self.times_taken += 1
+            held = self.taken - self.given_back
+            if held > self.peak:  # noqa: PLR1730  a call of max costs more
+                self.peak = held
         return int(pointer)
-    if status != _OUT_OF_MEMORY:
-        raise CudaError(name, int(status), status.name)
-    _counts_of(index).refusals += 1
-    raise CudaOutOfMemory(_refusal(size, index))
+
+    def _after_refusal(self, status: Any, size: int, stream: int) -> Any:
+        """Return what is there once the pool has given back what it holds."""
+        may_trim = self.handle is not None and status == _OUT_OF_MEMORY
+        if may_trim and not call("cuStreamIsCapturing", stream).value:
+            call("cuMemPoolTrimTo", self.handle, 0)
+            status, pointer = self._allocate(size, self.handle, stream)
+            if not status:
+                return pointer
+        if status != _OUT_OF_MEMORY:
+            raise CudaError("the allocation of memory", int(status), status.name)
+        self.refusals += 1
+        raise CudaOutOfMemory(_refusal(size, self))
+
+    def give_back(self, pointer: int, size: int, stream: int, others: tuple[int, ...]) -> None:
+        """Free memory once a stream, and others that used it, are so far."""
+        with _counting:
+            self.given_back += size
+            self.times_given_back += 1
+        status, now = self._current_device()
+        if not (others or status) and int(now) == self.index:
+            self._free(pointer, stream)
+            return
+        with on_device(self.index):
+            for other in others:
+                streams.follow(stream, other)
+            self._free(pointer, stream)
 
 
-@cache
-def _pool(index: int) -> Any:
-    """Return the driver's handle of a device's pool, None of a device without pools."""
-    return getattr(core_device(index).memory_resource, "handle", None)
+_counting = threading.RLock()  # memory may be given back while it is held
+_pools: dict[int, _Pool] = {}
 
 
-def _refusal(size: int, index: int) -> str:
-    held = _counts_of(index).current
-    message = (
-        f"cuda:{index} has no {_written(size)} left: {_written(held)} are in arrays of mlbackends"
-    )
-    with contextlib.suppress(Exception), on_device(index):
+def _pool_of(index: int) -> _Pool:
+    with _counting:
+        return _pools.get(index) or _pools.setdefault(index, _Pool(index))
+
+
+def _refusal(size: int, pool: _Pool) -> str:
+    message = f"cuda:{pool.index} has no {_written(size)} left:"
+    message += f" {_written(pool.held)} are in arrays of mlbackends"
+    with contextlib.suppress(Exception), on_device(pool.index):
         free, total = call("cuMemGetInfo")
         message += f", {_written(free)} of {_written(total)} are free"
     return message
@@ -111,44 +148,11 @@ def _written(size: int) -> str:
     return f"{size} bytes"
 
 
-@dataclass
-class _Counts:
-    """Bytes and allocations of one device; each number only grows but the current ones."""
-
-    current: int = 0
-    peak: int = 0
-    allocated: int = 0
-    live: int = 0
-    made: int = 0
-    refusals: int = 0
-
-    def add(self, size: int) -> None:
-        with _counting:
-            self.current += size
-            self.allocated += size
-            self.live += 1
-            self.made += 1
-            self.peak = max(self.peak, self.current)
-
-    def drop(self, size: int) -> None:
-        with _counting:
-            self.current -= size
-            self.live -= 1
-
-
-_counting = threading.RLock()  # memory may be given back while it is held
-_counts: dict[int, _Counts] = {}
-
-
-def _counts_of(index: int) -> _Counts:
-    return _counts.get(index) or _counts.setdefault(index, _Counts())
-
-
 def reset_peak(index: int) -> None:
     """Let the peak of a device's memory begin again with what is held now."""
-    counts = _counts_of(index)
     with _counting:
-        counts.peak = counts.current
+        if pool := _pools.get(index):
+            pool.peak = pool.held
 
 
 def memory_stats(device: object = None) -> dict[str, int]:
@@ -162,20 +166,20 @@ def memory_stats(device: object = None) -> dict[str, int]:
     index = current_device() if device is None else index_of(device)
     if not 0 <= index < (count := device_count()):
         raise RuntimeError(f"expected 0 <= device index < {count}, but got {index}")
-    counts = _counts_of(index)
+    facts = (
+        "allocated_bytes.all.current", "allocated_bytes.all.peak", "allocated_bytes.all.allocated",
+        "allocated_bytes.all.freed", "allocation.all.current", "allocation.all.allocated", "num_ooms",
+    )  # fmt: skip
+    pool = _pools.get(index)
+    if pool is None:
+        return dict.fromkeys(facts, 0)
     with _counting:
-        found = {
-            "allocated_bytes.all.current": counts.current,
-            "allocated_bytes.all.peak": counts.peak,
-            "allocated_bytes.all.allocated": counts.allocated,
-            "allocated_bytes.all.freed": counts.allocated - counts.current,
-            "allocation.all.current": counts.live,
-            "allocation.all.allocated": counts.made,
-            "num_ooms": counts.refusals,
-        }
-    if counts.made:
-        with contextlib.suppress(Exception):  # a device without pools
-            pool = core_device(index).memory_resource.attributes
-            found["reserved_bytes.all.current"] = int(pool.reserved_mem_current)
-            found["reserved_bytes.all.peak"] = int(pool.reserved_mem_high)
+        live = pool.times_taken - pool.times_given_back
+        bytes_ = pool.held, pool.peak, pool.taken, pool.given_back
+        found = dict(zip(facts, (*bytes_, live, pool.times_taken, pool.refusals), strict=True))
+    if pool.times_taken and pool.handle is not None:
+        with contextlib.suppress(Exception):
+            of_pool = core_device(index).memory_resource.attributes
+            found["reserved_bytes.all.current"] = int(of_pool.reserved_mem_current)
+            found["reserved_bytes.all.peak"] = int(of_pool.reserved_mem_high)
     return found
