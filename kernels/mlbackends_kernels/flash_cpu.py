@@ -81,12 +81,16 @@ class FlashCpu(AttentionBackend):
         self.require(problem)
         return differentiate(problem, grad_out, *tensors)
 
-    def prepared(self, problem: AttentionProblem, *tensors: Any) -> Prepared | None:
+    def prepared(self, problem: AttentionProblem, *tensors: Any, **more: Any) -> Prepared | None:
+        del more
         from mlbackends_kernels.attention_cpu.prepared_calls import prepare_forward
 
         return prepare_forward(problem, *tensors)
 
-    def prepared_backward(self, problem: AttentionProblem, *tensors: Any) -> Prepared | None:
+    def prepared_backward(
+        self, problem: AttentionProblem, *tensors: Any, **more: Any
+    ) -> Prepared | None:
+        del more
         from mlbackends_kernels.attention_cpu.prepared_calls import prepare_backward
 
         return prepare_backward(problem, *tensors)

@@ -4,12 +4,13 @@ It has been tested with NVIDIA's bindings over stand-in libraries that compute o
 on a GPU yet. It needs the extra `cuda`, cuBLAS, and NVRTC, which compiles the softmax at first use.
 """
 
+from functools import partial
 from typing import Any
 
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.model.reasons import Reason
 from mlbackends.sdpa import constraints as need
-from mlbackends.sdpa.backend import AttentionBackend, Gradients
+from mlbackends.sdpa.backend import AttentionBackend, Gradients, Prepared
 from mlbackends.sdpa.describe import is_torch
 from mlbackends.sdpa.sdp_backend import SDPBackend
 
@@ -46,22 +47,44 @@ class MathCuda(AttentionBackend):
         self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
     ) -> tuple[Any, Any]:
         self.require_here(problem)
-        from mlbackends_kernels.cuda.device_array import on_one_stream
-        from mlbackends_kernels.cuda.softmax import attend
-
-        named = {"query": query, "key": key, "value": value, "mask": mask}
-        out, logsumexp = attend(problem, **on_one_stream(named))
-        return _beside(query, out), _beside(query, logsumexp)
+        return _attend(problem, query, key, value, mask)
 
     def run_backward(self, problem: AttentionProblem, grad_out: Any, *tensors: Any) -> Gradients:
         self.require_here(problem)
-        from mlbackends_kernels.cuda.device_array import on_one_stream
-        from mlbackends_kernels.cuda.softmax import differentiate
+        return _differentiate(problem, grad_out, *tensors)
 
-        names = ("query", "key", "value", "mask", "out", "logsumexp")
-        arrays = on_one_stream(dict(zip(names, tensors, strict=True)) | {"grad_out": grad_out})
-        found = differentiate(problem, arrays)
-        return Gradients(*(each and _beside(tensors[0], each) for each in found))
+    def prepared(self, problem: AttentionProblem, *tensors: Any, **more: Any) -> Prepared | None:
+        del more
+        from mlbackends_kernels.cuda.prepared_calls import repeated
+
+        return repeated(partial(_attend, problem), *tensors)
+
+    def prepared_backward(
+        self, problem: AttentionProblem, *tensors: Any, **more: Any
+    ) -> Prepared | None:
+        del more
+        from mlbackends_kernels.cuda.prepared_calls import repeated_backward
+
+        return repeated_backward(partial(_differentiate, problem), *tensors)
+
+
+def _attend(problem: AttentionProblem, *inputs: Any) -> tuple[Any, Any]:
+    from mlbackends_kernels.cuda.device_array import on_one_stream
+    from mlbackends_kernels.cuda.softmax import attend
+
+    named = dict(zip(("query", "key", "value", "mask"), inputs, strict=True))
+    out, logsumexp = attend(problem, **on_one_stream(named))
+    return _beside(inputs[0], out), _beside(inputs[0], logsumexp)
+
+
+def _differentiate(problem: AttentionProblem, grad_out: Any, *tensors: Any) -> Gradients:
+    from mlbackends_kernels.cuda.device_array import on_one_stream
+    from mlbackends_kernels.cuda.softmax import differentiate
+
+    names = ("query", "key", "value", "mask", "out", "logsumexp")
+    arrays = on_one_stream(dict(zip(names, tensors, strict=True)) | {"grad_out": grad_out})
+    found = differentiate(problem, arrays)
+    return Gradients(*(each and _beside(tensors[0], each) for each in found))
 
 
 def _beside(query: Any, array: Any) -> Any:

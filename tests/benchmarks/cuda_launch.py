@@ -17,7 +17,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -95,6 +97,10 @@ def ways() -> dict[str, Callable[[], Any]]:
     ]
     attention: Any = mlbackends.scaled_dot_product_attention
     gradients: Any = mlbackends.scaled_dot_product_attention_backward
+    doubles = [to_device(np.ones((1, 1, 1, 8))) for _ in range(3)]
+    sinks = to_device(np.ones(2, "f2"))
+    pages = [halves[0], *(to_device(np.ones((4, 2, 16, 32), "f2")) for _ in range(2))]
+    table = to_device(np.zeros((1, 4), "i4"))
     results = attention(*heads, return_logsumexp=True)
 
     def of_a_new_kind() -> None:
@@ -109,11 +115,36 @@ def ways() -> dict[str, Callable[[], Any]]:
         "a result alone": lambda: empty((8, 8), "float32", 0, 1),
         "flash_cuda": lambda: attention(*halves),
         "flash_cuda, keys in parts": lambda: attention(*one_row),
+        "flash_cuda, window and sinks": lambda: attention(*halves, window=(4, 4), sinks=sinks),
+        "flash_cuda, pages": lambda: attention(*pages, page_table=table, key_lengths=(50,)),
         "efficient_cuda": lambda: attention(*heads),
+        "math_cuda, one row and key": lambda: attention(*doubles),
         "attention and logsumexp": lambda: attention(*heads, return_logsumexp=True),
         "its gradients, three launches": lambda: gradients(results[0], *heads, *results),
         "attention of a new kind": of_a_new_kind,
         "multiply, 8x8": lambda: multiply(a, a, (8, 8)),
+        **of_torch(attention),
+    }
+
+
+def of_torch(attention: Any) -> dict[str, Callable[[], Any]]:
+    """Return calls with tensors of torch, if it is installed: the host's, which say they are a GPU's."""
+    if find_spec("torch") is None:
+        return {}
+    import torch
+
+    kind: Any = torch.Tensor
+    place, stream, empty = torch.device("cuda:0"), SimpleNamespace(cuda_stream=55), torch.empty
+    vars(torch.cuda)["current_stream"] = lambda _: stream
+    vars(torch.cuda)["get_device_capability"] = lambda _: (9, 0)
+    kind.new_empty = lambda _, size, **options: empty(size, **options)
+    kind.is_cuda, kind.device = property(lambda _: True), property(lambda _: place)
+    halves, heads = (
+        [torch.ones(1, 2, 16, 32, dtype=each)] * 3 for each in (torch.half, torch.float)
+    )
+    return {
+        "flash_cuda, torch's tensors": lambda: attention(*halves),
+        "efficient_cuda, torch's tensors": lambda: attention(*heads),
     }
 
 
@@ -133,7 +164,7 @@ def measure(rounds: int) -> None:
     first = next(iter(taken.values()))
     for name, times in taken.items():
         ratio = statistics.median(one / other for one, other in zip(times, first, strict=True))
-        print(f"{name:28} {statistics.median(times):6.1f} us {ratio:6.2f} x")
+        print(f"{name:31} {statistics.median(times):6.1f} us {ratio:6.2f} x")
 
 
 def main() -> None:

@@ -226,15 +226,25 @@ def test_the_dispatcher_takes_it_before_the_host_s_formula(on_fake_cuda: OnFakeC
     told = on_fake_cuda(
         ATTENTION
         + """
-from mlbackends.sdpa import SDPBackend
-q, k, v = (numbers(1, 2, 5, 8, dtype="float64") for _ in range(3))
-arrays = [on_device(each) for each in (q, k, v)]
-with mlbackends.sdpa_kernel(SDPBackend.MATH):
-    out = mlbackends.scaled_dot_product_attention(*arrays)
+from mlbackends.sdpa import SDPBackend, attend
+requested = attend.requested
+mlbackends.scaled_dot_product_attention(*3 * [np.ones((1, 1, 1, 1))])  # switches are there
+for call in range(3):  # the third is not looked at
+    attend.requested = requested if call < 2 else None
+    q, k, v, coming = (numbers(1, 2, 5, 8, dtype="float64") for _ in range(4))
+    arrays = [on_device(each) for each in (q, k, v)]
+    with mlbackends.sdpa_kernel(SDPBackend.MATH):
+        out, sums = mlbackends.scaled_dot_product_attention(*arrays, return_logsumexp=True)
+        found = mlbackends.scaled_dot_product_attention_backward(
+            on_device(coming), *arrays, out, sums
+        )
 scores = q @ k.swapaxes(-1, -2) / 8**0.5
 weights = np.exp(scores - scores.max(-1, keepdims=True))
-expected = weights / weights.sum(-1, keepdims=True) @ v
-tell([type(out).__name__, float(np.abs(out.numpy() - expected).max()) < 1e-12])
+weights /= weights.sum(-1, keepdims=True)
+expected = weights @ v
+of_value = weights.swapaxes(-1, -2) @ coming
+pairs = (out, expected), (found.value, of_value)
+tell([type(out).__name__, max(float(abs(a.numpy() - b).max()) for a, b in pairs) < 1e-12])
 """
     )
     assert told.values == [["DeviceArray", True]]

@@ -15,6 +15,7 @@ from mlbackends.sdpa.readable import refuse_unreadable
 from mlbackends.sdpa.request import Fields, Operation, Request, requested
 from mlbackends.switches.dynamo import untraced
 
+_NOTHING: tuple[Any, ...] = ()
 _FORWARD = Operation(
     "scaled_dot_product_attention",
     "query key value attn_mask dropout_p is_causal",
@@ -84,16 +85,18 @@ def scaled_dot_product_attention(
     is_torchs = window is sinks is query_lengths is key_lengths is page_table is None
     is_torchs = is_torchs and not (softcap or lower_right)
     given = dropout_p, is_causal, scale, enable_gqa, return_logsumexp
-    kind = None
-    if is_torchs:
-        kind = call_cache.kind_of_call(query, key, value, attn_mask, seed, given)
+    fields, own = None, _NOTHING
+    if not is_torchs:
+        fields = Fields(window, lower_right, softcap, sinks, query_lengths, key_lengths, page_table)
+        own = sinks, page_table
+    kind = call_cache.kind_of_call(query, key, value, attn_mask, seed, given, fields)
     if kind is not None:
         mask = None if isinstance(attn_mask, CausalBias) else attn_mask
-        for call in call_cache.prepared_calls(kind):
-            found = call(query, key, value, mask, seed)
+        for call in call_cache.prepared_calls(kind, ()):
+            found = call(query, key, value, mask, seed, *own)
             if found is not None:
                 return found
-    fields = Fields(window, lower_right, softcap, sinks, query_lengths, key_lengths, page_table)
+    fields = fields or Fields()
     options = dropout_p, is_causal, scale, enable_gqa, seed
     if not isinstance(return_logsumexp, bool):
         raise _FORWARD.wrong("return_logsumexp", "bool", return_logsumexp)
@@ -126,7 +129,8 @@ def scaled_dot_product_attention(
     if kind is not None:
         results = out, logsumexp
         # No lambda: its cells would cost every call.
-        call_cache.keep(kind, partial(_prepare, problem, return_logsumexp, *tensors, *results))
+        prepare = partial(_prepare, problem, return_logsumexp, *tensors, *results, **more)
+        call_cache.keep(kind, prepare)
     return (out, logsumexp) if return_logsumexp else out
 
 
@@ -174,17 +178,19 @@ def scaled_dot_product_attention_backward(
     is_torchs = window is sinks is query_lengths is key_lengths is page_table is None
     is_torchs = is_torchs and not (softcap or lower_right)
     given = dropout_p, is_causal, scale, enable_gqa, True
-    kind = None
-    if is_torchs:
-        kind = call_cache.kind_of_call(query, key, value, attn_mask, seed, given)
+    fields, own = None, _NOTHING
+    if not is_torchs:
+        fields = Fields(window, lower_right, softcap, sinks, query_lengths, key_lengths, page_table)
+        own = sinks, page_table
+    kind = call_cache.kind_of_call(query, key, value, attn_mask, seed, given, fields)
     if kind is not None:
         ours = attn_mask_gradient is False and not (dropout_p and seed is None)
         kind = call_cache.kind_of_backward(kind, grad_out, out, logsumexp) if ours else None
     mask = None if isinstance(attn_mask, CausalBias) else attn_mask
     tensors = query, key, value, mask, out, logsumexp
     if kind is not None:
-        for call in call_cache.prepared_calls(kind):
-            found: Gradients | None = call(grad_out, *tensors, seed)
+        for call in call_cache.prepared_calls(kind, ()):
+            found: Gradients | None = call(grad_out, *tensors, seed, *own)
             if found is not None:
                 return found
     results = {"grad_out": grad_out, "out": out, "logsumexp": logsumexp}
@@ -193,7 +199,7 @@ def scaled_dot_product_attention_backward(
             raise _BACKWARD.wrong(name, "Tensor", tensor)
     if not isinstance(attn_mask_gradient, bool):
         raise _BACKWARD.wrong("attn_mask_gradient", "bool", attn_mask_gradient)
-    fields = Fields(window, lower_right, softcap, sinks, query_lengths, key_lengths, page_table)
+    fields = fields or Fields()
     options = dropout_p, is_causal, scale, enable_gqa, seed
     request = requested(_BACKWARD, query, key, value, attn_mask, *options, fields=fields)
     more = fields.tensors
@@ -226,7 +232,7 @@ def scaled_dot_product_attention_backward(
     tensors = query, key, value, request.mask, out, logsumexp
     gradients = chosen_backend(problem).run_backward(problem, grad_out, *tensors, **more)
     if kind is not None:
-        call_cache.keep(kind, partial(_prepare_backward, problem, *tensors))
+        call_cache.keep(kind, partial(_prepare_backward, problem, *tensors, **more))
     return gradients
 
 
@@ -239,7 +245,9 @@ def _interchange() -> Any:
     return registry.load("mlbackends_kernels.tensors", "interchange")
 
 
-def _prepare(problem: AttentionProblem, return_logsumexp: bool, *tensors: Any) -> Prepared | None:
+def _prepare(
+    problem: AttentionProblem, return_logsumexp: bool, *tensors: Any, **more: Any
+) -> Prepared | None:
     """Have the backend prepare calls like one. tensors: its inputs, and its results without a choice."""
     from mlbackends.sdpa.dispatch import lasting_choice
 
@@ -247,16 +255,16 @@ def _prepare(problem: AttentionProblem, return_logsumexp: bool, *tensors: Any) -
     if backend is None:
         return None
     if not problem.wants_gradient:
-        return backend.prepared(problem, *tensors)
+        return backend.prepared(problem, *tensors, **more)
     call: Prepared | None = _torch_graph().prepared(backend, problem, return_logsumexp, *tensors)
     return call
 
 
-def _prepare_backward(problem: AttentionProblem, *tensors: Any) -> Prepared | None:
+def _prepare_backward(problem: AttentionProblem, *tensors: Any, **more: Any) -> Prepared | None:
     from mlbackends.sdpa.dispatch import lasting_choice
 
     backend = lasting_choice(problem, same_sizes=problem.platform == "cuda")
-    return None if backend is None else backend.prepared_backward(problem, *tensors)
+    return None if backend is None else backend.prepared_backward(problem, *tensors, **more)
 
 
 def _requiring(problem: AttentionProblem, gradients: bool, *, mask: bool) -> AttentionProblem:

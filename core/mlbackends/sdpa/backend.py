@@ -180,26 +180,31 @@ class AttentionBackend:
         """
         raise NotImplementedError
 
-    def prepared(self, problem: AttentionProblem, *tensors: Any) -> Prepared | None:
+    def prepared(self, problem: AttentionProblem, *tensors: Any, **more: Any) -> Prepared | None:
         """Return what computes calls like this one, None where each must be looked at.
 
-        Only what torch has arguments for is prepared: no window, softcap, sinks, lengths or pages.
         tensors: query, key, value, mask, and what `run` returned for them with None, or the two results of
-        `run_with_logsumexp`. What is returned is called with tensors of exactly the types of these and of
-        the same element types, a query of the same width, and the call's seed: None to draw one, or what
-        is called for one when it is certain to be needed; all other options are the problem's. It returns
+        `run_with_logsumexp`; more: as of `run`. A window, softcap, sinks, lengths or pages a problem has
+        only on a CUDA device, where all calls have tensors of the same sizes, strides and devices.
+        What is returned is called with tensors of exactly the types of these and of the same element types,
+        a query of the same width, and the call's seed: None to draw one, or what is called for one when it
+        is certain to be needed; and, where the problem has one of these fields, sinks and page table or
+        None. All other options are the problem's. It returns
         what `run` would, with logsumexp a pair; or None, with nothing done, where it does not know, and
         where sizes or strides are such as this backend or the operation itself refuses. It must not depend
         on what may change, but for the switches.
         """
-        del problem, tensors
+        del problem, tensors, more
         return None
 
-    def prepared_backward(self, problem: AttentionProblem, *tensors: Any) -> Prepared | None:
+    def prepared_backward(
+        self, problem: AttentionProblem, *tensors: Any, **more: Any
+    ) -> Prepared | None:
         """Return what computes the gradients of calls like this one, None where each must be looked at.
 
-        tensors: as of `run_backward`. What is returned is called with the gradient of the output, then
-        these and the seed, and returns Gradients or None, as `prepared` says. No mask has a gradient.
+        tensors, more: as of `run_backward`. What is returned is called with the gradient of the output,
+        then tensors, the seed, and what `prepared` says of fields, and returns Gradients or None. No mask
+        has a gradient.
         """
-        del problem, tensors
+        del problem, tensors, more
         return None

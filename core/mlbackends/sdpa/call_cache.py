@@ -12,6 +12,7 @@ from typing import Any
 
 from mlbackends.sdpa.backend import Prepared
 from mlbackends.sdpa.bias import CausalBias
+from mlbackends.sdpa.request import Fields
 from mlbackends.switches import store
 
 #: How many kinds of calls are kept, and of each how often it is prepared: to pass one over costs time, too.
@@ -28,14 +29,24 @@ Kind = tuple[Any, ...]
 _kept: dict[Kind, tuple[Prepared, ...]] = {}
 """By `kind_of_call`. Entries are replaced, never changed, so no lock is needed; a lost one is made again."""
 
+prepared_calls = _kept.get
+"""Return what may compute calls of a kind: each returns None where it does not, and the next is tried."""
+
 
 def kind_of_call(
-    query: Any, key: Any, value: Any, mask: Any, seed: Any, options: tuple[Any, ...]
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any,
+    seed: Any,
+    options: tuple[Any, ...],
+    fields: Fields | None = None,
 ) -> Kind | None:
     """Return the kind of a call, None for one that is never prepared.
 
-    options: dropout_p, is_causal, scale, enable_gqa and return_logsumexp. The kind holds the
-    state of the switches: call this before anything is decided by them.
+    options: dropout_p, is_causal, scale, enable_gqa and return_logsumexp. fields: where one is given that
+    torch has not, which is prepared on a CUDA device alone. The kind holds the state of the switches: call
+    this before anything is decided by them.
     """
     dropout, is_causal, scale, enable_gqa, logsumexp = options
     tensors: Any = type(query)
@@ -69,6 +80,11 @@ def kind_of_call(
             of_mask = mask.dtype
         on_device = home == "cuda" or (home == "torch" and query.is_cuda)
         forms = _forms(query, key, value, mask) if on_device else None
+        if fields is not None:
+            more = _kind_of_fields(fields, tensors, records) if on_device else None
+            if more is None:
+                return None
+            forms = forms, more
     except (IndexError, RuntimeError):  # no dimension; a torch tensor that is nested
         return None
     return store.state, tensors, width, query.dtype, of_mask, options, records, forms
@@ -86,6 +102,33 @@ def _forms(query: Any, key: Any, value: Any, mask: Any) -> Kind:
     return *forms, mask.shape, mask.stride(), mask.device
 
 
+def _form(tensor: Any) -> Kind:
+    return tensor.shape, tensor.stride(), tensor.dtype, tensor.device
+
+
+def _kind_of_fields(fields: Fields, tensors: type, records: bool) -> Kind | None:
+    """Return what calls have in common of the fields that torch has not, None where they are looked at."""
+    found: list[Any] = [fields.softcap, fields.lower_right]
+    if type(fields.softcap) not in (float, int) or type(fields.lower_right) is not bool:
+        return None
+    for numbers in (fields.window, fields.query_lengths, fields.key_lengths):
+        if numbers is None:
+            found.append(None)
+            continue
+        if type(numbers) not in (tuple, list) or not {*map(type, numbers)} <= {int}:
+            return None
+        found.append(tuple(numbers))  # a list has no hash
+    for tensor in (fields.sinks, fields.page_table):
+        if tensor is None:
+            found.append(None)
+            continue
+        is_torch = _home(tensors) == "torch"
+        if type(tensor) is not tensors or records or (is_torch and is_recorded(tensor)):
+            return None
+        found.append(_form(tensor))
+    return tuple(found)
+
+
 def kind_of_backward(kind: Kind, grad_out: Any, out: Any, logsumexp: Any) -> Kind | None:
     """Return the kind of a call for the gradients of a call of a kind, None as `kind_of_call`."""
     tensors: Any = kind[1]
@@ -96,11 +139,6 @@ def kind_of_backward(kind: Kind, grad_out: Any, out: Any, logsumexp: Any) -> Kin
     if is_torch and is_recorded(grad_out, out, logsumexp):
         return None
     return *kind, "backward"
-
-
-def prepared_calls(kind: Kind) -> tuple[Prepared, ...]:
-    """Return what may compute calls of a kind: each returns None where it does not, and the next is tried."""
-    return _kept.get(kind, ())
 
 
 def keep(kind: Kind, prepare: Callable[[], Prepared | None]) -> None:

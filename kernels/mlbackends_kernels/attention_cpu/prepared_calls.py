@@ -84,9 +84,7 @@ def prepare_backward(
         if type(grad_out) is not kind or not grad_out.ndim:
             return None
         *inputs, out, logsumexp, _ = given
-        if is_watched is not None and (
-            is_watched(*inputs) or is_watched(grad_out, out, logsumexp, None)
-        ):
+        if is_watched is not None and is_watched(*inputs, grad_out, out, logsumexp):
             return None
         # The module reads rows whose elements follow each other.
         if is_array:

@@ -25,11 +25,13 @@ class ByKernels:
     ) -> Gradients:
         return self._device(problem).differentiate(problem, grad_out, *tensors, **more)
 
-    def prepared(self, problem: AttentionProblem, *tensors: Any) -> Prepared | None:
-        return self._device(problem).prepare_forward(problem, *tensors)
+    def prepared(self, problem: AttentionProblem, *tensors: Any, **more: Any) -> Prepared | None:
+        return self._device(problem).prepare_forward(problem, *tensors, **more)
 
-    def prepared_backward(self, problem: AttentionProblem, *tensors: Any) -> Prepared | None:
-        return self._device(problem).prepare_backward(problem, *tensors)
+    def prepared_backward(
+        self, problem: AttentionProblem, *tensors: Any, **more: Any
+    ) -> Prepared | None:
+        return self._device(problem).prepare_backward(problem, *tensors, **more)
 
     def _device(self, problem: AttentionProblem) -> "DeviceAttention":
         """Return what computes a problem. Raises NoBackend where this backend does not, or not here."""

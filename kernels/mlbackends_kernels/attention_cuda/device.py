@@ -3,6 +3,7 @@
 import ctypes
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,15 @@ from mlbackends_kernels.cuda.compiling import machine_code
 from mlbackends_kernels.cuda.device_array import DeviceArray, on_one_stream
 from mlbackends_kernels.cuda.devices import on_device
 from mlbackends_kernels.cuda.launching import Kernel, PreparedLaunches
-from mlbackends_kernels.cuda.prepared_calls import PreparedCall, Room, form_of, watched
+from mlbackends_kernels.cuda.prepared_calls import (
+    BACKWARD,
+    FORWARD,
+    PreparedCall,
+    Room,
+    can_prepare,
+    forms_of_results,
+    results_like,
+)
 from mlbackends_kernels.cuda.tensor_maps import Map
 
 SOURCE = Path(__file__).with_name("attention.cu")
@@ -64,49 +73,53 @@ class DeviceAttention:
         found = _queued(self._backward(problem, arrays), tensors[0], arrays)
         return Gradients(**dict(zip(_differentiated(problem), found, strict=True)))
 
-    def prepare_forward(self, problem: AttentionProblem, *example: Any) -> Prepared | None:
+    def prepare_forward(
+        self, problem: AttentionProblem, *example: Any, **more: Any
+    ) -> Prepared | None:
         """Return what computes calls of one form; see `AttentionBackend.prepared`."""
         *inputs, _, logsumexp = example
-        is_watched = watched(inputs[0])
-        if is_watched is None:
+        if not can_prepare(inputs[0]):
             return None
-        wants_both = logsumexp is not None
-        prepared = self._forward(problem, _arrays(inputs), wants_both)
+        wants_both, arrays = logsumexp is not None, _arrays(inputs, more)
+        take = itemgetter(*map(FORWARD.index, arrays))
+        prepared = self._forward(problem, arrays, wants_both)
 
-        def call(query: Any, key: Any, value: Any, mask: Any, _: Any) -> Any:
-            if is_watched(query, key, value, mask):
-                return None
-            given = (query, key, value) if mask is None else (query, key, value, mask)
-            found = prepared(*given)
+        def call(*tensors: Any) -> Any:
+            found = prepared(take(tensors))
             return found if found is None or wants_both else found[0]
 
         return call
 
-    def prepare_backward(self, problem: AttentionProblem, *example: Any) -> Prepared | None:
+    def prepare_backward(
+        self, problem: AttentionProblem, *example: Any, **more: Any
+    ) -> Prepared | None:
         """Return what computes gradients of calls of a form; see `AttentionBackend.prepared_backward`."""
-        is_watched = watched(example[0])
-        if is_watched is None:
+        if not can_prepare(example[0]):
             return None
-        prepared = dict[Any, PreparedCall]()
-        out, logsumexp = map(form_of, example[-2:])
+        fits, names = results_like(*example[-2:]), _differentiated(problem)
+        made: dict[Any, tuple[PreparedCall, itemgetter[Any]]] = {}
 
-        def call(grad_out: Any, query: Any, key: Any, value: Any, mask: Any, *rest: Any) -> Any:
-            results = (*rest[:2], grad_out)
-            if is_watched(query, key, value, mask) or is_watched(*results, None):
-                return None
-            tensors = (query, key, value, mask, *results)
-            forms = tuple(map(form_of, results))
-            if forms not in prepared:
-                same = zip(forms, (out, logsumexp, out), strict=True)
-                if len(prepared) >= _MOST_FORMS or any(
-                    (one[0], *one[2:]) != (other[0], *other[2:]) for one, other in same
-                ):
+        def call(*tensors: Any) -> Gradients | None:
+            forms = forms_of_results(tensors)
+            if forms not in made:
+                if len(made) >= _MOST_FORMS or not fits(forms):
                     return None
-                prepared[forms] = self._backward(problem, _arrays(tensors))
-            found = prepared[forms](*(each for each in tensors if each is not None))
-            return None if found is None else Gradients(*found)
+                named = dict(zip(BACKWARD, tensors, strict=False))
+                arrays = _arrays(
+                    [named[name] for name in _NAMES], {each: named[each] for each in more}
+                )
+                take = itemgetter(*map(BACKWARD.index, arrays))
+                made[forms] = self._backward(problem, arrays), take
+            prepared, take = made[forms]
+            found = prepared(take(tensors))
+            return None if found is None else Gradients(**dict(zip(names, found, strict=True)))
 
         return call
+
+    def tables(self, problem: AttentionProblem, arrays: Arrays) -> Arrays:
+        """Return what the forward passes read that all calls share. arrays: what they are given."""
+        del problem, arrays
+        return {}
 
     def forward_rooms(self, problem: AttentionProblem, arrays: Arrays) -> Rooms:
         """Return what the forward passes need beside their results. arrays: what they are given."""
@@ -126,9 +139,10 @@ class DeviceAttention:
         if logsumexp:
             results["logsumexp"] = problem.output_shape[:-1], "float32"
         with on_device(arrays["query"].device):
-            scratch = self.forward_rooms(problem, arrays)
-            queues = self.forward_queues(problem, arrays | _unplaced(results | scratch))
-            return _prepared(queues, arrays, results, scratch)
+            tables, scratch = self.tables(problem, arrays), self.forward_rooms(problem, arrays)
+            given = arrays | tables
+            queues = self.forward_queues(problem, given | _unplaced(results | scratch))
+            return _prepared(queues, given, results, scratch, tuple(tables.values()))
 
     def _backward(self, problem: AttentionProblem, arrays: Arrays) -> PreparedCall:
         results: Rooms = {
@@ -183,7 +197,7 @@ def _arrays(tensors: Sequence[Any], more: Mapping[str, Any] | None = None) -> Ar
     return on_one_stream({**dict(zip(_NAMES, tensors, strict=False)), **(more or {})})
 
 
-def _queued(call: PreparedCall, like: Any, arrays: Arrays) -> list[Any]:
+def _queued(call: PreparedCall, like: Any, arrays: Arrays) -> tuple[Any, ...]:
     return call.queue(like, arrays["query"].stream, [each.pointer for each in arrays.values()])
 
 
@@ -198,7 +212,11 @@ def _unplaced(rooms: Rooms) -> Arrays:
 
 
 def _prepared(
-    queues: Sequence[Queue], arrays: Arrays, results: Rooms, scratch: Rooms
+    queues: Sequence[Queue],
+    arrays: Arrays,
+    results: Rooms,
+    scratch: Rooms,
+    tables: Sequence[DeviceArray] = (),
 ) -> PreparedCall:
     index = arrays["query"].device
     places = {name: place for place, name in enumerate((*arrays, *results, *scratch))}
@@ -213,7 +231,8 @@ def _prepared(
         for queue in queues
     ]
     whole = [places[name] for name in arrays if any(name in queue.aligned for queue in queues)]
-    return PreparedCall(made, index, tuple(results.values()), tuple(scratch.values()), whole)
+    rooms = tuple(results.values()), tuple(scratch.values())
+    return PreparedCall(made, index, *rooms, whole, tables)
 
 
 @cache

@@ -22,6 +22,11 @@ from mlbackends_kernels.cuda.devices import multiprocessors
 class _Flash(DeviceAttention):
     """The kernels of flash.cu and, where they serve, of hopper.cu, compiled ahead of time."""
 
+    def tables(self, problem: AttentionProblem, arrays: Arrays) -> Arrays:
+        if not problem.key_lengths:
+            return {}
+        return {"spans": _spans(tuple(launches.spans(problem)), arrays["query"].device)}
+
     def forward_rooms(self, problem: AttentionProblem, arrays: Arrays) -> Rooms:
         if hopper.serves(problem, arrays):
             return {}
@@ -30,9 +35,6 @@ class _Flash(DeviceAttention):
     def forward_queues(self, problem: AttentionProblem, arrays: Arrays) -> list[Queue]:
         if hopper.serves(problem, arrays):
             return [_on_hopper(problem, hopper.forward(problem, arrays, _processors(arrays)))]
-        if problem.key_lengths:
-            spans = _spans(tuple(launches.spans(problem)), arrays["query"].device)
-            arrays = {**arrays, "spans": spans.on(arrays["query"].stream)}
         return [_queue(problem, launches.forward(problem, arrays, _plan(problem, arrays)))]
 
     def backward_queues(self, problem: AttentionProblem, arrays: Arrays) -> list[Queue]:

@@ -46,7 +46,7 @@ def prepared(
         return None
     draws = 0 < problem.dropout < 1
 
-    def call(query: Any, key: Any, value: Any, mask: Any, seed: int | None) -> Any:
+    def call(query: Any, key: Any, value: Any, mask: Any, seed: int | None, *_: Any) -> Any:
         def drawn() -> int:
             nonlocal seed
             seed = drawn_seed(query)

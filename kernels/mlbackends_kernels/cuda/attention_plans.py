@@ -9,12 +9,14 @@ import msgspec
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.sdpa.backend import Gradients
 from mlbackends_kernels.cuda.attention_graph import Graph, attention_graph
+from mlbackends_kernels.cuda.copies import packed
 from mlbackends_kernels.cuda.device_array import empty, on_one_stream, output_like
 from mlbackends_kernels.cuda.devices import on_device
 from mlbackends_kernels.cuda.errors import our_errors
 
 _WORKSPACE_TYPE, _WORKSPACE_BYTES = "float32", 4
 _INPUTS = ("query", "key", "value", "mask")
+_OF_ROWS = ("output", "logsumexp", "grad_out")
 _of_thread = threading.local()
 
 
@@ -44,7 +46,10 @@ def backward(problem: AttentionProblem, grad_out: Any, *tensors: Any) -> Gradien
     ]
     results = zip(("grad_query", "grad_key", "grad_value"), gradients, strict=True)
     named = dict(zip((*_INPUTS, "output", "logsumexp"), tensors, strict=True))
-    _run(problem, {**named, "grad_out": grad_out, **dict(results)}, backward=True)
+    named = on_one_stream({**named, "grad_out": grad_out, **dict(results)})
+    for name in _OF_ROWS:  # the graph has them packed
+        named[name] = packed(named[name])
+    _run(problem, named, backward=True)
     return Gradients(*gradients)
 
 

@@ -90,12 +90,12 @@ class PreparedLaunches:
         offsets: "Sequence[tuple[int, int]]",
         maps: "Sequence[tuple[int, int, Map]]" = (),
     ) -> None:
-        self._launch = driver().cuLaunchKernel
+        queue = driver().cuLaunchKernel
         self._launches = []
         for kernel, grid in launches:
             kernel.allow(index)
             sizes = *grid, *kernel.block, kernel.shared
-            self._launches.append((kernel.function, sizes, kernel.name))
+            self._launches.append((functools.partial(queue, kernel.function, *sizes), kernel.name))
         self._bytes = bytes(structure)
         self._words = [(place, offset // _WORD) for place, offset in offsets]
         seen: list[dict[int, tuple[int, ...]]] = [{} for _ in maps]
@@ -125,8 +125,8 @@ class PreparedLaunches:
                     known.clear()
                 known[address] = found = encoded(each._replace(pointer=address))
             words[word : word + WORDS] = found
-        for function, sizes, name in self._launches:
-            (status,) = self._launch(function, *sizes, stream, at, 0)
+        for launch, name in self._launches:
+            (status,) = launch(stream, at, 0)
             if status:
                 raise CudaError(f"the launch of {name}", int(status), status.name)
         self._spare.append(spare)

@@ -3,6 +3,7 @@
 A form is what `form_of` returns of each tensor. Tensors are DeviceArrays or torch's, all of one kind.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,13 +15,19 @@ from mlbackends_kernels.cuda.device_array import (
     packed_strides,
     product,
 )
-from mlbackends_kernels.cuda.devices import on_device
+from mlbackends_kernels.cuda.devices import driver, on_device
 from mlbackends_kernels.cuda.dtypes import ITEMSIZES
 from mlbackends_kernels.cuda.launching import PreparedLaunches
 from mlbackends_kernels.cuda.memory import Memory
 from mlbackends_kernels.tensors.watching import watches
 
 _ALIGNMENT = 16
+
+_MORE = ("seed", "sinks", "page_table")
+FORWARD = ("query", "key", "value", "mask", *_MORE)
+"""What a prepared call is called with; the last two only where the problem has fields that torch has not."""
+BACKWARD = ("grad_out", "query", "key", "value", "mask", "out", "logsumexp", *_MORE)
+"""Likewise one for gradients."""
 
 Room = tuple[tuple[int, ...], str]
 """Shape and element type of a result, or of memory that launches need between them."""
@@ -34,8 +41,9 @@ def form_of(tensor: Any) -> tuple[Any, ...]:
 class PreparedCall:
     """Launches on tensors of one form, with room for what they write.
 
-    launches: they take the addresses of the tensors, the results and the scratch, in this order.
-    aligned: which of the tensors must have addresses that are multiples of 16 bytes.
+    launches: they take the addresses of the tensors, the tables, the results and the scratch, in this order.
+    aligned: which of the tensors must have addresses that are multiples of 16 bytes. tables: arrays that
+    all calls read.
     """
 
     def __init__(
@@ -45,45 +53,33 @@ class PreparedCall:
         results: Sequence[Room],
         scratch: Sequence[Room] = (),
         aligned: Sequence[int] = (),
+        tables: Sequence[DeviceArray] = (),
     ) -> None:
         self._launches, self._device, self._aligned = tuple(launches), device, tuple(aligned)
+        self._current_device, self._tables = driver().cuCtxGetDevice, tuple(tables)
+        torch = sys.modules.get("torch")
         self._results = [
-            (shape, packed_strides(shape), dtype, product(shape) * ITEMSIZES[dtype])
+            (
+                *(shape, packed_strides(shape), dtype, product(shape) * ITEMSIZES[dtype]),
+                getattr(torch, dtype, None),
+            )
             for shape, dtype in results
         ]
         self._scratch = [product(shape) * ITEMSIZES[dtype] for shape, dtype in scratch]
 
-    def queue(self, like: Any, stream: int, addresses: list[int]) -> list[Any]:
-        """Queue the launches on a stream and return the results, of the kind of a tensor."""
-        device, results, scratch = self._device, [], []
-        with on_device(device):
-            for shape, strides, dtype, size in self._results:
-                if type(like) is DeviceArray:
-                    owner = Memory(size, device, stream, is_current=True)
-                    pointer = owner.pointer
-                    made = DeviceArray(pointer, shape, strides, dtype, device, owner, stream)
-                else:
-                    made = output_like(like, shape, dtype)
-                    pointer = made.data_ptr()
-                results.append(made)
-                addresses.append(pointer)
-            for size in self._scratch:
-                owner = Memory(size, device, stream, is_current=True)
-                scratch.append(owner)
-                addresses.append(owner.pointer)
-            for each in self._launches:
-                each(stream, addresses)
-        return results
-
-    def __call__(self, *tensors: Any) -> list[Any] | None:
-        """Compute tensors of the form on the caller's stream; None for addresses that it is not made for."""
-        first, chosen = tensors[0], streams.chosen()
+    def __call__(self, tensors: Sequence[Any]) -> tuple[Any, ...] | None:
+        """Compute tensors of the form on the caller's stream; None for those that it is not made for."""
+        first, stream = tensors[0], streams.chosen()
         if type(first) is DeviceArray:
-            stream = chosen or streams.LEGACY
-            addresses = [each.on(stream).pointer for each in tensors]
+            stream = stream or streams.LEGACY
+            addresses = [
+                each.pointer if each.stream == stream else each.on(stream).pointer
+                for each in tensors
+            ]
         else:
-            stream = streams.of_torch(first)
-            if chosen not in (None, stream):  # there is an order to be made between the two
+            stream, chosen = streams.of_torch(first), stream
+            # Between two streams there is an order to be made.
+            if chosen not in (None, stream) or _is_watched(tensors):
                 return None
             addresses = [each.data_ptr() for each in tensors]
         bits = 0
@@ -91,16 +87,102 @@ class PreparedCall:
             bits |= addresses[place]
         return None if bits % _ALIGNMENT else self.queue(first, stream, addresses)
 
+    def queue(self, like: Any, stream: int, addresses: list[int]) -> tuple[Any, ...]:
+        """Queue the launches on a stream and return the results, of the kind of a tensor."""
+        status, now = self._current_device()
+        if not status and int(now) == self._device:
+            return self._queue(like, stream, addresses)
+        with on_device(self._device):
+            return self._queue(like, stream, addresses)
 
-def watched(example: Any) -> Callable[..., bool] | None:
-    """Return what tells whether query, key, value or mask, of an example's kind, carry more than numbers.
+    def _queue(self, like: Any, stream: int, addresses: list[int]) -> tuple[Any, ...]:
+        device, results, scratch = self._device, [], []
+        addresses.extend([each.on(stream).pointer for each in self._tables])
+        for shape, strides, dtype, size, torchs in self._results:
+            if type(like) is DeviceArray:
+                owner = Memory(size, device, stream, True)
+                pointer = owner.pointer
+                made = DeviceArray(pointer, shape, strides, dtype, device, owner, stream)
+            elif torchs is not None and is_torch(like):
+                made = like.new_empty(shape, dtype=torchs)
+                pointer = made.data_ptr()
+            else:
+                made = output_like(like, shape, dtype)
+                pointer = made.pointer
+            results.append(made)
+            addresses.append(pointer)
+        for size in self._scratch:
+            owner = Memory(size, device, stream, True)
+            scratch.append(owner)
+            addresses.append(owner.pointer)
+        for launch in self._launches:
+            launch(stream, addresses)
+        return tuple(results)
 
-    None for a kind that calls are not prepared for; see `watches`.
-    """
+
+def can_prepare(example: Any) -> bool:
+    """Tell whether calls with tensors of an example's kind can be prepared."""
     kind: Any = type(example)
-    if kind is DeviceArray:
-        return lambda *_: False
     try:
-        return watches(kind) if is_torch(example) else None
+        return kind is DeviceArray or (is_torch(example) and watches(kind) is not None)
     except AttributeError:
+        return False
+
+
+def forms_of_results(tensors: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the forms of result, logarithms and the result's gradient. tensors: in the order of BACKWARD."""
+    return form_of(tensors[5]), form_of(tensors[6]), form_of(tensors[0])
+
+
+def results_like(out: Any, logsumexp: Any) -> Callable[[tuple[Any, ...]], bool]:
+    """Return what tells whether `forms_of_results` are those of an example, whatever the strides."""
+    one, other = form_of(out), form_of(logsumexp)
+
+    def fits(forms: tuple[Any, ...]) -> bool:
+        pairs = zip(forms, (one, other, one), strict=True)
+        return all((a[0], *a[2:]) == (b[0], *b[2:]) for a, b in pairs)
+
+    return fits
+
+
+def repeated(attend: Callable[..., tuple[Any, Any]], *example: Any) -> Callable[..., Any] | None:
+    """Return what computes calls of a form by a function that checks nothing; None where it may not.
+
+    attend: takes query, key, value and mask. example: as of `AttentionBackend.prepared`.
+    """
+    if not can_prepare(example[0]):
         return None
+    wants_both = example[-1] is not None
+
+    def call(*tensors: Any) -> Any:
+        if _is_watched(tensors[:4]):
+            return None
+        found = attend(*tensors[:4])
+        return found if wants_both else found[0]
+
+    return call
+
+
+def repeated_backward(
+    differentiate: Callable[..., Any], *example: Any
+) -> Callable[..., Any] | None:
+    """Return what computes gradients, as `repeated` does attention, of the first seven of BACKWARD."""
+    if not can_prepare(example[0]):
+        return None
+    fits = results_like(*example[-2:])
+
+    def call(*tensors: Any) -> Any:
+        given = tensors[:7]
+        if _is_watched(given) or not fits(forms_of_results(given)):
+            return None
+        return differentiate(*given)
+
+    return call
+
+
+def _is_watched(tensors: Sequence[Any]) -> bool:
+    kind: Any = type(tensors[0])
+    if kind is DeviceArray:
+        return False
+    tells = watches(kind)
+    return tells is not None and tells(*tensors)

@@ -45,9 +45,8 @@ def on_stream(stream: Any) -> "Iterator[None]":
         _chosen.reset(token)
 
 
-def chosen() -> int | None:
-    """Return the stream of the innermost `on_stream`, None outside of any."""
-    return _chosen.get()
+chosen = _chosen.get
+"""Return the stream of the innermost `on_stream`, None outside of any."""
 
 
 def callers(*things: Any) -> int:
@@ -65,8 +64,12 @@ def callers(*things: Any) -> int:
 
 def of_torch(tensor: Any) -> int:
     """Return the stream on which torch works with a tensor."""
-    stream = sys.modules["torch"].cuda.current_stream(tensor.device)
-    return int(stream.cuda_stream) or LEGACY
+    torch = sys.modules["torch"]
+    # What a stream's object is made of; a torch without CUDA has none.
+    handle = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # noqa: SLF001
+    if handle is not None:
+        return int(handle(tensor.device.index or 0)) or LEGACY
+    return int(torch.cuda.current_stream(tensor.device).cuda_stream) or LEGACY
 
 
 @lru_cache(maxsize=64)

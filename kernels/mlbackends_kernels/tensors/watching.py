@@ -10,7 +10,7 @@ from mlbackends_kernels.tensors.arithmetic import numpy
 
 @cache
 def watches(kind: type) -> Callable[..., bool] | None:
-    """Return a function that tells whether query, key, value or mask carry more than numbers.
+    """Return a function that tells whether tensors of a kind, or None, carry more than numbers.
 
     That is: a tangent, a sign that is not applied yet, storage that was freed below a tensor with an
     offset (without one, the address is null), or a mode or trace that records calls; gradients are another
@@ -32,19 +32,14 @@ def watches(kind: type) -> Callable[..., bool] | None:
     forward = torch.autograd.forward_ad
     forward._current_level  # noqa: B018, SLF001  -1 outside of forward-mode differentiation
 
-    def is_watched(query: Any, key: Any, value: Any, mask: Any) -> bool:
-        if mask is not None and (
-            mask.is_neg() or (mask.storage_offset() and not mask.untyped_storage().nbytes())
-        ):
-            return True
+    def is_watched(*tensors: Any) -> bool:
+        for each in tensors:
+            if each is not None and (
+                each.is_neg() or (each.storage_offset() and not each.untyped_storage().nbytes())
+            ):
+                return True
         return (
-            query.is_neg()
-            or key.is_neg()
-            or value.is_neg()
-            or (query.storage_offset() and not query.untyped_storage().nbytes())
-            or (key.storage_offset() and not key.untyped_storage().nbytes())
-            or (value.storage_offset() and not value.untyped_storage().nbytes())
-            or dispatch_modes()
+            dispatch_modes()
             or function_modes()
             or transform() is not None
             or trace() is not None

@@ -23,10 +23,12 @@ from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.python_native import filters
 from mlbackends.sdpa import call_cache, dispatch
 from mlbackends.sdpa.backend import AttentionBackend
+from mlbackends.sdpa.request import Fields
 from mlbackends.sdpa.sdp_backend import SDPBackend
 from mlbackends.switches import store
 from mlbackends_kernels.attention_cpu import library, prepared_calls
 from mlbackends_kernels.attention_cpu.library import NotBuilt
+from mlbackends_kernels.cuda.device_array import DeviceArray
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -915,3 +917,72 @@ def test_everything_dropped_draws_nothing() -> None:
     state = np.random.get_state()[1].copy()  # type: ignore[index]  # noqa: NPY002
     assert not attend(Q, K, K, dropout_p=1.0).any()
     assert np.array_equal(np.random.get_state()[1], state)  # type: ignore[index]  # noqa: NPY002
+
+
+# ---- what torch's function has no argument for ----------------------------------------
+
+
+def placed(*shape: int, dtype: str = "float16", device: int = 0) -> Any:
+    """Return an array that says that it lies on a CUDA device."""
+    return DeviceArray(16, shape, None, dtype, device, None)
+
+
+def kind_with(**fields: Any) -> Any:
+    tensors = placed(1, 2, 4, 8), placed(1, 2, 6, 8), placed(1, 2, 6, 8)
+    return call_cache.kind_of_call(
+        *tensors, None, None, (0.0, False, None, False, False), Fields(**fields)
+    )
+
+
+def test_calls_with_other_fields_are_of_another_kind() -> None:
+    different: list[dict[str, Any]] = [
+        {"window": (1, 2)},
+        {"window": (2, 1)},
+        {"lower_right": True},
+        {"softcap": 2.0},
+        {"softcap": 3.0},
+        {"sinks": placed(2)},
+        {"sinks": placed(2, dtype="float32")},
+        {"sinks": placed(2, device=1)},
+        {"sinks": placed(4).viewed((2,), (2,))},
+        {"query_lengths": (1, 3), "key_lengths": (2, 4)},
+        {"query_lengths": (2, 2), "key_lengths": (2, 4)},
+        {"query_lengths": (2, 2), "key_lengths": (3, 3)},
+        {"key_lengths": (2, 2)},
+        {"page_table": placed(1, 3, dtype="int32")},
+        {"page_table": placed(1, 4, dtype="int32")},
+    ]
+    kinds = [kind_with(**fields) for fields in different]
+    assert None not in kinds and len(set(kinds)) == len(kinds)
+    again = [
+        kind_with(**{**fields, "sinks": each.viewed(each.shape, each.strides, 1)})
+        if (each := fields.get("sinks")) is not None
+        else kind_with(**fields)
+        for fields in different
+    ]
+    assert again == kinds
+    assert kind_with(key_lengths=[2, 2]) == kind_with(key_lengths=(2, 2))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"window": (True, 2)},
+        {"window": np.array([1, 2])},
+        {"lower_right": 1},
+        {"softcap": np.float64(2)},
+        {"sinks": np.ones(2, "float16")},
+        {"key_lengths": placed(2, dtype="int32")},
+        {"query_lengths": (2.0, 2)},
+        {"page_table": np.zeros((1, 3), "int32")},
+    ],
+    ids=str,
+)
+def test_what_has_to_be_read_or_refused_is_looked_at_each_time(fields: dict[str, Any]) -> None:
+    assert kind_with(**fields) is None
+
+
+def test_on_the_host_such_calls_are_looked_at_each_time(looked_at: list[AttentionProblem]) -> None:
+    for _ in range(4):
+        attend(Q, K, K, window=(1, 1))
+    assert len(looked_at) == 4

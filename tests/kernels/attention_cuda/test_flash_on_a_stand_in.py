@@ -28,6 +28,16 @@ def compare(*pairs):
     tell(max(float(abs(each.numpy() - other).max()) for each, other in pairs))
 """
 
+COUNTED = """
+from mlbackends.sdpa import attend
+looked_at = []
+def requested(operation, query, *args, real=attend.requested, **fields):
+    looked_at.append(type(query).__name__)
+    return real(operation, query, *args, **fields)
+attend.requested = requested
+forward(*3 * [np.ones((1, 1, 1, 1))])  # backends and switches are there
+"""
+
 TRAINED = """
 q, k, v, coming = array(2, 4, 70, 32), array(2, 2, 70, 32), array(2, 2, 70, 32), array(2, 4, 70, 32)
 sinks = array(4)
@@ -108,12 +118,26 @@ def test_on_hopper_they_come_by_bulk_copies(
 def test_keys_in_pages_come_back_from_a_driver_in_parts(
     on_fake_cuda: OnFakeCuda, variables: dict[str, str]
 ) -> None:
-    told = on_fake_cuda(BEFORE + SERVED, **variables)
-    kinds: Any
-    kinds, worst = told.values
-    assert kinds == ["DeviceArray"] and worst < 2e-3
+    """The third time without a look, at other addresses and pages."""
+    told = on_fake_cuda(
+        BEFORE + COUNTED + 3 * SERVED + "tell(looked_at.count('DeviceArray'))", **variables
+    )
+    *found, looked_at = told.values
+    assert found[::2] == 3 * [["DeviceArray"]] and max(found[1::2]) < 2e-3
+    assert looked_at == 2
     # Three sequences and two heads of keys, whose 700 keys are two parts; 24 rows, a warp each.
-    assert told.lines("launch flash") == [
+    assert told.lines("launch flash") == 3 * [
         launched("flash_short", 3 * 2 * 2),
         launched("flash_combine", 24 // short_tile(64).warps),
     ]
+
+
+def test_gradients_with_window_softcap_and_sinks_are_looked_at_twice(
+    on_fake_cuda: OnFakeCuda, variables: dict[str, str]
+) -> None:
+    other = TRAINED.replace("(20, -1)", "(5, -1)")
+    told = on_fake_cuda(
+        BEFORE + COUNTED + 3 * TRAINED + other + "tell(looked_at.count('DeviceArray'))", **variables
+    )
+    *found, looked_at = told.values
+    assert max(found[1::2]) < 1e-2 and looked_at == 2 * 2 + 2
