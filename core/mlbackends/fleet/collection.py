@@ -107,7 +107,10 @@ class Collection:
             if envelope.report is UNSET:
                 raise ValueError("its envelope holds no report")  # noqa: TRY301
             sections, figures = self._sections_of(envelope.report)
-        except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        except RecursionError:  # where the stack ends depends on the machine and on Python
+            self._failed(name, Status.ERROR, "its report is nested too deep")
+            return name
+        except (msgspec.DecodeError, ValueError) as error:
             self._failed(name, Status.ERROR, str(error))
             return name
         if name in self.nodes:

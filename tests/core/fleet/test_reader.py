@@ -253,7 +253,7 @@ def test_levels_of_a_log_are_no_nodes() -> None:
 
 
 def test_a_report_that_is_too_deep_is_an_error_of_its_node() -> None:
-    deep = report_of(deep=0).replace(b'"deep":0', b'"deep":' + b"[" * 9000 + b"]" * 9000)
+    deep = report_of(deep=0).replace(b'"deep":0', b'"deep":' + b"[" * 200_000 + b"]" * 200_000)
     collection = collected([b"n1: " + deep, b"n2: " + report_of()])
 
     assert [*collection.nodes] == ["n2"]
