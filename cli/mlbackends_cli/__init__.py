@@ -18,7 +18,7 @@ _INTERRUPTED = 130
 
 def run() -> None:
     """Run `backends`."""
-    sys.unraisablehook = keep_interrupt
+    sys.unraisablehook = reraise_interrupt
     if os.name == "nt":  # Ctrl-Break ends it as Ctrl-C does
         import signal
 
@@ -98,7 +98,7 @@ def _warning_line(message: Warning | str, *_: object, **__: object) -> str:
     return f"backends: {log_line(str(message))}\n"
 
 
-def keep_interrupt(unraisable: "sys.UnraisableHookArgs") -> None:
+def reraise_interrupt(unraisable: "sys.UnraisableHookArgs") -> None:
     """Interrupt again where an interrupt came in a callback, from which nothing can be raised."""
     if unraisable.exc_type is not KeyboardInterrupt:
         sys.__unraisablehook__(unraisable)

@@ -58,17 +58,17 @@ def _limit_line(limit: Limit, here: Here | None) -> _Line:
     places: dict[str, list[str]] = {"below": [], "without": []}
     for need in limit.lifted_by:
         places["below" if need.at_least else "without"].append(str(need))
-    where = " or ".join(f"{word} {' or '.join(each)}" for word, each in places.items() if each)
-    where = f"{where[:1].upper()}{where[1:]}:" if where else ""
-    short = f"{applies(here)} {where} {limit.detail}"
+    condition = " or ".join(f"{word} {' or '.join(each)}" for word, each in places.items() if each)
+    condition = f"{condition[:1].upper()}{condition[1:]}:" if condition else ""
+    short = f"{applies(here)} {condition} {limit.detail}"
     return _Line(limit.what, applies(here), limit.detail, needs, limit.source, short)
 
 
 def _feature_line(feature: Feature, here: Here | None) -> _Line:
     needs = " and ".join(map(str, feature.needs))
-    is_here = _sentence(here, "Yes", "No", "here")
-    short = f"{is_here} {feature.detail}" + ("" if is_here else f" It needs {needs}.")
-    return _Line(feature.what, is_here, feature.detail, needs, feature.source, short)
+    status = _sentence(here, "Yes", "No", "here")
+    short = f"{status} {feature.detail}" + ("" if status else f" It needs {needs}.")
+    return _Line(feature.what, status, feature.detail, needs, feature.source, short)
 
 
 def passages(page: KindPage) -> list[Passage]:
@@ -76,7 +76,7 @@ def passages(page: KindPage) -> list[Passage]:
     found = [Passage(f"{page.kind}: {page.title}", tuple(_head(page)))]
     for heading, _, lines in _sections(page):
         rows = ((line.what, f"{line.short} [{line.source}]".split()) for line in lines)
-        found.append(Passage(heading, tuple((what, " ".join(words)) for what, words in rows)))
+        found.append(Passage(heading, tuple((subject, " ".join(words)) for subject, words in rows)))
     return found
 
 

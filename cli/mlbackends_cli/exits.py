@@ -33,9 +33,9 @@ def cleared_up() -> Iterator[None]:
         raise SystemExit(128 + number)
 
     signals = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")]
-    here = threading.current_thread() is threading.main_thread()
+    is_main = threading.current_thread() is threading.main_thread()
     changed = [
-        each for each in signals if here and each and signal.getsignal(each) is signal.SIG_DFL
+        each for each in signals if is_main and each and signal.getsignal(each) is signal.SIG_DFL
     ]
     for each in changed:
         signal.signal(each, leave)

@@ -116,8 +116,8 @@ def judging(judge: Command) -> Command:
                 from mlbackends.fleet.fingerprint import fingerprints
 
                 outcome = replace(outcome, fingerprints=fingerprints(report))
-            whose = problem or (Problem.NODE if codes in ("npd", "slurm") else ANY)
-            return finish(of_problem(outcome, whose), codes=codes, **written)
+            affected = problem or (Problem.NODE if codes in ("npd", "slurm") else ANY)
+            return finish(of_problem(outcome, affected), codes=codes, **written)
         except Exception as error:
             if codes != PLAIN:
                 error.exit_code = UNKNOWN_CODES[codes]  # type: ignore[attr-defined]
@@ -167,11 +167,11 @@ def limited(seconds: float | None) -> Iterator[None]:
         signal.signal(number, before)
 
 
-def of_problem(outcome: Outcome, whose: str) -> Outcome:
+def of_problem(outcome: Outcome, affected: str) -> Outcome:
     """Return an outcome with the checks of one kind of problem; what nobody has classed is the user's."""
-    if whose == ANY:
+    if affected == ANY:
         return outcome
-    is_of_node = whose == Problem.NODE
+    is_of_node = affected == Problem.NODE
     chosen = (each for each in outcome.checks if (each.problem is Problem.NODE) is is_of_node)
     return replace(outcome, checks=tuple(chosen))
 

@@ -11,9 +11,9 @@ import click
 import mlbackends.isolation
 from mlbackends import __version__
 from mlbackends.model.errors import MlBackendsError
-from mlbackends_cli import INTERRUPTED, exits, keep_interrupt
+from mlbackends_cli import INTERRUPTED, exits, reraise_interrupt
 from mlbackends_cli.lazy import FolderGroup
-from mlbackends_cli.output import say, write
+from mlbackends_cli.output import log, write
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
@@ -27,7 +27,7 @@ click.version_option(__version__, prog_name="backends", message="%(prog)s %(vers
 
 def guarded_main(arguments: list[str]) -> int:
     """Run the command line and return the exit code; nobody sees a traceback."""
-    sys.unraisablehook = keep_interrupt
+    sys.unraisablehook = reraise_interrupt
     mlbackends.isolation.process_is_ours = True
     try:
         code = main.main(arguments, prog_name="backends", standalone_mode=False)
@@ -45,16 +45,16 @@ def guarded_main(arguments: list[str]) -> int:
             if arguments:
                 error.show()
             else:
-                from mlbackends_cli.usage import what_to_type
+                from mlbackends_cli.usage import first_help
 
-                click.echo(what_to_type(main), err=True)
+                click.echo(first_help(main), err=True)
         else:
             from mlbackends_cli.usage import explained
 
             _fail(arguments, *explained(error, main, arguments))
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        say(INTERRUPTED)
+        log(INTERRUPTED)
         return exits.INTERRUPTED
     except BrokenPipeError:  # end as a program that SIGPIPE killed does
         return _end_without_output(exits.CLOSED_PIPE)
@@ -65,7 +65,7 @@ def guarded_main(arguments: list[str]) -> int:
         if isinstance(error, OSError) and os.name == "nt" and error.errno == errno.EINVAL:
             return _end_without_output(exits.CLOSED_PIPE)  # what Windows says of a closed pipe
         if isinstance(error, OSError) and error.errno in _NO_ROOM:
-            say(f"standard output cannot be written: {error.strerror}")
+            log(f"standard output cannot be written: {error.strerror}")
             return _end_without_output(exits.USAGE)
         _report_bug(error, arguments)
         return getattr(error, "exit_code", exits.BUG)
@@ -83,7 +83,7 @@ def _end_without_output(code: int) -> int:
 
 def _fail(arguments: list[str], message: str, hint: str = "") -> None:
     """Say why there is no outcome; in frames, too, where a reader of many nodes waits for them."""
-    say(message, hint)
+    log(message, hint)
     framed = "--format=frame" in arguments or ("--format", "frame") in pairwise(arguments)
     if framed or arguments[:2] == ["fleet", "envelope"]:
         from mlbackends.fleet.frames import frames

@@ -67,7 +67,7 @@ def write_paged(text: str, path: str = "") -> None:
     click.echo_via_pager(text.rstrip("\n"))
 
 
-def say(message: str, hint: str = "") -> None:
+def log(message: str, hint: str = "") -> None:
     """Print one line to standard error, and a hint below it; nobody need read it."""
     import click
 
@@ -122,11 +122,13 @@ def refuse_unwritable(*paths: str) -> None:
     seen: set[str] = set()
     for path in paths:
         check(path)
-        where = path if path in ("", "-") else os.path.realpath(path)
-        if where in seen and (where == "-" or not os.path.exists(where) or os.path.isfile(where)):
-            name = "standard output" if where == "-" else path
+        target = path if path in ("", "-") else os.path.realpath(path)
+        if target in seen and (
+            target == "-" or not os.path.exists(target) or os.path.isfile(target)
+        ):
+            name = "standard output" if target == "-" else path
             raise BadInput(f"two things would be written to {name}", "name a file for each")
-        seen.add(where)
+        seen.add(target)
         if path in ("", "-"):
             continue
         folder = os.path.dirname(os.path.realpath(path))

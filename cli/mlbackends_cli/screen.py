@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, Self
 
 from mlbackends.model.errors import BadInput
-from mlbackends_cli.terminal import is_dumb, is_terminal, takes_sequences
+from mlbackends_cli.terminal import interprets_sequences, is_dumb, is_terminal
 
 termios: Any = None
 msvcrt: Any = None
@@ -34,7 +34,7 @@ class Screen:
     """
 
     def __init__(self, instead: str) -> None:
-        if is_dumb() or not takes_sequences(sys.stdout):
+        if is_dumb() or not interprets_sequences(sys.stdout):
             raise BadInput("standard output is no terminal that can be drawn over", instead)
         self._keys = [sys.stdin.fileno()] if is_terminal(sys.stdin) else []
         self._typed = ""

@@ -36,9 +36,9 @@ def deviations() -> list[Passage]:
 
 def deviation(each: Deviation) -> Passage:
     """Return one difference from torch."""
-    where = ", ".join(each.names) if "*" not in each.names else "every module"
+    modules = ", ".join(each.names) if "*" not in each.names else "every module"
     lines = (
-        ("where", where),
+        ("where", modules),
         ("torch", each.torch),
         ("mlbackends", each.ours),
         ("why", each.why),

@@ -57,8 +57,8 @@ def page(color: str, output: str = "", **flags: Any) -> Page:
     to_file = output not in ("", "-")
     at_terminal = not to_file and is_terminal(sys.stdout)
     # What forces colour means the terminal or the pager behind a pipe, never a file.
-    takes_color = at_terminal and takes_sequences(sys.stdout)
-    has_color = wants_color(color, takes_color, {} if to_file else os.environ)
+    allows_color = at_terminal and interprets_sequences(sys.stdout)
+    has_color = uses_color(color, allows_color, {} if to_file else os.environ)
     return Page(
         width=max(40, columns(os.environ)),
         color=has_color,
@@ -71,15 +71,15 @@ def page(color: str, output: str = "", **flags: Any) -> Page:
 def error_page(color: str) -> Page:
     """Describe what standard error can show."""
     size = error_terminal_size()
-    is_given = os.environ.get("COLUMNS", "").isdecimal()
+    is_set = os.environ.get("COLUMNS", "").isdecimal()
     return Page(
-        width=max(40, size[0] if size and not is_given else columns(os.environ)),
-        color=wants_color(color, takes_sequences(sys.stderr), os.environ),
+        width=max(40, size[0] if size and not is_set else columns(os.environ)),
+        color=uses_color(color, interprets_sequences(sys.stderr), os.environ),
         unicode=has_unicode(sys.stderr),
     )
 
 
-def wants_color(choice: str, is_terminal: bool, environment: Mapping[str, str]) -> bool:
+def uses_color(choice: str, is_terminal: bool, environment: Mapping[str, str]) -> bool:
     """Decide on colour, by the first that is set.
 
     That is the option, NO_COLOR, FORCE_COLOR and CLICOLOR_FORCE, CLICOLOR, TERM, the terminal.
@@ -101,9 +101,9 @@ def wants_color(choice: str, is_terminal: bool, environment: Mapping[str, str]) 
 
 def columns(environment: Mapping[str, str]) -> int:
     """Return how wide the page is, at most _WIDEST: COLUMNS, else the terminal, else 80."""
-    given = environment.get("COLUMNS", "").lstrip("0")
-    if given.isdecimal():
-        return min(int(given[: len(str(_WIDEST)) + 1]), _WIDEST)
+    text = environment.get("COLUMNS", "").lstrip("0")
+    if text.isdecimal():
+        return min(int(text[: len(str(_WIDEST)) + 1]), _WIDEST)
     return _size(sys.stdout)[0] or 80
 
 
@@ -114,7 +114,7 @@ def rows() -> int:
 
 def error_terminal_size() -> tuple[int, int] | None:
     """Return the columns and rows of the terminal at standard error, None where there is none."""
-    return _size(sys.stderr) if takes_sequences(sys.stderr) and not is_dumb() else None
+    return _size(sys.stderr) if interprets_sequences(sys.stderr) and not is_dumb() else None
 
 
 def _size(stream: Any) -> tuple[int, int]:
@@ -139,7 +139,7 @@ def is_dumb() -> bool:
     return os.environ.get("TERM", "" if os.name == "nt" else "dumb") == "dumb"
 
 
-def takes_sequences(stream: Any) -> bool:
+def interprets_sequences(stream: Any) -> bool:
     """Tell whether a stream is a terminal that takes the sequences of ECMA-48, as for colours.
 
     A console of Windows does so from Windows 10 on, when it is told to.
@@ -181,8 +181,8 @@ def can_redraw(environment: Mapping[str, str]) -> bool:
 
 def survey_progress(done: int, total: int, waited_for: str) -> str:
     """Return how many libraries have answered, and the probe that is waited for."""
-    answered = "library has answered" if total == 1 else "libraries have answered"
-    return f"{done} of {total} {answered}, waiting for {waited_for}"
+    progress = "library has answered" if total == 1 else "libraries have answered"
+    return f"{done} of {total} {progress}, waiting for {waited_for}"
 
 
 class ProgressLine:
@@ -201,7 +201,7 @@ class ProgressLine:
         self._text = "looking at this machine"
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._draw, daemon=True)
-        if takes_sequences(sys.stderr) and can_redraw(os.environ):
+        if interprets_sequences(sys.stderr) and can_redraw(os.environ):
             self._thread.start()
 
     def __enter__(self) -> Self:

@@ -43,7 +43,7 @@ def explained(
     return error.format_message(), usage
 
 
-def what_to_type(main: click.Command) -> str:
+def first_help(main: click.Command) -> str:
     """Return the commands that the help begins with, on one screen: what one does where that fits."""
     from mlbackends_cli.terminal import error_page
 
@@ -119,16 +119,16 @@ def _bad_value(message: str, param: click.Parameter) -> tuple[str, str]:
     found = _VALUE.match(message)
     if found is None:
         return f"{title}: {message}", ""
-    seen = found[1] if len(found[1]) <= _LONGEST else f"{found[1][:_LONGEST]}..."
+    shown = found[1] if len(found[1]) <= _LONGEST else f"{found[1][:_LONGEST]}..."
     if choices:
         near = did_you_mean(nearest(found[1][1:-1], choices))
-        return f"{title} cannot be {seen}: it is one of {', '.join(choices)}", near
+        return f"{title} cannot be {shown}: it is one of {', '.join(choices)}", near
     whole = isinstance(param.type, click.types.IntParamType)
     needed = "a whole number" if whole else "a number"
     least, most = (getattr(param.type, name, None) for name in ("min", "max"))
     needed += f" from {least:g}" if least is not None else ""
     needed += f" to {most:g}" if most is not None else " on" if least is not None else ""
-    return f"{title} cannot be {seen}: it is {needed}", ""
+    return f"{title} cannot be {shown}: it is {needed}", ""
 
 
 def _title(param: click.Parameter) -> str:

@@ -75,7 +75,7 @@ def test_a_console_is_told_to_take_sequences(
     on_windows: pytest.MonkeyPatch, kernel: Kernel, takes: bool
 ) -> None:
     on_windows.setattr(ctypes, "CDLL", lambda _: kernel)
-    assert terminal.takes_sequences(STREAM) == takes
+    assert terminal.interprets_sequences(STREAM) == takes
     assert kernel.mode in (7 if takes else 3, None)
 
 

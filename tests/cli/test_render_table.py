@@ -394,7 +394,11 @@ def test_the_page_of_a_recorded_machine_fits_and_breaks_no_word(width: int) -> N
         text = "\n".join(page)
         words = {"", *re.split(r"[\s/]+", text)}
         found = [f"{reason.message} {reason.hint}" for _, reason in probes.broken(one)]
-        found += [text for texts in probes.taken(one.probes.get("uses")).values() for text in texts]
+        found += [
+            text
+            for texts in probes.used_libraries(one.probes.get("uses")).values()
+            for text in texts
+        ]
         for word in re.split(r"[\s/]+", " ".join(found)):
             assert word in words or len(word) > width - 4, (name, word)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from running import PLAIN, backends
 
-from mlbackends_cli.terminal import page, wants_color
+from mlbackends_cli.terminal import page, uses_color
 
 if os.name != "nt":
     import fcntl
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 def test_colour_is_decided_in_one_order(
     choice: str, terminal: bool, environment: dict[str, str], expected: bool
 ) -> None:
-    assert wants_color(choice, terminal, environment) is expected
+    assert uses_color(choice, terminal, environment) is expected
 
 
 @pytest.mark.parametrize(

@@ -125,17 +125,17 @@ def test_more_processes_than_the_page_has_are_counted() -> None:
 def test_keys_change_the_view() -> None:
     view = _View("cpu", (), "", hides=False)
     for key in ("s", "/", "t", "q", "\b", "\n", "down"):
-        view.take(key)
+        view.press(key)
     lines = view.lines(USAGE, Page(80), 24)
 
     assert (view.sort, view.text, view.first, view.has_more) == ("memory", "t", 1, True)
     assert len(lines) == 24
     assert lines[-1].endswith(f"from 2 of {USAGE.process_count}")  # a small screen has not all
-    view.take("?")
+    view.press("?")
     help_lines = view.lines(USAGE, Page(60), 24)
     assert "  /         filter by number, name, user, command or" in help_lines
     for key in ("x", "escape", "q"):
-        view.take(key)
+        view.press(key)
     assert (view.text, view.has_more) == ("", False)
 
 

@@ -99,11 +99,11 @@ def markdown(explanation: Explanation, _page: Page) -> str:
             for side, verdicts in sides
             for each in verdicts
         ]
-        where = f"On {literal(problem.device)} ({literal(problem.device_title)})"
-        whose = literal(_torch(problem, explanation))
+        device = f"On {literal(problem.device)} ({literal(problem.device_title)})"
+        torch_version = literal(_torch(problem, explanation))
         parts += [
             f"### {code(text, in_table=False)}",
-            f"{where} mlbackends would take **{literal(ours)}**, {whose} **{literal(torch)}**.",
+            f"{device} mlbackends would take **{literal(ours)}**, {torch_version} **{literal(torch)}**.",
             table(("whose", "backend", "can", "why not"), rows),
         ]
     return "\n\n".join(parts) + "\n"

@@ -51,7 +51,7 @@ def printed(benched: Benched, page: Page, base: str) -> str:
         lines = [f"  {line}" for line in above] + [f"    {problem.checked.failure}"]
         before = [each for line in lines for each in wrapped(line, page.width, "", " " * 4)]
         found = rows(problem, benched, base)
-        gone = {each.backend for each in problem.changes if not each.by_time}
+        uncompared = {each.backend for each in problem.changes if not each.by_time}
         # `check` lists the backends that cannot take a problem; here they would hide the numbers.
         explained = [
             each
@@ -59,7 +59,7 @@ def printed(benched: Benched, page: Page, base: str) -> str:
             if each.ended is not Ended.CANNOT
             or each.required
             or each.peer
-            or each.backend in gone
+            or each.backend in uncompared
             or not found
         ]
         sections.append(Section(problem.checked.text, before, found, explained))
@@ -91,7 +91,7 @@ def notes(benched: Benched, base: str) -> list[str]:
     idle, count = sum(each.idle for each in problems), len(problems)
     ending = f" for {idle} of {count}" if idle < count else ""
     ending = f": no backend ran{ending}" if idle else ""
-    found = [f"{tables.where(benched)}, {counted(benched.rounds, 'round')}{ending}"]
+    found = [f"{tables.hardware_of(benched)}, {counted(benched.rounds, 'round')}{ending}"]
     on_cpu = [each for each in problems if each.speeds is None]
     if peaks := [each.peak_gflops for each in on_cpu if each.peak_gflops]:
         by = next(each.peak_by for each in on_cpu if each.peak_by)
@@ -102,8 +102,8 @@ def notes(benched: Benched, base: str) -> list[str]:
         found.append(f"memory: {rate}; of memory: inputs and result once")
     if any(ratio.to == base for each in benched.problems for ratio in each.ratios):
         found.append(f"× {base}: times as fast in the same round, the median and the middle half")
-    wanted = ["changes"] if any(each.changes for each in benched.problems) else []
-    return found + tables.notes_of(problems, *wanted)
+    columns_shown = ["changes"] if any(each.changes for each in benched.problems) else []
+    return found + tables.notes_of(problems, *columns_shown)
 
 
 def markdown(benched: Benched, _page: Page, base: str) -> str:

@@ -57,16 +57,16 @@ def notes(checked: Checked) -> list[str]:
         ending = "no backend ran" if idle == count else f"{ending} in what ran"
     if 0 < idle < count:
         ending += f"; no backend ran for {idle} of {count}"
-    summary = f"{counted(count, 'problem')} on {tables.where(checked)}: {ending}"
+    summary = f"{counted(count, 'problem')} on {tables.hardware_of(checked)}: {ending}"
     results = [each for problem in checked.problems for each in ran(problem)]
     if not results:
         return [summary]
-    wanted = ["slower by"] * any(each.timing for each in results) + ["max error", "of allowed"]
-    wanted += ["relative", "error ratio"]
-    wanted += ["gradients"] * any(each.problem.wants_gradient for each in checked.problems)
+    measures = ["slower by"] * any(each.timing for each in results) + ["max error", "of allowed"]
+    measures += ["relative", "error ratio"]
+    measures += ["gradients"] * any(each.problem.wants_gradient for each in checked.problems)
     measured = {each.memory.measured_by for each in results if each.memory}
     memory = [f"memory: beyond inputs and result, by {each}" for each in sorted(measured)]
-    return [summary, *tables.notes_of(checked.problems, *wanted), *memory]
+    return [summary, *tables.notes_of(checked.problems, *measures), *memory]
 
 
 def markdown(checked: Checked, _page: Page) -> str:
@@ -78,7 +78,7 @@ def markdown(checked: Checked, _page: Page) -> str:
         rows = [
             tuple(literal(row.get(name, "")) for name in COLUMNS) for _, row in tables.rows(problem)
         ]
-        others = [
+        failures = [
             f"- {literal(each.backend)}: {literal(f'{each.ended}: {summary(each)}')}"
             for each in problem.results
             if each.ended is not Ended.RAN or not each.good
@@ -88,6 +88,6 @@ def markdown(checked: Checked, _page: Page) -> str:
             literal(problem.failure) or ("" if rows else "No backend ran."),
             "\n".join(f"- {literal(line)}" for line in tables.about(problem) if problem.speeds),
             table(COLUMNS, rows),
-            "\n".join(others),
+            "\n".join(failures),
         ]
     return "\n\n".join(filter(None, parts)) + "\n"

@@ -39,15 +39,15 @@ def problem_options(command: Command) -> Command:
     return command
 
 
-def wordings_of(given: dict[str, Any]) -> tuple[Wording, ...]:
-    """Return the problems of the options, and take these out of what was given; the rest is a Plan.
+def wordings_of(options: dict[str, Any]) -> tuple[Wording, ...]:
+    """Return the problems of the options, and remove these; the rest is a Plan.
 
     Raises BadInput, UnknownName or InvalidProblem.
     """
-    files = given.pop("problems")
+    files = options.pop("problems")
     words: dict[str, list[str]] = {}
     for name, word in WORDS.items():
-        value = given.pop(name.replace("-", "_"))
+        value = options.pop(name.replace("-", "_"))
         texts = ([""] if value else []) if word.flag else list(value)
         if texts:
             words[name] = texts
@@ -74,12 +74,12 @@ SAVED = click.option(
 )
 
 
-def refuse_beside_saved(given: dict[str, Any]) -> None:
-    """Raise BadInput where an option of the run is typed beside --from. given: those options."""
+def refuse_beside_saved(options: dict[str, Any]) -> None:
+    """Raise BadInput where an option of the run is typed beside --from."""
     context = click.get_current_context()
     for option in context.command.params:
         source = context.get_parameter_source(option.name or "")
-        if option.name in given and source is ParameterSource.COMMANDLINE:
+        if option.name in options and source is ParameterSource.COMMANDLINE:
             message = f"--from shows a saved run, {option.opts[0]} is for a new one"
             raise BadInput(message, "leave one of them out")
 

@@ -81,7 +81,7 @@ def speed_of_memory(problem: CheckedProblem, timing: Timing) -> float:
     return least_bytes(problem.problem) / timing.median_seconds
 
 
-def where(record: Checked | Benched) -> str:
+def hardware_of(record: Checked | Benched) -> str:
     """Return what a run computed on: GPUs by name, and the processor with its threads."""
     problems = [
         each.checked if isinstance(each, BenchedProblem) else each for each in record.problems
@@ -324,10 +324,10 @@ def _is_beyond_peak(result: Result) -> bool:
 # ---- what the columns mean ------------------------------------------------------------------
 
 
-def notes_of(problems: Sequence[CheckedProblem], *wanted: str) -> list[str]:
-    """Return what columns mean, and what holds for some of the problems. wanted: names in notes.json."""
+def notes_of(problems: Sequence[CheckedProblem], *columns: str) -> list[str]:
+    """Return what columns mean, and notes on some of the problems. columns: names in notes.json."""
     timings = [each.timing for problem in problems for each in problem.results if each.timing]
-    named = [*wanted]
+    named = [*columns]
     named += ["backward"] * any(each.problem.wants_gradient for each in problems)
     # As the page rounds it.
     devices = of_devices(problems)

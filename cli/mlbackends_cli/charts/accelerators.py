@@ -55,13 +55,13 @@ class Accelerators(Struct, frozen=True):
 
 def accelerators(report: Report) -> Accelerators:
     """Return what the picture shows of accelerators; it may be nothing."""
-    seen: dict[str, dict[str, list[Device]]] = {}
+    by_title: dict[str, dict[str, list[Device]]] = {}
     for name, probe in report.probes.items():
         for device in probe.devices:
             if device.kind not in _NO_KIND_OF_THEIR_OWN:
-                seen.setdefault(device.kind, {}).setdefault(name, []).append(device)
+                by_title.setdefault(device.kind, {}).setdefault(name, []).append(device)
     cards = []
-    for by_probe in seen.values():
+    for by_probe in by_title.values():
         # The probe that sees most of a kind. NVML has more of a GPU than the driver's other library.
         best = max(by_probe, key=lambda name: (len(by_probe[name]), name == "nvidia"))
         cards += [_card(best, device, report) for device in by_probe[best]]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from mlbackends.model.benched import Benched, BenchedProblem
 from mlbackends.model.checked import Ended, Result, Timing
 from mlbackends.model.errors import counted
-from mlbackends_cli.attention.tables import where
+from mlbackends_cli.attention.tables import hardware_of
 from mlbackends_cli.charts.axes import short_number
 from mlbackends_cli.charts.pictures import style_alone
 from mlbackends_cli.charts.plot import Plot, Point, Roof, Series, notes
@@ -28,7 +28,7 @@ def plots(benched: Benched) -> list[Plot]:
     ends = (min(speeds), max(speeds)) if speeds else ()
     found = [
         Plot(
-            title=" · ".join(filter(None, (_what(kind, problems), _place(problems, benched)))),
+            title=" · ".join(filter(None, (_title(kind, problems), _place(problems, benched)))),
             across="length of the keys",
             up="GFLOP/s",
             series=_series(problems, lambda each: float(max(1, each.length)), missing=True),
@@ -67,7 +67,7 @@ def _roofline(problems: Sequence[BenchedProblem], benched: Benched, is_named: bo
     )
 
 
-def _what(kind: str, problems: Sequence[BenchedProblem]) -> str:
+def _title(kind: str, problems: Sequence[BenchedProblem]) -> str:
     """Return what a plot is of: one problem, or problems that differ in their length."""
     if len({each.length for each in problems}) == 1:
         return f"Speed of {short_title(problems[0].checked.text)}"
@@ -142,7 +142,7 @@ def sheet(benched: Benched, style: str = "") -> str:
     height = max(_HEIGHT, 66 + down * row + tall + 14)
     drawing = Drawing()
     drawing.box(0, 0, _WIDTH, height, "paper")
-    title = f"Attention on {where(benched)}"
+    title = f"Attention on {hardware_of(benched)}"
     drawing.words(_EDGE, 32, title, room, "headline")
     how = f"medians of {counted(benched.rounds, 'round')} in turn, higher is better"
     drawing.words(_EDGE, 53, f"{how} · {benched.tool} · {benched.created}", room, "axis")

@@ -75,11 +75,11 @@ class Logarithmic:
             low, high = self.ends[0] * 0.999, self.ends[1] * 1.001
             found = [factor * 10.0**power for power in powers for factor in factors]
             found = [each for each in found if low <= each <= high]
-        kept: list[float] = []
+        ticks: list[float] = []
         for each in found:
-            if not kept or abs(self.at(each) - self.at(kept[-1])) >= apart * 0.99:
-                kept.append(each)
-        return kept
+            if not ticks or abs(self.at(each) - self.at(ticks[-1])) >= apart * 0.99:
+                ticks.append(each)
+        return ticks
 
 
 def _rounded(number: float, *, up: bool) -> float:

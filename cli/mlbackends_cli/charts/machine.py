@@ -30,8 +30,8 @@ def picture(report: Report) -> str:
     groups: list[tuple[Package | None, dict[int, Accelerator]]] = []
     for package in packages:
         nodes = {node.number for node in package.nodes} - {None}
-        here = [i for i, card in left_over.items() if is_lone or card.node in nodes]
-        groups.append((package, {i: left_over.pop(i) for i in here}))
+        nearby = [i for i, card in left_over.items() if is_lone or card.node in nodes]
+        groups.append((package, {i: left_over.pop(i) for i in nearby}))
     groups += [(None, left_over)] if left_over else []
     lines = _Lines(cards, [i for _, own in groups for i in own])
     drawn, row = [], 0
@@ -49,7 +49,7 @@ def picture(report: Report) -> str:
         drawn.append(element("div", element("div", frame, kind="place"), beside, kind="group"))
     hub = element("div", words("span", cards.hub), kind="hub") if cards.hub else ""
     more = {"more socket": len(every_package) - len(packages), "more accelerator": cards.more}
-    notes += [f"and {counted(count, what)}" for what, count in more.items() if count]
+    notes += [f"and {counted(count, noun)}" for noun, count in more.items() if count]
     if cards.links:
         kinds = dict.fromkeys((link.kind, link.count) for link in cards.links)
         names = [counted(n, kind) if n else kind for kind, n in sorted(kinds)]
@@ -61,8 +61,8 @@ def picture(report: Report) -> str:
     about = f"Picture of the machine. {title}: {len(every_package)} frames,"
     about += f" {len(nodes_of_all)} nodes, {cores} cores or threads."
     for each in cards.cards:
-        where = "not known" if each.node is None else each.node
-        about += f" {each.title}, {each.about}, {each.bus or 'link not known'}, node {where}."
+        place = "not known" if each.node is None else each.node
+        about += f" {each.title}, {each.about}, {each.bus or 'link not known'}, node {place}."
     kind = "groups" if cards.cards or len(packages) < 2 else "groups two"
     return element(
         "figure",
@@ -112,8 +112,8 @@ def _counted(groups: Sequence[Cores]) -> str:
         counts[group.kind, bool(group.threads)] += group.count
     parts = []
     for (kind, has_cores), count in counts.items():
-        what = ("core" if count == 1 else "cores") if has_cores else "threads"
-        parts.append(f"{count} {kind} {what}" if kind else f"{count} {what}")
+        noun = ("core" if count == 1 else "cores") if has_cores else "threads"
+        parts.append(f"{count} {kind} {noun}" if kind else f"{count} {noun}")
     threads = sum(group.count * group.threads for group in groups)
     if threads != sum(group.count for group in groups if group.threads):
         parts[-1] += f" · {threads} threads"
@@ -178,19 +178,19 @@ class _Lines:
         # The upper and the lower row of each.
         self._spans = {link: sorted((place[link.one], place[link.other])) for link in cards.links}
         self._lanes: dict[Link, int] = {}
-        taken: list[list[list[int]]] = []
+        lanes: list[list[list[int]]] = []
         for link, span in sorted(
             self._spans.items(), key=lambda each: (each[1][1] - each[1][0], each[1])
         ):
             free = (
                 lane
-                for lane, spans in enumerate(taken)
+                for lane, spans in enumerate(lanes)
                 if all(span[1] <= high or span[0] >= low for high, low in spans)
             )
-            lane = self._lanes[link] = next(free, len(taken))
-            taken += [[]] if lane == len(taken) else []
-            taken[lane].append(span)
-        self._width = _LANE * len(taken) + 12 if taken else 34 if cards.hub else 0
+            lane = self._lanes[link] = next(free, len(lanes))
+            lanes += [[]] if lane == len(lanes) else []
+            lanes[lane].append(span)
+        self._width = _LANE * len(lanes) + 12 if lanes else 34 if cards.hub else 0
 
     def strip(self, at: float) -> str:
         """Return the strip beside a row; of 1.5, that of a frame between two rows of a narrow page."""

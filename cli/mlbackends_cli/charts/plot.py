@@ -37,11 +37,11 @@ class Series(Struct, frozen=True):
 
 
 class Roof(Struct, frozen=True):
-    """What no point can pass: speed in GFLOP/s, traffic in GB/s; whose: the machine's, or the best seen."""
+    """The limit of every point: speed in GFLOP/s, traffic in GB/s; origin: the machine, or the best point."""
 
     speed: float
     traffic: float
-    whose: str
+    origin: str
 
     @property
     def names(self) -> tuple[str, str]:

@@ -127,8 +127,8 @@ def _nodes(facts: Facts, memory: Facts) -> list[Node]:
     nodes = []
     for row in listed:
         cpus, at = parse_cpu_list(text(row, "cpus")), index(row, "node")
-        held = number(row, "memory_bytes") or by_memory.get(at, 0)
-        nodes.append(Node(at, len(cpus), _cores_of(facts, cpus), held))
+        size = number(row, "memory_bytes") or by_memory.get(at, 0)
+        nodes.append(Node(at, len(cpus), _cores_of(facts, cpus), size))
     return nodes
 
 
@@ -231,7 +231,7 @@ def _place_caches(facts: Facts, packages: list[Package]) -> list[str]:
             by_name.setdefault(name, []).append(cache)
     notes: list[str] = []
     for name, caches in by_name.items():
-        if not _given_to_cores(packages, caches) and not _shared_out(packages, caches):
+        if not _assign_to_cores(packages, caches) and not _shared_out(packages, caches):
             sizes = [
                 f"{f'{one.count} × ' if one.count > 1 else ''}{binary_size(one.size_bytes)}"
                 for one in caches
@@ -240,18 +240,18 @@ def _place_caches(facts: Facts, packages: list[Package]) -> list[str]:
     return notes
 
 
-def _given_to_cores(packages: list[Package], caches: list[Cache]) -> bool:
-    """Give each kind of core the cache that each of its cores has of its own; False if none has."""
+def _assign_to_cores(packages: list[Package], caches: list[Cache]) -> bool:
+    """Assign to each kind of core the cache that each of its cores has; False if none has one."""
     cores = [each for package in packages for node in package.nodes for each in node.cores]
-    wanted: Counter[tuple[str, int]] = Counter()
+    expected: Counter[tuple[str, int]] = Counter()
     for each in cores:
-        wanted[each.kind, each.threads] += each.count
+        expected[each.kind, each.threads] += each.count
     counts = {(one.kind, one.sharing): one.count for one in caches}
-    if not all(each.threads for each in cores) or counts != wanted or len(counts) < len(caches):
+    if not all(each.threads for each in cores) or counts != expected or len(counts) < len(caches):
         return False
-    given = {one.kind: f"{one.name} {binary_size(one.size_bytes)}" for one in caches}
+    by_kind = {one.kind: f"{one.name} {binary_size(one.size_bytes)}" for one in caches}
     for each in cores:
-        each.caches = " · ".join(filter(None, [each.caches, given[each.kind]]))
+        each.caches = " · ".join(filter(None, [each.caches, by_kind[each.kind]]))
     return True
 
 

@@ -28,7 +28,7 @@ class Frame:
         self._drawn = [each for each in plot.series if each.points]
         # What has a point nowhere is told below the plots: a row of crosses would say no more.
         self._refused = [each for each in self._drawn if each.missing]
-        self._taken: list[tuple[float, float, float]] = []  # from x on, at y, to x
+        self._texts: list[tuple[float, float, float]] = []  # from x on, at y, to x
         names = [width_of(each.name, "axis") + 30 for each in self._drawn]
         (x, y), (width, height) = place, size
         self._edge = x + width
@@ -84,7 +84,7 @@ class Frame:
     def _draw_roof(self, roof: Roof) -> None:
         ends = self._across.ends
         corners = [self._at(x, y) for x, y in roof.line(ends)]
-        self._drawing.line(corners, "roof", f"{roof.whose}: {', '.join(roof.names)}")
+        self._drawing.line(corners, "roof", f"{roof.origin}: {', '.join(roof.names)}")
         traffic, speed = roof.names
         if roof.speed > roof.traffic * ends[0] * 2:
             self._write(traffic, corners[0][0] + 6, corners[0][1] - 16)
@@ -126,10 +126,10 @@ class Frame:
         x = max(self._left, min(x, self._edge - width - 2))
         places = [y + step * _LINE / 4 for step in sorted(range(-24, 25), key=abs)]
         places = [each for each in places if self._top <= each <= self._bottom] or [y]
-        taken = [other for start, other, end in self._taken if x < end and start < x + width]
-        free = (each for each in places if all(abs(each - other) >= _LINE for other in taken))
+        occupied = [other for start, other, end in self._texts if x < end and start < x + width]
+        free = (each for each in places if all(abs(each - other) >= _LINE for other in occupied))
         middle = next(free, places[0])
-        self._taken.append((x, middle, x + width))
+        self._texts.append((x, middle, x + width))
         # Far from its point, the mark of the point stands before it.
         if series is not None and abs(middle - y) > _LINE:
             kind = f"{self._colours.of(series)} dot"

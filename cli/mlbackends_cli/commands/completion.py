@@ -26,8 +26,8 @@ def script(shell: str) -> str:
     kind = get_completion_class(shell)
     assert kind is not None
     # Only the template is wanted: bash's own `source()` would first ask the bash that is installed.
-    made = kind(main, {}, "backends", "_BACKENDS_COMPLETE")
-    return kind.source_template % made.source_vars() + "\n"
+    completion = kind(main, {}, "backends", "_BACKENDS_COMPLETE")
+    return kind.source_template % completion.source_vars() + "\n"
 
 
 @documented()

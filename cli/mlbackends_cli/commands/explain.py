@@ -96,10 +96,10 @@ def command(
         record = KindPages(SCHEMA, f"backends {__version__}", tuple(pages))
         write(formats.text(form, "record", record, style), output)
         return
-    wanted = before or (() if _DEVICE in topics else ("",))
+    chapters = before or (() if _DEVICE in topics else ("",))
     if _DEVICE in topics and not kinds:
-        wanted = (*wanted, _DEVICE)
-    passages = [passage for topic in wanted for passage in explained(topic)]
+        chapters = (*chapters, _DEVICE)
+    passages = [passage for topic in chapters for passage in explained(topic)]
     parts = [prose.markdown(passages)] if passages else []
     if pages:
         from mlbackends_cli import device_pages
@@ -213,8 +213,8 @@ def _index(reasons: tuple[str, ...]) -> Passage:
     lines = [("", "`backends explain NAME` explains one of these:")]
     for kind, about, names, topic in rows:
         shown = names if kind in (_SWITCHES, _DEVICE) else (*names[:: len(names) // 3][:3], "...")
-        which = f"; all: `backends explain {topic}`" if topic else ""
-        lines.append((kind, f"{about}: {', '.join(shown)}{which}"))
+        hint = f"; all: `backends explain {topic}`" if topic else ""
+        lines.append((kind, f"{about}: {', '.join(shown)}{hint}"))
     return Passage("What can be explained", tuple(lines))
 
 
@@ -226,7 +226,7 @@ def _hazard(code: str) -> Passage:
     lines = [
         ("", hazard.title(file) + "."),
         ("severity", str(file.SEVERITY)),
-        ("problem of", _whose(file)),
+        ("problem of", _affected(file)),
         ("why", file.WHY),
         ("do", file.MEND),
         *hazard.sections(file),
@@ -236,8 +236,8 @@ def _hazard(code: str) -> Passage:
     return Passage(code, tuple(lines))
 
 
-def _whose(file: Any) -> str:
+def _affected(file: Any) -> str:
     """Return whose problem a hazard is, in words."""
-    whose = f"the {getattr(file, 'PROBLEM', Problem.USER)}"
+    affected = f"the {getattr(file, 'PROBLEM', Problem.USER)}"
     other = getattr(file, "IN_CONTAINER", None)
-    return f"{whose}; in a container of the {other}" if other else whose
+    return f"{affected}; in a container of the {other}" if other else affected

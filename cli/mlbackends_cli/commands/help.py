@@ -59,8 +59,8 @@ def _open_manual(names: tuple[str, ...]) -> int:
     try:
         return subprocess.run(["man", *found], check=False).returncode
     except FileNotFoundError:
-        same = " ".join(("backends help", *names))
-        hint = f"the page is {found[0]}; or write `{same}`"
+        equivalent = " ".join(("backends help", *names))
+        hint = f"the page is {found[0]}; or write `{equivalent}`"
         raise BadInput("there is no program man here", hint) from None
 
 

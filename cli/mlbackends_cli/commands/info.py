@@ -40,7 +40,7 @@ from mlbackends_cli.options import (
     format_option,
     root_option,
 )
-from mlbackends_cli.output import json_line, say, write
+from mlbackends_cli.output import json_line, log, write
 from mlbackends_cli.terminal import ProgressLine, page
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ def command(
                 values.append(_bare(shown, name))
             except Incomplete as error:
                 values.append(None)
-                say(str(error))
+                log(str(error))
                 code = max(code, error.exit_code)
         if values != [None] * len(values):
             write("\n".join(value or "" for value in values), output)
@@ -206,10 +206,10 @@ def command(
         text = formats.text(form, "report", shown, style)
         write(text, output, for_all=formats.is_for_collectors(form))
     for reason in missing:
-        say(f"required, but not so: {reason}")
+        log(f"required, but not so: {reason}")
     uncertain = undetermined(report)
     if strict and uncertain:
-        say(f"could not tell: {', '.join(uncertain)}")
+        log(f"could not tell: {', '.join(uncertain)}")
         return exits.UNKNOWN
     return code
 

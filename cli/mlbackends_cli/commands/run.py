@@ -146,7 +146,7 @@ def command(
     program = program_command(options, command_line)
     variables = injected(values, program, environment)
 
-    def say(level: str, sentence: str) -> None:
-        output.say(f"{'warning: ' if level == 'WARNING' else ''}{sentence}")
+    def log(level: str, sentence: str) -> None:
+        output.log(f"{'warning: ' if level == 'WARNING' else ''}{sentence}")
 
-    return launch(options, command_line, variables, say=say)
+    return launch(options, command_line, variables, say=log)

@@ -29,7 +29,7 @@ from mlbackends_cli.terminal import ProgressLine
 from mlbackends_cli.text.plain import binary_size, one_line, without_commands
 from mlbackends_cli.text.prose import wrapped
 
-_KEPT = (
+_UNREDACTED = (
     "kept as they are: versions, other paths, kernel parameters that change speed or devices, and the"
     " values\n  of those variables"
 )
@@ -138,7 +138,7 @@ def _write_machine(
         _listed("variables", contents.variables),
         _listed("commands", contents.commands),
         *([_listed("too large to be kept whole", contents.cut)] if contents.cut else []),
-        _KEPT,
+        _UNREDACTED,
     ]
     if keep_identity:
         return [*lines, _NOTHING_REPLACED]

@@ -36,7 +36,7 @@ from mlbackends.usage.sampler import SORTS, Sampler, selected
 from mlbackends_cli import exits, formats
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import COLOR, OUTPUT, Seconds, format_option
-from mlbackends_cli.output import say, write
+from mlbackends_cli.output import log, write
 from mlbackends_cli.screen import Screen
 from mlbackends_cli.terminal import Page, page
 from mlbackends_cli.text import usage as pages
@@ -115,7 +115,7 @@ def command(
     write(formats.text_of(form, shown, page(color, output), table=pages.whole), output)
     missing = {*pids} - {one.pid for one in usage.processes}
     for pid in sorted(missing):
-        say(f"there is no process {pid}")
+        log(f"there is no process {pid}")
     return exits.NO if missing else exits.YES
 
 
@@ -150,7 +150,7 @@ class _View:
                 width, height = screen.size()
                 style = replace(page(color), width=max(40, width))
                 screen.draw(self.lines(self.chosen(usage), style, height))
-                self.take(screen.key(due - time.monotonic()))
+                self.press(screen.key(due - time.monotonic()))
         return exits.YES
 
     def lines(self, usage: Usage, style: Page, height: int) -> list[str]:
@@ -173,7 +173,7 @@ class _View:
         last = [style.fitted(cropped(line, style.width - 1)) for line in (signs, bottom)]
         return [*head, "", *body, last[0], style.styled(last[1], "7")]
 
-    def take(self, key: str) -> None:
+    def press(self, key: str) -> None:
         """Change the view by a key."""
         if self.is_typing:
             self.is_typing = key not in ("\n", "escape")

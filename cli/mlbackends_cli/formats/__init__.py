@@ -31,8 +31,8 @@ KINDS = ("record", "report", "outcome", "difference", "listing", "rows", "view",
 
 def names(*kinds: str) -> tuple[str, ...]:
     """Return the formats that can print one of these kinds."""
-    wanted = {"record", *kinds}
-    return tuple(name for name in registry.names(__name__) if wanted & _functions(name))
+    accepted = {"record", *kinds}
+    return tuple(name for name in registry.names(__name__) if accepted & _functions(name))
 
 
 def has(form: str, kind: str) -> bool:

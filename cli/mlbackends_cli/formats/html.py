@@ -58,12 +58,12 @@ def report(report: Report, page: Page) -> str:
         row.name: "".join(words("div", line) for line in (*row.lines, row.problem) if line)
         for row in rows["accelerator"]
     }
-    asks_accelerators = any(probes.group(name) == "accelerator" for name in report.probes)
-    nothing = words("p", "none found", "dim") if asks_accelerators else ""
-    taken = probes.taken(report.probes.get("uses"))
+    has_accelerators = any(probes.group(name) == "accelerator" for name in report.probes)
+    nothing = words("p", "none found", "dim") if has_accelerators else ""
+    used = probes.used_libraries(report.probes.get("uses"))
     packages = {
         row.name: _copies(row)
-        + "".join(words("div", text, "dim") for text in taken.get(row.name, [])[1:])
+        + "".join(words("div", text, "dim") for text in used.get(row.name, [])[1:])
         for row in sorted(rows["framework"], key=probes.torch_first)
     }
     libraries = {row.name: _copies(row) for row in rows["library"]}
@@ -83,8 +83,8 @@ def report(report: Report, page: Page) -> str:
         anchor="not-here",
     )
     undetermined = probes.without_row(report).items()
-    here_first = sorted(report.probes.items(), key=lambda item: not probes.is_here(item[1]))
-    details = "".join(_probe(name, probe, page) for name, probe in here_first)
+    present_first = sorted(report.probes.items(), key=lambda item: not probes.is_present(item[1]))
+    details = "".join(_probe(name, probe, page) for name, probe in present_first)
     values = probes.provenance(report)
     if page.timing:
         values["took"] = f"{report.duration_seconds:.2f} s"
@@ -194,10 +194,10 @@ def _probe(name: str, probe: ProbeReport, page: Page) -> str:
     return folded(title, *inside, anchor=anchor, is_open=page.details, data_filter="")
 
 
-def _more(count: int, what: str, kind: str = "") -> str:
+def _more(count: int, noun: str, kind: str = "") -> str:
     if count <= _MOST:
         return ""
-    return words("p", f"and {count - _MOST} more{what}; --format json has all", kind)
+    return words("p", f"and {count - _MOST} more{noun}; --format json has all", kind)
 
 
 def _records(title: str, rows: probes.Table) -> str:
@@ -212,14 +212,14 @@ def _records(title: str, rows: probes.Table) -> str:
     return head + scrolled(table(names, body) + rest, title or "Who uses what")
 
 
-def _copy(thing: Device | Library, title: str) -> str:
+def _copy(entry: Device | Library, title: str) -> str:
     """Return a device or a copy of a library. title: HTML."""
-    values = probes.values_of(thing)
-    if isinstance(thing, Device):
+    values = probes.values_of(entry)
+    if isinstance(entry, Device):
         values, _ = probes.split(values)
-    head = element("h3", _badge(probes.state_of(thing)), " ", title)
+    head = element("h3", _badge(probes.state_of(entry)), " ", title)
     body = [row(key, words("td", amount(key, value))) for key, value in values.items()]
-    reasons = items("reasons", *map(_reason, thing.reasons))
+    reasons = items("reasons", *map(_reason, entry.reasons))
     return element("div", head, reasons, table((), body, "facts"), kind="copy")
 
 
@@ -239,7 +239,7 @@ def outcome(outcome: Outcome, page: Page) -> str:
         section("worth-knowing", "Worth knowing", _findings(worth)),
     ]
     parts = []
-    for title, status, found in checks.others(outcome, details=True):
+    for title, status, found in checks.not_failed(outcome, details=True):
         rows = (row(checks.code(one), words("td", checks.cause(one))) for one in found)
         head = (words("strong", title), words("span", f"{len(found):,}", "dim"))
         is_open = page.details or status is Status.WAIVED

@@ -96,13 +96,13 @@ def _reason(reason: Reason) -> str:
 
 def _probe(name: str, probe: ProbeReport, page: Page) -> str:
     version = f" {probe.version}" if probe.version else ""
-    took = f" · {probe.duration_seconds * 1000:.1f} ms" if page.timing else ""
+    duration = f" · {probe.duration_seconds * 1000:.1f} ms" if page.timing else ""
     meaning = probes.meaning(name)
     about = f" · {literal(f'{probes.label(name)}: {meaning}')}" if meaning else ""
     facts, tables = probes.shown_facts(name, probe)
     parts = [
         f"## {literal(name + version)}",
-        f"{_state(probe)}{took}{about}",
+        f"{_state(probe)}{duration}{about}",
         f"could not tell: {literal(probe.failure.message)}" if probe.failure else "",
         _reasons(probes.own_reasons(probe, probe.libraries)),
         _section("Look at", _reasons(probe.warnings)),
@@ -161,8 +161,8 @@ def _outcome(outcome: Outcome, most: int, *, details: bool) -> str:
     for check in shown:
         declared = f" ({literal(checks.place(check))})" if check.place else ""
         severity = f"{_SEVERITIES[check.severity]} {check.severity}"
-        seen = f"{literal(check.message or check.title)}{declared}"
-        rows.append((severity, code(check.code), seen, literal(check.hint)))
+        message = f"{literal(check.message or check.title)}{declared}"
+        rows.append((severity, code(check.code), message, literal(check.hint)))
     counts = ", ".join(f"{count} {word}" for count, word in checks.counts(outcome)) or "nothing"
     parts = [
         f"## {literal(checks.heading(outcome))}",
@@ -171,7 +171,7 @@ def _outcome(outcome: Outcome, most: int, *, details: bool) -> str:
         _more(len(failed) - len(shown), " findings"),
         *_advice(shown),
     ]
-    for title, _, found in checks.others(outcome, details=details):
+    for title, _, found in checks.not_failed(outcome, details=details):
         lines = [
             f"- {code(check.code, in_table=False)}: {literal(checks.cause(check))}"
             for check in found[:most]
@@ -194,12 +194,12 @@ def _advice(failed: tuple[Check, ...]) -> list[str]:
         commands = dict.fromkeys(each.command for each in group)
         advice += [fenced(command, "sh") for command in commands if command]
         rows = (row for each in group for row in checks.evidence(each, units=True))
-        seen = dict.fromkeys((code(fact), code(value)) for fact, value in rows)
-        advice += [table(("seen", "value"), seen)] if seen else []
+        evidence = dict.fromkeys((code(fact), code(value)) for fact, value in rows)
+        advice += [table(("seen", "value"), evidence)] if evidence else []
         if advice:
             parts += [f"### {code(name, in_table=False)}: {literal(group[0].title)}", *advice]
     return parts
 
 
-def _more(count: int, what: str) -> str:
-    return f"and {count} more{what}; `--format json` has all" if count > 0 else ""
+def _more(count: int, noun: str) -> str:
+    return f"and {count} more{noun}; `--format json` has all" if count > 0 else ""

@@ -33,10 +33,10 @@ def report(report: Report, _page: Page) -> str:
 def outcome(outcome: Outcome, _page: Page) -> str:
     """Return what is wrong with a node."""
     labels = []
-    for whose in Problem:
-        own = [each for each in outcome.checks if each.problem is whose]
+    for problem in Problem:
+        own = [each for each in outcome.checks if each.problem is problem]
         if own:
-            labels.append((f"{whose}-problem", _worst(own)))
+            labels.append((f"{problem}-problem", _worst(own)))
     if outcome.fingerprints:
         labels.append(("fingerprint", word(fingerprint.whole(outcome.fingerprints))))
     failed: dict[str, str] = {}
@@ -56,9 +56,9 @@ def _worst(found: list[Check]) -> str:
 
 def _file(created: str, tool: str, labels: Iterable[tuple[str, str]]) -> str:
     """Return a file that holds from when the machine was looked at; without that time it never does."""
-    made = moment(created)
+    date = moment(created)
     try:
-        end = (made or datetime.fromtimestamp(0, UTC)).astimezone(UTC) + timedelta(hours=_HOURS)
+        end = (date or datetime.fromtimestamp(0, UTC)).astimezone(UTC) + timedelta(hours=_HOURS)
     except OverflowError:
         end = datetime.fromtimestamp(0, UTC)
     lines = [f"# {checks.line(tool)}", f"# +expiry-time={end:%Y-%m-%dT%H:%M:%SZ}"]

@@ -40,24 +40,24 @@ Math.min(this.contentDocument.documentElement.scrollHeight + 4, 640) + 'px'"\
 """Where a notebook is not trusted, the style and the frame are taken out, and the table is what is left."""
 
 
-def framed(thing: Any) -> str:
+def framed(shown: Any) -> str:
     """Return an object's page as HTML that can stand in another page."""
     # A page is full of double quotes: in single ones it is a third smaller.
-    page = _page(thing).replace("&", "&amp;").replace("'", "&#39;")
-    return _FRAME.format(title=escape(thing.glance()), page=page, table=escape(plain(thing)))
+    page = _page(shown).replace("&", "&amp;").replace("'", "&#39;")
+    return _FRAME.format(title=escape(shown.glance()), page=page, table=escape(plain(shown)))
 
 
-def plain(thing: Report | Checked | Session | Aggregate) -> str:
+def plain(shown: Report | Checked | Session | Aggregate) -> str:
     """Return an object's table."""
-    match thing:
+    match shown:
         case Report():
-            return formats.text("table", "report", _without_names(thing), Page(100))
+            return formats.text("table", "report", _without_names(shown), Page(100))
         case Checked():
-            return check_table.printed(thing, Page(120))
+            return check_table.printed(shown, Page(120))
         case Session():
-            views: dict[str, AnyView] = {"summary": thing.summary()}
+            views: dict[str, AnyView] = {"summary": shown.summary()}
         case Aggregate():
-            views = viewing.from_aggregates([thing], {"summary": {}})
+            views = viewing.from_aggregates([shown], {"summary": {}})
     return printed(views, "table", Page(120), top=20)
 
 
@@ -66,18 +66,18 @@ def _without_names(report: Report) -> Report:
     return report if report.redacted else redacted(report, names_of(Host()))
 
 
-def _page(thing: Report | Checked | Session | Aggregate) -> str:
-    if isinstance(thing, Report):
-        return formats.text("html", "report", _without_names(thing), Page())
-    if isinstance(thing, Checked):
-        return check_page(thing, Page())
+def _page(shown: Report | Checked | Session | Aggregate) -> str:
+    if isinstance(shown, Report):
+        return formats.text("html", "report", _without_names(shown), Page())
+    if isinstance(shown, Checked):
+        return check_page(shown, Page())
     contents = Contents(this_machine())
-    if isinstance(thing, Session):
-        for record in thing:
+    if isinstance(shown, Session):
+        for record in shown:
             contents.add(record)
     else:
-        for group in chain(thing.groups, thing.notes):
+        for group in chain(shown.groups, shown.notes):
             for each in contents.takers:
                 if hasattr(each, "add_many"):  # the timeline needs the order of the calls
                     each.add_many(group.record, group.count, group.durations)
-    return trace_page(contents.result(thing.glance()))
+    return trace_page(contents.result(shown.glance()))

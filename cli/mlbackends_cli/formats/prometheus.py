@@ -88,8 +88,8 @@ def _fingerprints(outcome: Outcome) -> dict[_Labels, float]:
 
 
 def _time(created: str) -> dict[_Labels, float]:
-    made = moment(created)
+    date = moment(created)
     try:
-        return {(): made.timestamp()} if made else {}
+        return {(): date.timestamp()} if date else {}
     except (OverflowError, OSError):
         return {}

@@ -138,8 +138,8 @@ def _overview(report: Report, page: Page) -> Iterator[str]:
     states = {probes.state_of(row.probe) for kind in probes.GROUPS[1:] for row in rows[kind]}
     words = probes.MEANINGS.items()
     marks = [f"{probes.MARKS[state]} {meaning}" for state, meaning in words if state in states]
-    took = [f"{report.duration_seconds:.2f} s"] if page.timing else []
-    yield from grid([[Cell("   ".join([*marks, *took]), DIM)]], [page.width], page)
+    duration = [f"{report.duration_seconds:.2f} s"] if page.timing else []
+    yield from grid([[Cell("   ".join([*marks, *duration]), DIM)]], [page.width], page)
 
 
 def _row(row: probes.Row, text: str, page: Page, version: str | None = None) -> list[Cell]:
@@ -164,13 +164,13 @@ def _accelerators(rows: Iterable[probes.Row], page: Page) -> Iterator[Row]:
 
 def _packages(report: Report, rows: Iterable[probes.Row], page: Page) -> Iterator[Row]:
     """Yield torch first, each package with what it takes, and last what is no package of its own."""
-    taken = probes.taken(report.probes.get("uses"))
+    used = probes.used_libraries(report.probes.get("uses"))
     for row in sorted(rows, key=probes.torch_first):
         text = " · ".join(filter(None, [*row.lines, row.problem]))
         yield _row(row, text, page, row.probe.version or None)
-        if texts := taken.pop(row.name, [""])[1:]:
+        if texts := used.pop(row.name, [""])[1:]:
             yield _named("", "", "\n".join(texts))
-    for name, (version, *texts) in taken.items():  # without a probe, or a process that is looked at
+    for name, (version, *texts) in used.items():  # without a probe, or a process that is looked at
         yield _named("", name, "\n".join([version, *texts]))
 
 
@@ -244,7 +244,7 @@ def _details(report: Report, page: Page) -> Iterator[str]:
             yield from _devices(devices, page)
         for library in probe.libraries:
             values = {"presence": str(library.presence), **probes.values_of(library)}
-            yield from _thing(library, library.path, values, page)
+            yield from _entry(library, library.path, values, page)
 
 
 def _short(rows: list[list[Cell]], page: Page) -> tuple[list[str], list[list[Cell]]]:
@@ -295,19 +295,19 @@ def _devices(devices: Sequence[Device], page: Page) -> Iterator[str]:
         if all(values.get(name) == value for values in each)
     }
     place = f"{first.kind} {first.index}" if count == 1 else f"{count} × {first.kind}"
-    yield from _thing(first, f"{place}  {first.name}".rstrip(), shared, page)
+    yield from _entry(first, f"{place}  {first.name}".rstrip(), shared, page)
     if count > 1:
         rows = [{k: v for k, v in values.items() if k not in shared} for values in each]
         yield from _records("", rows, page, indent=5)
 
 
-def _thing(
-    thing: Device | Library, title: str, values: Mapping[str, object], page: Page
+def _entry(
+    entry: Device | Library, title: str, values: Mapping[str, object], page: Page
 ) -> Iterator[str]:
     """Yield a device or a copy of a library."""
-    mark, room = _mark(thing), page.width - 4
+    mark, room = _mark(entry), page.width - 4
     yield from grid([[mark, Cell(title, NAME)]], [1, room - 1], page, 2)
-    yield from lines(_values(values) + _reasons("because", thing.reasons), page, indent=5)
+    yield from lines(_values(values) + _reasons("because", entry.reasons), page, indent=5)
 
 
 def _values(values: Mapping[str, object]) -> list[list[Cell]]:
@@ -322,8 +322,8 @@ def _reasons(word: str, reasons: Iterable[Reason]) -> list[list[Cell]]:
     return found
 
 
-def _mark(thing: ProbeReport | Device | Library) -> Cell:
-    state = probes.state_of(thing)
+def _mark(entry: ProbeReport | Device | Library) -> Cell:
+    state = probes.state_of(entry)
     return Cell(probes.MARKS[state], _COLORS.get(state, DIM))
 
 
@@ -341,7 +341,7 @@ def outcome(outcome: Outcome, page: Page) -> str:
         key = (check.severity, check.code, checks.place(check), check.why, check.hint)
         groups.setdefault(key, []).append(check)
     parts = [_failed(group, page) for group in groups.values()]
-    for title, _, found in checks.others(outcome, details=page.details):
+    for title, _, found in checks.not_failed(outcome, details=page.details):
         # The title of a hazard says what is wrong, that of a rule what should be.
         is_hazard = outcome.kind == "doctor" and title == "Passed"
         heading = "Looked for, and not there" if is_hazard else title
@@ -377,8 +377,8 @@ def _failed(group: list[Check], page: Page) -> str:
     lines = [("", f"{dash}{checks.sentence(each)}") for each in group]
     lines += [(word.ljust(width), text) for word, text in checks.advice(check) if word != "type"]
     if page.details:
-        seen = dict.fromkeys(row for each in group for row in checks.evidence(each, units=True))
-        lines += [("seen", f"{name} = {value}") for name, value in seen]
+        evidence = dict.fromkeys(row for each in group for row in checks.evidence(each, units=True))
+        lines += [("seen", f"{name} = {value}") for name, value in evidence]
     heading = f"{head} {checks.code(check)}{place}{times}"
     text = prose.printed((prose.Passage(heading, tuple(lines)),), page)
     # On lines of their own and never broken: they are there to be copied.

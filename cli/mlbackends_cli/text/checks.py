@@ -96,12 +96,12 @@ def numbered(checks: Iterable[Check]) -> Iterator[tuple[Check, int]]:
         yield check, seen[name]
 
 
-def fingerprint(check: Check, number: int, *where: str) -> str:
+def fingerprint(check: Check, number: int, *scope: str) -> str:
     """Return 32 hexadecimal digits that are of this check alone, in this run and in the next.
 
     They are of the check, not of its message: a changed number is no new finding.
     """
-    parts = (*where, check.code, *([check.instance] if check.instance else []), number)
+    parts = (*scope, check.code, *([check.instance] if check.instance else []), number)
     return hashlib.sha256(ascii(parts).encode()).hexdigest()[:32]
 
 
@@ -149,7 +149,7 @@ def summary(outcome: Outcome) -> str:
     return f"{heading(outcome)}: {', '.join(parts)}"
 
 
-def others(outcome: Outcome, *, details: bool) -> Iterator[tuple[str, Status, list[Check]]]:
+def not_failed(outcome: Outcome, *, details: bool) -> Iterator[tuple[str, Status, list[Check]]]:
     """Yield what did not fail, by how it ended, with a title; with details also what is well."""
     titles = {"Accepted until a day": Status.WAIVED, "Not checked": Status.UNKNOWN}
     if details:

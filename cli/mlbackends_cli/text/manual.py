@@ -47,6 +47,6 @@ def plain(roff: str, width: int) -> str:
 
 
 def _unquoted(text: str) -> str:
-    for written, meant in _UNQUOTED:
-        text = text.replace(written, meant)
+    for written, character in _UNQUOTED:
+        text = text.replace(written, character)
     return text

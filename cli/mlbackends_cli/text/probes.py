@@ -99,17 +99,17 @@ def aspects(name: str, probe: ProbeReport) -> list[str]:
 # ---- how far a thing got, and why not further ----------------------------------------------
 
 
-def state_of(thing: ProbeReport | Library | Device) -> str:
+def state_of(entry: ProbeReport | Library | Device) -> str:
     """Return the word for how far something got: one of MARKS."""
-    if thing.presence is None or getattr(thing, "failure", None) is not None:
+    if entry.presence is None or getattr(entry, "failure", None) is not None:
         return "unknown"
-    here = thing.presence in (Presence.FOUND, Presence.LOADABLE)
-    excused = UNCHECKED if isinstance(thing, Device) else _NOT_ITS_FAULT
-    codes = {reason.code for reason in thing.reasons} - excused
-    return "broken" if here and codes else str(thing.presence)
+    has_files = entry.presence in (Presence.FOUND, Presence.LOADABLE)
+    excused = UNCHECKED if isinstance(entry, Device) else _NOT_ITS_FAULT
+    codes = {reason.code for reason in entry.reasons} - excused
+    return "broken" if has_files and codes else str(entry.presence)
 
 
-def is_here(probe: ProbeReport) -> bool:
+def is_present(probe: ProbeReport) -> bool:
     """Tell whether a probe found something, or failed."""
     return probe.presence not in (None, Presence.ABSENT) or probe.failure is not None
 
@@ -135,9 +135,9 @@ def overview(report: Report, *, explained: bool = False) -> dict[str, list[Row]]
             if lines := [problem] if probe.failure else aspects(name, probe):
                 lines = lines if explained else [" · ".join(lines)]
                 rows[kind].append(Row(name, probe, lines, ""))
-        elif is_here(probe) and kind != "use":  # `uses` has these
+        elif is_present(probe) and kind != "use":  # `uses` has these
             is_card = kind == "accelerator"
-            place = where(probe) if kind == "library" else ""
+            place = location(probe) if kind == "library" else ""
             cards = device_lines(probe, explained=explained)
             lines = [*cards, *lines] if is_card else [lines[0] or place]
             problem = "" if explained and state_of(probe) == "broken" else problem
@@ -190,15 +190,15 @@ def broken(report: Report) -> list[tuple[str, Reason]]:
     """Return why each probe and each device is broken, with the probe's name."""
     found: dict[tuple[str, str], Reason] = {}
     for name, probe in report.probes.items():
-        things: tuple[ProbeReport | Device, ...] = (probe, *probe.devices)
-        broken = [thing for thing in things if state_of(thing) == "broken"]
-        for thing in broken:
-            for reason in thing.reasons:
+        entries: tuple[ProbeReport | Device, ...] = (probe, *probe.devices)
+        broken = [entry for entry in entries if state_of(entry) == "broken"]
+        for entry in broken:
+            for reason in entry.reasons:
                 if reason.code in UNCHECKED:
                     continue
                 # Which of several devices; where all have it, or the probe itself, it is said once.
-                if isinstance(thing, Device) and len(probe.devices) > len(broken):
-                    words = f"{thing.kind} {thing.index}: {reason.message}"
+                if isinstance(entry, Device) and len(probe.devices) > len(broken):
+                    words = f"{entry.kind} {entry.index}: {reason.message}"
                     reason = replace(reason, message=words)
                 found.setdefault((name, reason.message), reason)
     return [(name, reason) for (name, _), reason in found.items()]
@@ -222,9 +222,9 @@ def why(probe: ProbeReport) -> str:
 
 def own_reasons(probe: ProbeReport, libraries: Sequence[Library] = ()) -> list[Reason]:
     """Return a probe's reasons without those of its devices, and of libraries, that are shown beside."""
-    things: tuple[Device | Library, ...] = (*probe.devices, *libraries)
-    given = {reason.message for thing in things for reason in thing.reasons}
-    return [reason for reason in probe.reasons if reason.message not in given]
+    entries: tuple[Device | Library, ...] = (*probe.devices, *libraries)
+    messages = {reason.message for entry in entries for reason in entry.reasons}
+    return [reason for reason in probe.reasons if reason.message not in messages]
 
 
 def _because(reasons: list[Reason] | tuple[Reason, ...]) -> str:
@@ -234,7 +234,7 @@ def _because(reasons: list[Reason] | tuple[Reason, ...]) -> str:
     return reasons[0].message + more if reasons else ""
 
 
-def where(probe: ProbeReport) -> str:
+def location(probe: ProbeReport) -> str:
     """Return the package or path of the copy that the probe's presence and version are of."""
     best = max(probe.libraries, key=lambda one: (one.wins, one.presence.level), default=None)
     if best is None:
@@ -278,9 +278,9 @@ def device_lines(probe: ProbeReport, *, explained: bool = False) -> list[str]:
     return [f"{count} × {text}" if count > 1 else text for text, count in counts.items()]
 
 
-def values_of(thing: Device | Library) -> dict[str, object]:
+def values_of(entry: Device | Library) -> dict[str, object]:
     """Return every value of a device or of a copy of a library, by name."""
-    if isinstance(thing, Device):
+    if isinstance(entry, Device):
         names = (
             "memory_bytes",
             "capability",
@@ -290,15 +290,15 @@ def values_of(thing: Device | Library) -> dict[str, object]:
             "serial",
             "numa_node",
         )
-        rows = {name: getattr(thing, name) for name in names}
-        rows |= {"features": list(thing.features), **thing.facts, **thing.volatile}
+        rows = {name: getattr(entry, name) for name in names}
+        rows |= {"features": list(entry.features), **entry.facts, **entry.volatile}
         return {name: value for name, value in rows.items() if value not in (None, "", [])}
-    rows = {name: getattr(thing, name) for name in ("version", "soname", "owner", "found_by")}
-    if thing.wins or thing.wins_because:
-        rows["wins"] = ", ".join(filter(None, ("yes" if thing.wins else "no", thing.wins_because)))
-    if isinstance(thing.used, bool):
-        rows["used"] = "the process has it mapped" if thing.used else "not mapped"
-    return {name: value for name, value in {**rows, **thing.facts}.items() if value != ""}
+    rows = {name: getattr(entry, name) for name in ("version", "soname", "owner", "found_by")}
+    if entry.wins or entry.wins_because:
+        rows["wins"] = ", ".join(filter(None, ("yes" if entry.wins else "no", entry.wins_because)))
+    if isinstance(entry.used, bool):
+        rows["used"] = "the process has it mapped" if entry.used else "not mapped"
+    return {name: value for name, value in {**rows, **entry.facts}.items() if value != ""}
 
 
 Table = list[dict[str, object]]
@@ -367,11 +367,11 @@ def uses(probe: ProbeReport | None) -> Table:
                 library = f"{row.get('library', '')} {row.get('version', '')}".rstrip()
                 rows.append({**row, "package": package, "takes": library})
     order = ("package", "takes", "core", "threads", "runtime", "problem", "path", "threads_because")
-    here = [name for name in order if any(name in row for row in rows)]
-    return [{name: row.get(name, "") for name in here} for row in rows]
+    names = [name for name in order if any(name in row for row in rows)]
+    return [{name: row.get(name, "") for name in names} for row in rows]
 
 
-def taken(probe: ProbeReport | None) -> dict[str, list[str]]:
+def used_libraries(probe: ProbeReport | None) -> dict[str, list[str]]:
     """Return of each package its version and what it takes: "BLAS openblas 0.3.30 · Haswell · 4 threads"."""
     found: dict[str, list[str]] = {}
     for row in uses(probe):

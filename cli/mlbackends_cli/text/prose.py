@@ -41,13 +41,13 @@ class Listing(Struct, frozen=True):
     marked: frozenset[tuple[int, int]] = frozenset()
 
 
-def wrapped(text: str, width: int, first: str = "", others: str = "") -> list[str]:
+def wrapped(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
     """Return lines of at most so many columns, with what they begin with; no word is broken."""
     return textwrap.wrap(
         text,
         width,
         initial_indent=first,
-        subsequent_indent=others,
+        subsequent_indent=rest,
         break_on_hyphens=False,
         break_long_words=False,  # half of a name or a path is none
     )

@@ -14,7 +14,7 @@ from mlbackends.model.shells import command_line as typed_line
 from mlbackends.tracing import LIBRARIES
 from mlbackends_cli.lazy import Command
 from mlbackends_cli.options import COLOR, together
-from mlbackends_cli.output import say
+from mlbackends_cli.output import log
 from mlbackends_cli.terminal import Page, error_page, error_terminal_size
 from mlbackends_cli.text.plain import log_line
 
@@ -68,8 +68,8 @@ def capture_command(name: str, tracers: tuple[str, ...], examples: str) -> click
         help=help_text + (_OF_ONEDNN if of_onednn else _OF_MKL),
         epilog=f"\b\nExamples:\n{examples}",
     )
-    made: click.Command = command(options(partial(run, tracers)))
-    return made
+    built: click.Command = command(options(partial(run, tracers)))
+    return built
 
 
 _CAPTURE = (
@@ -155,7 +155,7 @@ def run(
     page = error_page(color)
     table = LiveTable(page) if live and error_terminal_size() else None
     if live and table is None:
-        say("--live needs a terminal at standard error; the trace is taken without it")
+        log("--live needs a terminal at standard error; the trace is taken without it")
     names = tuple(each for part in rank_variables.split(",") if (each := part.strip()))
     try:
         captured = command.run(
@@ -172,9 +172,9 @@ def run(
     with contextlib.suppress(OSError):  # nobody reads standard error
         for level, sentence in captured.notices:
             if level != "INFO" or summary == "full":
-                say(f"{'warning: ' if level == 'WARNING' else ''}{sentence}")
+                log(f"{'warning: ' if level == 'WARNING' else ''}{sentence}")
         if summary != "none":
-            say(headline(captured))
+            log(headline(captured))
             if captured.lines and captured.files and all(map(os.path.isfile, captured.files)):
                 _print_summary(captured.files, page, summary, has_more=options["append"])
     return captured.exit_code
@@ -188,15 +188,15 @@ def _print_summary(files: Sequence[str], page: Page, length: str, *, has_more: b
     from mlbackends_cli.traces.reading import Logs, views
 
     if has_more:
-        say("the table is of all that the file holds")
+        log("the table is of all that the file holds")
     top = _SHORT if length == "short" else 0
-    wanted: dict[str, dict[str, Any]] = {"summary": {"top": top}}
+    requested: dict[str, dict[str, Any]] = {"summary": {"top": top}}
     if not top:
-        wanted |= {"findings": {"machine": this_machine()}, "dispatch": {}}
-    made = views(Logs(files), wanted, where())
-    if not getattr(made.get("dispatch"), "count", 0):
-        made.pop("dispatch", None)
-    click.echo(printed(made, "table", page, top).rstrip("\n"), err=True)
+        requested |= {"findings": {"machine": this_machine()}, "dispatch": {}}
+    found = views(Logs(files), requested, where())
+    if not getattr(found.get("dispatch"), "count", 0):
+        found.pop("dispatch", None)
+    click.echo(printed(found, "table", page, top).rstrip("\n"), err=True)
     if top:
         options = "--view findings --this-machine"
         more = f"more: backends trace show {options} {typed_line([*files])}"

@@ -7,7 +7,7 @@ from mlbackends.tracing import fields
 from mlbackends.tracing.filters import Where
 from mlbackends_cli.text.plain import one_line, shortened
 
-_MOST_SEEN = 1000
+_MOST_VALUES = 1000
 _MOST_SHOWN = 10
 _LONGEST = 80
 _LONGEST_COMPARED = 200
@@ -29,8 +29,10 @@ class Fitting:
         self._calls_only, self._executed_only = calls_only, executed_only
         # Of fields with few values: no times, no whole lines.
         many = {*fields.NUMBERS, *fields.TRUTHS, "raw", "key"} - {"process", "thread"}
-        self._seen: dict[str, dict[str, None]] = {name: {} for name in sorted(where.fields - many)}
-        self._readers = {name: fields.read_text(name) for name in self._seen}
+        self._by_field: dict[str, dict[str, None]] = {
+            name: {} for name in sorted(where.fields - many)
+        }
+        self._readers = {name: fields.read_text(name) for name in self._by_field}
         self.where = where if self.anything else replace(where, test=self._test)
 
     def _test(self, record: Record) -> bool:
@@ -46,36 +48,40 @@ class Fitting:
         if matters:
             self.anything = fits
             for name, reader in self._readers.items():
-                seen = self._seen[name]
-                if len(seen) < _MOST_SEEN and (value := reader(record)):
-                    seen[value] = None
+                values = self._by_field[name]
+                if len(values) < _MOST_VALUES and (value := reader(record)):
+                    values[value] = None
         return fits
 
     def message(self) -> str:
         """Return the line for when nothing fitted."""
-        what = "call" if self._calls_only else "line"
+        noun = "call" if self._calls_only else "line"
         skipped = f"--skip-first {self._skip_first}" if self._skip_first else ""
         if not self._inner.text:
-            return f"no {what} is left after {skipped}: no call comes more often"
+            return f"no {noun} is left after {skipped}: no call comes more often"
         behind = f" after {skipped}" if skipped else ""
         text = one_line(shortened(self._inner.text, _LONGEST_COMPARED))
-        return f"no {what} fits --where '{text}'{behind}{self._values()}"
+        return f"no {noun} fits --where '{text}'{behind}{self._values()}"
 
     def _values(self) -> str:
         """Return the values that the field has here which keeps the expression from fitting."""
-        compared = self._inner.equals or tuple((name, "") for name in self._seen)
-        unmet = (each for each in compared if each[1] not in self._seen.get(each[0], (each[1],)))
+        compared = self._inner.equals or tuple((name, "") for name in self._by_field)
+        unmet = (
+            each for each in compared if each[1] not in self._by_field.get(each[0], (each[1],))
+        )
         name, value = next(unmet, ("", ""))
-        seen = sorted(self._seen.get(name, ()), key=lambda each: (-_likeness(value, each), each))
-        if not seen:
+        nearest = sorted(
+            self._by_field.get(name, ()), key=lambda each: (-_likeness(value, each), each)
+        )
+        if not nearest:
             return ""
-        values = ", ".join(one_line(shortened(each, _LONGEST)) for each in seen[:_MOST_SHOWN])
-        more = f" and {len(seen) - _MOST_SHOWN:,} more" if len(seen) > _MOST_SHOWN else ""
+        values = ", ".join(one_line(shortened(each, _LONGEST)) for each in nearest[:_MOST_SHOWN])
+        more = f" and {len(nearest) - _MOST_SHOWN:,} more" if len(nearest) > _MOST_SHOWN else ""
         return f"; {name}{'s here are' if name in _PLURALS else ' here is'}: {values}{more}"
 
 
-def _likeness(value: str, seen: str) -> float:
+def _likeness(value: str, candidate: str) -> float:
     import difflib
 
-    left, right = (each[:_LONGEST_COMPARED].lower() for each in (value, seen))
+    left, right = (each[:_LONGEST_COMPARED].lower() for each in (value, candidate))
     return difflib.SequenceMatcher(None, left, right).ratio()

@@ -11,7 +11,7 @@ from mlbackends.model.trace import Record, Text, as_row
 from mlbackends.tracing import filters, reader, viewing
 from mlbackends.tracing.sources import Source
 from mlbackends_cli import exits, formats
-from mlbackends_cli.output import say, write
+from mlbackends_cli.output import log, write
 from mlbackends_cli.terminal import is_terminal, page
 from mlbackends_cli.traces.listings import printed
 from mlbackends_cli.traces.reading import raw_lines
@@ -56,7 +56,7 @@ def follow(files: Sequence[str], request: "Request") -> int:
     if screen:
         screen.draw(last=True)
     if source.damage:
-        say(source.damage)
+        log(source.damage)
     return exits.UNKNOWN if source.damage else exits.YES
 
 
@@ -88,8 +88,8 @@ class _Screen:
     def draw(self, *, last: bool = False) -> None:
         """Draw now; the last time all of it stays."""
         request = self._request
-        made = {name: each.result() for name, each in self._collectors.items()}
-        text = printed(made, request.form, page(request.color), request.most)
+        found = {name: each.result() for name, each in self._collectors.items()}
+        text = printed(found, request.form, page(request.color), request.most)
         if self._shows:
             try:
                 rows = max(2, os.get_terminal_size(sys.stdout.fileno()).lines)

@@ -55,22 +55,22 @@ def printed(
         return formats.text(form, "record", whole, page)
     parts = []
     for name, view in views.items():
-        made = listing(view, everything=everything)
-        groups = made.groups
+        found = listing(view, everything=everything)
+        groups = found.groups
         if isinstance(view, trace_views.Findings) and 0 < top < len(groups):
-            notes = (*made.notes, f"{len(groups) - top:,} more; --top 0 shows all")
-            made = replace(made, groups=groups[:top], notes=notes)
+            notes = (*found.notes, f"{len(groups) - top:,} more; --top 0 shows all")
+            found = replace(found, groups=groups[:top], notes=notes)
         # A row that says "1 more" would be as long as the one that it replaces.
         elif top and name in _CUT and any(len(group.rows) > top + 1 for group in groups):
             cut = tuple(replace(group, rows=_first_rows(group.rows, top)) for group in groups)
-            made = replace(made, groups=cut, notes=(*made.notes, "--top 0 shows all rows"))
+            found = replace(found, groups=cut, notes=(*found.notes, "--top 0 shows all rows"))
         if form == "table" and name in _OF_COLUMNS:
-            made = narrowed(made, page)
+            found = narrowed(found, page)
         if isinstance(view, trace_views.Difference):  # at the end, where it is read first
-            made = replace(made, notes=(*made.notes, verdict(view)))
+            found = replace(found, notes=(*found.notes, verdict(view)))
         # What is to be copied stands on lines of its own length.
         width = _UNBROKEN if isinstance(view, trace_views.Repro) else page.width
-        text = formats.text(form, "listing", made, replace(page, width=width)).lstrip("\n")
+        text = formats.text(form, "listing", found, replace(page, width=width)).lstrip("\n")
         if len(views) > 1:
             title = f"## {_TITLES[name]}" if form == "markdown" else _TITLES[name]
             title = f"\033[1m{title}\033[0m" if form == "table" and page.color else title
@@ -158,9 +158,9 @@ def _findings(view: trace_views.Findings) -> Listing:
 def _dispatch(view: trace_views.DispatchView) -> Listing:
     groups = []
     for one in view.operations:
-        taken = ", ".join(f"{name} ({count:,})" for name, count in one.taken)
+        reasons = ", ".join(f"{name} ({count:,})" for name, count in one.taken)
         title = f"{one.operation}: {times(one.count, 'refusal')}"
-        title += f"; taken: {taken}" if taken else ""
+        title += f"; taken: {reasons}" if reasons else ""
         rows = []
         for each in one.refusals:
             name = _text(each.implementation) or "-"
@@ -302,7 +302,7 @@ def _difference(view: trace_views.Difference, *, everything: bool) -> Listing:
     notes = (
         *unchanged,
         *map(_text, changed),
-        *(f"unsteady {side}: {seen}" for side, seen in unsteady if seen),
+        *(f"unsteady {side}: {steadiness}" for side, steadiness in unsteady if steadiness),
         f"all calls: {took(view.before_ns)} before, {took(view.after_ns)} after{ratio}",
         f"compared by {view.measure}, from {view.threshold:g} times on",
         f"calls that take less than {percent(view.smallest_share)} of the time are noise",

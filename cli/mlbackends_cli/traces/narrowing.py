@@ -31,22 +31,24 @@ def narrowed(listing: Listing, page: Page) -> Listing:
     # Below titles the first column is moved in, and its name counts too.
     indent = 2 if any(group.title for group in listing.groups) else 0
     widths = dict(enumerate(_widths(listing, indent)))
-    gone = []
+    dropped = []
     for name in _FIRST_TO_GO:
         if sum(widths.values()) + _GAP * (len(widths) - 1) <= width:
             break
         if name in listing.columns and len(widths) > 1:
             del widths[listing.columns.index(name)]
-            gone.append(name)
+            dropped.append(name)
     first, *others = widths
     # A row of what is left over says so in its first cell.
-    made = _mapped(listing, lambda row: (row[first] or row[0], *(row[each] for each in others)))
-    names = made.columns
-    wide = _widths(made, indent)
+    shortened = _mapped(
+        listing, lambda row: (row[first] or row[0], *(row[each] for each in others))
+    )
+    names = shortened.columns
+    wide = _widths(shortened, indent)
     room = width - _GAP * (len(wide) - 1)
     shrunk = _shrunk(names, wide, room, indent)
     if sum(shrunk) <= room:
-        gone += ["whole names"] if shrunk != wide else []
+        dropped += ["whole names"] if shrunk != wide else []
         shrunk[0] -= indent
 
         def fitted(row: Row) -> Row:
@@ -55,10 +57,12 @@ def narrowed(listing: Listing, page: Page) -> Listing:
                 for cell, width, name in zip(row, shrunk, names, strict=True)
             )
 
-        made = _mapped(made, fitted)
-    if not gone:
-        return made
-    return replace(made, notes=(*made.notes, f"a wider page has also: {', '.join(gone)}"))
+        shortened = _mapped(shortened, fitted)
+    if not dropped:
+        return shortened
+    return replace(
+        shortened, notes=(*shortened.notes, f"a wider page has also: {', '.join(dropped)}")
+    )
 
 
 def _mapped(listing: Listing, change: Callable[[Row], Row]) -> Listing:

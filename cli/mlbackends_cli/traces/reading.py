@@ -17,7 +17,7 @@ from mlbackends.tracing.aggregate import Aggregate
 from mlbackends.tracing.filters import Where, after_first
 from mlbackends.tracing.sources import Source, labels
 from mlbackends.tracing.walk import Walk
-from mlbackends_cli.output import say
+from mlbackends_cli.output import log
 from mlbackends_cli.terminal import ProgressLine, has_unicode
 from mlbackends_cli.text.layout import width
 from mlbackends_cli.text.plain import cleaned, one_line, without_commands
@@ -74,12 +74,12 @@ class Logs:
 
     def aggregates(self, *, by_file: bool = False) -> Iterator[Aggregate]:
         """Yield the calls of all files, added up, or those of each file. Raises BadInput as it opens them."""
-        made: list[Aggregate] = []
+        aggregates: list[Aggregate] = []
         for _, label, chunks in self._chunks():
-            if by_file or not made:
-                made.append(Aggregate(label if by_file else ""))
-            made[-1].add(chunks)
-        for found in made:
+            if by_file or not aggregates:
+                aggregates.append(Aggregate(label if by_file else ""))
+            aggregates[-1].add(chunks)
+        for found in aggregates:
             self.unreadable += found.kinds.get("malformed", 0)
             self.lines += sum(count for kind, count in found.kinds.items() if kind != "text")
             yield found
@@ -114,15 +114,15 @@ class Logs:
     def print_problems(self, *, hint: bool = True) -> None:
         """Print to standard error what could not be read."""
         for damage in self.damage:
-            say(damage)
+            log(damage)
         if self.unreadable and hint:
-            what, them = ("line", "it") if self.unreadable == 1 else ("lines", "them")
-            lines = f"{self.unreadable:,} {what} could not be read"
-            say(f"{lines}; --list-malformed shows {them}")
+            noun, pronoun = ("line", "it") if self.unreadable == 1 else ("lines", "them")
+            lines = f"{self.unreadable:,} {noun} could not be read"
+            log(f"{lines}; --list-malformed shows {pronoun}")
 
 
-def takes_sums(
-    wanted: Mapping[str, Mapping[str, Any]], where: Where, skip_first: int, by: Sequence[str] = ()
+def accepts_sums(
+    options: Mapping[str, Mapping[str, Any]], where: Where, skip_first: int, by: Sequence[str] = ()
 ) -> bool:
     """Tell whether views can be made of calls that were added up, which is twenty times as fast."""
     used = where.fields | frozenset(fields.field_name(name) for name in by)
@@ -130,34 +130,34 @@ def takes_sums(
     return (
         not skip_first
         and not used & changing
-        and all(viewing.takes_aggregates(name) for name in wanted)
+        and all(viewing.takes_aggregates(name) for name in options)
     )
 
 
 def views(
     logs: Logs,
-    wanted: Mapping[str, Mapping[str, Any]],
+    options: Mapping[str, Mapping[str, Any]],
     where: Where,
     skip_first: int = 0,
     by: Sequence[str] = (),
 ) -> "dict[str, AnyView]":
     """Return views of files. by: what they group by."""
     with closing(logs):
-        if takes_sums(wanted, where, skip_first, by):
+        if accepts_sums(options, where, skip_first, by):
             by_file = "source" in where.fields or "source" in map(fields.field_name, by)
-            return viewing.from_aggregates(logs.aggregates(by_file=by_file), wanted, where)
-        if takes_sums({}, where, skip_first, by) and all(map(viewing.takes_repeats, wanted)):
-            collectors = {name: viewing.begin(name, **each) for name, each in wanted.items()}
+            return viewing.from_aggregates(logs.aggregates(by_file=by_file), options, where)
+        if accepts_sums({}, where, skip_first, by) and all(map(viewing.takes_repeats, options)):
+            collectors = {name: viewing.begin(name, **each) for name, each in options.items()}
             logs.walk(Walk(tuple(collectors.values()), where))
             return {name: each.result() for name, each in collectors.items()}
-        return viewing.views(filter(where, after_first(logs.records(), skip_first)), wanted)
+        return viewing.views(filter(where, after_first(logs.records(), skip_first)), options)
 
 
 def chosen(logs: Logs, where: Where, skip_first: int = 0) -> Iterator[AnyRecord]:
     """Yield the records that fit; the program's own text only where its kind is named."""
-    wants_text = "kind" in where.fields
+    with_text = "kind" in where.fields
     for record in after_first(logs.records(), skip_first):
-        if (wants_text or not isinstance(record, Text)) and where(record):
+        if (with_text or not isinstance(record, Text)) and where(record):
             yield record  # type: ignore[misc]  # what went in comes out
 
 
@@ -187,7 +187,7 @@ class ReadingProgress(ProgressLine):
         self._total = 0 if None in sizes else sum(filter(None, sizes))
         self._before = self._number = 0
         self._source: Source | None = None
-        self._seen = deque([(time.monotonic(), 0)], maxlen=_REMEMBERED)
+        self._positions = deque([(time.monotonic(), 0)], maxlen=_REMEMBERED)
         super().__init__()
 
     def begin(self, source: Source) -> None:
@@ -203,13 +203,13 @@ class ReadingProgress(ProgressLine):
             return ""
         position = self._before + self._source.position
         now = time.monotonic()
-        then, start = self._seen[0]
-        self._seen.append((now, position))
+        then, start = self._positions[0]
+        self._positions.append((now, position))
         rate = (position - start) / (now - then) if now > then else 0.0
         name = self._source.name
         name = "standard input" if name == "-" else one_line(os.path.basename(name))
-        which = f"{self._number} of {self._count}, " if self._count > 1 else ""
-        head = f"reading {which}{middle_left_out(name, _LONGEST_NAME)}"
+        number = f"{self._number} of {self._count}, " if self._count > 1 else ""
+        head = f"reading {number}{middle_left_out(name, _LONGEST_NAME)}"
         speed = f"{rate / 1e6:5,.1f} MB/s"
         if not self._total:
             numbers = f"{position / 1e6:,.0f} MB  {speed}"

@@ -5,7 +5,7 @@ from functools import cache
 from mlbackends.isolation.service import Lost
 from mlbackends.model.trace_views import Roof
 from mlbackends.sdpa.verify.processes import BANDWIDTH, PEAK, Plan, Processes, started
-from mlbackends_cli.output import say
+from mlbackends_cli.output import log
 
 _CALLS, _SECONDS = 50, 1.0
 """Many short ones: on a busy machine some are not disturbed, and the best counts."""
@@ -19,7 +19,7 @@ def measured() -> Roof | None:
             flops, by, threads = _speed(processes, PEAK, "flops")
             traffic, read_by, _ = _speed(processes, BANDWIDTH, "bytes")
         except Lost as lost:
-            say(f"the speeds of this machine could not be measured: {lost.reason.message}")
+            log(f"the speeds of this machine could not be measured: {lost.reason.message}")
             return None
     return Roof(gflops=flops, gigabytes_per_second=traffic, threads=threads, by=f"{by}; {read_by}")
 

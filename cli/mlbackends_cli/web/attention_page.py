@@ -10,11 +10,11 @@ from mlbackends_cli.attention.tables import (
     FASTEST,
     MARKS,
     Row,
+    hardware_of,
     of_shown,
     rows,
     speed,
     state,
-    where,
 )
 from mlbackends_cli.attention.tables import about as device_lines
 from mlbackends_cli.charts.attention import plots, sheet, short_title
@@ -103,7 +103,7 @@ def _document(
     shown = {name for _, found in problems for name in _heads(columns, found)}
     explained = of_shown(texts[1:], columns, shown)
     body = [
-        header(title, (where(record), f"as of {record.created}"), numbers),
+        header(title, (hardware_of(record), f"as of {record.created}"), numbers),
         "<main>\n",
         section("look-at", "Look at", element("ul", *wrong, kind="findings") if wrong else ""),
         picture,
@@ -134,18 +134,18 @@ def _problem(
         body.append([name, *(_cell(head, row.get(head, ""), result, longest) for head in heads)])
     bars = f"Bars: {', '.join(_BARS[head] for head in heads if head in _BARS)}."
     measured = table(("backend",), body, "numbers", numbers=heads)
-    others = [each for each in problem.results if each.ended is not Ended.RAN]
+    failures = [each for each in problem.results if each.ended is not Ended.RAN]
     reasons = [
         words("strong", each.backend)
         + escaped(f": {reason.message} ")
         + words("code", f"[{reason.code}]", "dim")
         + (words("div", reason.hint, "hint") if reason.hint else "")
-        for each in others
+        for each in failures
         for reason in each.reasons
     ]
     without = [
-        words("strong", f"{len(others)} without a result"),
-        words("span", ", ".join(each.backend for each in others), "dim"),
+        words("strong", f"{len(failures)} without a result"),
+        words("span", ", ".join(each.backend for each in failures), "dim"),
     ]
     repeat = words("pre", f"backends sdpa check {problem.text}")
     lines = [escaped(line) for line in device_lines(problem)] if problem.speeds else []
@@ -156,7 +156,7 @@ def _problem(
         words("p", bars, "dim") + scrolled(measured, title)
         if measured
         else words("p", "No backend ran.", "broken"),
-        folded(without, items("reasons", *reasons)) if others else "",
+        folded(without, items("reasons", *reasons)) if failures else "",
         folded([words("span", "what to type to check this problem again")], repeat),
         anchor=anchor,
         is_open=is_open,

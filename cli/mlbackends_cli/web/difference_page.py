@@ -28,13 +28,13 @@ def difference_page(difference: Difference, *, is_open: bool) -> str:
     parts = differences.parts(difference)
     worse = _table([each for part in parts for each in part.causes if each.change.why])
     fine = "Nothing became worse." if parts else "The two do not differ."
-    others = [_others(part, is_open=is_open) for part in parts]
+    sections = [_notes(part, is_open=is_open) for part in parts]
     numbers = [(f"{count:,}", word) for count, word in differences.counts(difference)]
     body = [
         header("What changed", (f"from {before.name} to {after.name}", after.created), numbers),
         "<main>\n",
         section("worse", "What became worse", worse or words("p", fine, "fine")),
-        section("otherwise", "What is new or otherwise", *others),
+        section("otherwise", "What is new or otherwise", *sections),
         section("not-compared", "Not compared", items("", *map(escaped, difference.notes))),
         "</main>\n",
         footer({"made by": difference.tool, "schema": difference.schema}),
@@ -42,7 +42,7 @@ def difference_page(difference: Difference, *, is_open: bool) -> str:
     return document("What changed", "".join(body), ("page", "findings"))
 
 
-def _others(part: Part, *, is_open: bool) -> str:
+def _notes(part: Part, *, is_open: bool) -> str:
     """Return the notes of a probe, folded; packages on a line each."""
     notes = [each for each in part.causes if not each.change.why]
     kinds = [each.change.kind for each in (*notes, *part.packages)]

@@ -27,8 +27,8 @@ def breakable(text: str) -> str:
 
 def element(tag: str, *inside: str, kind: str = "", **attributes: str) -> str:
     """Return an element. inside: HTML, not text; kind: its class."""
-    given = {"class": kind, **attributes} if kind else attributes
-    pairs = (f' {name.replace("_", "-")}="{escaped(value)}"' for name, value in given.items())
+    everything = {"class": kind, **attributes} if kind else attributes
+    pairs = (f' {name.replace("_", "-")}="{escaped(value)}"' for name, value in everything.items())
     return f"<{tag}{''.join(pairs)}>{''.join(inside)}</{tag}>"
 
 
@@ -95,12 +95,12 @@ def severity_badge(severity: str) -> str:
     return words("span", severity, f"severity {SEVERITIES.get(severity, severity)}")
 
 
-def finding(severity: str, seen: str, code: str, *inside: str) -> str:
+def finding(severity: str, message: str, code: str, *inside: str) -> str:
     """Return an item of a list of findings: how bad it is, what was seen, its code, and more."""
     return element(
         "li",
         severity_badge(severity),
-        words("strong", seen),
+        words("strong", message),
         " ",
         words("code", f"[{code}]", "dim"),
         *inside,
@@ -113,10 +113,10 @@ def folded(
 ) -> str:
     """Return a part that opens and closes. attributes: of the part itself."""
     # The anchor is inside, so that browsers open the part when they go there.
-    where = {"id": anchor} if anchor else {}
-    body = element("div", *inside, kind="inside", **where)
-    given = {**attributes, **({"open": ""} if is_open else {})}
-    return element("details", element("summary", *title), body, **given) + "\n"
+    identifier = {"id": anchor} if anchor else {}
+    body = element("div", *inside, kind="inside", **identifier)
+    everything = {**attributes, **({"open": ""} if is_open else {})}
+    return element("details", element("summary", *title), body, **everything) + "\n"
 
 
 def header(title: str, about: Iterable[str], numbers: Iterable[tuple[str, str]] = ()) -> str:
@@ -127,7 +127,7 @@ def header(title: str, about: Iterable[str], numbers: Iterable[tuple[str, str]] 
 
 def key_numbers(numbers: Iterable[tuple[str, str]], kind: str = "key") -> str:
     """Return boxes of numbers with what they are of; "" for none. kind: "key small" for small ones."""
-    boxes = [element("div", words("b", number), words("span", what)) for number, what in numbers]
+    boxes = [element("div", words("b", number), words("span", noun)) for number, noun in numbers]
     return element("div", *boxes, kind=kind) if boxes else ""
 
 

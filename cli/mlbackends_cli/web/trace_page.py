@@ -50,8 +50,8 @@ class Contents:
             "roofline": begin("roofline", roof=machine.roof),
             "dispatch": begin("dispatch"),
         }
-        self.seen = _Seen()
-        self.takers: tuple[Any, ...] = (self.seen, *self._collectors.values())
+        self.counts = _Counts()
+        self.takers: tuple[Any, ...] = (self.counts, *self._collectors.values())
         self.text_lines = 0
         self.title = self.tool = self.created = ""
 
@@ -77,7 +77,7 @@ class Contents:
         }
 
 
-class _Seen:
+class _Counts:
     """How many lines of libraries there were, unreadable ones too, and the versions that printed them."""
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ def trace_page(contents: Contents) -> str:
         numbers.append((short_number(best), "GFLOP/s at best"))
     numbers.append((f"{len(findings)}", "things to look at"))
     about = [
-        ", ".join(contents.seen.versions),
+        ", ".join(contents.counts.versions),
         f"as of {contents.created}" if contents.created else "",
     ]
     found = element("ul", *map(_finding, findings), kind="findings") if findings else ""
@@ -126,23 +126,25 @@ def trace_page(contents: Contents) -> str:
         ]
         for one in calls.uncounted
     ]
-    others = table(("why",), uncounted, "numbers few", numbers=("lines", "time"))
+    rest = table(("why",), uncounted, "numbers few", numbers=("lines", "time"))
     origin = {
-        "lines of the libraries": f"{contents.seen.lines:,}",
+        "lines of the libraries": f"{contents.counts.lines:,}",
         "lines of the program": f"{contents.text_lines:,}" if contents.text_lines else "",
-        "could not be read": f"{contents.seen.unreadable:,}" if contents.seen.unreadable else "",
+        "could not be read": f"{contents.counts.unreadable:,}"
+        if contents.counts.unreadable
+        else "",
         "made by": contents.tool,
     }
     body = [
         header(contents.title, about, numbers),
         "<main>\n",
         section("look-at", "Look at", found),
-        section("where", "Where the time went", _where(groups, colours)),
+        section("where", "Where the time went", _groups(groups, colours)),
         section("when", "When", _twice(lanes, views["timeline"], colours)),
         section("work", "Work against traffic", _twice(points, roofline, colours)),
         section("calls", "Calls", _calls(calls)),
         section("refused", "Why not faster", *map(_refused, views["dispatch"].operations)),
-        section("uncounted", "In no total", others),
+        section("uncounted", "In no total", rest),
         "</main>\n",
         footer(origin),
     ]
@@ -175,7 +177,7 @@ def _finding(one: Finding) -> str:
     )
 
 
-def _where(summary: Summary, colours: Colours) -> str:
+def _groups(summary: Summary, colours: Colours) -> str:
     """Return the groups that took longest, each with a bar against all of the time."""
     shown = [row for row in summary.rows[:_MOST_BARS] if row.total_ns]
     bars = [bar(row.share, colours.of(row.values[0]), percent(row.share)) for row in shown]
@@ -225,11 +227,11 @@ def _rest(summary: Summary, shown: int) -> str:
 
 
 def _refused(one: Refused) -> str:
-    taken = ", ".join(f"{name} ({count:,})" for name, count in one.taken[:6])
+    reasons = ", ".join(f"{name} ({count:,})" for name, count in one.taken[:6])
     title = [
         words("strong", one.operation or "?"),
         words("span", times(one.count, "refusal"), "dim"),
-        words("span", f"taken: {taken}", "dim") if taken else "",
+        words("span", f"taken: {reasons}", "dim") if reasons else "",
     ]
     body = [
         (

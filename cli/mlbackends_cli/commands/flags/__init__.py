@@ -23,7 +23,7 @@ import click
 
 from mlbackends_cli.lazy import FolderGroup
 from mlbackends_cli.options import completing, together
-from mlbackends_cli.output import say
+from mlbackends_cli.output import log
 
 command = FolderGroup(__name__, name="flags")
 
@@ -57,7 +57,7 @@ with_values = together(
 """The options for the values of switches; `take` applies them."""
 
 
-def problems_here() -> list[str]:
+def environment_problems() -> list[str]:
     """Return what is wrong with the variables of this environment, a sentence each."""
     import warnings
 
@@ -68,10 +68,10 @@ def problems_here() -> list[str]:
         return store.problems()
 
 
-def take(files: tuple[str, ...], settings: tuple[str, ...]) -> None:
+def apply(files: tuple[str, ...], settings: tuple[str, ...]) -> None:
     """Set the switches as files and options say; print a line for each variable that is wrong."""
-    for problem in problems_here():
-        say(problem)
+    for problem in environment_problems():
+        log(problem)
     if files or settings:
         from mlbackends.inject import requested
         from mlbackends.switches import store

@@ -16,9 +16,9 @@ import click
 
 from mlbackends.model.errors import BadInput
 from mlbackends_cli import exits
-from mlbackends_cli.commands.flags import problems_here
+from mlbackends_cli.commands.flags import environment_problems
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.output import say, write
+from mlbackends_cli.output import log, write
 from mlbackends_cli.text.plain import log_line
 
 _MOST = (1 << 20) + 1
@@ -40,7 +40,7 @@ def command(files: tuple[str, ...]) -> int:
         else:
             _print(path, flag_files.read(path))
     if not files:
-        if problems := problems_here():
+        if problems := environment_problems():
             raise BadInput(as_error(problems))
         _print("this environment", store.environment())
     return exits.YES
@@ -57,6 +57,6 @@ def _print(name: str, values: Mapping[str, object]) -> None:
         (SWITCHES[each], value) for each, value in values.items() if each in SWITCHES
     ):
         if switch.needed_torch(value) and (torch := lacking(switch, value, installed_torch())):
-            say(
+            log(
                 f"{switch.name}={value} needs torch {switch.needed_torch(value)}; installed here is {torch}"
             )

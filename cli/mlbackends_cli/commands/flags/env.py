@@ -18,7 +18,7 @@ import click
 from mlbackends.model.errors import BadInput, shown
 from mlbackends.model.shells import SHELLS, assignment, own_shell
 from mlbackends_cli import exits, formats
-from mlbackends_cli.commands.flags import take, with_values
+from mlbackends_cli.commands.flags import apply, with_values
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import OUTPUT, format_option
 from mlbackends_cli.output import write
@@ -43,7 +43,7 @@ def command(
 ) -> int:
     from mlbackends.switches import store
 
-    take(files, settings)
+    apply(files, settings)
     variables = store.environment()
     if form == "shell":
         shell = shell or _usual_shell()

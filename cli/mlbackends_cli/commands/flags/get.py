@@ -9,9 +9,9 @@ Examples:
 import click
 
 from mlbackends_cli import exits
-from mlbackends_cli.commands.flags import complete, take, with_values
+from mlbackends_cli.commands.flags import apply, complete, with_values
 from mlbackends_cli.lazy import documented
-from mlbackends_cli.output import json_line, say, write
+from mlbackends_cli.output import json_line, log, write
 
 
 @documented()
@@ -23,11 +23,11 @@ def command(name: str, origin: bool, files: tuple[str, ...], settings: tuple[str
     from mlbackends.switches.files import as_data
     from mlbackends.switches.table import SWITCHES
 
-    take(files, settings)
+    apply(files, settings)
     try:
         value = store.read(name)
     except RuntimeError as error:
-        say(str(error))
+        log(str(error))
         return exits.NO
     shown = store.origin(name) if origin else as_data(SWITCHES[name], value)
     write(shown if isinstance(shown, str) else json_line(shown))

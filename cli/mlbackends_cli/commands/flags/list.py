@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from mlbackends.model.switches import Switch, Switches
 from mlbackends_cli import exits, formats
-from mlbackends_cli.commands.flags import complete, take, with_values
+from mlbackends_cli.commands.flags import apply, complete, with_values
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import COLOR, OUTPUT, format_option
 from mlbackends_cli.output import write
@@ -45,11 +45,11 @@ def command(
 ) -> int:
     from mlbackends.switches import listing
 
-    take(files, settings)
+    apply(files, settings)
     switches = listing.listing(names)
     if changed:
-        kept = tuple(each for each in switches.flags if each.origin != "default")
-        switches = replace(switches, flags=kept)
+        rows = tuple(each for each in switches.flags if each.origin != "default")
+        switches = replace(switches, flags=rows)
     style = page(color, output)
     if formats.has(form, "listing"):
         write(formats.text(form, "listing", _listing(switches, names), style), output)

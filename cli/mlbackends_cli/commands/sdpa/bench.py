@@ -99,7 +99,7 @@ def command(
     form: str,
     output: str,
     color: str,
-    **given: Any,
+    **options: Any,
 ) -> int:
     from mlbackends.model.benched import Benched
     from mlbackends.sdpa.verify import speed
@@ -112,11 +112,11 @@ def command(
 
     run: Benched | None = None
     if saved:
-        refuse_beside_saved(given)
+        refuse_beside_saved(options)
         run = speed.read_saved(saved, Benched)
         texts = [each.checked.text for each in run.problems]
     else:
-        wordings = wordings_of(given)
+        wordings = wordings_of(options)
         texts = [each.text for each in wordings]
     if fail_below and not then:
         raise BadInput("--fail-below compares with a saved run", "add --compare FILE")
@@ -129,7 +129,7 @@ def command(
     }  # what cannot be drawn fails now
     before = speed.read_saved(then, Benched, texts) if then else None
     if run is None:
-        plan = Plan(also=(against,) if against else (), **given)
+        plan = Plan(also=(against,) if against else (), **options)
         with cleared_up(), ProgressLine(_progress) as progress:
             run = bench(wordings, plan, progress)
     run = speed.compared(run, before) if before else run

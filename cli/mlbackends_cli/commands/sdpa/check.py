@@ -65,7 +65,7 @@ def _progress(done: int, total: int, problem: str) -> str:
 )
 @OUTPUT
 @COLOR
-def command(saved: str, form: str, output: str, color: str, **given: Any) -> int:
+def command(saved: str, form: str, output: str, color: str, **options: Any) -> int:
     from mlbackends.model.checked import Checked
     from mlbackends.sdpa.verify.outcome import outcome_of
     from mlbackends.sdpa.verify.processes import Plan
@@ -75,13 +75,13 @@ def command(saved: str, form: str, output: str, color: str, **given: Any) -> int
     from mlbackends_cli.web import attention_page
 
     if saved:
-        refuse_beside_saved(given)
+        refuse_beside_saved(options)
         checked = read_saved(saved, Checked)
     else:
-        wordings = wordings_of(given)
+        wordings = wordings_of(options)
         refuse_unwritable(output)
         with cleared_up(), ProgressLine(_progress) as progress:
-            checked = check(wordings, Plan(**given), progress)
+            checked = check(wordings, Plan(**options), progress)
     style = page(color, output)
     own = {
         "table": check_table.printed,

@@ -13,7 +13,7 @@ from mlbackends.model.shells import command_line
 from mlbackends_cli import exits
 from mlbackends_cli.lazy import Command
 from mlbackends_cli.options import COLOR
-from mlbackends_cli.output import say, write
+from mlbackends_cli.output import log, write
 from mlbackends_cli.terminal import page
 from mlbackends_cli.text.plain import cleaned
 
@@ -67,7 +67,7 @@ def command(tracer: str, output: str, color: str) -> int:
             )
             for level, sentence in captured.notices:
                 if level != "INFO":
-                    say(sentence)
+                    log(sentence)
             if captured.exit_code:
                 raise NoBackend(
                     f"the program that calls {each.what} ended with {captured.exit_code}"
@@ -77,12 +77,12 @@ def command(tracer: str, output: str, color: str) -> int:
             for line in _first_calls(path, each.tracers):
                 write(f"  {cleaned(line if len(line) <= room else f'{line[: room - 1]}…')}\n")
             write("\n")
-        wanted: dict[str, dict[str, Any]] = {
+        options: dict[str, dict[str, Any]] = {
             "summary": {"top": _TOP},
             "findings": {"machine": this_machine()},
         }
-        made = views(Logs([path]), wanted, where())
-        write(printed(made, "table", style))
+        found = views(Logs([path]), options, where())
+        write(printed(found, "table", style))
     if output:
         file = command_line([output])
         write(

@@ -9,7 +9,7 @@ from mlbackends.model.errors import BadInput
 from mlbackends_cli import exits
 from mlbackends_cli.lazy import Command
 from mlbackends_cli.options import COLOR, OUTPUT, TypedPath, format_option
-from mlbackends_cli.output import say, write
+from mlbackends_cli.output import log, write
 from mlbackends_cli.terminal import page
 from mlbackends_cli.traces.options import GROUP_BY, SKIP_FIRST, TOP, WHERE, rows_shown
 
@@ -123,7 +123,7 @@ def command(
     """
     from mlbackends.tracing import filters, viewing
     from mlbackends_cli.traces.listings import printed, uncompared
-    from mlbackends_cli.traces.reading import Logs, takes_sums
+    from mlbackends_cli.traces.reading import Logs, accepts_sums
 
     if before == after == "-":
         raise BadInput("only one of the traces can come from standard input")
@@ -135,7 +135,7 @@ def command(
     logs = (Logs([before]), Logs([after]))
     where = filters.where(*wheres)
     with closing(logs[0]), closing(logs[1]):
-        if takes_sums({}, where, skip_first, by):
+        if accepts_sums({}, where, skip_first, by):
             (first,), (second,) = ([*each.aggregates()] for each in logs)
             found = viewing.difference(first, second, where, **options)
         else:
@@ -146,7 +146,7 @@ def command(
     for each in logs:
         each.print_problems()
         if not each.readable:
-            say(f"there is no line of MKL or oneDNN in {each.names[0]}")
+            log(f"there is no line of MKL or oneDNN in {each.names[0]}")
     if any(each.damage or not each.readable for each in logs):
         return exits.UNKNOWN
     if found.failed:
@@ -156,5 +156,5 @@ def command(
     limits = [f"--where {text!r}" for text in wheres]
     limits += [f"--skip-first {skip_first}"] if skip_first else []
     requested = f" (asked for {', '.join(limits)})" if limits else ""
-    say(f"nothing was compared: {why}{requested}")
+    log(f"nothing was compared: {why}{requested}")
     return exits.UNKNOWN

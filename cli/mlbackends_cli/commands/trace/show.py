@@ -16,7 +16,7 @@ from mlbackends.tracing import EXPORTS
 from mlbackends_cli import exits, formats
 from mlbackends_cli.lazy import Command
 from mlbackends_cli.options import COLOR, OUTPUT, TypedPath, format_option
-from mlbackends_cli.output import say, write
+from mlbackends_cli.output import log, write
 from mlbackends_cli.terminal import is_terminal, page
 from mlbackends_cli.text.plain import cleaned
 from mlbackends_cli.traces.options import GROUP_BY, SKIP_FIRST, TOP, WHERE, Request, rows_shown
@@ -183,22 +183,22 @@ def _show(files: Sequence[str], request: Request) -> int:
         elif request.names == (_RECORDS,):
             _write_records(logs, request, fitting.where)
         else:
-            made = views(logs, request.views(), fitting.where, request.skip_first, request.by())
+            found = views(logs, request.views(), fitting.where, request.skip_first, request.by())
             lines = logs.lines if of_lines else logs.readable
             # Of nothing, the line at the end is better than an empty table.
             if (lines and fitting.anything) or not formats.has(form, "listing"):
-                write(printed(made, form, page(request.color, output), request.most), output)
+                write(printed(found, form, page(request.color, output), request.most), output)
     logs.print_problems()
     code = exits.UNKNOWN if logs.damage else exits.YES
     if logs.readable and not fitting.anything:
-        say(fitting.message())
+        log(fitting.message())
         return code or exits.NO
     if logs.ended and not logs.damage and not logs.readable:
-        where = ", ".join(map(_name, logs.names))
+        shown = ", ".join(map(_name, logs.names))
         if logs.lines:
-            say(f"no line in {where} can be read as one of MKL or oneDNN")
+            log(f"no line in {shown} can be read as one of MKL or oneDNN")
         else:
-            say(f"there is no line of MKL or oneDNN in {where}")
+            log(f"there is no line of MKL or oneDNN in {shown}")
         return exits.NO
     return code
 
@@ -212,11 +212,11 @@ def _page(logs: "Logs", request: Request, where: "Where") -> str:
     from mlbackends.model.trace import Text
     from mlbackends.tracing.filters import after_first
     from mlbackends.tracing.walk import Walk
-    from mlbackends_cli.traces.reading import takes_sums
+    from mlbackends_cli.traces.reading import accepts_sums
     from mlbackends_cli.web.trace_page import Contents
 
     contents = Contents(request.machine())
-    if takes_sums({}, where, request.skip_first) and "kind" not in where.fields:
+    if accepts_sums({}, where, request.skip_first) and "kind" not in where.fields:
         walk = Walk(contents.takers, where)
         logs.walk(walk)
         contents.text_lines = walk.texts if where(Text()) else 0
@@ -226,21 +226,21 @@ def _page(logs: "Logs", request: Request, where: "Where") -> str:
                 contents.add(record)
     title = cleaned(", ".join(os.path.basename(_name(name)) for name in logs.names))
     created = time.strftime("%Y-%m-%d %H:%M:%S %z")
-    made = contents.result(title, tool=f"backends {__version__}", created=created)
-    return formats.text(request.form, "trace", made, page(request.color, request.output))
+    text = contents.result(title, tool=f"backends {__version__}", created=created)
+    return formats.text(request.form, "trace", text, page(request.color, request.output))
 
 
 def _write_records(logs: "Logs", request: Request, where: "Where") -> None:
     from mlbackends.tracing import exporting
     from mlbackends.tracing.walk import Walk
-    from mlbackends_cli.traces.reading import chosen, raw_lines, takes_sums
+    from mlbackends_cli.traces.reading import accepts_sums, chosen, raw_lines
 
     form, output = request.form, request.output
     if form == "parquet" and output in ("", "-") and is_terminal(sys.stdout):
         raise BadInput("Parquet is no text for a terminal", "--output trace.parquet")
     # Lines of calls that repeat need not be read in full.
     is_whole = not request.most and "kind" not in where.fields
-    if form in exporting.LINES and is_whole and takes_sums({}, where, request.skip_first):
+    if form in exporting.LINES and is_whole and accepts_sums({}, where, request.skip_first):
         with (
             exporting.opened(output or "-") as file,
             closing(exporting.LINES[form](file)) as writer,
