@@ -139,7 +139,7 @@ def _answer(problem: bytes) -> LibraryAnswer:
     from mlbackends.isolation.service import Lost
 
     try:
-        answer = _process().ask({"problem": msgspec.json.decode(problem)}, _SECONDS)
+        answer = _process().send({"problem": msgspec.json.decode(problem)}, _SECONDS)
     except Lost as lost:
         if lost.ended is Ended.CANNOT:
             return LibraryAnswer((lost.reason,))

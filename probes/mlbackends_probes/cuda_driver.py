@@ -16,7 +16,7 @@ from mlbackends.host.host import Host
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.cuda import driver
 from mlbackends.libraries.cuda.visible_devices import environment
-from mlbackends.libraries.search import names_here
+from mlbackends.libraries.search import native_names
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import (
     Answer,
@@ -60,7 +60,7 @@ def find(host: Host) -> Finding:
     reasons: tuple[Reason, ...] = ()
     has_module = driver.driver_release(host) or host.exists("/dev/nvidiactl")
     if not has_module and not driver.on_wsl(host):
-        message = names_here(host, "libcuda.so.1 is here, and no nvidia kernel module is loaded")
+        message = native_names(host, "libcuda.so.1 is here, and no nvidia kernel module is loaded")
         reasons = (Reason("no-driver", message),)
     return Finding(
         libraries=tuple(libraries),

@@ -20,9 +20,9 @@ from mlbackends.libraries.cuda.libraries import (
     COPY_FACTS,
     CudaLibrary,
     agree,
-    answered,
     runtime_version,
     version_in_file_name,
+    versioned,
 )
 from mlbackends.libraries.search import libraries_named
 from mlbackends.model.cudnn_version import decoded
@@ -169,7 +169,7 @@ def load(opened: CDLL, library: Library) -> Answer:
     runtime, highest = (
         call.number(f"cudnnGet{name}", 0) for name in ("CudartVersion", "MaxDeviceVersion")
     )
-    answer = answered(
+    answer = versioned(
         library,
         decoded(call.number("cudnnGetVersion")),
         cuda_version=runtime_version(runtime),

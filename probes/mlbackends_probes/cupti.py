@@ -10,7 +10,7 @@ Source:   CUPTI documentation, cuptiGetVersion, cuptiActivityEnable.
 from mlbackends.host.host import Host
 from mlbackends.libraries.c_calls import CDLL
 from mlbackends.libraries.cuda.device import first_device
-from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, answered
+from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, versioned
 from mlbackends.model.records import Answer, Finding, Library
 
 FACTS = COPY_FACTS
@@ -47,4 +47,4 @@ def use(opened: CDLL, library: Library) -> Answer:
     (number,) = call.numbers("cuptiGetVersion", 1)
     call("cuptiActivityEnable", KERNELS)
     version = decoded(str(number))
-    return answered(library, version) if version else Answer(library)
+    return versioned(library, version) if version else Answer(library)

@@ -9,7 +9,7 @@ Source:   cuTENSOR documentation, cutensorGetVersion, cutensorGetCudartVersion, 
 
 from mlbackends.libraries.c_calls import CDLL, decimal_version
 from mlbackends.libraries.cuda.device import first_device
-from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, answered, runtime_version
+from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, runtime_version, versioned
 from mlbackends.model.records import Answer, Fact, Library
 
 FACTS = (*COPY_FACTS, Fact("cuda_version", str, "The CUDA runtime that it was built with."))
@@ -31,7 +31,7 @@ def load(opened: CDLL, library: Library) -> Answer:
     call = LIBRARY.calls(opened)
     version = decimal_version(call.number("cutensorGetVersion"), 10_000)
     runtime = call.number("cutensorGetCudartVersion")
-    return answered(library, version, cuda_version=runtime_version(runtime))
+    return versioned(library, version, cuda_version=runtime_version(runtime))
 
 
 def use(opened: CDLL, library: Library) -> Answer:

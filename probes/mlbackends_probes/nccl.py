@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from mlbackends.host.host import Host
 from mlbackends.libraries.c_calls import CDLL, ctypes, decimal_version
 from mlbackends.libraries.cuda.device import expect, first_device
-from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, answered
+from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, versioned
 from mlbackends.libraries.search import inside
 from mlbackends.model.records import Answer, Fact, Finding, Library
 from mlbackends.model.tables import table
@@ -63,7 +63,7 @@ def configured(host: Host) -> list[dict[str, str]]:
 def load(opened: CDLL, library: Library) -> Answer:
     """Ask the version."""
     (number,) = LIBRARY.calls(opened).numbers("ncclGetVersion", 1)
-    return answered(library, decoded(number))
+    return versioned(library, decoded(number))
 
 
 def use(opened: CDLL, library: Library) -> Answer:

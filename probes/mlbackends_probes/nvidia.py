@@ -26,7 +26,7 @@ from mlbackends.host.pci import (
 from mlbackends.libraries.c_calls import CDLL
 from mlbackends.libraries.cuda import driver
 from mlbackends.libraries.cuda.visible_devices import environment, visibility_warnings
-from mlbackends.libraries.search import names_here
+from mlbackends.libraries.search import native_names
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Device, Finding, Library, Presence, nonempty
 from mlbackends.model.tables import table
@@ -210,7 +210,7 @@ def _missing(
         return (replace(where, message=f"{bus}, no {module}, {where.message}"),)
     reasons: tuple[Reason, ...] = ()
     if not has_driver and not gpus:
-        message = names_here(
+        message = native_names(
             host,
             "libnvidia-ml.so.1 is here, and there is neither a GPU nor the nvidia kernel module",
         )

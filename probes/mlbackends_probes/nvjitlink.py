@@ -7,7 +7,7 @@ Source:   nvJitLink documentation, nvJitLinkVersion, nvJitLinkCreate, nvJitLinkC
 """
 
 from mlbackends.libraries.c_calls import CDLL, ctypes
-from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, answered
+from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, versioned
 from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Library
 
@@ -25,7 +25,7 @@ def load(opened: CDLL, library: Library) -> Answer:
     if not hasattr(opened, "nvJitLinkVersion"):
         return Answer(library)
     major, minor = LIBRARY.calls(opened).numbers("nvJitLinkVersion", 2)
-    return answered(library, f"{major}.{minor}")
+    return versioned(library, f"{major}.{minor}")
 
 
 def use(opened: CDLL, library: Library) -> Answer:

@@ -7,7 +7,7 @@ Source:   NVRTC documentation, nvrtcVersion, nvrtcGetSupportedArchs, nvrtcCompil
 """
 
 from mlbackends.libraries.c_calls import CDLL, ctypes
-from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, answered
+from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, versioned
 from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Fact, Library
 
@@ -35,12 +35,12 @@ def load(opened: CDLL, library: Library) -> Answer:
     major, minor = call.numbers("nvrtcVersion", 2)
     version = f"{major}.{minor}"
     if not hasattr(opened, "nvrtcGetSupportedArchs"):  # it came with 11.2
-        return answered(library, version)
+        return versioned(library, version)
     (count,) = call.numbers("nvrtcGetNumSupportedArchs", 1)
     architectures = (ctypes.c_int * max(count, 1))()
     call("nvrtcGetSupportedArchs", architectures)
     capabilities = [f"{one // 10}.{one % 10}" for one in list(architectures)[:count]]
-    return answered(library, version, compute_capabilities=capabilities)
+    return versioned(library, version, compute_capabilities=capabilities)
 
 
 def use(opened: CDLL, library: Library) -> Answer:

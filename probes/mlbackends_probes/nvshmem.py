@@ -8,7 +8,7 @@ Source:   NVSHMEM documentation, nvshmemx_vendor_get_version_info, environment v
 """
 
 from mlbackends.libraries.c_calls import CDLL, ctypes
-from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, answered
+from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, versioned
 from mlbackends.model.records import Answer, Library
 
 FACTS = COPY_FACTS
@@ -30,4 +30,4 @@ def load(opened: CDLL, library: Library) -> Answer:
     numbers = [ctypes.c_int(-1) for _ in range(3)]
     opened.nvshmemx_vendor_get_version_info.restype = None
     opened.nvshmemx_vendor_get_version_info(*map(ctypes.byref, numbers))
-    return answered(library, ".".join(str(number.value) for number in numbers))
+    return versioned(library, ".".join(str(number.value) for number in numbers))

@@ -26,7 +26,7 @@ from mlbackends.libraries.c_calls import (
     of_devices,
     require_sums,
 )
-from mlbackends.libraries.search import absent, libraries_named, names_here
+from mlbackends.libraries.search import absent, libraries_named, native_names
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Device, Fact, Finding, Library, Presence, nonempty
 
@@ -98,7 +98,7 @@ def find(host: Host) -> Finding:
     reasons: tuple[Reason, ...] = ()
     if not libraries:
         message = "OpenCL drivers are registered, but there is no loader, libOpenCL.so"
-        message = names_here(host, message)
+        message = native_names(host, message)
         reasons = (Reason("not-found", message, "install an ICD loader, such as ocl-icd"),)
     elif not drivers and host.platform in ("linux", "win32"):
         place = "the registry" if is_windows else place

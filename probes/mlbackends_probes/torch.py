@@ -28,7 +28,7 @@ from mlbackends.libraries.cuda.driver import driver_release, driver_warning
 from mlbackends.libraries.elf import version_needs
 from mlbackends.libraries.file_image import NotALibrary
 from mlbackends.libraries.headers import elf_headers, extract, pe_headers
-from mlbackends.libraries.search import libraries_named, names_here, stem_of
+from mlbackends.libraries.search import libraries_named, native_names, stem_of
 from mlbackends.model.records import Answer, FactValue, Finding, Library, Presence, nonempty
 
 GROUP = "framework"
@@ -169,7 +169,7 @@ def _build(host: Host, torch: frameworks.Package) -> dict[str, FactValue]:
             if (stem := stem_of(name)).startswith(_OWN) and "test" not in stem
         ],
     }
-    path = f"{at}/lib/{names_here(host, 'libtorch_cuda.so')}"
+    path = f"{at}/lib/{native_names(host, 'libtorch_cuda.so')}"
     if host.platform == "win32":
         with contextlib.suppress(NotALibrary, OSError):
             facts["cuda_libraries"] = list(pe_headers(host, path).needed)

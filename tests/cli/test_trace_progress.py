@@ -61,7 +61,7 @@ def on_screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
     """
     made = Screen()
     monkeypatch.setattr(sys, "stderr", made)
-    monkeypatch.setattr(terminal, "takes_sequences", terminal.is_terminal)  # it is no console
+    monkeypatch.setattr(terminal, "interprets_sequences", terminal.is_terminal)  # it is no console
     monkeypatch.setattr(ReadingProgress, "DELAY_SECONDS", 0.0)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("CI", raising=False)

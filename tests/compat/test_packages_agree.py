@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mlbackends.host.host import Host
-from mlbackends.host.interpreter import ask
+from mlbackends.host.interpreter import query
 from mlbackends.host.python.packages import normalised
 from mlbackends.model.records import Presence
 from mlbackends.survey import survey
@@ -71,7 +71,7 @@ def test_torch_tells_of_itself_what_we_tell(forced: str, monkeypatch: pytest.Mon
         monkeypatch.setenv("ATEN_CPU_CAPABILITY", forced)
     theirs = _answer(python, _TORCH)
 
-    report = survey(("torch",), Host(python=ask(python)), Presence.LOADABLE).probes["torch"]
+    report = survey(("torch",), Host(python=query(python)), Presence.LOADABLE).probes["torch"]
 
     assert report.version == theirs["version"]
     assert report.presence is Presence.LOADABLE

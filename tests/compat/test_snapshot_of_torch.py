@@ -12,7 +12,7 @@ from mlbackends.audit.reports import report_of
 from mlbackends.audit.runner import examine
 from mlbackends.audit.snapshot import record
 from mlbackends.host.host import Host
-from mlbackends.host.interpreter import ask
+from mlbackends.host.interpreter import query
 from mlbackends.model.records import Presence
 
 torch = pytest.importorskip("torch")
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.torch
 def test_the_recording_of_an_environment_with_torch_tells_what_the_live_one_does(
     tmp_path: Path,
 ) -> None:
-    contents = record(str(tmp_path / "copy"), Host("/", python=ask(sys.executable)))
+    contents = record(str(tmp_path / "copy"), Host("/", python=query(sys.executable)))
 
     live = report_of(depth=Presence.FOUND, python=sys.executable)
     copy = report_of(str(tmp_path / "copy"))
@@ -34,7 +34,7 @@ def test_the_recording_of_an_environment_with_torch_tells_what_the_live_one_does
 
 
 def test_a_file_that_torch_misses_is_missed_in_the_recording_too(tmp_path: Path) -> None:
-    described = ask(sys.executable)
+    described = query(sys.executable)
     there = Path(torch.__file__).parent
     folder = _without(there, tmp_path / "site-packages", "libtorch.so")
     host = Host("/", python={**described, "path": [str(folder)]})

@@ -58,14 +58,14 @@ def command(
     output: str,
     color: str,
 ) -> int:
-    from mlbackends.audit.compare import check_globs, compare, kept, outcome_of
+    from mlbackends.audit.compare import check_globs, compare, narrowed, outcome_of
     from mlbackends.audit.reports import name_of, reports_of
 
     with ProgressLine() as progress:
         reports = reports_of(before, after, progress=progress)
     check_globs((*only, *ignore), *reports)
     difference = compare(*reports, names=(name_of(before), name_of(after)))
-    difference = kept(difference, only, ignore)
+    difference = narrowed(difference, only, ignore)
     style = page(color, output)
     if form == "table":
         write(_printed(difference, style), output)

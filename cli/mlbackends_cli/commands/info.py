@@ -224,11 +224,11 @@ def _host(root: str | None, python: str | None, pid: int | None, timeout: float)
         )
     if not (pid or python):
         return Host(root or "/", timeout=timeout)
-    from mlbackends.host.interpreter import ask, of_process
+    from mlbackends.host.interpreter import of_process, query
 
     if pid and not python:
         return Host(pid=pid, python=of_process(pid, timeout), timeout=timeout)
-    return Host(pid=pid, python=ask(python or "", timeout), timeout=timeout)
+    return Host(pid=pid, python=query(python or "", timeout), timeout=timeout)
 
 
 def _bare(report: Report, name: str) -> str:

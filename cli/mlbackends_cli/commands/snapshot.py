@@ -123,9 +123,9 @@ def _write_machine(
     """Write a recorded machine; return lines about it."""
     from mlbackends.audit.snapshot import record
     from mlbackends.host.host import Host
-    from mlbackends.host.interpreter import ask
+    from mlbackends.host.interpreter import query
 
-    described = ask(python, timeout) if python else None
+    described = query(python, timeout) if python else None
     host = Host(root or "/", python=described, timeout=timeout)
     with ProgressLine() as progress:
         contents = record(

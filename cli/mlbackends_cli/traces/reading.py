@@ -130,7 +130,7 @@ def accepts_sums(
     return (
         not skip_first
         and not used & changing
-        and all(viewing.takes_aggregates(name) for name in options)
+        and all(viewing.accepts_aggregates(name) for name in options)
     )
 
 
@@ -146,7 +146,7 @@ def views(
         if accepts_sums(options, where, skip_first, by):
             by_file = "source" in where.fields or "source" in map(fields.field_name, by)
             return viewing.from_aggregates(logs.aggregates(by_file=by_file), options, where)
-        if accepts_sums({}, where, skip_first, by) and all(map(viewing.takes_repeats, options)):
+        if accepts_sums({}, where, skip_first, by) and all(map(viewing.accepts_repeats, options)):
             collectors = {name: viewing.begin(name, **each) for name, each in options.items()}
             logs.walk(Walk(tuple(collectors.values()), where))
             return {name: each.result() for name, each in collectors.items()}

@@ -26,8 +26,8 @@ def measured() -> Roof | None:
 
 def _speed(processes: Processes, name: str, unit: str) -> tuple[float, str, int]:
     """Return billions of a unit a second at best, how they were measured, and by how many threads."""
-    details = processes.ask(name, "", {"do": "prepare"})["details"]
-    seconds = processes.ask(name, "", {"do": "time", "seconds": _SECONDS, "calls": _CALLS})
+    details = processes.send(name, "", {"do": "prepare"})["details"]
+    seconds = processes.send(name, "", {"do": "time", "seconds": _SECONDS, "calls": _CALLS})
     processes.stop()  # a pool of threads that waits would take time from the next
     rate = int(details[unit]) / min(seconds["seconds"]) / 1e9
     return rate, str(details["by"]), int(details.get("threads", 0))

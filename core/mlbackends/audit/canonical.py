@@ -6,7 +6,7 @@ from typing import Any
 from mlbackends.model.patterns import pattern
 from mlbackends.model.records import Device, Library, Presence, ProbeReport, Report
 
-COULD_NOT_BE_TOLD = "could not be told"
+UNDETERMINED = "could not be told"
 Values = dict[str, Any]
 
 _HOME = pattern(r"(?<![\w.~-])(?:/home/[^/\s:;,\"']+|/Users/[^/\s:;,\"']+|/root(?=/)|~(?=/))")
@@ -52,7 +52,7 @@ class Canonical:
     def presence(self, presence: Presence | None) -> str:
         """Return a presence, no higher than the depth."""
         if presence is None:
-            return COULD_NOT_BE_TOLD
+            return UNDETERMINED
         return str(min(presence, self.depth, key=lambda each: each.level))
 
     def head(self, probe: ProbeReport) -> Values:
@@ -60,19 +60,19 @@ class Canonical:
         version = {"version": probe.version} if probe.version else {}
         return {"presence": self.presence(probe.presence), **version}
 
-    def fields(self, thing: Library | Device) -> Values:
+    def fields(self, entry: Library | Device) -> Values:
         """Return the fields of a library or device that are not empty, and its facts."""
-        names = _OF_LIBRARY if isinstance(thing, Library) else _OF_DEVICE
-        values: Values = {name: getattr(thing, name) for name in names}
-        values["presence"] = self.presence(thing.presence)
+        names = _OF_LIBRARY if isinstance(entry, Library) else _OF_DEVICE
+        values: Values = {name: getattr(entry, name) for name in names}
+        values["presence"] = self.presence(entry.presence)
         values = {name: value for name, value in values.items() if value not in ("", None, ())}
-        return self.plain(values | thing.facts)  # type: ignore[no-any-return]
+        return self.plain(values | entry.facts)  # type: ignore[no-any-return]
 
-    def title(self, thing: Library | Device) -> str:
+    def title(self, entry: Library | Device) -> str:
         """Return what one that is alone is called."""
-        if isinstance(thing, Library):
-            return " ".join(filter(None, (str(self.plain(thing.path)), thing.version)))
-        return thing.name or f"{thing.kind} {thing.index}"
+        if isinstance(entry, Library):
+            return " ".join(filter(None, (str(self.plain(entry.path)), entry.version)))
+        return entry.name or f"{entry.kind} {entry.index}"
 
 
 class ComparedReport(Canonical):

@@ -104,8 +104,8 @@ def records(change: Change) -> list[Record]:
         return []
     if all(isinstance(one, dict) for one in (*was, *now)):
         return list(_paired(was, now))
-    left, came = Record(Kind.REMOVED, {}, {"": was}, {}), Record(Kind.ADDED, {}, {}, {"": now})
-    return [left, came] if was and now else []
+    removed, added = Record(Kind.REMOVED, {}, {"": was}, {}), Record(Kind.ADDED, {}, {}, {"": now})
+    return [removed, added] if was and now else []
 
 
 def _paired(was: list[Any], now: list[Any]) -> Iterator[Record]:
@@ -115,16 +115,16 @@ def _paired(was: list[Any], now: list[Any]) -> Iterator[Record]:
         for record in records:
             side.setdefault(msgspec.json.encode(_key(record)), []).append(record)
     for key in {**sides[0], **sides[1]}:
-        left, came = (side.get(key, []) for side in sides)
-        if len(left) == len(came) == 1:
-            (old,), (new,) = left, came
+        removed, added = (side.get(key, []) for side in sides)
+        if len(removed) == len(added) == 1:
+            (old,), (new,) = removed, added
             names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
             both = ({name: one[name] for name in names if name in one} for one in (old, new))
             if names:
                 yield Record(Kind.CHANGED, _key(old), *both)
             continue
-        yield from (Record(Kind.REMOVED, _key(one), _rest(one), {}) for one in left)
-        yield from (Record(Kind.ADDED, _key(one), {}, _rest(one)) for one in came)
+        yield from (Record(Kind.REMOVED, _key(one), _rest(one), {}) for one in removed)
+        yield from (Record(Kind.ADDED, _key(one), {}, _rest(one)) for one in added)
 
 
 def _key(record: dict[str, Any]) -> dict[str, Any]:

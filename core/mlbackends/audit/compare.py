@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mlbackends import __version__
-from mlbackends.audit.canonical import COULD_NOT_BE_TOLD, ComparedReport, Values
+from mlbackends.audit.canonical import UNDETERMINED, ComparedReport, Values
 from mlbackends.audit.causes import causes, joined, records, text_of
 from mlbackends.audit.pairs import devices, libraries
 from mlbackends.audit.weights import weighed
@@ -43,8 +43,8 @@ def compare(before: Report, after: Report, names: tuple[str, str] = ("", "")) ->
     depth = min(before.depth, after.depth, key=lambda each: each.level)
     comparison = _Comparison(ComparedReport(before, depth), ComparedReport(after, depth))
     notes = []
-    for here, there, word in ((before, after, "first"), (after, before, "second")):
-        if only := sorted(name for name in here.probes if name not in there.probes):
+    for one, other, word in ((before, after, "first"), (after, before, "second")):
+        if only := sorted(name for name in one.probes if name not in other.probes):
             notes.append(f"only in the {word}, so not compared: {', '.join(only)}")
     if before.depth != after.depth:
         notes.append(
@@ -87,7 +87,7 @@ def check_globs(globs: Sequence[str], *reports: Report) -> None:
             raise UnknownName("value", f"{probe}.{head}", tuple(f"{probe}.{one}" for one in heads))
 
 
-def kept(
+def narrowed(
     difference: Difference, only: Sequence[str] = (), ignored: Sequence[str] = ()
 ) -> Difference:
     """Return the difference with the changes alone whose names fit. only, ignored: names or globs."""
@@ -123,7 +123,7 @@ class _Comparison:
             # What could not be told has not gone.
             presences = [each.presence if is_certain(each) else None for each in (old, new)]
             if presences[0] != presences[1]:
-                first, second = (str(each or COULD_NOT_BE_TOLD) for each in presences)
+                first, second = (str(each or UNDETERMINED) for each in presences)
                 yield Change(f"{name}.presence", Kind.CHANGED, first, second)
             return
         roles = {fact.name: fact.role for fact in facts_of(name).values()}
@@ -131,14 +131,14 @@ class _Comparison:
         yield from self._values(name, before.plain(old.facts), after.plain(new.facts), roles)
         # Warnings by code: what a message measures differs by itself.
         was, now = ({one.code: one.message for one in each.warnings} for each in (old, new))
-        gone = {code: message for code, message in was.items() if code not in now}
-        come = {code: message for code, message in now.items() if code not in was}
-        yield from self._values(f"{name}.warnings", gone, come, roles)
+        ended = {code: message for code, message in was.items() if code not in now}
+        begun = {code: message for code, message in now.items() if code not in was}
+        yield from self._values(f"{name}.warnings", ended, begun, roles)
         paired = libraries(old.libraries, new.libraries, before.plain, after.plain)
-        for label, library, same in paired:
-            yield from self._things(f"{name}.libraries[{label}]", library, same)
+        for label, library, counterpart in paired:
+            yield from self._entries(f"{name}.libraries[{label}]", library, counterpart)
         for label, one, other in devices(old.devices, new.devices):
-            yield from self._things(f"{name}.devices[{label}]", one, other)
+            yield from self._entries(f"{name}.devices[{label}]", one, other)
 
     def _values(
         self, name: str, was: Values, now: Values, roles: dict[str, str]
@@ -149,7 +149,7 @@ class _Comparison:
             if role not in ("identity", "volatile"):
                 yield from self._value(f"{name}.{key}", was.get(key), now.get(key), role)
 
-    def _things(
+    def _entries(
         self, name: str, was: Library | Device | None, now: Library | Device | None
     ) -> Iterator[Change]:
         """Yield what differs between two libraries or devices; one that is alone is one change."""
@@ -175,11 +175,11 @@ class _Comparison:
                 Counter(msgspec.json.encode(each, order="deterministic") for each in values)
                 for values in (was, now)
             )
-            gone = [msgspec.json.decode(key) for key in (old - new).elements()]
-            come = [msgspec.json.decode(key) for key in (new - old).elements()]
-            kind = Kind.CHANGED if gone and come else Kind.REMOVED if gone else Kind.ADDED
-            if gone or come:
-                yield Change(name, kind, gone or None, come or None)
+            removed = [msgspec.json.decode(key) for key in (old - new).elements()]
+            added = [msgspec.json.decode(key) for key in (new - old).elements()]
+            kind = Kind.CHANGED if removed and added else Kind.REMOVED if removed else Kind.ADDED
+            if removed or added:
+                yield Change(name, kind, removed or None, added or None)
         elif not _alike(was, now, role):
             yield Change(name, Kind.CHANGED, was, now)
 
@@ -230,10 +230,10 @@ def outcome_of(difference: Difference) -> Outcome:
 def sentence(change: Change) -> str:
     """Return what a change is, on one line."""
     if found := records(change):
-        what = "; ".join(
+        facts = "; ".join(
             f"{one.kind} {text_of(one, lambda _, value: shown(value))}" for one in found
         )
-        return f"{change.name}: {what}"
+        return f"{change.name}: {facts}"
     if change.kind is Kind.ADDED:
         return f"{change.name} was added: {shown(change.after)}"
     if change.kind is Kind.REMOVED:

@@ -75,10 +75,10 @@ def page_of(kind: str, report: Report | None = None) -> KindPage:
         for limit in data.limits:
             needed = _all_met(limit.lifted_by, view)
             holds = None if needed.holds is None else not needed.holds
-            here = Here(holds, needed.because, needed.not_on, needed.on)
+            judged = Here(holds, needed.because, needed.not_on, needed.on)
             if not limit.lifted_by:
-                here = Here(True, "nothing lifts it")
-            limits.append(JudgedLimit(limit, here))
+                judged = Here(True, "nothing lifts it")
+            limits.append(JudgedLimit(limit, judged))
         features = [JudgedFeature(each, _all_met(each.needs, view)) for each in data.features]
     labels = []
     for device in devices:
@@ -110,7 +110,7 @@ def _found(data: DeviceKind, report: ReportView) -> tuple[bool | None, str, tupl
         if probe is None or probe.presence is None or not is_certain(probe):
             reasons = probe.reasons if probe else ()
             first = reasons[0].message if reasons else "it could not be told"
-            unsure = unsure or report.could_tell(name) or first
+            unsure = unsure or report.why_uncertain(name) or first
     return (None, unsure, ()) if unsure else (False, "", ())
 
 
@@ -171,13 +171,13 @@ def _met_by_devices(need: Need, yardstick: Yardstick, report: ReportView) -> Her
             break
     else:
         return Here(None, f"{' or '.join(probes)} asked no device (it needs --depth usable)")
-    answers = {index: _fits(need, value) for index, value in values.items()}
-    on = tuple(index for index, answer in answers.items() if answer)
-    not_on = tuple(index for index, answer in answers.items() if answer is False)
+    fits = {index: _fits(need, value) for index, value in values.items()}
+    on = tuple(index for index, answer in fits.items() if answer)
+    not_on = tuple(index for index, answer in fits.items() if answer is False)
     if on and not_on:
         has = "has" if len(on) == 1 else "have"
-        numbers, others = (", ".join(map(str, each)) for each in (on, not_on))
-        return Here(None, f"device {numbers} {has} {need}, device {others} not", on, not_on)
+        numbers, failing = (", ".join(map(str, each)) for each in (on, not_on))
+        return Here(None, f"device {numbers} {has} {need}, device {failing} not", on, not_on)
     if all(isinstance(value, str) for value in values.values()):
         because = f"{need.of} is {', '.join(dict.fromkeys(map(_text, values.values())))}"
     else:
@@ -199,9 +199,10 @@ def _fits(need: Need, value: Any) -> bool | None:
         return bool(value)
     words = [str(word) for word in (value if isinstance(value, list | tuple) else [value])]
     return any(
-        word == wanted or (wanted.endswith("*") and word.startswith(wanted.removesuffix("*")))
+        word == alternative
+        or (alternative.endswith("*") and word.startswith(alternative.removesuffix("*")))
         for word in words
-        for wanted in need.one_of
+        for alternative in need.one_of
     )
 
 

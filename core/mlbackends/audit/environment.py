@@ -81,9 +81,9 @@ FRAMEWORKS = (
 SEARCH_PATHS = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 
-def install(report: ReportView, *wanted: str) -> str:
+def install(report: ReportView, *requirements: str) -> str:
     """Return the command that installs requirements, such as "numpy<2", over what is there."""
-    return _package_command(report, "install", *wanted)
+    return _package_command(report, "install", *requirements)
 
 
 def reinstall(report: ReportView, name: str, version: str) -> str:
@@ -94,8 +94,8 @@ def reinstall(report: ReportView, name: str, version: str) -> str:
     build = version.partition("+")[2]
     if name in _AT_PYTORCH and _PYTORCH_BUILD.fullmatch(build):
         options += ["--index-url", f"https://download.pytorch.org/whl/{build}"]
-    wanted = f"{name}=={version}" if version else name
-    return _package_command(report, "install", *options, "--no-deps", wanted)
+    requirement = f"{name}=={version}" if version else name
+    return _package_command(report, "install", *options, "--no-deps", requirement)
 
 
 _AT_PYTORCH = ("torch", "torchvision", "torchaudio", "torchtext", "xformers")

@@ -6,7 +6,7 @@ from mlbackends.audit.hazard import DoesNotApply, NotReported, ReportView
 from mlbackends.host.quantities import format_cpu_list
 from mlbackends.model.records import Device, Presence
 
-_NOT_ASKED = "NVML was not asked, or described no GPU (it needs --depth usable)"
+_NOT_QUERIED = "NVML was not asked, or described no GPU (it needs --depth usable)"
 _FIRST_TURING, _FIRST_BLACKWELL = 0x1E00, 0x2900
 """PCI numbers of NVIDIA's devices rise with the generation."""
 _WITHOUT_PASCAL = 590
@@ -20,11 +20,11 @@ def nvidia_gpus(report: ReportView) -> tuple[Device, ...]:
     if gpus := tuple(device for device in report.devices("nvidia") if device.kind == "cuda"):
         return gpus
     if report.fact("nvidia.wsl") or any(map(is_gpu_node, report.fact("nvidia.device_nodes", []))):
-        raise NotReported(_NOT_ASKED)
+        raise NotReported(_NOT_QUERIED)
     raise DoesNotApply("there is no NVIDIA GPU here")
 
 
-def answering(report: ReportView) -> tuple[Device, ...]:
+def described_gpus(report: ReportView) -> tuple[Device, ...]:
     """Return the NVIDIA GPUs that NVML described.
 
     Raises DoesNotApply where there is no GPU, NotReported where NVML was not asked or described none.
@@ -37,7 +37,7 @@ def answering(report: ReportView) -> tuple[Device, ...]:
         refused = report.record.probes["nvidia"].reasons
         if report.record.depth is Presence.USABLE and refused:
             raise NotReported(f"NVML described no GPU: {refused[0].message}")
-        raise NotReported(_NOT_ASKED)
+        raise NotReported(_NOT_QUERIED)
     return described
 
 

@@ -125,7 +125,7 @@ class ReportView:
         for reasons in (found.warnings, *(device.reasons for device in found.devices)):
             yield from (reason for reason in reasons if reason.code == code)
 
-    def could_tell(self, probe: str) -> str:
+    def why_uncertain(self, probe: str) -> str:
         """Return why a probe cannot be relied on, one sentence; "" where it can."""
         found = self.probe(probe)
         if found is None:

@@ -28,7 +28,7 @@ class Shadowed(NamedTuple):
     """A probe, its copy that a search path gives a process, and the one of a wheel that it comes before."""
 
     probe: str
-    taken: Library
+    chosen: Library
     wheel: Library
 
 
@@ -38,10 +38,10 @@ def shadowed(report: ReportView) -> Iterator[Shadowed]:
     Two copies of one version are none, no copy that the same package owns, and no library that torch
     finds by itself. A copy that its package finds by RPATH wins, and is none either.
     """
-    return (pair for pair in _pairs(report) if not kept_by_torch(report, pair.taken.soname))
+    return (pair for pair in _pairs(report) if not is_opened_by_torch(report, pair.chosen.soname))
 
 
-def kept_by_torch(report: ReportView, soname: str) -> bool:
+def is_opened_by_torch(report: ReportView, soname: str) -> bool:
     """Tell whether torch opens its own copy of a library whatever LD_LIBRARY_PATH names.
 
     What libtorch_cuda itself needs it finds by RPATH, in the folders of wheels. What those libraries
@@ -52,7 +52,7 @@ def kept_by_torch(report: ReportView, soname: str) -> bool:
     )
 
 
-def kept_by_package(report: ReportView, soname: str) -> bool:
+def is_opened_by_package(report: ReportView, soname: str) -> bool:
     """Tell whether the package that brings a library opens its own copy whatever LD_LIBRARY_PATH names."""
     return any(
         one.wins and one.soname == soname and _BY_RPATH in one.wins_because
@@ -64,29 +64,29 @@ def kept_by_package(report: ReportView, soname: str) -> bool:
 def cudnn_parted(report: ReportView) -> Shadowed | None:
     """Return the libcudnn that torch opens by RPATH, and the other one whose parts it then gets."""
     for pair in _pairs(report):
-        is_cudnn = pair.taken.soname.startswith("libcudnn.so.")
-        has_parts = bool(pair.taken.facts.get("sub_libraries"))
-        if is_cudnn and has_parts and kept_by_torch(report, pair.taken.soname):
+        is_cudnn = pair.chosen.soname.startswith("libcudnn.so.")
+        has_parts = bool(pair.chosen.facts.get("sub_libraries"))
+        if is_cudnn and has_parts and is_opened_by_torch(report, pair.chosen.soname):
             return pair
     return None
 
 
 def _pairs(report: ReportView) -> Iterator[Shadowed]:
-    seen: set[str] = set()
+    paths: set[str] = set()
     for name in report.record.probes:
         copies = report.libraries(name)
-        for taken in (one for one in copies if one.wins and one.found_by in SEARCH_PATHS):
+        for chosen in (one for one in copies if one.wins and one.found_by in SEARCH_PATHS):
             losers = (
                 one
                 for one in copies
-                if (one.soname, one.found_by, one.reasons) == (taken.soname, "site-packages", ())
-                and not (one.owner and one.owner == taken.owner)
-                and not (one.version and one.version == taken.version)
+                if (one.soname, one.found_by, one.reasons) == (chosen.soname, "site-packages", ())
+                and not (one.owner and one.owner == chosen.owner)
+                and not (one.version and one.version == chosen.version)
             )
             wheel = next(losers, None)
-            if wheel is not None and taken.path not in seen:
-                seen.add(taken.path)
-                yield Shadowed(name, taken, wheel)
+            if wheel is not None and chosen.path not in paths:
+                paths.add(chosen.path)
+                yield Shadowed(name, chosen, wheel)
 
 
 def older_than_pinned(report: ReportView) -> tuple[Library, dict[str, str]] | None:
@@ -104,10 +104,12 @@ def older_than_pinned(report: ReportView) -> tuple[Library, dict[str, str]] | No
     library = next((one for one in copies if one.wins and one.soname == soname), None)
     if library is None or library.owner.startswith(f"{pin['package']} "):
         return None
-    if kept_by_torch(report, soname) and any(one.found_by == "site-packages" for one in copies):
+    if is_opened_by_torch(report, soname) and any(
+        one.found_by == "site-packages" for one in copies
+    ):
         return None
-    have, wanted = numbers(library.version)[:2], numbers(pin["wanted"])[:2]
-    return (library, pin) if have and have < wanted else None
+    have, required = numbers(library.version)[:2], numbers(pin["wanted"])[:2]
+    return (library, pin) if have and have < required else None
 
 
 def numbers(version: str) -> tuple[int, ...]:
@@ -153,7 +155,7 @@ def failed(report: ReportView) -> Iterator[Failed]:
         for library in report.libraries(name)
         if library.presence.level > Presence.FOUND.level
     }
-    for name, library in _taken(report):
+    for name, library in _loaded(report):
         codes = _NOT_OPENED if library.presence is Presence.FOUND else _NOT_USED
         for reason in library.reasons:
             needed = _NEEDED.search(reason.message) if reason.code == "missing-dependency" else None
@@ -167,13 +169,13 @@ def failed(report: ReportView) -> Iterator[Failed]:
 def not_opened(report: ReportView) -> str:
     """Return why it is not known whether what a process would take opens; "" where that is known."""
     # What a process has mapped was opened by it.
-    taken = [
+    used = [
         library
-        for _, library in _taken(report)
+        for _, library in _loaded(report)
         if library.presence is Presence.FOUND and not isinstance(library.used, bool)
     ]
     if not is_opened(report):
-        unread = len({library.path for library in taken if not library.reasons})
+        unread = len({library.path for library in used if not library.reasons})
         if not unread:
             return ""
         many = "1 library was" if unread == 1 else f"{unread} libraries were"
@@ -183,7 +185,7 @@ def not_opened(report: ReportView) -> str:
         )
     unsure = (
         f"{library.path}: {reason.message}"
-        for library in taken
+        for library in used
         for reason in library.reasons
         if reason.code in UNCERTAIN
     )
@@ -200,7 +202,7 @@ def is_of_one_package(library: Library) -> bool:
     return library.found_by == "site-packages" and bool(_OF_ONE_PACKAGE.search(library.path))
 
 
-def _taken(report: ReportView) -> Iterator[tuple[str, Library]]:
+def _loaded(report: ReportView) -> Iterator[tuple[str, Library]]:
     """Yield each copy that a process gets: the winner of its name, what is built in, a wheel's own."""
     for name in report.record.probes:
         copies = report.libraries(name)

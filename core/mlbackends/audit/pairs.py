@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from mlbackends.model.records import Device, Library
 
-_Thing = TypeVar("_Thing", Library, Device)
+_Entry = TypeVar("_Entry", Library, Device)
 
 
 def libraries(
@@ -57,23 +57,23 @@ def devices(
 
 
 def _paired(
-    before: Sequence[_Thing], after: Sequence[_Thing], *keys: Callable[[_Thing], Hashable]
-) -> list[tuple[_Thing | None, _Thing | None]]:
+    before: Sequence[_Entry], after: Sequence[_Entry], *keys: Callable[[_Entry], Hashable]
+) -> list[tuple[_Entry | None, _Entry | None]]:
     """Pair what has the same key, one key after the other; a key of None pairs nothing."""
-    pairs: list[tuple[_Thing | None, _Thing | None]] = []
-    left: list[_Thing] = list(before)
-    right: list[_Thing] = list(after)
+    pairs: list[tuple[_Entry | None, _Entry | None]] = []
+    left: list[_Entry] = list(before)
+    right: list[_Entry] = list(after)
     for key in keys:
-        waiting: dict[Hashable, list[_Thing]] = {}
+        waiting: dict[Hashable, list[_Entry]] = {}
         for other in right:
             waiting.setdefault(key(other), []).append(other)
         unmatched = []
         for one in left:
-            if key(one) is not None and (others := waiting.get(key(one))):
-                pairs.append((one, others.pop(0)))
+            if key(one) is not None and (candidates := waiting.get(key(one))):
+                pairs.append((one, candidates.pop(0)))
             else:
                 unmatched.append(one)
-        left, right = unmatched, [other for others in waiting.values() for other in others]
+        left, right = unmatched, [other for candidates in waiting.values() for other in candidates]
     pairs += [(one, None) for one in left]
     return pairs + [(None, other) for other in right]
 

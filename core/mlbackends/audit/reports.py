@@ -53,12 +53,12 @@ def report_of(
         report = read_report(subject)
         return redacted(report, Names()) if redact and not report.redacted else report
     from mlbackends.host.host import Host
-    from mlbackends.host.interpreter import ask, of_process
+    from mlbackends.host.interpreter import of_process, query
     from mlbackends.host.variables import names_of
     from mlbackends.survey import survey
 
     live = subject == LIVE
-    described = ask(python, timeout) if python else of_process(pid, timeout) if pid else None
+    described = query(python, timeout) if python else of_process(pid, timeout) if pid else None
     host = Host("/" if live else subject, pid=pid, python=described, timeout=timeout)
     depth = depth if live else Presence.FOUND
     report = survey(names, host, depth, timeout=timeout, progress=progress)

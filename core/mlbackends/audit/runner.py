@@ -52,7 +52,7 @@ def _checks(code: str, report: ReportView) -> Iterator[Check]:
         message = f"not checked: the addition cannot be imported: {type(error).__name__}: {error}"
         yield check(Severity.WARNING, Status.UNKNOWN, message)
         return
-    if unreliable := [why for probe in file.READS if (why := report.could_tell(probe))]:
+    if unreliable := [why for probe in file.READS if (why := report.why_uncertain(probe))]:
         message = f"not checked: {'; '.join(unreliable)}"
         yield check(file.SEVERITY, Status.UNKNOWN, message)
         return

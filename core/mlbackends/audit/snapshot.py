@@ -115,9 +115,9 @@ def _refuse_folder(path: str, overwrite: bool) -> None:
             f"{path} is there, and is no folder",
             f"a report goes into a file that ends in {ENDING}, an archive into one in {ARCHIVE_ENDING}",
         )
-    is_taken = os.path.isdir(target) and (os.path.islink(target) or bool(os.listdir(target)))
-    is_machine = is_taken and os.path.isfile(os.path.join(target, "host.json"))
-    if is_taken and not (overwrite and is_machine and not os.path.islink(target)):
+    is_occupied = os.path.isdir(target) and (os.path.islink(target) or bool(os.listdir(target)))
+    is_machine = is_occupied and os.path.isfile(os.path.join(target, "host.json"))
+    if is_occupied and not (overwrite and is_machine and not os.path.islink(target)):
         hint = "name a folder that is not there yet"
         hint = f"add --overwrite to replace it, or {hint}" if is_machine and not overwrite else hint
         raise BadInput(f"{path} is not empty", hint)
@@ -129,13 +129,13 @@ def _write_folder(target: str, tree: "Tree") -> None:
     try:
         new, before = os.path.join(part, "machine"), os.path.join(part, "before")
         tree.unpack(new)
-        is_there = os.path.isdir(target)
-        if is_there:  # Windows replaces no folder, not even an empty one
+        exists = os.path.isdir(target)
+        if exists:  # Windows replaces no folder, not even an empty one
             os.rename(target, before)
         try:
             os.rename(new, target)
         except OSError:
-            if is_there:
+            if exists:
                 os.rename(before, target)
             raise
     finally:

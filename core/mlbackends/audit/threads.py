@@ -112,7 +112,7 @@ def _places(text: str) -> list[frozenset[int]]:
             return []
         places += [frozenset(cpu + step * stride for cpu in cpus) for step in range(count)]
         at = one.end()
-    return [kept for place in places if (kept := frozenset(cpu for cpu in place if cpu >= 0))]
+    return [valid for place in places if (valid := frozenset(cpu for cpu in place if cpu >= 0))]
 
 
 def _ranges(parts: list[str]) -> frozenset[int]:

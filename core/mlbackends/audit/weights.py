@@ -39,19 +39,19 @@ def weighed(changes: tuple[Change, ...]) -> tuple[Change, ...]:
 
     Of a probe that has gone, only that and its devices weigh: the rest follows from it.
     """
-    gone = {
+    removed = {
         change.name.partition(".")[0]
         for change in changes
         if change.name.endswith(".presence") and change.after == str(Presence.ABSENT)
     }
-    return tuple(_weighed(change, gone) for change in changes)
+    return tuple(_weighed(change, removed) for change in changes)
 
 
-def _weighed(change: Change, gone: set[str]) -> Change:
+def _weighed(change: Change, removed: set[str]) -> Change:
     name = _LABEL.sub(r"\1", change.name, count=1)
     probe, _, rest = name.partition(".")
     weight = _weight_of(name)
-    if weight is None or (probe in gone and rest not in ("presence", "devices")):
+    if weight is None or (probe in removed and rest not in ("presence", "devices")):
         return change
     before, after = change.before, change.after
     if weight.better == "fewer":

@@ -223,10 +223,10 @@ def index_of(device: object) -> int:
 def _unknown(manager: object, name: str) -> AttributeError:
     from mlbackends.model.errors import suggestion
 
-    what = f"cufft_plan_cache has no attribute {name!r}{suggestion(name, _ATTRIBUTES[:2])}"
+    message = f"cufft_plan_cache has no attribute {name!r}{suggestion(name, _ATTRIBUTES[:2])}"
     if name in ("clear", "caches"):
-        what = f"cufft_plan_cache.{name} cannot be set"
-    return AttributeError(what, name=name, obj=manager)
+        message = f"cufft_plan_cache.{name} cannot be set"
+    return AttributeError(message, name=name, obj=manager)
 
 
 cufft_plan_cache = cuFFTPlanCacheManager()

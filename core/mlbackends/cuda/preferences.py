@@ -71,13 +71,13 @@ def preferred_linalg_library(backend: "str | _LinalgBackend | None" = None) -> _
     else, and for a library that is not installed; then nothing has changed.
     """
     if backend is not None:
-        wanted = _member(backend, _LinalgBackend, RuntimeError)
-        if wanted is _LinalgBackend.Magma:
+        chosen = _member(backend, _LinalgBackend, RuntimeError)
+        if chosen is _LinalgBackend.Magma:
             _warn_once("MAGMA is no longer developed, and torch drops it: prefer cusolver", 3)
             _need(_installed("magma", "libmagma"), "MAGMA", "libmagma")
-        elif wanted is _LinalgBackend.Cusolver:
+        elif chosen is _LinalgBackend.Cusolver:
             _need(_found_by_probe("cusolver", "cusolver"), "cuSOLVER", "libcusolver")
-        store.write("cuda.preferred_linalg_library", wanted.name.lower())
+        store.write("cuda.preferred_linalg_library", chosen.name.lower())
     return _words(_LinalgBackend)[str(store.read("cuda.preferred_linalg_library"))]
 
 
@@ -89,14 +89,14 @@ def preferred_blas_library(backend: "str | _BlasBackend | None" = None) -> _Blas
     then nothing has changed.
     """
     if backend is not None:
-        wanted = _member(backend, _BlasBackend, RuntimeError)
-        if wanted is _BlasBackend.Cublaslt:
+        chosen = _member(backend, _BlasBackend, RuntimeError)
+        if chosen is _BlasBackend.Cublaslt:
             probes = {"cublas": "cublasLt", "hipblaslt": "hipblaslt"}
-            is_here = any(_found_by_probe(*each) for each in probes.items())
-            _need(is_here, "cuBLASLt", "libcublasLt, nor libhipblaslt,")
-        elif wanted is _BlasBackend.Ck:
+            is_found = any(_found_by_probe(*each) for each in probes.items())
+            _need(is_found, "cuBLASLt", "libcublasLt, nor libhipblaslt,")
+        elif chosen is _BlasBackend.Ck:
             _warn_once("Composable Kernel as BLAS is experimental; our own matmul has none", 3)
-        store.write("cuda.preferred_blas_library", wanted.name.lower())
+        store.write("cuda.preferred_blas_library", chosen.name.lower())
     return _words(_BlasBackend)[str(store.read("cuda.preferred_blas_library"))]
 
 
@@ -107,8 +107,8 @@ def preferred_rocm_fa_library(backend: "str | _ROCmFABackend | None" = None) -> 
     and ValueError for another type.
     """
     if backend is not None:
-        wanted = _member(backend, _ROCmFABackend, ValueError)
-        store.write("cuda.preferred_rocm_fa_library", wanted.name.lower())
+        chosen = _member(backend, _ROCmFABackend, ValueError)
+        store.write("cuda.preferred_rocm_fa_library", chosen.name.lower())
     return _words(_ROCmFABackend)[str(store.read("cuda.preferred_rocm_fa_library"))]
 
 
@@ -143,17 +143,17 @@ def cublaslt_workspace_size(size: int | None = None) -> int:
     if size is not None:
         store.write("cuda.cublaslt_workspace_size", size)
     chosen = store.read("cuda.cublaslt_workspace_size")
-    wanted = chosen if isinstance(chosen, int) else _LT_WORKSPACE
+    requested = chosen if isinstance(chosen, int) else _LT_WORKSPACE
     if os.environ.get(_UNIFIED) == "0":
-        return wanted
+        return requested
     ceiling = cublas_workspace_size()
-    if wanted > ceiling:
+    if requested > ceiling:
         _warn_once(
-            f"cuBLASLt is to work in {wanted} bytes, and shares cuBLAS's {ceiling}: it gets those;"
+            f"cuBLASLt is to work in {requested} bytes, and shares cuBLAS's {ceiling}: it gets those;"
             f" set cublas_workspace_size too, or {_UNIFIED}=0",
             3,
         )
-    return min(wanted, ceiling)
+    return min(requested, ceiling)
 
 
 def blas_workspace_size(
@@ -164,14 +164,14 @@ def blas_workspace_size(
     backend: as for `preferred_blas_library`, whose result stands for None. Raises RuntimeError for
     an unknown one and for ck, which has no workspace.
     """
-    wanted = (
+    requested = (
         preferred_blas_library()
         if backend is None
         else _member(backend, _BlasBackend, RuntimeError, "backend string")
     )
-    if wanted is _BlasBackend.Ck:
+    if requested is _BlasBackend.Ck:
         raise RuntimeError("CK backend does not use a workspace.")
-    if wanted is _BlasBackend.Cublaslt:
+    if requested is _BlasBackend.Cublaslt:
         return cublaslt_workspace_size(size)
     return cublas_workspace_size(size)
 
@@ -184,22 +184,22 @@ def _member(
     backend: object,
     kind: "type[Member]",
     wrong_type: type[Exception],
-    what: str = "input value",
+    noun: str = "input value",
 ) -> "Member":
-    """Return the member that a word means, or the member itself. what: torch's term, for the message."""
+    """Return the member that a word means, or the member itself. noun: torch's term, for the message."""
     if isinstance(backend, kind):
         return backend
     if not isinstance(backend, str):
         needed = f"A str or a {kind.__name__} is needed, not {type(backend).__name__}"
-        raise wrong_type(f"Unknown {what.removesuffix(' string')} type. {needed}")
+        raise wrong_type(f"Unknown {noun.removesuffix(' string')} type. {needed}")
     words = _words(kind)
     if backend not in words:
         from mlbackends.model.errors import nearest
 
         near = nearest(backend, tuple(words))
-        meant = f" Did you mean {near[0]!r}?" if near else ""
+        hint = f" Did you mean {near[0]!r}?" if near else ""
         raise RuntimeError(
-            f"Unknown {what}. Choose from: {', '.join(words)}. It was {backend!r}.{meant}"
+            f"Unknown {noun}. Choose from: {', '.join(words)}. It was {backend!r}.{hint}"
         )
     return words[backend]
 
@@ -219,9 +219,11 @@ def _installed(name: str, stem: str) -> bool:
     return any(not each.reasons for each in libraries_named(Host(), name, stem))
 
 
-def _need(is_here: bool, what: str, file: str) -> None:
-    if not is_here:
-        raise RuntimeError(f"Cannot set preferred backend to {what}: {file} is not installed here.")
+def _need(is_found: bool, library: str, file: str) -> None:
+    if not is_found:
+        raise RuntimeError(
+            f"Cannot set preferred backend to {library}: {file} is not installed here."
+        )
 
 
 def _warn_once(message: str, level: int) -> None:

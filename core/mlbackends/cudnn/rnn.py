@@ -50,14 +50,14 @@ def init_dropout_state(
     del dropout_seed
     if not availability.is_available("cuda_driver"):
         raise AssertionError("there is no CUDA device that could hold a dropout state")
-    kept = dropout_state.get("desc_0")
-    if kept is None or kept.get() is None:
+    state = dropout_state.get("desc_0")
+    if state is None or state.get() is None:
         if train and dropout:
             raise NotImplementedError(
                 "mlbackends has no recurrent layers that would use this state"
             )
-        kept = dropout_state["desc_0"] = Unserializable(None)
-    return kept.get()
+        state = dropout_state["desc_0"] = Unserializable(None)
+    return state.get()
 
 
 install(__name__, "CudnnRNNModule")

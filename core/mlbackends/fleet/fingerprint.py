@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from mlbackends.audit.canonical import COULD_NOT_BE_TOLD, Canonical, prefix_of
+from mlbackends.audit.canonical import UNDETERMINED, Canonical, prefix_of
 from mlbackends.model.dotted import is_certain
 from mlbackends.model.records import FactValue, Library, ProbeReport, Report
 from mlbackends.model.registry import facts_of
@@ -57,7 +57,7 @@ def canonical_facts(name: str, probe: ProbeReport, canonical: Canonical) -> Fact
     {"16": 7, "8": 1}. Of several copies of a library a field is a list, the copy that wins first.
     """
     if not is_certain(probe):
-        return {f"{name}.presence": COULD_NOT_BE_TOLD}
+        return {f"{name}.presence": UNDETERMINED}
     facts: Facts = {f"{name}.{field}": value for field, value in canonical.head(probe).items()}
     declared = facts_of(name)
     for fact, value in probe.facts.items():

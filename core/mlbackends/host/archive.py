@@ -78,10 +78,10 @@ class Tree:
         Raises ValueError where something has that name already, but for a folder that is there.
         """
         path = self.spelled(path)
-        there = self.entries.get(path)
-        if isinstance(entry, set) and isinstance(there, set):
+        stored = self.entries.get(path)
+        if isinstance(entry, set) and isinstance(stored, set):
             return
-        if there is not None:
+        if stored is not None:
             raise ValueError(f"{path!r} is in it twice")
         if len(path) > _NAME_LIMIT:
             raise ValueError(f"{path[:80]!r}... is too long a name")

@@ -63,7 +63,7 @@ _WITHOUT_A_MAKER = ("", "basicdisplay", "basicrender")
 
 
 def unusable(
-    host: Host, what: str, card: PciDevice, drivers: Sequence[str], node: str
+    host: Host, device: str, card: PciDevice, drivers: Sequence[str], node: str
 ) -> tuple[Reason, ...]:
     """Return why nothing can compute on a card: another kernel driver than those, or a node that is shut.
 
@@ -75,7 +75,7 @@ def unusable(
     if is_windows or card.driver not in drivers:
         needed = "its maker's" if is_windows else " or ".join(drivers)
         bound = f"is bound to {card.driver}" if card.driver else "has no kernel driver"
-        message = f"the {what} at {card.address} {bound}; computing needs {needed}"
+        message = f"the {device} at {card.address} {bound}; computing needs {needed}"
         # Loading one does not take the card from another.
         hint = "" if card.driver or is_windows else f"load it: sudo modprobe {drivers[0]}"
         return (Reason("no-driver", message, hint),)
@@ -90,9 +90,9 @@ def _group_of(host: Host, path: str) -> str:
         status = os.stat(host.real(path))
     except OSError:
         return ""
-    wanted = stat.S_IRGRP | stat.S_IWGRP
+    needed = stat.S_IRGRP | stat.S_IWGRP
     ours = host.system("group_ids") or []
-    if status.st_mode & wanted != wanted or status.st_gid in ours:
+    if status.st_mode & needed != needed or status.st_gid in ours:
         return ""
     for line in host.read("/etc/group").splitlines():
         name, _, rest = line.partition(":")

@@ -37,7 +37,7 @@ _KERNEL_THREAD = 0x00200000
 _PYTHON = pattern(r"(?:python|pypy|graalpy)[\d.]*[a-z]*(?:-\w+)?$")
 
 
-def ask(executable: str, timeout: float = 10.0) -> dict[str, Any]:
+def query(executable: str, timeout: float = 10.0) -> dict[str, Any]:
     """Ask another interpreter to describe itself; it imports only its own standard library.
 
     Raises BadInput where it is no Python, is too old, fails or does not answer within the limit
@@ -47,9 +47,9 @@ def ask(executable: str, timeout: float = 10.0) -> dict[str, Any]:
     if not found:
         inside = "Scripts/python.exe" if os.name == "nt" else "bin/python"
         at = with_slashes(os.path.join(executable, inside))
-        there = call_or(False, os.path.isfile, at)
-        hint = f"write --python {at if there else f'venv/{inside}'}"
-        if os.name == "nt" and not there:
+        exists = call_or(False, os.path.isfile, at)
+        hint = f"write --python {at if exists else f'venv/{inside}'}"
+        if os.name == "nt" and not exists:
             hint += "; `py -0p` lists the interpreters"
         raise BadInput(f"{executable} is not a program that can be run", hint)
     # A bare -I would also hide the user's site-packages.
@@ -94,7 +94,7 @@ def of_process(pid: int, timeout: float = 10.0) -> dict[str, Any]:
 
         path = interpreter_of(pid)
         with contextlib.suppress(BadInput):
-            return ask(path, timeout) if path else {}
+            return query(path, timeout) if path else {}
         return {}
     folder = f"{_PROC}/{pid}"
     try:
@@ -117,9 +117,9 @@ def of_process(pid: int, timeout: float = 10.0) -> dict[str, Any]:
         raise BadInput(why, hint) from None
     is_ours = owner == os.geteuid() and _PYTHON.match(os.path.basename(program))
     # In a container the name is another file's than ours; after an upgrade it is nobody's.
-    if is_ours and _is_same_file(program, f"{folder}/exe"):
+    if is_ours and _is_file_of(program, f"{folder}/exe"):
         with contextlib.suppress(BadInput):
-            return ask(_started_by(pid, program), timeout)
+            return query(_started_by(pid, program), timeout)
     return {}
 
 
@@ -141,18 +141,18 @@ def _started_by(pid: int, program: str) -> str:
             search_path = variables.get("PATH", os.defpath).split(":")
             folders = ":".join(os.path.join(base, folder) for folder in search_path)
             path = which(first, folders) if first else ""
-        if os.path.isabs(path) and _is_same_file(path, program):
+        if os.path.isabs(path) and _is_file_of(path, program):
             return path
     environment = variables.get("VIRTUAL_ENV", "")
-    if _is_same_file(*[os.path.join(environment, "pyvenv.cfg")] * 2):
+    if _is_file_of(*[os.path.join(environment, "pyvenv.cfg")] * 2):
         for name in (os.path.basename(first), "python", "python3"):
             path = os.path.join(environment, "bin", name)
-            if name and _is_same_file(path, program):
+            if name and _is_file_of(path, program):
                 return path
     return program
 
 
-def _is_same_file(path: str, other: str) -> bool:
+def _is_file_of(path: str, other: str) -> bool:
     try:
         return os.path.samestat(call(os.stat, path), call(os.stat, other))
     except (OSError, ValueError):

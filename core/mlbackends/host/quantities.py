@@ -139,12 +139,12 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
             continue
         numbers = [int(part) for part in parts]
         low, high = numbers[0], numbers[form.startswith("-")]
-        taken, period = numbers[-2:] if ":" in form else (1, 1)
-        if not low <= high < HIGHEST or not 0 < taken <= period:
+        used, period = numbers[-2:] if ":" in form else (1, 1)
+        if not low <= high < HIGHEST or not 0 < used <= period:
             continue
         cpus = range(low, high + 1)
         if period > 1:
-            found.update(cpu for cpu in cpus if (cpu - low) % period < taken)
+            found.update(cpu for cpu in cpus if (cpu - low) % period < used)
         else:
             found.update(cpus)
         named += len(cpus)

@@ -32,9 +32,9 @@ def injected(
     that MLBACKENDS_FLAGS names are among them: the command does not get that variable.
     Raises BadInput where one cannot be applied there, as far as that is known before the start.
     """
-    made = plan(values)
-    refuse(values, made, target_of(command, environment) if needs_target(values) else None)
-    found = environment_with(made, without_contradicting(values, environment))
+    planned = plan(values)
+    refuse(values, planned, target_of(command, environment) if needs_target(values) else None)
+    found = environment_with(planned, without_contradicting(values, environment))
     # Its switches are among the values; read again below them, it could contradict some.
     found.pop(FILE_VARIABLE, None)
     return found

@@ -30,15 +30,15 @@ _NEEDED_BY_VALUES = {("cuda.preferred_linalg_library", "magma"): "cuda"}
 
 def environment_with(plan: Plan, environment: Mapping[str, str]) -> dict[str, str]:
     """Return a program's whole environment. Raises BadInput where the hook cannot be put on its path."""
-    made = dict(environment)
+    merged = dict(environment)
     steps = msgspec.json.encode(plan.steps).decode() if plan.steps else None
     for name, text in {**plan.variables, STEPS_VARIABLE: steps}.items():
         if text is None:
-            made.pop(name, None)
+            merged.pop(name, None)
         else:
-            made[name] = text
+            merged[name] = text
     if not plan.steps:
-        return made
+        return merged
     if os.pathsep in HOOK_FOLDER or not os.path.isfile(
         os.path.join(HOOK_FOLDER, "sitecustomize.py")
     ):
@@ -46,9 +46,9 @@ def environment_with(plan: Plan, environment: Mapping[str, str]) -> dict[str, st
             f"{HOOK_FOLDER} cannot be put on {_PATH}", "install mlbackends in another folder"
         )
     # An empty entry would stand for the current folder.
-    others = [each for each in made.get(_PATH, "").split(os.pathsep) if each != HOOK_FOLDER]
-    made[_PATH] = os.pathsep.join([HOOK_FOLDER, *(others if others != [""] else [])])
-    return made
+    folders = [each for each in merged.get(_PATH, "").split(os.pathsep) if each != HOOK_FOLDER]
+    merged[_PATH] = os.pathsep.join([HOOK_FOLDER, *(folders if folders != [""] else [])])
+    return merged
 
 
 # ---- what can be refused before the start; the rest, the import hook finds out ----
@@ -56,8 +56,8 @@ def environment_with(plan: Plan, environment: Mapping[str, str]) -> dict[str, st
 
 def needs_target(values: Mapping[str, object]) -> bool:
     """Tell whether it matters which Python and which torch the command starts."""
-    given = [SWITCHES[name] for name, value in values.items() if value is not None]
-    return any(switch.of_torch and (switch.needs or not _libraries(switch)) for switch in given)
+    switches = [SWITCHES[name] for name, value in values.items() if value is not None]
+    return any(switch.of_torch and (switch.needs or not _libraries(switch)) for switch in switches)
 
 
 def refuse(values: Mapping[str, object], plan: Plan, target: Target | None) -> None:
@@ -65,8 +65,8 @@ def refuse(values: Mapping[str, object], plan: Plan, target: Target | None) -> N
 
     target: None where that program is unknown; then only what holds for this machine is refused.
     """
-    given = [(SWITCHES[name], value) for name, value in values.items() if value is not None]
-    for switch, value in given:
+    pairs = [(SWITCHES[name], value) for name, value in values.items() if value is not None]
+    for switch, value in pairs:
         if switch.name == "cpu.capability":
             try:
                 refuse_capability(str(value))
@@ -82,7 +82,7 @@ def refuse(values: Mapping[str, object], plan: Plan, target: Target | None) -> N
             f"start the program without {target.hook_ignored_by}; -s and -P go with the hook",
         )
     torch = target.torch
-    for switch, value in given:
+    for switch, value in pairs:
         if not switch.of_torch:
             continue
         if torch is None:

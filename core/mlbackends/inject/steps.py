@@ -67,15 +67,15 @@ def plan(values: Mapping[str, object]) -> Plan:
     values: by the names of switches, each checked; None leaves a switch to the library.
     Raises BadInput where two of them contradict each other.
     """
-    given = [(switch, values[name]) for name, switch in SWITCHES.items() if name in values]
-    refuse_contradictions({switch.name: value for switch, value in given})
+    pairs = [(switch, values[name]) for name, switch in SWITCHES.items() if name in values]
+    refuse_contradictions({switch.name: value for switch, value in pairs})
     variables: dict[str, str | None] = {}
-    for switch, _ in given:
+    for switch, _ in pairs:
         for cell in cells_of(switch.name):
             variables.update(dict.fromkeys(SWITCHES[cell].variables))
         variables.update(dict.fromkeys(switch.variables))
     steps = []
-    for switch, value in given:
+    for switch, value in pairs:
         if value is None:
             continue
         variable, text = variable_of(switch, value)

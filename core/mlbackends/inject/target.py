@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from mlbackends.host.files import with_slashes
 from mlbackends.host.host import Host
-from mlbackends.host.interpreter import ask
+from mlbackends.host.interpreter import query
 from mlbackends.host.python.frameworks import assigned_text, package
 from mlbackends.host.python.packages import module_location
 from mlbackends.model.errors import BadInput
@@ -64,7 +64,7 @@ def target_of(command: Sequence[str], environment: Mapping[str, str]) -> Target 
     if not python:
         return None
     try:
-        described = ask(python[0])
+        described = query(python[0])
     except BadInput:  # no Python, or one that does not start: then it will say so itself
         return None
     arguments = python_arguments(python[1:])

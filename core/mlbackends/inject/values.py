@@ -50,11 +50,11 @@ def merged(values: Mapping[str, object], environment: Mapping[str, str]) -> dict
         raise BadInput(as_error(wrong))
     ours = {name: value for name, (by, value) in found.items() if by.startswith(OUR_PREFIX)}
     theirs = {name: value for name, (_, value) in found.items() if name not in ours}
-    made = _added(ours, dict(values))
+    merged = _added(ours, dict(values))
     for below in (_of_steps(environment), _of_file(environment)):
-        held = _added(below, theirs)
-        made = _added({name: held[name] for name in below if name in held}, made)
-    return made
+        allowed = _added(below, theirs)
+        merged = _added({name: allowed[name] for name in below if name in allowed}, merged)
+    return merged
 
 
 def without_contradicting(
@@ -71,11 +71,11 @@ def without_contradicting(
 
 def _added(below: Mapping[str, object], above: Mapping[str, object]) -> dict[str, object]:
     """Return the values above, and those below that do not contradict them."""
-    made = dict(above)
+    merged = dict(above)
     for name, value in below.items():
-        if name not in made and (value is None or not lost({name: value, **made})):
-            made[name] = value
-    return made
+        if name not in merged and (value is None or not lost({name: value, **merged})):
+            merged[name] = value
+    return merged
 
 
 def _of_file(environment: Mapping[str, str]) -> dict[str, object]:

@@ -45,7 +45,7 @@ class Child:
         self.server = server or servers.Server()
         self.close = self.server.close
 
-    def ask(self, batches: Iterable[Sequence[Request]]) -> Iterator[Reply]:
+    def send(self, batches: Iterable[Sequence[Request]]) -> Iterator[Reply]:
         """Send every request, and yield the final reply to every job as it comes.
 
         batches: each is taken when the one before it is sent and the child is at work.
@@ -56,36 +56,36 @@ class Child:
         batches = iter(batches)
         rest = itertools.chain.from_iterable(batches)
         if not servers.FORKS:  # threads ask: what a batch imports would be at the mercy of theirs
-            yield from _beside_one_another(_ask_alone, list(rest))
+            yield from _beside_one_another(_send_alone, list(rest))
             return
         if self.server.process is None:
             message = f"no process could be started to open it in: {self.server.why_not}"
             yield from _all_of(rest, Reason("not-asked", message))
             return
         sent: dict[str, Request] = {}
-        answered: set[int] = set()
+        done: set[int] = set()
         with _out_of_reach():
-            for reply in self._answers(batches, sent):
-                answered.add(reply.id)
+            for reply in self._replies(batches, sent):
+                done.add(reply.id)
                 yield reply
         requests = [*sent.values(), *rest]  # the child may have gone before all were sent
         left = [
             replace(request, jobs=jobs)
             for request in requests
-            if (jobs := tuple(job for job in request.jobs if job.id not in answered))
+            if (jobs := tuple(job for job in request.jobs if job.id not in done))
         ]
         if len(requests) > 1:
-            yield from _beside_one_another(Child.ask_one, left)
+            yield from _beside_one_another(Child.send_one, left)
         else:
             yield from _all_of(left, self._lost())
 
     @staticmethod
-    def ask_one(request: Request) -> list[Reply]:
+    def send_one(request: Request) -> list[Reply]:
         """Return the final replies to the jobs of one file, of a child of its own."""
         with contextlib.closing(Child()) as child:
-            return list(child.ask([[request]]))
+            return list(child.send([[request]]))
 
-    def _answers(
+    def _replies(
         self, batches: Iterator[Sequence[Request]], sent: dict[str, Request]
     ) -> Iterator[Reply]:
         """Yield the replies, until all are there, the child has gone, or it is silent for too long.
@@ -105,9 +105,9 @@ class Child:
         poller.register(question, select.POLLOUT)
         poller.register(answer, select.POLLIN | select.POLLHUP)
         unread = bytearray()
-        limit, heard = GRACE, time.monotonic()
+        limit, last_reply = GRACE, time.monotonic()
         while (open_jobs or not process.stdin.closed) and (
-            left := heard + limit - time.monotonic()
+            left := last_reply + limit - time.monotonic()
         ) > 0:
             ready = dict(poller.poll(left * 1000))
             if question in ready:
@@ -122,7 +122,7 @@ class Child:
                         open_jobs |= {(request.seal, job.id) for job in request.jobs}
                         limit = max(limit, request.timeout + GRACE)
                         lines += msgspec.json.encode(request) + b"\n"
-                heard = time.monotonic()
+                last_reply = time.monotonic()
                 try:
                     del lines[: os.write(question, lines[:65536]) if lines else 0]
                 except BlockingIOError:
@@ -141,7 +141,7 @@ class Child:
                     seal = line[:_SEAL_LENGTH].decode(errors="replace")
                     reply = read_reply(bytes(line), seal) if seal in sent else None
                     if reply is not None and (seal, reply.id) in open_jobs:
-                        heard = time.monotonic()
+                        last_reply = time.monotonic()
                         open_jobs.discard((seal, reply.id))
                         yield reply
 
@@ -181,14 +181,14 @@ _running: set[subprocess.Popen[bytes]] = set()
 
 
 def _beside_one_another(
-    ask: Callable[[Request], list[Reply]], requests: list[Request]
+    send: Callable[[Request], list[Reply]], requests: list[Request]
 ) -> Iterator[Reply]:
     if not requests:
         return
     from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
     with ThreadPoolExecutor(2 * (os.cpu_count() or 1) + 2) as pool:
-        left = {pool.submit(ask, request) for request in requests}
+        left = {pool.submit(send, request) for request in requests}
         try:
             while left:  # with a time limit: no other wait can be interrupted on Windows
                 done, left = wait(left, _INTERRUPTED_SECONDS, FIRST_COMPLETED)
@@ -201,7 +201,7 @@ def _beside_one_another(
             raise
 
 
-def _ask_alone(request: Request) -> list[Reply]:
+def _send_alone(request: Request) -> list[Reply]:
     """Open one file in a child of its own; go on in a new one behind a library that ended it."""
     from mlbackends.isolation.process import reason_of, unanswered
 
@@ -219,7 +219,7 @@ def _ask_alone(request: Request) -> list[Reply]:
             return [*replies, *_all_of([sealed], Reason("not-asked", message))]
         _running.add(process)
         try:
-            ended, output, noise = _answered(
+            ended, output, noise = _merged(
                 process, msgspec.json.encode(sealed), request.timeout * len(jobs)
             )
         finally:
@@ -236,7 +236,7 @@ def _ask_alone(request: Request) -> list[Reply]:
     return replies
 
 
-def _answered(
+def _merged(
     process: subprocess.Popen[bytes], question: bytes, timeout: float
 ) -> tuple[bool, bytes, bytes]:
     """Return whether a child ended in time, and what it printed to its two streams.

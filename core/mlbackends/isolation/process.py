@@ -21,7 +21,7 @@ PATIENCE = 0.15
 GLANCE = 0.02
 """Seconds after which it no longer counts if it waits for something, as one that hangs does."""
 
-NOISE_KEPT = 2000
+MOST_NOISE = 2000
 """Bytes of what a library prints that are kept for the message."""
 
 PIPE_READS = 64
@@ -43,7 +43,7 @@ class Forked:
         """The pipes whose other end is still open: the rest would make us listen without a pause."""
         self.printed = bytearray()
         self.pending = bytearray()
-        self.started = self.answered = time.monotonic()
+        self.started = self.replied = time.monotonic()
         self.last: Reply | None = None
         self._faults = 0
 
@@ -74,7 +74,7 @@ class Forked:
             return []
         if descriptor == self.noise:
             self.printed.extend(data)
-            del self.printed[:-NOISE_KEPT]
+            del self.printed[:-MOST_NOISE]
             return []
         self.pending.extend(data)
         *lines, rest = self.pending.split(b"\n")
@@ -83,7 +83,7 @@ class Forked:
         for line in lines:
             reply = read_reply(bytes(line), self.request.seal)
             if reply is not None and self.todo and reply.id == self.todo[0].id:
-                self.answered = time.monotonic()
+                self.replied = time.monotonic()
                 self.last = None if reply.final else reply
                 if reply.final:
                     self.todo.popleft()
@@ -92,7 +92,7 @@ class Forked:
 
     def seconds_left(self) -> float:
         """Return how long it may still take for the answer that is due."""
-        return self.answered + self.request.timeout - time.monotonic()
+        return self.replied + self.request.timeout - time.monotonic()
 
     def is_over(self) -> bool:
         """Tell whether it has ended, run out of time or answered everything."""

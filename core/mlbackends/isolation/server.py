@@ -30,9 +30,9 @@ FORKS = sys.platform == "linux"
 _early: "list[Server]" = []
 
 
-def start(what: str, **streams: int) -> "subprocess.Popen[bytes]":
+def start(module: str, **streams: int) -> "subprocess.Popen[bytes]":
     """Start a child of ours with Python code. Raises OSError."""
-    return start_group(python_command(what), env=environment(trusting=True), **streams)
+    return start_group(python_command(module), env=environment(trusting=True), **streams)
 
 
 class Server:

@@ -36,7 +36,7 @@ class Service:
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], errors: str) -> None:
         self._errors = errors
-        self._answers: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._replies: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._process: subprocess.Popen[bytes] | None = None
         self._start_error = ""
         try:
@@ -62,7 +62,7 @@ class Service:
         """Stop its threads, and all that it started, where the system can; the next request wakes them."""
         self._signal("SIGSTOP")
 
-    def ask(self, request: Mapping[str, Any], timeout: float) -> dict[str, Any]:
+    def send(self, request: Mapping[str, Any], timeout: float) -> dict[str, Any]:
         """Return the answer. Raises Lost without a good one; the process is ended if it died or was late."""
         process = self._process
         if process is None:
@@ -74,13 +74,13 @@ class Service:
             process.stdin.write(msgspec.json.encode(request) + b"\n")
             process.stdin.flush()
         try:
-            line = self._answers.get(timeout=timeout)
+            line = self._replies.get(timeout=timeout)
         except queue.Empty:
             self.stop()
             message = f"it did not answer within {timeout:g} s, and was killed"
             raise Lost(Ended.TIMED_OUT, Reason("timed-out", message)) from None
         if not line:
-            self._answers.put(line)  # for the next request
+            self._replies.put(line)  # for the next request
         try:
             answer: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
         except msgspec.DecodeError:
@@ -112,8 +112,8 @@ class Service:
         with contextlib.suppress(OSError, ValueError):
             assert process.stdout is not None
             for line in process.stdout:
-                self._answers.put(line)
-        self._answers.put(b"")
+                self._replies.put(line)
+        self._replies.put(b"")
 
     def _death(self, process: "subprocess.Popen[bytes]") -> Lost:
         """Return how a process ended that gave no answer, with the last line of its standard error."""

@@ -104,8 +104,10 @@ def register_backend(name: str, backend: Factory) -> None:
     each load. Raises TypeError for anything else (an instance, a class that lacks a method) and
     RuntimeError where the name is no identifier or is registered already.
     """
-    given: object = backend
-    if not callable(given) or (isinstance(given, type) and not issubclass(given, BackendInterface)):
+    candidate: object = backend
+    if not callable(candidate) or (
+        isinstance(candidate, type) and not issubclass(candidate, BackendInterface)
+    ):
         raise TypeError(
             "a backend is a subclass of BackendInterface or a function that makes an instance,"
             f" not {backend!r}"
@@ -128,7 +130,7 @@ def register_preprocess(name: str, function: Preprocess) -> None:
     _register(_preprocesses, name, function, f"Preprocessing function for backend {name}")
 
 
-def _register(table: dict[str, Any], name: str, value: object, what: str) -> None:
+def _register(table: dict[str, Any], name: str, value: object, noun: str) -> None:
     if not isinstance(name, str):
         raise TypeError(f"the name of a backend is a str, not {type(name).__name__}")
     if not name.isidentifier():
@@ -136,7 +138,7 @@ def _register(table: dict[str, Any], name: str, value: object, what: str) -> Non
     with _lock:
         if name in table:
             raise JitError(
-                f"{what} is already registered. Ensure that registration is only called once."
+                f"{noun} is already registered. Ensure that registration is only called once."
             )
         table[name] = value
 

@@ -30,12 +30,12 @@ def to_backend(name: str, module: Any, method_compile_spec: dict[str, Any]) -> L
     not defined or cannot be lowered and an empty value of the spec, AttributeError for what is no
     module, TypeError for a name that is no str or a spec that is no dict. Nothing has run then.
     """
-    for what, given, kind in (
+    for title, argument, kind in (
         ("the name of a backend", name, str),
         ("the method compile spec", method_compile_spec, dict),
     ):
-        if not isinstance(given, kind):
-            raise TypeError(f"{what} is a {kind.__name__}, not {type(given).__name__}")
+        if not isinstance(argument, kind):
+            raise TypeError(f"{title} is a {kind.__name__}, not {type(argument).__name__}")
     preprocess = preprocess_of(name)
     backend_factory(name)
     if not is_module(module):
@@ -85,17 +85,17 @@ def to_backend_selective(module: Any, function: Callable[[Any], Any], names: Ite
     """
     if not callable(function):
         raise TypeError(f"what lowers a submodule is a function, not {type(function).__name__}")
-    wanted = () if isinstance(names, str) else tuple(names)
-    if isinstance(names, str) or not all(isinstance(each, str) for each in wanted):
+    methods = () if isinstance(names, str) else tuple(names)
+    if isinstance(names, str) or not all(isinstance(each, str) for each in methods):
         raise TypeError("the submodules to lower are a sequence of names (str)")
     if not is_module(module):
         raise JitError(
             f"Object {reprlib.repr(module)} is not a ScriptModule, nor an object with methods"
         )
     copied, shared = clone(module)
-    for name in wanted:  # before the first is lowered
+    for name in methods:  # before the first is lowered
         _located(copied, name, shared)
-    for name in wanted:
+    for name in methods:
         parent, last = _located(copied, name, shared)
         lowered = function(submodule(parent, last))
         if not is_module(lowered):

@@ -80,9 +80,9 @@ class Method(NamedTuple):
             )
         for at, (promise, output) in enumerate(zip(promised, outputs, strict=False)):
             if promise.classes and not set(_names(*type(output).__mro__)) & set(promise.classes):
-                what = "the output" if kind == "value" else f"output {at}"
+                title = "the output" if kind == "value" else f"output {at}"
                 raise BadOutput(
-                    f"{what} of {self.name} is {type(output).__name__}, not {promise.text} as the "
+                    f"{title} of {self.name} is {type(output).__name__}, not {promise.text} as the "
                     f"original method promises (backend {backend})"
                 )
         if kind == "value":

@@ -93,11 +93,11 @@ def clone(module: Any) -> tuple[Any, set[int]]:
     unfinished: set[int] = set()
     shared: set[int] = set()
 
-    def begin(original: Any, made: Any) -> Any:
-        copies[id(original)] = made
+    def begin(original: Any, result: Any) -> Any:
+        copies[id(original)] = result
         unfinished.add(id(original))
         originals.append(original)
-        return made
+        return result
 
     def copied(value: Any) -> Any:
         key = id(value)
@@ -105,29 +105,29 @@ def clone(module: Any) -> tuple[Any, set[int]]:
             if key not in unfinished:  # a way back to a parent shares nothing
                 shared.add(id(copies[key]))
             return copies[key]
-        made = value
+        result = value
         if type(value) in {dict, OrderedDict}:
-            made = begin(value, type(value)())
-            made.update((name, copied(each)) for name, each in value.items())
+            result = begin(value, type(value)())
+            result.update((name, copied(each)) for name, each in value.items())
         elif type(value) is list:
-            made = begin(value, [])
-            made.extend(map(copied, value))
+            result = begin(value, [])
+            result.extend(map(copied, value))
         elif type(value) is tuple:
             items = tuple(map(copied, value))
             if any(new is not old for new, old in zip(items, value, strict=True)):
                 return items
         elif is_module(value) and not is_lowered(value):
             try:
-                made = begin(value, copy.copy(value))
+                result = begin(value, copy.copy(value))
             except (TypeError, copy.Error):
                 begin(value, value)
             else:
-                for name, attribute in list(_attributes(made)):
+                for name, attribute in list(_attributes(result)):
                     new = copied(attribute)
                     if new is not attribute:
-                        object.__setattr__(made, name, new)
+                        object.__setattr__(result, name, new)
         unfinished.discard(key)
-        return made
+        return result
 
     return copied(module), shared
 

@@ -54,11 +54,11 @@ def launch(
     than torchrun's ranks.
     """
     say = say or write_notice
-    made = prepare(options, command, environment)
-    for level, sentence in made.notices:
+    prepared = prepare(options, command, environment)
+    for level, sentence in prepared.notices:
         say(level, sentence)
     return run(
-        made.children, say, log_path=options.log_path, log_file_prefix=options.log_file_prefix
+        prepared.children, say, log_path=options.log_path, log_file_prefix=options.log_file_prefix
     )
 
 
@@ -78,14 +78,14 @@ def prepare(
     program = program_command(options, command)
     found = os.environ if environment is None else environment
     planned = plan(options, topology or read_topology(Host()), found)
-    made, of_environment = child_environment(options, planned, found)
-    executable(program[0], made)
+    merged, of_environment = child_environment(options, planned, found)
+    executable(program[0], merged)
     tool, of_binding = choose_tool(options, planned.instances, works or can_start_behind)
     children = tuple(
         Child(
             (*binding_command(tool, one.cpus, one.memory_nodes), *program),
             # As many threads of OpenMP as the instance has CPUs, unless that was set.
-            made if THREADS in found else {**made, THREADS: str(len(one.cpus))},
+            merged if THREADS in found else {**merged, THREADS: str(len(one.cpus))},
             one.cpus if tool == "affinity" else (),
         )
         for one in planned.instances

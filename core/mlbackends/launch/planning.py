@@ -61,7 +61,7 @@ def plan(options: Options, topology: Topology, environment: Mapping[str, str]) -
     cpus = chosen_cpus(options, topology, notices)
     owner = topology.node_of()
     groups = [tuple(cpu for cpu in cpus if owner[cpu] == node) for node in topology.nodes]
-    divide = shares_of_mode if takes_modes(options) else shares_of_counts
+    divide = shares_of_mode if has_modes(options) else shares_of_counts
     shares = divide(options, cpus, [group for group in groups if group], notices)
     if options.rank != -1:
         if not 0 <= options.rank < len(shares):
@@ -91,7 +91,7 @@ def plan(options: Options, topology: Topology, environment: Mapping[str, str]) -
             notices.append(warning(f"{spanned}; --skip-cross-node-cores, or {fitting}, avoids it"))
     used = {cpu for share in shares for cpu in share}
     shares_cores = any(len(used.intersection(core.cpus)) > 1 for core in topology.cores)
-    if options.use_logical_core and options.core_list is None and not takes_modes(options):
+    if options.use_logical_core and options.core_list is None and not has_modes(options):
         shares_cores = True
     return Plan(tuple(instances), len(shares[0]), shares_cores, tuple(notices))
 
@@ -120,28 +120,28 @@ def chosen_cpus(options: Options, topology: Topology, notices: list[Notice]) -> 
         cpus = _usable(options.core_list, "--core-list", topology)
         if sizes_of(options) == (-1,):
             raise Refused("--core-list needs --ncores-per-instance, which was not given")
-        for name, is_given in (
+        for name, is_set in (
             ("--node-id", options.node_id != -1),
             ("--use-logical-core", options.use_logical_core),
             ("--latency-mode", options.latency_mode),
             ("--throughput-mode", options.throughput_mode),
         ):
-            if is_given:
+            if is_set:
                 notices.append(warning(f"{name} does not count beside --core-list"))
         return cpus
-    node = None if options.node_id == -1 or takes_modes(options) else options.node_id
+    node = None if options.node_id == -1 or has_modes(options) else options.node_id
     if options.cores is not None:
-        wanted = set(_usable(options.cores, "--cores", topology))
-        cpus = tuple(cpu for cpu in topology.logical(node) if cpu in wanted)
+        chosen = set(_usable(options.cores, "--cores", topology))
+        cpus = tuple(cpu for cpu in topology.logical(node) if cpu in chosen)
         if not cpus:
             raise Refused(f"none of the CPUs {options.cores} lies on node {options.node_id}")
         return cpus
-    if options.use_logical_core and not takes_modes(options):
+    if options.use_logical_core and not has_modes(options):
         return topology.logical(node)
     return topology.physical(node)
 
 
-def takes_modes(options: Options) -> bool:
+def has_modes(options: Options) -> bool:
     """Tell whether latency or throughput mode decides: a --core-list with its counts goes before."""
     return options.core_list is None and (options.latency_mode or options.throughput_mode)
 
@@ -175,9 +175,9 @@ def _usable(text: str, name: str, topology: Topology) -> tuple[int, ...]:
     cpus, usable = listed_cpus(text, name), set(topology.logical())
     for cpu in cpus:
         if cpu not in usable:
-            seen = "is not for this process" if cpu in topology.online else "is off or not there"
+            state = "is not for this process" if cpu in topology.online else "is off or not there"
             raise UnknownCpu(
-                f"CPU {cpu} {seen}; this process may use {format_cpu_list(usable)}",
+                f"CPU {cpu} {state}; this process may use {format_cpu_list(usable)}",
                 "affinity masks and cpusets of containers and schedulers count",
             )
     return tuple(sorted(cpus))
@@ -188,8 +188,8 @@ def _usable(text: str, name: str, topology: Topology) -> tuple[int, ...]:
 
 def sizes_of(options: Options) -> tuple[int, ...]:
     """Return the numbers of --ncores-per-instance, (-1,) where it is not given."""
-    given = options.ncores_per_instance
-    return given if isinstance(given, tuple) else (given,)
+    per_instance = options.ncores_per_instance
+    return per_instance if isinstance(per_instance, tuple) else (per_instance,)
 
 
 def shares_of_mode(
@@ -200,8 +200,8 @@ def shares_of_mode(
     by_node: the CPUs of each node. Raises Refused where no node has four cores and none may be spanned.
     """
     mode = "latency" if options.latency_mode else "throughput"
-    others = "--ninstances, --ncores-per-instance, --node-id and --use-logical-core"
-    notices.append(warning(f"--{mode}-mode decides alone: {others} do not count"))
+    conflicting = "--ninstances, --ncores-per-instance, --node-id and --use-logical-core"
+    notices.append(warning(f"--{mode}-mode decides alone: {conflicting} do not count"))
     if mode == "throughput":
         return by_node
     size = _CORES_IN_LATENCY_MODE

@@ -88,8 +88,8 @@ def executable(name: str, environment: dict[str, str]) -> str:
         return path
     if "/" in name and os.path.exists(name):
         raise Refused(f"{name} is no program that may be executed")
-    where = "" if "/" in name else " on PATH"
-    raise Refused(f"there is no program {name!r}{where}")
+    place = "" if "/" in name else " on PATH"
+    raise Refused(f"there is no program {name!r}{place}")
 
 
 class _Running:
@@ -101,7 +101,7 @@ class _Running:
         self.processes: dict[int, int] = {}
         self.code = 0
         self._children = children
-        self._say = say
+        self._log = say
         self._grace_seconds = grace_seconds
         self._killed_at = float("inf")
 
@@ -144,7 +144,7 @@ class _Running:
             self.code = code if code > 0 else 128 - code
             how = f"exit code {code}" if code > 0 else _SIGNALS.get(-code, f"signal {-code}")
             if len(self._children) > 1:
-                self._say("ERROR", f"instance {index} (process {process}) failed by {how}")
+                self._log("ERROR", f"instance {index} (process {process}) failed by {how}")
             if self.processes:
                 self._killed_at = time.monotonic() + self._grace_seconds
                 send(signal.SIGTERM, self.processes)

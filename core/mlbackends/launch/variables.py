@@ -35,7 +35,7 @@ def child_environment(
     """
     if options.enable_tcmalloc and options.enable_jemalloc:
         raise Refused("Unable to enable TCMalloc and JEMalloc at the same time: give one of them")
-    made = dict(environment)
+    merged = dict(environment)
     entries, notices = preload_entries(environment)
     folders = library_folders(environment)
 
@@ -45,46 +45,48 @@ def child_environment(
             entries[:0] = [path] if path else []
         return is_preloaded(name, entries)
 
-    is_there = partial(call_or, False, os.path.isdir)
+    is_folder = partial(call_or, False, os.path.isdir)
 
-    def missing(name: str, where: str = "") -> None:
-        lacking = f"lib{name}.so was not found{where}, so it is not preloaded"
+    def missing(name: str, place: str = "") -> None:
+        lacking = f"lib{name}.so was not found{place}, so it is not preloaded"
         notices.append(warning(f"{lacking}; to install it: {_PACKAGES[name]}"))
 
     if options.enable_tcmalloc or options.enable_jemalloc:
         allocator = "tcmalloc" if options.enable_tcmalloc else "jemalloc"
         if not preload(allocator):
-            missing(allocator, f" in {', '.join(filter(is_there, folders))}")
+            missing(allocator, f" in {', '.join(filter(is_folder, folders))}")
     elif not (
         is_preloaded("jemalloc", entries)
         or options.use_default_allocator
         or preload("tcmalloc")
         or preload("jemalloc")
     ):
-        kept = "the program keeps its own allocator, which may be slower"
-        notices.append(warning(f"neither libtcmalloc.so nor libjemalloc.so was found; {kept}"))
-    wanted: dict[str, str] = {}
+        consequence = "the program keeps its own allocator, which may be slower"
+        notices.append(
+            warning(f"neither libtcmalloc.so nor libjemalloc.so was found; {consequence}")
+        )
+    variables: dict[str, str] = {}
     if options.enable_jemalloc and is_preloaded("jemalloc", entries):
-        wanted["MALLOC_CONF"] = _JEMALLOC_SETTINGS
-    wanted[THREADS] = str(plan.threads)
+        variables["MALLOC_CONF"] = _JEMALLOC_SETTINGS
+    variables[THREADS] = str(plan.threads)
     if not options.disable_iomp:
         if preload("iomp5"):
             if not plan.shares_cores:
-                wanted["KMP_AFFINITY"] = _AFFINITY
-            wanted["KMP_BLOCKTIME"] = "1"
+                variables["KMP_AFFINITY"] = _AFFINITY
+            variables["KMP_BLOCKTIME"] = "1"
         else:
             missing("iomp5")
-    for name, value in wanted.items():
-        found = made.setdefault(name, value)
+    for name, value in variables.items():
+        found = merged.setdefault(name, value)
         if found == value:
             notices.append(information(f"{name}={value}"))
         else:
             stays = f"{name} is {found!r} in the environment, and stays"
             notices.append(warning(f"{stays}; the launcher would set {value!r}"))
     if entries or "LD_PRELOAD" in environment:
-        made["LD_PRELOAD"] = ":".join(entries)
-        notices.append(information(f"LD_PRELOAD={made['LD_PRELOAD']}"))
-    return made, notices
+        merged["LD_PRELOAD"] = ":".join(entries)
+        notices.append(information(f"LD_PRELOAD={merged['LD_PRELOAD']}"))
+    return merged, notices
 
 
 def preload_entries(environment: Mapping[str, str]) -> tuple[list[str], list[Notice]]:
@@ -93,11 +95,11 @@ def preload_entries(environment: Mapping[str, str]) -> tuple[list[str], list[Not
     An entry without a slash is looked up by the loader, and stays.
     """
     entries = environment.get("LD_PRELOAD", "").replace(":", " ").split()
-    kept = [entry for entry in entries if "/" not in entry or os.path.isfile(entry)]
-    return kept, [
+    present = [entry for entry in entries if "/" not in entry or os.path.isfile(entry)]
+    return present, [
         warning(f"{entry} doesn't exist. Removing it from LD_PRELOAD.")
         for entry in entries
-        if entry not in kept
+        if entry not in present
     ]
 
 

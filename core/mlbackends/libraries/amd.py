@@ -137,19 +137,19 @@ def links(host: Host) -> list[dict[str, int | str]]:
     """Return the direct links between GPUs, each once: two HIP indices, the kind, and its speed."""
     index = {gpu.node: i for i, gpu in enumerate(gpus(host)) if gpu.node is not None}
     found: dict[tuple[int, int], dict[str, int | str]] = {}
-    for node, here in index.items():
+    for node, node_numbers in index.items():
         for kind in ("io_links", "p2p_links"):
             for numbers in _properties(host, f"{TOPOLOGY}/{node}/{kind}"):
                 other = index.get(numbers.get("node_to", -1))
-                if other is None or other <= here or (here, other) in found:
+                if other is None or other <= node_numbers or (node_numbers, other) in found:
                     continue
-                row: dict[str, int | str] = {"from": here, "to": other}
+                row: dict[str, int | str] = {"from": node_numbers, "to": other}
                 row["kind"] = _LINK_KINDS.get(numbers.get("type", 0), "other")
                 if row["kind"] == "xgmi" and "weight" in numbers:
                     row["weight"] = numbers["weight"]
                 if 0 < numbers.get("max_bandwidth", 0) < 1 << 31:
                     row["max_bytes_per_second"] = numbers["max_bandwidth"] * 1_000_000
-                found[here, other] = row
+                found[node_numbers, other] = row
     return [found[pair] for pair in sorted(found)]
 
 

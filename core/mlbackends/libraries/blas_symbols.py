@@ -79,7 +79,7 @@ def require_product(opened: CDLL, function: str = "dgemm_", integer_bits: int = 
     require_equal(function, list(product), [58.0, 64.0, 139.0, 154.0])
 
 
-def require_equal(function: str, got: list[float], expected: list[float]) -> None:
+def require_equal(function: str, result: list[float], expected: list[float]) -> None:
     """Raise NotUsable unless what a function computed is exactly what it must be."""
-    if got != expected:
-        raise NotUsable("wrong-result", f"{function} gave {got}; right is {expected}")
+    if result != expected:
+        raise NotUsable("wrong-result", f"{function} gave {result}; right is {expected}")

@@ -36,16 +36,16 @@ _DEEPEST = 3
 def consumers(host: Host) -> dict[str, tuple[str, ...]]:
     """Return the packages that take each file, by its path without links; files of their own among them."""
     packages = table("libraries/consumers")["packages"]
-    taken = {name: _taken_by(host, package) for name, package in packages.items()}
+    used = {name: _used_by(host, package) for name, package in packages.items()}
     for name, package in packages.items():
-        if taken[name]:
-            taken[name] += [
+        if used[name]:
+            used[name] += [
                 each
-                for each in taken.get(package.get("blas_of"), ())
+                for each in used.get(package.get("blas_of"), ())
                 if "omp" not in os.path.basename(each)
             ]
-    files = dict.fromkeys(file for name in taken for file in taken[name])
-    return {file: tuple(name for name in taken if file in taken[name]) for file in files}
+    files = dict.fromkeys(file for name in used for file in used[name])
+    return {file: tuple(name for name in used if file in used[name]) for file in files}
 
 
 def marked(host: Host, libraries: list[Library]) -> list[Library]:
@@ -82,7 +82,7 @@ def _bringing(library: Library) -> tuple[str, ...]:
     return (library.owner.split(" ")[0],) if is_own and not library.reasons else ()
 
 
-def _taken_by(host: Host, package: dict[str, Any]) -> list[str]:
+def _used_by(host: Host, package: dict[str, Any]) -> list[str]:
     """Return a package's file, and the BLAS and OpenMP files that it takes; all without links."""
     location = module_location(host, package["module"])
     if not location:
@@ -147,8 +147,8 @@ def _targets_of_dyld(host: Host, path: str) -> Iterator[tuple[str, str]]:
         start, _, rest = name.partition("/")
         leaf = posixpath.basename(name)
         whole = [f"{folder}/{rest}" for folder in image.rpath] if start == "@rpath" else [name]
-        here = [place.replace("@loader_path", os.path.dirname(path)) for place in whole]
-        places = [*(f"{folder}/{leaf}" for folder in listed), *map(posixpath.normpath, here)]
+        folders = [place.replace("@loader_path", os.path.dirname(path)) for place in whole]
+        places = [*(f"{folder}/{leaf}" for folder in listed), *map(posixpath.normpath, folders)]
         if _is_ours(leaf) and (target := next(filter(host.exists, places), "")):
             yield leaf, target
 
@@ -165,14 +165,14 @@ def _resolved(
     listed = [folder for folder in library_path(host)[1] if folder.startswith("/")]
     for folder in (*expanded(path, rpath), *listed, *expanded(path, runpath)):
         found = f"{folder}/{name}"
-        if host.exists(found) and (folder not in listed or _is_taken(host, found)):
+        if host.exists(found) and (folder not in listed or _is_loadable(host, found)):
             return found
     cached = _cached_by_name(host).get(name, "")
     usual = (f"{folder}/{name}" for folder in ("/lib64", "/usr/lib64", "/lib", "/usr/lib"))
     return cached or next(filter(host.exists, usual), "")
 
 
-def _is_taken(host: Host, path: str) -> bool:
+def _is_loadable(host: Host, path: str) -> bool:
     """Tell whether the loader stops at a file: at a broken one too, not at one for another processor."""
     try:
         return not host.machine or elf_headers(host, host.realpath(path)).machine == host.machine

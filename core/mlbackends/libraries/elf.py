@@ -125,23 +125,23 @@ def _in_gnu_hash(image: ElfImage, table: int, name: bytes) -> bool:
     bucket_count, first_symbol, bloom_count, bloom_shift = image.unpack("4I", table)
     if not bucket_count or not bloom_count:
         return False
-    wanted = 5381
+    hashed = 5381
     for byte in name:
-        wanted = (wanted * 33 + byte) & 0xFFFFFFFF
+        hashed = (hashed * 33 + byte) & 0xFFFFFFFF
     word_bytes = image.bits // 8
     bloom_at = table + 16
-    at = bloom_at + word_bytes * (wanted // image.bits % bloom_count)
+    at = bloom_at + word_bytes * (hashed // image.bits % bloom_count)
     (bloom,) = image.unpack("W", at)
-    if not bloom >> wanted % image.bits & bloom >> (wanted >> bloom_shift) % image.bits & 1:
+    if not bloom >> hashed % image.bits & bloom >> (hashed >> bloom_shift) % image.bits & 1:
         return False
     buckets_at = bloom_at + word_bytes * bloom_count
-    (symbol,) = image.unpack("I", buckets_at + 4 * (wanted % bucket_count))
+    (symbol,) = image.unpack("I", buckets_at + 4 * (hashed % bucket_count))
     if symbol < first_symbol:
         return False
     chain_at = buckets_at + 4 * bucket_count - 4 * first_symbol
     for index in range(symbol, symbol + _CHAIN_LIMIT):
         (found,) = image.unpack("I", chain_at + 4 * index)
-        if found | 1 == wanted | 1 and image.defines(index, name):
+        if found | 1 == hashed | 1 and image.defines(index, name):
             return True
         if found & 1:
             return False
@@ -154,14 +154,14 @@ def _in_hash(image: ElfImage, table: int, name: bytes) -> bool:
     bucket_count, chain_count = image.unpack(layout * 2, table)
     if not bucket_count:
         return False
-    wanted = 0
+    hashed = 0
     for byte in name:
-        wanted = (wanted << 4) + byte & 0xFFFFFFFF
-        high = wanted & 0xF0000000
-        wanted = (wanted ^ high >> 24) & ~high
+        hashed = (hashed << 4) + byte & 0xFFFFFFFF
+        high = hashed & 0xF0000000
+        hashed = (hashed ^ high >> 24) & ~high
     buckets_at = table + 2 * entry_bytes
     chain_at = buckets_at + entry_bytes * bucket_count
-    (index,) = image.unpack(layout, buckets_at + entry_bytes * (wanted % bucket_count))
+    (index,) = image.unpack(layout, buckets_at + entry_bytes * (hashed % bucket_count))
     for _ in range(min(chain_count, _CHAIN_LIMIT)):
         if index == 0:
             return False

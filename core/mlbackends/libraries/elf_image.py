@@ -82,8 +82,8 @@ class ElfImage(FileImage):
     def _read_headers(self) -> None:
         kind, number, _, _, start, _, _, _, entry_size, count = self.unpack("HHIWWWIHHH", 16)
         if kind not in (2, 3):
-            what = _UNLOADABLE.get(kind, "an ELF file of an unknown type")
-            raise NotALibrary(f"the file is {what}, not a library or program")
+            noun = _UNLOADABLE.get(kind, "an ELF file of an unknown type")
+            raise NotALibrary(f"the file is {noun}, not a library or program")
         self.machine = table("libraries/machines")["elf"].get(
             f"{number}/{self.bits}", f"machine-{number}"
         )
@@ -153,7 +153,7 @@ class ElfImage(FileImage):
             position, info, _, section, value, _ = self.unpack("IBBHQQ", symbols + 24 * index)
         else:
             position, value, _, info, _, section = self.unpack("IIIBBH", symbols + 16 * index)
-        if section == _SHN_UNDEF or info >> 4 not in _STB_SEEN_BY_OTHERS:
+        if section == _SHN_UNDEF or info >> 4 not in _STB_EXPORTED:
             return False
         if value == 0 and section != _SHN_ABS and info & 15 != _STT_TLS:
             return False
@@ -174,5 +174,5 @@ _ENTRIES_LIMIT = 4096
 _DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_SYMTAB, _DT_STRSZ = 0, 1, 5, 6, 10
 _SHN_UNDEF, _SHN_ABS = 0, 0xFFF1
 _STT_TLS = 6
-_STB_SEEN_BY_OTHERS = (1, 2, 10)  # global, weak, unique
+_STB_EXPORTED = (1, 2, 10)  # global, weak, unique
 _UNLOADABLE = {1: "an ELF object file that is not linked yet", 4: "an ELF core dump"}

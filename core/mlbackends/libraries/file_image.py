@@ -20,8 +20,8 @@ class NotALibrary(ValueError):
 
 
 @contextmanager
-def opened_file(path: str, what: str) -> Iterator[int]:
-    """Open a regular file for reading. what: is expected there. Raises NotALibrary and OSError."""
+def opened_file(path: str, noun: str) -> Iterator[int]:
+    """Open a regular file for reading. noun: the expected kind of file. Raises NotALibrary and OSError."""
     # A FIFO would block and a device node may do anything when it is opened: look first.
     try:
         mode = os.stat(path).st_mode
@@ -29,7 +29,7 @@ def opened_file(path: str, what: str) -> Iterator[int]:
         raise NotALibrary("the path has a character that no file name can have") from error
     if not stat.S_ISREG(mode):
         kind = "a directory" if stat.S_ISDIR(mode) else "a device, pipe or socket"
-        raise NotALibrary(f"the path leads to {kind}, not to {what}")
+        raise NotALibrary(f"the path leads to {kind}, not to {noun}")
     descriptor = opened_at_once(path)
     try:
         yield descriptor

@@ -64,11 +64,11 @@ def owner_of(host: Host, path: str) -> str:
 def _python_owner(host: Host, folder: str, relative: str) -> str:
     words = normalised(relative.partition(".libs/")[0])
     everything = (dist for dists in distributions(host).values() for dist in dists)
-    here = [dist for dist in everything if dist.folder == folder]
+    own = [dist for dist in everything if dist.folder == folder]
     # Those first whose name is like the file's.
-    here.sort(key=lambda dist: -sum(len(part) for part in dist.name.split("-") if part in words))
+    own.sort(key=lambda dist: -sum(len(part) for part in dist.name.split("-") if part in words))
     line = f"{relative},".encode()
-    for dist in here:
+    for dist in own:
         data = record_bytes(host, dist)
         if data.startswith(line) or b"\n" + line in data:
             return f"{dist.name} {dist.version}"
@@ -115,8 +115,8 @@ def _dpkg_version(host: Host, package: str) -> str:
         end = status.find(b"\n\n", start)
         paragraph = status[start : end if end >= 0 else None].decode(errors="replace")
         fields = dict(line.split(": ", 1) for line in paragraph.splitlines() if ": " in line)
-        is_same = fields.get("Package") == name
-        if not architecture or (is_same and fields.get("Architecture") in (architecture, "all")):
+        is_named = fields.get("Package") == name
+        if not architecture or (is_named and fields.get("Architecture") in (architecture, "all")):
             return f"{name} {fields.get('Version', '')}".rstrip()
         start += len(opening)
     return name

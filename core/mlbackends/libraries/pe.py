@@ -80,18 +80,20 @@ def exported_symbols(path: str, names: Iterable[str]) -> frozenset[str]:
         count, _, table_at = image.unpack("III", image.exports + 24)
         sorted_names = image.offset_of(table_at) if count else 0
 
-        def is_there(wanted: bytes) -> bool:
+        def is_exported(name: bytes) -> bool:
             low, high = 0, min(count, _NAMES_LIMIT)
             while low < high:
                 middle = (low + high) // 2
                 (at,) = image.unpack("I", sorted_names + 4 * middle)
                 found = image.bytes_at(at)
-                if found == wanted:
+                if found == name:
                     return True
-                low, high = (middle + 1, high) if found < wanted else (low, middle)
+                low, high = (middle + 1, high) if found < name else (low, middle)
             return False
 
-        return frozenset(name for name in names if is_there(name.encode("utf-8", "surrogatepass")))
+        return frozenset(
+            name for name in names if is_exported(name.encode("utf-8", "surrogatepass"))
+        )
 
 
 class PeImage(FileImage):

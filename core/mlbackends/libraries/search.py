@@ -86,9 +86,9 @@ def libraries_named(
     (nvidia/*/lib, *.libs, *.dylibs, torch/lib).
     """
     everywhere = _everywhere(host)
-    wanted = {key_of(host, stem) for stem in stems}
+    keys = {key_of(host, stem) for stem in stems}
     places = [
-        place for _, place in sorted(hit for stem in wanted for hit in everywhere.get(stem, ()))
+        place for _, place in sorted(hit for stem in keys for hit in everywhere.get(stem, ()))
     ]
     special = [
         (at, "site-packages")
@@ -104,7 +104,7 @@ def libraries_named(
     special += [(at, "well-known-folder") for customary in folders for at in host.glob(customary)]
     for folder, step in special:
         places += [
-            place for place in _in_folder(host, folder, step) if key_of(host, place[0]) in wanted
+            place for place in _in_folder(host, folder, step) if key_of(host, place[0]) in keys
         ]
     return _mark_winners(host, _distinct(host, name, places))
 
@@ -129,17 +129,17 @@ def _names_of_windows() -> dict[str, str]:
     }
 
 
-def names_here(host: Host, text: str) -> str:
+def native_names(host: Host, text: str) -> str:
     """Return a text about libraries by Linux' names with those that their files have on this system."""
     if host.platform == "linux":
         return text
 
-    def name_here(match: re.Match[str]) -> str:
+    def native_name(match: re.Match[str]) -> str:
         if host.platform == "win32":
             return str(table("libraries/names").get(match[1], [match[1]])[0])
         return f"{match[1]}.dylib" if match[2] else match[0]
 
-    return _LINUX_NAME.sub(name_here, text)
+    return _LINUX_NAME.sub(native_name, text)
 
 
 def searched(host: Host, homes: Sequence[str] = (), folders: Sequence[str] = ()) -> str:
@@ -161,19 +161,21 @@ def searched(host: Host, homes: Sequence[str] = (), folders: Sequence[str] = ())
     return ", ".join(places)
 
 
-def absent(host: Host, what: str, homes: Sequence[str] = (), folders: Sequence[str] = ()) -> Reason:
+def absent(
+    host: Host, library: str, homes: Sequence[str] = (), folders: Sequence[str] = ()
+) -> Reason:
     """Return the reason for a library that is nowhere, with the places that were searched."""
-    what, places = names_here(host, what), searched(host, homes, folders)
+    library, places = native_names(host, library), searched(host, homes, folders)
     if host.pid is not None:
-        return Reason("not-mapped", f"the process has mapped no {what}; nor is one in {places}")
-    return Reason("not-found", f"no {what} in {places}")
+        return Reason("not-mapped", f"the process has mapped no {library}; nor is one in {places}")
+    return Reason("not-found", f"no {library} in {places}")
 
 
-def absent_but_on_linux(host: Host, what: str, homes: Sequence[str] = ()) -> Reason:
+def absent_but_on_linux(host: Host, library: str, homes: Sequence[str] = ()) -> Reason:
     """Return the same of what exists for Linux alone, which elsewhere does not apply."""
     if host.platform in ("win32", "darwin"):
         return Reason("not-this-platform", f"it is for Linux alone; this is {host.platform}")
-    return absent(host, what, homes)
+    return absent(host, library, homes)
 
 
 @once_per_host
@@ -279,7 +281,7 @@ def _described(host: Host, path: str, real: str, step: str) -> Library:
     if not host.exists(real) and is_silent(real):
         code, message = "not-answering", f"{path} is on a file system that does not answer"
     elif not host.exists(real):
-        code, message = "dangling-link", _gone(host, library, real)
+        code, message = "dangling-link", _why_gone(host, library, real)
     elif "/stubs/" in path:
         code, message = (
             "stub-library",
@@ -287,7 +289,7 @@ def _described(host: Host, path: str, real: str, step: str) -> Library:
         )
     elif host.platform in ("linux", "win32", "darwin"):
         try:
-            library, machine, ours = _as_headers_say(host, library, real)
+            library, machine, ours = _with_headers(host, library, real)
         except NotALibrary as error:
             code, message = "not-a-library", f"{path}: {error}"
         except OSError as error:
@@ -296,15 +298,15 @@ def _described(host: Host, path: str, real: str, step: str) -> Library:
             message = f"{path}: {error.strerror}"
         else:
             if ours and machine != ours:
-                code, what = (
+                code, noun = (
                     "wrong-architecture",
                     "Python" if host.platform == "win32" else "machine",
                 )
-                message = f"the file is for {machine}; this {what} is {ours}"
+                message = f"the file is for {machine}; this {noun} is {ours}"
     return replace(library, reasons=(Reason(code, message),)) if code else library
 
 
-def _as_headers_say(host: Host, library: Library, path: str) -> tuple[Library, str, str]:
+def _with_headers(host: Host, library: Library, path: str) -> tuple[Library, str, str]:
     """Return a library with its own name and version, its processor, and that of a process here."""
     if host.platform == "linux":
         elf = elf_headers(host, path)
@@ -318,7 +320,7 @@ def _as_headers_say(host: Host, library: Library, path: str) -> tuple[Library, s
     return library, pe.machine, windows.process_machine(host)
 
 
-def _gone(host: Host, library: Library, real: str) -> str:
+def _why_gone(host: Host, library: Library, real: str) -> str:
     """Say of a name that leads to no file where it leads, or else what names it."""
     path = library.path
     if host.is_link(path):
@@ -341,28 +343,28 @@ def _mark_winners(host: Host, libraries: list[Library]) -> list[Library]:
         winners.setdefault(one.soname, one)
     # A wheel's copy that is found by RPATH comes before one in LD_LIBRARY_PATH.
     listed = {one.soname for one in libraries if one.found_by == "LD_LIBRARY_PATH"}
-    kept: set[str] = set()
+    by_rpath_names: set[str] = set()
     for one in whole:
-        if one.soname in listed - kept and one.found_by == "site-packages":
+        if one.soname in listed - by_rpath_names and one.found_by == "site-packages":
             before = winners[one.soname].found_by in ("LD_LIBRARY_PATH", "site-packages")
             if before and is_found_by_rpath(host, one.path, one.soname, one.owner):
-                kept.add(one.soname)
+                by_rpath_names.add(one.soname)
                 winners[one.soname] = one
     by_rpath = "by RPATH, which is searched before LD_LIBRARY_PATH"
     marked = []
     for library in libraries:
         winner = winners.get(library.soname)
         package = (winner.owner if winner else "").partition(" ")[0] or "its package"
-        is_kept = library.soname in kept
+        is_by_rpath = library.soname in by_rpath_names
         if winner is library:
             why = table("libraries/search_steps").get(
                 library.found_by, f"{library.found_by} names its folder"
             )
-            if is_kept:
+            if is_by_rpath:
                 why = f"what needs it in {package} finds it {by_rpath}"
             library = replace(library, wins=True, wins_because=why)
         elif winner is not None and not library.reasons:
-            how = f"{package} finds it {by_rpath}" if is_kept else winner.found_by
+            how = f"{package} finds it {by_rpath}" if is_by_rpath else winner.found_by
             library = replace(library, wins_because=f"{winner.path} is found first: {how}")
         marked.append(library)
     return marked

@@ -52,8 +52,8 @@ class SharedLibrary(Struct, frozen=True):
         facts = steering(host, self.name.lower())
         if not libraries:
             # The system's own are among the loader's folders, which the reason names anyway.
-            others = [folder for folder in folders if not folder.startswith("/usr/")]
-            reason = absent(host, self.missing or self.stems[0], self.homes, others)
+            customary = [folder for folder in folders if not folder.startswith("/usr/")]
+            reason = absent(host, self.missing or self.stems[0], self.homes, customary)
             return Finding(facts=facts, reasons=(reason,))
         warnings = not_valid(host, self.name.lower())
         return Finding(tuple(libraries), facts=facts, warnings=warnings)

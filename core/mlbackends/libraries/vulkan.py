@@ -77,8 +77,8 @@ def _instance(call: Calls) -> "ctypes.c_void_p":
     # MoltenVK's devices, which do not have all of Vulkan, are listed only where that is asked for.
     for portable in (0, 1):
         names = (portable, extension if portable else 0)
-        wanted = _structure("VkInstanceCreateInfo", portable, program, 0, 0, *names)
-        status = call.status("vkCreateInstance", wanted, None, ctypes.byref(instance))
+        create_info = _structure("VkInstanceCreateInfo", portable, program, 0, 0, *names)
+        status = call.status("vkCreateInstance", create_info, None, ctypes.byref(instance))
         if status != _INCOMPATIBLE_DRIVER:
             break
     if status in (_INCOMPATIBLE_DRIVER, _EXTENSION_NOT_PRESENT):
@@ -141,9 +141,9 @@ def _structure(name: str, *members: object, extension: object = 0) -> "ctypes.Ar
         ctypes.addressof(member) if isinstance(member, ctypes.Array) else member
         for member in (extension, *members)
     ]
-    made = ctypes.create_string_buffer(struct.pack(f"IP{layout}0P", kind, *values))
-    made.members = (extension, *members)  # type: ignore[attr-defined]
-    return made
+    structure = ctypes.create_string_buffer(struct.pack(f"IP{layout}0P", kind, *values))
+    structure.members = (extension, *members)  # type: ignore[attr-defined]
+    return structure
 
 
 def _add(opened: CDLL, call: Calls, gpu: int, name: str) -> None:
@@ -172,8 +172,8 @@ class _Device:
         self._family = self._compute_family()
         priority = (ctypes.c_float * 1)(1)
         queues = _structure("VkDeviceQueueCreateInfo", 0, self._family, 1, priority)
-        wanted = _structure("VkDeviceCreateInfo", 0, 1, queues, 0, 0, 0, 0, 0)
-        self._device = self._make("vkCreateDevice", self._gpu, wanted, None)
+        create_info = _structure("VkDeviceCreateInfo", 0, 1, queues, 0, 0, 0, 0, 0)
+        self._device = self._make("vkCreateDevice", self._gpu, create_info, None)
         self._queue = ctypes.c_uint64()
         self._opened.vkGetDeviceQueue(self._device, self._family, 0, ctypes.byref(self._queue))
 
@@ -183,8 +183,8 @@ class _Device:
         needs = ctypes.create_string_buffer(24)
         self._opened.vkGetBufferMemoryRequirements(self._device, buffer, needs)
         size, _, kinds = struct.unpack_from("QQI", needs)
-        wanted = _structure("VkMemoryAllocateInfo", size, self._memory_type(kinds))
-        memory = self._make("vkAllocateMemory", self._device, wanted, None)
+        allocate_info = _structure("VkMemoryAllocateInfo", size, self._memory_type(kinds))
+        memory = self._make("vkAllocateMemory", self._device, allocate_info, None)
         start, whole, address = ctypes.c_uint64(), ctypes.c_uint64(_BYTES), ctypes.c_void_p()
         self._call("vkBindBufferMemory", self._device, buffer, memory, start)
         place = (self._device, memory, start, whole, 0)
@@ -205,13 +205,13 @@ class _Device:
         main = ctypes.create_string_buffer(b"main")
         parts = (0, _COMPUTE_STAGE, shader.value, main, 0)
         stage = _structure("VkPipelineShaderStageCreateInfo", *parts)
-        wanted = _structure("VkComputePipelineCreateInfo", 0, stage.raw, layout.value, 0, -1)
-        pipelines = (self._device, ctypes.c_uint64(), 1, wanted, None)
+        create_info = _structure("VkComputePipelineCreateInfo", 0, stage.raw, layout.value, 0, -1)
+        pipelines = (self._device, ctypes.c_uint64(), 1, create_info, None)
         pipeline = self._make("vkCreateComputePipelines", *pipelines)
 
         pool = self._create("DescriptorPool", 0, 1, 1, (ctypes.c_uint32 * 2)(_STORAGE, 1))
-        wanted = _structure("VkDescriptorSetAllocateInfo", pool.value, 1, layouts)
-        bound = self._make("vkAllocateDescriptorSets", self._device, wanted)
+        create_info = _structure("VkDescriptorSetAllocateInfo", pool.value, 1, layouts)
+        bound = self._make("vkAllocateDescriptorSets", self._device, create_info)
         part = (ctypes.c_uint64 * 3)(buffer, 0, _BYTES)
         write = _structure("VkWriteDescriptorSet", bound.value, 0, 0, 1, _STORAGE, 0, part, 0)
         self._opened.vkUpdateDescriptorSets(self._device, 1, write, 0, None)
@@ -222,8 +222,8 @@ class _Device:
     ) -> None:
         """Run the shader once for each pair, and wait for it."""
         pool = self._create("CommandPool", 0, self._family)
-        wanted = _structure("VkCommandBufferAllocateInfo", pool.value, 0, 1)
-        commands = self._make("vkAllocateCommandBuffers", self._device, wanted)
+        allocate_info = _structure("VkCommandBufferAllocateInfo", pool.value, 0, 1)
+        commands = self._make("vkAllocateCommandBuffers", self._device, allocate_info)
         self._call("vkBeginCommandBuffer", commands, _structure("VkCommandBufferBeginInfo", 1, 0))
         self._opened.vkCmdBindPipeline(commands, _COMPUTE_POINT, pipeline)
         sets = (layout, 0, 1, ctypes.byref(bound), 0, None)
@@ -238,8 +238,8 @@ class _Device:
 
     def _create(self, kind: str, *members: object) -> "ctypes.c_uint64":
         """Return the handle of an object of a kind, which the members of its structure describe."""
-        wanted = _structure(f"Vk{kind}CreateInfo", *members)
-        return self._make(f"vkCreate{kind}", self._device, wanted, None)
+        create_info = _structure(f"Vk{kind}CreateInfo", *members)
+        return self._make(f"vkCreate{kind}", self._device, create_info, None)
 
     def _make(self, function: str, *arguments: object) -> "ctypes.c_uint64":
         """Return the handle that a function writes to its last argument, given those before."""

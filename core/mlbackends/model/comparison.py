@@ -30,7 +30,7 @@ _NUMBER = pattern(r"([0-9]+(?:\.[0-9]+)?(?:e[0-9]+)?)\s*([kmgt]i?|)(?:b|hz)?")
 _RELEASE = pattern(r"v?([0-9]+(?:\.[0-9]+)*)")
 
 
-def fits(value: Any, sign: str, wanted: str, order: tuple[str, ...] = ()) -> bool:
+def fits(value: Any, sign: str, bound: str, order: tuple[str, ...] = ()) -> bool:
     """Tell whether a value fits; of a list or table its length is compared.
 
     sign: one of SIGNS. order: the words that the value can be, from the lowest, where they have an order.
@@ -38,28 +38,28 @@ def fits(value: Any, sign: str, wanted: str, order: tuple[str, ...] = ()) -> boo
     """
     is_equality, is_equal = sign in (*_EQUAL, "!="), sign in _EQUAL
     if isinstance(value, bool):
-        word = wanted.lower()
+        word = bound.lower()
         if word not in (*_YES, *_NO) or not is_equality:
             raise BadInput(f"the value is {str(value).lower()}; write ==true or ==false")
         return (value is (word in _YES)) is is_equal
     if isinstance(value, list | dict):
         value = len(value)
     if isinstance(value, int | float):
-        number = _number(wanted)
+        number = _number(bound)
         if number is None:
-            raise BadInput(f"{wanted!r} is not a number, and the value is {value}")
+            raise BadInput(f"{bound!r} is not a number, and the value is {value}")
         if math.isinf(number):
-            raise BadInput(f"{wanted[:40]!r} is larger than any number that is compared")
+            raise BadInput(f"{bound[:40]!r} is larger than any number that is compared")
         return _compare(value, number, sign)
     if order and is_equality:
-        return (value.lower() == wanted.lower()) is is_equal
+        return (value.lower() == bound.lower()) is is_equal
     if order:
         places = {word.lower(): place for place, word in enumerate(order)}
-        if wanted.lower() not in places:
-            raise BadInput(f"{wanted!r} is none of its words", f"its words are {' < '.join(order)}")
+        if bound.lower() not in places:
+            raise BadInput(f"{bound!r} is none of its words", f"its words are {' < '.join(order)}")
         # What has another order (SVE256 beside AVX2) is neither above nor below.
-        return _compare(places.get(value.lower(), math.nan), places[wanted.lower()], sign)
-    return _text_fits(str(value), sign, wanted)
+        return _compare(places.get(value.lower(), math.nan), places[bound.lower()], sign)
+    return _text_fits(str(value), sign, bound)
 
 
 def _number(text: str) -> float | None:
@@ -67,9 +67,9 @@ def _number(text: str) -> float | None:
     return float(match[1]) * _UNITS[match[2]] if match else None
 
 
-def in_unit_of(value: Any, wanted: str) -> str:
+def in_unit_of(value: Any, bound: str) -> str:
     """Return a number in the unit that another was typed in, "7.63 GiB" beside "64GiB"; "" without one."""
-    typed = wanted.strip()
+    typed = bound.strip()
     match = _NUMBER.fullmatch(typed.lower())
     if not match or not match[2] or isinstance(value, bool) or not isinstance(value, int | float):
         return ""
@@ -90,22 +90,22 @@ def _compare(left: float, right: float, sign: str) -> bool:
     return bool(_OPERATORS[sign](left, right))
 
 
-def _text_fits(value: str, sign: str, wanted: str) -> bool:
+def _text_fits(value: str, sign: str, bound: str) -> bool:
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
     from packaging.version import InvalidVersion, Version
 
     try:
-        specifier = SpecifierSet(f"{sign}{wanted}")
+        specifier = SpecifierSet(f"{sign}{bound}")
     except InvalidSpecifier:
         if sign not in (*_EQUAL, "!="):
             hint = "~= needs two numbers, such as ~=2.0" if sign == "~=" else ""
-            raise BadInput(f"{sign}{wanted} is no version, and {value!r} is a text", hint) from None
-        return (value == wanted) is (sign in _EQUAL)
+            raise BadInput(f"{sign}{bound} is no version, and {value!r} is a text", hint) from None
+        return (value == bound) is (sign in _EQUAL)
     try:
         version = Version(value)
     except InvalidVersion:
         if sign in (*_EQUAL, "!="):
-            return (value == wanted) is (sign in _EQUAL)
+            return (value == bound) is (sign in _EQUAL)
         # A kernel's 6.18.44-fc-v595 is no version of PEP 440; its numbers are.
         numbers = _RELEASE.match(value)
         if not numbers:

@@ -62,8 +62,8 @@ class Unreadable(ValueError):
     """No condition of the language. needed: what should stand there. rest: the text from there on."""
 
     def __init__(self, needed: str, rest: str, message: str = "") -> None:
-        where = f"stands {shown(rest[:40])}" if rest else "it ends"
-        super().__init__(message or f"{needed} is needed where {where}")
+        found = f"stands {shown(rest[:40])}" if rest else "it ends"
+        super().__init__(message or f"{needed} is needed where {found}")
         self.needed, self.rest = needed, rest
 
 
@@ -91,13 +91,13 @@ class _Parser:
     def unreadable(self, needed: str, message: str = "") -> Unreadable:
         return Unreadable(needed, self.text[self.at :], message)
 
-    def take(self, sign: str) -> bool:
+    def skip(self, sign: str) -> bool:
         """Pass over a sign, if it comes next."""
         is_next = self.rest().startswith(sign)
         self.at += len(sign) if is_next else 0
         return is_next
 
-    def take_join(self, word: str) -> bool:
+    def skip_join(self, word: str) -> bool:
         """Pass over and, or or not, if it comes next."""
         found = _JOIN.match(self.rest())
         if not found or found[0].lower() != word:
@@ -109,20 +109,20 @@ class _Parser:
     def joined(self, word: str) -> Condition:
         """Read conditions joined by a word, those of `and` inside those of `or`."""
         parts: list[Condition] = []
-        while not parts or self.take_join(word):
+        while not parts or self.skip_join(word):
             parts.append(self.one() if word == "and" else self.joined("and"))
         return parts[0] if len(parts) == 1 else Joined(word, tuple(parts))
 
     def one(self) -> Condition:
         is_negated = False
-        while self.take_join("not"):
+        while self.skip_join("not"):
             is_negated = not is_negated
-        if self.take("("):
+        if self.skip("("):
             self.depth += 1
             if self.depth > _DEEPEST:
                 raise self.unreadable("", f"there are more than {_DEEPEST} parentheses")
             found = self.joined("or")
-            if not self.take(")"):
+            if not self.skip(")"):
                 raise self.unreadable("')'")
             self.depth -= 1
         else:
@@ -138,7 +138,7 @@ class _Parser:
             raise self.unreadable(self.language.named)
         self.at = found.end()
         comparisons = [self.compared(found[0], is_first=True)]
-        while self.language.clauses and comparisons[0].operator and self.take(","):
+        while self.language.clauses and comparisons[0].operator and self.skip(","):
             comparisons.append(self.compared(found[0], is_first=False))
         return comparisons[0] if len(comparisons) == 1 else Joined("and", tuple(comparisons))
 
@@ -190,11 +190,11 @@ class _Parser:
         return word
 
     def listed(self) -> tuple[str, ...]:
-        if not self.take("["):
+        if not self.skip("["):
             raise self.unreadable("a list such as [AVX2, AVX512]")
         words: list[str] = []
-        while not words or self.take(","):
+        while not words or self.skip(","):
             words.append(self.operand())
-        if not self.take("]"):
+        if not self.skip("]"):
             raise self.unreadable("]")
         return tuple(words)

@@ -59,8 +59,8 @@ class Need(Struct, frozen=True):
     def __str__(self) -> str:
         if self.at_least:
             return f"{self.of} {self.at_least}"
-        *others, last = self.one_of or ("",)
-        words = f"{', '.join(others)} or {last}" if others else last
+        *first, last = self.one_of or ("",)
+        words = f"{', '.join(first)} or {last}" if first else last
         return f"{self.of} {words}".rstrip()
 
 

@@ -32,9 +32,9 @@ def undetermined(report: Report) -> list[str]:
     """Return what a report leaves open: probes, or copies and devices of a probe that itself could tell."""
     found = []
     for name, probe in report.probes.items():
-        things = [(library.path, library.reasons) for library in probe.libraries]
-        things += [(f"{each.kind}:{each.index}", each.reasons) for each in probe.devices]
-        parts = [each for each, reasons in things if _is_open(reasons)]
+        entries = [(library.path, library.reasons) for library in probe.libraries]
+        entries += [(f"{each.kind}:{each.index}", each.reasons) for each in probe.devices]
+        parts = [each for each, reasons in entries if _is_open(reasons)]
         if probe.presence is None or not is_certain(probe) or _is_open(probe.warnings):
             found.append(name)
         elif parts:

@@ -25,14 +25,14 @@ class MlBackendsError(Exception):
 
 
 class UnknownName(MlBackendsError, LookupError):
-    """A name that is in no registry. told_by: the command that tells them all, "" for none."""
+    """A name that is in no registry. listed_by: the command that lists them all, "" for none."""
 
-    def __init__(self, kind: str, name: str, known: "tuple[str, ...]", told_by: str = "") -> None:
+    def __init__(self, kind: str, name: str, known: "tuple[str, ...]", listed_by: str = "") -> None:
         hint = did_you_mean(nearest(name, known))
         if not hint and known:
-            hint = f"known: {some(known, told_by)}"
-            if told_by and len(known) > _MOST_NAMES:
-                hint = f"`{told_by}` has them all"
+            hint = f"known: {some(known, listed_by)}"
+            if listed_by and len(known) > _MOST_NAMES:
+                hint = f"`{listed_by}` has them all"
         super().__init__(f"there is no {kind} named {shown(name)}", hint)
         self.name = name
 
@@ -40,8 +40,8 @@ class UnknownName(MlBackendsError, LookupError):
 class GroupName(UnknownName):
     """The name of several switches together, where one is wanted."""
 
-    def __init__(self, name: str, members: "tuple[str, ...]", told_by: str) -> None:
-        message = f"{name} is a group, not a switch: {some(members, told_by)}"
+    def __init__(self, name: str, members: "tuple[str, ...]", listed_by: str) -> None:
+        message = f"{name} is a group, not a switch: {some(members, listed_by)}"
         MlBackendsError.__init__(self, message, f"name one of them, such as {members[0]}")
         self.name = name
 
@@ -78,15 +78,17 @@ _LONGEST_NAME = 200
 """No name that we know is near to a longer one, and comparing it would take long."""
 
 
-def some(names: "tuple[str, ...]", told_by: str = "") -> str:
+def some(names: "tuple[str, ...]", listed_by: str = "") -> str:
     """Return names with commas, of many the first ones and how many there are besides.
 
-    told_by: the command that tells the others, "" for none.
+    listed_by: the command that lists the others, "" for none.
     """
     if len(names) <= _MOST_NAMES:
         return ", ".join(names)
     rest = f"and {len(names) - _MOST_NAMES + 2} more"
-    return f"{', '.join(names[: _MOST_NAMES - 2])} {rest}" + (f": `{told_by}`" if told_by else "")
+    return f"{', '.join(names[: _MOST_NAMES - 2])} {rest}" + (
+        f": `{listed_by}`" if listed_by else ""
+    )
 
 
 def joined(names: "Sequence[str]") -> str:

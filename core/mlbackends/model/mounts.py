@@ -131,8 +131,8 @@ def environment(*, trusting: bool) -> dict[str, str]:
     variables, table = dict(os.environ), _current()
     left_out = table.silent if trusting else table.foreign
     if left_out and (folders := variables.get("LD_LIBRARY_PATH")):
-        kept = [folder for folder in folders.split(":") if mount_of(folder) not in left_out]
-        variables["LD_LIBRARY_PATH"] = ":".join(kept)
+        folders_left = [folder for folder in folders.split(":") if mount_of(folder) not in left_out]
+        variables["LD_LIBRARY_PATH"] = ":".join(folders_left)
     return variables
 
 
@@ -226,18 +226,18 @@ class _Mounts:
             if part == "..":
                 at = at.rpartition("/")[0]
                 continue
-            here = f"{at}/{part}"
-            if here in self.foreign:
-                return here
-            target = self._targets.get(here)
+            part_path = f"{at}/{part}"
+            if part_path in self.foreign:
+                return part_path
+            target = self._targets.get(part_path)
             if target is None:
                 try:
-                    target = os.readlink(here)
+                    target = os.readlink(part_path)
                 except (OSError, ValueError):
                     target = ""
-                self._targets[here] = target
+                self._targets[part_path] = target
             if not target:
-                at = here
+                at = part_path
                 continue
             links += 1
             if target[0] == "/":

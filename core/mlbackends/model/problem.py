@@ -320,13 +320,13 @@ def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
     result = []
     for sizes in zip(*padded, strict=True):
-        wanted = {size for size in sizes if size != 1}
-        if len(wanted) > 1:
+        expected = {size for size in sizes if size != 1}
+        if len(expected) > 1:
             raise InvalidProblem(
-                f"sizes {' and '.join(map(str, sorted(wanted)))} do not go together"
+                f"sizes {' and '.join(map(str, sorted(expected)))} do not go together"
                 f" in the shapes {', '.join(str(list(shape)) for shape in shapes)}"
             )
-        result.append(wanted.pop() if wanted else 1)
+        result.append(expected.pop() if expected else 1)
     return tuple(result)
 
 
@@ -338,12 +338,12 @@ def _check_tensors(problem: AttentionProblem) -> None:
                 f"{name} must be at least 2 dimensional, (L, E); it has the shape {list(spec.shape)}"
             )
     if len({spec.dtype for spec in named.values()}) > 1:
-        seen = ", ".join(f"{name} {spec.dtype}" for name, spec in named.items())
-        raise InvalidProblem(f"query, key and value must have one element type; got {seen}")
+        dtypes = ", ".join(f"{name} {spec.dtype}" for name, spec in named.items())
+        raise InvalidProblem(f"query, key and value must have one element type; got {dtypes}")
     places = {name: spec.device for name, spec in named.items() if spec.device}
     if len(set(places.values())) > 1:
-        seen = ", ".join(f"{name} on {place}" for name, place in places.items())
-        raise InvalidProblem(f"query, key and value must be on one device; got {seen}")
+        dtypes = ", ".join(f"{name} on {place}" for name, place in places.items())
+        raise InvalidProblem(f"query, key and value must be on one device; got {dtypes}")
     for name, place in places.items():
         if place.partition(":")[0] != problem.platform:
             kind = problem.device.kind
@@ -352,12 +352,12 @@ def _check_tensors(problem: AttentionProblem) -> None:
 
 def _check_shapes(problem: AttentionProblem) -> None:
     key, value = problem.key, problem.value
-    for what, one, other in (
+    for noun, one, other in (
         ("query and key must have the same last dimension", problem.head_dim, key.shape[-1]),
         ("key and value must have the same length", key.shape[-2], value.shape[-2]),
     ):
         if one != other:
-            raise InvalidProblem(f"{what}; it is {one} and {other}")
+            raise InvalidProblem(f"{noun}; it is {one} and {other}")
     for name, spec in (("key", key), ("value", value)) if problem.enable_gqa else ():
         if len(spec.shape) < 3 or problem.rank < 3:
             raise InvalidProblem("enable_gqa needs a dimension of heads: 3 dimensions or more")
@@ -422,8 +422,8 @@ def _check_sequences(problem: AttentionProblem) -> None:
         raise InvalidProblem("nested tensors have lengths of their own; lengths are given, too")
     shapes = [spec.shape for spec in (problem.query, problem.key, problem.value)]
     if [len(shape) for shape in shapes] != [4, 4, 4]:
-        seen = ", ".join(str(list(shape)) for shape in shapes)
-        raise InvalidProblem(f"sequences of several lengths need 4 dimensions; got {seen}")
+        listed = ", ".join(str(list(shape)) for shape in shapes)
+        raise InvalidProblem(f"sequences of several lengths need 4 dimensions; got {listed}")
     if not keys or not (rows or table):
         raise InvalidProblem(
             "key_lengths goes with query_lengths, or with a page_table",

@@ -133,7 +133,7 @@ def serve(end: int = 0) -> None:
             connection.send(answer)
 
 
-def python_command(what: str) -> list[str]:
+def python_command(name: str) -> list[str]:
     """Return the command that runs Python code in a child. Raises OSError where no interpreter is there."""
     if not sys.executable or getattr(sys, "frozen", False):
         # A frozen program is its own sys.executable: it would start itself, and ask again.
@@ -147,4 +147,4 @@ def python_command(what: str) -> list[str]:
     while len(repr(path)) > _PATH_LIMIT:
         path = path[: len(path) // 2]
     # -S and our own sys.path: site's start-up files are foreign code too, and cost time.
-    return [sys.executable, "-I", "-S", "-c", f"import sys; sys.path[:] = {path!r}; {what}"]
+    return [sys.executable, "-I", "-S", "-c", f"import sys; sys.path[:] = {path!r}; {name}"]

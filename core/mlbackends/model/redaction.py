@@ -139,23 +139,23 @@ def without_addresses(
 
     Everybody's servers stay: they say something of a package and nothing of who uses it.
     """
-    made: set[str] = set()
+    replacements: set[str] = set()
 
-    def kept(word: str) -> str:
-        made.add(word)
+    def recorded(word: str) -> str:
+        replacements.add(word)
         return word
 
     def named(name: str) -> str:
         lower = name.lower()
         public = table("model/public_servers")
         is_public = any(lower == each or lower.endswith(f".{each}") for each in public)
-        if is_public or lower == "localhost" or name in made or _IPV4.fullmatch(name):
+        if is_public or lower == "localhost" or name in replacements or _IPV4.fullmatch(name):
             return name
-        return kept(server(name))
+        return recorded(server(name))
 
     def ipv4(found: re.Match[str]) -> str:
         is_address = is_somebodys(found[0]) and "VERSION" not in variable
-        return kept(address(found[0])) if is_address else found[0]
+        return recorded(address(found[0])) if is_address else found[0]
 
     def ipv6(found: re.Match[str]) -> str:
         import ipaddress
@@ -165,7 +165,7 @@ def without_addresses(
         except ValueError:
             return found[0]
         is_nobody = parsed.is_loopback or parsed.is_unspecified
-        return found[0] if is_nobody else kept(address(found[0]))
+        return found[0] if is_nobody else recorded(address(found[0]))
 
     if "://" in text:
         text = _SERVER.sub(lambda found: found[1] + named(found[2]), text)

@@ -82,22 +82,22 @@ def check(need: Requirement) -> None:
         _try_clauses(need, True, (), "true or false")
     elif fact and fact.kind in (int, float):
         _try_clauses(need, 1, (), "a number")
-        for sign, wanted in need.clauses:
-            ending = wanted.lower()[-2:]
+        for sign, bound in need.clauses:
+            ending = bound.lower()[-2:]
             kind = "hertz" if ending == "hz" else "bytes" if ending[-1:] == "b" else ""
             if kind and not head.endswith(f"_{kind}"):
                 message = f"the requirement {need.text!r} can be met nowhere"
-                plain = f"{need.name}{sign}{wanted.rstrip(f'{ascii_letters} ')}"
+                plain = f"{need.name}{sign}{bound.rstrip(f'{ascii_letters} ')}"
                 raise BadInput(f"{message}: {need.name} is no number of {kind}", f"write {plain}")
 
 
 def _try_clauses(need: Requirement, sample: Any, order: tuple[str, ...], kind: str) -> None:
-    for sign, wanted in need.clauses:
+    for sign, bound in need.clauses:
         try:
-            fits(sample, sign, wanted, order)
+            fits(sample, sign, bound, order)
         except BadInput as error:
             message = f"the requirement {need.text!r} can be met nowhere"
-            about = f"{need.name} is {kind}, and {sign}{wanted} does not go with that"
+            about = f"{need.name} is {kind}, and {sign}{bound} does not go with that"
             example = f"such as {need.name}{'==true' if sample is True else f'>={sample}'}"
             raise BadInput(f"{message}: {about}", error.hint or example) from None
 
@@ -134,10 +134,10 @@ def unmet(report: Report, need: Requirement) -> str:
         if need.clauses and not value:
             about = f"{need.probe} is {probe.presence}, and its version could not be told"
             return f"{need.text}: {about}"
-    for sign, wanted in need.clauses:
-        if not fits(value, sign, wanted, fact.order if fact else ()):
-            seen = in_unit_of(value, wanted) or _shown(value)
-            return f"{need.text}: {need.name} is {seen}, needed is {sign} {wanted}"
+    for sign, bound in need.clauses:
+        if not fits(value, sign, bound, fact.order if fact else ()):
+            found = in_unit_of(value, bound) or _shown(value)
+            return f"{need.text}: {need.name} is {found}, needed is {sign} {bound}"
     return ""
 
 

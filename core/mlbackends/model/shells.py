@@ -16,7 +16,7 @@ _PROGRAMS = {
     "cmd": "cmd",
 }
 _QUOTES = "'\u2018\u2019\u201a\u201b"
-_MEANT = '%"\r\n'
+_SPECIAL = '%"\r\n'
 """What cmd takes for its own inside of quotes."""
 
 
@@ -26,7 +26,7 @@ def assignment(name: str, text: str, shell: str) -> str:
         return f"$env:{name} = {_quoted(text)}"
     if shell == "sh":
         return f"export {name}={shlex.quote(text)}"
-    if not text.isprintable() or any(sign in text for sign in _MEANT):
+    if not text.isprintable() or any(sign in text for sign in _SPECIAL):
         hint = "--shell powershell or --format json can"
         raise BadInput(f"{name} is {shown(text)}, which `set` of cmd cannot say", hint)
     return f'set "{name}={text}"'

@@ -105,9 +105,9 @@ class DSLController:
         object.__setattr__(self, "_dsl_name", dsl_name)
 
     def __repr__(self) -> str:
-        there = "available" if self.available else "unavailable"
+        state = "available" if self.available else "unavailable"
         switched = "enabled" if self.enabled else "disabled"
-        return f"DSLController({self.name}, {there}, {switched})"
+        return f"DSLController({self.name}, {state}, {switched})"
 
     def __reduce__(self) -> tuple[Callable[[str], DSLController], tuple[str]]:
         return controller, (self._dsl_name,)  # a copy is the same controller

@@ -48,8 +48,8 @@ def enable(kind: str, names: Iterable[str]) -> None:
     """Switch names of one kind on, whoever switched them off."""
     global _off  # noqa: PLW0603  replaced as a whole, under the lock
     with lock:
-        wanted = {(kind, name) for name in names}
-        _off = {what: holders for what, holders in _off.items() if what not in wanted}
+        names_of_kind = {(kind, name) for name in names}
+        _off = {what: holders for what, holders in _off.items() if what not in names_of_kind}
 
 
 @contextmanager
@@ -100,8 +100,8 @@ def why_disabled(dsl: str, op_symbol: str, dispatch_key: str) -> str:
     names = {DSL: dsl, OPERATION: op_symbol, DISPATCH_KEY: dispatch_key}
     for kind, name in names.items():
         if (kind, name) in off:
-            where = f"python_native.{dsl}" if kind == DSL else "python_native"
-            reasons.append(f"the {kind} {name} is switched off by {where}")
+            place = f"python_native.{dsl}" if kind == DSL else "python_native"
+            reasons.append(f"the {kind} {name} is switched off by {place}")
     if dsl in DSLS and store.read("python_native.disabled"):
         reasons.append(f"the DSL {dsl} is switched off by TORCH_DISABLE_NATIVE_JIT=1")
     return "; ".join(reasons)

@@ -121,12 +121,12 @@ def add(override: Override) -> None:
     Raises TypeError for what is no text or function, ValueError for a blank name and a key at which
     nothing can be overridden, UnknownName (a LookupError) for a key that torch does not have.
     """
-    for what in ("dsl_name", "op_symbol", "dispatch_key"):
-        name = getattr(override, what)
+    for attribute in ("dsl_name", "op_symbol", "dispatch_key"):
+        name = getattr(override, attribute)
         if not isinstance(name, str):
-            raise TypeError(f"{what} must be a str, got {type(name).__name__}")
+            raise TypeError(f"{attribute} must be a str, got {type(name).__name__}")
         if not name.strip():
-            raise ValueError(f"{what} must not be blank")
+            raise ValueError(f"{attribute} must not be blank")
     for function in (override.impl_fn, override.cond_fn or override.impl_fn):
         if not callable(function):
             raise TypeError(f"an override needs functions, got {type(function).__name__}")

@@ -148,7 +148,7 @@ class _Search:
                 child = child or client.Child()
                 if progress is not None:
                     progress(0, len(self.jobs), self.jobs[0].probe)
-                for reply in child.ask(itertools.chain([batch], batches)):
+                for reply in child.send(itertools.chain([batch], batches)):
                     replies[reply.id] = reply
                     if progress is not None:
                         left = (job.probe for job in self.jobs if job.id not in replies)
@@ -194,7 +194,10 @@ class _Search:
             by_file.setdefault(self.host.realpath(job.library.path), []).append(job)
         if by_file:
             from mlbackends.isolation.protocol import Request
-        return [Request(tuple(same), self.depth, self.timeout) for same in by_file.values()]
+        return [
+            Request(tuple(jobs_of_file), self.depth, self.timeout)
+            for jobs_of_file in by_file.values()
+        ]
 
 
 def _by_urgency(names: Sequence[str]) -> list[list[str]]:
@@ -221,8 +224,8 @@ def _jobs(name: str, finding: Finding, host: Host, first: int) -> "list[Job]":
     from mlbackends.isolation.protocol import Job
 
     whole = [library for library in finding.libraries if not library.reasons]
-    kept = [library for library in whole if host.pid is None or library.used is True]
-    return [Job(number, name, library) for number, library in enumerate(kept, first)]
+    mapped = [library for library in whole if host.pid is None or library.used is True]
+    return [Job(number, name, library) for number, library in enumerate(mapped, first)]
 
 
 def _modules(names: Sequence[str]) -> dict[str, ModuleType]:
@@ -272,8 +275,8 @@ def _without_silent(
     )
     paths = {path for _, path in silent}
 
-    def sure(given: tuple[Reason, ...]) -> tuple[Reason, ...]:
-        return tuple(one for one in given if not any(path in one.message for path in paths))
+    def sure(reasons_found: tuple[Reason, ...]) -> tuple[Reason, ...]:
+        return tuple(one for one in reasons_found if not any(path in one.message for path in paths))
 
     found = (finding.libraries, finding.devices, finding.facts, finding.version)
     if finding.presence is Presence.ABSENT or not any(found):
@@ -365,9 +368,9 @@ def _merged(
                         f"it opens and answers; `backends info {name}` imports it and computes"
                     )
                     reason = Reason("not-computed", message)
-            answered = reply.answer.library if reply.answer else library
+            opened = reply.answer.library if reply.answer else library
             libraries[i] = replace(
-                answered, presence=reply.presence, reasons=(reason,) if reason else ()
+                opened, presence=reply.presence, reasons=(reason,) if reason else ()
             )
     own = [library for library in libraries if library.name == name] or libraries
     chosen = speaking_copy(name, libraries)
@@ -413,27 +416,27 @@ def _merged(
     )
 
 
-def _merged_devices(found: tuple[Device, ...], answered: tuple[Device, ...]) -> tuple[Device, ...]:
+def _merged_devices(found: tuple[Device, ...], opened: tuple[Device, ...]) -> tuple[Device, ...]:
     """Merge the devices that files tell of with those of a library, whose values go first."""
     merged = []
     left = list(found)
-    for device in answered:
-        same = next((one for one in left if _is_same(one, device)), None)
-        if same is not None:
-            left.remove(same)
+    for device in opened:
+        match = next((one for one in left if _is_match(one, device)), None)
+        if match is not None:
+            left.remove(match)
             filled = {
-                name: getattr(same, name)
+                name: getattr(match, name)
                 for name in Device.__struct_fields__
-                if not getattr(device, name) and getattr(same, name) not in (None, "", ())
+                if not getattr(device, name) and getattr(match, name) not in (None, "", ())
             }
-            filled["facts"] = {**same.facts, **device.facts}
-            filled["volatile"] = {**same.volatile, **device.volatile}
+            filled["facts"] = {**match.facts, **device.facts}
+            filled["volatile"] = {**match.volatile, **device.volatile}
             device = replace(device, **filled)
         merged.append(device)
     return (*merged, *left)
 
 
-def _is_same(one: Device, other: Device) -> bool:
+def _is_match(one: Device, other: Device) -> bool:
     """Tell whether two records are of one device: by address, or by number where one has no address."""
     if one.kind == other.kind and one.pci_address and other.pci_address:
         return one.pci_address == other.pci_address

@@ -172,11 +172,11 @@ def lost(values: Mapping[str, object]) -> str:
     for switch in ordered:
         put(cells, switch, values[switch.name], "set")
     for switch in ordered:
-        wanted = values[switch.name]
-        if isinstance(switch.kind, Reduction) and isinstance(wanted, tuple):
-            wanted = wanted[0]
+        value = values[switch.name]
+        if isinstance(switch.kind, Reduction) and isinstance(value, tuple):
+            value = value[0]
         try:
-            if wanted not in (reading(cells, switch), "none"):
+            if value not in (reading(cells, switch), "none"):
                 return switch.name
         except RuntimeError:
             return switch.name

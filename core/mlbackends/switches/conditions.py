@@ -61,11 +61,11 @@ def refuse(switch: Switch, value: object) -> None:
         if value not in words:
             from mlbackends.model.errors import suggestion
 
-            what = f"{str(value)[:80]} is not a valid value for quantized engine"
-            raise RuntimeError(f"{what}{suggestion(str(value), words)}")
+            message = f"{str(value)[:80]} is not a valid value for quantized engine"
+            raise RuntimeError(f"{message}{suggestion(str(value), words)}")
         if value not in engines():
-            here = ", ".join(engines()) or "none"
-            raise RuntimeError(f"quantized engine {value} is not supported; here are: {here}")
+            supported = ", ".join(engines()) or "none"
+            raise RuntimeError(f"quantized engine {value} is not supported; here are: {supported}")
     elif name.startswith("opt_einsum.") and value not in (None, False):
         from mlbackends.survey import availability
 

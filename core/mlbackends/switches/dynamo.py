@@ -20,8 +20,8 @@ _REASON = "mlbackends computes outside of graphs"
 
 def is_compiling() -> bool:
     """Tell whether torch's compiler is tracing the caller."""
-    tells: Any = getattr(sys.modules.get("torch.compiler"), "is_compiling", None)
-    return tells is not None and tells()
+    of_torch: Any = getattr(sys.modules.get("torch.compiler"), "is_compiling", None)
+    return of_torch is not None and of_torch()
 
 
 def untraced(function: "Callable[Parameters, Result]") -> "Callable[Parameters, Result]":

@@ -46,8 +46,8 @@ def switches(data: bytes, path: str) -> "dict[str, object]":
         try:
             found[name] = from_data(switch, value)
         except ValueError as why:
-            where = f"{path}:{line_of(text, name)}"
-            raise BadInput(f"{where}: {name} cannot be {shown(value)}: {why}") from None
+            place = f"{path}:{line_of(text, name)}"
+            raise BadInput(f"{place}: {name} cannot be {shown(value)}: {why}") from None
     sentence, names = contradiction(found)
     if sentence:
         line = max(line_of(text, name) for name in names)
@@ -104,12 +104,12 @@ def settings(texts: "tuple[str, ...]") -> "dict[str, object]":
         if name not in SWITCHES:
             raise unknown(name)
         try:
-            taken = from_text(SWITCHES[name], value.strip())
+            setting = from_text(SWITCHES[name], value.strip())
         except ValueError as error:
             raise BadInput(f"{name} cannot be {shown(value.strip())}: {error}") from None
-        if name in found and found[name] != taken:
+        if name in found and found[name] != setting:
             raise BadInput(f"{name} is set twice, to different values")
-        found[name] = taken
+        found[name] = setting
     return found
 
 
@@ -174,17 +174,17 @@ def parsed(data: bytes, path: str) -> "tuple[str, dict[str, object]]":
         return text, tomllib.loads(text)
     except UnicodeDecodeError as error:
         utf16 = data[:2] in (b"\xff\xfe", b"\xfe\xff")
-        seen = "; it begins as UTF-16 does" if utf16 else ""
+        detail = "; it begins as UTF-16 does" if utf16 else ""
         line = data[: error.start].count(b"\n") + 1
-        raise BadInput(f"{path}:{line}: not UTF-8 at byte {error.start}{seen}") from None
+        raise BadInput(f"{path}:{line}: not UTF-8 at byte {error.start}{detail}") from None
     except tomllib.TOMLDecodeError as error:
         # tomllib has the place at the end: "... (at line 1, column 7)", "... (at end of document)".
         problem, _, place = str(error).removesuffix(")").rpartition(" (at ")
-        line_number, _, where = place.removeprefix("line ").partition(", ")
-        if not where:
-            line_number, where = str(len(text.rstrip("\n").split("\n"))), "at the end"
+        line_number, _, column = place.removeprefix("line ").partition(", ")
+        if not column:
+            line_number, column = str(len(text.rstrip("\n").split("\n"))), "at the end"
         hint = "TOML has lines such as NAME = VALUE, and texts in quotes"
-        raise BadInput(f"{path}:{line_number}: {problem} ({where})", hint) from None
+        raise BadInput(f"{path}:{line_number}: {problem} ({column})", hint) from None
     except RecursionError:
         raise BadInput(f"{path}: nested more deeply than any switch is") from None
     except ValueError:  # int() refuses thousands of digits

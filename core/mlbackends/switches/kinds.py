@@ -58,8 +58,8 @@ class Reduction(Boolean):
         if isinstance(value, bool):
             return value, True
         if not isinstance(value, tuple | list):
-            wanted = "a bool or a tuple/list of bools"
-            raise TypeError(f"{switch} expects {wanted}, but got {_type_of(value)}")
+            expected = "a bool or a tuple/list of bools"
+            raise TypeError(f"{switch} expects {expected}, but got {_type_of(value)}")
         if not value:
             raise TypeError(f"{switch} expects at least one boolean argument")
         if len(value) > 2:

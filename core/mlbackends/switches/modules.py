@@ -109,8 +109,8 @@ class PropModule(ModuleType):
 
     def __dir__(self) -> list[str]:
         names = vars(self)
-        here = _rows(self.__name__)
-        rows = {switch.attribute for switch in here if switch.reached == "attribute"}
+        switches = _rows(self.__name__)
+        rows = {switch.attribute for switch in switches if switch.reached == "attribute"}
         if "_PUBLIC" in names:
             own = {name for name in names if name.startswith("__")}
             return sorted({*names["_PUBLIC"], *rows, *own} - {"__warningregistry__"})
@@ -180,14 +180,14 @@ def install(name: str, class_name: str, **more: object) -> None:
     for switch in rows:
         if switch.reached == "attribute":
             body[switch.attribute] = _SwitchProp(switch)
-    made = type(class_name, (PropModule,), {**body, **more})
+    built = type(class_name, (PropModule,), {**body, **more})
     names = vars(module)
-    names[class_name] = made
+    names[class_name] = built
     inside = [switch for switch in rows if switch.inside_flags is not NOT_IN_FLAGS]
     if inside:
         names.setdefault("set_flags", set_flags_of(name, inside))
         names.setdefault("flags", flags_of(name, inside))
-    module.__class__ = made
+    module.__class__ = built
 
 
 def _rows(name: str) -> "list[Switch]":
@@ -221,7 +221,7 @@ def set_flags_of(module: str, rows: "list[Switch]") -> "Callable[..., object]":
         parts = [f"_{rows[0].attribute}"]  # nnpack's has no default
 
     def changed(values: "tuple[object, ...]") -> "tuple[object, ...]":
-        return store.swap(tuple(switch.name for switch in rows), _given(rows, values))
+        return store.swap(tuple(switch.name for switch in rows), _settings(rows, values))
 
     doc = "Set switches, all or none; None leaves one as it is. Returns the values before."
     return _function("set_flags", parts, changed, doc, module)
@@ -233,11 +233,11 @@ def flags_of(module: str, rows: "list[Switch]") -> "Callable[..., object]":
 
     @contextmanager
     def scope(values: "tuple[object, ...]") -> Iterator[None]:
-        given = _given(rows, values)
+        settings = _settings(rows, values)
         # flags() sets TF32 of oneDNN to True by default; a warning on each call would be noise.
-        if given.get("mkldnn.allow_tf32") is True:
-            del given["mkldnn.allow_tf32"]
-        with store.applied(given):
+        if settings.get("mkldnn.allow_tf32") is True:
+            del settings["mkldnn.allow_tf32"]
+        with store.applied(settings):
             _warn_of_disabling(module, rows, values)
             yield
 
@@ -253,11 +253,11 @@ def _function(
     space: dict[str, object] = {"body": body, "__name__": module}
     # As namedtuple does it: a signature that is real for inspect, help() and error messages.
     exec(f"def {name}({', '.join(parts)}):\n    return body(({names},))", space)  # noqa: S102
-    made = space[name]
-    assert callable(made)
-    made.__module__ = module
-    made.__doc__ = doc
-    return made
+    function = space[name]
+    assert callable(function)
+    function.__module__ = module
+    function.__doc__ = doc
+    return function
 
 
 def set_flags_default(switch: Switch) -> object:
@@ -265,23 +265,23 @@ def set_flags_default(switch: Switch) -> object:
     return "none" if switch.attribute == "fp32_precision" else None
 
 
-def _given(rows: "list[Switch]", values: "tuple[object, ...]") -> "dict[str, object]":
+def _settings(rows: "list[Switch]", values: "tuple[object, ...]") -> "dict[str, object]":
     """Return the switches that a call sets. Raises ValueError for a strategy without opt_einsum."""
-    given = {
+    settings = {
         switch.name: value
         for switch, value in zip(rows, values, strict=True)
         if value is not None or switch.reached == "flags"  # nnpack's, which takes no None
     }
-    if "opt_einsum.strategy" in given and not given.get(
+    if "opt_einsum.strategy" in settings and not settings.get(
         "opt_einsum.enabled", store.read("opt_einsum.enabled")
     ):
         raise ValueError(
             "opt_einsum is not enabled, so a strategy has no meaning; set enabled to True as well"
         )
     # Where there is no cuDNN, and no limit was set, flags() ignores it as torch's does.
-    if "cudnn.benchmark_limit" in given and store.read("cudnn.benchmark_limit") is None:
-        del given["cudnn.benchmark_limit"]
-    return given
+    if "cudnn.benchmark_limit" in settings and store.read("cudnn.benchmark_limit") is None:
+        del settings["cudnn.benchmark_limit"]
+    return settings
 
 
 def _warn_of_disabling(module: str, rows: "list[Switch]", values: "tuple[object, ...]") -> None:

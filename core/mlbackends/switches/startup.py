@@ -14,7 +14,7 @@ from mlbackends.switches.table import SWITCHES, Switch
 OUR_PREFIX = "MLBACKENDS_"
 FILE_VARIABLE = "MLBACKENDS_FLAGS"
 #: Variables that begin with ours and set no switch; the tracer has several more.
-_OTHERS = (
+_FURTHER = (
     FILE_VARIABLE, "MLBACKENDS_CARRIED", "MLBACKENDS_TORCH_PYTHON", "MLBACKENDS_NATIVE",
     "MLBACKENDS_OBJECTS",
 )  # fmt: skip
@@ -38,7 +38,7 @@ _MOST_PROBLEMS = 3
 
 def first_cells() -> tuple[Cells, list[str]]:
     """Return the cells of a process that starts here, and what was wrong with its variables and its file."""
-    made, problems = cells.untouched(), []
+    values, problems = cells.untouched(), []
     path = os.environ.get(FILE_VARIABLE, "")
     if path:
         from mlbackends.model.errors import MlBackendsError
@@ -46,13 +46,13 @@ def first_cells() -> tuple[Cells, list[str]]:
 
         try:
             for name, value in files.read(path).items():
-                cells.put(made, SWITCHES[name], value, FILE)
+                cells.put(values, SWITCHES[name], value, FILE)
         except MlBackendsError as error:
             problems.append(f"Ignoring the file that {FILE_VARIABLE} names: {error}")
     found, wrong = switches_of_variables(os.environ)
     for name, (_, value) in found.items():
-        cells.put(made, SWITCHES[name], value, ENVIRONMENT)
-    return made, [*problems, *(sentence for _, sentence in wrong)]
+        cells.put(values, SWITCHES[name], value, ENVIRONMENT)
+    return values, [*problems, *(sentence for _, sentence in wrong)]
 
 
 def switches_of_variables(
@@ -81,7 +81,7 @@ def switches_of_variables(
                 continue
             if value is not _NOTHING:
                 found[switch.name] = (variable, value)
-    valid = {*_OTHERS, *(each for switch in SWITCHES.values() for each in switch.variables)}
+    valid = {*_FURTHER, *(each for switch in SWITCHES.values() for each in switch.variables)}
     for name in environment:
         if name in valid or not name.startswith(OUR_PREFIX) or name.startswith(_OF_THE_TRACER):
             continue
@@ -101,21 +101,23 @@ def as_error(problems: "list[str]") -> str:
     return f"{text} And {left} more." if left > 0 else text
 
 
-def variables(wanted: Cells) -> "dict[str, str]":
+def variables(cells_set: Cells) -> "dict[str, str]":
     """Return the variables with which a new process gets these cells; {} where all are defaults."""
-    made = cells.untouched()
+    values = cells.untouched()
     found: dict[str, str] = {}
     # The variable of allow_tf32 can set only True, and does not change oneDNN.
-    of_matmul = tuple(wanted[cell][0] for cell in (cells.CUDA_MATMUL, OLDER, cells.MKLDNN_MATMUL))
+    of_matmul = tuple(
+        cells_set[cell][0] for cell in (cells.CUDA_MATMUL, OLDER, cells.MKLDNN_MATMUL)
+    )
     by_allow_tf32 = of_matmul == ("tf32", "high", "none")
     for switch in SWITCHES.values():
         cell = cells.cells_of(switch.name)[0]
-        value, differs = wanted[cell][0], made[cell][0] != wanted[cell][0]
+        value, differs = cells_set[cell][0], values[cell][0] != cells_set[cell][0]
         if switch.name == "cuda.matmul.allow_tf32":
             value, differs = True, by_allow_tf32
         if switch.read_only or not differs or (switch.name == OLDER and by_allow_tf32):
             continue
-        cells.put(made, switch, value, ENVIRONMENT)
+        cells.put(values, switch, value, ENVIRONMENT)
         found.update([variable_of(switch, value)])
     return found
 

@@ -85,7 +85,7 @@ def swap(names: "tuple[str, ...]", values: "Mapping[str, object]") -> "tuple[obj
     return tuple(map(_decided, names, found))
 
 
-def take(values: "Mapping[str, object]", origin: str = SET) -> None:
+def assume(values: "Mapping[str, object]", origin: str = SET) -> None:
     """Set switches that have been checked already, also such as a library reads at its start.
 
     It shows what a process would be like: what is installed here does not matter.
@@ -173,7 +173,7 @@ def load_file(path: str) -> None:
     """Take the switches of a TOML file, all or none. Raises BadInput with file, line and key."""
     from mlbackends.switches import files
 
-    take(files.read(path), FILE)
+    assume(files.read(path), FILE)
 
 
 def forget() -> None:

@@ -101,12 +101,12 @@ def _usable(machine: Machine, kind: str) -> list[Device]:
         probes = probes[-1:]
     elif any(probe.reasons for probe in probes):  # such as a GPU without its driver's library
         return []
-    wanted = _OF_KIND.get(kind, (kind,))
+    kinds = _OF_KIND.get(kind, (kind,))
     devices = next((probe.devices for probe in reversed(probes) if probe.devices), ())
     return [
         device
         for device in devices
-        if device.kind in wanted
+        if device.kind in kinds
         and device.presence.level >= report.depth.level
         and not device.reasons
     ]

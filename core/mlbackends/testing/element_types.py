@@ -61,7 +61,7 @@ def unsupported(
         values = [value for need in limit.lifted_by for value in YARDSTICKS[need.of].names]
         probes = (*own.devices, *(value.partition(".")[0] for value in values))
         report = current().report(tuple(dict.fromkeys(probes)))
-    here = next(each.here for each in page_of(kind, report).limits if each.limit == limit)
-    if here is None or not (here.holds or (index.isdecimal() and int(index) in here.on)):
+    judged = next(each.here for each in page_of(kind, report).limits if each.limit == limit)
+    if judged is None or not (judged.holds or (index.isdecimal() and int(index) in judged.on)):
         return ""
-    return f"{why}; it needs {' and '.join(map(str, limit.lifted_by))}, and {here.because}"
+    return f"{why}; it needs {' and '.join(map(str, limit.lifted_by))}, and {judged.because}"

@@ -61,9 +61,9 @@ def add_short_names(parser: pytest.Parser) -> None:
     # Some releases of pytest find a clash when it is too late.
     groups = (*getattr(parser, "_groups", ()), getattr(parser, "_anonymous", None))
     options = [option for each in groups if each for option in each.options]
-    taken = {name for option in options for name in option.names()}
+    defined = {name for option in options for name in option.names()}
     for name, short in _SHORT.items():
-        if short not in taken:
+        if short not in defined:
             metavar, text = _REPEATABLE[name][0], f"The same as --backends-{name}."
             dest = f"backends_{name}"
             group.addoption(short, dest=dest, metavar=metavar, action="append", help=text)
@@ -72,8 +72,8 @@ def add_short_names(parser: pytest.Parser) -> None:
 def is_used(config: pytest.Config) -> bool:
     """Tell whether any of our options is given."""
     names = (*_REPEATABLE, "depth", "report")
-    given = any(config.getoption(f"backends_{name}", None) for name in names)
-    return given or any(config.getini(name) for name in INI if name != "backends_header")
+    is_set = any(config.getoption(f"backends_{name}", None) for name in names)
+    return is_set or any(config.getini(name) for name in INI if name != "backends_header")
 
 
 def header(config: pytest.Config) -> str:

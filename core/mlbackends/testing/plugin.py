@@ -74,14 +74,14 @@ def device(request: pytest.FixtureRequest) -> str:
     from mlbackends.testing import devices
 
     settings = request.config.stash[RUN].settings
-    given = getattr(request, "param", None)
-    if given is None:  # requested while the test runs, so that there is one value only
-        given = devices.choices(settings.machine, settings.devices, None)[0]
-    if isinstance(given, str):
-        devices.check_name(given)
-        given = devices.Choice(given, devices.why_unusable(settings.machine, given))
-    _stop_if_unusable(request, given.why)
-    return str(given.name)
+    choice = getattr(request, "param", None)
+    if choice is None:  # requested while the test runs, so that there is one value only
+        choice = devices.choices(settings.machine, settings.devices, None)[0]
+    if isinstance(choice, str):
+        devices.check_name(choice)
+        choice = devices.Choice(choice, devices.why_unusable(settings.machine, choice))
+    _stop_if_unusable(request, choice.why)
+    return str(choice.name)
 
 
 @pytest.fixture(scope="session")
@@ -90,13 +90,13 @@ def attention_backend(request: pytest.FixtureRequest) -> UsableAttention:
     from mlbackends.testing import attention, devices
 
     settings = request.config.stash[RUN].settings
-    given = getattr(request, "param", None)
-    if not isinstance(given, attention.AttentionChoice):
-        limit = (given,) if isinstance(given, str) else None
+    choice = getattr(request, "param", None)
+    if not isinstance(choice, attention.AttentionChoice):
+        limit = (choice,) if isinstance(choice, str) else None
         found = devices.choices(settings.machine, settings.devices, None)
-        given = attention.choices(settings.machine, found, settings.attention, limit)[0]
-    _stop_if_unusable(request, given.why)
-    return attention.usable(given)
+        choice = attention.choices(settings.machine, found, settings.attention, limit)[0]
+    _stop_if_unusable(request, choice.why)
+    return attention.usable(choice)
 
 
 @pytest.fixture(scope="session")
@@ -231,12 +231,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if not marks:
         return
     from mlbackends.model.errors import MlBackendsError
-    from mlbackends.testing.requirements import demand, sentence, unmet_here
+    from mlbackends.testing.requirements import demand, sentence, unmet_on
 
     for mark in marks:
         try:
             needs = demand(mark.args, dict(mark.kwargs))
-            found = unmet_here(run.settings.machine, needs, run.settings.strict)
+            found = unmet_on(run.settings.machine, needs, run.settings.strict)
         except MlBackendsError as error:
             pytest.fail(sentence(error), pytrace=False)
         if found:

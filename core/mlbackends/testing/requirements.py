@@ -44,7 +44,7 @@ def demand(texts: tuple[object, ...], options: dict[str, object]) -> Demand:
     return Demand(tuple(needs), reason, strict)
 
 
-def unmet_here(machine: Machine, needs: Demand, strict_names: tuple[str, ...]) -> Unmet | None:
+def unmet_on(machine: Machine, needs: Demand, strict_names: tuple[str, ...]) -> Unmet | None:
     """Return why a demand is not met, None if it is.
 
     strict_names: the requirements whose lack is a failure: "all", a probe, or a dotted name.
@@ -67,7 +67,7 @@ def why_unmet(*texts: str) -> str:
     The machine is the one that the run of pytest is judged by; without a run, this one. Raises BadInput
     or UnknownName for what is no requirement.
     """
-    found = unmet_here(current(), demand(texts, {}), ())
+    found = unmet_on(current(), demand(texts, {}), ())
     return found.why.removeprefix("requires ") if found else ""
 
 

@@ -60,7 +60,9 @@ def tolerance(dtype: Any, device: str = "cpu", *, precision: str = "") -> Tolera
     precisions = ("ieee", *BY_PRECISION)
     if precision and precision not in precisions:
         raise UnknownName("precision", precision, precisions)
-    seen = [str(store.read(switch)) for switch in _SWITCHES.get(kind, ()) if not precision]
-    coarsest = max((each for each in seen if each in precisions), key=precisions.index, default="")
+    values = [str(store.read(switch)) for switch in _SWITCHES.get(kind, ()) if not precision]
+    coarsest = max(
+        (each for each in values if each in precisions), key=precisions.index, default=""
+    )
     rounded = BY_PRECISION.get(precision or coarsest)
     return rounded if rounded and rounded.rtol > chosen.rtol else chosen

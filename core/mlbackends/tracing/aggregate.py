@@ -32,8 +32,8 @@ from mlbackends.tracing.reader import (
 _MOST_KEYS = 200_000
 _MOST_PLACES = 4096
 _MOST_MALFORMED = 1000
-Where = tuple[int | None, int | None, str]
-_NOWHERE: Where = (None, None, "")
+Origin = tuple[int | None, int | None, str]
+_NOWHERE: Origin = (None, None, "")
 Taker = Callable[[Any], None]
 
 
@@ -47,7 +47,7 @@ class Group:
     __slots__ = ("_head", "_log", "_number", "_tail", "durations", "kind", "untimed", "where")
 
     def __init__(
-        self, kind: type[Record], number: int, line: bytes, where: Where, head: object, log: str
+        self, kind: type[Record], number: int, line: bytes, where: Origin, head: object, log: str
     ) -> None:
         """Begin with the first call's number and line, which holds no other call.
 
@@ -158,14 +158,14 @@ class Aggregate(Displayed):
         start = self.lines + 1
         self.lines += len(every)
         first, sorters = self._names[0], self._sorters
-        others: dict[str, list[int]] = {}
+        by_tracer: dict[str, list[int]] = {}
         for index in sorters[first].sort(every):
             name, _ = tracers().get(every[index][:MARK_LENGTH], (first, None))
             if name == first:
                 self._add_one(every[index], start + index)
             else:
-                others.setdefault(name, []).append(index)
-        for name, places in others.items():
+                by_tracer.setdefault(name, []).append(index)
+        for name, places in by_tracer.items():
             for missed in sorters[name].sort([every[index] for index in places]):
                 self._add_one(every[places[missed]], start + places[missed])
             if 2 * len(places) > len(every):  # next time this one first
@@ -188,7 +188,7 @@ class Aggregate(Displayed):
         else:
             records = list(line_records(line + b"\n", number))
             if cut is None or len(records) != 1 or not is_cut_right(records[0], cut):
-                self._keep(records, line)
+                self._add_records(records, line)
                 return
             group = self._group_of(records[0], line, cut[0])
         group.add(cut[1])
@@ -203,9 +203,9 @@ class Aggregate(Displayed):
     def _add_in_full(self, line: bytes) -> None:
         """Add a line with its end, if it has one."""
         self.lines += 1
-        self._keep(list(line_records(line, self.lines)), line)
+        self._add_records(list(line_records(line, self.lines)), line)
 
-    def _keep(self, found: list[AnyRecord], line: bytes) -> None:
+    def _add_records(self, found: list[AnyRecord], line: bytes) -> None:
         for record in found:
             if isinstance(record, Text):
                 self.texts += 1
@@ -232,7 +232,7 @@ class Aggregate(Displayed):
         return self._group(type(record), key, where, record.line_number, line, head)
 
     def _group(
-        self, kind: type[Record], key: str, where: Where, number: int, line: bytes, head: Hashable
+        self, kind: type[Record], key: str, where: Origin, number: int, line: bytes, head: Hashable
     ) -> Group:
         identity = hash((kind, key, where))
         group = self._by_identity.get(identity)

@@ -105,11 +105,11 @@ class _Inflater:
 
     def __init__(self) -> None:
         self._engine = zlib.decompressobj(31)
-        self._kept = b""
+        self._unread = b""
         self._error: zlib.error | None = None
 
     eof = property(lambda self: self._engine.eof)
-    needs_input = property(lambda self: not self._kept and self._error is None)
+    needs_input = property(lambda self: not self._unread and self._error is None)
     # Tapes and block devices pad with zeros.
     unused_data = property(lambda self: self._engine.unused_data.lstrip(b"\0"))
 
@@ -121,7 +121,7 @@ class _Inflater:
         if self._error is not None:
             raise self._error
         before = self._engine.copy()
-        data = self._kept + data
+        data = self._unread + data
         try:
             result = self._engine.decompress(data, limit)
         except zlib.error as error:
@@ -131,7 +131,7 @@ class _Inflater:
                 for at in range(len(data)):
                     found += before.decompress(data[at : at + 1])
             return bytes(found)
-        self._kept = self._engine.unconsumed_tail
+        self._unread = self._engine.unconsumed_tail
         return result
 
 

@@ -71,7 +71,7 @@ _LARGEST_BLOCK = 1 << 30
 class ParquetWriter(CsvWriter):
     """Groups of rows in typed columns, which pyarrow reads out of CSV; bytes that are no UTF-8 become "?"."""
 
-    HELD = 16_384
+    BUFFERED = 16_384
     QUOTE, QUOTING = b'"', csv.QUOTE_ALL  # a "\\r" would end a line
 
     def __init__(self, file: BinaryIO) -> None:
@@ -105,7 +105,7 @@ class ParquetWriter(CsvWriter):
         super().close()
         self._written.close()
 
-    def _give(self, lines: bytes) -> None:
+    def _write(self, lines: bytes) -> None:
         if lines:
             # pyarrow takes no row that is longer than its blocks.
             self._options.block_size = min(len(lines), _LARGEST_BLOCK)

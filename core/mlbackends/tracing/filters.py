@@ -127,13 +127,13 @@ def after_first(records: Iterable[Record], count: int) -> Iterable[Record]:
     """
     if count < 0:
         raise BadInput(f"{count} calls cannot be skipped; give 0 or more")
-    seen: Counter[tuple[str, int | None, int | None, str]] = Counter()
+    counts: Counter[tuple[str, int | None, int | None, str]] = Counter()
 
     def is_later(record: Record) -> bool:
-        which = (record.source, record.process, record.thread, record.key)
-        if not record.executed or seen[which] >= count:
+        call = (record.source, record.process, record.thread, record.key)
+        if not record.executed or counts[call] >= count:
             return True
-        seen[which] += 1
+        counts[call] += 1
         return False
 
     return filter(is_later, records) if count else records
@@ -150,7 +150,7 @@ def grouping(text: str) -> tuple[str, ...]:
 def _comparison(name: str, sign: str, value: str) -> Test:
     reader = fields.read(name)
     is_equality = sign in {"=", "==", "!="}
-    wanted: Any
+    operand: Any
     if sign in {"~", "!~"}:
         try:
             search = re.compile(value).search
@@ -161,21 +161,21 @@ def _comparison(name: str, sign: str, value: str) -> Test:
     if value.lower() == "none" and is_equality:
         return lambda record: (reader(record) not in {None, ""}) is (sign == "!=")
     if name in fields.TRUTHS:
-        wanted = _TRUTHS.get(value.lower())
-        if wanted is None or not is_equality:
+        operand = _TRUTHS.get(value.lower())
+        if operand is None or not is_equality:
             raise BadInput(f"{name} is true or false", f"write {name}=true, or not {name}")
-        return lambda record: reader(record) is (wanted is (sign != "!="))
+        return lambda record: reader(record) is (operand is (sign != "!="))
     if is_equality and name not in fields.NUMBERS:
         return lambda record: (reader(record) == value) is (sign != "!=")
     if "." not in name and name not in fields.NUMBERS:
         raise BadInput(
             f"{name} holds a text, so {sign} means nothing", "compare it by =, !=, ~ or !~"
         )
-    compare, wanted = _SIGNS[sign], _amount(name, value)
+    compare, operand = _SIGNS[sign], _amount(name, value)
 
     def compared(record: Record) -> bool:
         try:
-            return bool(compare(float(reader(record)), wanted))
+            return bool(compare(float(reader(record)), operand))
         except (TypeError, ValueError):  # not known, or an entry of a table that is no number
             return sign == "!="
 

@@ -261,9 +261,9 @@ def took(duration_ns: float) -> str:
     return f"{duration_ns:.3g} ns"
 
 
-def times(count: int, what: str) -> str:
+def times(count: int, noun: str) -> str:
     """Return "1 call", "2,000 calls"."""
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def by_share(share: float, *, high: float = inf, medium: float = inf) -> str:

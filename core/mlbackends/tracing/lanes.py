@@ -79,5 +79,5 @@ def lane_name(lane: Lane) -> str:
     """Return the name of a lane for people."""
     parts = zip(("", "process ", "thread "), lane, strict=True)
     return (
-        " ".join(f"{what}{each}" for what, each in parts if each not in {None, ""}) or "all calls"
+        " ".join(f"{word}{each}" for word, each in parts if each not in {None, ""}) or "all calls"
     )

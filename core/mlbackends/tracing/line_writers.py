@@ -44,12 +44,12 @@ class LineWriter:
     """Writes a line for each record, the last of them when it is closed. count: how many were written.
 
     HEAD: the first line. NULL: what is not known. QUOTE: around texts that hold no separator. SPECIAL: what
-    cannot stand in quotes as it is. NUMBERS, RAW: where among the parts of a line these are. HELD: how many
-    lines are written at once.
+    must be escaped in quotes. NUMBERS, RAW: the places of these among the parts of a line. BUFFERED: the lines
+    of one write.
     """
 
     HEAD = SPECIAL = ""
-    HELD = 1000
+    BUFFERED = 1000
     NULL = QUOTE = b""
     NUMBERS, RAW = slice(1, 10, 2), 11
 
@@ -71,7 +71,7 @@ class LineWriter:
 
     def flush(self) -> None:
         """Write the lines that are held."""
-        self._give(b"".join(self._lines))
+        self._write(b"".join(self._lines))
         self.count += len(self._lines)
         self._lines.clear()
 
@@ -79,7 +79,7 @@ class LineWriter:
         """Write what is left; the file is not ours to close."""
         self.flush()
 
-    def _give(self, lines: bytes) -> None:
+    def _write(self, lines: bytes) -> None:
         self._file.write(lines)
 
     def write(self, record: Record) -> None:
@@ -108,7 +108,7 @@ class LineWriter:
     def append(self, line: bytes) -> None:
         """Write a line."""
         self._lines.append(line)
-        if len(self._lines) >= self.HELD:
+        if len(self._lines) >= self.BUFFERED:
             self.flush()
 
     def _is_plain(self, raw: str) -> bool:

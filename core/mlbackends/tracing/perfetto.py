@@ -17,7 +17,7 @@ from mlbackends.model.trace import Call, Record
 from mlbackends.model.writable import escaped
 from mlbackends.tracing.lanes import Placed, Placing, lane_name
 
-_HELD_BACK = 4096
+_BUFFERED = 4096
 """So many calls are held back, to know which began first: a part of a graph comes after what it holds."""
 
 
@@ -43,16 +43,16 @@ def _events(records: Iterable[Record], totals: dict[str, Any]) -> Iterator[dict[
         for record in records
         if isinstance(record, Call) and (placed := placing.place(record)) is not None
     )
-    held = list(islice(calls, _HELD_BACK))
-    origin = min((placed.start_ns for _, placed in held), default=0)
+    buffered = list(islice(calls, _BUFFERED))
+    origin = min((placed.start_ns for _, placed in buffered), default=0)
     pids: dict[tuple[str, int | None], int] = {}
     real = synthetic = 0
-    for record, placed in chain(held, calls):
+    for record, placed in chain(buffered, calls):
         source, process, _ = placed.lane
         if (source, process) not in pids:
             # The process's number, or another one where that is not known or taken by another rank.
-            taken = set(pids.values())
-            free = (number for number in count(process or 0) if number not in taken)
+            used = set(pids.values())
+            free = (number for number in count(process or 0) if number not in used)
             pids[source, process] = next(free)
         synthetic += placed.synthetic
         real += not placed.synthetic

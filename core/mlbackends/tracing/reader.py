@@ -134,7 +134,7 @@ def parsed(leaf: Any, line: bytes) -> AnyRecord | None:
         if like is None and (front := leaf.front(cut[0])) in _fronts:
             like = _fronts[front]
             like = structs.replace(like, signature=leaf.resized(like.signature, cut[0]))
-            _keep(_calls, cut[0], like)
+            _store(_calls, cut[0], like)
         if like is not None:
             record = copy(like)  # it is new, and nobody else's yet
             structs.force_setattr(record, "raw", text)
@@ -145,16 +145,16 @@ def parsed(leaf: Any, line: bytes) -> AnyRecord | None:
     found: AnyRecord | None = leaf.parse(text)
     if cut is not None and isinstance(found, Call) and is_cut_right(found, cut):
         first = copy(found)
-        _keep(_calls, cut[0], first)
+        _store(_calls, cut[0], first)
         if isinstance(first, Primitive) and first.signature.problem and leaf.front(cut[0]):
-            _keep(_fronts, leaf.front(cut[0]), first)
+            _store(_fronts, leaf.front(cut[0]), first)
     return found
 
 
-def _keep(kept: dict[Any, Any], key: Hashable, record: Call) -> None:
-    if len(kept) >= _MOST_KEYS:
-        kept.clear()
-    kept[key] = record
+def _store(cache: dict[Any, Any], key: Hashable, record: Call) -> None:
+    if len(cache) >= _MOST_KEYS:
+        cache.clear()
+    cache[key] = record
 
 
 def is_resized(line: bytes, key: Hashable) -> bool:

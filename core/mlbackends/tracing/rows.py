@@ -20,8 +20,8 @@ _EMPTY = {name: "" if kind is str else None for name, kind in COLUMNS.items()}
 
 def row(record: Record) -> dict[str, Any]:
     """Return the values of all columns."""
-    known = as_row(record) | {"cache": record.cache}
-    return {name: known.get(name, empty) for name, empty in _EMPTY.items()}
+    fields = as_row(record) | {"cache": record.cache}
+    return {name: fields.get(name, empty) for name, empty in _EMPTY.items()}
 
 
 def csv_cell(value: object) -> object:

@@ -46,9 +46,9 @@ def view(name: str, records: Iterable[Record], **options: Any) -> AnyView:
     return views(records, {name: options})[name]
 
 
-def views(records: Iterable[Record], wanted: Options) -> dict[str, AnyView]:
+def views(records: Iterable[Record], requested: Options) -> dict[str, AnyView]:
     """Return several views of records that are walked through once."""
-    collectors = {name: begin(name, **options) for name, options in wanted.items()}
+    collectors = {name: begin(name, **options) for name, options in requested.items()}
     adders = [each.add for each in collectors.values()]
     for record in records:
         for add in adders:
@@ -56,12 +56,12 @@ def views(records: Iterable[Record], wanted: Options) -> dict[str, AnyView]:
     return {name: each.result() for name, each in collectors.items()}
 
 
-def takes_aggregates(name: str) -> bool:
+def accepts_aggregates(name: str) -> bool:
     """Tell whether a view can be made of an aggregate; others need the order of the calls."""
     return hasattr(registry.load(REGISTRY, name).Collector, "add_many")
 
 
-def takes_repeats(name: str) -> bool:
+def accepts_repeats(name: str) -> bool:
     """Tell whether a view can be made by a `Walk`, in which few lines are read in full."""
     collector = registry.load(REGISTRY, name).Collector
     return any(hasattr(collector, each) for each in ("add_many", "add_more", "follow_lines"))
@@ -69,49 +69,51 @@ def takes_repeats(name: str) -> bool:
 
 def from_aggregates(
     aggregates: Iterable[Aggregate],
-    wanted: Options,
-    keep: Callable[[Record], bool] = lambda _: True,
+    requested: Options,
+    is_chosen: Callable[[Record], bool] = lambda _: True,
 ) -> dict[str, AnyView]:
     """Return several views of calls that were added up already: twenty times as fast.
 
-    wanted: views that take aggregates. keep: which calls; equal calls must have equal answers.
+    requested: views that accept aggregates. is_chosen: which calls; equal calls must have equal answers.
     """
-    collectors: dict[str, Any] = {name: begin(name, **options) for name, options in wanted.items()}
+    collectors: dict[str, Any] = {
+        name: begin(name, **options) for name, options in requested.items()
+    }
     for aggregate in aggregates:
-        _add_sums(aggregate, [each.add_many for each in collectors.values()], keep)
+        _add_sums(aggregate, [each.add_many for each in collectors.values()], is_chosen)
     return {name: each.result() for name, each in collectors.items()}
 
 
 def difference(
     before: Iterable[Record] | Aggregate,
     after: Iterable[Record] | Aggregate,
-    keep: Callable[[Record], bool] = lambda _: True,
+    is_chosen: Callable[[Record], bool] = lambda _: True,
     **options: Any,
 ) -> Difference:
     """Return how two traces differ; options are those of the view `diff`.
 
-    keep: as in from_aggregates; lines that are no calls are always kept, for what they tell of the library.
+    is_chosen: as in from_aggregates; lines that are no calls are always used.
     """
 
-    def kept(record: Record) -> bool:
-        return not isinstance(record, Call) or keep(record)
+    def is_shown(record: Record) -> bool:
+        return not isinstance(record, Call) or is_chosen(record)
 
     collector = registry.load(REGISTRY, "diff").Collector(**options)
     for trace, groups in ((before, collector.before), (after, collector)):
         if isinstance(trace, Aggregate):
-            _add_sums(trace, [groups.add_many], kept)
+            _add_sums(trace, [groups.add_many], is_shown)
         else:
-            for record in filter(kept, trace):
+            for record in filter(is_shown, trace):
                 groups.add(record)
     found: Difference = collector.result()
     return found
 
 
 def _add_sums(
-    aggregate: Aggregate, adders: list[Callable[..., None]], keep: Callable[[Record], bool]
+    aggregate: Aggregate, adders: list[Callable[..., None]], is_chosen: Callable[[Record], bool]
 ) -> None:
     for group in chain(aggregate.groups, aggregate.notes):
         record = group.record
-        if keep(record):
+        if is_chosen(record):
             for add_many in adders:
                 add_many(record, group.count, group.durations)

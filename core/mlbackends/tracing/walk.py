@@ -90,13 +90,13 @@ class Walk:
     it needs no order, `add_many(record, count, durations)`, for all. `follow(record)`, where there
     is one, returns what takes the time of each later call that is equal, in order; `follow_lines(record)`,
     what takes its line, number, time and start instead of sums.
-    keep: which records are wanted; equal calls from one place have equal answers.
+    is_chosen: which records are counted; equal calls from one place have equal answers.
     lines, unreadable: how many records came that are no text, and how many could not be read. texts: how
     many are text.
     """
 
     def __init__(
-        self, takers: Sequence[Any], keep: Callable[[Record], bool] = lambda _: True
+        self, takers: Sequence[Any], is_chosen: Callable[[Record], bool] = lambda _: True
     ) -> None:
         self.lines = self.unreadable = self.texts = 0
         ordered = [taker for taker in takers if hasattr(taker, "add_more")]
@@ -110,7 +110,7 @@ class Walk:
         self._follow_lines = [
             taker.follow_lines for taker in takers if hasattr(taker, "follow_lines")
         ]
-        self._keep = keep
+        self._is_chosen = is_chosen
         self._log = ""
         self._places: dict[bytes, dict[Hashable, LineFollower]] = {b"": {}}
         self._count = 0
@@ -122,17 +122,17 @@ class Walk:
         self._log = log
         cutters = {mark: leaf.cut for mark, (_, leaf) in tracers().items()}
         takers = self._places[b""]
-        known = 0
+        repeats = 0
         for number, line in enumerate(lines(chunks), 1):
             cutter = cutters.get(line[:MARK_LENGTH])
             cut = None if cutter is None else cutter(line)
-            take = None if cut is None else takers.get(cut[0])
-            if cut is None or take is None or cut[1] is None or line[-1] != _END:
+            follower = None if cut is None else takers.get(cut[0])
+            if cut is None or follower is None or cut[1] is None or line[-1] != _END:
                 self._add(line, number)
             else:
-                known += 1
-                take(line, number, cut[1], cut[2])
-        self.lines += known
+                repeats += 1
+                follower(line, number, cut[1], cut[2])
+        self.lines += repeats
         self.finish()
 
     def _add(self, line: bytes, number: int) -> None:
@@ -140,16 +140,16 @@ class Walk:
         found = located(line)
         if found is None:
             if (bare := plain(line)) != line and located(bare):
-                self._give(self._read(line, number), self._adders)
+                self._pass_on(self._read(line, number), self._adders)
             else:
                 self.texts += 1
             return
         before, at, cut = found
         if cut is None or cut[1] is None or line[-1] != _END:
-            self._give(self._read(line, number), self._adders)
-        elif take := self._places.get(before, {}).get(cut[0]):
+            self._pass_on(self._read(line, number), self._adders)
+        elif follower := self._places.get(before, {}).get(cut[0]):
             self.lines += 1
-            take(line[at:], number, cut[1], cut[2])
+            follower(line[at:], number, cut[1], cut[2])
         else:
             records = self._read(line, number)
             record = records[0] if len(records) == 1 else None
@@ -159,9 +159,9 @@ class Walk:
                 or (at and prefix(line[:at]) is None)
                 or plain(line) != line
             ):
-                self._give(records, self._adders)
+                self._pass_on(records, self._adders)
                 return
-            self._give(records, self._first_adders)
+            self._pass_on(records, self._first_adders)
             if self._count >= _MOST:
                 self.finish()
             self._count += 1
@@ -169,7 +169,7 @@ class Walk:
 
     def _taker(self, record: Call) -> LineFollower:
         """Return what takes in calls that are equal to one that was given away."""
-        if not self._keep(record):
+        if not self._is_chosen(record):
             return lambda *_: None
         found = tuple([each for follow in self._follow_lines if (each := follow(record))])
         if len(found) == 1 and not self._ordered and not self._adders_of_all:
@@ -178,7 +178,7 @@ class Walk:
         repeat = _Repeat(record, self._ordered, found)
         repeat.followers = tuple([each for follow in self._follow for each in follow(record)])
         if self._ordered:
-            repeat.end_ns = self._ends[_which(record)]
+            repeat.end_ns = self._ends[_call_key(record)]
             if len(self._repeats) < _MOST_READ_AGAIN:
                 repeat.lines = set()
         self._repeats.append(repeat)
@@ -203,7 +203,9 @@ class Walk:
         """Return what is in a line."""
         return [with_log(each, self._log) for each in line_records(line, number)]
 
-    def _give(self, records: list[AnyRecord], adders: Sequence[Callable[[Record], None]]) -> None:
+    def _pass_on(
+        self, records: list[AnyRecord], adders: Sequence[Callable[[Record], None]]
+    ) -> None:
         """Give records away."""
         for record in records:
             if isinstance(record, Text):
@@ -217,8 +219,8 @@ class Walk:
             if self._ordered and isinstance(record, Call) and record.duration_ns is not None:
                 start = record.start_ns
                 end = -inf if start is None else start + record.duration_ns
-                self._ends.setdefault(_which(record), end)
-            if self._keep(record):
+                self._ends.setdefault(_call_key(record), end)
+            if self._is_chosen(record):
                 for add in adders:
                     add(record)
 
@@ -238,5 +240,5 @@ def repeated(
     )
 
 
-def _which(record: Call) -> tuple[str, int | None, str]:
+def _call_key(record: Call) -> tuple[str, int | None, str]:
     return record.source, record.process, record.key

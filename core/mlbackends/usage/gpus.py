@@ -102,8 +102,10 @@ def of_gpu(bound: Any, index: int, handle: Any) -> GpuUsage:
     reasons: tuple[Reason, ...] = ()
     try:
         for field, (function, value_of) in _READINGS.items():
-            which = (0,) if function == "Temperature" else ()  # the sensor of the GPU itself
-            if (found := nvml.query(bound, f"nvmlDeviceGet{function}", handle, *which)) is not None:
+            sensor = (0,) if function == "Temperature" else ()  # the sensor of the GPU itself
+            if (
+                found := nvml.query(bound, f"nvmlDeviceGet{function}", handle, *sensor)
+            ) is not None:
                 fields[field] = value_of(found)
     except nvml.GpuGone as gone:
         reasons = (gone.reason,)

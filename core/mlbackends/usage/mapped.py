@@ -39,7 +39,7 @@ class Mapped:
         self._proc = proc
         self._hosts: dict[tuple[int, str], Host] = {}
         self._read_at = 0.0
-        self._known: dict[tuple[str, str, bytes], tuple[str, str]] = {}
+        self._names: dict[tuple[str, str, bytes], tuple[str, str]] = {}
 
     def libraries(self, pid: int) -> tuple[MappedLibrary, ...]:
         """Return a process's backend libraries, frameworks first.
@@ -68,7 +68,7 @@ class Mapped:
         with suppress(OSError):
             ours = os.readlink("/proc/self/ns/mnt")
             space = os.readlink(f"{self._proc}/{pid}/ns/mnt")
-        if (space, path, file) not in self._known:
+        if (space, path, file) not in self._names:
             if time.monotonic() > self._read_at + _FRESH_SECONDS:
                 self._hosts.clear()
                 self._read_at = time.monotonic()
@@ -83,8 +83,8 @@ class Mapped:
                     python={"path": [site] if site else []},
                     environment={"CONDA_PREFIX": prefix},
                 )
-            self._known[space, path, file] = _described(self._hosts[key], name, path)
-        return self._known[space, path, file]
+            self._names[space, path, file] = _described(self._hosts[key], name, path)
+        return self._names[space, path, file]
 
 
 @cache

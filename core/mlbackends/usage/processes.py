@@ -55,7 +55,7 @@ class Processes:
     def __init__(self, proc: str = "/proc", seconds: float = inf) -> None:
         self._proc, self._seconds = proc, seconds
         self._mapped = Mapped(proc)
-        self._seen: dict[int, _Process] = {}
+        self._processes: dict[int, _Process] = {}
         self._kernel: set[int] = set()
         self._quotas: dict[bytes, float] = {}
         self._round = 0
@@ -70,7 +70,7 @@ class Processes:
         due = self._round % _ROUNDS
         self._kernel = {pid for pid in self._kernel & pids if pid % _ROUNDS != due}
         rows: list[Row] = []
-        seen: dict[int, _Process] = {}
+        processes: dict[int, _Process] = {}
         stale: list[tuple[float, int, int]] = []
         for pid in pids - self._kernel:
             try:
@@ -83,7 +83,7 @@ class Processes:
             if int(numbers[6]) & _KERNEL_THREAD:
                 self._kernel.add(pid)
                 continue
-            process = seen[pid] = self._process(pid, (numbers[19], comm))
+            process = processes[pid] = self._process(pid, (numbers[19], comm))
             ticks = int(numbers[11]) + int(numbers[12])
             if process.ticks >= 0 and per_tick:
                 used = round(max(0, ticks - process.ticks) * per_tick, 1)
@@ -97,7 +97,7 @@ class Processes:
             rows.append(process.fields)
             if int(numbers[20]) != process.mapped_bytes:
                 stale.append((process.read_at, pid, int(numbers[20])))
-        self._seen = seen
+        self._processes = processes
         self._read_maps(sorted(stale))
         self._count_running(rows)
         return [ProcessUsage(**row) for row in rows]
@@ -114,12 +114,12 @@ class Processes:
 
     def _process(self, pid: int, identity: tuple[str, str]) -> _Process:
         """Return what is kept of a process; its name anew where it runs another program now."""
-        known = self._seen.get(pid)
-        if known and known.identity == identity:
-            return known
+        previous = self._processes.get(pid)
+        if previous and previous.identity == identity:
+            return previous
         process = _Process(identity)
-        if known and known.identity[0] == identity[0]:
-            process.ticks = known.ticks
+        if previous and previous.identity[0] == identity[0]:
+            process.ticks = previous.ticks
         arguments: list[str] = []
         with suppress(OSError), open(f"{self._proc}/{pid}/cmdline", "rb", buffering=0) as file:
             arguments = file.read(_COMMAND).decode(errors="replace").rstrip("\0").split("\0")
@@ -161,7 +161,7 @@ class Processes:
         for _, pid, mapped_bytes in stale:
             if time.monotonic() > end:
                 return
-            process = self._seen[pid]
+            process = self._processes[pid]
             process.read_at, process.mapped_bytes = time.monotonic(), mapped_bytes
             process.fields["libraries"] = None
             with suppress(OSError):

@@ -170,10 +170,10 @@ def selected(usage: Usage, sort: str, pids: Collection[int] = (), text: str = ""
 
     sort: one of SORTS. pids: these. text: those whose number, name, user, command or libraries contain it.
     """
-    kept = (one for one in usage.processes if not pids or one.pid in pids)
-    kept = (one for one in kept if not text or text.lower() in _words(one).lower())
+    chosen = (one for one in usage.processes if not pids or one.pid in pids)
+    chosen = (one for one in chosen if not text or text.lower() in _words(one).lower())
     return replace(
-        usage, processes=tuple(sorted(kept, key=lambda one: (SORTS[sort](one), one.pid)))
+        usage, processes=tuple(sorted(chosen, key=lambda one: (SORTS[sort](one), one.pid)))
     )
 
 

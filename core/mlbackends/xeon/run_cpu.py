@@ -186,9 +186,9 @@ def split(arguments: list[str]) -> tuple[list[str], list[str]]:
             break
         # A beginning stands for the option.
         flags = [word] if word in valued or not word.startswith("--") else list(valued)
-        meant = [each for each in flags if each.startswith(word)]
-        at += 2 if any(valued.get(each) for each in meant) else 1
-        while any(each in _SEVERAL_FLAGS for each in meant) and arguments[at : at + 1]:
+        matching = [each for each in flags if each.startswith(word)]
+        at += 2 if any(valued.get(each) for each in matching) else 1
+        while any(each in _SEVERAL_FLAGS for each in matching) and arguments[at : at + 1]:
             if not arguments[at].isdecimal():
                 break
             at += 1

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from mlbackends.audit.compare import TOLERANCE, compare, kept
+from mlbackends.audit.compare import TOLERANCE, compare, narrowed
 from mlbackends.audit.reports import report_of
 from mlbackends.model import dotted
 from mlbackends.model.difference import Change, Kind
@@ -260,8 +260,8 @@ def test_only_and_ignore_take_names_and_what_is_below_them(
     hgx: Report, broken: Report, glob: str, fits: bool
 ) -> None:
     difference = compare(hgx, broken)
-    only = {change.name for change in kept(difference, only=[glob]).changes}
-    without = {change.name for change in kept(difference, ignored=[glob]).changes}
+    only = {change.name for change in narrowed(difference, only=[glob]).changes}
+    without = {change.name for change in narrowed(difference, ignored=[glob]).changes}
     assert ("cpu.cores" in only) is fits
     assert ("cpu.cores" in without) is not fits
     assert len(only) + len(without) == len(difference.changes)

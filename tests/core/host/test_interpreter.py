@@ -31,7 +31,7 @@ def telling(version: str) -> str:
 
 
 def test_an_interpreter_describes_itself() -> None:
-    told = interpreter.ask(sys.executable)
+    told = interpreter.query(sys.executable)
 
     assert told["version"] == ".".join(map(str, sys.version_info[:3]))
     assert told["prefix"] == sys.prefix
@@ -47,7 +47,7 @@ def test_an_interpreter_describes_itself() -> None:
 )
 def test_one_that_hangs_is_stopped_at_the_limit(tmp_path: Path, script: str, said: str) -> None:
     with pytest.raises(BadInput, match=said) as raised:
-        interpreter.ask(program(tmp_path, script), timeout=0.5)
+        interpreter.query(program(tmp_path, script), timeout=0.5)
     assert "--timeout" in raised.value.hint
 
 
@@ -70,18 +70,18 @@ def test_what_is_no_python_that_we_can_read_says_what_it_is(
     path = program(tmp_path, script)
 
     with pytest.raises(BadInput, match=said) as raised:
-        interpreter.ask(path)
+        interpreter.query(path)
     assert str(raised.value).startswith(path)
 
 
 def test_an_old_python_that_can_be_read_is_taken(tmp_path: Path) -> None:
-    assert interpreter.ask(program(tmp_path, telling("3.6.0")))["version"] == "3.6.0"
+    assert interpreter.query(program(tmp_path, telling("3.6.0")))["version"] == "3.6.0"
 
 
 @pytest.mark.parametrize("name", ["/nonexistent/python", "/", "", "null\0byte"])
 def test_what_cannot_be_run_is_bad_input(name: str) -> None:
     with pytest.raises(BadInput, match="is not a program that can be run"):
-        interpreter.ask(name)
+        interpreter.query(name)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_another_user_s_interpreter_is_never_run(
 
     assert interpreter.of_process(7)["version"] == Host().python["version"]
     monkeypatch.setattr(os, "geteuid", lambda: os.stat(tmp_path / "7").st_uid + 1)
-    monkeypatch.setattr(interpreter, "ask", lambda *_: pytest.fail("it was run"))
+    monkeypatch.setattr(interpreter, "query", lambda *_: pytest.fail("it was run"))
     assert interpreter.of_process(7) == {}
 
 
@@ -139,6 +139,6 @@ def test_a_program_that_is_not_the_one_that_runs_is_never_asked(
     (tmp_path / "7").mkdir()
     (tmp_path / "7/exe").symlink_to(tmp_path / "python3.11 (deleted)")
     monkeypatch.setattr(interpreter, "_PROC", str(tmp_path))
-    monkeypatch.setattr(interpreter, "ask", lambda *_: pytest.fail("it was run"))
+    monkeypatch.setattr(interpreter, "query", lambda *_: pytest.fail("it was run"))
 
     assert interpreter.of_process(7) == {}

@@ -757,7 +757,7 @@ def test_what_is_found_after_a_library_has_killed_the_child_is_opened_too(
         yield [Request((jobs[1],), Presence.USABLE, 20.0)]
 
     with contextlib.closing(client.Child()) as child:
-        replies = {reply.id: reply.presence for reply in child.ask(batches())}
+        replies = {reply.id: reply.presence for reply in child.send(batches())}
 
     assert replies == {0: Presence.FOUND, 1: Presence.USABLE}
 

@@ -30,14 +30,14 @@ def service(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Service]
 
 def lost(service: Service, timeout: float = 30.0) -> Lost:
     with pytest.raises(Lost) as caught:
-        service.ask({"do": "it"}, timeout)
+        service.send({"do": "it"}, timeout)
     return caught.value
 
 
 @pytest.mark.parametrize("service", ["print(line.strip(), flush=True)"], indirect=True)
 def test_an_answer_is_what_it_prints(service: Service) -> None:
-    assert service.ask({"do": "it", "number": 1.5}, 30) == {"do": "it", "number": 1.5}
-    assert service.ask({"do": "again"}, 30) == {"do": "again"}
+    assert service.send({"do": "it", "number": 1.5}, 30) == {"do": "it", "number": 1.5}
+    assert service.send({"do": "again"}, 30) == {"do": "again"}
     assert service.alive
 
 

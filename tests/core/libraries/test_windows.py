@@ -9,7 +9,7 @@ import pytest
 from mlbackends.libraries import windows
 from mlbackends.libraries.consumers import consumers
 from mlbackends.libraries.pe import Pe
-from mlbackends.libraries.search import absent, key_of, libraries_named, names_here, stem_of
+from mlbackends.libraries.search import absent, key_of, libraries_named, native_names, stem_of
 
 if TYPE_CHECKING:
     from tests.conftest import WindowsMachine
@@ -133,7 +133,7 @@ def test_an_absence_names_the_files_and_folders_of_windows(windows_machine: Wind
 
 
 def test_a_name_without_a_file_of_windows_loses_its_ending(windows_machine: WindowsMachine) -> None:
-    assert names_here(windows_machine({}), "Gaudi on PCI and no libSynapse.so") == (
+    assert native_names(windows_machine({}), "Gaudi on PCI and no libSynapse.so") == (
         "Gaudi on PCI and no libSynapse"
     )
 

@@ -273,7 +273,7 @@ def written() -> None:
 
 
 def taken() -> None:
-    store.take({"cudnn.benchmark": True})
+    store.assume({"cudnn.benchmark": True})
 
 
 def swapped_for() -> None:

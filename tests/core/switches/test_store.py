@@ -244,7 +244,7 @@ def test_an_unknown_name_is_refused_with_the_nearest(action: Any) -> None:
 
 
 def test_an_unknown_name_among_several_leaves_the_others() -> None:
-    for write in (store.write_all, store.take):
+    for write in (store.write_all, store.assume):
         with pytest.raises(UnknownName):
             write({"cudnn.benchmark": True, "cudnn.nosuch": True})
         assert store.read("cudnn.benchmark") is False

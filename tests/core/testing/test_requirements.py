@@ -10,7 +10,7 @@ import pytest
 from mlbackends.model.errors import MlBackendsError
 from mlbackends.testing import why_unmet
 from mlbackends.testing.machine import CURRENT, Machine
-from mlbackends.testing.requirements import check_strict, demand, unmet_here
+from mlbackends.testing.requirements import check_strict, demand, unmet_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +50,7 @@ def test_what_is_no_requirement_is_refused(texts: tuple[str, ...]) -> None:
 def test_names_say_what_must_not_be_skipped(
     machine: Machine, names: tuple[str, ...], *, is_failure: bool
 ) -> None:
-    found = unmet_here(machine, demand(("mps",), {}), names)
+    found = unmet_on(machine, demand(("mps",), {}), names)
 
     assert found is not None and found.is_failure is is_failure
 

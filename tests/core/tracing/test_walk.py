@@ -13,7 +13,7 @@ from msgspec import structs
 from mlbackends.tracing.filters import where
 from mlbackends.tracing.machine import Machine
 from mlbackends.tracing.reader import records
-from mlbackends.tracing.viewing import begin, takes_repeats, view
+from mlbackends.tracing.viewing import accepts_repeats, begin, view
 from mlbackends.tracing.walk import Walk
 
 if TYPE_CHECKING:
@@ -199,6 +199,6 @@ def test_views_that_take_sums_walk_along() -> None:
     read = view("summary", records([data]))
     assert [row.count for row in views["summary"].rows] == [row.count for row in read.rows]  # type: ignore[union-attr]
     assert views["dispatch"] == view("dispatch", records([data]))
-    assert takes_repeats("timeline")
+    assert accepts_repeats("timeline")
     assert views["timeline"] == view("timeline", records([data]))
     assert hasattr(begin("findings"), "follow")

@@ -52,11 +52,11 @@ class Peer:
         for name, array in arrays.items():
             array.tofile(files[name])
         told = {"do": "prepare", "problem": msgspec.to_builtins(problem), "files": files}
-        return self.service.ask(told, 60)
+        return self.service.send(told, 60)
 
     def compute(self, timeout: float = 60) -> Any:
         path = self.folder / "result"
-        self.service.ask({"do": "compute", "into": str(path)}, timeout)
+        self.service.send({"do": "compute", "into": str(path)}, timeout)
         return np.fromfile(path, "f4")
 
 

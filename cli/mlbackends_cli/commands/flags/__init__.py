@@ -54,7 +54,7 @@ with_values = together(
         help="Take one switch for set to VALUE.",
     ),
 )
-"""The options for the values of switches; `take` applies them."""
+"""The options for the values of switches; for `apply`."""
 
 
 def environment_problems() -> list[str]:
@@ -81,4 +81,4 @@ def apply(files: tuple[str, ...], settings: tuple[str, ...]) -> None:
         refuse_contradictions(requested(settings, files))  # as `backends run` does
         for path in files:
             store.load_file(path)
-        store.take(settings_of(settings))
+        store.assume(settings_of(settings))

@@ -34,10 +34,10 @@ _HIDDEN = ("hidden-by-variable", "override-invalid")
 
 def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each kind of accelerator that its runtime does not reach."""
-    there = [name for name in _PROBES if report.devices(name) and report.libraries(name)]
-    if not there:
+    found = [name for name in _PROBES if report.devices(name) and report.libraries(name)]
+    if not found:
         raise DoesNotApply("there is no accelerator with its runtime here, but NVIDIA's")
-    for name in there:
+    for name in found:
         probe = report.probe(name)
         if probe is None or probe.presence is Presence.USABLE:
             continue

@@ -48,15 +48,15 @@ def symptoms(report: ReportView) -> Symptoms:
     has_gpu = bool(report.devices("nvidia") or report.devices("rocm"))
     lacks_c = triton and has_gpu and names.isdisjoint(("gcc", "clang")) and "CC" not in chosen
     if lacks_c:
-        seen = (
+        message = (
             f"torch {torch} and triton {triton} are installed, and PATH has neither gcc nor clang"
         )
     elif "g++" not in names and "CXX" not in chosen:
-        seen = f"torch {torch} is installed, and PATH has no g++ for torch.compile"
+        message = f"torch {torch} is installed, and PATH has no g++ for torch.compile"
     else:
         return
     yield Symptom(
-        seen,
+        message,
         command=_COMMANDS.get(report.fact("host.os_id", ""), ""),
         evidence={"torch.version": torch, "compilers.compilers": rows},
         severity=None if lacks_c else Severity.NOTE,

@@ -18,7 +18,7 @@ SOURCES = (
     "https://docs.kernel.org/admin-guide/acpi/cppc_sysfs.html",
 )
 _INTEL = "/sys/devices/system/cpu/intel_pstate/no_turbo"
-_OTHERS = "/sys/devices/system/cpu/cpufreq/boost"
+_GENERIC = "/sys/devices/system/cpu/cpufreq/boost"
 
 
 def symptoms(report: ReportView) -> Symptoms:
@@ -37,7 +37,7 @@ def symptoms(report: ReportView) -> Symptoms:
     yield Symptom(
         f"boost is off ({driver or 'no driver'}): no core runs faster than its base frequency{gain}",
         hint="as root, until the next start",
-        command=f"echo {0 if is_intel else 1} > {_INTEL if is_intel else _OTHERS}",
+        command=f"echo {0 if is_intel else 1} > {_INTEL if is_intel else _GENERIC}",
         evidence={
             "cpu.boost": False,
             "cpu.scaling_driver": driver,

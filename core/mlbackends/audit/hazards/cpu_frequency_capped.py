@@ -22,11 +22,11 @@ def symptoms(report: ReportView) -> Symptoms:
     limit, most = report.fact("cpu.limit_hertz"), report.fact("cpu.max_hertz")
     if limit is None or most is None:
         raise DoesNotApply("the system does not show how clocks are limited")
-    if held := report.fact("cpu.held_cpus"):
+    if capped := report.fact("cpu.held_cpus"):
         yield Symptom(
-            f"the cap of CPUs {held} is below their base frequency; the fastest are allowed"
+            f"the cap of CPUs {capped} is below their base frequency; the fastest are allowed"
             f" {limit / _GIGA:.1f} GHz, and this processor reaches {most / _GIGA:.1f} GHz",
             hint="as root, until the next start; the kernel keeps each CPU to its own highest",
-            command=f"cpupower -c {held} frequency-set -u {most / _GIGA:.2f}GHz",
-            evidence={"cpu.held_cpus": held, "cpu.limit_hertz": limit, "cpu.max_hertz": most},
+            command=f"cpupower -c {capped} frequency-set -u {most / _GIGA:.2f}GHz",
+            evidence={"cpu.held_cpus": capped, "cpu.limit_hertz": limit, "cpu.max_hertz": most},
         )

@@ -37,7 +37,7 @@ def symptoms(report: ReportView) -> Symptoms:
         raise DoesNotApply("there is no NVIDIA GPU")
     variables = settings(report)
     value = variables.get(_NAME, "")
-    asking = [name for name, asks in _ASKING.items() if asks(variables.get(name, ""))]
+    asking = [name for name, requests in _ASKING.items() if requests(variables.get(name, ""))]
     if value in _DETERMINISTIC or not (value or asking):
         return
     message = f"{' and '.join(asking)} ask{'s' if len(asking) == 1 else ''} for equal results, and"

@@ -7,7 +7,7 @@ No alarm:  refusals of which another hazard tells: the fabric, releases that dif
 Severity:  a warning for a device that is only taken: in exclusive mode by another program.
 """
 
-from mlbackends.audit.gpus import answering
+from mlbackends.audit.gpus import described_gpus
 from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.model.records import Presence
 
@@ -29,7 +29,7 @@ SOURCES = (
     "NVIDIA/nvidia-container-toolkit#714 (805: MPS)",
     "NVIDIA/k8s-device-plugin#647 (46: MPS)",
 )
-_OF_OTHERS = (
+_REPORTED_ELSEWHERE = (
     ("nvidia", "compute-prohibited"),
     ("nvidia", "device-nodes-missing"),
     ("nvidia", "permission-denied"),
@@ -48,11 +48,11 @@ _NO_HMM = "uvm_disable_hmm"
 
 def symptoms(report: ReportView) -> Symptoms:
     """Yield one for what the driver that programs get said."""
-    gpus = answering(report)
+    gpus = described_gpus(report)
     driver = report.probe("cuda_driver")
     if driver is None or driver.presence is not Presence.LOADABLE:
         return
-    if any(True for probe, code in _OF_OTHERS for _ in report.warnings(probe, code)):
+    if any(True for probe, code in _REPORTED_ELSEWHERE for _ in report.warnings(probe, code)):
         raise DoesNotApply("another hazard tells why")
     has_parts = any(device.kind == "mig" for device in report.devices("nvidia"))
     if all(gpu.facts.get("mig") for gpu in gpus) and not has_parts:

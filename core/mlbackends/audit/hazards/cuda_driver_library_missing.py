@@ -32,14 +32,14 @@ def symptoms(report: ReportView) -> Symptoms:
     driver = report.probe("cuda_driver")
     if driver is None or driver.presence is not Presence.ABSENT:
         return
-    given = report.variable("NVIDIA_DRIVER_CAPABILITIES")
+    capabilities = report.variable("NVIDIA_DRIVER_CAPABILITIES")
     reason = next((reason for reason in driver.reasons if reason.code == "not-found"), None)
     evidence: dict[str, FactValue] = {"nvidia.device_nodes": list(nodes)}
-    if given is not None:
-        evidence["environment.variables.NVIDIA_DRIVER_CAPABILITIES"] = given
-    where = f"the container ({kind})" if (kind := container(report)) else "the machine"
+    if capabilities is not None:
+        evidence["environment.variables.NVIDIA_DRIVER_CAPABILITIES"] = capabilities
+    place = f"the container ({kind})" if (kind := container(report)) else "the machine"
     yield Symptom(
-        f"{where} has {', '.join(of_gpus)}, and {reason.message if reason else 'no libcuda.so.1'}",
+        f"{place} has {', '.join(of_gpus)}, and {reason.message if reason else 'no libcuda.so.1'}",
         hint=reason.hint if reason else "",
         evidence=evidence,
     )

@@ -27,16 +27,16 @@ WARNINGS = (("packages", "cuda-majors-mixed"),)
 def symptoms(report: ReportView) -> Symptoms:
     """Yield one, with the packages that torch was not built for."""
     majors = report.fact("packages.cuda_majors", {})
-    wanted = str(report.fact("torch.cuda_version", "")).partition(".")[0]
+    torch_major = str(report.fact("torch.cuda_version", "")).partition(".")[0]
     for warning in report.warnings("packages", "cuda-majors-mixed"):
         hint, command = warning.hint, ""
-        if wanted in majors:
+        if torch_major in majors:
             strangers = [
-                name for major, names in majors.items() if major != wanted for name in names
+                name for major, names in majors.items() if major != torch_major for name in names
             ]
             restored = dict.fromkeys(_restored(report, strangers))
             command = " && ".join((uninstall(report, *strangers), *restored))
-            hint = f"torch is built for CUDA {wanted}: uninstall the others"
+            hint = f"torch is built for CUDA {torch_major}: uninstall the others"
         yield Symptom(
             warning.message, hint=hint, command=command, evidence={"packages.cuda_majors": majors}
         )

@@ -38,9 +38,9 @@ def symptoms(report: ReportView) -> Symptoms:
         found = list(report.warnings("cudnn", code))
         if not found:
             continue
-        others = f"; and {len(found) - 1} more" if len(found) > 1 else ""
+        more = f"; and {len(found) - 1} more" if len(found) > 1 else ""
         yield Symptom(
-            found[0].message + others,
+            found[0].message + more,
             hint=found[0].hint,
             command=_command(report, found[0].hint),
             evidence={"cudnn.warnings.message": [warning.message for warning in found]},

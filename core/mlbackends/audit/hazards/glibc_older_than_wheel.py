@@ -32,12 +32,10 @@ def symptoms(report: ReportView) -> Symptoms:
     libc, version = report.need("host.libc"), report.need("host.libc_version")
     if libc != "musl":
         needed = {
-            name: wanted for name, wanted in needed.items() if numbers(wanted) > numbers(version)
+            name: least for name, least in needed.items() if numbers(least) > numbers(version)
         }
     if needed:
-        listed = ", ".join(
-            f"{name} (glibc {wanted})" for name, wanted in sorted(needed.items())[:5]
-        )
+        listed = ", ".join(f"{name} (glibc {least})" for name, least in sorted(needed.items())[:5])
         more = f" and {len(needed) - 5} more" if len(needed) > 5 else ""
         yield Symptom(
             f"this machine has {libc} {version}; newer ones are asked for by {listed}{more}",

@@ -41,15 +41,15 @@ def symptoms(report: ReportView) -> Symptoms:
     vendor = str(report.fact("cpu.vendor", ""))
     for name, value in variables.items():
         if name in _NUMPY:
-            gone = lost_to_numpy(name, value, features, report.version("numpy"))
+            unused = lost_to_numpy(name, value, features, report.version("numpy"))
         else:
-            gone = lost(name, value, features, vendor)
-        if gone:
+            unused = lost(name, value, features, vendor)
+        if unused:
             message = (
-                f"{name} is {value[:80]!r}: what it steers does not use {', '.join(gone)}, which"
+                f"{name} is {value[:80]!r}: what it steers does not use {', '.join(unused)}, which"
             )
             yield _symptom(
-                name, value, f"{message} this processor has", {"cpu.features": list(gone)}
+                name, value, f"{message} this processor has", {"cpu.features": list(unused)}
             )
     used, has = report.fact("cpu.capability", ""), report.fact("cpu.hardware_capability", "")
     words = ("DEFAULT", "AVX2", "AVX512")

@@ -36,9 +36,9 @@ def symptoms(report: ReportView) -> Symptoms:
         return
     makers = {str(one.facts.get("runtime", "")) for one in report.libraries("openmp")}
     both = {"intel", "llvm"} <= makers
-    seen = "; the runtimes of Intel and LLVM are both here" if both else ""
+    detail = "; the runtimes of Intel and LLVM are both here" if both else ""
     yield Symptom(
-        f"{_NAME} is {value[:80]!r}, so that no OpenMP runtime tells of a second one{seen}",
+        f"{_NAME} is {value[:80]!r}, so that no OpenMP runtime tells of a second one{detail}",
         command=f"unset {_NAME}",
         evidence={f"environment.variables.{_NAME}": value},
         severity=Severity.ERROR if both else None,

@@ -33,22 +33,22 @@ def symptoms(report: ReportView) -> Symptoms:
     older_path = older[0].path if older else ""
     folders: dict[tuple[str, str], list[Shadowed]] = {}
     for pair in shadowed(report):
-        if pair.taken.path != older_path:
-            folder = pair.taken.path.rpartition("/")[0]
-            folders.setdefault((pair.taken.found_by, folder), []).append(pair)
+        if pair.chosen.path != older_path:
+            folder = pair.chosen.path.rpartition("/")[0]
+            folders.setdefault((pair.chosen.found_by, folder), []).append(pair)
     for (variable, folder), pairs in folders.items():
         first = pairs[0]
-        others = f", and {len(pairs) - 1} more of wheels" if len(pairs) > 1 else ""
-        unlike = any(one.taken.version and one.wheel.version for one in pairs)
+        more = f", and {len(pairs) - 1} more of wheels" if len(pairs) > 1 else ""
+        unlike = any(one.chosen.version and one.wheel.version for one in pairs)
         paths: dict[str, list[str]] = {}
         for one in pairs:
             paths.setdefault(f"{one.probe}.libraries.path", []).extend(
-                (one.taken.path, one.wheel.path)
+                (one.chosen.path, one.wheel.path)
             )
         yield Symptom(
-            f"{variable} names {folder}: {described(first.taken)} is taken in place of"
-            f" {described(first.wheel)}{others}",
-            command=without_folder(report, variable, first.taken.path),
+            f"{variable} names {folder}: {described(first.chosen)} is taken in place of"
+            f" {described(first.wheel)}{more}",
+            command=without_folder(report, variable, first.chosen.path),
             evidence={**paths},
             severity=None if unlike else Severity.WARNING,
         )

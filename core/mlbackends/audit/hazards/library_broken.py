@@ -17,8 +17,8 @@ from mlbackends.audit.libraries import (
     Failed,
     failed,
     is_of_one_package,
-    kept_by_package,
-    kept_by_torch,
+    is_opened_by_package,
+    is_opened_by_torch,
     not_opened,
     package_of,
 )
@@ -68,20 +68,20 @@ def _bad_files(report: ReportView, reported: set[str]) -> Symptoms:
             # except in LD_PRELOAD, where it is told of and ignored.
             is_fatal = reason.code == "not-a-library" and library.found_by == "LD_LIBRARY_PATH"
             soname = library.soname
-            if kept_by_torch(report, soname) or kept_by_package(report, soname):
+            if is_opened_by_torch(report, soname) or is_opened_by_package(report, soname):
                 is_fatal = False
             if library.soname in good and not is_fatal and not is_of_one_package(library):
                 continue
             reported.add(library.path)
-            seen = reason.message
-            if library.path not in seen:
-                seen = f"{library.path}: {seen}"
+            message = reason.message
+            if library.path not in message:
+                message = f"{library.path}: {message}"
             if is_fatal:
-                seen += "; the loader's search ends there with an error"
+                message += "; the loader's search ends there with an error"
             elif library.soname not in good:
-                seen += f"; no other copy of {library.soname} is in order"
+                message += f"; no other copy of {library.soname} is in order"
             yield Symptom(
-                seen,
+                message,
                 command=_command(report, library),
                 evidence={f"{name}.libraries.path": [library.path]},
                 severity=_severity(library, is_fatal),
@@ -90,13 +90,13 @@ def _bad_files(report: ReportView, reported: set[str]) -> Symptoms:
 
 def _refused(report: ReportView, one: Failed) -> Symptom:
     library, reason = one.library, one.reason
-    seen = reason.message
-    if library.path not in seen:
-        seen = f"{library.path}: {seen}"
+    message = reason.message
+    if library.path not in message:
+        message = f"{library.path}: {message}"
     if library.owner:
-        seen += f"; it belongs to {library.owner}"
+        message += f"; it belongs to {library.owner}"
     return Symptom(
-        seen,
+        message,
         hint=reason.hint,
         command="" if one.driver else _command(report, library),
         evidence={

@@ -56,7 +56,7 @@ def _masks(value: str) -> bool:
     return integer(value) & ~1 != 0
 
 
-def _tells(value: str) -> bool:
+def _informs(value: str) -> bool:
     return integer(value) >= 3
 
 
@@ -73,9 +73,9 @@ _TABLE = {
         ("CUBLASLT_LOG_MASK", "CUSPARSELT_LOG_MASK", "HIPBLASLT_LOG_MASK"), (_masks, _LINES)
     ),
     "CUDNN_LOGINFO_DBG": (is_one, _LINES),
-    "CUDNN_LOGLEVEL_DBG": (_tells, _LINES),
+    "CUDNN_LOGLEVEL_DBG": (_informs, _LINES),
     "NCCL_DEBUG": (_wordy, "each rank writes pages when it starts"),
-    "AMD_LOG_LEVEL": (_tells, _LINES),
+    "AMD_LOG_LEVEL": (_informs, _LINES),
     "TORCH_DISTRIBUTED_DEBUG": (
         lambda value: value.upper() == "DETAIL",
         "each collective is checked against those of all ranks before it runs",

@@ -27,11 +27,15 @@ def symptoms(report: ReportView) -> Symptoms:
     ends = "kills what takes more"
     if because == "memory_high":
         ends = "slows what takes more and reclaims it"
-    who, seen_by = "control group", "free, psutil and /proc/meminfo"
+    source, readers = "control group", "free, psutil and /proc/meminfo"
     if report.fact("limits.job_object"):
-        who, ends, seen_by = "job object", "refuses what takes more", "psutil and the Task Manager"
+        source, ends, readers = (
+            "job object",
+            "refuses what takes more",
+            "psutil and the Task Manager",
+        )
     yield Symptom(
-        f"the {who} leaves {left / 2**30:.1f} of {total / 2**30:.1f} GiB and {ends}; {seen_by}"
+        f"the {source} leaves {left / 2**30:.1f} of {total / 2**30:.1f} GiB and {ends}; {readers}"
         " show the machine's",
         evidence={f"limits.{because}_bytes": left, "memory.total_bytes": total},
     )

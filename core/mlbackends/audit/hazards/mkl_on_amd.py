@@ -24,9 +24,9 @@ def symptoms(report: ReportView) -> Symptoms:
     """Yield one where a package uses it."""
     if report.fact("cpu.vendor") != "AMD":
         raise DoesNotApply("the processor is not of AMD")
-    taken = [each for each in report.libraries("mkl") if each.used_by]
-    users = {user for each in taken for user in each.used_by}
-    libraries = {"mkl.libraries.path": [each.path for each in taken]} if taken else {}
+    used = [each for each in report.libraries("mkl") if each.used_by]
+    users = {user for each in used for user in each.used_by}
+    libraries = {"mkl.libraries.path": [each.path for each in used]} if used else {}
     blas_of = {}
     for probe in ("numpy", "scipy"):
         blas = str(report.fact(f"{probe}.blas", ""))

@@ -4,7 +4,7 @@ Found by:  NVML's compute mode.
 No alarm:  exclusive-process, which schedulers set on purpose.
 """
 
-from mlbackends.audit.gpus import answering
+from mlbackends.audit.gpus import described_gpus
 from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
@@ -22,7 +22,7 @@ WARNINGS = (("nvidia", "compute-prohibited"),)
 def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each such GPU."""
     prohibited = [
-        gpu.index for gpu in answering(report) if gpu.facts.get("compute_mode") == "prohibited"
+        gpu.index for gpu in described_gpus(report) if gpu.facts.get("compute_mode") == "prohibited"
     ]
     for index, warning in zip(
         prohibited, report.warnings("nvidia", "compute-prohibited"), strict=False

@@ -7,7 +7,7 @@ No alarm:  corrected errors; errors after which the driver asks for nothing: the
 Severity:  a warning for GPUs without row remapping, a note where the driver is too old to say.
 """
 
-from mlbackends.audit.gpus import answering, called
+from mlbackends.audit.gpus import called, described_gpus
 from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.model.errors import counted
 
@@ -28,7 +28,7 @@ WARNINGS = (("nvidia", "ecc-errors"),)
 
 def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each GPU with such errors that asks for something, or cannot say whether it does."""
-    for gpu in answering(report):
+    for gpu in described_gpus(report):
         count = gpu.volatile.get("ecc_uncorrected_since_load")
         action = gpu.facts.get("recovery_action")
         is_row = gpu.facts.get("row_remap_pending") or gpu.facts.get("row_remap_failed")

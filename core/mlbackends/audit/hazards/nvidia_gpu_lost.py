@@ -6,7 +6,7 @@ No alarm:  containers, WSL and Slurm jobs, where NVML shows a part; GPUs that ar
            virtual machines, or driven by something else.
 """
 
-from mlbackends.audit.gpus import answering, called, nvidia_gpus, see_part_of_machine
+from mlbackends.audit.gpus import called, described_gpus, nvidia_gpus, see_part_of_machine
 from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms, from_warning
 from mlbackends.model.records import Presence
 
@@ -34,15 +34,15 @@ def symptoms(report: ReportView) -> Symptoms:
     counted = report.fact("nvidia.gpu_count")
     lost = [(gpu, reason) for gpu in gpus for reason in gpu.reasons if reason.code in _CODES]
     for gpu, reason in lost:
-        where = f"nvidia.devices.{gpu.index}.reasons.code"
+        name = f"nvidia.devices.{gpu.index}.reasons.code"
         yield Symptom(
-            f"{called(gpu)}: {reason.message}", hint=reason.hint, evidence={where: [reason.code]}
+            f"{called(gpu)}: {reason.message}", hint=reason.hint, evidence={name: [reason.code]}
         )
     for reason in probe_report.reasons if probe_report is not None and not lost else ():
         if reason.code in ("gpu-lost", "reset-required"):
             yield from_warning(reason, evidence={"nvidia.reasons.code": [reason.code]})
             return
-    answering(report)
+    described_gpus(report)
     if counted is None or see_part_of_machine(report):
         return
     silent = [

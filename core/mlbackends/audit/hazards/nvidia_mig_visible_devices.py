@@ -36,10 +36,10 @@ def symptoms(report: ReportView) -> Symptoms:
     split = [gpu for gpu in gpus if gpu.facts.get("mig")]
     if not split and not shown:
         raise DoesNotApply("no GPU here is in MIG mode")
-    seen: dict[str, FactValue] = {"nvidia.mig_instances": shown}
+    facts: dict[str, FactValue] = {"nvidia.mig_instances": shown}
     if instances:
-        seen = {"nvidia.devices.kind": ["mig"] * len(instances)}
-    yield from _of_the_list(report, seen)
+        facts = {"nvidia.devices.kind": ["mig"] * len(instances)}
+    yield from _of_the_list(report, facts)
     if container(report):
         return
     with_instances = {instance.facts.get("parent") for instance in instances}
@@ -48,12 +48,12 @@ def symptoms(report: ReportView) -> Symptoms:
             yield _nothing(gpu)
 
 
-def _of_the_list(report: ReportView, seen: dict[str, FactValue]) -> Symptoms:
+def _of_the_list(report: ReportView, facts: dict[str, FactValue]) -> Symptoms:
     value = report.variable(_VARIABLE)
     entries = [entry.strip() for entry in (value or "").split(",") if entry.strip()]
     evidence: dict[str, FactValue] = {
         f"environment.variables.{_VARIABLE}": value or "",
-        **seen,
+        **facts,
     }
     named = [entry for entry in entries if entry.startswith("MIG-")]
     branch = str(report.fact("nvidia.driver_release", "")).partition(".")[0]

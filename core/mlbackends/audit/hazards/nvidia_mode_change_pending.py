@@ -3,7 +3,7 @@
 Found by:  NVML's current and pending modes.
 """
 
-from mlbackends.audit.gpus import answering
+from mlbackends.audit.gpus import described_gpus
 from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.WARNING
@@ -21,7 +21,7 @@ def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each mode that waits."""
     modes = {
         f"nvidia.devices.{gpu.index}.{mode}_pending": gpu.facts[f"{mode}_pending"]
-        for gpu in answering(report)
+        for gpu in described_gpus(report)
         for mode in ("ecc", "mig")
         if gpu.facts.get(mode) != gpu.facts.get(f"{mode}_pending")
     }

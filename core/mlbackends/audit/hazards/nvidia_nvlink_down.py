@@ -6,7 +6,7 @@ No alarm:  cards without bridges, which have all links down alike; GPUs in MIG m
 
 from typing import TYPE_CHECKING
 
-from mlbackends.audit.gpus import answering, called
+from mlbackends.audit.gpus import called, described_gpus
 from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ SOURCES = (
 def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each GPU that has fewer than the best of its model."""
     models: dict[str, list[tuple[int, Device]]] = {}
-    for gpu in answering(report):
+    for gpu in described_gpus(report):
         up = gpu.facts.get("nvlinks_active")
         if isinstance(up, int) and not gpu.facts.get("mig"):
             models.setdefault(gpu.name, []).append((up, gpu))

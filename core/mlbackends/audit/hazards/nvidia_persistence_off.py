@@ -6,7 +6,7 @@ No alarm:  a GPU with a display, which keeps the driver; WSL; a container, whose
 
 from typing import TYPE_CHECKING
 
-from mlbackends.audit.gpus import answering, container, numbers
+from mlbackends.audit.gpus import container, described_gpus, numbers
 from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ SOURCES = (
 
 def symptoms(report: ReportView) -> Symptoms:
     """Yield one for all GPUs whose persistence mode is off."""
-    gpus = answering(report)
+    gpus = described_gpus(report)
     if kind := container(report):
         raise DoesNotApply(f"in a container ({kind}) it is the host's to decide")
     if report.fact("nvidia.wsl"):

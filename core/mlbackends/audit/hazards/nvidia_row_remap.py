@@ -6,7 +6,7 @@ Severity:  an error for one that could not be replaced; a note for one that wait
            recovery.
 """
 
-from mlbackends.audit.gpus import answering
+from mlbackends.audit.gpus import described_gpus
 from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms, from_warning
 
 SEVERITY = Severity.WARNING
@@ -27,10 +27,10 @@ def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each GPU whose rows could not be replaced, and for each that waits."""
     states = {
         f"nvidia.devices.{gpu.index}.remapped_rows": gpu.facts["remapped_rows"]
-        for gpu in answering(report)
+        for gpu in described_gpus(report)
         if "remapped_rows" in gpu.facts
     }
-    actions = {gpu.facts.get("recovery_action") for gpu in answering(report)}
+    actions = {gpu.facts.get("recovery_action") for gpu in described_gpus(report)}
     waiting = Severity.NOTE if actions == {"none"} else None
     for severity, code in ((Severity.ERROR, "row-remap-failed"), (waiting, "row-remap-pending")):
         for warning in report.warnings("nvidia", code):

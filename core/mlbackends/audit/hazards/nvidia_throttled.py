@@ -5,7 +5,7 @@ Found by:  NVML's reasons for the clocks: thermal slowdown of hardware or softwa
 No alarm:  idle; a software power cap, which is how a busy GPU runs; clocks that were set; a display's.
 """
 
-from mlbackends.audit.gpus import answering, called
+from mlbackends.audit.gpus import called, described_gpus
 from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
@@ -29,7 +29,7 @@ _BAD = {
 
 def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each GPU that is slowed down now."""
-    for gpu in answering(report):
+    for gpu in described_gpus(report):
         limits = gpu.volatile.get("clock_limits")
         if not isinstance(limits, list):
             continue

@@ -4,7 +4,7 @@ Found by:  NVML's licensable features of a GPU whose virtualisation is vgpu.
 No alarm:  a GPU that is passed through; a vGPU in its first minutes is told of, for it may not get one.
 """
 
-from mlbackends.audit.gpus import answering, called
+from mlbackends.audit.gpus import called, described_gpus
 from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
@@ -28,7 +28,7 @@ SOURCES = (
 
 def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each vGPU without a licence."""
-    vgpus = [gpu for gpu in answering(report) if gpu.facts.get("virtualisation") == "vgpu"]
+    vgpus = [gpu for gpu in described_gpus(report) if gpu.facts.get("virtualisation") == "vgpu"]
     if not vgpus:
         raise DoesNotApply("no GPU here is a vGPU")
     for gpu in vgpus:

@@ -41,13 +41,13 @@ def symptoms(report: ReportView) -> Symptoms:
     if soft >= _ENOUGH or (soft >= _DEFAULT and not is_large):
         return
     hard = report.fact("limits.open_files_hard_limit", 0)
-    wanted = min(hard, 65536) or 65536
+    recommended = min(hard, 65536) or 65536
     message = f"a process may hold {soft} files open (ulimit -n)"
     if soft >= _DEFAULT:
         and_gpus = f" and {counted(gpus, 'GPU')}" if gpus else ""
         message += f"; workers for {cpus} CPUs{and_gpus} need more"
-    if wanted > soft:
-        hint, command = "", f"ulimit -n {wanted}"
+    if recommended > soft:
+        hint, command = "", f"ulimit -n {recommended}"
     else:
         hint, command = "as root: LimitNOFILE= of the service, or /etc/security/limits.conf", ""
     yield Symptom(

@@ -29,9 +29,9 @@ def symptoms(report: ReportView) -> Symptoms:
                 for pin in pins
                 if f" needs {pin['package']} {pin['wanted']}, and " in warning.message
             ]
-            wanted = [f"{pin['package']}=={pin['wanted']}" for pin in broken[:1]]
+            requirements = [f"{pin['package']}=={pin['wanted']}" for pin in broken[:1]]
             yield from_warning(
                 warning,
-                command=install(report, *wanted) if wanted else "",
+                command=install(report, *requirements) if requirements else "",
                 evidence={f"{probe}.pins": broken},
             )

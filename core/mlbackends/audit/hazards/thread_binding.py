@@ -74,9 +74,9 @@ def _too_few(report: ReportView, variables: dict[str, str]) -> Symptoms:
         # More threads than CPUs in all is another hazard's matter.
         if not 0 < cpus < min(threads, len(allowed) or threads):
             continue
-        which = f"{cpus} CPUs" if cpus > 1 else "one CPU"
+        places = f"{cpus} CPUs" if cpus > 1 else "one CPU"
         yield Symptom(
-            f"{one.variable} is {one.value[:80]!r}: it binds to {which}, and OpenMP starts"
+            f"{one.variable} is {one.value[:80]!r}: it binds to {places}, and OpenMP starts"
             f" {threads} threads",
             command=f"unset {one.variable}",
             evidence={

@@ -32,11 +32,11 @@ def symptoms(report: ReportView) -> Symptoms:
         ("limits.process_limit", "the control group's pids.max", "raise pids.max"),
         ("limits.user_processes_limit", "ulimit -u", "raise ulimit -u, or nproc in limits.conf"),
     )
-    for name, what, hint in limits:
+    for name, origin, hint in limits:
         limit = report.fact(name)
         if limit is not None and limit < most * _POOLS:
             yield Symptom(
-                f"{what} allows {limit} threads in all, and one pool of threads takes {most} here",
+                f"{origin} allows {limit} threads in all, and one pool of threads takes {most} here",
                 hint=f"{hint}, or export OMP_NUM_THREADS to something smaller",
                 evidence={
                     name: limit,

@@ -34,10 +34,10 @@ def symptoms(report: ReportView) -> Symptoms:
     if found.because == "quota" or not found.pools:
         return
     cpus = f"{found.cpus} CPU" if found.cpus == 1 else f"{found.cpus} CPUs"
-    what = CPU_LIMITS.get(found.because, "the limit")
+    limit = CPU_LIMITS.get(found.because, "the limit")
     verb = "has" if found.because == "online" else "leaves"
     yield Symptom(
-        f"{listed(found.pools)} start more threads than the {cpus} that {what} {verb}",
+        f"{listed(found.pools)} start more threads than the {cpus} that {limit} {verb}",
         command=found.command,
         evidence=found.evidence,
     )

@@ -30,12 +30,12 @@ def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each package."""
     torch = report.version("torch")
     for partner in report.fact("torch.partners", []):
-        name, version, wanted = partner["package"], partner["version"], partner["wanted"]
-        if satisfies(torch, f"=={wanted}") is False:
+        name, version, required = partner["package"], partner["version"], partner["wanted"]
+        if satisfies(torch, f"=={required}") is False:
             message = (
-                f"{name} {version} is built for torch {wanted}, and torch {torch} is installed"
+                f"{name} {version} is built for torch {required}, and torch {torch} is installed"
             )
-            command = install(report, f"torch=={wanted}", f"{name}=={version.partition('+')[0]}")
+            command = install(report, f"torch=={required}", f"{name}=={version.partition('+')[0]}")
         elif _is_other_build(torch, name, version):
             message = f"{name} {version} and torch {torch} are builds for different devices or CUDA versions"
             command = ""

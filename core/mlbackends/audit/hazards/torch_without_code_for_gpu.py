@@ -93,7 +93,7 @@ def targets(version: str, cuda: str, is_arm: bool, is_wheel: bool = True) -> Tar
     wheel, release = _WHEEL.fullmatch(version), _RELEASE.match(cuda)
     if release is None:
         return None
-    made_by = [int(release[1]), int(release[2])]
+    compiler = [int(release[1]), int(release[2])]
     if is_wheel and wheel:
         torch = [int(wheel[1]), int(wheel[2])]
         for row in data["wheels"]:
@@ -102,7 +102,7 @@ def targets(version: str, cuda: str, is_arm: bool, is_wheel: bool = True) -> Tar
                 codes = tuple(row["aarch64" if is_arm else "x86_64"])
                 return Targets(codes, codes)
     for row in data["compilers"]:
-        if made_by >= row["since"] and made_by[0] == row["since"][0]:
+        if compiler >= row["since"] and compiler[0] == row["since"][0]:
             lowest, highest = row["lowest"], row["highest"]
             if is_wheel and wheel:
                 return Targets((f"{lowest} to {highest} at most",), (), lowest, highest)

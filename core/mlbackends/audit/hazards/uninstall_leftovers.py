@@ -22,9 +22,9 @@ def symptoms(report: ReportView) -> Symptoms:
     """Yield one, with all of them."""
     paths = report.fact("packages.leftovers", [])
     if paths:
-        others = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
         yield Symptom(
-            f"{paths[0]}{others} is what an uninstallation left",
+            f"{paths[0]}{more} is what an uninstallation left",
             command=" ".join(["rm -r", *map(quoted, paths)]),
             evidence={"packages.leftovers": paths},
         )

@@ -25,9 +25,9 @@ def symptoms(report: ReportView) -> Symptoms:
     for row in report.fact("packages.missing_files", []):
         name, version, count = row["name"], row["version"], row["files"]
         named.add(name)
-        others = f", and {count - 1} more of its libraries" if count > 1 else ""
+        more = f", and {count - 1} more of its libraries" if count > 1 else ""
         yield Symptom(
-            f"{f'{name} {version}'.rstrip()} is installed without {row['example']}{others}",
+            f"{f'{name} {version}'.rstrip()} is installed without {row['example']}{more}",
             command=reinstall(report, name, version),
             evidence={"packages.missing_files": [row]},
         )

@@ -25,24 +25,24 @@ class Assertion(NamedTuple):
     holds: Callable[[Any], bool]
 
 
-def equals(wanted: Any, *, is_so: bool = True) -> Assertion:
+def equals(expected: Any, *, is_so: bool = True) -> Assertion:
     """Return: is this; or, unless `is_so`, is anything but this."""
 
     def holds(value: Any) -> bool:
-        for one, other in ((value, wanted), (wanted, value)):
+        for one, other in ((value, expected), (expected, value)):
             if isinstance(one, bool) and is_number(other):
-                raise BadInput(f"{worded(value)} is never {worded(wanted)}")
-        return same(value, wanted) is is_so
+                raise BadInput(f"{worded(value)} is never {worded(expected)}")
+        return is_equal(value, expected) is is_so
 
-    return Assertion(worded(wanted) if is_so else f"not {worded(wanted)}", holds)
+    return Assertion(worded(expected) if is_so else f"not {worded(expected)}", holds)
 
 
-def one_of(wanted: list[Any], *, is_so: bool = True) -> Assertion:
+def one_of(expected: list[Any], *, is_so: bool = True) -> Assertion:
     """Return: is one of these; or, unless `is_so`, is none of them."""
-    words = shown(wanted) if len(wanted) > 8 else ", ".join(map(worded, wanted))
+    words = shown(expected) if len(expected) > 8 else ", ".join(map(worded, expected))
     return Assertion(
         f"{'one' if is_so else 'none'} of {words}",
-        lambda value: any(same(value, each) for each in wanted) is is_so,
+        lambda value: any(is_equal(value, each) for each in expected) is is_so,
     )
 
 
@@ -83,73 +83,75 @@ def read_version(value: Any) -> Any:
         return Version(numbers[0]) if numbers else None
 
 
-def compared(sign: str, wanted: str, order: tuple[str, ...], kind: Any) -> Assertion:
+def compared(sign: str, expected: str, order: tuple[str, ...], kind: Any) -> Assertion:
     """Return: fits SIGN WANTED, as `backends info --require` compares. Raises ValueError.
 
     kind: the type that the value is declared to have, None where it is not known.
     """
     sample = order[0] if order else {int: 0, float: 0.5, bool: True}.get(kind)
-    is_truth = wanted.lower() in ("true", "false")
-    refuse_beyond(wanted)
+    is_truth = expected.lower() in ("true", "false")
+    refuse_beyond(expected)
     try:
         if sample is not None:
-            comparison.fits(sample, sign, wanted, order)
+            comparison.fits(sample, sign, expected, order)
         is_comparable = is_truth or kind is not bool
     except BadInput:
         is_comparable = False
     if not is_comparable and order:
-        near = suggestion(wanted, order)
-        raise ValueError(f"{shown(wanted)} is none of {' < '.join(order)}{near}")
+        near = suggestion(expected, order)
+        raise ValueError(f"{shown(expected)} is none of {' < '.join(order)}{near}")
     if not is_comparable and kind is bool:
         raise ValueError("the value is true or false: write == true or == false")
     if not is_comparable:
-        raise ValueError(f"the value is a number, and {shown(wanted)} is none")
+        raise ValueError(f"the value is a number, and {shown(expected)} is none")
     version_fits = None
     if sample is None and sign not in ("==", "===", "!="):
         try:
-            version_fits = version(f"{sign}{wanted}").holds
+            version_fits = version(f"{sign}{expected}").holds
         except ValueError:
             if kind is str:
                 hint = "; ~= needs two numbers, such as ~= 2.0" if sign == "~=" else ""
                 raise ValueError(
-                    f"{shown(wanted)} is no version, and the value is a text{hint}"
+                    f"{shown(expected)} is no version, and the value is a text{hint}"
                 ) from None
 
     def holds(value: Any) -> bool:
         if sample is None and isinstance(value, bool) and not is_truth:
-            raise BadInput(f"{worded(value)} is never {worded(wanted)}")
+            raise BadInput(f"{worded(value)} is never {worded(expected)}")
         if version_fits and isinstance(value, str):
             return version_fits(value)
-        return comparison.fits(_single(value), sign, wanted, order)
+        return comparison.fits(_single(value), sign, expected, order)
 
-    return Assertion(wanted if sign in ("==", "===") else f"{sign} {wanted}", holds)
+    return Assertion(expected if sign in ("==", "===") else f"{sign} {expected}", holds)
 
 
 def _single(value: Any) -> Any:
     """Return the value. Raises BadInput for a list or table, whose length is count's matter."""
     if isinstance(value, list | tuple | dict):
-        what = "table" if isinstance(value, dict) else "list"
-        raise BadInput(f"it is a {what}: count compares how many it has")
+        noun = "table" if isinstance(value, dict) else "list"
+        raise BadInput(f"it is a {noun}: count compares how many it has")
     return value
 
 
-def refuse_beyond(wanted: Any) -> None:
+def refuse_beyond(expected: Any) -> None:
     """Raise ValueError for a number, or a list with one, that is larger than any that is compared."""
-    for one in wanted if isinstance(wanted, list) else [wanted]:
+    for one in expected if isinstance(expected, list) else [expected]:
         if isinstance(one, int) and not -_LARGEST <= one <= _LARGEST:
             raise ValueError(f"a number of {len(str(abs(one)))} digits is larger than any value")
         if isinstance(one, str) and comparison.is_beyond(one):
             raise ValueError(f"{shown(one)} is larger than any value")
 
 
-def bounded(sign: str, wanted: float | str) -> Assertion:
+def bounded(sign: str, expected: float | str) -> Assertion:
     """Return: a number that is not less (>=) or not more (<=). Raises ValueError for what is no number."""
-    text = wanted.strip().replace("_", "") if isinstance(wanted, str) else None
+    text = expected.strip().replace("_", "") if isinstance(expected, str) else None
     try:
         comparison.fits(0, sign, "0" if text is None else text)
     except BadInput:
-        raise ValueError(f"{shown(wanted)} is no number, and no quantity such as '16GiB'") from None
-    if isinstance(wanted, float) and isnan(wanted):
+        raise ValueError(
+            f"{shown(expected)} is no number, and no quantity such as '16GiB'"
+        ) from None
+    if isinstance(expected, float) and isnan(expected):
         raise ValueError("nan is no number to compare with")
 
     def holds(value: Any) -> bool:
@@ -157,9 +159,9 @@ def bounded(sign: str, wanted: float | str) -> Assertion:
             raise BadInput(f"{worded(_single(value))} is no number")
         if text is not None:
             return comparison.fits(value, sign, text)
-        return bool(value >= wanted if sign == ">=" else value <= wanted)
+        return bool(value >= expected if sign == ">=" else value <= expected)
 
-    return Assertion(f"{'at least' if sign == '>=' else 'at most'} {wanted}", holds)
+    return Assertion(f"{'at least' if sign == '>=' else 'at most'} {expected}", holds)
 
 
 def matches(text: str) -> Assertion:
@@ -174,9 +176,9 @@ def matches(text: str) -> Assertion:
     return Assertion(f"a text that matches {shown(text)}", holds)
 
 
-def contains(wanted: Any) -> Assertion:
+def contains(expected: Any) -> Assertion:
     """Return: has this, or of a list all of these, as an element, a key or a part of a text."""
-    members = wanted if isinstance(wanted, list) else [wanted]
+    members = expected if isinstance(expected, list) else [expected]
 
     def holds(value: Any) -> bool:
         if isinstance(value, str):
@@ -184,7 +186,8 @@ def contains(wanted: Any) -> Assertion:
         if not isinstance(value, list | dict):
             raise BadInput(f"{worded(value)} holds nothing: it is no list, table or text")
         return all(
-            any(same(inside, name) for inside in value for name in _names(each)) for each in members
+            any(is_equal(inside, name) for inside in value for name in _names(each))
+            for each in members
         )
 
     return Assertion(f"to have {' and '.join(worded(each) for each in members)}", holds)
@@ -198,11 +201,11 @@ def _names(word: Any) -> tuple[Any, ...]:
         return (word,)
 
 
-def counted(wanted: int | str) -> Assertion:
+def counted(expected: int | str) -> Assertion:
     """Return: a number of elements; called with the number. Raises ValueError."""
-    found = _COUNT.fullmatch(str(wanted))
+    found = _COUNT.fullmatch(str(expected))
     if not found:
-        raise ValueError(f"{shown(wanted)} is no count such as 8 or '>=2'")
+        raise ValueError(f"{shown(expected)} is no count such as 8 or '>=2'")
     sign, number = found[1] or "==", found[2]
     needed = number if sign == "==" else f"{sign} {number}"
     return Assertion(needed, lambda value: comparison.fits(value, sign, number))
@@ -220,15 +223,17 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def same(value: Any, wanted: Any) -> bool:
+def is_equal(value: Any, expected: Any) -> bool:
     """Tell whether two values are equal; true is no 1, and 8 is 8.0."""
-    if isinstance(value, bool) or isinstance(wanted, bool):
-        return value is wanted
-    if isinstance(value, list | tuple) and isinstance(wanted, list):
-        return len(value) == len(wanted) and all(map(same, value, wanted))
-    if isinstance(value, dict) and isinstance(wanted, dict):
-        return value.keys() == wanted.keys() and all(same(value[key], wanted[key]) for key in value)
-    return bool(value == wanted)
+    if isinstance(value, bool) or isinstance(expected, bool):
+        return value is expected
+    if isinstance(value, list | tuple) and isinstance(expected, list):
+        return len(value) == len(expected) and all(map(is_equal, value, expected))
+    if isinstance(value, dict) and isinstance(expected, dict):
+        return value.keys() == expected.keys() and all(
+            is_equal(value[key], expected[key]) for key in value
+        )
+    return bool(value == expected)
 
 
 def worded(value: Any) -> str:

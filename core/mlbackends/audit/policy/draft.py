@@ -72,12 +72,12 @@ def _probe_rules(name: str, probe: ProbeReport) -> Iterator[str]:
         return
     title = name.replace("_", "-")
     group = getattr(registry.load("mlbackends_probes", name), "GROUP", "library")
-    whose = Problem.USER if group == "framework" or name == "python" else Problem.NODE
+    problem = Problem.USER if group == "framework" or name == "python" else Problem.NODE
     version = _version(probe.version)
     if version and (group in _GROUPS or name == "python"):
-        yield _rule(f"{title}-version", name, "version", version, whose=whose)
+        yield _rule(f"{title}-version", name, "version", version, problem=problem)
     if group in _GROUPS and (not version or probe.presence is not Presence.FOUND):
-        yield _rule(f"{title}-presence", name, "at_least", str(probe.presence), whose=whose)
+        yield _rule(f"{title}-presence", name, "at_least", str(probe.presence), problem=problem)
     for kind in dict.fromkeys(device.kind for device in probe.devices):
         if kind.isascii() and kind.isidentifier():
             alike = [device for device in probe.devices if device.kind == kind]
@@ -97,11 +97,11 @@ def _device_rules(probe: str, title: str, devices: list[Device]) -> Iterator[str
 
 
 def _rule(
-    title: str, fact: str, key: str, value: Any, about: str = "", whose: Problem = Problem.NODE
+    title: str, fact: str, key: str, value: Any, about: str = "", problem: Problem = Problem.NODE
 ) -> str:
     comment = f"# {about}\n" if about else ""
     rule = f"[[rule]]\nid = {_toml(title)}\nfact = {_toml(fact)}\n{key} = {_toml(value)}\n"
-    return comment + rule + (f"problem = {_toml(whose)}\n" if whose is Problem.USER else "")
+    return comment + rule + (f"problem = {_toml(problem)}\n" if problem is Problem.USER else "")
 
 
 def _toml(value: Any) -> str:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlbackends import __version__
-from mlbackends.audit.compare import compare, kept, sentence
+from mlbackends.audit.compare import compare, narrowed, sentence
 from mlbackends.audit.policy.assertions import worded
 from mlbackends.audit.policy.expectation import Expectation
 from mlbackends.audit.policy.rules import Golden, Policy, Rule
@@ -103,13 +103,13 @@ def _checks(policy: Policy, values: Values, today: dt.date) -> Iterator[Check]:
             )
         )
     yield from (done[name] for name in rules)
-    if (wanted := policy.hazards) is not None:
-        for check in examine(values.report, only=wanted.only, ignored=wanted.ignore).checks:
-            severity = wanted.severity.get(check.code, check.severity)
-            if wanted.fail_on is not None and check.code not in wanted.severity:
-                is_error = severity.level >= wanted.fail_on.level
+    if (selection := policy.hazards) is not None:
+        for check in examine(values.report, only=selection.only, ignored=selection.ignore).checks:
+            severity = selection.severity.get(check.code, check.severity)
+            if selection.fail_on is not None and check.code not in selection.severity:
+                is_error = severity.level >= selection.fail_on.level
                 severity = Severity.ERROR if is_error else Severity.NOTE
-            yield waived(replace(check, severity=severity, place=wanted.place))
+            yield waived(replace(check, severity=severity, place=selection.place))
 
 
 def _rule_verdict(
@@ -139,7 +139,7 @@ def _rule_verdict(
 def _compared(golden: Golden, report: Report) -> Verdict:
     """Compare the values of a kept report that count. What is unknown here is no difference."""
     try:
-        found = kept(compare(golden.report, report), golden.names, golden.but).changes
+        found = narrowed(compare(golden.report, report), golden.names, golden.but).changes
     except BadInput:  # they have no probe in common
         found = ()
     unknown = [
@@ -173,7 +173,7 @@ def judged(values: Values, expectation: Expectation, missing: str = "fail") -> V
         message = f"{selection.text} names the machine and was replaced: audit with --no-redact"
         return Verdict(Status.UNKNOWN, message)
     found = values.found(selection, expectation.field)
-    unknown = values.view.could_tell(selection.probe) or _uncertain(selection, found, report)
+    unknown = values.view.why_uncertain(selection.probe) or _uncertain(selection, found, report)
 
     def lacking() -> Verdict:
         """Return what the missing value means."""
@@ -203,8 +203,8 @@ def _uncertain(selection: Selection, found: Found, report: Report) -> str:
     is_closed = probe.presence is Presence.FOUND and bool(probe.libraries)
     has_none = found.absent or (selection.head == "devices" and not probe.devices)
     if is_closed and has_none and report.depth is Presence.FOUND:
-        what = found.missing(f"{name} tells no devices")
-        return f"{what}; a report with --depth usable may have it"
+        missing = found.missing(f"{name} tells no devices")
+        return f"{missing}; a report with --depth usable may have it"
     return ""
 
 
@@ -213,15 +213,15 @@ def _presence_verdict(
 ) -> Verdict:
     selection = expectation.selection
     is_probe = not selection.head
-    there = {
+    present = {
         name: value
         for name, value in found.values.items()
         if not (is_probe and value == Presence.ABSENT)
     }
-    if expectation.kind == "absent" and there:
-        return _failed(f"{_listed(there)}, and should not be there", there)
-    if there and (expectation.quantifier == "any" or not found.absent):
-        return Verdict(Status.PASSED, evidence=_evidence(there))
+    if expectation.kind == "absent" and present:
+        return _failed(f"{_listed(present)}, and should not be there", present)
+    if present and (expectation.quantifier == "any" or not found.absent):
+        return Verdict(Status.PASSED, evidence=_evidence(present))
     if unknown:
         return Verdict(Status.UNKNOWN, f"not checked: {unknown}")
     if expectation.kind == "absent":
@@ -306,13 +306,13 @@ def _listed(values: dict[str, Any], needed: str = "", doubts: dict[str, str] | N
     Sizes are also in the unit that `needed` has, else in GiB.
     """
     found = _QUANTITY.search(needed)
-    wanted = found[0] if found else ""
+    requested = found[0] if found else ""
     shown = []
     for name, value in list(values.items())[:_MOST_SHOWN]:
         text = f"{name} is {worded(value)}"
         is_size = name.endswith("_bytes") and isinstance(value, int)
         if is_size and _GIBIBYTE <= value <= _MOST_BYTES:
-            text += f" ({in_unit_of(value, wanted) or f'{value / _GIBIBYTE:.4g} GiB'})"
+            text += f" ({in_unit_of(value, requested) or f'{value / _GIBIBYTE:.4g} GiB'})"
         shown.append(text + (f" ({doubts[name]})" if doubts and name in doubts else ""))
     more = len(values) - len(shown)
     return "; ".join(shown) + (f"; and {more} more" if more else "")

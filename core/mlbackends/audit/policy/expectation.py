@@ -116,9 +116,9 @@ def _of_value(
     kind = selected.kind
     assertions.refuse_beyond(operand)
     if operator in _OF_ONE and get_origin(kind) in (list, dict):
-        what = "list" if get_origin(kind) is list else "table"
+        noun = "list" if get_origin(kind) is list else "table"
         raise ValueError(
-            f"{selected.text} is a {what}: count compares how many it has, contains what is in it"
+            f"{selected.text} is a {noun}: count compares how many it has, contains what is in it"
         )
     if operator in ("version", "matches") and kind in (bool, int, float):
         raise ValueError(f"{selected.text} is no text but {_KINDS[kind]}")
@@ -137,11 +137,11 @@ def _of_value(
         return assertions.bounded(">=" if operator == "min" else "<=", operand)
     if operator in ("equals", "not_equals", "one_of", "none_of"):
         is_list = operator in ("one_of", "none_of")
-        for wanted in operand if is_list else [operand]:
-            fits = {bool: isinstance(wanted, bool), str: isinstance(wanted, str)}
-            if kind in _KINDS and not fits.get(kind, assertions.is_number(wanted)):
-                raise ValueError(f"{selected.text} is {_KINDS[kind]}, never {shown(wanted)}")
+        for operand_part in operand if is_list else [operand]:
+            fits = {bool: isinstance(operand_part, bool), str: isinstance(operand_part, str)}
+            if kind in _KINDS and not fits.get(kind, assertions.is_number(operand_part)):
+                raise ValueError(f"{selected.text} is {_KINDS[kind]}, never {shown(operand_part)}")
         make = assertions.one_of if is_list else assertions.equals
         return make(operand, is_so=operator in ("equals", "one_of"))
-    made: Assertion = getattr(assertions, operator)(operand)
-    return made
+    assertion: Assertion = getattr(assertions, operator)(operand)
+    return assertion

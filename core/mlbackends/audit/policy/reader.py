@@ -223,13 +223,13 @@ def checked(document: Document, path: Path, values: dict[str, Any], kind: str) -
             inside = f" in [[{kind}]]" if kind in ("rule", "waive") else ""
             near = suggestion(name, tuple(keys))
             table.wrong(f"there is no such key{inside}{near}", name)
-        wanted = language.KINDS[key.kind]
-        if not _fits(value, wanted.schema):
+        expected = language.KINDS[key.kind]
+        if not _fits(value, expected.schema):
             words = {bool: str(value).lower(), dict: "a table", list: "a list"}
             word = words.get(type(value)) or shown(value)
             if isinstance(value, dt.date | dt.time):
                 word = f"the time {value}"
-            table.wrong(f"must be {wanted.words}, not {word}", name)
+            table.wrong(f"must be {expected.words}, not {word}", name)
         if key.words and value not in key.words:
             near = suggestion(value, key.words)
             table.wrong(f"{shown(value)} is none of {', '.join(key.words)}{near}", name)

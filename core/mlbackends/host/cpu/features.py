@@ -158,19 +158,19 @@ def capability(
     accepted = {"default": "DEFAULT"}
     if architecture != "aarch64" or platform == "linux":
         accepted = _table("capabilities").get(architecture, accepted)
-    wanted = accepted.get(override)
-    if wanted is None:
+    requested = accepted.get(override)
+    if requested is None:
         return hardware, Reason(
             "override-invalid",
             f"{VARIABLE}={override[:60]!r} is no value that torch takes here; it is ignored",
             f"use one of: {', '.join(accepted)} (lower case), or unset {VARIABLE}",
         )
-    is_there = not hardware or _CAPABILITIES.index(wanted) <= _CAPABILITIES.index(hardware)
+    is_supported = not hardware or _CAPABILITIES.index(requested) <= _CAPABILITIES.index(hardware)
     if architecture == "aarch64":  # vectors have one length
-        is_there = wanted in ("DEFAULT", hardware or wanted)
-    if is_there:
-        return wanted, None
-    used, end = wanted, "torch does not check this and dies of an illegal instruction (SIGILL)"
+        is_supported = requested in ("DEFAULT", hardware or requested)
+    if is_supported:
+        return requested, None
+    used, end = requested, "torch does not check this and dies of an illegal instruction (SIGILL)"
     if architecture == "aarch64":
         used, end = "DEFAULT", "torch warns and uses DEFAULT"
     return used, Reason(

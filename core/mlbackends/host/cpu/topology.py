@@ -80,12 +80,12 @@ def sibling_groups(host: Host, cpus: tuple[int, ...], *names: str) -> Groups:
     name = next((n for n in names if host.read(f"{CPU}/cpu{cpus[0]}/topology/{n}")), "")
     parse = parse_cpu_list if name.endswith("_list") else parse_cpu_mask
     groups: Groups = []
-    wanted = set(cpus)
+    chosen = set(cpus)
     covered: set[int] = set()
     for cpu in cpus if name else ():
         if cpu in covered:
             continue
-        group = wanted.intersection(parse(host.read(f"{CPU}/cpu{cpu}/topology/{name}")))
+        group = chosen.intersection(parse(host.read(f"{CPU}/cpu{cpu}/topology/{name}")))
         if cpu not in group or group & covered:
             return []
         covered |= group
@@ -128,8 +128,8 @@ def socket_count(
     Source: Linux, drivers/base/arch_topology.c; Devicetree Specification, cpu-topology.txt.
     """
     number = whole_number(host.read(f"{CPU}/cpu{cpus[0]}/topology/physical_package_id"))
-    is_told = (len(packages) == 1 and number is not None) or host.platform == "win32"
-    if is_told or architecture not in _WITH_DEVICE_TREE or host.is_dir("/sys/firmware/acpi"):
+    is_certain = (len(packages) == 1 and number is not None) or host.platform == "win32"
+    if is_certain or architecture not in _WITH_DEVICE_TREE or host.is_dir("/sys/firmware/acpi"):
         return len(packages) or None
     if cpu_map := host.listdir("/proc/device-tree/cpus/cpu-map"):
         return sum(1 for name in cpu_map if re.fullmatch(r"socket\d+", name)) or 1
@@ -170,9 +170,9 @@ def topology_facts(
         cores, packages, sockets = [], [], None
     dies = sibling_groups(host, cpus, "die_cpus_list", "die_cpus")
     # Where the kernel does not know of dies, their number is -1, and each CPU is listed alone.
-    is_known = not host.read(f"{CPU}/cpu{cpus[0]}/topology/die_id").startswith("-")
-    is_known = is_known and not (len(dies) >= len(cores) > (sockets or 1))
-    if not (is_known and _lie_in(cores, dies) and _lie_in(dies, packages)):
+    is_reported = not host.read(f"{CPU}/cpu{cpus[0]}/topology/die_id").startswith("-")
+    is_reported = is_reported and not (len(dies) >= len(cores) > (sockets or 1))
+    if not (is_reported and _lie_in(cores, dies) and _lie_in(dies, packages)):
         dies = []
     described = [
         {
@@ -198,8 +198,8 @@ def topology_facts(
     present = _present(host)
     offline = format_cpu_list(set(present) - set(cpus))
     if len({*map(len, cores)}) > 1 or len(cores) % (len(dies) or sockets or 1):
-        what = "cores" if len({*map(len, cores)}) > 1 else "sockets"
-        why = f"CPU {offline} is off" if offline else f"the kernel lists {what} of several sizes"
+        noun = "cores" if len({*map(len, cores)}) > 1 else "sockets"
+        why = f"CPU {offline} is off" if offline else f"the kernel lists {noun} of several sizes"
         facts["uneven"] = "the kinds of core differ" if kinds else why
     return nonempty(facts) | ({"offline_cpus": offline} if present else {})
 

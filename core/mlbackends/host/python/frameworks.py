@@ -171,25 +171,25 @@ def found_set(
 
     probe: whose variables steer them. Its version is that of the first package that is there.
     """
-    here = [package for package in packages if package is not None]
-    if not here:
+    present = [package for package in packages if package is not None]
+    if not present:
         return Finding(reasons=(not_installed(host, looked_for),))
     pins: list[dict[str, str]] = []
     problems: list[Reason | None] = []
-    for one in here:
+    for one in present:
         requirements = required(host, one.installed[0]) if one.installed else []
         pins += [{**pin, "by": one.name} for pin in _pins(requirements)]
         problems += _package_warnings(host, one, requirements)
     common = {
-        "packages": {one.name: one.version for one in here},
-        "locations": {one.name: one.location for one in here if one.location},
+        "packages": {one.name: one.version for one in present},
+        "locations": {one.name: one.location for one in present if one.location},
         "pins": pins,
     }
     return Finding(
         presence=Presence.FOUND,
-        version=here[0].version,
+        version=present[0].version,
         facts=nonempty(common) | dict(facts or {}) | steering(host, probe),
-        reasons=tuple(reason for one in here for reason in _lacks_files(one)),
+        reasons=tuple(reason for one in present for reason in _lacks_files(one)),
         warnings=tuple(filter(None, (*problems, *warnings))),
     )
 
@@ -237,8 +237,12 @@ def _package_warnings(
         warnings.append(Reason("metadata-mismatch", message, hint))
     for need in requirements:
         if need.pinned and need.is_met is False:
-            here = f"{need.installed} is installed" if need.installed else "it is not installed"
-            message = f"{_with_version(name, metadata)} needs {need.name} {need.pinned}, and {here}"
+            installed = (
+                f"{need.installed} is installed" if need.installed else "it is not installed"
+            )
+            message = (
+                f"{_with_version(name, metadata)} needs {need.name} {need.pinned}, and {installed}"
+            )
             hint = f"install {need.name}=={need.pinned}, or a {name} that goes with it"
             warnings.append(Reason("pin-mismatch", message, hint))
     return warnings
@@ -280,11 +284,11 @@ def not_installed(host: Host, looked_for: str) -> Reason:
     """Return the reason for a package that is nowhere, with the folders that were searched."""
     folders = python_folders(host)
     if not folders:
-        where = "there is no Python to look in" if host.pid is None else "the process is no Python"
-        return Reason("not-found", f"no {looked_for}: {where}")
+        detail = "there is no Python to look in" if host.pid is None else "the process is no Python"
+        return Reason("not-found", f"no {looked_for}: {detail}")
     executable = host.python.get("executable")
-    whose = f"the import path of {executable}" if executable else ", ".join(folders)
-    return Reason("not-found", f"no {looked_for} in {whose}")
+    searched = f"the import path of {executable}" if executable else ", ".join(folders)
+    return Reason("not-found", f"no {looked_for} in {searched}")
 
 
 def assigned_text(text: str, name: str) -> str:
@@ -332,7 +336,7 @@ def torch_version_file(host: Host) -> str:
     return host.read(f"{location}/version.py", 1 << 16) if location else ""
 
 
-def gpu_unused(host: Host, what: str, hint: str) -> Reason | None:
+def gpu_unused(host: Host, build: str, hint: str) -> Reason | None:
     """Return the warning that a build for the CPU alone runs beside an NVIDIA GPU, or None."""
     from mlbackends.host.pci import of_vendor
 
@@ -340,26 +344,26 @@ def gpu_unused(host: Host, what: str, hint: str) -> Reason | None:
     if not gpus:
         return None
     one = f"there is an NVIDIA GPU at {gpus[0].address}"
-    where = one if len(gpus) == 1 else f"there are {len(gpus)} NVIDIA GPUs"
-    return Reason("degraded", f"{what} is built without CUDA, and {where}", hint)
+    place = one if len(gpus) == 1 else f"there are {len(gpus)} NVIDIA GPUs"
+    return Reason("degraded", f"{build} is built without CUDA, and {place}", hint)
 
 
-def built_for_torch(host: Host, what: str, wanted: str) -> Reason | None:
-    """Return the warning that `what` was built for another torch than the one that is here.
+def built_for_torch(host: Host, build: str, required: str) -> Reason | None:
+    """Return the warning that a build is for another torch than the one that is here.
 
-    wanted: "2.10.0+cu128", or as much of it as is known: "2.8".
+    required: "2.10.0+cu128", or as much of it as is known: "2.8".
     """
     torch = assigned_text(torch_version_file(host), "__version__")
     if not torch:
         return None
-    public, _, local = wanted.partition("+")
+    public, _, local = required.partition("+")
     has_public, _, has_local = torch.partition("+")
     parts = public.split(".")
-    same = has_public.split(".")[: len(parts)] == parts
-    if same and (not local or not has_local or local == has_local):
+    matches = has_public.split(".")[: len(parts)] == parts
+    if matches and (not local or not has_local or local == has_local):
         return None
-    message = f"{what} is built for torch {wanted}, and torch {torch} is installed"
-    hint = f"its compiled operators may not load: install the {what} that goes with torch {torch}"
+    message = f"{build} is built for torch {required}, and torch {torch} is installed"
+    hint = f"its compiled operators may not load: install the {build} that goes with torch {torch}"
     return Reason("conflict", message, hint)
 
 

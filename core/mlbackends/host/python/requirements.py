@@ -57,10 +57,10 @@ def required(host: Host, dist: Distribution) -> list[Requirement]:
     text = host.read(f"{dist.info}/{name}").replace("\r\n", "\n")
     headers = text.split("\n\n", 1)[0].splitlines()
     for line in (line for line in headers if line.startswith("Requires-Dist: ")):
-        wanted, _, marker = line[15:].strip().partition(";")
-        ends = (at for at, sign in enumerate(wanted) if not (sign.isalnum() or sign in "._-"))
-        end = next(ends, len(wanted))
-        clauses = wanted[end:].strip()
+        requirement, _, marker = line[15:].strip().partition(";")
+        ends = (at for at, sign in enumerate(requirement) if not (sign.isalnum() or sign in "._-"))
+        end = next(ends, len(requirement))
+        clauses = requirement[end:].strip()
         clauses = clauses.partition("]")[2] if clauses.startswith("[") else clauses
         if not end or "@" in clauses:
             continue
@@ -68,7 +68,7 @@ def required(host: Host, dist: Distribution) -> list[Requirement]:
             environment = environment or marker_environment(host)
             if not holds(marker.strip(), environment):
                 continue
-        name = normalised(wanted[:end])
+        name = normalised(requirement[:end])
         installed = distribution(host, name)
         version = installed.version if installed else ""
         found.append(Requirement(name, clauses.strip("() "), version))
@@ -118,20 +118,20 @@ def _evaluate(node: ast.expr, environment: dict[str, str]) -> bool | None:
         return decisive if decisive in results else None if None in results else not decisive
     if not isinstance(node, ast.Compare) or len(node.ops) > 1:
         return None
-    have, wanted = (
+    have, required = (
         side.value if isinstance(side, ast.Constant) else environment.get(getattr(side, "id", ""))
         for side in (node.left, node.comparators[0])
     )
     sign = _SIGNS[type(node.ops[0])]
-    if not isinstance(have, str) or not isinstance(wanted, str):
+    if not isinstance(have, str) or not isinstance(required, str):
         return None
     if sign in ("in", "not in"):
-        return (have in wanted) is (sign == "in")
+        return (have in required) is (sign == "in")
     if getattr(node.left, "id", "") in _VERSIONS:
-        return satisfies(have, f"{sign}{wanted}")
+        return satisfies(have, f"{sign}{required}")
     if sign in ("==", "==="):
-        return have == wanted
-    return have != wanted if sign == "!=" else None
+        return have == required
+    return have != required if sign == "!=" else None
 
 
 # ---- versions ------------------------------------------------------------------------------------
@@ -140,8 +140,8 @@ def _evaluate(node: ast.expr, environment: dict[str, str]) -> bool | None:
 def same_public_version(one: str, other: str) -> bool:
     """Tell whether two versions are the same but for what stands after "+"."""
     first, second = one.partition("+")[0], other.partition("+")[0]
-    same = satisfies(first, f"=={second}") if second.strip() else None
-    return first == second if same is None else same
+    matches = satisfies(first, f"=={second}") if second.strip() else None
+    return first == second if matches is None else matches
 
 
 def satisfies(version: str, clauses: str) -> bool | None:
@@ -152,17 +152,17 @@ def satisfies(version: str, clauses: str) -> bool | None:
     found = _CLAUSE.findall(clauses)
     if not found or _CLAUSE.sub("", clauses).strip(" ,"):
         return None
-    results = [_fits(version, sign, wanted) for sign, wanted in found]
+    results = [_fits(version, sign, required) for sign, required in found]
     return False if False in results else None if None in results else True
 
 
-def _fits(version: str, sign: str, wanted: str) -> bool | None:
+def _fits(version: str, sign: str, required: str) -> bool | None:
     if sign == "===":
-        return version.strip().lower() == wanted.lower()
-    if max(len(version), len(wanted)) > _LONGEST_VERSION:
+        return version.strip().lower() == required.lower()
+    if max(len(version), len(required)) > _LONGEST_VERSION:
         return None
-    have, needed = _RELEASE.fullmatch(version.lower()), _RELEASE.fullmatch(wanted)
-    if have and needed and "+" not in wanted and sign != "~=":
+    have, needed = _RELEASE.fullmatch(version.lower()), _RELEASE.fullmatch(required)
+    if have and needed and "+" not in required and sign != "~=":
         ours, theirs = _numbers(have[1]), _numbers(needed[1])
         if ours == theirs:
             return sign in ("==", "<=", ">=")
@@ -172,7 +172,7 @@ def _fits(version: str, sign: str, wanted: str) -> bool | None:
     from packaging.version import InvalidVersion, Version
 
     try:
-        return SpecifierSet(f"{sign}{wanted}").contains(Version(version), prereleases=True)
+        return SpecifierSet(f"{sign}{required}").contains(Version(version), prereleases=True)
     except (InvalidSpecifier, InvalidVersion):
         return None
 

@@ -71,7 +71,7 @@ def shared_files(host: Host, dists: Sequence[Distribution]) -> list[SharedFiles]
     by_folder: dict[str, list[Distribution]] = {}
     for dist in dists:
         by_folder.setdefault(dist.folder, []).append(dist)
-    return [shared for here in by_folder.values() for shared in _shared_in_folder(host, here)]
+    return [shared for own in by_folder.values() for shared in _shared_in_folder(host, own)]
 
 
 def _shared_in_folder(host: Host, dists: list[Distribution]) -> Iterator[SharedFiles]:
@@ -138,7 +138,7 @@ def missing_files(host: Host, dists: Sequence[Distribution]) -> list[dict[str, A
     found: list[dict[str, Any]] = []
     ending = re.compile(_ENDINGS.get(host.platform, rb"\.so[^\n]*"))
     for dist in dists:
-        record, gone = record_bytes(host, dist), []
+        record, missing = record_bytes(host, dist), []
         # Most lines name texts: searching for the ending takes a tenth of matching each line.
         for rest in ending.finditer(record):
             start = record.rfind(b"\n", 0, rest.start()) + 1
@@ -147,9 +147,9 @@ def missing_files(host: Host, dists: Sequence[Distribution]) -> list[dict[str, A
             )
             if name.endswith(_ENDS) or name.rpartition(".so.")[2].replace(".", "").isdecimal():
                 path = posixpath.normpath(f"{dist.folder}/{name}")
-                gone += [path] if not host.exists(path) else []
-        if gone:
-            counted = {"files": len(gone), "example": gone[0]}
+                missing += [path] if not host.exists(path) else []
+        if missing:
+            counted = {"files": len(missing), "example": missing[0]}
             found.append({"name": dist.name, "version": dist.version, **counted})
     return found
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from mlbackends.host.pci import extended_capabilities
-from mlbackends.host.system.kernel import kept_parameters
+from mlbackends.host.system.kernel import known_parameters
 from mlbackends.model.patterns import bytes_pattern, pattern
 from mlbackends.model.tables import table
 
@@ -34,9 +34,9 @@ _SERIAL_NUMBER = 0x0003
 
 def excerpt(path: str, data: bytes, hide: Hide) -> bytes:
     """Return what is kept of a file that a probe read under that path."""
-    for fits, keep in _FILES:
+    for fits, reduce in _FILES:
         if fits.fullmatch(path):
-            return keep(data)
+            return reduce(data)
     if path.endswith((".dist-info/METADATA", "/PKG-INFO", ".egg-info")):
         return _metadata(data, hide)
     if path.endswith("/direct_url.json"):
@@ -48,11 +48,11 @@ def without_secrets(path: str, data: bytes) -> bytes:
     """Return a file without what must not be kept even by one who gives away names."""
     if path != "/proc/cmdline":
         return _conda(data) if _CONDA.fullmatch(path) else data
-    kept = []
+    words = []
     for word in data.decode(errors="surrogateescape").split(" "):
         name, _, value = word.partition("=")
-        kept.append(f"{name}=***" if value and _SECRET.search(name) else word)
-    return " ".join(kept).encode(errors="surrogateescape")
+        words.append(f"{name}=***" if value and _SECRET.search(name) else word)
+    return " ".join(words).encode(errors="surrogateescape")
 
 
 def of_command(command: str, output: str) -> str:
@@ -60,17 +60,17 @@ def of_command(command: str, output: str) -> str:
     return _lines(_CONTROLS)(output.encode()).decode() if command == "sysctl -a" else output
 
 
-def _lines(kept: re.Pattern[bytes]) -> Callable[[bytes], bytes]:
+def _lines(begin: re.Pattern[bytes]) -> Callable[[bytes], bytes]:
     """Return what keeps the lines that begin with a pattern."""
-    return lambda data: b"".join(filter(kept.match, data.splitlines(keepends=True)))
+    return lambda data: b"".join(filter(begin.match, data.splitlines(keepends=True)))
 
 
 def _mounts(data: bytes) -> bytes:
     """Keep the control groups and what is mounted on the system's own places, without their sources."""
-    kept = []
+    rows = []
     for line in data.decode(errors="surrogateescape").splitlines():
-        where, _, what = line.partition(" - ")
-        fields, source = where.split(" "), what.split(" ", 2)
+        mount, _, source_text = line.partition(" - ")
+        fields, source = mount.split(" "), source_text.split(" ", 2)
         if len(fields) < 6 or len(source) < 3:
             continue
         kind, is_group = source[0], source[0] in ("cgroup", "cgroup2")
@@ -84,8 +84,8 @@ def _mounts(data: bytes) -> bytes:
             hidden = "/".join(part if _OF_AN_OVERLAY.fullmatch(part) else "x" for part in parts)
             options = f"rw,upperdir={hidden}" if upper else "rw"
         place = " ".join((*fields[:3], root, fields[4], "rw"))
-        kept.append(f"{place} - {kind} none {options}\n")
-    return "".join(kept).encode(errors="surrogateescape")
+        rows.append(f"{place} - {kind} none {options}\n")
+    return "".join(rows).encode(errors="surrogateescape")
 
 
 def _conda(data: bytes) -> bytes:
@@ -140,18 +140,18 @@ def _groups(data: bytes) -> bytes:
 
 def _configuration(data: bytes) -> bytes:
     """Blank a PCI device's serial number, which of a network card is its hardware address."""
-    kept = bytearray(data)
+    blanked = bytearray(data)
     for identifier, at in extended_capabilities(data):
         if identifier == _SERIAL_NUMBER:
-            kept[at + 4 : at + 12] = bytes(len(data[at + 4 : at + 12]))
-    return bytes(kept)
+            blanked[at + 4 : at + 12] = bytes(len(data[at + 4 : at + 12]))
+    return bytes(blanked)
 
 
 _CONDA = pattern(r".*/conda-meta/[^/]*\.json")
 _FILES: tuple[tuple[re.Pattern[str], Callable[[bytes], bytes]], ...] = (
     (
         pattern(r"/proc/cmdline"),
-        lambda data: kept_parameters(data.decode(errors="replace")).encode() + b"\n",
+        lambda data: known_parameters(data.decode(errors="replace")).encode() + b"\n",
     ),
     (pattern(r"/proc/[^/]*/mountinfo"), _mounts),
     (pattern(r"/proc/[^/]*/status"), _lines(bytes_pattern(rb"Cpus_allowed_list:"))),

@@ -69,7 +69,7 @@ class Recording(Host):
         self.environment = self._variables
         self._paths: dict[str, None] = {}
         self._contents: dict[str, bytes] = {}
-        self._kept_extracts: dict[str, dict[str, Any]] = {}
+        self._extracts: dict[str, dict[str, Any]] = {}
         self._listings: dict[str, list[str]] = {}
         self._disks: dict[str, tuple[int, int]] = {}
         self._sizes: dict[str, int] = {}
@@ -94,7 +94,7 @@ class Recording(Host):
     def extracted(self, path: str, name: str, kind: Any, read: Callable[[str], Any]) -> Any:
         self._paths[path] = None
         result = self._source.extracted(path, name, kind, read)
-        extract = self._kept_extracts.setdefault(self._source.realpath(path), {})
+        extract = self._extracts.setdefault(self._source.realpath(path), {})
         if isinstance(result, dict):  # of some symbols, and then of others
             extract[name] = {**extract.get(name, {}), **result}
         else:
@@ -191,7 +191,7 @@ class Recording(Host):
         # What was no library, such as a linker's script, is kept as it was read.
         extracted = {
             path
-            for path, extract in self._kept_extracts.items()
+            for path, extract in self._extracts.items()
             if not all(isinstance(each, str) for each in extract.values())
         }
         contents = {
@@ -220,8 +220,8 @@ class Recording(Host):
         }
         description = {name: each for name, each in description.items() if each is not None}
         tree.put("host.json", _json(anonymiser.description(description)))
-        if self._kept_extracts:
-            extracts = anonymiser.value(cleaned(msgspec.to_builtins(self._kept_extracts)))
+        if self._extracts:
+            extracts = anonymiser.value(cleaned(msgspec.to_builtins(self._extracts)))
             tree.put("extracts.json", _json(extracts))
         for command, output in self._outputs.items():
             name = command.replace("/", "_")
@@ -300,10 +300,10 @@ class _Writer:
 
     def _write_file(self, spot: str, data: bytes) -> None:
         at = self._target(spot)
-        there = self.tree.entries.get(at)
-        if not isinstance(there, bytes):
+        entry = self.tree.entries.get(at)
+        if not isinstance(entry, bytes):
             self.tree.put(at, data)
-        elif len(there) <= len(data):
+        elif len(entry) <= len(data):
             self.tree.entries[at] = data
 
     def _link(self, at: str, target: str) -> None:

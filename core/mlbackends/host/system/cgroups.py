@@ -55,8 +55,8 @@ class Limit(Struct, frozen=True):
 
 def version(host: Host) -> str:
     """Return "v1", "v2", "hybrid", or "none" where no hierarchy with controllers can be seen."""
-    seen = {group.version for group in groups(host)}
-    return "hybrid" if len(seen) > 1 else seen.pop() if seen else "none"
+    versions = {group.version for group in groups(host)}
+    return "hybrid" if len(versions) > 1 else versions.pop() if versions else "none"
 
 
 def home(host: Host, controller: str) -> tuple[str, tuple[str, ...]]:
@@ -92,10 +92,10 @@ def groups(host: Host) -> tuple[Group, ...]:
     for mount in first:
         controllers = tuple(n for n in _CONTROLLERS if n in mount.options and n in left)
         if controllers:
-            same = [other for other in first if controllers[0] in other.options]
+            matching = [other for other in first if controllers[0] in other.options]
             left.difference_update(controllers)
             path = next((paths[name] for name in controllers if name in paths), "/")
-            found.append(Group("v1", controllers, _best_view(host, path, same)))
+            found.append(Group("v1", controllers, _best_view(host, path, matching)))
     if second:
         found.append(Group("v2", (), _best_view(host, paths.get("", "/"), second)))
     return tuple(group for group in found if group.folders)
@@ -192,12 +192,17 @@ def allowed_memory_nodes(host: Host) -> tuple[int, ...]:
     return _allowed(host, "mems")
 
 
-def _allowed(host: Host, what: str) -> tuple[int, ...]:
+def _allowed(host: Host, resource: str) -> tuple[int, ...]:
     kind, folders = home(host, "cpuset")
-    names = [f"cpuset.{what}.effective"]
+    names = [f"cpuset.{resource}.effective"]
     if kind == "v1":
         # The last two where it is mounted with noprefix, as a cpuset of its own is.
-        names = [f"cpuset.effective_{what}", f"cpuset.{what}", f"effective_{what}", what]
+        names = [
+            f"cpuset.effective_{resource}",
+            f"cpuset.{resource}",
+            f"effective_{resource}",
+            resource,
+        ]
     sets = []
     for folder in folders:
         listed = (parse_cpu_list(host.read(f"{folder}/{name}", 65536)) for name in names)

@@ -48,8 +48,8 @@ def mounts(host: Host) -> tuple[Mount, ...]:
     found = []
     for line in host.read(f"/proc/{process}/mountinfo").splitlines()[:_MOUNTS_LIMIT]:
         # The optional fields before " - " vary in number.
-        where, _, what = line.partition(" - ")
-        fields, kinds = where.split(" "), what.split(" ", 2)
+        mount, _, source = line.partition(" - ")
+        fields, kinds = mount.split(" "), source.split(" ", 2)
         if len(fields) > 5 and len(kinds) > 2 and fields[4].startswith("/"):
             options = tuple(kinds[2].split(","))
             found.append(Mount(_unescaped(fields[3]), _unescaped(fields[4]), kinds[0], options))
@@ -100,13 +100,13 @@ def kernel_parameters(line: str) -> dict[str, str]:
     The others name disks, servers, addresses and keys.
     """
     found: dict[str, str] = {}
-    for word in kept_parameters(line).split():
+    for word in known_parameters(line).split():
         name, _, value = word.partition("=")
         found[name] = f"{found[name]} {value}" if name in found else value[:200]
     return found
 
 
-def kept_parameters(line: str) -> str:
+def known_parameters(line: str) -> str:
     """Return a kernel's command line without all parameters but those of kernel_parameters.json."""
     names = table("host/system/kernel_parameters")
     # What follows "--" is for init.

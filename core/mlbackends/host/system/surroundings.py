@@ -33,9 +33,9 @@ def container_signs(host: Host) -> list[tuple[str, str]]:
     found = [(kind, path) for kind, path in signs["files"] if host.exists(path)]
     found += [(kind, variable) for kind, variable in signs["variables"] if host.env(variable)]
     named = [(path, host.read(path, 256)) for path in _MANAGERS]
-    for where, name in (*named, ("the variable container", host.env("container"))):
+    for place, name in (*named, ("the variable container", host.env("container"))):
         if kind := signs["managers"].get(name.strip().lower()):
-            found.append((kind, where))
+            found.append((kind, place))
     paths = host.read("/proc/self/cgroup", 65536)
     in_paths = [sign for sign in signs["cgroup_paths"] if sign[1] in paths]
     found += [(kind, f"/proc/self/cgroup, {part}") for kind, part in in_paths]

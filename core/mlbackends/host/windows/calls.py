@@ -48,13 +48,13 @@ def _opened(key: str) -> Any:
 def registry_values(key: str, names: tuple[str, ...]) -> dict[str, Any]:
     """Return those values of a key that are there, all without names; of binary ones the digits."""
     found: dict[str, Any] = {}
-    wanted = {name.lower(): name for name in names}
+    by_name = {name.lower(): name for name in names}
     try:
         with _opened(key) as opened:
             for number in range(winreg.QueryInfoKey(opened)[1]):
                 name, value, _ = winreg.EnumValue(opened, number)
-                if name.lower() in wanted or not names:
-                    name = wanted.get(name.lower(), name)  # the registry takes no notice of case
+                if name.lower() in by_name or not names:
+                    name = by_name.get(name.lower(), name)  # the registry takes no notice of case
                     found[name] = value.hex() if isinstance(value, bytes) else value
     except OSError:
         pass
@@ -197,14 +197,14 @@ def page_size() -> int:
 def may_lock_memory() -> bool | None:
     """Return whether this process holds SeLockMemoryPrivilege, which large pages need."""
     advapi32, token, length = ctypes.WinDLL("advapi32"), wintypes.HANDLE(), wintypes.DWORD()
-    wanted = _number(advapi32.LookupPrivilegeValueW, None, "SeLockMemoryPrivilege")
-    if wanted is None or not advapi32.OpenProcessToken(_OURSELVES, 0x0008, byref(token)):
+    lock_memory = _number(advapi32.LookupPrivilegeValueW, None, "SeLockMemoryPrivilege")
+    if lock_memory is None or not advapi32.OpenProcessToken(_OURSELVES, 0x0008, byref(token)):
         return None
     data = ctypes.create_string_buffer(4096)
     is_read = advapi32.GetTokenInformation(token, 3, data, len(data), byref(length))
     _kernel32.CloseHandle(token)
     rows = struct.iter_unpack("<QL", data.raw[4 : 4 + 12 * int.from_bytes(data.raw[:4], "little")])
-    return any(privilege == wanted for privilege, _ in rows) if is_read else None
+    return any(privilege == lock_memory for privilege, _ in rows) if is_read else None
 
 
 # ---- the job object of this process --------------------------------------------------------------
@@ -297,8 +297,8 @@ def disk(path: str) -> tuple[int, int] | None:
     """Return a drive's bytes, and those of them that this user may still fill."""
     # shutil does the same, and its import loads every library of compression.
     numbers = [c_uint64() for _ in range(3)]
-    is_there = _kernel32.GetDiskFreeSpaceExW(path, *map(byref, numbers))
-    return (numbers[1].value, numbers[0].value) if is_there else None
+    is_readable = _kernel32.GetDiskFreeSpaceExW(path, *map(byref, numbers))
+    return (numbers[1].value, numbers[0].value) if is_readable else None
 
 
 # ---- devices -------------------------------------------------------------------------------------

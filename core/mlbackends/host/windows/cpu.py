@@ -135,8 +135,8 @@ def features_of_cpuid(leaves: dict[str, list[int]]) -> list[str]:
                     for bit, name in enumerate(names.split())
                     if value >> bit & 1 and name != "-"
                 ]
-    kept = leaves.get("xcr0", [0])[0]
-    lost = [names for mask, names in _IN_XCR0_TOO.items() if kept & int(mask) != int(mask)]
+    enabled = leaves.get("xcr0", [0])[0]
+    lost = [names for mask, names in _IN_XCR0_TOO.items() if enabled & int(mask) != int(mask)]
     return [name for name in found if not any(_needs(name, names) for names in lost)]
 
 
@@ -152,9 +152,9 @@ def _needs(name: str, names: tuple[str, ...]) -> bool:
 def groups(host: Host, cpus: Sequence[int], name: str) -> list[tuple[int, ...]]:
     """Return the groups of these CPUs that a file of that name lists under Linux; [] where none is told."""
     rows = processors(host).get(_RELATIONS.get(name, ""), ())
-    wanted = set(cpus)
+    chosen = set(cpus)
     lists = (parse_cpu_list(row["cpus"] if isinstance(row, dict) else row) for row in rows)
-    return [group for each in lists if (group := tuple(cpu for cpu in each if cpu in wanted))]
+    return [group for each in lists if (group := tuple(cpu for cpu in each if cpu in chosen))]
 
 
 def online_cpus(host: Host) -> tuple[int, ...]:

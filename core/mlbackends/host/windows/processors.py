@@ -134,6 +134,6 @@ def allowed_cpus(
     cpus_of = {row["group"]: parse_cpu_list(row["cpus"]) for row in groups}
     is_whole = not mask or mask == affinity["system_mask"]
     if len(cpus_of) > 1 and is_whole and (len(own) > 1 or build >= _SPANS_GROUPS):
-        wanted = cpus_of if build >= _SPANS_GROUPS else own
-        return tuple(sorted(cpu for group in wanted for cpu in cpus_of.get(group, ())))
+        counted = cpus_of if build >= _SPANS_GROUPS else own
+        return tuple(sorted(cpu for group in counted for cpu in cpus_of.get(group, ())))
     return tuple(cpus_in(mask, own[0] if own else 0))

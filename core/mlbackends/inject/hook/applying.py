@@ -63,7 +63,7 @@ def _write(torch: "ModuleType", step: "dict[str, Any]") -> None:
 
 
 def _compare(torch: "ModuleType", step: "dict[str, Any]") -> None:
-    for path, wanted in step.get("reads", ()):
+    for path, expected in step.get("reads", ()):
         if path in _STARTS_HIP and getattr(getattr(torch, "version", None), "hip", None):
             continue
         holder, name = _holder(torch, path)
@@ -71,8 +71,8 @@ def _compare(torch: "ModuleType", step: "dict[str, Any]") -> None:
         if found is _ABSENT:
             raise _Refused("it has no " + path)
         found = _plain(found() if callable(found) else found)
-        if wanted is not None and (
-            found != wanted or isinstance(found, bool) != isinstance(wanted, bool)
+        if expected is not None and (
+            found != expected or isinstance(found, bool) != isinstance(expected, bool)
         ):
             raise _Refused(f"{path} is {json.dumps(found, default=repr)} there")
 

@@ -93,13 +93,13 @@ class CudaDevice:
         return list(array)
 
 
-def expect(what: str, got: Sequence[float], wanted: Sequence[float]) -> None:
+def expect(title: str, result: Sequence[float], expected: Sequence[float]) -> None:
     """Raise NotUsable where a computation did not give the numbers that it must."""
-    if len(got) != len(wanted) or any(
+    if len(result) != len(expected) or any(
         not abs(one - other) <= 1e-4 * max(1.0, abs(other))  # a NaN is no number that it must give
-        for one, other in zip(got, wanted, strict=True)
+        for one, other in zip(result, expected, strict=True)
     ):
-        message = f"{what} gave {[round(one, 6) for one in got]}; it must be {list(wanted)}"
+        message = f"{title} gave {[round(one, 6) for one in result]}; it must be {list(expected)}"
         raise NotUsable("wrong-result", message)
 
 

@@ -50,9 +50,9 @@ def driver_libraries(host: Host, name: str, stem: str) -> list[Library]:
     return found
 
 
-def no_library(host: Host, what: str, capability: str) -> Reason:
+def no_library(host: Host, library: str, capability: str) -> Reason:
     """Return the reason for a driver library that is nowhere."""
-    reason = absent(host, what, folders=_folders(host))
+    reason = absent(host, library, folders=_folders(host))
     hint = lacks_capability(host, capability)
     return replace(reason, hint=hint) if hint else reason
 
@@ -142,8 +142,8 @@ def node_problems(host: Host, nodes: list[str]) -> tuple[Reason, ...]:
         )
     problems = []
     # The first CUDA program makes the node by nvidia-modprobe; in a container it may not.
-    is_made = host.exists("/usr/bin/nvidia-modprobe") and not container_signs(host)
-    if "/dev/nvidia-uvm" not in nodes and not is_made:
+    is_created = host.exists("/usr/bin/nvidia-modprobe") and not container_signs(host)
+    if "/dev/nvidia-uvm" not in nodes and not is_created:
         message = "there is no /dev/nvidia-uvm, without which CUDA cannot start"
         problems.append(
             Reason("device-nodes-missing", message, "load it with nvidia-modprobe -u -c 0 as root")
@@ -241,15 +241,15 @@ def too_old_for(release: str, cuda: str) -> bool | None:
     return driver < needed if driver and needed else None
 
 
-def driver_warning(release: str, cuda: str, what: str) -> Reason | None:
-    """Return the warning that a driver is too old for `what`, built for a CUDA release, or None."""
+def driver_warning(release: str, cuda: str, build: str) -> Reason | None:
+    """Return the warning that a driver is too old for a build for a CUDA release, or None."""
     if not too_old_for(release, cuda):
         return None
     serves = cuda_of_driver(release)
     older = f" (it serves CUDA {serves})" if serves else ""
     return Reason(
         "driver-too-old",
-        f"{what} needs driver {driver_for(cuda)} or newer; the driver here is {release}{older}",
+        f"{build} needs driver {driver_for(cuda)} or newer; the driver here is {release}{older}",
         f"install driver {driver_for(cuda)} or newer, or use what was built for an older CUDA",
     )
 

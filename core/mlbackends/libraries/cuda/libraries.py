@@ -88,9 +88,9 @@ class CudaLibrary(Struct, frozen=True):
         folders: beyond those of every CUDA toolkit.
         """
         homes = (*self.homes, *HOMES)
-        here = (*folders, *toolkit_folders(host, self.stems))
+        searched = (*folders, *toolkit_folders(host, self.stems))
         found = libraries_named(
-            host, self.name, *self.stems, homes=homes, folders=here, wheels=self.wheels
+            host, self.name, *self.stems, homes=homes, folders=searched, wheels=self.wheels
         )
         facts, invalid = steering(host, self.name), not_valid(host, self.name)
         if not found:
@@ -127,7 +127,7 @@ class CudaLibrary(Struct, frozen=True):
         for kind in range(3):  # libraryPropertyType: major, minor, patch
             call(self.property_function, kind, ctypes.byref(number))
             numbers.append(str(number.value))
-        return answered(library, ".".join(numbers))
+        return versioned(library, ".".join(numbers))
 
     def versioned(self, host: Host, library: Library) -> tuple[Library, list[Reason]]:
         """Add the version that a copy's surroundings tell, with a warning where they do not agree."""
@@ -181,7 +181,7 @@ def version_macros(prefix: str) -> tuple[str, ...]:
 def toolkit_folders(host: Host, stems: Sequence[str]) -> list[str]:
     """Return the library folders in customary places that hold one of these stems."""
     keys = {key_of(host, stem) for stem in stems}
-    return [folder for folder, held in _toolkits(host).items() if not held.isdisjoint(keys)]
+    return [folder for folder, found in _toolkits(host).items() if not found.isdisjoint(keys)]
 
 
 @once_per_host
@@ -270,7 +270,7 @@ def runtime_version(number: int) -> str:
     return f"{number // 1000}.{number % 1000 // 10}" if number else ""
 
 
-def answered(library: Library, version: str, **facts: object) -> Answer:
+def versioned(library: Library, version: str, **facts: object) -> Answer:
     """Return the version that an opened library returned, with a warning where files have another."""
     warnings: tuple[Reason, ...] = ()
     source = str(library.facts.get("version_source", "file"))
@@ -315,8 +315,8 @@ def nvcc_release(host: Host, root: str) -> str:
         for dist in dists if match else ():
             # Since CUDA 13 the wheels of all components share the folder nvidia/cu13.
             home = "cuda_nvcc" if match and match[1] else f"cu{dist.version.partition('.')[0]}"
-            same = posixpath.normpath(dist.folder) == posixpath.normpath(site)
-            if same and part == home and _is_release(dist.version):
+            is_own = posixpath.normpath(dist.folder) == posixpath.normpath(site)
+            if is_own and part == home and _is_release(dist.version):
                 return dist.version
     return ""
 

@@ -262,9 +262,9 @@ class _Gpu:
             import ctypes
 
             fabric = self.nvml.c_nvmlGpuFabricInfoV_t()
-            answered = self.get("GpuFabricInfoV", ctypes.byref(fabric))
+            found = self.get("GpuFabricInfoV", ctypes.byref(fabric))
             state = _words("fabric_states").get(str(fabric.state))
-            if answered is not None and state:
+            if found is not None and state:
                 self.facts["fabric_state"] = state
 
 

@@ -17,19 +17,19 @@ _ENTRY = pattern(r"\s*(?:\+?(\d+)|((?:GPU|MIG)-[0-9A-Za-z/-]+))")
 
 def visible(value: str) -> tuple[tuple[str, ...], str]:
     """Return the entries of a list that count, and what is wrong with the rest ("" for nothing)."""
-    seen: list[str] = []
+    names: list[str] = []
     if not value.strip():
         return (), ""
     for part in value.split(","):
         match = _ENTRY.match(part)
         if match is None:
             message = f'"{part.strip()}" is no GPU; it and what follows it are ignored'
-            return tuple(seen), "" if part.strip() == "-1" else message
+            return tuple(names), "" if part.strip() == "-1" else message
         entry = str(int(match[1])) if match[1] else match[2]
-        if entry in seen:
+        if entry in names:
             return (), f"{entry} stands there twice, which hides every GPU"
-        seen.append(entry)
-    return tuple(seen), ""
+        names.append(entry)
+    return tuple(names), ""
 
 
 def environment(host: Host) -> dict[str, str]:
@@ -52,14 +52,14 @@ def visibility_warnings(host: Host, count: int, uuids: tuple[str, ...] = ()) -> 
             warnings.append(Reason("hidden-by-variable", message, f"unset {VARIABLE}"))
         problems = [problem] if problem else []
         for entry in entries:
-            what = ""
+            noun = ""
             if entry.isdecimal() and int(entry) >= count > 0:
-                what = f"there is no GPU {entry}, only {count}"
+                noun = f"there is no GPU {entry}, only {count}"
             # A MIG instance has a UUID of its own, and the beginning of one is enough.
             elif entry.startswith("GPU-") and uuids and not any(u.startswith(entry) for u in uuids):
-                what = f"no GPU here has the UUID {entry}"
-            if what:
-                problems.append(f"{what}; it and what follows it are ignored")
+                noun = f"no GPU here has the UUID {entry}"
+            if noun:
+                problems.append(f"{noun}; it and what follows it are ignored")
                 break
         warnings += [
             Reason("override-invalid", f'{VARIABLE} is "{value}": {each}') for each in problems
@@ -71,12 +71,16 @@ def visibility_warnings(host: Host, count: int, uuids: tuple[str, ...] = ()) -> 
     return tuple(warnings)
 
 
-def lacks_capability(host: Host, wanted: str) -> str:
+def lacks_capability(host: Host, capability: str) -> str:
     """Return the hint that a container was started without a part of the driver; "" otherwise.
 
-    wanted: "utility" for NVML, "compute" for CUDA.
+    capability: "utility" for NVML, "compute" for CUDA.
     """
-    given = environment(host).get("NVIDIA_DRIVER_CAPABILITIES", "")
-    if not given or wanted in given.split(",") or "all" in given.split(","):
+    capabilities = environment(host).get("NVIDIA_DRIVER_CAPABILITIES", "")
+    if (
+        not capabilities
+        or capability in capabilities.split(",")
+        or "all" in capabilities.split(",")
+    ):
         return ""
-    return f'NVIDIA_DRIVER_CAPABILITIES is "{given}": start the container with {wanted} in it'
+    return f'NVIDIA_DRIVER_CAPABILITIES is "{capabilities}": start the container with {capability} in it'

@@ -135,9 +135,9 @@ def interpreter(python: str = "") -> str:
     """Return the interpreter that runs peers. Raises BadInput where that is no Python."""
     if not python:
         return sys.executable
-    from mlbackends.host.interpreter import ask
+    from mlbackends.host.interpreter import query
 
-    return str(ask(python)["executable"])
+    return str(query(python)["executable"])
 
 
 @cache
@@ -154,8 +154,8 @@ def _exports(path: str, function: str) -> bool:
 @cache
 def _report(probe: str, python: str, depth: Presence = Presence.FOUND) -> ProbeReport:
     from mlbackends.host.host import Host
-    from mlbackends.host.interpreter import ask
+    from mlbackends.host.interpreter import query
     from mlbackends.survey import survey
 
-    host = Host("/", python=ask(python) if python else None)
+    host = Host("/", python=query(python) if python else None)
     return survey((probe,), host, depth).probes[probe]

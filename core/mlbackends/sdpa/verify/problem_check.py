@@ -158,7 +158,7 @@ class ProblemCheck:
         problem = msgspec.to_builtins(self.problem)
         request = {"do": "prepare", "problem": problem, "folder": folder, "seed": self.wording.seed}
         try:
-            made = self.processes.ask(VALUES, "", request)
+            made = self.processes.send(VALUES, "", request)
         except Lost as lost:
             message = f"the exact result could not be computed: {lost}"
             raise Lost(lost.ended, Reason(lost.reason.code, message)) from None
@@ -171,7 +171,7 @@ class ProblemCheck:
 
     def _compute(self, result: Result, prepare: dict[str, Any]) -> Result:
         """Have one backend compute, and return its result compared with the exact one."""
-        name, ask = result.backend, self.processes.ask
+        name, ask = result.backend, self.processes.send
         path = os.path.join(self.processes.folder, "result.bin")
         for each in glob.glob(f"{glob.escape(path)}*"):  # of the backend before
             os.unlink(each)
@@ -203,7 +203,7 @@ class ProblemCheck:
             return {}, ""
         peak: dict[str, str] = {}
         try:
-            peak = self.processes.ask(PEAK, "", measure_request(self.problem))["details"]
+            peak = self.processes.send(PEAK, "", measure_request(self.problem))["details"]
             runners.append(PEAK)
         except Lost as lost:  # then no share of it is reported
             peak = {"failure": str(lost)} if self.speeds else {}
@@ -227,7 +227,7 @@ class ProblemCheck:
         lowered = "" if name == PEAK else self.lowered
         end = time.monotonic() + (_PATIENCE_SECONDS if turn else 0.0)
         while True:
-            answer = self.processes.ask_alone(name, lowered, _SAMPLE)
+            answer = self.processes.send_alone(name, lowered, _SAMPLE)
             is_disturbed = answer.get("waited", 0.0) > _LARGEST_WAIT
             if not is_disturbed or time.monotonic() >= end:
                 break

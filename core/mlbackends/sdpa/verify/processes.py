@@ -98,18 +98,18 @@ class Processes:
         self.plan, self.folder = plan, folder
         self._services: dict[tuple[str, str], Service] = {}
 
-    def ask(self, name: str, lowered: str, request: dict[str, Any]) -> dict[str, Any]:
+    def send(self, name: str, lowered: str, request: dict[str, Any]) -> dict[str, Any]:
         """Return the answer of one process. Raises Lost."""
-        return self.start(name, lowered).ask(request, self.plan.timeout)
+        return self.start(name, lowered).send(request, self.plan.timeout)
 
-    def ask_alone(self, name: str, lowered: str, request: dict[str, Any]) -> dict[str, Any]:
+    def send_alone(self, name: str, lowered: str, request: dict[str, Any]) -> dict[str, Any]:
         """Return the answer of one process while the others are stopped. Raises Lost.
 
         Threads that wait for work spin, in OpenMP's pools and in ours, on the CPUs that it needs.
         """
         for each in self._services.values():
             each.pause()
-        return self.ask(name, lowered, request)
+        return self.send(name, lowered, request)
 
     def start(self, name: str, lowered: str) -> Service:
         """Return a process, which may still be loading. lowered: its ATEN_CPU_CAPABILITY, if any."""

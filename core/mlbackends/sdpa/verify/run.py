@@ -68,9 +68,9 @@ def bench(wordings: Sequence[Wording], plan: Plan, progress: Progress | None = N
 def _bandwidth(processes: Processes, prepare: dict[str, Any]) -> tuple[float | None, str]:
     """Return the bytes a second of a processor's memory, and how they were measured; None, and why not."""
     try:
-        described = processes.ask(BANDWIDTH, "", prepare)["details"]
+        described = processes.send(BANDWIDTH, "", prepare)["details"]
         request = {"do": "time", "seconds": _BANDWIDTH_SECONDS, "calls": _BANDWIDTH_CALLS + 1}
-        taken = processes.ask(BANDWIDTH, "", request)["seconds"]
+        taken = processes.send(BANDWIDTH, "", request)["seconds"]
     except Lost as lost:
         return None, str(lost) if "device" in prepare else ""
     return int(described["bytes"]) / statistics.median(taken[1:] or taken), str(described["by"])

@@ -119,12 +119,12 @@ def run(
             except OSError as error:
                 raise BadInput(f"no temporary file can be made: {error.strerror}") from None
         trace = stack.enter_context(TraceFile(path, append=append, of_ranks=bool(ranks)))
-        wanted: dict[str, str] = {}
+        requested: dict[str, str] = {}
         for leaf in leaves.values():
-            wanted |= leaf.environment(
+            requested |= leaf.environment(
                 level=level, timestamps=timestamps, components=components, file=trace.path
             )
-        changed, notices = variables.combined(wanted, environment)
+        changed, notices = variables.combined(requested, environment)
         environment = variables.of_command({**environment, **changed})
         markers = {name: leaf.MARKERS for name, leaf in leaves.items()}
         separated = separation_for(
@@ -153,8 +153,8 @@ def run(
         if code == 0 and parts and not on_the_way.lost and not lost:
             is_filtered = "filter=" in environment.get("ONEDNN_VERBOSE", "")
             notices += _silences(totals, separated.name, on_the_way, is_filtered=is_filtered)
-        gone = trace.path if trace.remove_if_empty() else ""
-        files = tuple(path for path, _ in parts if path != gone)
+        removed = trace.path if trace.remove_if_empty() else ""
+        files = tuple(path for path, _ in parts if path != removed)
         if special and parts:
             files = () if lost and not totals[""] else (target,)
     return Captured(
@@ -243,16 +243,16 @@ def _losses(
     """Report what ended the command where it did not end itself, and lines that are not in the trace."""
     kind, how = ending(code)
     if kind == "crashed":
-        kept = f"; the {totals['']} lines until then are kept" if totals[""] else ""
-        yield warning(f"the command was ended by {how}{kept}")
+        recorded = f"; the {totals['']} lines until then are kept" if totals[""] else ""
+        yield warning(f"the command was ended by {how}{recorded}")
     if on_the_way.lost:
         why = os.strerror(on_the_way.lost_reason)
         yield warning(f"{on_the_way.lost} lines could not be written to the trace: {why}")
     elif "mkl" in totals and trace.is_disk_full():  # it reports no loss
         yield warning("the disk is full; what MKL wrote last may be lost")
     if on_the_way.unreachable:
-        where = "the output of processes that could not open the trace"
-        yield warning(f"{on_the_way.unreachable} lines went to {where}")
+        place = "the output of processes that could not open the trace"
+        yield warning(f"{on_the_way.unreachable} lines went to {place}")
     if trace.is_shared:
         yield warning(
             f"another capture was writing to {trace.path}; these lines stand among its own"
@@ -269,9 +269,9 @@ def _silences(
         return []  # unseparated, oneDNN's lines are in the command's output
     why = "the command does not use it, or with a build that prints nothing"
     loaded = {"OpenBLAS": on_the_way.with_openblas, "BLIS": on_the_way.with_blis}
-    others = " and ".join(name for name, count in loaded.items() if count)
-    if others and "mkl" in totals and not on_the_way.with_mkl:
-        why = f"the command has {others} loaded, which prints nothing, and no libmkl"
+    more = " and ".join(name for name, count in loaded.items() if count)
+    if more and "mkl" in totals and not on_the_way.with_mkl:
+        why = f"the command has {more} loaded, which prints nothing, and no libmkl"
     if is_filtered and "onednn" in totals:
         why = f"the filter of components may have left all out, or {why}"
     if separation == "preload" and "onednn" in totals:

@@ -51,13 +51,13 @@ class Demultiplexer:
         self._starts = sorted(starts, key=len, reverse=True)
         self._marker = re.compile(b"|".join(map(re.escape, ordered)) or _NEVER)
         self._head = re.compile(b"|".join(heads) or _NEVER)
-        self._held = b""
+        self._pending = b""
         self._fed = time.monotonic()
 
     def feed(self, piece: bytes) -> Separated:
         """Take a piece, and return what it settles; what may be the start of a trace line is held."""
         self._fed = time.monotonic()
-        data = self._held + piece
+        data = self._pending + piece
         texts: list[bytes] = []
         lines: list[bytes] = []
         place = search = 0
@@ -78,7 +78,7 @@ class Demultiplexer:
             ends = (len(data) - len(start) for start in self._starts if data.endswith(start))
             whole = next((at for at in ends if at >= search), len(data))
         texts.append(data[place:whole])
-        self._held = data[whole:]
+        self._pending = data[whole:]
         return Separated(b"".join(texts), lines)
 
     def _measured(self, data: bytes, start: int, end: int) -> int:
@@ -95,9 +95,9 @@ class Demultiplexer:
         A library prints a line at once: little more than a moment can lie between its parts. What is
         surely the start of a trace line stays.
         """
-        patience = _BRIEF_SECONDS if len(self._held) < _BRIEF_BYTES else _PATIENT_SECONDS
-        is_overdue = self._held and time.monotonic() - self._fed > patience
-        if is_overdue and not self._head.match(self._held):
+        patience = _BRIEF_SECONDS if len(self._pending) < _BRIEF_BYTES else _PATIENT_SECONDS
+        is_overdue = self._pending and time.monotonic() - self._fed > patience
+        if is_overdue and not self._head.match(self._pending):
             return self.release()
         return Separated(b"", [])
 
@@ -107,20 +107,20 @@ class Demultiplexer:
         at_end: the start of a trace line is then a line, which a program that was killed left; it
         gets no end.
         """
-        held, self._held = self._held, b""
+        pending, self._pending = self._pending, b""
         if not at_end:
-            return Separated(held, [])
+            return Separated(pending, [])
         place = 0
-        for found in re.finditer(b"(?=" + self._marker.pattern + b")", held):
+        for found in re.finditer(b"(?=" + self._marker.pattern + b")", pending):
             place = found.start()
-            if size := self._measured(held, place, len(held)):
-                rest = held[place + size :]
-                return Separated(held[:place] + rest, [held[place : place + size]])
+            if size := self._measured(pending, place, len(pending)):
+                rest = pending[place + size :]
+                return Separated(pending[:place] + rest, [pending[place : place + size]])
         # A line of oneDNN may have ended before it can be distinguished from text.
-        marker = self._marker.match(held, place)
+        marker = self._marker.match(pending, place)
         cut = None
         if marker and not marker[0].endswith(b" "):
-            cut = _CUT.fullmatch(held, marker.end())
+            cut = _CUT.fullmatch(pending, marker.end())
         is_cut_head = cut and any(word.startswith(cut[1] or b"") for word in _WORDS)
-        is_torn = is_cut_head or self._head.match(held, place)
-        return Separated(held[:place], [held[place:]]) if is_torn else Separated(held, [])
+        is_torn = is_cut_head or self._head.match(pending, place)
+        return Separated(pending[:place], [pending[place:]]) if is_torn else Separated(pending, [])

@@ -17,11 +17,11 @@ _LONGEST_RANK = 15
 
 
 def combined(
-    wanted: Mapping[str, str], user: Mapping[str, str]
+    requested: Mapping[str, str], user: Mapping[str, str]
 ) -> tuple[dict[str, str], list[Notice]]:
     """Return the wanted variables, each at least as rich as the user's, and what of theirs gives way."""
-    found, notices = dict(wanted), []
-    for name, value in wanted.items():
+    found, notices = dict(requested), []
+    for name, value in requested.items():
         theirs = user.get(name, "")
         if name == _OUTPUT_FILE:
             if theirs not in ("", value):

@@ -125,10 +125,10 @@ def start(
         )
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
-        is_gone = isinstance(error, FileNotFoundError) and not os.path.exists(path)
-        if isinstance(error, FileNotFoundError) and not is_gone:
+        is_removed = isinstance(error, FileNotFoundError) and not os.path.exists(path)
+        if isinstance(error, FileNotFoundError) and not is_removed:
             why = "its interpreter is not there"
-        code = NOT_FOUND if is_gone else NOT_EXECUTABLE
+        code = NOT_FOUND if is_removed else NOT_EXECUTABLE
         raise NotStarted(f"{path} cannot be started: {why}", code) from None
 
 

@@ -188,11 +188,11 @@ class _Relayed(Separation):
             while not self._has_ended.is_set() and (piece := self._read()) is not None:
                 if piece:
                     self._quiet_since = None
-                    self._give(apart.feed(piece))
+                    self._write(apart.feed(piece))
                 else:
                     self._quiet_since = self._quiet_since or time.monotonic()
-                    self._give(apart.idle())
-            self._give(apart.release(at_end=True))
+                    self._write(apart.idle())
+            self._write(apart.release(at_end=True))
         except OSError:  # nobody reads our output: the command is to see the same
             pass
         finally:
@@ -221,7 +221,7 @@ class _Relayed(Separation):
             time.sleep(seconds)
         return has_more
 
-    def _give(self, separated: Separated) -> None:
+    def _write(self, separated: Separated) -> None:
         for line in separated.lines:
             # Not behind one that was cut off when the disk was full.
             rest = (

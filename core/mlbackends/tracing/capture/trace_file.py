@@ -35,7 +35,7 @@ class TraceFile:
         self.path = with_slashes(os.path.abspath(path))
         self.is_shared = False
         self._of_ranks = of_ranks
-        self._is_kept = append and os.path.exists(self.path)
+        self._existed = append and os.path.exists(self.path)
         self.descriptor = -1
         try:
             self.descriptor = os.open(self.path, flags("O_RDWR", "O_CREAT", "O_APPEND"), 0o666)
@@ -89,7 +89,7 @@ class TraceFile:
 
         What was there, or may be another's, stays.
         """
-        if self.is_shared or self._is_kept or os.fstat(self.descriptor).st_size:
+        if self.is_shared or self._existed or os.fstat(self.descriptor).st_size:
             return False
         if lock(self.descriptor):  # no other capture has it open
             if os.name == "nt":  # where no open file can be removed

@@ -72,7 +72,7 @@ def demonstrations(tracers: Sequence[str], report: "Report | None" = None) -> li
         from mlbackends.survey import survey
 
         report = survey(tuple(tracers), depth=Presence.USABLE)
-    made, in_torch, problems = [], [], []
+    shown, in_torch, problems = [], [], []
     for name in tracers:
         probe = report.probes[name]
         own = [each for each in probe.libraries if "torch" not in os.path.basename(each.path)]
@@ -81,19 +81,19 @@ def demonstrations(tracers: Sequence[str], report: "Report | None" = None) -> li
             program = _PROGRAM.format(path=sys.path, name=name, library=library.path)
             # With 64-bit integers, which it may have been set to, calls would read beyond their arguments.
             variables = {"MKL_INTERFACE_LAYER": "LP64"} if name == "mkl" else {}
-            what = f"{LIBRARIES[name]} {library.version} ({library.path})"
+            library_name = f"{LIBRARIES[name]} {library.version} ({library.path})"
             command = (sys.executable, "-c", program)
-            made.append(Demonstration((name,), what, command, variables))
+            shown.append(Demonstration((name,), library_name, command, variables))
         elif len(own) < len(probe.libraries):
             in_torch.append(name)
         reasons = [*probe.reasons, *(why for each in probe.libraries for why in each.reasons)]
         why = reasons[0].message if reasons else "none is installed"
         problems.append(f"no {LIBRARIES[name]} can be called here: {why}")
     if in_torch and find_spec("torch") is not None:
-        what = f"the {' and '.join(LIBRARIES[name] for name in in_torch)} inside torch"
+        library_name = f"the {' and '.join(LIBRARIES[name] for name in in_torch)} inside torch"
         program = f"import sys; sys.path[:] = {sys.path!r}\n{TORCH_PROGRAM}"
-        made.append(Demonstration(tuple(in_torch), what, (sys.executable, "-c", program)))
-    if not made:
+        shown.append(Demonstration(tuple(in_torch), library_name, (sys.executable, "-c", program)))
+    if not shown:
         hint = " or ".join(_TO_INSTALL[name] for name in tracers)
         raise NoBackend("; ".join(problems), hint=hint)
-    return made
+    return shown

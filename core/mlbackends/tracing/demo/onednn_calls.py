@@ -33,8 +33,8 @@ class OneDnn:
         self.library = ctypes.CDLL(path)
         self.library.dnnl_memory_desc_get_size.restype = ctypes.c_size_t
         self.is_old = not hasattr(self.library, "dnnl_matmul_primitive_desc_create")
-        self.engine = self.made("dnnl_engine_create", 1, ctypes.c_size_t(0))
-        self.stream = self.made("dnnl_stream_create", self.engine, ctypes.c_uint(1))
+        self.engine = self.created("dnnl_engine_create", 1, ctypes.c_size_t(0))
+        self.stream = self.created("dnnl_stream_create", self.engine, ctypes.c_uint(1))
         self._buffers: list[object] = []  # memory lives as long as this
 
     def call(self, function: str, *arguments: object) -> None:
@@ -43,7 +43,7 @@ class OneDnn:
         if status:
             raise Failed(f"{function} returned {status}")
 
-    def made(self, function: str, *arguments: object) -> ctypes.c_void_p:
+    def created(self, function: str, *arguments: object) -> ctypes.c_void_p:
         """Return what a function makes."""
         handle = ctypes.c_void_p()
         self.call(function, ctypes.byref(handle), *arguments)
@@ -51,7 +51,7 @@ class OneDnn:
 
     def planned(self, primitive: str, *arguments: object) -> ctypes.c_void_p:
         """Return the description of a primitive, as version 3 makes it."""
-        return self.made(f"dnnl_{primitive}_primitive_desc_create", self.engine, *arguments)
+        return self.created(f"dnnl_{primitive}_primitive_desc_create", self.engine, *arguments)
 
     def described(self, shape: Sequence[int], layout: int | Sequence[int]) -> object:
         """Describe numbers in memory. layout: a format, or the strides."""
@@ -59,7 +59,7 @@ class OneDnn:
         last = layout if isinstance(layout, int) else _dimensions(layout)
         rest = (len(shape), _dimensions(shape), _F32, last)
         if not self.is_old:
-            return self.made(f"dnnl_memory_desc_create_with_{kind}", *rest)
+            return self.created(f"dnnl_memory_desc_create_with_{kind}", *rest)
         structure = ctypes.create_string_buffer(16384)
         self.call(f"dnnl_memory_desc_init_by_{kind}", structure, *rest)
         return structure
@@ -70,11 +70,11 @@ class OneDnn:
         buffer = ctypes.create_string_buffer(size + 64)
         self._buffers.append(buffer)
         place = ctypes.cast(buffer, ctypes.c_void_p)
-        return self.made("dnnl_memory_create", description, self.engine, place)
+        return self.created("dnnl_memory_create", description, self.engine, place)
 
     def run(self, plan: ctypes.c_void_p, operands: dict[int, ctypes.c_void_p]) -> None:
         """Run what is planned some times."""
-        primitive = self.made("dnnl_primitive_create", plan)
+        primitive = self.created("dnnl_primitive_create", plan)
         passed = (_Operand * len(operands))(*map(_Operand, operands, operands.values()))
         for _ in range(_TIMES):
             self.call("dnnl_primitive_execute", primitive, self.stream, len(operands), passed)
@@ -93,10 +93,10 @@ def main(path: str) -> None:
         if dnn.is_old:
             how = ctypes.create_string_buffer(65536)
             dnn.call("dnnl_matmul_desc_init", how, plain, plain, None, plain)
-            plan = dnn.made("dnnl_primitive_desc_create", how, None, dnn.engine, None)
+            plan = dnn.created("dnnl_primitive_desc_create", how, None, dnn.engine, None)
         else:
             plan = dnn.planned("matmul", plain, plain, None, plain, None)
-        dnn.run(plan, {which: dnn.memory(plain) for which in (_SOURCE, _WEIGHTS, _DESTINATION)})
+        dnn.run(plan, {operand: dnn.memory(plain) for operand in (_SOURCE, _WEIGHTS, _DESTINATION)})
     if not dnn.is_old:
         _convolution(dnn)
         rows = dnn.described((256, 1000), _AB)
@@ -116,13 +116,13 @@ def _convolution(dnn: OneDnn) -> None:
         *(_FORWARD_INFERENCE, _CONVOLUTION_DIRECT, source, weights, None, destination),
         *(ones, zeros, ones, ones, None),
     )
-    ask = dnn.library.dnnl_primitive_desc_query_md
-    ask.restype = ctypes.c_void_p
-    chosen = {which: ctypes.c_void_p(ask(plan, _QUERIES[which], 0)) for which in shapes}
-    memories = {which: dnn.memory(each) for which, each in chosen.items()}
-    for which in (_SOURCE, _WEIGHTS):
-        plain = dnn.described(shapes[which], _NCHW)
-        _reorder(dnn, plain, chosen[which], memories[which])
+    query = dnn.library.dnnl_primitive_desc_query_md
+    query.restype = ctypes.c_void_p
+    chosen = {operand: ctypes.c_void_p(query(plan, _QUERIES[operand], 0)) for operand in shapes}
+    memories = {operand: dnn.memory(each) for operand, each in chosen.items()}
+    for operand in (_SOURCE, _WEIGHTS):
+        plain = dnn.described(shapes[operand], _NCHW)
+        _reorder(dnn, plain, chosen[operand], memories[operand])
     dnn.run(plan, memories)
     result = chosen[_DESTINATION]
     slope = ctypes.c_float(0)
@@ -134,5 +134,5 @@ def _convolution(dnn: OneDnn) -> None:
 
 def _reorder(dnn: OneDnn, source: object, into: object, memory: ctypes.c_void_p) -> None:
     arguments = (source, dnn.engine, into, dnn.engine, None)
-    plan = dnn.made("dnnl_reorder_primitive_desc_create", *arguments)
+    plan = dnn.created("dnnl_reorder_primitive_desc_create", *arguments)
     dnn.run(plan, {_SOURCE: dnn.memory(source), _DESTINATION: memory})

@@ -61,11 +61,11 @@ class Finder(finder.Finder):
                 best = best_of[one.size] = max(best, one.speed)
             for one in group:
                 best = best_of[one.size]
-                who = "the best of the same kind here"
+                reference = "the best of the same kind here"
                 if (roof := self._roof(one.calls)) > best and one.unit == "GFLOP/s":
-                    best, who = roof, "this machine"
+                    best, reference = roof, "this machine"
                 if one.speed * _TIMES_SLOWER <= best:
-                    slow.add_calls(one.calls, f"{one.speed:.3g} {one.unit}; {who} {best:.3g}")
+                    slow.add_calls(one.calls, f"{one.speed:.3g} {one.unit}; {reference} {best:.3g}")
         share = self.share(slow.total_ns)
         if share >= _LEAST_SHARE:
             yield self.finding(
@@ -93,8 +93,8 @@ def _speed(calls: Calls) -> _Speed | None:
     operations, traffic = calls.operations_an_element, record.bytes or 0.0
     own = (record.tracer, record.dtype, str(calls.pool))
     if operations >= _LEAST_OPERATIONS:
-        what = "products" if calls.is_product else record.operation
-        return _Speed((*own, what), calls.gflops, "GFLOP/s", 0.0, calls)
+        calls_named = "products" if calls.is_product else record.operation
+        return _Speed((*own, calls_named), calls.gflops, "GFLOP/s", 0.0, calls)
     # Of eigenvalues and the like, MKL's work is not known either.
     only_moves = operations > 0 or not isinstance(record, MklCall) or "COPY" in record.operation
     if operations < _MOST_OPERATIONS and only_moves and traffic >= _LEAST_BYTES:

@@ -19,33 +19,33 @@ class Finder(finder.Finder):
         f" {_CAPACITY} of them in a process"
     )
     ACTION = "raise ONEDNN_PRIMITIVE_CACHE_CAPACITY, or pad inputs to fewer different shapes"
-    ACTION_WHERE_OFF = (
+    ACTION_IF_OFF = (
         "unset ONEDNN_PRIMITIVE_CACHE_CAPACITY (DNNL_PRIMITIVE_CACHE_CAPACITY); 0 turns the cache off, as"
         " dnnl_set_primitive_cache_capacity(0) does in a framework that keeps its own"
     )
 
     def begin(self) -> None:
-        self._made: defaultdict[tuple[str, int | None], Counter[int]] = defaultdict(Counter)
+        self._created: defaultdict[tuple[str, int | None], Counter[int]] = defaultdict(Counter)
         self._again = Sum(3)
-        self._creations = self._hits = self._headers = self._most_made = self._most_often = 0
+        self._creations = self._hits = self._headers = self._most_created = self._most_often = 0
 
     def take(self, record: Record, count: int, total_ns: float) -> None:
         if isinstance(record, Header) and record.tracer == "onednn":
             # A process begins; where they cannot be distinguished, nothing is known of the ones before.
-            self._made.pop((record.source, record.process), None)
+            self._created.pop((record.source, record.process), None)
             self._headers += 1
         if not isinstance(record, Primitive) or record.executed or record.nested:
             return
         self._creations += count
         self._hits += count * record.cache.endswith("_hit")
         if record.cache == "cache_miss":
-            made = self._made[record.source, record.process]
-            which = hash(record.key)
-            if which in made:
+            created = self._created[record.source, record.process]
+            key = hash(record.key)
+            if key in created:
                 self._again.add(record, count, total_ns)
-            made[which] += count
-            self._most_made = max(self._most_made, len(made))
-            self._most_often = max(self._most_often, made[which])
+            created[key] += count
+            self._most_created = max(self._most_created, len(created))
+            self._most_often = max(self._most_often, created[key])
 
     def result(self) -> Found:
         again = self._again
@@ -57,18 +57,18 @@ class Finder(finder.Finder):
         )
         if not again.count:
             return
-        tells_processes = self._headers or any(process is not None for _, process in self._made)
+        has_processes = self._headers or any(process is not None for _, process in self._created)
         severity = by_share(share, high=0.2, medium=0.02)
         # With a cache, a process makes a primitive again only where that was full. A log may hold lines of
         # as many processes as it has headers; without one, and without their numbers, of any number.
         is_off = not self._hits and self._most_often > max(2, self._headers)
-        if is_off and tells_processes and self._most_made < _CAPACITY:
+        if is_off and has_processes and self._most_created < _CAPACITY:
             seen = (
                 f"the cache of primitives is off, or nearly: none of {self._creations:,} creations"
                 f" found one in it, and {again.count:,} were made again: {took(again.total_ns)},"
                 f" {percent(share)} as long as all work"
             )
             severity = max(severity, "medium", key=("low", "medium", "high").index)
-            yield self.finding(severity, seen, again, action=self.ACTION_WHERE_OFF)
+            yield self.finding(severity, seen, again, action=self.ACTION_IF_OFF)
         else:
             yield self.finding(severity, seen, again)

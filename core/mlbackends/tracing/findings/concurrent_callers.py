@@ -88,11 +88,11 @@ class Finder(finder.Finder):
         calls = [busy for _, busy in sums]
         busy_ns = sum(busy.total_ns for busy in calls)
         callers, most = busy_ns / wall_ns, max(pools)
-        wanted = (
+        advice = (
             sum(busy.total_ns * pool for busy, pool in zip(calls, pools, strict=True)) / wall_ns
         )
         cpus = self.machine.cpus or most
-        if callers < _LEAST_CALLERS or most < 2 or wanted < _TIMES_MORE * cpus:
+        if callers < _LEAST_CALLERS or most < 2 or advice < _TIMES_MORE * cpus:
             return
         processes = {process for ((_, process), _), _ in sums if process is not None}
         several = len(processes) > 1
@@ -108,7 +108,7 @@ class Finder(finder.Finder):
         yield self.finding(
             "medium" if several and self.machine.cpus else "low",
             f"{callers:.1f} calls{of} ran at a time, each with up to {times(most, 'thread')}: about"
-            f" {wanted:.1f} in all; {left}",
+            f" {advice:.1f} in all; {left}",
             why=why,
             evidence=tuple(line for busy in calls for line in busy.lines)[:4],
             count=sum(busy.count for busy in calls),

@@ -37,8 +37,8 @@ class Finder(finder.Finder):
         for calls in self.calls:
             if not isinstance(calls.record, MklCall) or calls.record.operation != "FFT":
                 continue
-            is_known = calls.record.flops is not None
-            axes = calls.record.shape.partition("*")[0].split("x") if is_known else ()
+            has_flops = calls.record.flops is not None
+            axes = calls.record.shape.partition("*")[0].split("x") if has_flops else ()
             lengths = [length for length in map(int, axes) if _rest(length) > _MOST_LEFT]
             is_slow = bool(lengths) and max(lengths) >= _LEAST_LENGTH
             speeds[is_slow] = max(speeds[is_slow], calls.gflops)

@@ -17,25 +17,25 @@ class Finder(finder.Finder):
 
     def key(self, record: Record) -> tuple[str, str, str] | None:
         if isinstance(record, Check):
-            which = ("check", record.who, record.reason)
+            key = ("check", record.who, record.reason)
         elif isinstance(record, Message) and record.level in {"error", "warning"}:
-            which = (record.level, record.who, record.text)
+            key = (record.level, record.who, record.text)
         else:
             return None
-        return which if which in self.sums or len(self.sums) < _MOST else None
+        return key if key in self.sums or len(self.sums) < _MOST else None
 
     def result(self) -> Found:
         for level, severity in (("error", "medium"), ("warning", "low"), ("check", "low")):
-            sums = {which: each for which, each in self.sums.items() if which[0] == level}
+            sums = {key: each for key, each in self.sums.items() if key[0] == level}
             if not sums:
                 continue
-            (_, who, text), most = max(sums.items(), key=lambda item: item[1].count)
-            what = "failed check" if level == "check" else level
-            words = f"{who}: {text}" if who else text
+            (_, source, text), most = max(sums.items(), key=lambda item: item[1].count)
+            noun = "failed check" if level == "check" else level
+            words = f"{source}: {text}" if source else text
             count = sum(each.count for each in sums.values())
             yield self.finding(
                 severity,
-                f"{times(count, what)}; most often ({most.count:,}) {words.strip()!r}",
+                f"{times(count, noun)}; most often ({most.count:,}) {words.strip()!r}",
                 evidence=tuple(line for each in sums.values() for line in each.lines)[:4],
                 count=count,
             )

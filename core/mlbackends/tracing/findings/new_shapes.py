@@ -20,7 +20,7 @@ class Finder(finder.Finder):
 
     def begin(self) -> None:
         self._executions = 0
-        self._made: list[tuple[int, float, str]] = []
+        self._creations: list[tuple[int, float, str]] = []
         self._seen: set[int] = set()
         self._latest: deque[Primitive] = deque(maxlen=3)
 
@@ -30,11 +30,11 @@ class Finder(finder.Finder):
         if record.executed:
             self._executions += 1
             return
-        which = hash((record.source, record.process, record.key))
-        if record.cache == "cache_miss" and which not in self._seen:
-            self._seen.add(which)
+        key = hash((record.source, record.process, record.key))
+        if record.cache == "cache_miss" and key not in self._seen:
+            self._seen.add(key)
             duration = record.duration_ns or 0.0
-            self._made.append((self._executions, duration, record.operation))
+            self._creations.append((self._executions, duration, record.operation))
             self._latest.append(record)
 
     def follow(self, record: Record) -> Callable[[float], None] | None:
@@ -45,7 +45,7 @@ class Finder(finder.Finder):
         self._executions += 1
 
     def result(self) -> Found:
-        late = [each for each in self._made if each[0] > self._executions // 2]
+        late = [each for each in self._creations if each[0] > self._executions // 2]
         if len(late) < _LEAST or self._executions < _LEAST_EXECUTIONS:
             return
         counts = Counter(operation for _, _, operation in late)

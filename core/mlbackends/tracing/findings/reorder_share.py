@@ -69,14 +69,14 @@ class Finder(finder.Finder):
     def _claim(self, stream: _Stream, after: Primitive | None, most: int = _MOST_WAITING) -> None:
         """Add a lane's first reorders to those of the primitive that needed them, by their layouts."""
         for reorder, duration in stream.waiting[:most]:
-            who = ""
+            cause = ""
             for other, is_after in ((after, True), (stream.last, False)):
-                if other is not None and not who:
+                if other is not None and not cause:
                     tensors = (each.signature.memory_descriptors for each in (reorder, other))
                     if role := _role(*tensors, is_after):
-                        who = f"{role} of {other.operation} ({other.implementation})"
-            who = who or f"no primitive beside it; {reorder.dtype} {reorder.shape}"
-            needed = self._needed[who]
+                        cause = f"{role} of {other.operation} ({other.implementation})"
+            cause = cause or f"no primitive beside it; {reorder.dtype} {reorder.shape}"
+            needed = self._needed[cause]
             needed.count += 1
             needed.total_ns += duration
         del stream.waiting[:most]
@@ -88,7 +88,7 @@ class Finder(finder.Finder):
         for stream in self._streams.values():
             self._claim(stream, None)
         causes = sorted(self._needed.items(), key=lambda item: -item[1].total_ns)
-        weights = sum(each.total_ns for who, each in causes if who.startswith("weights"))
+        weights = sum(each.total_ns for cause, each in causes if cause.startswith("weights"))
         hint = (
             "reorder weights once, before the loop (prepacked weights, a frozen or exported model)"
             if weights > self._reorders.total_ns / 3
@@ -96,8 +96,8 @@ class Finder(finder.Finder):
             " neighbouring operations run in oneDNN too"
         )
         sums = (
-            f"{times(each.count, 'reorder')}, {took(each.total_ns)}: {who}"
-            for who, each in causes[:5]
+            f"{times(each.count, 'reorder')}, {took(each.total_ns)}: {cause}"
+            for cause, each in causes[:5]
         )
         yield self.finding(
             by_share(share, high=0.3, medium=0.1),
@@ -112,8 +112,8 @@ class Finder(finder.Finder):
 @lru_cache(maxsize=1024)
 def _role(of_reorder: str, of_other: str, is_after: bool) -> str:
     """Return what a reorder's tensor is to the primitive after or before it, "" if its layouts differ."""
-    wanted = "dst" if is_after else "src"
-    moved = next((each for each in descriptors(of_reorder) if each.name.startswith(wanted)), None)
+    side = "dst" if is_after else "src"
+    moved = next((each for each in descriptors(of_reorder) if each.name.startswith(side)), None)
     if moved is None or not moved.layout:
         return ""
     for each in descriptors(of_other):

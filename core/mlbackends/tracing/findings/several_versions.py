@@ -25,7 +25,7 @@ class Finder(finder.Finder):
 
     def result(self) -> Found:
         for tracer in dict.fromkeys(tracer for tracer, _ in self.sums):
-            versions = {which[1]: each for which, each in self.sums.items() if which[0] == tracer}
+            versions = {key[1]: each for key, each in self.sums.items() if key[0] == tracer}
             if len(versions) > 1:
                 yield self.finding(
                     "low",

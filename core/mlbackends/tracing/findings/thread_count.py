@@ -124,11 +124,11 @@ class Finder(finder.Finder):
             found.add(calls.record, calls.count, calls.total_ns)
         share = self.share(found.total_ns)
         if found.total_ns >= _LONG_NS * found.count and share >= _LEAST_SHARE:
-            others = "other calls" if isinstance(most_of.record, MklCall) else "oneDNN"
+            source = "other calls" if isinstance(most_of.record, MklCall) else "oneDNN"
             yield self.finding(
                 "low",
                 f"MKL had {times(min(pool for pool, _ in few), 'thread')} in"
-                f" {times(found.count, 'call')}, {percent(share)} of the time; {others} had {most} in"
+                f" {times(found.count, 'call')}, {percent(share)} of the time; {source} had {most} in"
                 " the same process",
                 found,
                 why="a variable, a setting of the program or a nested call gave them fewer threads",

@@ -57,16 +57,16 @@ class Command(NamedTuple):
 
 def command(call: PrimitiveSignature) -> Command:
     """Return the command that runs a primitive again."""
-    made = Call(call)
-    row = _DRIVERS.get(made.primitive)
+    built = Call(call)
+    row = _DRIVERS.get(built.primitive)
     if row is None:
         return Command("", (f"benchdnn has no driver for {call.primitive} that is known here",))
-    if not made.tensors or not all(each.dtype for each in made.tensors):
+    if not built.tensors or not all(each.dtype for each in built.tensors):
         return Command("", ("the line does not tell element types: it is older than oneDNN 1.0",))
     if "*" in call.problem or "-" in call.problem:
         return Command("", ("sizes are told only when it runs, and do not stand in the line",))
     driver, *builders = row
-    options = [option for build in builders for option in build(made)]
+    options = [option for build in builders for option in build(built)]
     sizes = call.problem
     dimensions = 0
     if driver == "--matmul":
@@ -77,15 +77,15 @@ def command(call: PrimitiveSignature) -> Command:
         dimensions = sizes.partition(":")[0].count("x") + 1
     attributes, notes = _attribute_options(call.attributes, dimensions)
     has_strides = any(option.startswith("--strides") for option in options)
-    if any(each.strides for each in made.tensors) and not has_strides:
+    if any(each.strides for each in built.tensors) and not has_strides:
         notes.append("strides are not the layout's own; benchdnn is asked for the layout")
-    if any(each.kind == "sparse" for each in made.tensors):
+    if any(each.kind == "sparse" for each in built.tensors):
         notes.append(
             "how sparse a tensor is does not stand in the line: benchdnn's own share is taken"
         )
-    if driver != "--reorder" and any(has_extra(each) for each in made.tensors):
+    if driver != "--reorder" and any(has_extra(each) for each in built.tensors):
         notes.append("a tensor carries compensation or the like: its layout is left to oneDNN")
-    elif driver == "--reorder" and has_extra(made.first("src")):
+    elif driver == "--reorder" and has_extra(built.first("src")):
         notes.append(
             "--iflag is oneDNN's verbose_converter's; benchdnn up to 3.13 knows --oflag alone"
         )

@@ -55,7 +55,7 @@ class NotCaptured(MlBackendsError, RuntimeError):
 class Stamps:
     """Stamps on lines that go to a sink, until `end`; on none before the first `heed`.
 
-    are_there: whether they can be had. What is printed in other ways than C's `stdout` has none.
+    are_available: whether they can be had. What is printed in other ways than C's `stdout` has none.
     """
 
     def __init__(self, sink: Sink) -> None:
@@ -66,7 +66,7 @@ class Stamps:
         )
         self._library = _shim()
         self._descriptor = sink.open() if self._library else -1
-        self.are_there = self.heed(())
+        self.are_available = self.heed(())
 
     def heed(self, markers: Iterable[bytes]) -> bool:
         """Stamp the lines that start with one of these; False where there are no stamps."""
@@ -90,7 +90,7 @@ class Stamps:
             self._library.mlbackends_listen_no_more()
             os.close(self._descriptor)
             self._library = None
-            self.are_there = False
+            self.are_available = False
 
 
 class Listener(Protocol):
@@ -124,8 +124,8 @@ class _Listening:
 
     def add(self, listener: Listener) -> None:
         """Begin to hand on lines. Raises NotCaptured, and OSError where output cannot be redirected."""
-        wanted = listener.tracers.union(*(each.tracers for each in self.listeners))
-        if "mkl" in wanted and self._files is None:
+        tracers = listener.tracers.union(*(each.tracers for each in self.listeners))
+        if "mkl" in tracers and self._files is None:
             files = OutputFiles()
             file = os.environ.get(VARIABLE, "")
             if file and files.any_switch and not files.all_have_one:
@@ -135,8 +135,8 @@ class _Listening:
                     f"start the process without {VARIABLE}",
                 )
             self._files = files
-            files.set("" if self._stamps.are_there else self._sink.path)
-        is_file_enough = wanted == {"mkl"} and self._files and self._files.all_have_one
+            files.set("" if self._stamps.are_available else self._sink.path)
+        is_file_enough = tracers == {"mkl"} and self._files and self._files.all_have_one
         if self._stream is None and not is_file_enough:
             self._stream = Redirected(1, self._sink.open())
             threading.Thread(target=self._hand_on, daemon=True).start()
@@ -152,14 +152,14 @@ class _Listening:
         if self.listeners:
             self._begin_anew()
             if self._files and not any("mkl" in each.tracers for each in self.listeners):
-                self._give_back_files()
+                self._restore_files()
             return
         self.end([listener])
 
     def end(self, last: list[Listener]) -> None:
         """Give everything back; the last listeners get what was still buffered."""
         self._is_over.set()
-        self._give_back_files()
+        self._restore_files()
         self._stamps.end()
         if self._stream is not None:
             self._stream.end()
@@ -186,16 +186,16 @@ class _Listening:
         while piece := self._sink.read():
             self._settle(self._apart.feed(piece))
 
-    def _give_back_files(self) -> None:
+    def _restore_files(self) -> None:
         if self._files is not None:
-            self._files.give_back()
+            self._files.restore()
             self._files = None
 
     def _begin_anew(self) -> None:
         """Look for the lines of those who listen now: all others are the program's."""
         self._settle(self._apart.release())
-        wanted = frozenset().union(*(each.tracers for each in self.listeners))
-        leaves = (registry.load("mlbackends.tracing.formats", name) for name in sorted(wanted))
+        tracers = frozenset().union(*(each.tracers for each in self.listeners))
+        leaves = (registry.load("mlbackends.tracing.formats", name) for name in sorted(tracers))
         markers = [marker for leaf in leaves for marker in leaf.MARKERS]
         self._stamps.heed(markers)
 
@@ -208,7 +208,7 @@ class _Listening:
 
     def _settle(self, separated: Separated) -> None:
         # Of a line without a stamp the process alone may be known.
-        is_ours = self.is_alone and not self._stamps.are_there
+        is_ours = self.is_alone and not self._stamps.are_available
         process = b"[pid %d] " % os.getpid() if is_ours else b""
         lines = [self._stamps.moved_to_front(line) or process + line for line in separated.lines]
         for listener in self.listeners if lines else ():

@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from mlbackends.host.files import flags
-from mlbackends.tracing.verbose.copies import Held, loaded_files
+from mlbackends.tracing.verbose.copies import Loaded, loaded_files
 
 VARIABLE = "MKL_VERBOSE_OUTPUT_FILE"
 
@@ -123,22 +123,22 @@ class OutputFiles:
     """
 
     def __init__(self) -> None:
-        self._held: list[Held] = []
+        self._loaded: list[Loaded] = []
         self._functions: dict[int, Any] = {}
         switches: dict[int, bool] = {}
         for path in loaded_files():
             try:
-                held = Held(path)
+                loaded = Loaded(path)
             except OSError:
                 continue
             switch, function = (
-                next((address for name in names if (address := held.address(name))), 0)
+                next((address for name in names if (address := loaded.address(name))), 0)
                 for names in (_SWITCHES, _FUNCTIONS)
             )
             if not switch:
-                held.release()
+                loaded.release()
                 continue
-            self._held.append(held)
+            self._loaded.append(loaded)
             # Two files may answer with the same copy, and only one of them with its file function.
             switches[switch] = switches.get(switch, False) or bool(function)
             if function:
@@ -168,20 +168,20 @@ class OutputFiles:
             finally:
                 stream.end()
                 lines = sink.read().splitlines(keepends=True)
-                others = b"".join(line for line in lines if not line.startswith(_COMPLAINT))
+                rest = b"".join(line for line in lines if not line.startswith(_COMPLAINT))
                 with contextlib.suppress(OSError):
                     if stream.outside is not None:
-                        write_all(stream.outside, others)
+                        write_all(stream.outside, rest)
                 stream.close()
         finally:
             sink.close()
 
-    def give_back(self) -> None:
+    def restore(self) -> None:
         """Have every copy print to where it did, the user's file or standard output; let go of them."""
         self.set(os.environ.get(VARIABLE, ""))
         self.close()
 
     def close(self) -> None:
         """Let go of the copies."""
-        while self._held:
-            self._held.pop().release()
+        while self._loaded:
+            self._loaded.pop().release()

@@ -51,12 +51,12 @@ class Scope:
         from mlbackends.tracing.verbose import copies
 
         family: Family = getattr(copies, self._family)
-        given = getattr(self, self._setting)
+        setting = getattr(self, self._setting)
         try:
-            level = operator.index(given)
+            level = operator.index(setting)
         except TypeError:
             raise TypeError(
-                f"{family.name}'s verbose level is an integer, 0 to 2; got {type(given).__name__}"
+                f"{family.name}'s verbose level is an integer, 0 to 2; got {type(setting).__name__}"
             ) from None
         if not 0 <= level <= 2:
             why = f"{family.name} has no level {level}"

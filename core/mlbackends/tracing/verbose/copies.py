@@ -87,7 +87,7 @@ def _maps() -> list[bytes]:
         return []
 
 
-class Held:
+class Loaded:
     """A loaded library, kept from being unloaded until `release`. Raises OSError if it is not loaded."""
 
     def __init__(self, path: str) -> None:
@@ -121,21 +121,21 @@ class Switch:
 
     found = level = 0
 
-    def __init__(self, held: Held, symbol: str, address: int, family: Family) -> None:
-        self.held, self.symbol, self.address = held, symbol, address
+    def __init__(self, loaded: Loaded, symbol: str, address: int, family: Family) -> None:
+        self.held, self.symbol, self.address = loaded, symbol, address
         self._success = family.symbols[symbol]
         # dladdr(3) tells the file that an address lies in, which may be one that the library needs.
         place = (ctypes.c_char_p * 4)()
         found = ctypes.PyDLL(None).dladdr(ctypes.c_void_p(address), place)
-        self.path = os.fsdecode(place[0]) if found and place[0] else held.path
+        self.path = os.fsdecode(place[0]) if found and place[0] else loaded.path
         # PyDLL's kind, which keeps the interpreter's lock: the call is a few instructions, and
         # between it and our own record of it no other Python thread should run.
         self._call = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int)(address)
-        self._reader = held.address(*family.level_readers)
+        self._reader = loaded.address(*family.level_readers)
         if family is MKL:
             self.start = mkl_start(os.environ)
         else:
-            reader = held.address(*family.version_readers)
+            reader = loaded.address(*family.version_readers)
             numbers = ctypes.PYFUNCTYPE(ctypes.POINTER(ctypes.c_int))(reader)() if reader else None
             self.start = onednn_start(os.environ, (numbers[0], numbers[1]) if numbers else None)
 
@@ -165,22 +165,22 @@ class Switch:
 def find_switches(family: Family) -> tuple[list[Switch], list[str]]:
     """Return the switches of this process, and every loaded file, with a switch or without.
 
-    The caller releases each switch's `held` in the end.
+    The caller releases each switch's `loaded` in the end.
     """
     switches: dict[int, Switch] = {}
     files = loaded_files()
     for path in files:
         try:
-            held = Held(path)
+            loaded = Loaded(path)
         except OSError:  # a mapped file that is no library
             continue
-        symbol = next(filter(held.address, family.symbols), "")
+        symbol = next(filter(loaded.address, family.symbols), "")
         # A handle also finds what its library needs, so several files may lead to one function.
-        address = held.address(symbol) if symbol else 0
+        address = loaded.address(symbol) if symbol else 0
         if not symbol or address in switches:
-            held.release()
+            loaded.release()
         else:
-            switches[address] = Switch(held, symbol, address, family)
+            switches[address] = Switch(loaded, symbol, address, family)
     return list(switches.values()), files
 
 

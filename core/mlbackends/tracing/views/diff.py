@@ -123,8 +123,8 @@ class Collector(_Trace):
         for name in self.before.settings:
             before, after = (trace.values(name) for trace in (self.before, self))
             better = _FALLBACKS.get(name, "")
-            is_told = self.before.values(better) and self.values(better)
-            if after and before != after and not is_told:
+            is_replaced = self.before.values(better) and self.values(better)
+            if after and before != after and not is_replaced:
                 yield SettingChange(name=name, before=before, after=after)
 
     def _change(self, values: tuple[str, ...], before: Group | None, after: Group | None) -> Change:

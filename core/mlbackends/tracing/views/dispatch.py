@@ -18,8 +18,8 @@ class Collector:
     def __init__(self, operation: str = "") -> None:
         self._only = operation
         self._counts: dict[str, dict[tuple[str, str, str], int]] = {}
-        self._taken: dict[str, Counter[str]] = {}
-        self._seen = self._left_out = 0
+        self._chosen: dict[str, Counter[str]] = {}
+        self._count = self._left_out = 0
 
     def add(self, record: Record) -> None:
         """Take in one record."""
@@ -32,15 +32,15 @@ class Collector:
             return
         operation = record.operation
         if isinstance(record, Dispatch):
-            self._seen += count
+            self._count += count
             counts = self._counts.setdefault(operation, {})
-            which = (record.implementation.strip(), record.reason.strip(), record.place)
-            if which not in counts and sum(map(len, self._counts.values())) >= _MOST:
+            refusal = (record.implementation.strip(), record.reason.strip(), record.place)
+            if refusal not in counts and sum(map(len, self._counts.values())) >= _MOST:
                 self._left_out += 1
             else:
-                counts[which] = counts.get(which, 0) + count
+                counts[refusal] = counts.get(refusal, 0) + count
         elif isinstance(record, Primitive) and record.event == "create":
-            self._taken.setdefault(operation, Counter())[record.implementation] += count
+            self._chosen.setdefault(operation, Counter())[record.implementation] += count
 
     def result(self) -> DispatchView:
         """Return the refusals, the operation with most of them first."""
@@ -59,9 +59,11 @@ class Collector:
                     )
                     for (name, reason, place), n in counts.items()
                 ),
-                taken=tuple(self._taken.get(operation, Counter()).most_common()),
+                taken=tuple(self._chosen.get(operation, Counter()).most_common()),
             )
             for operation, counts in self._counts.items()
         ]
         operations.sort(key=lambda one: -one.count)
-        return DispatchView(operations=tuple(operations), count=self._seen, left_out=self._left_out)
+        return DispatchView(
+            operations=tuple(operations), count=self._count, left_out=self._left_out
+        )

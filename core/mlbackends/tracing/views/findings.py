@@ -48,11 +48,11 @@ class Collector:
         if record.counted:
             self._count += 1
             self._total_ns += record.duration_ns or 0.0
-            which = self._which(record)
-            calls = self._calls.get(which)
+            key = self._key(record)
+            calls = self._calls.get(key)
             if calls is None:
-                pool = pool_of(record, self._pools.get(which[:2], 0))
-                calls = self._calls[which] = Calls(cast("Call", record), pool)
+                pool = pool_of(record, self._pools.get(key[:2], 0))
+                calls = self._calls[key] = Calls(cast("Call", record), pool)
             calls.add(record)
         elif isinstance(record, Header):
             self._runs[record.source, record.process, record.tracer] += 1
@@ -66,11 +66,11 @@ class Collector:
         if record.counted:
             self._count += count
             self._total_ns += sum(durations)
-            self._calls[self._which(record)].later.add_many(count, durations)
+            self._calls[self._key(record)].later.add_many(count, durations)
         for watch in self._by_kind[_kind(record)]:
             watch.add_more(record, count, durations)
 
-    def _which(self, record: Record) -> tuple[str, int | None, int, str]:
+    def _key(self, record: Record) -> tuple[str, int | None, int, str]:
         """Return what equal calls share: a header begins another run of its library."""
         source, process = record.source, record.process
         run = min(self._runs[source, process, record.tracer], _MOST_RUNS)
@@ -90,8 +90,8 @@ class Collector:
             found += ((watch.GOES_FIRST, one) for one in watch.result())
 
         def place(each: tuple[bool, Finding]) -> tuple[bool, int, float, str]:
-            goes_first, one = each
-            return not goes_first, SEVERITIES.index(one.severity), -one.total_ns, one.code
+            is_first, one = each
+            return not is_first, SEVERITIES.index(one.severity), -one.total_ns, one.code
 
         return Findings(
             asked=tuple(self._watches), found=tuple(one for _, one in sorted(found, key=place))

@@ -34,11 +34,11 @@ class Collector(Groups):
             total_ns=self.total_ns,
             groups=len(ordered),
             rows=tuple(rows),
-            others=self._others([group for _, group in ordered[len(shown) :]]),
+            others=self._rest([group for _, group in ordered[len(shown) :]]),
             uncounted=self.uncounted(),
         )
 
-    def _others(self, left: list[Group]) -> SummaryRow | None:
+    def _rest(self, left: list[Group]) -> SummaryRow | None:
         if not left:
             return None
         total = sum(group.tally.total for group in left)

@@ -55,16 +55,16 @@ class Collector:
         lane = (record.source, record.process, record.thread)
         if not record.counted or lane not in self._placing.lanes:
             return None
-        which = (lane, record.operation)
-        if which not in self._followers:
-            self._followers[which] = self._follower(*which)
-        return self._followers[which]
+        key = (lane, record.operation)
+        if key not in self._followers:
+            self._followers[key] = self._follower(*key)
+        return self._followers[key]
 
     def _follower(self, lane: Place, operation: str) -> LineFollower:
         number = self._placing.lanes[lane]
         place, counts = self._placing.place_again, self._counts
 
-        def take(_: bytes, __: int, duration: float, start_ns: int | None) -> None:
+        def add_call(_: bytes, __: int, duration: float, start_ns: int | None) -> None:
             start = place(lane, duration, start_ns)
             if start is None:
                 return
@@ -84,7 +84,7 @@ class Collector:
             self._last_ns = max(self._last_ns, end)
             spans[stretch][operation] += duration  # type: ignore[assignment]
 
-        return take
+        return add_call
 
     def _draw(
         self, operation: str, lane: int, start: int, duration: float, *, synthetic: bool

@@ -24,7 +24,7 @@ def test_a_program_of_another_interpreter_sees_no_module_of_the_current_folder(
     service = Service(command, os.environ, str(tmp_path / "errors"))
 
     with pytest.raises(Lost) as caught:  # a list is no answer, but it got so far
-        service.ask({}, 30)
+        service.send({}, 30)
     assert "mine" not in str(caught.value)
     service.stop()
 
@@ -40,8 +40,8 @@ def test_a_lower_processor_is_said_in_the_environment(
     monkeypatch.setattr(Processes, "_command", lambda *_: [sys.executable, "-c", program])
     processes = Processes(Plan(), str(tmp_path))
 
-    assert processes.ask("math", "avx2", {}) == {"value": "avx2"}
-    assert processes.ask("math", "", {}) == {"value": ""}
+    assert processes.send("math", "avx2", {}) == {"value": "avx2"}
+    assert processes.send("math", "", {}) == {"value": ""}
     processes.stop()
 
 
@@ -69,12 +69,12 @@ def test_the_others_are_stopped_while_one_is_timed(
         return False
 
     try:
-        pids = {name: processes.ask(name, "", {})["pid"] for name in ("math", "flash")}
+        pids = {name: processes.send(name, "", {})["pid"] for name in ("math", "flash")}
         for name, other in (("math", "flash"), ("flash", "math")):
-            assert processes.ask_alone(name, "", {})["pid"] == pids[name]
+            assert processes.send_alone(name, "", {})["pid"] == pids[name]
             assert waits(pids[other], "T")
             assert waits(pids[name], "RS")
-        assert processes.ask("math", "", {})["pid"] == pids["math"]
+        assert processes.send("math", "", {})["pid"] == pids["math"]
         assert waits(pids["math"], "RS")
     finally:
         processes.stop()

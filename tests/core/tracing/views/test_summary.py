@@ -11,7 +11,7 @@ from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.registry import load
 from mlbackends.model.trace_views import Summary
 from mlbackends.tracing.aggregate import Aggregate
-from mlbackends.tracing.viewing import from_aggregates, takes_aggregates, view
+from mlbackends.tracing.viewing import accepts_aggregates, from_aggregates, view
 
 if TYPE_CHECKING:
     from mlbackends.model.trace import AnyRecord
@@ -147,6 +147,6 @@ def test_an_aggregate_is_filtered_before_it_is_added() -> None:
 
 
 def test_a_view_that_needs_the_order_takes_no_aggregate() -> None:
-    assert takes_aggregates("summary")
-    assert not takes_aggregates("findings")
-    assert not takes_aggregates("timeline")
+    assert accepts_aggregates("summary")
+    assert not accepts_aggregates("findings")
+    assert not accepts_aggregates("timeline")

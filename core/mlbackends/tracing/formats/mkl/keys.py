@@ -98,9 +98,9 @@ class Sorter:
                 missed.append(line)
         # Where a line stands is only looked up now: most times nothing is missed.
         places = iter(enumerate(lines))
-        for wanted in missed:
-            index = next(index for index, line in places if line is wanted)
-            call, _, rest = wanted.rpartition(b") ")
+        for missing in missed:
+            index = next(index for index, line in places if line is missing)
+            call, _, rest = missing.rpartition(b") ")
             time, _, state = rest.partition(b"s ")
             self._sort_slowly(index, call, time, state, left)
         # Addresses that do not come back: look again later, and ever more seldom.

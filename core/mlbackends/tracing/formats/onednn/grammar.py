@@ -67,22 +67,22 @@ _PRIMITIVE = {
 """The fields of a primitive between the event and the time, and what each may be."""
 
 
-def _form(*left_out: str, **others: str) -> dict[str, re.Pattern[str]]:
+def _form(*left_out: str, **replaced: str) -> dict[str, re.Pattern[str]]:
     """Return the fields of a primitive without some, and with others that may be less; it has sizes."""
-    others = {"problem": f"(?!$){_PRIMITIVE['problem'].pattern}", **others}
-    kept = {name: form for name, form in _PRIMITIVE.items() if name not in left_out}
-    return {name: re.compile(others.get(name, form)) for name, form in kept.items()}
+    replaced = {"problem": f"(?!$){_PRIMITIVE['problem'].pattern}", **replaced}
+    forms = {name: form for name, form in _PRIMITIVE.items() if name not in left_out}
+    return {name: re.compile(replaced.get(name, form)) for name, form in forms.items()}
 
 
-_KNOWN = r"undef|(?:for|back)ward\w*"
+_PROPAGATION = r"undef|(?:for|back)ward\w*"
 _FORMS = (
     ("", _PRIMITIVE),
     ("onednn", _form("auxiliary", primitive="gemm_api")),  # 2.7
     ("mkldnn", _form("attributes")),
     ("mkldnn", _form("engine", "attributes")),
-    ("dnnl", _form("implementation", propagation=_KNOWN)),
-    ("mkldnn", _form("implementation", "attributes", propagation=_KNOWN)),
-    ("mkldnn", _form("implementation", "engine", "attributes", propagation=_KNOWN)),
+    ("dnnl", _form("implementation", propagation=_PROPAGATION)),
+    ("mkldnn", _form("implementation", "attributes", propagation=_PROPAGATION)),
+    ("mkldnn", _form("implementation", "engine", "attributes", propagation=_PROPAGATION)),
     ("dnnl", _form("propagation", "attributes", "auxiliary", primitive="zero_pad")),  # 1.8
     ("mkldnn", {"primitive": re.compile("")}),  # 0.x, what no code describes
 )
