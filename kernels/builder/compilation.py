@@ -121,22 +121,22 @@ def compile_into(
     """
     compiler = compiler or find_compiler()
     target = target or target_of(compiler)
-    made: dict[str, str] = {}
+    files: dict[str, str] = {}
     for name, compile_part in {
         **({SHIM: compile_shim, NO_DRIVER: compile_no_driver} if is_elf(target) else {}),
         target.attention: compile_attention,
         ATTENTION_HEADER: copy_attention_header,
         target.prepared_calls: compile_prepared_calls,
     }.items():
-        made[name] = ""
+        files[name] = ""
         try:
             compile_part(folder / name, compiler, target)
         except NotCompiled as reason:
             if required and name != target.prepared_calls:
                 raise
             (folder / name).unlink(missing_ok=True)
-            made[name] = str(reason)
-    return made
+            files[name] = str(reason)
+    return files
 
 
 def compile_shim(output: Path, compiler: Sequence[str], target: Target) -> None:
@@ -145,7 +145,7 @@ def compile_shim(output: Path, compiler: Sequence[str], target: Target) -> None:
     Raises NotCompiled. A process that has the old file loaded keeps it.
     """
     sources = sorted(map(str, (NATIVE / "trace_shim").glob("*.c")))
-    with _made_beside(output) as part, tempfile.TemporaryDirectory() as folder:
+    with _replaced_when_whole(output) as part, tempfile.TemporaryDirectory() as folder:
         # glibc has no functions for POWER's other long double before 2.32.
         more = ["-mabi=ibmlongdouble"] if target.machine == "ppc64le" else []
         _run([*compiler, *SHIM_FLAGS, *more, "-o", str(part), *sources])
@@ -162,7 +162,7 @@ def compile_no_driver(output: Path, compiler: Sequence[str], target: Target) -> 
     """Compile the driver of CUDA that has nothing, by the real one's name. Raises NotCompiled."""
     del target
     source = NATIVE / "no_driver" / "no_driver.c"
-    with _made_beside(output) as part:
+    with _replaced_when_whole(output) as part:
         _run([*compiler, *SHIM_FLAGS, "-Wl,-soname,libcuda.so.1", "-o", str(part), str(source)])
 
 
@@ -191,34 +191,34 @@ def compile_attention(
             flags[:] = [flag.replace("-march=armv8.2-a", "-mcpu=generic") for flag in flags]
     rest = sorted(file for file in folder.glob("*.cpp") if file not in kernels.values())
     units |= {file.stem: (file, []) for file in rest}
-    kept = os.environ.get("MLBACKENDS_OBJECTS", "")
+    cache = os.environ.get("MLBACKENDS_OBJECTS", "")
     threads = [] if target.system == "windows" else ["-pthread"]
     compiler = [*compiler, *threads]
     # zig's cc has no headers of C++; its c++ would link the library of C++.
     compiler_plus = [{"cc": "c++"}.get(w, w) for w in compiler] if _is_zig(compiler) else compiler
-    with _made_beside(output) as part, tempfile.TemporaryDirectory() as objects:
+    with _replaced_when_whole(output) as part, tempfile.TemporaryDirectory() as objects:
 
         def compiled(name: str) -> str:
             source, flags = units[name]
             command = [*compiler_plus, *CPP_FLAGS, *extra, *flags]
-            own = made = Path(objects, f"{name}.o")
+            own = built = Path(objects, f"{name}.o")
             try:
-                if kept:
-                    text = made.with_suffix(".ii")
+                if cache:
+                    text = built.with_suffix(".ii")
                     _run([*command, "-E", "-P", "-o", str(text), str(source)])  # without paths
                     # What -D defines is in the text already.
                     words = [word for word in command if not word.startswith("-D")]
                     identity = "\n".join([*words, _version(command), text.read_text("utf-8")])
-                    made = Path(kept, f"{hashlib.sha256(identity.encode()).hexdigest()}.o")
-                if not made.exists():
-                    with _made_beside(made) as written:
+                    built = Path(cache, f"{hashlib.sha256(identity.encode()).hexdigest()}.o")
+                if not built.exists():
+                    with _replaced_when_whole(built) as written:
                         _run([*command, "-c", "-o", str(written), str(source)])
             except NotCompiled:
                 if source in kernels.values() and not is_known(command):
                     return ""  # an instruction set that came after the compiler
                 raise
-            if made != own:  # zig orders what it links for macOS by the names of the files
-                shutil.copyfile(made, own)
+            if built != own:  # zig orders what it links for macOS by the names of the files
+                shutil.copyfile(built, own)
             return str(own)
 
         def is_known(command: list[str]) -> bool:
@@ -233,13 +233,13 @@ def compile_attention(
             return True
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            made = [file for file in pool.map(compiled, units) if file]
+            built = [file for file in pool.map(compiled, units) if file]
         # A sanitizer's symbols are the program's.
         linked = [
             *link_flags(target, output.name, Path(objects)),
             *(["-Wl,-z,defs"] if is_elf(target) and not extra else []),
         ]
-        _run([*compiler, *extra, *linked, "-o", str(part), *made])
+        _run([*compiler, *extra, *linked, "-o", str(part), *built])
         # A sanitizer's library loads only into a process that has the sanitizer.
         if not extra and target == running():
             opened = "ctypes.CDLL(sys.argv[1]).mlbackends_attention_abi()"
@@ -250,7 +250,7 @@ def copy_attention_header(output: Path, compiler: Sequence[str], target: Target)
     """Copy the header of the library of attention, from which Python reads its structures."""
     del compiler
     _require_attention(output, target)
-    with _made_beside(output) as part:
+    with _replaced_when_whole(output) as part:
         shutil.copyfile(NATIVE / "attention" / "problem.h", part)
 
 
@@ -266,18 +266,18 @@ def compile_prepared_calls(output: Path, compiler: Sequence[str], target: Target
     if not (include / "Python.h").is_file():
         raise NotCompiled(f"there is no Python.h in {include}")
     source = NATIVE / "python" / "prepared_calls.cpp"
-    with _made_beside(output) as part, tempfile.TemporaryDirectory() as scratch:
+    with _replaced_when_whole(output) as part, tempfile.TemporaryDirectory() as scratch:
         linked = ["-x", "none"]
         if target != running():  # then pyconfig.h, which lies beside Python.h, is another machine's
             include = Path(shutil.copytree(include, Path(scratch, "include")))
             (include / "pyconfig.h").write_text(_pyconfig(target), "utf-8")
         if target.system == "windows":
             text = source.read_text("utf-8")
-            taken = {
+            imported = {
                 target.attention: re.findall(r"\bmlbackends_attention_\w+", text),
                 "python3.dll": [*_OF_MACROS, *re.findall(r"\bPy[A-Za-z]*_[A-Za-z_]+\b", text)],
             }
-            for name, names in taken.items():
+            for name, names in imported.items():
                 linked.append(_import_library(Path(scratch, name), compiler, names))
         else:
             more = "-rpath,$ORIGIN" if is_elf(target) else "-undefined,dynamic_lookup"
@@ -338,12 +338,12 @@ def link_flags(target: Target, name: str, scratch: Path) -> list[str]:
 
     Without -O2 and -g0 zig adds what debugs, to a DLL the time, to a library of macOS names of files.
     """
-    made = ["-shared", "-O2", "-g0"]
+    options = ["-shared", "-O2", "-g0"]
     if target.system == "darwin":
-        return [*made, f"-Wl,-install_name,@loader_path/{name}"]
+        return [*options, f"-Wl,-install_name,@loader_path/{name}"]
     if target.system == "windows":  # an import library is made in any case, else beside the DLL
-        return [*made, "-s", f"-Wl,--out-implib,{scratch / name}.lib"]
-    return [*made, "-s", f"-Wl,-soname,{name},-z,now,-z,relro"]
+        return [*options, "-s", f"-Wl,--out-implib,{scratch / name}.lib"]
+    return [*options, "-s", f"-Wl,-soname,{name},-z,now,-z,relro"]
 
 
 # Written as C++, linked as C: nothing of the C++ library is used, so one file serves every system.
@@ -411,7 +411,7 @@ def _run(command: Sequence[str], **variables: str) -> subprocess.CompletedProces
 
 
 @contextlib.contextmanager
-def _made_beside(output: Path) -> Iterator[Path]:
+def _replaced_when_whole(output: Path) -> Iterator[Path]:
     """Give a file to write, which takes the output's place where all went well.
 
     It has the output's name, for linkers of Windows and macOS write that into the library.

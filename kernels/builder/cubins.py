@@ -97,7 +97,7 @@ def compiled(unit: Unit) -> tuple[bytes, dict[str, dict[str, int]]]:
     return cubin, _records(unit, log)
 
 
-def kept(unit: Unit) -> tuple[bytes, dict[str, dict[str, int]]]:
+def cached(unit: Unit) -> tuple[bytes, dict[str, dict[str, int]]]:
     """Return what `compiled` does, from MLBACKENDS_OBJECTS where it is there."""
     folder = os.environ.get("MLBACKENDS_OBJECTS", "")
     if not folder:
@@ -106,8 +106,8 @@ def kept(unit: Unit) -> tuple[bytes, dict[str, dict[str, int]]]:
     name = hashlib.sha256(repr(parts).encode()).hexdigest()
     cubin, log = (Path(folder) / f"{name}.{ending}" for ending in ("cubin", "log"))
     if not log.exists():
-        made, text = compiling.compiled(unit.source, _options(unit))
-        cubin.write_bytes(made)
+        code, text = compiling.compiled(unit.source, _options(unit))
+        cubin.write_bytes(code)
         log.write_text(text, encoding="utf-8")
     return cubin.read_bytes(), _records(unit, log.read_text(encoding="utf-8"))
 
@@ -154,8 +154,8 @@ def write() -> None:
     everything, at = units(), 0
     records: dict[str, Any] = {}
     with ProcessPoolExecutor(os.cpu_count()) as workers, cubins.ARCHIVE.open("wb") as archive:
-        made = zip(everything, workers.map(kept, everything), strict=True)
-        for _, members in groupby(made, key=lambda each: each[0].stream):
+        results = zip(everything, workers.map(cached, everything), strict=True)
+        for _, members in groupby(results, key=lambda each: each[0].stream):
             stream, places = b"", {}
             for unit, (cubin, kernels) in members:
                 print(unit.name, len(cubin), flush=True)
@@ -181,12 +181,12 @@ def write() -> None:
 def differences(names: Iterable[str] = ()) -> list[str]:
     """Compile units again and return the names of those that are not as the archive has them."""
     prefixes = tuple(names)
-    wanted = [each for each in units() if not prefixes or each.name.startswith(prefixes)]
+    chosen = [each for each in units() if not prefixes or each.name.startswith(prefixes)]
     with ProcessPoolExecutor(os.cpu_count()) as workers:
-        made = zip(wanted, workers.map(compiled, wanted), strict=True)
+        results = zip(chosen, workers.map(compiled, chosen), strict=True)
         return [
             unit.name
-            for unit, (cubin, kernels) in made
+            for unit, (cubin, kernels) in results
             if cubin != cubins.machine_code(unit.name)
             or kernels != cubins.records()[unit.name]["kernels"]
         ]
@@ -196,13 +196,13 @@ def main() -> int:
     """Compile, and write or compare."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--check", nargs="*", metavar="NAME")
-    wanted: Any = parser.parse_args().check
+    names: Any = parser.parse_args().check
     if (version := compiling.nvrtc_version()) != NVRTC:
         parser.error(f"NVRTC is {version}; the archive is made by {NVRTC}")
-    if wanted is None:
+    if names is None:
         write()
         return 0
-    different = differences(wanted)
+    different = differences(names)
     print("\n".join(f"{each} is not as the archive has it" for each in different) or "all as kept")
     return 1 if different else 0
 

@@ -34,23 +34,23 @@ COMPLETIONS = {
 
 def add_compiled(version: str, build_data: dict[str, Any]) -> None:
     """Compile for a wheel or an editable install, and name the wheel by its platform."""
-    asked = os.environ.get("MLBACKENDS_NATIVE", "auto")
-    if asked not in ("auto", "off", "require"):
-        sys.exit(f"MLBACKENDS_NATIVE is {asked!r}; it may be auto, off or require")
+    setting = os.environ.get("MLBACKENDS_NATIVE", "auto")
+    if setting not in ("auto", "off", "require"):
+        sys.exit(f"MLBACKENDS_NATIVE is {setting!r}; it may be auto, off or require")
     editable = version == "editable"
-    here = sysconfig.get_platform().replace("-", "_").replace(".", "_")
-    name = os.environ.get("MLBACKENDS_PLATFORM") or here
+    platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    name = os.environ.get("MLBACKENDS_PLATFORM") or platform
     folder = TREE if editable else ROOT / "build" / name
-    if asked == "off":
+    if setting == "off":
         shutil.rmtree(folder, ignore_errors=True)
         return
     try:
-        made = compile_into(folder, required=asked == "require")
+        files = compile_into(folder, required=setting == "require")
     except NotCompiled as reason:
-        if asked == "require":
+        if setting == "require":
             raise
-        made = {"native libraries": str(reason)}
-    for file, why in made.items():
+        files = {"native libraries": str(reason)}
+    for file, why in files.items():
         if why:
             print(f"mlbackends: built without {file}: {why}", file=sys.stderr)
         elif not editable:

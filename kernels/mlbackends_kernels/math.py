@@ -77,11 +77,11 @@ class Math(AttentionBackend):
         originals = (*tensors[:4], sinks)
         if problem.platform == "meta":
             pairs = zip(originals, specs, strict=True)
-            wanted = [each if spec and spec.requires_grad else None for each, spec in pairs]
-            wanted[:3] = tensors[:3]
+            targets = [each if spec and spec.requires_grad else None for each, spec in pairs]
+            targets[:3] = tensors[:3]
             zeros = interchange.zeros_like
             return Gradients(
-                *(None if each is None else zeros(each, tuple(each.shape)) for each in wanted)
+                *(None if each is None else zeros(each, tuple(each.shape)) for each in targets)
             )
         found = gradients(problem, *map(_array, (grad_out, *tensors)), sinks=_array(sinks))
         return Gradients(

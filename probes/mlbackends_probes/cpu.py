@@ -88,12 +88,12 @@ def find(host: Host) -> Finding:
     slowed = speed.gather_warning(mitigations) if isinstance(mitigations, dict) else None
     warnings = tuple(one for one in (wrong, speed.governor_warning(facts), slowed) if one)
     # What is not known is left out, but that no CPU is off is known.
-    known = {
+    reported = {
         name: value
         for name, value in facts.items()
         if value not in ("", None) or name == "offline_cpus"
     }
-    in_order = {name: known[name] for name in facts_of("cpu") if name in known}
+    in_order = {name: reported[name] for name in facts_of("cpu") if name in reported}
     return Finding(presence=Presence.FOUND, facts=in_order, warnings=warnings)
 
 

@@ -160,8 +160,8 @@ def _wrong_names(host: Host) -> list[Reason]:
     for name in HOMES:
         home = _home(host, name)
         if home and not _described(host, home):
-            there = "has neither nvcc nor cuda.h" if host.is_dir(home) else "is not there"
-            message = f"{name} is {home}, which {there}"
+            problem = "has neither nvcc nor cuda.h" if host.is_dir(home) else "is not there"
+            message = f"{name} is {home}, which {problem}"
             warnings.append(Reason("override-invalid", message, f"unset {name}, or correct it"))
     usual = "/usr/local/cuda"
     if host.is_link(usual) and not host.exists(usual):
@@ -178,7 +178,7 @@ def _contradictions(
     warnings = []
     version = chosen.get("version", "")
     first = toolkits.get(host.realpath(_root_of(host, nvcc))) if nvcc else None
-    if first and not _same(first.get("version", ""), version):
+    if first and not _is_same_release(first.get("version", ""), version):
         message = (
             f"{chosen['found_by']} names CUDA {version} in {chosen['path']},"
             f" and the nvcc on PATH is of CUDA {first.get('version')}"
@@ -186,18 +186,18 @@ def _contradictions(
         warnings.append(Reason("conflict", message, "let PATH and the variable name one toolkit"))
     for toolkit in toolkits.values():
         headers = toolkit.get("headers_version", "")
-        if not _same(headers, toolkit.get("version", "")):
+        if not _is_same_release(headers, toolkit.get("version", "")):
             message = (
                 f"{toolkit['path']} says it is CUDA {toolkit['version']},"
                 f" and its cuda.h is of CUDA {headers}"
             )
             warnings.append(Reason("conflict", message, "install that toolkit again"))
     release = driver_release(host)
-    what = f"what CUDA {version} in {chosen['path']} builds"
-    warning = driver_warning(release, version, what) if release and version else None
+    builds = f"what CUDA {version} in {chosen['path']} builds"
+    warning = driver_warning(release, version, builds) if release and version else None
     return [*warnings, warning] if warning else warnings
 
 
-def _same(one: str, other: str) -> bool:
+def _is_same_release(one: str, other: str) -> bool:
     """Tell whether two versions have the same major and minor part; unknown is no contradiction."""
     return not one or not other or one.split(".")[:2] == other.split(".")[:2]

@@ -139,10 +139,10 @@ def _shadowed(host: Host, libraries: list[Library]) -> list[Reason]:
             version = version or next((one.version for one in around), "")
             if version and winner.version and agree(version, winner.version):
                 continue
-            whose = f", which is {version}," if version else ""
+            version_text = f", which is {version}," if version else ""
             instead = "before the one beside it" if beside else "as none is beside it"
             message = (
-                f"{winner.path} ({winner.version or 'of unknown version'}) gets {first.path}{whose}"
+                f"{winner.path} ({winner.version or 'of unknown version'}) gets {first.path}{version_text}"
                 f" {instead}: {first.found_by} names it"
             )
             hint = f"take {os.path.dirname(first.path)} out of {first.found_by}"

@@ -48,6 +48,6 @@ def use(opened: CDLL, library: Library) -> Answer:
         return Answer(library, facts={"checked_on": "host"})
     result = device.floats(*[0] * len(SEQUENCE))
     call("curandGenerateUniform", call.create("curandCreateGenerator", SOBOL32), result, count)
-    numbers_there = device.read_floats(result, len(SEQUENCE))
-    expect("Sobol's sequence on the device", numbers_there, SEQUENCE)
+    numbers_found = device.read_floats(result, len(SEQUENCE))
+    expect("Sobol's sequence on the device", numbers_found, SEQUENCE)
     return Answer(library, facts={"checked_on": "host and device"})

@@ -91,8 +91,8 @@ def _warnings(host: Host) -> Iterator[Reason]:
         if not folder.startswith("/") or "$" in folder or folder.startswith(_OF_CONTAINERS):
             continue
         if not host.is_dir(folder):
-            what = "is no folder" if host.exists(folder) else "is not there"
-            message = f"{variable} names {_shown(folder)}, which {what}; the loader ignores it"
+            problem = "is no folder" if host.exists(folder) else "is not there"
+            message = f"{variable} names {_shown(folder)}, which {problem}; the loader ignores it"
             yield Reason("override-invalid", message, f"correct or unset {variable}")
     for name in _HOMES:
         path = host.env(name)
@@ -100,8 +100,8 @@ def _warnings(host: Host) -> Iterator[Reason]:
             message = f"{name} names {_shown(path)}, which is no folder here"
             yield Reason("override-invalid", message, f"correct or unset {name}")
     home, path = host.env("CUDA_HOME"), host.env("CUDA_PATH")
-    both_there = home and path and host.is_dir(home) and host.is_dir(path)
-    if both_there and host.realpath(home) != host.realpath(path):
+    both_exist = home and path and host.is_dir(home) and host.is_dir(path)
+    if both_exist and host.realpath(home) != host.realpath(path):
         message = f"CUDA_HOME is {_shown(home)} and CUDA_PATH is {_shown(path)}"
         hint = "set both to the same toolkit: some programs read one, some the other"
         yield Reason("conflict", message, hint)

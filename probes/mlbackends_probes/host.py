@@ -129,8 +129,8 @@ def find(host: Host) -> Finding:
             )
             hint = "start the container with --ipc=host or --shm-size=16g"
             warnings.append(Reason("small-shared-memory", message, hint))
-    kept = {name: value for name, value in facts.items() if value not in ("", {}, None)}
-    return Finding(presence=Presence.FOUND, facts=kept, warnings=tuple(warnings))
+    reported = {name: value for name, value in facts.items() if value not in ("", {}, None)}
+    return Finding(presence=Presence.FOUND, facts=reported, warnings=tuple(warnings))
 
 
 def _unquoted(value: str) -> str:

@@ -203,7 +203,7 @@ def _too_many(
     if not over:
         return []
     names = ", ".join(f"{runtime} ({count})" for runtime, count in over.items())
-    takes = f"{names} {'takes' if len(over) == 1 else 'take'} more threads than the"
+    cause = f"{names} {'takes' if len(over) == 1 else 'take'} more threads than the"
     settings = []
     if any(runtime not in _PYTHON_ROWS for runtime in over):
         settings.append(f"OMP_NUM_THREADS={cpus}")
@@ -211,12 +211,12 @@ def _too_many(
         settings.append(f"PYTHON_CPU_COUNT={cpus}")
     hint = f"set {' and '.join(settings)}" if settings else ""
     if cpus >= machine.online > 0:
-        message = f"{takes} {cpus} CPUs of this machine"
+        message = f"{cause} {cpus} CPUs of this machine"
         return [Reason("override-exceeds-hardware", message, hint)]
-    what = {
+    limit = {
         "affinity": "the affinity mask",
         "cpuset": "the cpuset",
         "quota": f"the CPU quota of {facts.get('cpu_quota')}",
     }.get(facts["effective_cpus_because"], "the limit")
-    message = f"{takes} {cpus} CPU{'' if cpus == 1 else 's'} that {what} leaves"
+    message = f"{cause} {cpus} CPU{'' if cpus == 1 else 's'} that {limit} leaves"
     return [Reason("limit-below-hardware", message, hint)]

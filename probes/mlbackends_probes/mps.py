@@ -119,8 +119,8 @@ def _of_torch(
     needed = next((macos for since, macos in _NEEDS if release >= since), ())
     warnings = []
     if needed and version and version < needed:
-        have, want = ".".join(map(str, version)), ".".join(map(str, needed))
-        message = f"torch {torch.version} needs macOS {want} for MPS; this is macOS {have}"
+        have, needs = ".".join(map(str, version)), ".".join(map(str, needed))
+        message = f"torch {torch.version} needs macOS {needs} for MPS; this is macOS {have}"
         warnings.append(Reason("too-old", message, "update macOS, or take an older torch"))
     if not is_apple and release > _LAST_INTEL_TORCH:
         message = f"torch {torch.version} has no MPS on an Intel Mac; 2.2 was the last for them"
@@ -152,11 +152,11 @@ def use(opened: CDLL, library: Library) -> Answer:
         return bool(metal.send(handle, "supportsFamily:", ctypes.c_bool, (ctypes.c_long, family)))
 
     apple = next((f"Apple{at - _NO_FAMILY}" for at in _APPLE_FAMILIES if supports(at)), "")
-    others = [name for at, name in _OTHER_FAMILIES.items() if supports(at)]
+    families = [name for at, name in _OTHER_FAMILIES.items() if supports(at)]
     memory = int(metal.send(handle, "recommendedMaxWorkingSetSize", ctypes.c_uint64))
     string = metal.send(handle, "name", ctypes.c_void_p)
     text = metal.send(string, "UTF8String", ctypes.c_char_p) if string else None
-    facts: dict[str, FactValue] = {"families": [apple, *others] if apple else others}
+    facts: dict[str, FactValue] = {"families": [apple, *families] if apple else families}
     facts["is_memory_shared"] = bool(metal.send(handle, "hasUnifiedMemory", ctypes.c_bool))
     if memory:
         facts["recommended_memory_bytes"] = memory
@@ -189,7 +189,7 @@ def _fill_and_read(metal: _Metal, handle: int, call: Calls) -> None:
     class Range(ctypes.Structure):
         _fields_ = (("location", ctypes.c_ulong), ("length", ctypes.c_ulong))
 
-    def made(target: int, message: str, *arguments: tuple[Any, Any]) -> int:
+    def created(target: int, message: str, *arguments: tuple[Any, Any]) -> int:
         result = metal.send(target, message, ctypes.c_void_p, *arguments)
         if not result:
             text = f"Metal answers {message} with nothing"
@@ -197,13 +197,13 @@ def _fill_and_read(metal: _Metal, handle: int, call: Calls) -> None:
         return int(result)
 
     size, options = (ctypes.c_ulong, _CHECK_BYTES), (ctypes.c_ulong, 0)
-    buffer = made(handle, "newBufferWithLength:options:", size, options)
-    commands = made(made(handle, "newCommandQueue"), "commandBuffer")
-    encoder = made(commands, "blitCommandEncoder")
+    buffer = created(handle, "newBufferWithLength:options:", size, options)
+    commands = created(created(handle, "newCommandQueue"), "commandBuffer")
+    encoder = created(commands, "blitCommandEncoder")
     fill = ((ctypes.c_void_p, buffer), (Range, Range(0, _CHECK_BYTES)), (ctypes.c_ubyte, 0x5A))
     metal.send(encoder, "fillBuffer:range:value:", None, *fill)
     metal.send(encoder, "endEncoding", None)
     metal.send(commands, "commit", None)
     metal.send(commands, "waitUntilCompleted", None)
-    back = ctypes.string_at(made(buffer, "contents"), _CHECK_BYTES)
+    back = ctypes.string_at(created(buffer, "contents"), _CHECK_BYTES)
     call.require_filled("the GPU", back, b"\x5a")

@@ -115,7 +115,7 @@ def use(opened: CDLL, library: Library) -> Answer:
     count = nvml.must(bound, "nvmlDeviceGetCount")
     devices: list[Device] = []
     warnings: list[Reason] = []
-    answering: list[tuple[int, Any]] = []
+    described: list[tuple[int, Any]] = []
     for index, handle in nvml.all_gpus(bound, count):
         if isinstance(handle, Reason):
             devices.append(Device("cuda", index, reasons=(handle,)))
@@ -124,23 +124,23 @@ def use(opened: CDLL, library: Library) -> Answer:
         devices += parts
         warnings += problems
         if parts[0].presence is Presence.LOADABLE:
-            answering.append((index, handle))
+            described.append((index, handle))
     facts = {
         "driver_release": release,
         "cuda_version": driver.decode(cuda) if cuda else "",
         "driver_branch": "" if branch is None else nvml.text_of(branch, "branch"),
         "gpu_count": count,
-        "topology": nvml.topology(bound, answering) if len(answering) > 1 else None,
+        "topology": nvml.topology(bound, described) if len(described) > 1 else None,
     }
     facts = nonempty(facts)
-    if answering:
-        facts["processes"] = nvml.processes(bound, answering)
+    if described:
+        facts["processes"] = nvml.processes(bound, described)
     library = replace(library, version=release or library.version)
     learned = Answer(library, tuple(devices), facts, tuple(warnings))
     if not count:
         message = "nvmlDeviceGetCount says 0: no GPU was given to this system or container"
         raise NotUsable("no-device", message, learned=learned)
-    if not answering:
+    if not described:
         reason = devices[0].reasons[0]
         raise NotUsable(reason.code, f"GPU 0: {reason.message}", reason.hint, learned)
     return learned
@@ -192,8 +192,8 @@ def _unbound(gpu: PciDevice) -> tuple[Reason, ...]:
     if gpu.driver.startswith(("vfio", "pci-stub", "xen-pciback")):
         message = f"{name} is held by {gpu.driver}, to be given to a virtual machine"
         return (Reason("bound-elsewhere", message),)
-    held = f"driven by {gpu.driver}" if gpu.driver else "on the bus, and no kernel driver has it"
-    return (Reason("no-driver", f"{name} is {held}", "install NVIDIA's driver"),)
+    state = f"driven by {gpu.driver}" if gpu.driver else "on the bus, and no kernel driver has it"
+    return (Reason("no-driver", f"{name} is {state}", "install NVIDIA's driver"),)
 
 
 def _missing(
@@ -203,11 +203,11 @@ def _missing(
     if driver.on_wsl(host):
         return () if libraries else (driver.no_library(host, "libnvidia-ml.so.1", "utility"),)
     if not gpus and not has_driver and not libraries:
-        where = driver.no_library(host, "libnvidia-ml.so.1", "utility")
+        missing = driver.no_library(host, "libnvidia-ml.so.1", "utility")
         has_bus = pci_devices(host) or host.listdir(FOLDER)
         bus = "no NVIDIA GPU on the PCI bus" if has_bus else "no PCI bus to look at"
         module = "driver" if host.platform == "win32" else "kernel module"
-        return (replace(where, message=f"{bus}, no {module}, {where.message}"),)
+        return (replace(missing, message=f"{bus}, no {module}, {missing.message}"),)
     reasons: tuple[Reason, ...] = ()
     if not has_driver and not gpus:
         message = native_names(

@@ -107,11 +107,11 @@ def _other_isa(effective: int, name: str) -> tuple[Reason, ...]:
     level = table("libraries/onednn")["instruction_sets"].get(value.upper())
     if level is None:
         return ()
-    wanted = int(level, 16)
-    if effective & ~wanted:
+    mask = int(level, 16)
+    if effective & ~mask:
         message = f"{variable} is {value}, and oneDNN uses {name} all the same"
         return (Reason("override-invalid", message, "this build or version does not heed it"),)
-    if wanted & ~effective:
+    if mask & ~effective:
         message = f"{variable} is {value}, and the highest that oneDNN uses here is {name}"
         return (Reason("override-exceeds-hardware", message),)
     return ()
@@ -165,7 +165,7 @@ def use(opened: CDLL, library: Library) -> Answer:
         _fields_ = (("which", ctypes.c_int), ("memory", ctypes.c_void_p))
 
     memories = [
-        (which, call.create("dnnl_memory_create", md, engine, at)) for which, md, at in operands
+        (operand, call.create("dnnl_memory_create", md, engine, at)) for operand, md, at in operands
     ]
     arguments = (Operand * len(memories))(*[Operand(*memory) for memory in memories])
     primitive = call.create("dnnl_primitive_create", operation)

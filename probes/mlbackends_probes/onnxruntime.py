@@ -51,6 +51,6 @@ def find(host: Host) -> Finding:
         providers = {match[1] for match in stems if match} - {"shared"}
         facts["providers"] = sorted(providers)
     cuda = str(facts.get("cuda_version", ""))
-    what = f"onnxruntime {runtime.version}, built for CUDA {cuda},"
-    warning = driver_warning(driver_release(host), cuda, what)
+    build = f"onnxruntime {runtime.version}, built for CUDA {cuda},"
+    warning = driver_warning(driver_release(host), cuda, build)
     return found(host, runtime, "onnxruntime", nonempty(facts), (warning,))

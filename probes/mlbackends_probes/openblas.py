@@ -103,13 +103,13 @@ def _core(host: Host, defined: frozenset[str]) -> str:
     if "avx2" not in flags or host.env("OPENBLAS_CORETYPE"):
         return ""
     if "avx512vl" in flags:
-        wanted = ["COOPERLAKE" if "avx512_bf16" in flags else "SKYLAKEX"]
-        wanted += ["SAPPHIRERAPIDS"] if "amx_bf16" in flags else []
+        required = ["COOPERLAKE" if "avx512_bf16" in flags else "SKYLAKEX"]
+        required += ["SAPPHIRERAPIDS"] if "amx_bf16" in flags else []
     else:  # Zen to Zen 4; of a later family each version thinks as it likes
-        wanted = ["ZEN"] if is_amd else ["HASWELL"]
-        wanted += ["HASWELL"] if is_amd and family not in ("23", "24", "25") else []
+        required = ["ZEN"] if is_amd else ["HASWELL"]
+        required += ["HASWELL"] if is_amd and family not in ("23", "24", "25") else []
     chosen = set()
-    for name in wanted:
+    for name in required:
         below = (each for each in _X86[_X86.index(name) :] if each != "ZEN" or name == "ZEN")
         chosen.add(next((each for each in below if f"dgemm_beta_{each}" in defined), ""))
     core = chosen.pop() if len(chosen) == 1 else ""
@@ -166,10 +166,10 @@ def load(opened: CDLL, library: Library) -> Answer:
     }
     if version := re.match(r"OpenBLAS (\S+)", text):
         library = replace(library, version=version[1])
-    wanted = os.environ.get("OPENBLAS_CORETYPE", "")
-    if not wanted or not core or wanted.lower() == core.lower():
+    requested = os.environ.get("OPENBLAS_CORETYPE", "")
+    if not requested or not core or requested.lower() == core.lower():
         return Answer(library, facts=nonempty(facts))
-    message = f"OPENBLAS_CORETYPE is {wanted!r}, and OpenBLAS uses the kernels for {core}"
+    message = f"OPENBLAS_CORETYPE is {requested!r}, and OpenBLAS uses the kernels for {core}"
     hint = "the build has no kernels of that name, or this processor cannot run them"
     warning = Reason("override-invalid", message, hint)
     return Answer(library, facts=nonempty(facts), warnings=(warning,))

@@ -104,9 +104,9 @@ def find(host: Host) -> Finding:
         place = "the registry" if is_windows else place
         message = f"the loader is here, and no driver is registered in {place}"
         # Wheels bring Intel's for its CPUs, and the file with them that names it names no place of theirs.
-        others = libraries_named(host, "OpenCL driver", "libintelocl")
+        found = libraries_named(host, "OpenCL driver", "libintelocl")
         text = (
-            f"no file names {others[0].path}: write its path to {place}/intel.icd" if others else ""
+            f"no file names {found[0].path}: write its path to {place}/intel.icd" if found else ""
         )
         reasons = (Reason("no-driver", message, text),)
     facts = nonempty({"drivers": drivers}) | steering(host, "opencl")
@@ -119,24 +119,27 @@ def load(opened: CDLL, library: Library) -> Answer:
     call = Calls(opened, "opencl", unnamed="see cl.h")
     fields = {"name": _PLATFORM_NAME, "vendor": _PLATFORM_VENDOR, "version": _PLATFORM_VERSION}
     rows = [
-        {name: _text(call, _PLATFORM_INFO, platform, what) for name, what in fields.items()}
+        {
+            name: _text(call, _PLATFORM_INFO, platform, parameter)
+            for name, parameter in fields.items()
+        }
         for platform in _handles(call, "clGetPlatformIDs", (), _NO_PLATFORM)
     ]
-    name, version = (_loader_text(opened, what) for what in _LOADER_NAME_VERSION)
+    name, version = (_loader_text(opened, parameter) for parameter in _LOADER_NAME_VERSION)
     library = replace(library, version=version, facts=nonempty({"loader": name}))
     return Answer(library, facts=nonempty({"platforms": rows}))
 
 
-def _loader_text(opened: CDLL, what: int) -> str:
+def _loader_text(opened: CDLL, parameter: int) -> str:
     """Return what a loader tells of itself; "" for one without the extension for it."""
     entry = getattr(opened, "clGetExtensionFunctionAddress", None)
     if entry is None:
         return ""
     entry.restype, size = ctypes.c_void_p, ctypes.c_size_t
     address = entry(b"clGetICDLoaderInfoOCLICD")
-    made = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, size, ctypes.c_void_p, ctypes.c_void_p)
+    callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, size, ctypes.c_void_p, ctypes.c_void_p)
     text = ctypes.create_string_buffer(256)
-    if not address or made(address)(what, len(text), text, None):
+    if not address or callback(address)(parameter, len(text), text, None):
         return ""
     return _decoded(text.raw)
 
@@ -216,7 +219,7 @@ def _add(opened: CDLL, call: Calls, device: "ctypes.c_void_p", name: str) -> Non
     """Let a device compile a program that adds two arrays, run it, and check the sums."""
     status = ctypes.c_int()
 
-    def made(function: str, *arguments: object) -> "ctypes.c_void_p":
+    def created(function: str, *arguments: object) -> "ctypes.c_void_p":
         entry = getattr(opened, function)
         entry.restype = ctypes.c_void_p
         handle = entry(*arguments, ctypes.byref(status))
@@ -226,15 +229,15 @@ def _add(opened: CDLL, call: Calls, device: "ctypes.c_void_p", name: str) -> Non
 
     numbers = addends()
     size, source = ctypes.c_size_t(ctypes.sizeof(numbers)), ctypes.c_char_p(_PROGRAM)
-    context = made("clCreateContext", None, 1, ctypes.byref(device), None, None)
-    queue = made("clCreateCommandQueue", context, device, ctypes.c_uint64(0))
-    buffer = made("clCreateBuffer", context, ctypes.c_uint64(_COPIED), size, numbers)
-    program = made("clCreateProgramWithSource", context, 1, ctypes.byref(source), None)
+    context = created("clCreateContext", None, 1, ctypes.byref(device), None, None)
+    queue = created("clCreateCommandQueue", context, device, ctypes.c_uint64(0))
+    buffer = created("clCreateBuffer", context, ctypes.c_uint64(_COPIED), size, numbers)
+    program = created("clCreateProgramWithSource", context, 1, ctypes.byref(source), None)
     if built := call.status("clBuildProgram", program, 1, ctypes.byref(device), None, None, None):
         log = _raw(call, "clGetProgramBuildInfo", program, device, _BUILD_LOG)
         lines = _decoded(log).splitlines()
         raise call.failed("clBuildProgram", built, about="".join(lines[:1]))
-    kernel, handle_bytes = made("clCreateKernel", program, b"add"), ctypes.sizeof(buffer)
+    kernel, handle_bytes = created("clCreateKernel", program, b"add"), ctypes.sizeof(buffer)
     call("clSetKernelArg", kernel, 0, ctypes.c_size_t(handle_bytes), ctypes.byref(buffer))
     count, none = ctypes.byref(ctypes.c_size_t(PAIRS)), (0, None, None)
     call("clEnqueueNDRangeKernel", queue, kernel, 1, None, count, None, *none)
@@ -243,23 +246,23 @@ def _add(opened: CDLL, call: Calls, device: "ctypes.c_void_p", name: str) -> Non
     require_sums(name, numbers)
 
 
-def _raw(call: Calls, function: str, *asked: object) -> bytes:
+def _raw(call: Calls, function: str, *arguments: object) -> bytes:
     """Return the value of a query as bytes; b"" where the driver does not know it."""
     buffer, length = ctypes.create_string_buffer(1 << 16), ctypes.c_size_t()
     into = (ctypes.c_size_t(len(buffer)), buffer, ctypes.byref(length))
-    if call.status(function, *asked, *into):
+    if call.status(function, *arguments, *into):
         return b""
     return buffer.raw[: min(length.value, len(buffer))]
 
 
-def _text(call: Calls, function: str, handle: int, what: int) -> str:
-    return _decoded(_raw(call, function, ctypes.c_void_p(handle), what))
+def _text(call: Calls, function: str, handle: int, parameter: int) -> str:
+    return _decoded(_raw(call, function, ctypes.c_void_p(handle), parameter))
 
 
 def _decoded(raw: bytes) -> str:
     return raw.split(b"\0")[0].decode(errors="replace").strip()
 
 
-def _number(call: Calls, handle: int, what: int) -> int | None:
-    raw = _raw(call, _DEVICE_INFO, ctypes.c_void_p(handle), what)
+def _number(call: Calls, handle: int, parameter: int) -> int | None:
+    raw = _raw(call, _DEVICE_INFO, ctypes.c_void_p(handle), parameter)
     return int.from_bytes(raw, sys.byteorder) if raw else None

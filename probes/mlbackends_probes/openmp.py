@@ -82,7 +82,7 @@ def find(host: Host) -> Finding:
             f"OMP_NUM_THREADS is {first}, and this process may run on {len(allowed)} processors"
         )
         warnings.append(Reason("override-exceeds-hardware", message))
-    meeting, seen = _meeting(host, found.libraries)
+    meeting, evidence = _meeting(host, found.libraries)
     if meeting:
         facts["meeting"] = [library.path for library in meeting]
         kinds = {str(library.facts.get("runtime", "")) for library in meeting}
@@ -99,7 +99,7 @@ def find(host: Host) -> Finding:
                 hint = f"import torch first, so that the others take its copy; or {_ONE_COPY}"
         if kinds == {"intel", "llvm"}:
             hint = "install both packages from one source, so that they share a runtime"
-        warnings.append(Reason("conflict", f"{seen}: {why}", hint))
+        warnings.append(Reason("conflict", f"{evidence}: {why}", hint))
     return replace(found, facts=facts, warnings=tuple(warnings))
 
 
@@ -109,8 +109,8 @@ def _meeting(host: Host, libraries: tuple[Library, ...]) -> tuple[list[Library],
         mapped = [library for library in libraries if library.used is True]
         if len(mapped) <= 1:
             return [], ""
-        which = " and ".join(library.path for library in mapped)
-        return mapped, f"process {host.pid} has mapped {which}"
+        paths = " and ".join(library.path for library in mapped)
+        return mapped, f"process {host.pid} has mapped {paths}"
     brought: dict[str, Library] = {}
     is_windows = host.platform == "win32"
     for library in libraries:
@@ -119,12 +119,12 @@ def _meeting(host: Host, libraries: tuple[Library, ...]) -> tuple[list[Library],
             # The loader takes a second file of the same soname for the first one; that of Windows does
             # not where a package opens its own by the path, as torch and scikit-learn do.
             brought.setdefault(library.path if is_windows else library.soname, library)
-    copies, packages, seen = [], [], []
+    copies, packages, pairs = [], [], []
     for library in brought.values():
         copies.append(library)
         packages.append(library.used_by[0])
-        which = library.path if is_windows else os.path.basename(library.path)
-        seen.append(f"{packages[-1]} brings {which}")
+        name = library.path if is_windows else os.path.basename(library.path)
+        pairs.append(f"{packages[-1]} brings {name}")
     # Copies outside of wheels that a wheel's file needs. Whoever needs a soname that a wheel brings
     # may get that wheel's copy: those share one.
     first = {library.soname: library for library in reversed(libraries) if not library.reasons}
@@ -137,10 +137,10 @@ def _meeting(host: Host, libraries: tuple[Library, ...]) -> tuple[list[Library],
         for soname, needing in needed_of_the_system(host, frozenset(outside)).items():
             copies.append(outside[soname])
             packages.append(needing[0])
-            seen.append(f"{needing[0]} takes {outside[soname].path}")
+            pairs.append(f"{needing[0]} takes {outside[soname].path}")
     if len(set(packages)) <= 1:
         return [], ""
-    return copies, f"{' and '.join(seen)}; both are in a process that imports both"
+    return copies, f"{' and '.join(pairs)}; both are in a process that imports both"
 
 
 def load(opened: CDLL, library: Library) -> Answer:
@@ -190,10 +190,10 @@ def _printed(call: Callable[[], object]) -> str:
 
 def use(opened: CDLL, library: Library) -> Answer:
     """Run a parallel region, which compilers make of a function and a call of the runtime."""
-    seen: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
 
     def body(*_: object) -> None:
-        seen.append((opened.omp_get_thread_num(), opened.omp_get_num_threads()))
+        pairs.append((opened.omp_get_thread_num(), opened.omp_get_num_threads()))
 
     if hasattr(opened, "__kmpc_fork_call"):
 
@@ -217,9 +217,9 @@ def use(opened: CDLL, library: Library) -> Answer:
     else:
         region = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(body)
         opened.GOMP_parallel(region, None, 2, 0)
-    threads = len(seen)
+    threads = len(pairs)
     # Fewer than two are right where OMP_THREAD_LIMIT or OMP_DYNAMIC asks for it.
-    if not seen or sorted(seen) != [(number, threads) for number in range(threads)]:
-        message = f"a parallel region of two threads ran as (number, of how many) {sorted(seen)}"
+    if not pairs or sorted(pairs) != [(number, threads) for number in range(threads)]:
+        message = f"a parallel region of two threads ran as (number, of how many) {sorted(pairs)}"
         raise NotUsable("wrong-result", message)
     return Answer(library)

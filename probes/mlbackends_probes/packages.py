@@ -37,12 +37,12 @@ def find(host: Host) -> Finding:
     everything = {name: all_of for name, all_of in sorted(distributions(host).items()) if name}
     folders = python_folders(host)
     if not everything:
-        where = (
+        message = (
             f"no distribution in {', '.join(folders)}"
             if folders
             else "there is no Python to look in"
         )
-        return Finding(reasons=(Reason("not-found", where),))
+        return Finding(reasons=(Reason("not-found", message),))
     twice = [all_of for all_of in everything.values() if len(all_of) > 1]
     shared = wheel_files.shared_files(
         host, [dist for all_of in everything.values() for dist in all_of]
@@ -100,11 +100,11 @@ def find(host: Host) -> Finding:
         warnings += [
             Reason(
                 "installed-twice",
-                f"{folder} has metadata of {name} {' and '.join(there)}",
+                f"{folder} has metadata of {name} {' and '.join(releases)}",
                 f"reinstall {name}: an upgrade left the old metadata behind",
             )
-            for folder, there in versions.items()
-            if len(there) > 1 and name not in _WITH_PROBES
+            for folder, releases in versions.items()
+            if len(releases) > 1 and name not in _WITH_PROBES
         ]
     if len(majors) > 1:
         groups = []

@@ -112,8 +112,8 @@ def _manager(host: Host, prefix: str, base: str, settings: dict[str, str]) -> tu
     if prefix != base:
         return ("venv", "") if settings else ("", "")
     usual = "system" if prefix == "/usr" else ""
-    made = (name for part, name in managers["interpreters"].items() if part in inside)
-    return next(made, usual), ""
+    detected = (name for part, name in managers["interpreters"].items() if part in inside)
+    return next(detected, usual), ""
 
 
 def _warnings(host: Host, prefix: str, base: str, version: str) -> Iterator[Reason]:

@@ -152,10 +152,10 @@ def _name(host: Host, card: amd.AmdGpu) -> str:
     revision = host.read_int(f"{FOLDER}/{card.address}/revision")
     if card.pci is None or revision is None or revision < 0:
         return ""
-    wanted = f"{card.pci.device},{revision:02x},".upper()
+    key = f"{card.pci.device},{revision:02x},".upper()
     for path in _NAMES_FILES:
         for line in host.read(path).splitlines():
-            if line.replace("\t", "").replace(" ", "")[:8].upper() == wanted:
+            if line.replace("\t", "").replace(" ", "")[:8].upper() == key:
                 return line.split(",", 2)[2].strip()
     return ""
 
@@ -165,8 +165,8 @@ def _device_reasons(host: Host, card: amd.AmdGpu) -> tuple[Reason, ...]:
         node = render_node(host, card.address) if card.address else ""
         return all_denied(host, [node] if node else [])
     if card.pci and card.pci.driver == "amdgpu":
-        where = f"the AMD GPU at {card.address} is driven by amdgpu"
-        message = f"{where}, which lists no compute node (KFD) for it"
+        place = f"the AMD GPU at {card.address} is driven by amdgpu"
+        message = f"{place}, which lists no compute node (KFD) for it"
         return (Reason("unsupported-hardware", message),)
     return unusable(host, "AMD GPU", card.pci, ("amdgpu",), "") if card.pci else ()
 
@@ -214,16 +214,14 @@ def _warnings(host: Host, cards: list[amd.AmdGpu]) -> tuple[Reason, ...]:
     warnings = []
     value = host.env("HSA_OVERRIDE_GFX_VERSION")
     match = _TARGET.fullmatch(value)
-    wanted = f"gfx{int(match[1])}{int(match[2]):x}{int(match[3]):x}" if match else ""
-    others = sorted({card.target for card in cards if card.target not in ("", wanted)})
+    target = f"gfx{int(match[1])}{int(match[2]):x}{int(match[3]):x}" if match else ""
+    other_targets = sorted({card.target for card in cards if card.target not in ("", target)})
     if value and not match:
         message = f"HSA_OVERRIDE_GFX_VERSION is {value!r}; ROCm wants MAJOR.MINOR.STEPPING"
         hint = "write it like 11.0.0, or unset it"
         warnings.append(Reason("override-invalid", message, hint))
-    elif value and others:
-        message = (
-            f"HSA_OVERRIDE_GFX_VERSION={value} makes ROCm take {', '.join(others)} for {wanted}"
-        )
+    elif value and other_targets:
+        message = f"HSA_OVERRIDE_GFX_VERSION={value} makes ROCm take {', '.join(other_targets)} for {target}"
         hint = (
             "code for another target may fail or compute wrongly; unset it where it is not needed"
         )
@@ -259,8 +257,8 @@ def use(opened: CDLL, library: Library) -> Answer:
     call, count = amd.rocm_calls(opened, "hipGetErrorName"), ctypes.c_int()
     status = call.status("hipGetDeviceCount", ctypes.byref(count))
     if status in _NO_DEVICE or (not status and not count.value):
-        told = f"{status} ({call.name_of(status)})" if status else "0 devices"
-        raise NotUsable("no-device", f"hipGetDeviceCount returned {told}: HIP sees no GPU")
+        result = f"{status} ({call.name_of(status)})" if status else "0 devices"
+        raise NotUsable("no-device", f"hipGetDeviceCount returned {result}: HIP sees no GPU")
     if status:
         raise call.failed("hipGetDeviceCount", status)
     version, value, size = ctypes.c_int(), ctypes.c_int(), ctypes.c_size_t()

@@ -52,11 +52,11 @@ def find(host: Host) -> Finding:
         ),
         "keras_version": keras and keras.version,
     }
-    what = f"{tensorflow.name} {tensorflow.version}"
+    build = f"{tensorflow.name} {tensorflow.version}"
     warning = None
     if facts.get("is_cuda_build"):
         cuda = quoted("cuda_version")
-        warning = driver_warning(driver_release(host), cuda, f"{what}, built for CUDA {cuda},")
+        warning = driver_warning(driver_release(host), cuda, f"{build}, built for CUDA {cuda},")
     elif facts.get("is_cuda_build") is False and not facts.get("is_rocm_build"):
         # PyPI's tensorflow is built with CUDA for x86-64 alone: tensorflow.org/install/pip.
         hint = f"uninstall {tensorflow.name}, then install tensorflow[and-cuda]"
@@ -64,5 +64,5 @@ def find(host: Host) -> Finding:
             hint = (
                 "PyPI has no build with CUDA for aarch64: build one, or use a container that has it"
             )
-        warning = gpu_unused(host, what, hint)
+        warning = gpu_unused(host, build, hint)
     return found(host, tensorflow, "tensorflow", nonempty(facts), (warning,))

@@ -79,13 +79,13 @@ def find(host: Host) -> Finding:
             return frameworks.found(host, None, "torch")
         return Finding(tuple(libraries), facts=steering(host, "torch"))
     facts = _build(host, torch)
-    what = f"torch {torch.version}".rstrip()
+    build = f"torch {torch.version}".rstrip()
     warning = None
     if facts.get("built_for") == "cuda":
         cuda = str(facts["cuda_version"])
-        warning = driver_warning(driver_release(host), cuda, f"{what}, built for CUDA {cuda},")
+        warning = driver_warning(driver_release(host), cuda, f"{build}, built for CUDA {cuda},")
     elif facts.get("built_for") == "cpu" and host.platform != "darwin":
-        warning = frameworks.gpu_unused(host, what, "install a build of torch for CUDA")
+        warning = frameworks.gpu_unused(host, build, "install a build of torch for CUDA")
     partners = {
         # The packages that are compiled against one version of torch.
         "partners": [

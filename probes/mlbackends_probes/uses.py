@@ -101,7 +101,7 @@ def _use(
     core = ", ".join(map(str, kernels)) if isinstance(kernels, list) else ""
     threads, because = _threads(probe, facts, user, reports)
     runtime = facts.get("runtime") or facts.get("threading") or facts.get("cpu_runtime")
-    if not runtime and probe != "openmp" and user == "torch" and _takes_openmp(user, reports):
+    if not runtime and probe != "openmp" and user == "torch" and _uses_openmp(user, reports):
         runtime = "openmp"  # what libtorch_cpu has inside shares its runtime
     return nonempty({
         "library": facts.get("implementation", probe),
@@ -114,7 +114,7 @@ def _use(
     })  # fmt: skip
 
 
-def _takes_openmp(user: str, reports: Mapping[str, ProbeReport]) -> bool:
+def _uses_openmp(user: str, reports: Mapping[str, ProbeReport]) -> bool:
     return any(user in library.used_by for library in reports["openmp"].libraries)
 
 

@@ -38,11 +38,11 @@ class Local:
 
     def __init__(self, name: str) -> None:
         made: dict[str, Any] = {
-            VALUES: values.answering,
-            PEAK: lambda: measures.answering("peak"),
-            BANDWIDTH: lambda: measures.answering("bandwidth"),
+            VALUES: values.responder,
+            PEAK: lambda: measures.responder("peak"),
+            BANDWIDTH: lambda: measures.responder("bandwidth"),
         }
-        self.answer = made[name]() if name in made else ours.answering(name)
+        self.answer = made[name]() if name in made else ours.responder(name)
 
     def ask(self, request: dict[str, Any], timeout: float) -> dict[str, Any]:
         del timeout

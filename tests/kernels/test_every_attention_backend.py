@@ -243,7 +243,7 @@ def answers(
         factor = np.zeros_like(weights)
     elif problem.dropout:
         seed, shape = problem.seed or 0, problem.leading_shape
-        kept = dropout.kept(seed, problem.dropout, shape, range(length), keys)
+        kept = dropout.keep_mask(seed, problem.dropout, shape, range(length), keys)
         factor = (kept / (1 - problem.dropout)).astype(wide)
     out = (weights * factor) @ value
     logsumexp = np.where(total == 0, 0, largest + np.log(np.where(total == 0, 1, total)))[..., 0]

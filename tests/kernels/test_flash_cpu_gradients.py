@@ -118,7 +118,7 @@ def wanted(problem: AttentionProblem, grad_out: Any, arrays: Any, mask: Any) -> 
     if problem.dropout:
         assert problem.seed is not None
         rows = range(problem.query_length)
-        kept = dropout.kept(problem.seed, problem.dropout, leading, rows, problem.key_length)
+        kept = dropout.keep_mask(problem.seed, problem.dropout, leading, rows, problem.key_length)
         factor = kept / (1 - problem.dropout)
     used = weights * factor
 

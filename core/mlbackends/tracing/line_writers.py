@@ -43,8 +43,8 @@ _encode = msgspec.json.Encoder().encode
 class LineWriter:
     """Writes a line for each record, the last of them when it is closed. count: how many were written.
 
-    HEAD: the first line. NULL: what is not known. QUOTE: around texts that hold no separator. SPECIAL: what
-    must be escaped in quotes. NUMBERS, RAW: the places of these among the parts of a line. BUFFERED: the lines
+    HEAD: the first line. NULL: an unknown value. QUOTE: around texts that hold no separator. SPECIAL: what
+    must be escaped in quotes. NUMBERS, RAW: the places of these in a line. BUFFERED: the lines
     of one write.
     """
 

@@ -39,14 +39,16 @@ def attend(
     logsumexp = np.zeros(problem.output_shape[:-1], out.dtype)
     for one in sequences(problem, page_table):
         tensors = query[one.rows], one.keys_of(key), one.keys_of(value)
-        given = Rows(one.problem, *tensors, mask, sinks, one.number)
+        rows_of_one = Rows(one.problem, *tensors, mask, sinks, one.number)
         into, sums = out[one.rows], logsumexp[one.rows]
         with np.errstate(all="ignore"):
-            for rows in given.blocks():
-                scores = given.masked(given.products(rows), rows)
-                weights, sums[..., rows] = softmax(scores, given.blind(rows), given.sinks)
-                weights = given.dropped(given.keep(weights), rows)
-                into[..., rows, :] = given.keep(weights @ given.value)
+            for rows in rows_of_one.blocks():
+                scores = rows_of_one.masked(rows_of_one.products(rows), rows)
+                weights, sums[..., rows] = softmax(
+                    scores, rows_of_one.blind(rows), rows_of_one.sinks
+                )
+                weights = rows_of_one.dropped(rows_of_one.rounded(weights), rows)
+                into[..., rows, :] = rows_of_one.rounded(weights @ rows_of_one.value)
     return out, logsumexp
 
 
@@ -72,17 +74,17 @@ def gradients(
         np.zeros((*rows, problem.head_dim), inner),
         np.zeros((*keys, problem.head_dim), inner),
         np.zeros((*keys, problem.value_dim), inner),
-        np.zeros(of_mask.shape, inner) if of_mask and _wants(of_mask) else None,
-        np.zeros((*leading[-1:], 1, 1), inner) if of_sinks and _wants(of_sinks) else None,
+        np.zeros(of_mask.shape, inner) if of_mask and _needs_gradient(of_mask) else None,
+        np.zeros((*leading[-1:], 1, 1), inner) if of_sinks and _needs_gradient(of_sinks) else None,
     )
     for one in sequences(problem):
         arrays = query[one.rows], one.keys_of(key), one.keys_of(value)
-        given = Rows(one.problem, *arrays, mask, sinks, one.number)
+        rows_of_one = Rows(one.problem, *arrays, mask, sinks, one.number)
         forward = None if result is None else (result[one.rows], logsumexp[one.rows])
         parts = into.query[one.rows], into.key[one.keys], into.value[one.keys]
         own = into._replace(query=parts[0], key=parts[1], value=parts[2])
         with np.errstate(all="ignore"):
-            _add_gradients(own, given, grad_out[one.rows], forward)
+            _add_gradients(own, rows_of_one, grad_out[one.rows], forward)
     return Gradients(
         summed(into.query, problem.query.shape),
         summed(into.key, problem.key.shape),
@@ -92,40 +94,40 @@ def gradients(
     )
 
 
-def _wants(spec: TensorSpec) -> bool:
+def _needs_gradient(spec: TensorSpec) -> bool:
     return spec.requires_grad and spec.dtype != "bool"
 
 
 def _add_gradients(
-    into: Gradients, given: Rows, grad_out: Any, forward: tuple[Any, Any] | None
+    into: Gradients, inputs: Rows, grad_out: Any, forward: tuple[Any, Any] | None
 ) -> None:
     """Add the gradients of one sequence. forward: its result and logarithms, None to do without."""
-    np, cap = numpy(), given.problem.softcap
-    for rows in given.blocks():
-        coming, products = grad_out[..., rows, :], given.products(rows)
-        scores = given.masked(products, rows)
-        weights, own = softmax(scores, given.blind(rows), given.sinks)
+    np, cap = numpy(), inputs.problem.softcap
+    for rows in inputs.blocks():
+        coming, products = grad_out[..., rows, :], inputs.products(rows)
+        scores = inputs.masked(products, rows)
+        weights, own = softmax(scores, inputs.blind(rows), inputs.sinks)
         share = None if forward is None else _share(scores, own, forward[1][..., rows])
-        weights = given.keep(weights if share is None else weights * share.astype(given.inner))
-        into.value[...] += given.dropped(weights, rows).swapaxes(-1, -2) @ coming
-        for_weights = given.dropped(given.keep(coming @ given.value.swapaxes(-1, -2)), rows)
+        weights = inputs.rounded(weights if share is None else weights * share.astype(inputs.inner))
+        into.value[...] += inputs.dropped(weights, rows).swapaxes(-1, -2) @ coming
+        for_weights = inputs.dropped(inputs.rounded(coming @ inputs.value.swapaxes(-1, -2)), rows)
         along = (for_weights * weights).sum(-1, keepdims=True)
         if share is not None and forward is not None:
             whole = (coming * forward[0][..., rows, :]).sum(-1, keepdims=True)
             along = np.where(share == 1, along, whole)
         if into.sinks is not None:
-            of_sinks = np.exp(given.sinks - own[..., None]) * (1 if share is None else share)
+            of_sinks = np.exp(inputs.sinks - own[..., None]) * (1 if share is None else share)
             into.sinks[...] -= summed(of_sinks * along, into.sinks.shape)
-        for_scores = given.keep(weights * (for_weights - along))
+        for_scores = inputs.rounded(weights * (for_weights - along))
         if into.mask is not None:
             part = into.mask if into.mask.shape[-2] == 1 else into.mask[..., rows, :]
             part += summed(for_scores, part.shape)
         if cap:
-            for_scores = given.keep(for_scores * (1 - (products / cap) ** 2))
-        into.query[..., rows, :] = for_scores @ given.key
-        into.key[...] += for_scores.swapaxes(-1, -2) @ given.query[..., rows, :]
-    into.query[...] *= given.query_scale
-    into.key[...] *= given.key_scale
+            for_scores = inputs.rounded(for_scores * (1 - (products / cap) ** 2))
+        into.query[..., rows, :] = for_scores @ inputs.key
+        into.key[...] += for_scores.swapaxes(-1, -2) @ inputs.query[..., rows, :]
+    into.query[...] *= inputs.query_scale
+    into.key[...] *= inputs.key_scale
 
 
 def _share(scores: Any, own: Any, logsumexp: Any) -> Any:

@@ -39,13 +39,13 @@ def attend(
     sums = np.zeros(problem.output_shape[:-1], wide) if logsumexp else None
     columns = None if sums is None else sums[..., None]
     for before, parts in parts_of_four((*arrays, out, columns), problem.leading_shape):
-        given = packed(problem, parts, before)
+        arguments = packed(problem, parts, before)
         functions = library()
-        if needed := functions.mlbackends_attention_workspace(ctypes.byref(given)):
+        if needed := functions.mlbackends_attention_workspace(ctypes.byref(arguments)):
             workspace = np.empty(needed, "uint8")
-            given.workspace = workspace.ctypes.data
+            arguments.workspace = workspace.ctypes.data
         if parts[-2].size:
-            call_until_done(functions.mlbackends_attention_forward, given)
+            call_until_done(functions.mlbackends_attention_forward, arguments)
     found = interchange.like(query, out)
     return found, None if sums is None else interchange.like(query, sums, wide)
 
@@ -107,11 +107,11 @@ def parts_of_four(arrays: Sequence[Any], leading: tuple[int, ...]) -> Iterator[t
         yield number * batches, tuple(part(array, index) for array in arrays)
 
 
-def call_until_done(function: Any, given: Any) -> None:
+def call_until_done(function: Any, arguments: Any) -> None:
     """Call the library until all is computed; Python handles signals in between."""
-    reached = function(ctypes.byref(given), 0, _MILLISECONDS)
+    reached = function(ctypes.byref(arguments), 0, _MILLISECONDS)
     while reached >= 0:
-        reached = function(ctypes.byref(given), reached, _MILLISECONDS)
+        reached = function(ctypes.byref(arguments), reached, _MILLISECONDS)
     if reached != -1:
         raise MemoryError("attention needs under 1 MB for each thread, and there is none")
 

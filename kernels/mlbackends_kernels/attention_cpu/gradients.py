@@ -25,7 +25,7 @@ def differentiate(problem: AttentionProblem, grad_out: Any, *tensors: Any) -> Gr
     """
     np, dtype = numpy(), problem.dtype
     wide = "float64" if dtype == "float64" else "float32"
-    *arrays, seen = forward.read_inputs(problem, *tensors[:4])
+    *arrays, is_seen = forward.read_inputs(problem, *tensors[:4])
     results = [forward.aligned(interchange.as_array(each)) for each in (grad_out, tensors[4])]
     # The library reads rows whose elements follow each other.
     results = [
@@ -46,7 +46,7 @@ def differentiate(problem: AttentionProblem, grad_out: Any, *tensors: Any) -> Gr
         own = (1,) * (4 - len(mask.shape)) + mask.shape[-4:]
         for_mask = np.zeros((*leading[:-2], *own), wide)
     if prod((*leading, problem.query_length, problem.key_length)):
-        together = (*arrays, seen, *results, sums[..., None], *found, for_mask)
+        together = (*arrays, is_seen, *results, sums[..., None], *found, for_mask)
         for before, parts in forward.parts_of_four(together, leading):
             _call(problem, before, parts)
     else:
@@ -58,24 +58,26 @@ def differentiate(problem: AttentionProblem, grad_out: Any, *tensors: Any) -> Gr
             found[place] = interchange.narrowed(total, dtype)
     if mask is not None and for_mask is not None:
         for_mask = interchange.narrowed(summed(for_mask, mask.shape), mask.dtype)
-    made = zip(tensors, (*found, for_mask), strict=False)
-    return Gradients(*(None if each is None else interchange.like(of, each) for of, each in made))
+    pairs = zip(tensors, (*found, for_mask), strict=False)
+    return Gradients(*(None if each is None else interchange.like(of, each) for of, each in pairs))
 
 
 def _call(problem: AttentionProblem, before: int, parts: tuple[Any, ...]) -> None:
     *inputs, grad_out, out, logsumexp, for_query, for_key, for_value, for_mask = parts
-    given = abi().structures["gradients"](
+    arguments = abi().structures["gradients"](
         forward=forward.packed(problem, (*inputs, out, logsumexp), before, passes=2),
         **forward.operands(
             of_output=grad_out, query=for_query, key=for_key, value=for_value, mask=for_mask
         ),
     )
     np, functions = numpy(), library()
-    workspace = np.empty(functions.mlbackends_attention_gradients_workspace(byref(given)), "uint8")
-    given.forward.workspace = workspace.ctypes.data
+    workspace = np.empty(
+        functions.mlbackends_attention_gradients_workspace(byref(arguments)), "uint8"
+    )
+    arguments.forward.workspace = workspace.ctypes.data
     finite = np.isfinite(logsumexp)
     if np.abs(logsumexp, where=finite, out=np.zeros_like(logsumexp)).max() > FINE[problem.dtype]:
         refined = np.empty((3, logsumexp.size), logsumexp.dtype)
-        given.refined = refined.ctypes.data
-        forward.call_until_done(functions.mlbackends_attention_refine, given)
-    forward.call_until_done(functions.mlbackends_attention_backward, given)
+        arguments.refined = refined.ctypes.data
+        forward.call_until_done(functions.mlbackends_attention_refine, arguments)
+    forward.call_until_done(functions.mlbackends_attention_backward, arguments)

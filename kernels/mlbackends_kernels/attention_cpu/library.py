@@ -42,7 +42,7 @@ _BUILD = (
 )
 #: What to do where levels were not compiled.
 NEWER_COMPILER = _BUILD.replace("a C++ compiler", "GCC 11, clang 12 or newer")
-_NOT_THERE = "its library is not there: it was installed without a C++ compiler"
+_MISSING = "its library is not there: it was installed without a C++ compiler"
 
 
 class NotBuilt(NoBackend):
@@ -101,7 +101,7 @@ def abi() -> Abi:
         with open(path(HEADER), encoding="utf-8") as file:
             return read_abi(file.read())
     except OSError:
-        raise NotBuilt(_NOT_THERE) from None
+        raise NotBuilt(_MISSING) from None
 
 
 @cache
@@ -109,7 +109,7 @@ def library() -> ctypes.CDLL:
     """Return the library, open. Raises NotBuilt."""
     file, needed = path(), abi().version
     if not os.path.isfile(file):
-        raise NotBuilt(_NOT_THERE)
+        raise NotBuilt(_MISSING)
     try:
         found = ctypes.CDLL(file)
         version = int(found.mlbackends_attention_abi())

@@ -80,10 +80,10 @@ def prepare_backward(
         return None
     is_watched = watches(kind)
 
-    def checked(grad_out: Any, *given: Any) -> Gradients | None:
+    def checked(grad_out: Any, *saved: Any) -> Gradients | None:
         if type(grad_out) is not kind or not grad_out.ndim:
             return None
-        *inputs, out, logsumexp, _ = given
+        *inputs, out, logsumexp, _ = saved
         if is_watched is not None and is_watched(*inputs, grad_out, out, logsumexp):
             return None
         # The module reads rows whose elements follow each other.
@@ -93,7 +93,7 @@ def prepare_backward(
         else:
             rows = grad_out if grad_out.stride(-1) == 1 else grad_out.contiguous()
         # A backward pass may come long after its forward pass, and the instruction set may be another.
-        found = call(rows, *given, level())
+        found = call(rows, *saved, level())
         return None if found is None else Gradients(*found)
 
     return checked
@@ -130,11 +130,11 @@ def _prepare(
     is_torch = torch is not None and kind is torch.Tensor and type(exchange).__name__ == "PyCapsule"
     if module is None or not (is_array or is_torch) or is_mask_narrow(problem):
         return None
-    given = [tensor for tensor in tensors if tensor is not None]
-    if any(type(tensor) is not kind or not as_array(tensor).flags.aligned for tensor in given):
+    present = [tensor for tensor in tensors if tensor is not None]
+    if any(type(tensor) is not kind or not as_array(tensor).flags.aligned for tensor in present):
         return None
     # The module knows NumPy's element types by their addresses: those of its own types stay.
-    if is_array and any(each.dtype is not np.dtype(each.dtype.type) for each in given):
+    if is_array and any(each.dtype is not np.dtype(each.dtype.type) for each in present):
         return None
     try:
         is_watched = watches(kind)
@@ -144,7 +144,7 @@ def _prepare(
         return None
     width, elements = problem.head_dim, abi().elements
     found: Callable[..., Any] | None = getattr(module, name)(
-        *(query, mask, logsumexp, tuple(each.dtype for each in given), *make_results, worth),
+        *(query, mask, logsumexp, tuple(each.dtype for each in present), *make_results, worth),
         *(width, out.shape[-1], elements[problem.dtype]),
         *(elements[problem.mask.dtype if problem.mask else "none"], level()),
         *((width or 1) ** -0.5 if problem.scale is None else problem.scale, problem.dropout),

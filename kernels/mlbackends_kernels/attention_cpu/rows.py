@@ -17,7 +17,7 @@ class Rows:
     query (..., H, L, E) and key (..., H, S, E) carry half of the scale each, query_scale and key_scale:
     a product of large numbers then overflows later, as in torch. value is (..., H, S, Ev). Where heads
     are grouped, those of key and value stand repeated. sinks, None without any, extends to the scores.
-    What `keep` returns is what is computed with.
+    What `rounded` returns is what is computed with.
     """
 
     def __init__(
@@ -45,11 +45,11 @@ class Rows:
         tensors = (query, key, value)
         query, key, value = (interchange.widened(each, dtype, self.inner) for each in tensors)
         with np.errstate(all="ignore"):
-            self.query = self.keep(query * self.query_scale)
-            self.key = self.keep(_repeated(problem, key) * self.key_scale)
+            self.query = self.rounded(query * self.query_scale)
+            self.key = self.rounded(_repeated(problem, key) * self.key_scale)
         self.value = _repeated(problem, value)
 
-    def keep(self, array: Any) -> Any:
+    def rounded(self, array: Any) -> Any:
         """Return an intermediate as it goes on: itself, or rounded to the 16-bit type if allowed."""
         dtype = self.problem.inner_dtype
         if dtype not in REDUCED:
@@ -64,9 +64,9 @@ class Rows:
 
     def products(self, rows: slice) -> Any:
         """Return the scores of some rows, capped, before masks."""
-        scores = self.keep(self.query[..., rows, :] @ self.key.swapaxes(-1, -2))
+        scores = self.rounded(self.query[..., rows, :] @ self.key.swapaxes(-1, -2))
         cap = self.problem.softcap
-        return self.keep(numpy().tanh(scores / cap) * cap) if cap else scores
+        return self.rounded(numpy().tanh(scores / cap) * cap) if cap else scores
 
     def masked(self, scores: Any, rows: slice) -> Any:
         """Return the scores of some rows with the mask added, -inf where a key is not seen."""
@@ -113,11 +113,11 @@ class Rows:
         if problem.dropout == 1:
             return numpy().zeros_like(weights)
         assert problem.seed is not None
-        taken = range(*rows.indices(problem.query_length))
+        places = range(*rows.indices(problem.query_length))
         leading = problem.output_shape[:-2]
         seed, keys = problem.seed, problem.key_length
-        kept = dropout.kept(seed, problem.dropout, leading, taken, keys, self.batch)
-        return weights * kept / (1 - problem.dropout)
+        keep_mask = dropout.keep_mask(seed, problem.dropout, leading, places, keys, self.batch)
+        return weights * keep_mask / (1 - problem.dropout)
 
 
 def softmax(scores: Any, blind: Any, sinks: Any = None) -> tuple[Any, Any]:
@@ -143,8 +143,8 @@ def softmax(scores: Any, blind: Any, sinks: Any = None) -> tuple[Any, Any]:
 
 def inner_type(problem: AttentionProblem) -> str:
     """Return the type of the arithmetic: numpy sums 16-bit numbers poorly, so those are rounded after."""
-    wanted = problem.inner_dtype or problem.dtype
-    return "float32" if wanted in REDUCED else wanted
+    target = problem.inner_dtype or problem.dtype
+    return "float32" if target in REDUCED else target
 
 
 def _repeated(problem: AttentionProblem, array: Any) -> Any:

@@ -23,8 +23,8 @@ def set_num_threads(count: int) -> None:
     Raises RuntimeError for less than one, and as torch does for what is no int.
     """
     global _requested  # noqa: PLW0603  a switch of the whole process, as in torch
-    given: object = count
-    if not isinstance(given, int) or isinstance(given, bool):
+    value: object = count
+    if not isinstance(value, int) or isinstance(value, bool):
         message = f"set_num_threads expects an int, but got {type(count).__name__}"
         raise RuntimeError(message)  # noqa: TRY004  torch's type
     if count < 1:

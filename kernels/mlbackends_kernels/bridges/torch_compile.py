@@ -187,7 +187,7 @@ def attention(
     if dropout_p != 0 or not ours or is_traced:
         return _by_torch(*tensors, dropout_p, **options)
     tensors = tuple(map(_cast, tensors))
-    wanted = torch.is_grad_enabled() and any(
+    needs_gradient = torch.is_grad_enabled() and any(
         each is not None and each.requires_grad for each in tensors
     )
     plain: list[Any] = [None if each is None else each.detach() for each in tensors]
@@ -199,15 +199,17 @@ def attention(
     unrecorded = _disable_current_modes() if core._len_torch_dispatch_stack() else no_scope  # noqa: SLF001
     try:
         with scope, unrecorded:
-            result = attend.scaled_dot_product_attention(*plain, **options, return_logsumexp=wanted)
-            out = _laid_out(result[0] if wanted else result, tensors, options)
+            result = attend.scaled_dot_product_attention(
+                *plain, **options, return_logsumexp=needs_gradient
+            )
+            out = _laid_out(result[0] if needs_gradient else result, tensors, options)
     except NoBackend:
         return _by_torch(*tensors, **options)
     except (RuntimeError, ValueError, TypeError, IndexError):  # NotImplementedError is the first
         # torch's exception, if it has one
         functional.scaled_dot_product_attention(*plain, **options)
         raise
-    if not wanted:
+    if not needs_gradient:
         return out
     return _Attention.apply([out, result[1]], options, *tensors)[0]  # type: ignore[no-any-return,no-untyped-call,unused-ignore]
 
@@ -218,7 +220,7 @@ class _Attention(torch_gradients.Attention):
     @staticmethod
     def backward(ctx: Any, grad_out: Any, _: Any) -> Any:
         """Return the gradients of query, key, value and mask."""
-        options, wanted = ctx.differentiate, ctx.needs_input_grad[2:]
+        options, needs_input = ctx.differentiate, ctx.needs_input_grad[2:]
         query, key, value, mask, out, logsumexp = ctx.saved_tensors
         found: Any = None
         if not torch.is_grad_enabled():
@@ -226,17 +228,17 @@ class _Attention(torch_gradients.Attention):
                 found = attend.scaled_dot_product_attention_backward(
                     *(grad_out, query, key, value, out, logsumexp),
                     attn_mask=mask,
-                    attn_mask_gradient=wanted[3],
+                    attn_mask_gradient=needs_input[3],
                     **options,
                 )
         if found is None:
-            found = _recomputed((query, key, value, mask), wanted, grad_out, options)
-        pairs = zip(found[: len(wanted)], wanted, strict=True)  # torch has no sinks
+            found = _recomputed((query, key, value, mask), needs_input, grad_out, options)
+        pairs = zip(found[: len(needs_input)], needs_input, strict=True)  # torch has no sinks
         return None, None, *(each if needed else None for each, needed in pairs)
 
 
 def _recomputed(
-    tensors: tuple[Any, ...], wanted: tuple[bool, ...], grad_out: Any, options: dict[str, Any]
+    tensors: tuple[Any, ...], needs_input: tuple[bool, ...], grad_out: Any, options: dict[str, Any]
 ) -> list[Any]:
     """Compute again with torch, and return the gradients of the wanted tensors."""
     again = torch.is_grad_enabled()  # the caller wants to differentiate the gradients, too
@@ -244,15 +246,15 @@ def _recomputed(
         # An alias for each: query and key may be one tensor, and have gradients of their own.
         aliases = list(tensors)
         for place, tensor in enumerate(tensors):
-            if wanted[place]:
+            if needs_input[place]:
                 alias = tensor.view_as(tensor) if again else tensor.detach().requires_grad_()
                 aliases[place] = alias
         result = functional.scaled_dot_product_attention(*aliases, **options)
-        inputs = [each for each, needed in zip(aliases, wanted, strict=True) if needed]
+        inputs = [each for each, needed in zip(aliases, needs_input, strict=True) if needed]
         found = iter(
             torch.autograd.grad(result, inputs, grad_out, create_graph=again, allow_unused=True)
         )
-    return [next(found) if needed else None for needed in wanted]
+    return [next(found) if needed else None for needed in needs_input]
 
 
 def _is_ours(tensor: Any) -> bool:

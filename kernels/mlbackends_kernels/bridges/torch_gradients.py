@@ -120,12 +120,12 @@ class Attention(torch.autograd.Function):  # type: ignore[misc,unused-ignore]
         saved, needed = ctx.saved_tensors, ctx.needs_input_grad[2:]
         with torch.no_grad():
             found = ctx.differentiate(grad_out, *saved)
-        given = [each for each, wanted in zip(found, needed, strict=False) if wanted]
+        chosen = [each for each, is_needed in zip(found, needed, strict=False) if is_needed]
         # torch.autograd.Function.once_differentiable looks at grad_out alone.
         if torch.is_grad_enabled():
-            given = _Last.apply(given, grad_out, *saved[: len(needed)])  # type: ignore[no-untyped-call,unused-ignore]
-        left = iter(given)
-        return None, None, *(next(left) if wanted else None for wanted in needed)
+            chosen = _Last.apply(chosen, grad_out, *saved[: len(needed)])  # type: ignore[no-untyped-call,unused-ignore]
+        left = iter(chosen)
+        return None, None, *(next(left) if is_needed else None for is_needed in needed)
 
 
 class _Last(torch.autograd.Function):  # type: ignore[misc,unused-ignore]
@@ -153,5 +153,5 @@ class _Empty(torch.autograd.Function):  # type: ignore[misc,unused-ignore]
 
     @staticmethod
     def backward(ctx: Any, _: Any) -> tuple[Any, ...]:
-        wanted = zip(ctx.saved_tensors, ctx.needs_input_grad[1:], strict=True)
-        return None, *(torch.zeros_like(each) if needed else None for each, needed in wanted)
+        pairs = zip(ctx.saved_tensors, ctx.needs_input_grad[1:], strict=True)
+        return None, *(torch.zeros_like(each) if needed else None for each, needed in pairs)

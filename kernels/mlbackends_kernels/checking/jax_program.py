@@ -16,8 +16,8 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # else it takes
 import jax  # type: ignore[import-not-found,unused-ignore]
 import numpy as np
 
-_HERE = os.path.dirname(os.path.abspath(__file__))
-serving: Any = SimpleNamespace(**runpy.run_path(os.path.join(_HERE, "serving.py")))
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
+serving: Any = SimpleNamespace(**runpy.run_path(os.path.join(_FOLDER, "serving.py")))
 _INPUTS = ("query", "key", "value")
 _TIMED_BY = (
     "the host's clock, with launch and wait: jax has no events; its L2 cache is as it was left"
@@ -38,11 +38,11 @@ class OnJax(serving.OnHost):  # type: ignore[misc]
         return counts.get("bytes_in_use"), counts.get("peak_bytes_in_use")
 
     def memory_after(self, before: Any, output_bytes: int) -> dict[str, Any]:
-        held, highest = before
+        current, highest = before
         peak = self._counts().get("peak_bytes_in_use")
-        if held is None or highest is None or peak is None or peak <= highest:
+        if current is None or highest is None or peak is None or peak <= highest:
             return {}  # the peak cannot be reset: one from before hides this one
-        extra = max(0, peak - held - output_bytes)
+        extra = max(0, peak - current - output_bytes)
         return {"extra_bytes": extra, "measured_by": "peak_bytes_in_use of jax's memory_stats"}
 
     def time(self, call: Any, duration: float, most: int) -> dict[str, Any]:
@@ -72,7 +72,7 @@ class Jax(serving.Prepared):  # type: ignore[misc]
             array = array.reshape((1,) * (4 - array.ndim) + array.shape)
             options["mask" if mask["dtype"] == "bool" else "bias"] = array
         self.grad_out: Any = None
-        self.kept: Any = None
+        self.residuals: Any = None
 
         def attend(query: Any, key: Any, value: Any) -> Any:
             # It takes (B, L, H, E).
@@ -106,12 +106,12 @@ class Jax(serving.Prepared):  # type: ignore[misc]
 
     def before(self) -> None:
         if self.grad_out is not None:
-            self.kept = jax.block_until_ready(self._run(self.forward, *self.tensors))
+            self.residuals = jax.block_until_ready(self._run(self.forward, *self.tensors))
 
     def call(self) -> Any:
         if self.grad_out is None:
             return self._run(self.forward, *self.tensors)
-        return self._run(self.backward, self.kept[1], self.grad_out)
+        return self._run(self.backward, self.residuals[1], self.grad_out)
 
     def _run(self, function: Any, *arguments: Any) -> Any:
         try:
@@ -123,7 +123,7 @@ class Jax(serving.Prepared):  # type: ignore[misc]
         files = {path: result}
         if self.grad_out is not None:
             files = {f"{path}.{name}": each for name, each in zip(_INPUTS, result)}  # noqa: B905
-            files[path] = self.kept[0]
+            files[path] = self.residuals[0]
         for name, array in files.items():
             np.ascontiguousarray(np.asarray(array)).tofile(name)
 

@@ -140,9 +140,9 @@ def device_product(index: int, dtype: str) -> Measure:
             break
         size *= 2
     by = f"a product of {size} x {size} matrices of {dtype} by cuBLASLt"
-    made = Measure(lambda: mlbackends.matmul(left, right), by, flops=2 * size**3)
-    made.measure = place
-    return made
+    measure = Measure(lambda: mlbackends.matmul(left, right), by, flops=2 * size**3)
+    measure.measure = place
+    return measure
 
 
 def device_copy(index: int) -> Measure:
@@ -157,16 +157,16 @@ def device_copy(index: int) -> Measure:
     source = zeros_like(empty((size,), "bool", index))
     target = empty((size,), "bool", index)
     by = f"a copy of {size >> 20} MiB on the device, bytes read and written"
-    made = Measure(
+    measure = Measure(
         lambda: call("cuMemcpyDtoDAsync", target.pointer, source.pointer, size, source.stream),
         by,
         bytes=2 * size,
     )
-    made.measure = place
-    return made
+    measure.measure = place
+    return measure
 
 
-def answering(name: str) -> serving.Answering:
+def responder(name: str) -> serving.Responder:
     """Return what answers requests for "peak" or "bandwidth".
 
     A request to prepare may have the index of a CUDA "device", and a "dtype".
@@ -179,4 +179,4 @@ def answering(name: str) -> serving.Answering:
         index = int(request["device"])
         return device_product(index, request["dtype"]) if name == "peak" else device_copy(index)
 
-    return serving.answering(prepare)
+    return serving.responder(prepare)

@@ -79,8 +79,8 @@ class Library:
         self.version = f"{version.major}.{version.minor}.{version.patch}"
         self.name = f"oneDNN {self.version}"
         self.runtime = _RUNTIMES.get(version.cpu_runtime, "")
-        self.engine = self.made("dnnl_engine_create", _CPU, ctypes.c_size_t(0))
-        self.stream = self.made("dnnl_stream_create", self.engine, ctypes.c_uint(_IN_ORDER))
+        self.engine = self.created("dnnl_engine_create", _CPU, ctypes.c_size_t(0))
+        self.stream = self.created("dnnl_stream_create", self.engine, ctypes.c_uint(_IN_ORDER))
 
     def call(self, function: str, *arguments: Any) -> None:
         """Call a function. Raises Failed."""
@@ -88,7 +88,7 @@ class Library:
         if status:
             raise Failed(function, status)
 
-    def made(self, function: str, *arguments: Any) -> ctypes.c_void_p:
+    def created(self, function: str, *arguments: Any) -> ctypes.c_void_p:
         """Call a function that makes something, and return its handle. Raises Failed."""
         handle = ctypes.c_void_p()
         self.call(function, ctypes.byref(handle), *arguments)
@@ -107,7 +107,7 @@ class Library:
         """Have it print what it makes, and hand on the lines when the block has ended."""
         lines: list[str] = []
         with tempfile.TemporaryFile() as file:
-            kept = os.dup(1)
+            saved = os.dup(1)
             os.dup2(file.fileno(), 1)
             self.opened.dnnl_set_verbose(_CREATED)
             try:
@@ -115,8 +115,8 @@ class Library:
             finally:
                 self.opened.dnnl_set_verbose(_QUIET)
                 ctypes.CDLL(None).fflush(None)
-                os.dup2(kept, 1)
-                os.close(kept)
+                os.dup2(saved, 1)
+                os.close(saved)
                 file.seek(0)
                 lines += file.read().decode(errors="replace").splitlines()
 
@@ -129,24 +129,24 @@ class Graph:
         self.kernel = ""
         self.tensors: list[LogicalTensor] = []
         self._operations = 0
-        self._made: list[tuple[str, ctypes.c_void_p]] = []
-        self._graph = self._keep("graph", "dnnl_graph_graph_create", _CPU)
+        self._handles: list[tuple[str, ctypes.c_void_p]] = []
+        self._graph = self._create("graph", "dnnl_graph_graph_create", _CPU)
 
     def __del__(self) -> None:
-        for kind, handle in reversed(self._made):
+        for kind, handle in reversed(self._handles):
             getattr(self.library.opened, f"dnnl_graph_{kind}_destroy")(handle)
 
-    def _keep(self, kind: str, function: str, *arguments: Any) -> ctypes.c_void_p:
+    def _create(self, kind: str, function: str, *arguments: Any) -> ctypes.c_void_p:
         """Make something, and return its handle, which is destroyed with the graph."""
-        handle = self.library.made(function, *arguments)
-        self._made.append((kind, handle))
+        handle = self.library.created(function, *arguments)
+        self._handles.append((kind, handle))
         return handle
 
     def tensor(
         self, element: str, shape: Sequence[int], strides: Sequence[int] | None = None
     ) -> LogicalTensor:
         """Return a tensor: an input or output with its strides, or one in between that has none."""
-        made = LogicalTensor(
+        tensor = LogicalTensor(
             id=len(self.tensors),
             ndims=len(shape),
             dims=(ctypes.c_int64 * _MOST_DIMENSIONS)(*shape),
@@ -154,8 +154,8 @@ class Graph:
             layout_type=_UNDEFINED if strides is None else _STRIDED,
             strides=(ctypes.c_int64 * _MOST_DIMENSIONS)(*(strides or ())),
         )
-        self.tensors.append(made)
-        return made
+        self.tensors.append(tensor)
+        return tensor
 
     def add(
         self, kind: str, inputs: Sequence[LogicalTensor], output: LogicalTensor, **attributes: Any
@@ -164,7 +164,7 @@ class Graph:
         call = self.library.call
         number, name = ctypes.c_size_t(self._operations), f"{kind}_{self._operations}".encode()
         self._operations += 1
-        operation = self._keep("op", "dnnl_graph_op_create", number, _OPERATIONS[kind], name)
+        operation = self._create("op", "dnnl_graph_op_create", number, _OPERATIONS[kind], name)
         for each in inputs:
             call("dnnl_graph_op_add_input", operation, ctypes.byref(each))
         call("dnnl_graph_op_add_output", operation, ctypes.byref(output))
@@ -195,7 +195,7 @@ class Graph:
         handles = (ctypes.c_void_p * number.value)()
         call("dnnl_graph_graph_get_partitions", self._graph, number, handles)
         partitions = [ctypes.c_void_p(each) for each in handles]
-        self._made += [("partition", each) for each in partitions]
+        self._handles += [("partition", each) for each in partitions]
         if len(partitions) != 1:
             raise NotFused(f"{name} cuts it into {len(partitions)} partitions")
         (partition,) = partitions
@@ -208,12 +208,14 @@ class Graph:
         call("dnnl_graph_partition_get_input_ports", partition, number, ports)
         inputs = [self.tensors[port.id] for port in ports]
         pointer = ctypes.POINTER(LogicalTensor)
-        given = (pointer * number.value)(*map(ctypes.pointer, inputs))
+        pointers = (pointer * number.value)(*map(ctypes.pointer, inputs))
         into, one = (pointer * 1)(ctypes.pointer(output)), ctypes.c_size_t(1)
         create = "dnnl_graph_compiled_partition_create"
-        self._compiled = made = self._keep("compiled_partition", create, partition)
+        self._compiled = made = self._create("compiled_partition", create, partition)
         with self.library.printing() as lines:
-            call("dnnl_graph_partition_compile", partition, made, number, given, one, into, engine)
+            call(
+                "dnnl_graph_partition_compile", partition, made, number, pointers, one, into, engine
+            )
         kernels = _KERNEL.findall("\n".join(lines))
         self.kernel = kernels[-1] if kernels else ""
         self._output = self._bound(output, ctypes.c_void_p())
@@ -221,9 +223,9 @@ class Graph:
 
     def _bound(self, tensor: LogicalTensor, address: ctypes.c_void_p) -> ctypes.c_void_p:
         engine, described = self.library.engine, ctypes.byref(tensor)
-        return self._keep("tensor", "dnnl_graph_tensor_create", described, engine, address)
+        return self._create("tensor", "dnnl_graph_tensor_create", described, engine, address)
 
-    def give(self, inputs: Sequence[tuple[LogicalTensor, ctypes.c_void_p]]) -> None:
+    def bind(self, inputs: Sequence[tuple[LogicalTensor, ctypes.c_void_p]]) -> None:
         """Say where the inputs lie, in the order that `compile` returned."""
         handles = [self._bound(tensor, address).value for tensor, address in inputs]
         self._inputs = (ctypes.c_void_p * len(handles))(*handles)

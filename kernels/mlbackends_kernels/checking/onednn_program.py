@@ -16,9 +16,9 @@ from math import prod, sqrt
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-_HERE = os.path.dirname(os.path.abspath(__file__))
-serving: Any = SimpleNamespace(**runpy.run_path(os.path.join(_HERE, "serving.py")))
-onednn: Any = SimpleNamespace(**runpy.run_path(os.path.join(_HERE, "onednn_library.py")))
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
+serving: Any = SimpleNamespace(**runpy.run_path(os.path.join(_FOLDER, "serving.py")))
+onednn: Any = SimpleNamespace(**runpy.run_path(os.path.join(_FOLDER, "onednn_library.py")))
 
 BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
 _MINUS_INFINITY = {"float32": b"\0\0\x80\xff", "bfloat16": b"\x80\xff", "float16": b"\0\xfc"}
@@ -37,13 +37,13 @@ class Room:
 
     def __init__(self, size: int) -> None:
         self.size, self.address = size, ctypes.c_void_p()
-        wanted = ctypes.c_size_t(max(size, 1)), ctypes.c_size_t(_ALIGNMENT)
+        request = ctypes.c_size_t(max(size, 1)), ctypes.c_size_t(_ALIGNMENT)
         if self._is_windows:
             allocate = self._c["_aligned_malloc"]
             allocate.restype = ctypes.c_void_p
-            self.address.value = allocate(*wanted)
+            self.address.value = allocate(*request)
         else:
-            self._c.posix_memalign(ctypes.byref(self.address), wanted[1], wanted[0])
+            self._c.posix_memalign(ctypes.byref(self.address), request[1], request[0])
         if not self.address.value:
             raise MemoryError(f"no {size} bytes are free")
 
@@ -106,8 +106,8 @@ def mask_of(problem: dict[str, Any], files: dict[str, str]) -> Operand | None:
     if problem["is_causal"]:
         rows, columns = query["shape"][-2], key["shape"][-2]
         first = 1 + (columns - rows if problem["lower_right"] else 0)
-        seen = [min(max(first + row, 0), columns) for row in range(rows)]
-        lines = [bytes(width * each) + hidden * (columns - each) for each in seen]
+        visible = [min(max(first + row, 0), columns) for row in range(rows)]
+        lines = [bytes(width * each) + hidden * (columns - each) for each in visible]
         return dense(element, [1, 1, rows, columns], b"".join(lines))
     if not mask:
         return None
@@ -126,21 +126,21 @@ def mask_of(problem: dict[str, Any], files: dict[str, str]) -> Operand | None:
 class Attention:
     """Attention as a graph of oneDNN that is one partition, compiled.
 
-    given: query, key, value and perhaps a mask of numbers, of equal rank. between: the type of the scores.
+    operands: query, key, value and perhaps a mask of numbers, of equal rank. between: the type of the scores.
     Raises NotFused, or Failed of oneDNN.
     """
 
     def __init__(
-        self, library: Any, given: dict[str, Any], scale: float, between: str, hidden: bool
+        self, library: Any, operands: dict[str, Any], scale: float, between: str, hidden: bool
     ) -> None:
         graph = onednn.Graph(library)
         self.graph = graph
-        self.given = {**given, "scale": dense("float32", [1], ctypes.c_float(scale))}
+        self.given = {**operands, "scale": dense("float32", [1], ctypes.c_float(scale))}
         tensors = {
             name: graph.tensor(each.element, each.shape, each.strides)
             for name, each in self.given.items()
         }
-        query, value = given["query"], given["value"]
+        query, value = operands["query"], operands["value"]
         rows, columns, width = query.shape[:-1], value.shape[-2], value.shape[-1]
 
         def scores(element: str = between) -> Any:
@@ -157,7 +157,7 @@ class Attention:
         graph.add("matmul", [found, tensors["value"]], output)
         self.output_bytes = prod(shape) * BYTES[query.element]
         rooms = {tensors[name].id: each.room for name, each in self.given.items()}
-        graph.give([(each, rooms[each.id].address) for each in graph.compile(output)])
+        graph.bind([(each, rooms[each.id].address) for each in graph.compile(output)])
 
     def run(self) -> Any:
         """Compute once, into new memory."""
@@ -166,14 +166,14 @@ class Attention:
         return room
 
 
-def fused(library: Any, given: dict[str, Any], scale: float) -> Attention:
+def fused(library: Any, inputs: dict[str, Any], scale: float) -> Attention:
     """Return attention in the first form that oneDNN fuses: scores of float32 if it can. Raises Refused."""
-    own, masked = given["query"].element, "mask" in given
+    own, masked = inputs["query"].element, "mask" in inputs
     reasons: list[str] = []
     for between in dict.fromkeys(("float32", own)):
         for hidden in (True, False) if masked else (False,):
             try:
-                return Attention(library, given, scale, between, hidden)
+                return Attention(library, inputs, scale, between, hidden)
             except onednn.NotFused as error:
                 reasons.insert(0, f"{error}; it is fused where there is one")
             except onednn.Failed as error:
@@ -186,17 +186,17 @@ class OneDnn(serving.Prepared):  # type: ignore[misc]
 
     def __init__(self, library: Any, problem: dict[str, Any], files: dict[str, str]) -> None:
         self.library = library
-        given = {name: read(files[name], problem[name]) for name in ("query", "key", "value")}
-        query = given["query"]
+        inputs = {name: read(files[name], problem[name]) for name in ("query", "key", "value")}
+        query = inputs["query"]
         mask = mask_of(problem, files)
         _refuse(library, problem, mask)
         if mask is not None:
-            given["mask"] = mask
+            inputs["mask"] = mask
         groups = problem["key"]["shape"][1]
         if groups != query.shape[1]:
-            given = {name: each.grouped(groups) for name, each in given.items()}
+            inputs = {name: each.grouped(groups) for name, each in inputs.items()}
         scale = 1 / sqrt(query.shape[-1]) if problem["scale"] is None else problem["scale"]
-        self.attention = fused(library, given, scale)
+        self.attention = fused(library, inputs, scale)
         self.output_bytes = self.attention.output_bytes
         details = {
             "version": library.version,

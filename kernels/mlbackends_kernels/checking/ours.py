@@ -164,9 +164,9 @@ def _read(path: str, spec: TensorSpec) -> Any:
     return np.lib.stride_tricks.as_strided(flat, spec.shape, strides)
 
 
-def answering(name: str) -> serving.Answering:
+def responder(name: str) -> serving.Responder:
     """Return what answers requests for one backend."""
     from mlbackends.sdpa.dispatch import backends
 
     (backend,) = [each for each in backends() if each.name == name]
-    return serving.answering(lambda request: Ours(backend, request))
+    return serving.responder(lambda request: Ours(backend, request))

@@ -28,7 +28,7 @@ import sys
 import time
 from typing import Any, Callable  # noqa: UP035  Python 3.8 has no other
 
-Answering = Callable[..., Any]  # of a request, to an answer; no dict[...]: Python 3.8 runs this too
+Responder = Callable[..., Any]  # of a request, to an answer; no dict[...]: Python 3.8 runs this too
 _LONGEST = 2000
 _DIE_WITH_PARENT = 1
 """PR_SET_PDEATHSIG: a library that hangs must not outlive the command. Source: prctl(2)."""
@@ -113,7 +113,7 @@ class Prepared:
         raise NotImplementedError
 
 
-def answering(prepare: Callable[[dict[str, Any]], Prepared]) -> Answering:
+def responder(prepare: Callable[[dict[str, Any]], Prepared]) -> Responder:
     """Return what answers requests. prepare: makes what computes of the first request of a problem."""
     ready = Prepared()
 
@@ -132,15 +132,15 @@ def answering(prepare: Callable[[dict[str, Any]], Prepared]) -> Answering:
 
 
 def serve(prepare: Callable[[dict[str, Any]], Prepared]) -> None:
-    """Answer requests until standard input ends; see `answering`."""
-    answer_all(answering(prepare))
+    """Answer requests until standard input ends; see `responder`."""
+    answer_all(responder(prepare))
 
 
-def answer_all(answer: Answering) -> None:
+def answer_all(answer: Responder) -> None:
     """Answer each request by what a function returns, or by what it raises."""
     with contextlib.suppress(OSError, AttributeError, TypeError):  # not Linux
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     for line in sys.stdin:
         try:
@@ -150,8 +150,8 @@ def answer_all(answer: Answering) -> None:
         except Exception as error:  # noqa: BLE001  foreign code; what it raises is the answer
             message = " ".join(str(error).split())[:_LONGEST]
             found = {"error": f"{type(error).__name__}: {message}".rstrip(": ")}
-        answers.write(json.dumps(found) + "\n")
-        answers.flush()
+        replies.write(json.dumps(found) + "\n")
+        replies.flush()
 
 
 def _compute(ready: Prepared, path: str) -> dict[str, Any]:

@@ -19,8 +19,8 @@ from importlib.metadata import PackageNotFoundError, version
 from types import SimpleNamespace
 from typing import Any
 
-_HERE = os.path.dirname(os.path.abspath(__file__))
-torch_program: Any = SimpleNamespace(**runpy.run_path(os.path.join(_HERE, "torch_program.py")))
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
+torch_program: Any = SimpleNamespace(**runpy.run_path(os.path.join(_FOLDER, "torch_program.py")))
 serving, torch = torch_program.serving, torch_program.torch
 _PAGE = 16
 """Keys of a page of FlashInfer's cache."""

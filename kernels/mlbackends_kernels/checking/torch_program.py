@@ -17,9 +17,9 @@ from typing import Any
 
 import torch
 
-_HERE = os.path.dirname(os.path.abspath(__file__))
-serving: Any = SimpleNamespace(**runpy.run_path(os.path.join(_HERE, "serving.py")))
-_timing: Any = SimpleNamespace(**runpy.run_path(os.path.join(_HERE, "device_timing.py")))
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
+serving: Any = SimpleNamespace(**runpy.run_path(os.path.join(_FOLDER, "serving.py")))
+_timing: Any = SimpleNamespace(**runpy.run_path(os.path.join(_FOLDER, "device_timing.py")))
 _SMALL = 8
 _INPUTS = ("query", "key", "value")
 
@@ -70,18 +70,18 @@ class Torch(serving.Prepared):  # type: ignore[misc]
         self.tensors, self.mask = [named[name] for name in _INPUTS], named.get("mask")
         self.options = {name: problem[name] for name in ("is_causal", "scale", "enable_gqa")}
         self.options["dropout_p"] = problem["dropout"]
-        self.wanted: dict[str, Any] = {}
+        self.differentiated: dict[str, Any] = {}
         required = {name for name in named if problem[name]["requires_grad"]}
         if required:  # the gradients of all inputs, whichever requires one
             names = required.union(_INPUTS)
-            self.wanted = {name: each for name, each in named.items() if name in names}
+            self.differentiated = {name: each for name, each in named.items() if name in names}
         self.grad_out: Any = None
         self.result: Any = None
-        if self.wanted:
+        if self.differentiated:
             self.grad_out = _read(files["grad_out"], request["grad_out"]).to(place)
-            for tensor in self.wanted.values():
+            for tensor in self.differentiated.values():
                 tensor.requires_grad_()
-            sizes = [each.numel() * each.element_size() for each in self.wanted.values()]
+            sizes = [each.numel() * each.element_size() for each in self.differentiated.values()]
             self.output_bytes = sum(sizes)
 
     def facts(self) -> dict[str, str]:
@@ -91,20 +91,20 @@ class Torch(serving.Prepared):  # type: ignore[misc]
     def warm(self) -> None:
         """Compute a problem of a few rows without a mask, which also starts the threads."""
         options = {**self.options, "is_causal": False}
-        with torch.set_grad_enabled(bool(self.wanted)):
+        with torch.set_grad_enabled(bool(self.differentiated)):
             few = self.attend([each[..., :_SMALL, :] for each in self.tensors], None, options)
-            if self.wanted:
+            if self.differentiated:
                 torch.autograd.grad(few, self.tensors, torch.ones_like(few))
 
     def before(self) -> None:
-        if self.wanted:
+        if self.differentiated:
             self.result = self.attend(self.tensors, self.mask, self.options)
 
     def call(self) -> Any:
         """Compute once: the result, or the gradients from what the forward pass has kept."""
-        if self.wanted:
-            wanted = list(self.wanted.values())
-            return torch.autograd.grad(self.result, wanted, self.grad_out, retain_graph=True)
+        if self.differentiated:
+            inputs = list(self.differentiated.values())
+            return torch.autograd.grad(self.result, inputs, self.grad_out, retain_graph=True)
         with torch.no_grad():
             result = self.attend(self.tensors, self.mask, self.options)
         self.output_bytes = result.numel() * result.element_size()
@@ -123,8 +123,8 @@ class Torch(serving.Prepared):  # type: ignore[misc]
 
     def save(self, result: Any, path: str) -> None:
         files = {path: result}
-        if self.wanted:
-            files = {f"{path}.{name}": each for name, each in zip(self.wanted, result)}  # noqa: B905  Python 3.8
+        if self.differentiated:
+            files = {f"{path}.{name}": each for name, each in zip(self.differentiated, result)}  # noqa: B905  Python 3.8
             files[path] = self.result
         for name, tensor in files.items():
             flat = tensor.detach().cpu().contiguous().reshape(-1)

@@ -68,7 +68,7 @@ class Values:
         self.sample = sample(problem)
         self.shapes = {"": shape, **{name: each.shape for name, each in specs.items()}}
         if self.sample is not None:
-            inputs = {name: _taken(each, self.sample) for name, each in inputs.items()}
+            inputs = {name: _sampled(each, self.sample) for name, each in inputs.items()}
         self.right = right(sampled(problem, self.sample), inputs)
 
     def judge_files(self, path: str, tolerance: float) -> dict[str, dict[str, Any]]:
@@ -79,7 +79,7 @@ class Values:
                 file = f"{path}.{name}" if name else path
                 result = exact.read(file, self.shapes[name])
                 if self.sample is not None:
-                    result = _taken(result, self.sample)
+                    result = _sampled(result, self.sample)
                 found[name] = exact.judge(result, tolerance)
                 if self.sample is not None:
                     worst = found[name]["worst"]
@@ -89,13 +89,13 @@ class Values:
                         for at, each in enumerate(worst)
                     ]
             except (OSError, ValueError) as error:
-                what = f"the gradient of {name}" if name else "the result"
+                title = f"the gradient of {name}" if name else "the result"
                 why = error if isinstance(error, ValueError) else "is missing"
-                raise ValueError(f"{what} {why}") from None
+                raise ValueError(f"{title} {why}") from None
         return found
 
 
-def _taken(array: Any, sample: Sample) -> Any:
+def _sampled(array: Any, sample: Sample) -> Any:
     """Return the batches and heads of an array that are compared."""
     for axis, places in enumerate(sample.of(array.shape)):
         if places:
@@ -127,7 +127,7 @@ def _numbers(spec: TensorSpec, random: Any) -> Any:
     return interchange.narrowed(random.standard_normal(spec.shape, kind), spec.dtype)
 
 
-def answering() -> Callable[[dict[str, Any]], dict[str, Any]]:
+def responder() -> Callable[[dict[str, Any]], dict[str, Any]]:
     """Return what answers requests."""
     values: list[Values] = []
 
@@ -136,13 +136,13 @@ def answering() -> Callable[[dict[str, Any]], dict[str, Any]]:
             return values[0].judge_files(request["path"], request["tolerance"])
         values.clear()  # so that the last one's memory is given back
         problem = msgspec.convert(request["problem"], AttentionProblem)
-        made = Values(problem, request["folder"], request["seed"])
-        values.append(made)
+        current = Values(problem, request["folder"], request["seed"])
+        values.append(current)
         return {
-            "files": made.files,
-            "grad_out": msgspec.to_builtins(made.grad_out),
-            "errors": {name: each.reference_error for name, each in made.right.items()},
-            "sample": sample_text(problem, made.sample),
+            "files": current.files,
+            "grad_out": msgspec.to_builtins(current.grad_out),
+            "errors": {name: each.reference_error for name, each in current.right.items()},
+            "sample": sample_text(problem, current.sample),
         }
 
     return answer

@@ -104,9 +104,9 @@ class OnDevice:
         """Return the sum over some dimensions, by a product with ones."""
         from mlbackends_kernels.cuda.device_array import product
 
-        kept = [axis for axis in range(array.ndim) if axis not in axes]
-        sizes, count = [array.shape[i] for i in kept], product([array.shape[i] for i in axes])
-        rows = self.reshaped(array.permuted([*kept, *axes]), (product(sizes), count))
+        remaining = [axis for axis in range(array.ndim) if axis not in axes]
+        sizes, count = [array.shape[i] for i in remaining], product([array.shape[i] for i in axes])
+        rows = self.reshaped(array.permuted([*remaining, *axes]), (product(sizes), count))
         return self.reshaped(self._exact(rows, _ones(count, array)), sizes)
 
     def product(self, a: "DeviceArray", b: "DeviceArray") -> "DeviceArray":

@@ -94,13 +94,13 @@ def read(equation: str, shapes: "Sequence[Sequence[int]]") -> Contraction:
     return Contraction(tuple(inputs), tuple(output), sizes)
 
 
-def _symbols(term: str, where: str) -> "Iterator[str]":
+def _symbols(term: str, place: str) -> "Iterator[str]":
     """Yield the letters of a term, and "..." at most once."""
     position, seen = 0, False
     while position < len(term):
         if term.startswith("...", position):
             if seen:
-                raise RuntimeError(f"einsum(): {where} has more than one ellipsis")
+                raise RuntimeError(f"einsum(): {place} has more than one ellipsis")
             seen = True
             yield "..."
             position += 3
@@ -108,11 +108,11 @@ def _symbols(term: str, where: str) -> "Iterator[str]":
         symbol = term[position]
         position += 1
         if symbol == ".":
-            raise RuntimeError(f"einsum(): a '.' of {where} is not part of any ellipsis (...)")
+            raise RuntimeError(f"einsum(): a '.' of {place} is not part of any ellipsis (...)")
         if symbol == " ":
             continue
         if symbol not in _LETTERS:
-            message = f"invalid subscript {symbol!r} of {where}; subscripts must be in [a-zA-Z]"
+            message = f"invalid subscript {symbol!r} of {place}; subscripts must be in [a-zA-Z]"
             raise RuntimeError(f"einsum(): {message}")
         yield symbol
 

@@ -53,6 +53,6 @@ def without_last_bits(array: "NDArray[Any]", dropped: int) -> "NDArray[Any]":
     bits = np.ascontiguousarray(array).view(np.uint32)
     odd = (bits >> np.uint32(dropped)) & np.uint32(1)
     half = np.uint32((1 << (dropped - 1)) - 1)
-    kept = (bits + half + odd) & np.uint32((0xFFFFFFFF << dropped) & 0xFFFFFFFF)
-    result: NDArray[Any] = np.where(np.isnan(array), array, kept.view(np.float32))
+    rounded = (bits + half + odd) & np.uint32((0xFFFFFFFF << dropped) & 0xFFFFFFFF)
+    result: NDArray[Any] = np.where(np.isnan(array), array, rounded.view(np.float32))
     return result.reshape(array.shape)

@@ -48,14 +48,14 @@ def by_triton(left: Any, right: Any) -> "DeviceArray":
 
     a, b = as_device_array(left), as_device_array(right)
     result = output_like(left, (*a.shape[:2], b.shape[2]), a.dtype)
-    what = launching.product(
+    product = launching.product(
         a,
         b,
         as_device_array(result),
         precision=launching.fp32_precision(),
         capability=launching.capability_of(a),
     )
-    launching.launch(batched_matmul, what)
+    launching.launch(batched_matmul, product)
     return as_device_array(result)
 
 

@@ -67,8 +67,8 @@ def contracted(equation: str, arrays: "Sequence[Any]", by: Arithmetic) -> Any:
         chosen = [terms.pop(place) for place in sorted(places, reverse=True)][::-1]
         result = chosen[0]
         for number, other in enumerate(chosen[1:], 2):
-            wanted = _wanted([*terms, *chosen[number:]], contraction.output)
-            result = multiplied(result, other, wanted, by)
+            needed = _needed([*terms, *chosen[number:]], contraction.output)
+            result = multiplied(result, other, needed, by)
         terms.append(result)
     return _ordered(terms[0], contraction.output, by)
 
@@ -103,23 +103,23 @@ def _found_path(package: Any, contraction: Contraction) -> "list[tuple[int, ...]
     return [tuple(places) for places in found]
 
 
-def _wanted(others: "Sequence[Term]", output: tuple[Label, ...]) -> set[Label]:
+def _needed(others: "Sequence[Term]", output: tuple[Label, ...]) -> set[Label]:
     """Return the labels that are still needed after a product: by the result or another operand."""
     return {*output, *(label for term in others for label in term.labels)}
 
 
-def multiplied(left: Term, right: Term, wanted: set[Label], by: Arithmetic) -> Term:
+def multiplied(left: Term, right: Term, needed: set[Label], by: Arithmetic) -> Term:
     """Return the product of two operands, summed over what is not wanted any more."""
     shared = set(left.labels) & set(right.labels)
-    left = _summed(left, {label for label in left.labels if label not in wanted | shared}, by)
-    right = _summed(right, {label for label in right.labels if label not in wanted | shared}, by)
-    inner = [label for label in left.labels if label in shared - wanted]
+    left = _summed(left, {label for label in left.labels if label not in needed | shared}, by)
+    right = _summed(right, {label for label in right.labels if label not in needed | shared}, by)
+    inner = [label for label in left.labels if label in shared - needed]
     for label in list(inner):
         sizes = {_size(left, label), _size(right, label)}
         if len(sizes) == 2:  # one of them repeats: its factor can be taken out of the sum
             left, right = _summed(left, {label}, by), _summed(right, {label}, by)
             inner.remove(label)
-    batch = [label for label in left.labels if label in shared & wanted]
+    batch = [label for label in left.labels if label in shared & needed]
     rows = [label for label in left.labels if label not in (*batch, *inner)]
     columns = [label for label in right.labels if label not in (*batch, *inner)]
     a = _ordered(left, (*batch, *rows, *inner), by)
@@ -147,8 +147,8 @@ def _summed(term: Term, labels: set[Label], by: Arithmetic) -> Term:
     if not labels:
         return term
     axes = [i for i, label in enumerate(term.labels) if label in labels]
-    kept = tuple(label for label in term.labels if label not in labels)
-    return Term(by.summed(term.array, axes), kept)
+    remaining = tuple(label for label in term.labels if label not in labels)
+    return Term(by.summed(term.array, axes), remaining)
 
 
 def _ordered(term: Term, labels: "Sequence[Label]", by: Arithmetic) -> Any:

@@ -40,7 +40,7 @@ def run(
 ) -> tuple[Any, Any]:
     """Return output and weights; see `mlbackends_kernels.operations._call.multi_head_attention`."""
     is_self_attention = query is key and key is value
-    given = {
+    arguments = {
         "query": query,
         "key": key,
         "value": value,
@@ -50,7 +50,7 @@ def run(
         "out_proj_bias": out_proj_bias,
     }
     operands = {
-        name: operand(_NAME, name, each) for name, each in given.items() if each is not None
+        name: operand(_NAME, name, each) for name, each in arguments.items() if each is not None
     }
     dtype = common_dtype({name: each.dtype for name, each in operands.items()})
     arrays = {name: each.array for name, each in operands.items()}
@@ -94,13 +94,13 @@ def _check(arrays: "dict[str, Any]", q: "Array", k: "Array", v: "Array", num_hea
     batch, _, width = q.shape
     if num_heads < 1 or width % num_heads:
         raise RuntimeError(f"{width} features of query cannot be shared among {num_heads} heads")
-    wanted = {
+    expected = {
         "in_proj_weight": (3 * width, width),
         "in_proj_bias": (3 * width,),
         "out_proj_weight": (width, width),
         "out_proj_bias": (width,),
     }
-    for name, shape in wanted.items():
+    for name, shape in expected.items():
         if name in arrays and arrays[name].shape != shape:
             raise RuntimeError(f"{name} needs shape {shape}, not {arrays[name].shape}")
     if k.shape != v.shape or (k.shape[0], k.shape[2]) != (batch, width):
@@ -229,10 +229,10 @@ def _with_causal(mask: Any, length: int, keys: int) -> Any:
     """Return a mask that also hides from each query the keys behind it."""
     import numpy as np
 
-    seen = np.tri(length, keys, dtype=bool)
+    visible = np.tri(length, keys, dtype=bool)
     if mask is None:
-        return seen
-    return mask & seen if mask.dtype.kind == "b" else np.where(seen, mask, -np.inf)
+        return visible
+    return mask & visible if mask.dtype.kind == "b" else np.where(visible, mask, -np.inf)
 
 
 def _softmax(scores: "Array", mask: Any) -> "Array":

@@ -19,5 +19,5 @@ def from_float32(array: Any) -> Any:
     np = numpy()
     bits = np.ascontiguousarray(array, dtype=np.float32).view(np.uint32)
     rounded = bits + (0x7FFF + ((bits >> 16) & 1)).astype(np.uint32)
-    kept = np.where(np.isnan(array), (bits >> 16) | 0x40, rounded >> 16)
-    return kept.astype(np.uint16).reshape(array.shape)
+    rounded_bits = np.where(np.isnan(array), (bits >> 16) | 0x40, rounded >> 16)
+    return rounded_bits.astype(np.uint16).reshape(array.shape)

@@ -17,7 +17,7 @@ _ROUNDS = 10
 _WORD = 0xFFFFFFFF
 
 
-def kept(
+def keep_mask(
     seed: int,
     probability: float,
     leading: tuple[int, ...],

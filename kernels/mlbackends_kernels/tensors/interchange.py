@@ -69,8 +69,8 @@ def like(original: Any, array: Any, dtype: str = "") -> Any:
     if _is_device_array(original):
         to_device = sys.modules[type(original).__module__].to_device
         bits = array.view("float16") if dtype == "bfloat16" else array
-        made = to_device(bits, original.device, original.stream)
-        return made.as_type(dtype) if dtype == "bfloat16" else made
+        result = to_device(bits, original.device, original.stream)
+        return result.as_type(dtype) if dtype == "bfloat16" else result
     if dtype == "bfloat16":
         array = array.view(np.dtype(original.dtype))
     if isinstance(original, np.ndarray):

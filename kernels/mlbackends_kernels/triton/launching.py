@@ -68,13 +68,13 @@ def product(
     return Launch((each * batch,), arguments, constants, tile)
 
 
-def launch(kernel: Any, what: Launch) -> None:
+def launch(kernel: Any, planned: Launch) -> None:
     """Run a kernel on the device and stream of its first operand. Returns before it is done.
 
     Triton's launcher asks the torch in this process for device and stream; without one it takes the
     legacy default stream, with which the operand's is put in order.
     """
-    first = next(each for each in what.arguments.values() if isinstance(each, DeviceArray))
+    first = next(each for each in planned.arguments.values() if isinstance(each, DeviceArray))
     with ExitStack() as scopes:
         if "torch" in sys.modules:
             scopes.enter_context(on_torchs_stream(first))
@@ -85,7 +85,7 @@ def launch(kernel: Any, what: Launch) -> None:
             driver.active.set_current_device(first.device)
             streams.follow(streams.LEGACY, first.stream)
             scopes.callback(streams.follow, first.stream, streams.LEGACY)
-        kernel[what.grid](**what.arguments, **what.constants, **what.options)
+        kernel[planned.grid](**planned.arguments, **planned.constants, **planned.options)
 
 
 def capability_of(operand: DeviceArray) -> tuple[int, int]:

@@ -26,7 +26,7 @@ class Counted(serving.Prepared):
 
 def test_the_first_fifth_of_the_time_warms_up_and_is_not_counted() -> None:
     counted = Counted()
-    answer = serving.answering(lambda _: counted)
+    answer = serving.responder(lambda _: counted)
     answer({"do": "prepare"})
     timed = answer({"do": "time", "seconds": 0.05, "calls": 1000})["seconds"]
 
@@ -35,7 +35,7 @@ def test_the_first_fifth_of_the_time_warms_up_and_is_not_counted() -> None:
 
 def test_there_are_no_more_calls_than_wanted() -> None:
     counted = Counted()
-    answer = serving.answering(lambda _: counted)
+    answer = serving.responder(lambda _: counted)
     answer({"do": "prepare"})
 
     assert len(answer({"do": "time", "seconds": 60, "calls": 3})["seconds"]) == 3
@@ -44,7 +44,7 @@ def test_there_are_no_more_calls_than_wanted() -> None:
 
 def test_a_call_that_takes_longer_is_counted_all_the_same() -> None:
     counted = Counted()
-    answer = serving.answering(lambda _: counted)
+    answer = serving.responder(lambda _: counted)
     answer({"do": "prepare"})
 
     assert len(answer({"do": "time", "seconds": 1e-6, "calls": 1000})["seconds"]) == 1
@@ -67,7 +67,7 @@ def hash_on():
     while True:
         hashlib.sha256(data)
 
-answer = serving.answering(lambda _: Sleeping())
+answer = serving.responder(lambda _: Sleeping())
 answer({"do": "prepare"})
 for _ in range(3):
     threading.Thread(target=hash_on, daemon=True).start()

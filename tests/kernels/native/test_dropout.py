@@ -58,7 +58,7 @@ def factors(
 def test_it_keeps_the_weights_that_the_rule_keeps(
     compiled: Any, kind: str, seed: int, probability: float
 ) -> None:
-    kept = dropout.kept(seed, probability, (3, 5), range(37), 41)[2, 3]
+    kept = dropout.keep_mask(seed, probability, (3, 5), range(37), 41)[2, 3]
     wanted = kept * KINDS[kind](1 / (1 - probability))
     assert np.array_equal(factors(compiled, kind, seed, probability, (2, 3), (37, 41)), wanted)
 

@@ -13,7 +13,7 @@ import pytest
 from mlbackends.model.records import Device
 from mlbackends.sdpa.problem_text import parse
 from mlbackends_kernels.checking import program
-from mlbackends_kernels.checking.values import answering
+from mlbackends_kernels.checking.values import responder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +28,7 @@ pytest.importorskip("jax")
 )  # fmt: skip
 def test_jax_is_called_as_it_is_documented(words: str, tmp_path: Path) -> None:
     made = SimpleNamespace(**runpy.run_path(program("jax_program")))
-    answer, values = made.serving.answering(made.Jax), answering()
+    answer, values = made.serving.responder(made.Jax), responder()
     (wording,) = parse(f"--shape 2,4,9,16 {words}")
     problem = json.loads(msgspec.json.encode(wording.problem(Device("cpu", 0))))
     path = str(tmp_path / "result.bin")

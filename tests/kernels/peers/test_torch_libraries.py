@@ -19,7 +19,7 @@ import pytest
 from mlbackends.model.records import Device
 from mlbackends.sdpa.problem_text import parse
 from mlbackends_kernels.checking import program
-from mlbackends_kernels.checking.values import answering
+from mlbackends_kernels.checking.values import responder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -208,7 +208,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
 
     def answering_for(name: str) -> Any:
         made = SimpleNamespace(**runpy.run_path(program("torch_libraries_program")))
-        return made.serving.answering(made.PROGRAMS[name])
+        return made.serving.responder(made.PROGRAMS[name])
 
     return answering_for
 
@@ -218,7 +218,7 @@ def judged(answer: Any, words: str, folder: Path) -> dict[str, Any]:
     (wording,) = parse(words)
     problem = wording.problem(Device("cpu", 0))
     plain = json.loads(msgspec.json.encode(problem))
-    values, path = answering(), str(folder / "result.bin")
+    values, path = responder(), str(folder / "result.bin")
     made = values({"do": "prepare", "problem": plain, "folder": str(folder), "seed": 0})
     answer({"do": "prepare", "problem": plain, **made})
     answer({"do": "compute", "into": path})

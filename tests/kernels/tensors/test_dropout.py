@@ -38,20 +38,20 @@ def test_the_words_are_those_that_its_authors_publish(
 
 
 def test_a_row_keeps_the_same_keys_however_the_rows_are_cut() -> None:
-    whole = dropout.kept(3, 0.4, (2, 3), range(7), 10)
-    cut = [dropout.kept(3, 0.4, (2, 3), range(at, at + 1), 10) for at in range(7)]
+    whole = dropout.keep_mask(3, 0.4, (2, 3), range(7), 10)
+    cut = [dropout.keep_mask(3, 0.4, (2, 3), range(at, at + 1), 10) for at in range(7)]
     assert whole.shape == (2, 3, 7, 10)
     assert np.array_equal(whole, np.concatenate(cut, axis=-2))
 
 
 def test_about_the_right_share_is_kept_and_nothing_or_all_at_the_ends() -> None:
-    assert abs(dropout.kept(1, 0.3, (4,), range(200), 200).mean() - 0.7) < 0.01
-    assert dropout.kept(1, 0.0, (), range(20), 20).all()
-    assert not dropout.kept(1, 1.0, (), range(20), 20).any()
+    assert abs(dropout.keep_mask(1, 0.3, (4,), range(200), 200).mean() - 0.7) < 0.01
+    assert dropout.keep_mask(1, 0.0, (), range(20), 20).all()
+    assert not dropout.keep_mask(1, 1.0, (), range(20), 20).any()
 
 
 @pytest.mark.parametrize(
     ("leading", "rows", "keys"), [((2, 3), 0, 5), ((2, 3), 4, 0), ((0, 3), 4, 5)]
 )
 def test_of_no_weight_none_is_kept(leading: tuple[int, ...], rows: int, keys: int) -> None:
-    assert dropout.kept(1, 0.5, leading, range(rows), keys).shape == (*leading, rows, keys)
+    assert dropout.keep_mask(1, 0.5, leading, range(rows), keys).shape == (*leading, rows, keys)

@@ -19,10 +19,10 @@ from mlbackends.sdpa.verify.peer import Peer, interpreter, peers
 VALUES, PEAK, BANDWIDTH = "the values", "the peak", "the bandwidth"
 """The processes beside the backends: inputs and exact result, and the machine's speeds."""
 
-_ANSWERING = {
-    VALUES: "values.answering()",
-    PEAK: "measures.answering('peak')",
-    BANDWIDTH: "measures.answering('bandwidth')",
+_RESPONDERS = {
+    VALUES: "values.responder()",
+    PEAK: "measures.responder('peak')",
+    BANDWIDTH: "measures.responder('bandwidth')",
 }
 """What answers there, by a module of `mlbackends_kernels.checking`."""
 
@@ -128,10 +128,10 @@ class Processes:
                 library = each.library(python)
                 arguments = (*each.arguments, *([library] if library else ()))
                 return program_command(interpreter(python), each.program, arguments)
-        answering = _ANSWERING.get(name, f"ours.answering({name!r})")
-        module = answering.partition(".")[0]
+        responder = _RESPONDERS.get(name, f"ours.responder({name!r})")
+        module = responder.partition(".")[0]
         imports = f"from mlbackends_kernels.checking import serving, {module}"
-        return python_command(f"{imports}; serving.answer_all({answering})")
+        return python_command(f"{imports}; serving.answer_all({responder})")
 
     def stop(self, kept: Sequence[str] = ()) -> None:
         """End every process but some, by name."""
