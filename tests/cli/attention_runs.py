@@ -44,7 +44,7 @@ class Local:
         }
         self.answer = made[name]() if name in made else ours.responder(name)
 
-    def ask(self, request: dict[str, Any], timeout: float) -> dict[str, Any]:
+    def send(self, request: dict[str, Any], timeout: float) -> dict[str, Any]:
         del timeout
         if request.get("calls"):
             request = {**request, "calls": 2}

@@ -74,7 +74,7 @@ class Scope:
         with _lock:
             for switch in reversed(self._entered.pop()):
                 _leave(switch)
-                switch.held.release()
+                switch.loaded.release()
         return False
 
 
@@ -144,7 +144,7 @@ def _enter(family: "Family", level: int) -> "list[Switch]":
     finally:
         for switch in switches:
             if switch not in done:
-                switch.held.release()
+                switch.loaded.release()
     return done
 
 

@@ -122,7 +122,7 @@ class Switch:
     found = level = 0
 
     def __init__(self, loaded: Loaded, symbol: str, address: int, family: Family) -> None:
-        self.held, self.symbol, self.address = loaded, symbol, address
+        self.loaded, self.symbol, self.address = loaded, symbol, address
         self._success = family.symbols[symbol]
         # dladdr(3) tells the file that an address lies in, which may be one that the library needs.
         place = (ctypes.c_char_p * 4)()

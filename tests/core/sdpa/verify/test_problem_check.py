@@ -35,11 +35,11 @@ class Scripted:
         self.plan, self.folder = Plan(rounds=rounds), ""
         self.samples = {name: iter([(9.0, 0.0), *each]) for name, each in samples.items()}
 
-    def ask(self, name: str, lowered: str, request: dict[str, Any]) -> dict[str, Any]:
+    def send(self, name: str, lowered: str, request: dict[str, Any]) -> dict[str, Any]:
         assert (name, lowered, request) == (PEAK, "", {"do": "prepare"})
         return {"details": {"flops": "1000", "by": "a product"}}
 
-    def ask_alone(self, name: str, lowered: str, request: dict[str, Any]) -> dict[str, Any]:
+    def send_alone(self, name: str, lowered: str, request: dict[str, Any]) -> dict[str, Any]:
         assert request["do"] == "time"
         if name == PEAK:
             return {"seconds": [1.0], "waited": 0.0}

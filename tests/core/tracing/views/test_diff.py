@@ -200,7 +200,7 @@ def test_versions_threads_and_instruction_sets_are_named_beside_the_numbers() ->
         "MKL branch (CNR)": "OFF -> AVX2,OFF",
     }
     assert settings(before, after) == expected
-    assert settings(before, after, keep=lambda record: record.operation == "a") == {
+    assert settings(before, after, is_chosen=lambda record: record.operation == "a") == {
         name: value for name, value in expected.items() if name.startswith("oneDNN")
     }
     first, second = (
