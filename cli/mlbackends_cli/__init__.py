@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 else:  # `--version` imports nothing
     ModuleType = type(sys)
 
-__all__ = ["INTERRUPTED", "reraise_interrupt", "program", "run"]
+__all__ = ["INTERRUPTED", "program", "reraise_interrupt", "run"]
 
 INTERRUPTED = "interrupted"
 _INTERRUPTED = 130
