@@ -316,11 +316,6 @@ def why_lines(result: Result, page: Page) -> Iterator[str]:
         yield f"      {result.command}"
 
 
-def _is_beyond_peak(result: Result) -> bool:
-    """Tell whether a share of the peak is more than 100 %, as the page rounds it."""
-    return result.timing is not None and (result.timing.share_of_peak or 0.0) >= 1.005
-
-
 # ---- what the columns mean ------------------------------------------------------------------
 
 
