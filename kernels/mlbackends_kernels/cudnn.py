@@ -36,7 +36,7 @@ def _rows_for_gradient(problem: AttentionProblem) -> str:
 
 
 class Cudnn(AttentionBackend):
-    """The operations sdpa and sdpa_backward of cuDNN's graphs; each plan is made once and kept.
+    """cuDNN's operations sdpa and sdpa_backward, each plan made once and kept; not run on a GPU yet.
 
     Shapes:  query (B, H, L, E), key (B, Hkv, S, E), value (B, Hkv, S, Ev), mask broadcastable to
              (B, H, L, S); returns (B, H, L, Ev).

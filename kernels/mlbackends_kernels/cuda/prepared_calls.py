@@ -58,6 +58,7 @@ class PreparedCall:
         self._launches, self._device, self._aligned = tuple(launches), device, tuple(aligned)
         self._current_device, self._tables = driver().cuCtxGetDevice, tuple(tables)
         torch = sys.modules.get("torch")
+        self._tensor = getattr(torch, "Tensor", None)
         self._results = [
             (
                 *(shape, packed_strides(shape), dtype, product(shape) * ITEMSIZES[dtype]),
@@ -103,12 +104,14 @@ class PreparedCall:
                 owner = Memory(size, device, stream, True)
                 pointer = owner.pointer
                 made = DeviceArray(pointer, shape, strides, dtype, device, owner, stream)
-            elif torchs is not None and is_torch(like):
-                made = like.new_empty(shape, dtype=torchs)
-                pointer = made.data_ptr()
             else:
-                made = output_like(like, shape, dtype)
-                pointer = made.pointer
+                is_usual = type(like) is self._tensor
+                made = (
+                    like.new_empty(shape, dtype=torchs)
+                    if is_usual
+                    else output_like(like, shape, dtype)
+                )
+                pointer = made.data_ptr()
             results.append(made)
             addresses.append(pointer)
         for size in self._scratch:

