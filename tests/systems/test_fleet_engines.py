@@ -23,6 +23,7 @@ from msgspec import Raw
 
 from mlbackends.audit.reports import report_of
 from mlbackends.fleet.frames import frames
+from mlbackends.model.errors import BadInput
 from mlbackends.model.fleet import Envelope
 
 pytestmark = pytest.mark.slow
@@ -271,6 +272,10 @@ def test_openmpi_or_mpich(program: Path, tmp_path: Path) -> None:
 
 def test_dask_with_four_workers_and_one_that_is_lost(program: Path, tmp_path: Path) -> None:
     pytest.importorskip("distributed")
+    from distributed import Client
+
+    from mlbackends.fleet.engines import dask
+
     port = free_port()
     address = f"tcp://127.0.0.1:{port}"
     scheduler = [
@@ -279,6 +284,10 @@ def test_dask_with_four_workers_and_one_that_is_lost(program: Path, tmp_path: Pa
     ]  # fmt: skip
     with contextlib.ExitStack() as stack:
         stack.enter_context(started(scheduler))
+        with Client(address, timeout=60, set_as_default=False):
+            pass
+        with pytest.raises(BadInput, match="has no workers"):
+            next(dask.each(address, len, [()]))
         for number in range(1, 6):
             worker = [
                 sys.executable, "-m", "distributed.cli.dask_worker", address, "--no-nanny",
@@ -286,8 +295,6 @@ def test_dask_with_four_workers_and_one_that_is_lost(program: Path, tmp_path: Pa
                 "--local-directory", str(tmp_path / f"node{number}"),
             ]  # fmt: skip
             stack.enter_context(started(worker, NODE_NAME=f"node{number}"))
-        from distributed import Client
-
         with Client(address, timeout=60, set_as_default=False) as client:
             client.wait_for_workers(5, timeout=90)
         found = summary("--dask", address, program=program, expect="node[1-6]")
@@ -315,3 +322,16 @@ def test_ray_with_five_nodes(program: Path, tmp_path: Path) -> None:
     assert found == {
         "whole": [*WHOLE], HUNG: "timeout", CRASHED: "error", GARBAGE: "garbled", MISSING: "missing",
     }  # fmt: skip
+
+
+def test_what_is_no_scheduler_of_dask_is_waited_for_no_longer_than_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("distributed")
+    from mlbackends.fleet.engines import dask
+
+    monkeypatch.setattr(dask, "GRACE_SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        where = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(BadInput, match="does not answer as a Dask scheduler does"):
+            next(dask.each(where, len, [()]))

@@ -1,5 +1,6 @@
 """Dask: a task on one worker of each host of a running cluster, or tasks on whatever worker is free."""
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -81,8 +82,25 @@ def _attached(where: str) -> Iterator[Any]:
     if not where:
         raise BadInput("--dask needs the address of a scheduler, such as tcp://head:8786")
     try:
+        asyncio.run(asyncio.wait_for(_handshake(where), 2 * GRACE_SECONDS))
         client = Client(where, timeout=GRACE_SECONDS, set_as_default=False)
-    except (OSError, ValueError) as error:
+    except TimeoutError:
+        raise BadInput(
+            f"what listens at {where} does not answer as a Dask scheduler does"
+        ) from None
+    except (OSError, ValueError, MemoryError) as error:  # MemoryError: of another protocol's bytes
         raise BadInput(f"there is no Dask scheduler at {where}: {error}") from None
     with client:
+        if not client.scheduler_info(n_workers=-1)["workers"]:
+            raise BadInput(f"the Dask scheduler at {where} has no workers")
         yield client
+
+
+async def _handshake(where: str) -> None:
+    """Connect and disconnect; a client itself waits without end for an answer to its handshake."""
+    from distributed.comm import connect
+    from distributed.security import Security
+
+    arguments = Security().get_connection_args("client")
+    comm = await connect(where, timeout=GRACE_SECONDS, **arguments)
+    comm.abort()
