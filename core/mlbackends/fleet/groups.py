@@ -243,7 +243,7 @@ class _Comparison:
                     alike.setdefault(machines, []).append(Difference(name, *real))
         deviations = sorted(
             (
-                Deviation(self._nodes(machines), tuple(sorted(found, key=_first_told)))
+                Deviation(self._nodes(machines), tuple(sorted(found, key=_report_order)))
                 for machines, found in alike.items()
             ),
             key=lambda each: (len(each.nodes), each.nodes),
@@ -342,7 +342,7 @@ def _text(value: object) -> bytes:
     return msgspec.json.encode(value, order="deterministic")
 
 
-def _first_told(difference: Difference) -> tuple[bool, bool, int, str]:
+def _report_order(difference: Difference) -> tuple[bool, bool, int, str]:
     """Return by what differences are sorted: numbers of devices and versions first, then short names."""
     name = difference.name
     is_short = name.endswith((".devices", ".version"))

@@ -322,10 +322,10 @@ def fleet_outcome(judge: Judge, collection: Collection) -> Outcome:
 
 
 def _of_nodes(check: Check, nodes: Sequence[str], total: int) -> Check:
-    where = f"{len(nodes):,} of {total:,} nodes ({folded(nodes, _MOST_RANGES)})"
+    scope = f"{len(nodes):,} of {total:,} nodes ({folded(nodes, _MOST_RANGES)})"
     return replace(
         check,
-        message=f"{where}: {check.message or check.title}",
+        message=f"{scope}: {check.message or check.title}",
         evidence={"nodes": folded(nodes), **check.evidence},
     )
 

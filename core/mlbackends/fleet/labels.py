@@ -84,15 +84,15 @@ def of_ansible(line: bytes) -> tuple[Line, Word | None] | None:
     if found is None:
         return None
     text = found["text"] or found["json"] or b""
-    here = Line(found["host"], True, text)
+    own = Line(found["host"], True, text)
     code = (found["code"] or b"0").decode()
     if found["word"] == b"UNREACHABLE":
-        return here, Word(found["host"], Status.UNREACHABLE, "Ansible could not reach it")
+        return own, Word(found["host"], Status.UNREACHABLE, "Ansible could not reach it")
     if found["word"] == b"FAILED":
         error = f"the command ended with {code}"
         late = code in ("124", "137")
-        return here, Word(found["host"], Status.TIMEOUT if late else Status.ERROR, error)
-    return here, None
+        return own, Word(found["host"], Status.TIMEOUT if late else Status.ERROR, error)
+    return own, None
 
 
 def own_words(line: bytes) -> list[Word]:

@@ -42,13 +42,13 @@ def run(command: Sequence[str], seconds: float) -> tuple[str, str, str, str]:
     if outcome.status is None:
         return node, "error", f"{command[0]} could not be started, or printed without end", ""
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    said = f": {last[:_LONGEST_ERROR]}" if last else ""
+    detail = f": {last[:_LONGEST_ERROR]}" if last else ""
     if outcome.status:
         how, words = ending(outcome.status)
         return (
             node,
             "error",
-            f"crashed: {words}{said}" if how == "crashed" else words + said,
+            f"crashed: {words}{detail}" if how == "crashed" else words + detail,
             outcome.output,
         )
     return node, "ok", "", outcome.output

@@ -60,7 +60,7 @@ def read(sources: Iterable[Source], collection: Collection) -> Iterator[Envelope
             envelopes = _of_file(source, reader, collection)
             if source.is_listed:
                 envelopes = _of_listed(envelopes, source.path)
-            yield from _told(envelopes, source.path) if source.is_of_node else envelopes
+            yield from _with_failures(envelopes, source.path) if source.is_of_node else envelopes
         elif sys.stdin is not None:
             yield from reader.read(lines_of(sys.stdin.buffer))
     collection.garbled.update(reader.garbled)
@@ -96,7 +96,7 @@ def _of_listed(envelopes: Iterator[Envelope], path: str) -> Iterator[Envelope]:
         yield Envelope(node=_node_of(path), status=Status.ERROR, error=str(error))
 
 
-def _told(envelopes: Iterator[Envelope], path: str) -> Iterator[Envelope]:
+def _with_failures(envelopes: Iterator[Envelope], path: str) -> Iterator[Envelope]:
     """Yield the envelopes of a node's file; one that says so where there are none."""
     has_any = False
     for envelope in envelopes:

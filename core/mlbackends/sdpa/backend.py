@@ -83,8 +83,8 @@ class AttentionBackend:
         if kind is SDPBackend.ERROR or not hasattr(cls, "name"):
             raise TypeError(f"{cls.__name__} needs a name, and an SDPBackend that it answers to")
         if unknown := cls.takes - OPTIONAL.keys():
-            known = ", ".join(OPTIONAL)
-            raise TypeError(f"{cls.__name__} takes {', '.join(unknown)}; it can take {known}")
+            accepted = ", ".join(OPTIONAL)
+            raise TypeError(f"{cls.__name__} takes {', '.join(unknown)}; it can take {accepted}")
         codes = {each.code for each in cls.constraints}
         refused = (each for name, each in OPTIONAL.items() if name not in cls.takes)
         cls._constraints = (*cls.constraints, *(each for each in refused if each.code not in codes))

@@ -45,7 +45,7 @@ def constraint(
 ) -> Callable[[Test], Callable[[], Constraint]]:
     """Make of a test the function that returns its constraint."""
 
-    def made(test: Test) -> Callable[[], Constraint]:
+    def built(test: Test) -> Callable[[], Constraint]:
         found = Constraint(code, sentence, test, hint, sizes)
 
         def returned() -> Constraint:
@@ -54,7 +54,7 @@ def constraint(
         returned.__name__, returned.__doc__ = test.__name__, test.__doc__
         return returned
 
-    return made
+    return built
 
 
 # ---- the device ---------------------------------------------------------------
@@ -76,19 +76,19 @@ def capability_between(lowest: tuple[int, int], highest: tuple[int, int]) -> Con
 
     Silent where the device is no CUDA device: `on_device` says that.
     """
-    wanted = f"sm{_sm(lowest)} to sm{_sm(highest)}"
+    required = f"sm{_sm(lowest)} to sm{_sm(highest)}"
 
     def test(problem: AttentionProblem) -> str:
         if problem.platform != "cuda":
             return ""
         capability = problem.capability
         if capability is None:
-            return f"the compute capability of the device is not known; it needs {wanted}"
+            return f"the compute capability of the device is not known; it needs {required}"
         if lowest <= capability <= highest:
             return ""
-        return f"the device is sm{_sm(capability)}; it needs {wanted}"
+        return f"the device is sm{_sm(capability)}; it needs {required}"
 
-    return Constraint("wrong-capability", f"a GPU of {wanted}", test, sizes=False)
+    return Constraint("wrong-capability", f"a GPU of {required}", test, sizes=False)
 
 
 def device_has(*features: str) -> Constraint:
@@ -258,8 +258,8 @@ def no_mask(problem: AttentionProblem) -> str:
 @constraint("mask-gradient", "a mask that requires no gradient", sizes=False)
 def mask_fixed(problem: AttentionProblem) -> str:
     """Ask for a mask without a gradient of its own."""
-    wanted = problem.mask is not None and problem.mask.requires_grad
-    return "the mask requires a gradient; it gives none" if wanted else ""
+    required = problem.mask is not None and problem.mask.requires_grad
+    return "the mask requires a gradient; it gives none" if required else ""
 
 
 def mask_ranks(*ranks: int) -> Constraint:

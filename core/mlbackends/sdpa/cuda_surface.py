@@ -103,13 +103,13 @@ def sdp_kernel(
         warnings.warn(
             "sdp_kernel() is deprecated: use mlbackends.sdpa_kernel()", FutureWarning, stacklevel=2
         )
-    wanted = {
+    required = {
         SDPBackend.FLASH_ATTENTION: enable_flash,
         SDPBackend.MATH: enable_math,
         SDPBackend.EFFICIENT_ATTENTION: enable_mem_efficient,
         SDPBackend.CUDNN_ATTENTION: enable_cudnn,
     }
-    return sdpa_kernel([kind for kind, enabled in wanted.items() if enabled])
+    return sdpa_kernel([kind for kind, enabled in required.items() if enabled])
 
 
 def _can_use(kind: SDPBackend, params: SDPAParams, debug: bool) -> bool:

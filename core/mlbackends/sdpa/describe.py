@@ -24,36 +24,36 @@ _DLPACK_KINDS = {
 }  # fmt: skip
 
 
-def is_tensor(thing: object) -> bool:
+def is_tensor(value: object) -> bool:
     """Tell whether `describe` understands it."""
-    if is_torch(thing):
+    if is_torch(value):
         return True
-    if hasattr(thing, "shape") and hasattr(thing, "dtype"):
-        return hasattr(thing, "__dlpack__") or hasattr(thing, "__cuda_array_interface__")
-    if isinstance(thing, bytes | bytearray):
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return hasattr(value, "__dlpack__") or hasattr(value, "__cuda_array_interface__")
+    if isinstance(value, bytes | bytearray):
         return False
     try:
-        memoryview(thing).release()  # type: ignore[arg-type]
+        memoryview(value).release()  # type: ignore[arg-type]
     except (TypeError, BufferError, ValueError):
         return False
     return True
 
 
-def is_torch(thing: object) -> bool:
+def is_torch(value: object) -> bool:
     """Tell whether it is a tensor of the torch that is in this process."""
     torch = sys.modules.get("torch")
-    return torch is not None and isinstance(thing, getattr(torch, "Tensor", ()))
+    return torch is not None and isinstance(value, getattr(torch, "Tensor", ()))
 
 
-def is_number(thing: object) -> bool:
+def is_number(value: object) -> bool:
     """Tell whether it is a real number: Python's, one of numpy's, or a torch tensor of no dimension."""
-    if isinstance(thing, int | float):
+    if isinstance(value, int | float):
         return True
-    if is_torch(thing):
-        return getattr(thing, "ndim", 1) == 0
+    if is_torch(value):
+        return getattr(value, "ndim", 1) == 0
     # numpy's scalars have an element type as its arrays do, and no items to set.
-    kind = getattr(getattr(thing, "dtype", None), "kind", "")
-    return kind in {"f", "i", "u"} and not hasattr(thing, "__setitem__")
+    kind = getattr(getattr(value, "dtype", None), "kind", "")
+    return kind in {"f", "i", "u"} and not hasattr(value, "__setitem__")
 
 
 def describe(tensor: Any) -> TensorSpec:
@@ -144,7 +144,7 @@ def _of_torch(tensor: Any) -> TensorSpec:
     hip = getattr(sys.modules["torch"].version, "hip", None)
     platform = "rocm" if hip and place.type == "cuda" else str(place.type)
     device = platform if place.index is None else f"{platform}:{place.index}"
-    dtype, wanted = dtype_name(tensor.dtype), tensor.requires_grad
+    dtype, needs_gradient = dtype_name(tensor.dtype), tensor.requires_grad
     if tensor.is_nested:
         sizes = []
         for dimension in range(tensor.dim()):
@@ -152,7 +152,9 @@ def _of_torch(tensor: Any) -> TensorSpec:
                 sizes.append(int(tensor.size(dimension)))
             except (AttributeError, RuntimeError, TypeError, ValueError):
                 sizes.append(0)  # they differ in the batch
-        return TensorSpec(tuple(sizes), dtype, device=device, requires_grad=wanted, nested=True)
+        return TensorSpec(
+            tuple(sizes), dtype, device=device, requires_grad=needs_gradient, nested=True
+        )
     if str(tensor.layout) != "torch.strided":
         raise RuntimeError(f"a tensor must be strided; this one is {tensor.layout}")
     return TensorSpec(
@@ -160,7 +162,7 @@ def _of_torch(tensor: Any) -> TensorSpec:
         dtype,
         strides=tuple(map(int, tensor.stride())),
         device=device,
-        requires_grad=wanted,
+        requires_grad=needs_gradient,
         storage_offset=int(tensor.storage_offset()),
     )
 

@@ -32,11 +32,11 @@ def explain(wordings: Sequence[Wording], names: Sequence[str] = ()) -> Explanati
 
 def chosen_backends(names: Sequence[str]) -> tuple[AttentionBackend, ...] | None:
     """Return the backends of these names, None for all. Raises UnknownName."""
-    known = {each.name: each for each in backends()}
+    by_name = {each.name: each for each in backends()}
     for name in names:
-        if name not in known:
-            raise UnknownName("attention backend", name, tuple(known), "backends sdpa list")
-    return tuple(known[name] for name in dict.fromkeys(names)) or None
+        if name not in by_name:
+            raise UnknownName("attention backend", name, tuple(by_name), "backends sdpa list")
+    return tuple(by_name[name] for name in dict.fromkeys(names)) or None
 
 
 def explained(

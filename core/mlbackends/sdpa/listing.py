@@ -84,11 +84,11 @@ def abilities(unsupported: Callable[[AttentionProblem], Sequence[Reason]]) -> tu
     named = named_devices.NAMED
     places = [Device("cpu", 0), named["sm90"].device, named["gfx942"].device]
     pairs = [(dtype, place) for place in places for dtype in _DTYPES]
-    taken = [each for each in pairs if not unsupported(_problem(*each))]
+    supported = [each for each in pairs if not unsupported(_problem(*each))]
     return tuple(
         name
         for name, words in ABILITIES.items()
-        if any(not unsupported(_problem(*each, words)) for each in taken)
+        if any(not unsupported(_problem(*each, words)) for each in supported)
     )
 
 

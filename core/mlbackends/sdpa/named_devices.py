@@ -108,8 +108,8 @@ def device(name: str) -> NamedDevice:
     if index >= len(devices):
         because = f": {probe.reasons[0].message}" if probe.reasons else ""
         hint = "a device that is not here is asked about by its name, such as --device h100"
-        which = f" {index}" if devices else ""
-        raise BadInput(f"this machine has no CUDA device{which}{because}", hint)
+        position = f" {index}" if devices else ""
+        raise BadInput(f"this machine has no CUDA device{position}{because}", hint)
     return NamedDevice(
         name, devices[index], HERE["cuda"] if not index else f"its CUDA device {index}"
     )

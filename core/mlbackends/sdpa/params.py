@@ -34,7 +34,7 @@ class SDPAParams:
         /,
     ) -> None:
         numeric = hasattr(type(dropout), "__float__") or hasattr(type(dropout), "__index__")
-        for name, argument, fits, wanted in (
+        for name, argument, fits, expected in (
             ("query", query, is_tensor(query), "a tensor"),
             ("key", key, is_tensor(key), "a tensor"),
             ("value", value, is_tensor(value), "a tensor"),
@@ -45,7 +45,7 @@ class SDPAParams:
         ):
             if not fits:
                 kind = type(argument).__name__
-                raise TypeError(f"SDPAParams: {name} must be {wanted}, not {kind}")
+                raise TypeError(f"SDPAParams: {name} must be {expected}, not {kind}")
         self._parts = (
             *(query, key, value, attn_mask),
             *(float(dropout), bool(is_causal), bool(enable_gqa)),

@@ -185,9 +185,9 @@ def _window(name: str, text: str) -> tuple[int, ...]:
 def _query_shape(name: str, text: str) -> tuple[int, ...]:
     shape = _sizes(name, text)
     if not 2 <= len(shape) <= _MOST_SIZES:
-        takes = f"L,E or H,L,E or B,H,L,E, and more batches before: 2 to {_MOST_SIZES} sizes"
-        seen = f"{shown(text)} has {counted(len(shape), 'size')}"
-        raise _wrong(name, f" {seen}; it takes {takes}")
+        expected = f"L,E or H,L,E or B,H,L,E, and more batches before: 2 to {_MOST_SIZES} sizes"
+        found = f"{shown(text)} has {counted(len(shape), 'size')}"
+        raise _wrong(name, f" {found}; it takes {expected}")
     return shape
 
 

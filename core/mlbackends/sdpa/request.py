@@ -19,13 +19,13 @@ class Operation(NamedTuple):
     name: str
     positional: str
 
-    def wrong(self, argument: str, wanted: str, seen: object) -> TypeError:
+    def wrong(self, argument: str, expected: str, seen: object) -> TypeError:
         """Return what to raise for an argument of the wrong kind."""
         kind, positional = type(seen), self.positional.split()
         home = "" if kind.__module__ in ("builtins", "torch") else f"{kind.__module__}."
         has_place = argument in positional
         place = f" (position {positional.index(argument) + 1})" if has_place else ""
-        message = f"argument '{argument}'{place} must be {wanted}, not {home}{kind.__qualname__}"
+        message = f"argument '{argument}'{place} must be {expected}, not {home}{kind.__qualname__}"
         return TypeError(f"{self.name}(): {message}")
 
     def described(self, argument: str, tensor: Any) -> TensorSpec:
@@ -58,13 +58,13 @@ class Fields(NamedTuple):
 
         Raises TypeError for an argument of a wrong kind, RuntimeError for a tensor on another device.
         """
-        for name, fits, wanted in (
+        for name, fits, expected in (
             ("lower_right", isinstance(self.lower_right, bool), "bool"),
             ("softcap", is_number(self.softcap), "float"),
             *((name, is_tensor(tensor), "Tensor") for name, tensor in self.tensors.items()),
         ):
             if not fits:
-                raise operation.wrong(name, wanted, getattr(self, name))
+                raise operation.wrong(name, expected, getattr(self, name))
         found: dict[str, Any] = {"lower_right": self.lower_right, "softcap": float(self.softcap)}
         for name in ("window", "query_lengths", "key_lengths"):
             if (given := getattr(self, name)) is not None:
@@ -128,7 +128,7 @@ def requested(
     dropout_p, is_causal, scale, enable_gqa, seed = options
     bias = as_bias(attn_mask)
     mask_fits = attn_mask is None or bias is not None or is_tensor(attn_mask)
-    for name, argument, fits, wanted in (
+    for name, argument, fits, expected in (
         ("query", query, is_tensor(query), "Tensor"),
         ("key", key, is_tensor(key), "Tensor"),
         ("value", value, is_tensor(value), "Tensor"),
@@ -139,7 +139,7 @@ def requested(
         ("enable_gqa", enable_gqa, isinstance(enable_gqa, bool), "bool"),
     ):
         if not fits:
-            raise operation.wrong(name, wanted, argument)
+            raise operation.wrong(name, expected, argument)
     if seed is not None:
         if isinstance(seed, bool):
             raise operation.wrong("seed", "int", seed)
@@ -211,7 +211,7 @@ def _refuse_tensors(specs: list[TensorSpec], mask: TensorSpec | None) -> None:
     """Raise RuntimeError for what torch refuses before it looks whether there is anything to do."""
     dtypes, devices = [spec.dtype for spec in specs], [spec.device for spec in specs]
     ranks = [len(spec.shape) for spec in specs]
-    for fact, facts, fits, wanted in (
+    for fact, facts, fits, expected in (
         ("dtype", dtypes, len(set(dtypes)) == 1, "have the same dtype"),
         ("device", devices, len(set(devices)) == 1, "have the same device type"),
         ("dim", ranks, min(ranks) >= 2, "all be at least 2 dimensional"),
@@ -219,7 +219,7 @@ def _refuse_tensors(specs: list[TensorSpec], mask: TensorSpec | None) -> None:
         if not fits:
             named = zip(("query", "key", "value"), facts, strict=True)
             seen = " and ".join(f"{name}.{fact}: {each}" for name, each in named)
-            raise RuntimeError(f"Expected query, key, and value to {wanted}, but got {seen}")
+            raise RuntimeError(f"Expected query, key, and value to {expected}, but got {seen}")
     if mask is None:
         return
     dtype, device = dtypes[0], devices[0]

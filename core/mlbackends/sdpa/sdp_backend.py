@@ -29,10 +29,10 @@ class SDPBackend(Enum):
 
     @classmethod
     def _missing_(cls, value: object) -> None:
-        known = ", ".join(f"{member.name} {member.value}" for member in cls)
+        members = ", ".join(f"{member.name} {member.value}" for member in cls)
         if not isinstance(value, int):
-            raise TypeError(f"SDPBackend takes a number, but got {type(value).__name__}: {known}")
-        raise ValueError(f"SDPBackend has no {value}; it has {known}")
+            raise TypeError(f"SDPBackend takes a number, but got {type(value).__name__}: {members}")
+        raise ValueError(f"SDPBackend has no {value}; it has {members}")
 
 
 def as_backend(thing: object) -> SDPBackend | None:

@@ -34,19 +34,19 @@ def sdpa_kernel(
     """
     if not isinstance(set_priority, bool):
         raise TypeError(f"set_priority must be a bool, not {type(set_priority).__name__}")
-    wanted = _kinds_of(backends)
+    enabled = _kinds_of(backends)
     if is_compiling():  # a graph is captured: the scope is in it, and nothing is switched now
-        begin_in_graph(tuple([kind.name for kind in wanted]), set_priority)
+        begin_in_graph(tuple([kind.name for kind in enabled]), set_priority)
         try:
             yield {}
         finally:
             end_in_graph()
         return
     with store.restored(*SWITCHES.values(), PRIORITY_ORDER):
-        values: dict[str, object] = {name: kind in wanted for kind, name in SWITCHES.items()}
+        values: dict[str, object] = {name: kind in enabled for kind, name in SWITCHES.items()}
         if set_priority:
-            others = [kind for kind in priority_order() if kind not in wanted]
-            values[PRIORITY_ORDER] = tuple(kind.value for kind in (*wanted, *others))
+            others = [kind for kind in priority_order() if kind not in enabled]
+            values[PRIORITY_ORDER] = tuple(kind.value for kind in (*enabled, *others))
         store.write_all(values)
         yield {}
 

@@ -48,7 +48,7 @@ def flash(environment: Environment) -> tuple[Constraint, ...]:
 
 def efficient(environment: Environment) -> tuple[Constraint, ...]:
     """Return what memory-efficient attention asks for, in torch's order."""
-    taken = REDUCED if environment.composable_kernel else ("float16", "float32", "bfloat16")
+    supported = REDUCED if environment.composable_kernel else ("float16", "float32", "bfloat16")
     return (
         need.on_device("rocm"),
         *_target(environment),
@@ -60,7 +60,7 @@ def efficient(environment: Environment) -> tuple[Constraint, ...]:
         where_dense(need.equal_batch()),
         where_dense(need.equal_heads()),
         _mask_type(),
-        need.dtype_in(*taken),
+        need.dtype_in(*supported),
     )
 
 

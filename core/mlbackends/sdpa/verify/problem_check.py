@@ -158,15 +158,15 @@ class ProblemCheck:
         problem = msgspec.to_builtins(self.problem)
         request = {"do": "prepare", "problem": problem, "folder": folder, "seed": self.wording.seed}
         try:
-            made = self.processes.send(VALUES, "", request)
+            reply = self.processes.send(VALUES, "", request)
         except Lost as lost:
             message = f"the exact result could not be computed: {lost}"
             raise Lost(lost.ended, Reason(lost.reason.code, message)) from None
-        self.sample = made.pop("sample", "")
+        self.sample = reply.pop("sample", "")
         for name in able:
-            prepare = {"do": "prepare", "problem": problem, **made}
+            prepare = {"do": "prepare", "problem": problem, **reply}
             self.results[name] = self._compute(self.results[name], prepare)
-        errors: dict[str, float] = made["errors"]
+        errors: dict[str, float] = reply["errors"]
         return errors
 
     def _compute(self, result: Result, prepare: dict[str, Any]) -> Result:

@@ -70,10 +70,10 @@ def _bandwidth(processes: Processes, prepare: dict[str, Any]) -> tuple[float | N
     try:
         described = processes.send(BANDWIDTH, "", prepare)["details"]
         request = {"do": "time", "seconds": _BANDWIDTH_SECONDS, "calls": _BANDWIDTH_CALLS + 1}
-        taken = processes.send(BANDWIDTH, "", request)["seconds"]
+        seconds = processes.send(BANDWIDTH, "", request)["seconds"]
     except Lost as lost:
         return None, str(lost) if "device" in prepare else ""
-    return int(described["bytes"]) / statistics.median(taken[1:] or taken), str(described["by"])
+    return int(described["bytes"]) / statistics.median(seconds[1:] or seconds), str(described["by"])
 
 
 def _results(

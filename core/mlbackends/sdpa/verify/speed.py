@@ -31,8 +31,8 @@ def of_problem(wording: Wording, checked: CheckedProblem, rounds: Rounds) -> Ben
     kind = " ".join(replace(wording, shape=(*leading, 0, width), kv_len=None).words)
     timings = {each.backend: each.timing for each in checked.results if each.timing}
     medians = {
-        name: {turn: statistics.median(each) for turn, each in taken.items()}
-        for name, taken in rounds.items()
+        name: {turn: statistics.median(each) for turn, each in times.items()}
+        for name, times in rounds.items()
         if name not in timings or not timings[name].unstable
     }
     ratios = []
