@@ -6,7 +6,7 @@ machine whose speed changes, only these ratios count. While one is timed, the pr
 stopped; a round in which its threads waited for a CPU is repeated, and times that stay so are marked with ~
 and compared with nothing. Each result is compared with float64, too. Exit 1
 where one is wrong, a backend crashed, or --fail-below says so; exit 3 where it cannot say, since times are
-unstable.
+unstable. With --device cuda, times are those of events; no backend for CUDA of ours has run on a GPU yet.
 
 Examples:
   backends sdpa bench --shape 2,8,1024,64 --peers

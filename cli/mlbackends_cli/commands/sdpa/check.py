@@ -9,7 +9,8 @@ error. Backends are timed in turn, and beside them multiply-adds that need no me
 peak. With --backward, each gradient is compared as well, where the largest number may be one that it is
 the difference of; and what is timed is the backward pass alone: five products to the forward's two.
 Exit 0 where all that ran are within their tolerance and those that are required ran, else 1; so also 0
-where none ran, which the page says: --require asks for one.
+where none ran, which the page says: --require asks for one. No backend for CUDA of ours has run on a GPU
+yet: with --device cuda, its numbers would be the first.
 
 Examples:
   backends sdpa check --shape 2,8,1024,64

@@ -2,7 +2,8 @@
 
 The page has all reasons of all backends, the backend that mlbackends would take, and the one of torch.
 DEVICE may be one that is not here: its rules are data. Switches of torch.backends hold as they are set
-in this environment. Exit 0 where one of ours can take every problem, else 1.
+in this environment. That a backend of ours for CUDA can take a problem does not say that it has run there:
+none has run on a GPU yet. Exit 0 where one of ours can take every problem, else 1.
 
 Examples:
   backends sdpa explain --shape 2,8,1024,64
