@@ -144,3 +144,13 @@ def test_each_engine_defines_how_it_runs() -> None:
     names = registry.names("mlbackends.fleet.engines")
     assert {"hosts", "slurm", "mpi", "ray", "dask"} <= {*names}
     assert all(callable(registry.load("mlbackends.fleet.engines", name).run) for name in names)
+
+
+def test_a_task_of_dask_is_a_call_that_a_worker_without_mlbackends_can_receive() -> None:
+    import pickle
+
+    from mlbackends.fleet.engines import dask
+
+    data = pickle.dumps(dask._Call(len, "four"))
+    assert pickle.loads(data) == 4
+    assert b"mlbackends" not in data

@@ -1,6 +1,7 @@
 """Dask: a task on one worker of each host of a running cluster, or tasks on whatever worker is free."""
 
 import asyncio
+import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -61,13 +62,25 @@ def each(
         from distributed import as_completed
 
         tasks = {
-            client.submit(function, item, pure=False, retries=2): place
+            client.submit(
+                pickle.loads, pickle.dumps(_Call(function, item)), pure=False, retries=2
+            ): place
             for place, item in enumerate(items)
         }
         for task in as_completed(tasks, raise_errors=False, loop=client.loop):
             if task.status != "finished":
                 raise MlBackendsError(f"a worker of Dask failed: {task.exception()}")
             yield tasks.pop(task), task.result()
+
+
+class _Call:
+    """Is a call when it is unpickled, in the task: a worker that cannot unpickle what it receives ends."""
+
+    def __init__(self, function: Callable[[Any], Any], item: Any) -> None:
+        self._parts = function, (item,)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._parts
 
 
 @contextmanager
