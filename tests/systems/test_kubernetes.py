@@ -300,7 +300,9 @@ def summarized(text: str) -> dict[str, Any]:
     """Return what JSON of `fleet summarize` says of each node."""
     fleet = json.loads(text)
     found = {node: silent["status"] for silent in fleet["silent"] for node in silent["nodes"]}
-    return found | {"whole": [node for each in fleet["configurations"] for node in each["nodes"]]}
+    return found | {
+        "whole": sorted(node for each in fleet["configurations"] for node in each["nodes"])
+    }
 
 
 @pytest.fixture(scope="module")
