@@ -27,9 +27,10 @@ from msgspec.structs import replace
 from mlbackends.audit.runner import examine
 from mlbackends.fleet.collection import Collection
 from mlbackends.fleet.groups import fleet_of
-from mlbackends.fleet.judging import Judge, hazards
+from mlbackends.fleet.judging import Judge
 from mlbackends.fleet.nodesets import expanded
 from mlbackends.fleet.reader import Reader
+from mlbackends.fleet.records import united
 from mlbackends_cli.charts.fleet import sheet
 from mlbackends_cli.charts.pictures import style_alone
 from mlbackends_cli.main import guarded_main
@@ -211,7 +212,7 @@ def fleet_picture() -> str:
     for envelope in reader.read(line.encode() for line in example_fleet.lines()):
         if (name := collection.add(envelope)) in collection.nodes:
             judge.visit(name, envelope)
-    summary = replace(fleet_of(collection), hazards=hazards(judge))
+    summary = replace(fleet_of(collection), hazards=united(judge.hazards))
     return sheet(summary, style_alone()) + "\n"
 
 
