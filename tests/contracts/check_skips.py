@@ -25,7 +25,10 @@ NEEDS_MORE = {
     "tests.compat.test_trace_wheels": ("wheel", "wheels of oneDNN and MKL, 300 MB"),
     "tests.compat.test_verbose_agree": ("is installed", "wheels of oneDNN and MKL, 300 MB"),
     "tests.gpu": ("", "a GPU"),
-    "tests.kernels.attention_cuda": ("is not installed", "NVRTC, which .ci/systems cubins installs"),
+    "tests.kernels.attention_cuda": (
+        "is not installed",
+        "NVRTC, which .ci/systems cubins installs",
+    ),
     "tests.kernels.cuda.test_compiled": ("no NVRTC", "NVRTC, which .ci/systems cubins installs"),
     "tests.kernels.operations.test_bmm": ("triton", "a wheel of 286 MB"),
     "tests.kernels.peers": ("could not import", "jax, and libraries that need CUDA"),
