@@ -83,7 +83,7 @@ def python_of_peers(pythons: Sequence[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for text in pythons:
         name, equals, python = text.partition("=")
-        if not equals or os.sep in name:
+        if not equals or "/" in name or os.sep in name:
             name, python = "", text
         elif name not in known:
             raise UnknownName("peer", name, known, "backends sdpa list")
