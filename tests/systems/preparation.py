@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -99,17 +100,19 @@ class System:
         # A root takes no variables along: there they stand before the command.
         assigned = [f"{name}={value}" for name, value in own.items()]
         command = [word for part in self.command for word in (assigned if part == "=" else [part])]
-        done = subprocess.run(
-            [*command, *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, **own},
-            cwd=self.tree,
-            timeout=limit,
-            check=False,
-        )
-        output = done.stdout.decode(errors="replace")
+        with tempfile.TemporaryFile() as file:  # a pipe would wait for what a test has left running
+            done = subprocess.run(
+                [*command, *arguments],
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **own},
+                cwd=self.tree,
+                timeout=limit,
+                check=False,
+            )
+            file.seek(0)
+            output = file.read().decode(errors="replace")
         if check and done.returncode:
             raise RuntimeError(f"{' '.join(arguments)} ended with {done.returncode}:\n{output}")
         return output
