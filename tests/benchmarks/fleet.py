@@ -150,7 +150,8 @@ def read_by_workers(engine: str, workers: int, count: int, kib: float, form: str
                 command = [*SUMMARIZE, *map(str, files), "--format", "json", *more]
                 found.append(subprocess.run(command, capture_output=True, check=True).stdout)
                 times[name].append(time.perf_counter() - start)
-        print("the same fleet" if len({*found}) == 1 else "ANOTHER FLEET")
+        fleets = [msgspec.json.decode(text) for text in found]
+        print("the same fleet" if all(each == fleets[0] for each in fleets) else "ANOTHER FLEET")
     for name, seconds in times.items():
         print(f"{name}: {statistics.median(seconds):.1f} s, the median of {len(seconds)}")
 
