@@ -65,7 +65,7 @@ def collected(
     BadInput for what cannot be read, and Incomplete where no node has said anything.
     """
     from mlbackends.fleet.collection import Collection
-    from mlbackends.fleet.sources import STANDARD_INPUT, read, sources_of
+    from mlbackends.fleet.sources import STANDARD_INPUT, sources_of, taken
 
     if not sources and is_terminal(sys.stdin):
         raise BadInput(
@@ -75,10 +75,7 @@ def collected(
         )
     collection = Collection(expected_nodes(expect))
     with ProgressLine(lambda done, _, name: f"{done:,} nodes, the last {name}") as progress:
-        for envelope in read(sources_of(sources or (STANDARD_INPUT,)), collection):
-            name = collection.add(envelope)
-            if visit is not None and name in collection.nodes:
-                visit(name, envelope)
+        for name in taken(sources_of(sources or (STANDARD_INPUT,)), collection, visit):
             progress(len(collection.nodes) + len(collection.silent), 0, name)
     return _of_someone(collection)
 

@@ -15,7 +15,7 @@ from mlbackends.fleet.collection import Collection
 from mlbackends.fleet.groups import fleet_of
 from mlbackends.fleet.judging import Finder
 from mlbackends.fleet.records import united
-from mlbackends.fleet.sources import STANDARD_INPUT, Source, fleet_in, read, sources_of
+from mlbackends.fleet.sources import STANDARD_INPUT, Source, fleet_in, sources_of, taken
 from mlbackends.model.errors import BadInput
 
 PART_BYTES = 64 << 20
@@ -36,8 +36,10 @@ def parts_of(paths: Sequence[str]) -> list[tuple[Source, ...]]:
         try:
             size = os.stat(source.path).st_size
         except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) else str(error)
-            raise BadInput(f"{source.path} cannot be read: {why}") from None
+            if not source.is_listed:  # else an error of its node, which the worker finds
+                why = error.strerror if isinstance(error, OSError) else str(error)
+                raise BadInput(f"{source.path} cannot be read: {why}") from None
+            size = 0
         if not parts or size > room or len(parts[-1]) >= PART_FILES:
             parts.append([])
             room = PART_BYTES
@@ -49,10 +51,8 @@ def parts_of(paths: Sequence[str]) -> list[tuple[Source, ...]]:
 def part_of(sources: Iterable[Source], *, looks: bool) -> bytes:
     """Return what sources hold as a fleet in JSON: the work of one worker. looks: for hazards."""
     collection, finder = Collection(), Finder(looks=looks)
-    for envelope in read(sources, collection):
-        name = collection.add(envelope)
-        if name in collection.nodes:
-            finder.visit(name, envelope)
+    for _ in taken(sources, collection, finder.visit):
+        pass
     hazards = united((*collection.hazards, *finder.hazards))
     return msgspec.json.encode(replace(fleet_of(collection), hazards=hazards))
 

@@ -4,7 +4,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import BufferedReader
 
 import msgspec
@@ -65,6 +65,22 @@ def read(sources: Iterable[Source], collection: Collection) -> Iterator[Envelope
             yield from reader.read(lines_of(sys.stdin.buffer))
     collection.garbled.update(reader.garbled)
     collection.unchecked += reader.unchecked
+
+
+def taken(
+    sources: Iterable[Source],
+    collection: Collection,
+    visit: Callable[[str, Envelope], None] | None = None,
+) -> Iterator[str]:
+    """Add what sources hold to the collection, and yield the name of each node as it comes.
+
+    visit: called with the name of a node and its envelope, for each report that was taken.
+    """
+    for envelope in read(sources, collection):
+        name = collection.add(envelope)
+        if visit is not None and name in collection.nodes:
+            visit(name, envelope)
+        yield name
 
 
 def _files(folder: str) -> Iterator[str]:

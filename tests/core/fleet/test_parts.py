@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -91,6 +92,17 @@ def test_the_first_report_of_a_node_is_taken_whichever_worker_is_first(
         (only,) = fleet.configurations
         assert fleet.sections["cpu"][only.sections["cpu"]]["cpu.kind"] == 0
         assert collection.repeated == {"n1": 3}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a privilege there")
+def test_a_link_to_nothing_costs_its_node_alone(folder: Path) -> None:
+    (folder / "n23.frame").symlink_to("nowhere")
+    alone, together = Collection(), Collection()
+    for envelope in read(sources_of([str(folder)]), alone):
+        alone.add(envelope)
+    [*read_on(each, "a", [str(folder)], together, looks=False)]
+    assert "n23" in alone.silent and together.silent == alone.silent
+    assert {*together.nodes} == {*alone.nodes}
 
 
 def test_what_workers_cannot_read_is_refused(tmp_path: Path) -> None:
