@@ -180,7 +180,8 @@ class Reader:
         damaged = self._frames.damaged
         found = self._named(self._frames.add(line, split.label), split)
         stream = self._streams.get(split.label)
-        if self._frames.damaged > damaged and stream is not None and stream.text is not None:
+        has_text = _BEGINNING in split.text or (stream is not None and stream.text is not None)
+        if self._frames.damaged > damaged and has_text:
             self._frames.damaged = damaged
             return found + self._text(split)
         if split.label:

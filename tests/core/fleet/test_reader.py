@@ -8,7 +8,7 @@ from itertools import zip_longest
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from streams import CONTAINER, MPIRUN, SRUN, collected, cut, envelope_of, report_of
 
@@ -65,6 +65,7 @@ def test_labels_put_the_pieces_of_a_report_together(
 
 @settings(max_examples=25)
 @given(seed=st.integers(0, 1 << 30), sizes=st.lists(st.integers(1, 400), min_size=3, max_size=3))
+@example(seed=12335, sizes=[354, 1, 1])  # the first piece has the mark of a frame
 def test_pieces_of_many_nodes_in_any_order_of_nodes_are_never_mixed_up(
     seed: int, sizes: list[int]
 ) -> None:
@@ -82,6 +83,14 @@ def test_pieces_of_many_nodes_in_any_order_of_nodes_are_never_mixed_up(
     for section in collection.sections.values():
         if section.probe == "cpu":
             assert section.facts["cpu.text"] == texts[int(str(section.facts["cpu.at"]))]
+
+
+@pytest.mark.parametrize("label", [b"", b"n1: ", b"[1,1]<stdout>:", b"12:00:00 "])
+def test_a_report_on_one_line_may_have_the_mark_of_a_frame(label: bytes) -> None:
+    collection = collected([label + report_of("a BK1 b", at=1)])
+
+    texts = [each.facts.get("cpu.text") for each in collection.sections.values()]
+    assert texts.count("a BK1 b") == 1 and not collection.garbled
 
 
 @pytest.mark.parametrize("lost", [0, 1, -2, -1])
