@@ -12,8 +12,10 @@ Ends with 0 where all are clean, 1 where one is not; a kind that this compiler l
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import platform
+import re
 import subprocess
 import sys
 import tempfile
@@ -36,6 +38,7 @@ KINDS = {
     "thread": ("-fsanitize=thread",),
 }
 FLAGS = ("-O1", "-g1", "-fno-omit-frame-pointer")
+_REST = re.compile(r"-DMLBACKENDS_REST=(\w+)")
 #: A program that says no more than that a sanitizer's libraries are there and that it starts.
 LEAST = "int main() { return 0; }\n"
 
@@ -54,20 +57,16 @@ def lacking(kind: str, folder: Path) -> str:
     return ""
 
 
-def leave_what_runs(levels: dict[str, Sequence[str]], *, highest: bool) -> None:
-    """Leave of the builder's levels those that this CPU runs, and those made of them, emulated.
+def leave_what_runs(levels: dict[str, str], usable: Sequence[str], *, highest: bool) -> None:
+    """Leave of the flags of each level those of usable ones, and of those made of them, emulated.
 
-    highest: of whole levels the highest alone. All stay where the library was not built, and so cannot tell.
+    highest: of whole levels, which need no other, the highest alone.
     """
-    try:
-        usable = usable_levels()
-    except NotBuilt:
-        return
-    made = {name for name, flags in levels.items() if any("MLBACKENDS_REST" in f for f in flags)}
-    whole = [name for name in usable if name not in made]
+    rests = {name: _REST.findall(flags) for name, flags in levels.items()}
+    whole = [name for name in usable if not rests[name]]
     kept = whole[-1:] if highest else whole
-    for name in levels.keys() - set(kept):
-        if not any(f"-DMLBACKENDS_REST={each}" in levels[name] for each in kept):
+    for name, rest in rests.items():
+        if name not in kept and not {*rest} & {*kept}:
             del levels[name]
 
 
@@ -88,7 +87,8 @@ def main(words: list[str]) -> int:
                 continue
             native = builder()
             levels = native.LEVELS.get(platform.machine(), {})
-            leave_what_runs(levels, highest=not arguments.every)
+            with contextlib.suppress(NotBuilt):  # then nothing tells, and all stay
+                leave_what_runs(levels, usable_levels(), highest=not arguments.every)
             flags = (*KINDS[kind], *FLAGS)
             program = build(Path(folder), native, flags=flags, library=EMULATED_PAIRS)
             command = [str(program), kind, *(["every"] * arguments.every)]

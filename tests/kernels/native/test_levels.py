@@ -104,3 +104,29 @@ def test_cpuid_says_what_the_compilers_function_says(tmp_path: Path) -> None:
 )
 def test_the_levels_of_a_cpu(machine: str, flags: str, expected: tuple[str, ...]) -> None:
     assert levels.expected_levels(machine, flags.split()) == expected
+
+
+_512 = ("avx512", "avx512_bf16", "amx_bf16")
+
+
+@pytest.mark.parametrize(
+    ("usable", "highest", "every"),
+    [
+        (("baseline",), ("baseline",), ("baseline",)),
+        (("baseline", "avx2"), ("avx2",), ("baseline", "avx2")),
+        (("baseline", "avx2", "avx512"), _512, ("baseline", "avx2", *_512)),
+        (("baseline", "avx2", *_512), _512, ("baseline", "avx2", *_512)),
+    ],
+)
+def test_sanitizers_take_a_level_with_what_is_made_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+    usable: tuple[str, ...],
+    highest: tuple[str, ...],
+    every: tuple[str, ...],
+) -> None:
+    monkeypatch.syspath_prepend(HERE)
+    sanitize = module(HERE / "sanitize.py")
+    for is_highest, expected in ((True, highest), (False, every)):
+        left = builder.LEVELS["x86_64"].copy()
+        sanitize.leave_what_runs(left, usable, highest=is_highest)
+        assert tuple(left) == expected
