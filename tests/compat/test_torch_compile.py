@@ -113,7 +113,9 @@ def test_every_floating_point_type_is_served(dtype: Any, calls: list[Any]) -> No
     ours = compiled(WAYS["causal"])(q, k, v)
 
     theirs = WAYS["causal"](q.double(), k.double(), v.double())
-    torch.testing.assert_close(ours, theirs.to(dtype))
+    error = (ours.double() - theirs).abs().max()
+    # Weights of bfloat16 are rounded where the CPU multiplies them.
+    assert error <= 2 * torch.finfo(dtype).eps * theirs.abs().max()
     assert len(calls) == 1 and ours.dtype == dtype
 
 
