@@ -81,13 +81,14 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of tests/slow.txt, before `-m` chooses, and what cannot pass on this system."""
+    """Mark what is slow, before `-m` chooses, and what cannot pass on this system."""
     elsewhere = lines_for({platform.system().lower(), *os.environ.get("TESTED_ON", "").split()})
     for item in items:
         if os.name != "nt" and item.get_closest_marker("windows"):
             item.add_marker(pytest.mark.skip(reason="needs Windows"))
         path = item.path.relative_to(ROOT).as_posix()
-        if f"{path}::{item.name.partition('[')[0]}" in SLOW:
+        is_slow = f"{path}::{item.name.partition('[')[0]}" in SLOW
+        if is_slow or item.get_closest_marker("nightly"):
             item.add_marker(pytest.mark.slow)
         for line, why in elsewhere.items():
             if matches(line, path, item.name):

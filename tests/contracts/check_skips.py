@@ -32,7 +32,6 @@ NEEDS_MORE = {
     "tests.kernels.cuda.test_compiled": ("no NVRTC", "NVRTC, which .ci/systems cubins installs"),
     "tests.kernels.operations.test_bmm": ("triton", "a wheel of 286 MB"),
     "tests.kernels.peers": ("could not import", "jax, and libraries that need CUDA"),
-    "tests.kernels.test_flash_cpu": ("emulated by AVX-512", "a CPU with AVX-512"),
     "tests.kernels.triton": ("triton", "a wheel of 286 MB"),
     "tests.probes.test_vulkan": ("Debian's", "packages that .ci/systems vendors unpacks"),
     "tests.kernels.native.test_emulated": (

@@ -52,6 +52,7 @@ def test_without_a_device_it_ends_at_once_and_writes_nothing(
     assert not output.exists()
 
 
+@pytest.mark.nightly
 def test_a_device_that_is_not_there_is_measured_to_the_end(
     fake_library: FakeLibrary, kernels_on_host: Path, tmp_path: Path
 ) -> None:

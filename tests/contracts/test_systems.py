@@ -18,6 +18,7 @@ import not_here  # noqa: E402
 import table  # noqa: E402
 
 RESULTS = sorted((SYSTEMS / "results").glob("*.json"))
+JOBS = tomllib.loads((SYSTEMS / "jobs.toml").read_text(encoding="utf-8"))
 
 
 def test_the_readme_has_the_table_that_the_results_make() -> None:
@@ -27,11 +28,18 @@ def test_the_readme_has_the_table_that_the_results_make() -> None:
 
 @pytest.mark.parametrize("file", RESULTS, ids=lambda file: file.stem)
 def test_a_result_is_of_a_job_and_right(file: Path) -> None:
-    jobs = tomllib.loads((SYSTEMS / "jobs.toml").read_text(encoding="utf-8"))
     result = json.loads(file.read_text(encoding="utf-8"))
-    assert file.stem in jobs
+    assert file.stem in JOBS
     assert not any(result["checks"].values())
     assert {counts["failed"] for counts in result["tests"].values()} <= {0}
+
+
+def test_what_ci_leaves_to_the_nightly_job_is_in_it() -> None:
+    marker = "@pytest.mark.nightly"
+    for file in (ROOT / "tests").rglob("test_*.py"):
+        if f"\n{marker}\n" in file.read_text(encoding="utf-8"):
+            path = file.relative_to(ROOT).as_posix()
+            assert path.startswith(tuple(f"{part}/" for part in JOBS["nightly"]["tests"])), path
 
 
 def test_every_excused_test_is_there() -> None:

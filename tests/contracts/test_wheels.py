@@ -190,6 +190,7 @@ def test_a_wheel_that_agrees_with_itself_is_right(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.nightly
 def test_a_wheel_is_the_same_bytes_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is not optimized; MLBACKENDS_RELEASE="PLATFORM..." takes these as they are released."""
     pytest.importorskip("ziglang")

@@ -842,7 +842,7 @@ def are_pairs_right() -> None:
 
 
 @built
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_pairs_and_tiles_of_bfloat16_are_right_where_they_are_emulated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

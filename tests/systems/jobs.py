@@ -107,7 +107,7 @@ def run_job(
             ]
         else:
             log = options.cache / f"{name}-{part.replace('/', '-')}.log"
-            markers = "slow or not slow" if job.get("slow") else "not slow"
+            markers = job.get("markers", "not slow")
             result, complaints = run_tests(system, part, markers, options.processes, log)
         result |= {
             "commit": commit,
@@ -181,7 +181,7 @@ def run_tests(
     listed = [case for case in cases if case.outcome == "listed"]
     slow = (TREE / "tests/slow.txt").read_text(encoding="utf-8").split()
     for line in lines_for(system.names):
-        is_left_out = markers == "not slow" and line.partition("[")[0] in slow
+        is_left_out = markers in {"not slow", "nightly"} and line.partition("[")[0] in slow
         concerned = line.startswith(tests.removesuffix(".py")) and not is_left_out
         if concerned and not any(matches(line, case.path, case.name) for case in listed):
             wrong.append(f"not_here.toml lists {line}, and nothing of it fails here")

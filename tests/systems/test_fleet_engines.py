@@ -270,6 +270,7 @@ def test_openmpi_or_mpich(program: Path, tmp_path: Path) -> None:
     assert {*found} == {"whole", HUNG, CRASHED, GARBAGE, MISSING}
 
 
+@pytest.mark.nightly
 def test_dask_with_four_workers_and_one_that_is_lost(program: Path, tmp_path: Path) -> None:
     pytest.importorskip("distributed")
     from distributed import Client

@@ -178,6 +178,7 @@ def test_hopper_agrees_with_float64(name: str, on_host: Hopper) -> None:
     assert out < 1 and logarithms < 1
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", WIDE_CASES)
 def test_wide_rows_agree_with_float64(name: str, on_host: Hopper) -> None:
     failure, out, logarithms = errors(on_host, WIDE_CASES[name])
@@ -256,6 +257,7 @@ BROKEN = {
 }  # fmt: skip
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_is_broken_shows(name: str, host_kernels: HostKernels) -> None:
     before, after, message = BROKEN[name]

@@ -65,6 +65,7 @@ def test_attention_agrees_with_float64(name: str, host_kernels: HostKernels) -> 
     check(host_kernels, of.CASES[name])
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", of.WIDE_CASES)
 def test_wide_rows_agree_with_float64(name: str, host_kernels: HostKernels) -> None:
     check(host_kernels, of.WIDE_CASES[name])

@@ -3,8 +3,8 @@
 address: AddressSanitizer and UndefinedBehaviorSanitizer. thread: ThreadSanitizer, several callers and helpers
 at once. A program of its own (attention_grid.cpp) calls the library with memory that ends where a tensor
 ends, and compares what it gets with a plain computation; Python stays out of it. The library has the highest
-instruction set of this CPU alone, and the products of AVX-512 BF16 emulated. ``--every``: every instruction
-set of this CPU, and more problems than take every path once.
+instruction set of this CPU alone, and problems take every path once. ``--every``: every instruction set of
+this CPU, on AVX-512 the products of AVX-512 BF16 and AMX as well, emulated, and more problems.
 
 Ends with 0 where all are clean, 1 where one is not; a kind that this compiler lacks is reported as skipped.
 """
@@ -57,24 +57,25 @@ def lacking(kind: str, folder: Path) -> str:
     return ""
 
 
-def leave_what_runs(levels: dict[str, str], usable: Sequence[str], *, highest: bool) -> None:
-    """Leave of the flags of each level those of usable ones, and of those made of them, emulated.
+def leave_what_runs(levels: dict[str, str], usable: Sequence[str], *, every: bool) -> None:
+    """Leave of the flags of each level those of the highest usable one that needs no other.
 
-    highest: of whole levels, which need no other, the highest alone.
+    every: those of each usable one, and of those that are made of them, which are emulated.
     """
     rests = {name: _REST.findall(flags) for name, flags in levels.items()}
     whole = [name for name in usable if not rests[name]]
-    kept = whole[-1:] if highest else whole
-    for name, rest in rests.items():
-        if name not in kept and not {*rest} & {*kept}:
-            del levels[name]
+    kept = {*whole[-1:]}
+    if every:
+        kept = {*whole, *(name for name, rest in rests.items() if {*rest} & {*whole})}
+    for name in levels.keys() - kept:
+        del levels[name]
 
 
 def main(words: list[str]) -> int:
     """Build and run each kind; say what was found."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)}")
-    parser.add_argument("--every", action="store_true", help="more problems, minutes of them")
+    parser.add_argument("--every", action="store_true", help="all that this CPU can, in minutes")
     arguments = parser.parse_args(words)
     if unknown := set(arguments.kinds) - KINDS.keys():
         parser.error(f"there is no {', '.join(unknown)}; there are: {', '.join(KINDS)}")
@@ -88,7 +89,7 @@ def main(words: list[str]) -> int:
             native = builder()
             levels = native.LEVELS.get(platform.machine(), {})
             with contextlib.suppress(NotBuilt):  # then nothing tells, and all stay
-                leave_what_runs(levels, usable_levels(), highest=not arguments.every)
+                leave_what_runs(levels, usable_levels(), every=arguments.every)
             flags = (*KINDS[kind], *FLAGS)
             program = build(Path(folder), native, flags=flags, library=EMULATED_PAIRS)
             command = [str(program), kind, *(["every"] * arguments.every)]
