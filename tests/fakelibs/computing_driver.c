@@ -95,6 +95,7 @@ static Result take(Address *pointer, size_t size, Address stream, const char *ho
     void *memory = NULL;
     if (posix_memalign(&memory, 512, size + 512)) return OUT_OF_MEMORY;
     *(size_t *)memory = size;
+    ((long *)memory)[1] = is_captured(stream);
     *pointer = (Address)memory + 512;
     memset((void *)*pointer, 0xA5, size);  // what is not written shows
     used += size;
@@ -104,6 +105,9 @@ static Result take(Address *pointer, size_t size, Address stream, const char *ho
 }
 static Result give_back(Address pointer, Address stream) {
     if (!pointer) return OK;
+    // On a captured stream only what was allocated on one may be freed.
+    if (capturing && stream == 1) return CAPTURE_IMPLICIT;
+    if (is_captured(stream) && !((long *)(pointer - 512))[1]) return note("refused", (long)pointer, (long)stream), 1;
     used -= *(size_t *)(pointer - 512);
     free((void *)(pointer - 512));
     return note("cuMemFreeAsync", --live, (long)stream), OK;

@@ -137,7 +137,7 @@ def serves(problem: AttentionProblem, tensors: Mapping[str, Tensor]) -> bool:
     """Tell whether hopper.cu computes a problem that flash.cu does; its gradients, with a grad_out.
 
     It takes one length for all, rows enough for a warpgroup, even widths, a scale above 0, and tensors
-    that TMA reads: rows without gaps, addresses and strides of whole 16 bytes, none backwards. For
+    that TMA reads: rows without gaps, none twice, addresses and strides of whole 16 bytes. For
     gradients, widths are at most 128, and nothing repeats but heads of key and value together.
     """
     (batches, heads), rows, keys = problem.leading_shape, problem.query_length, problem.key_length
@@ -161,16 +161,19 @@ def serves(problem: AttentionProblem, tensors: Mapping[str, Tensor]) -> bool:
 def _is_readable(tensor: Tensor) -> bool:
     if tensor.pointer % _CHUNK or (tensor.strides[-1] != 1 and tensor.shape[-1] > 1):
         return False
+    if tensor.shape[-2] > 1 and tensor.strides[-2] < tensor.shape[-1]:  # rows repeat or overlap
+        return False
     return all(0 <= each < _MOST_BYTES and not each % _CHUNK for each in _layout(tensor)[1])
 
 
 def _layout(tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the sizes of a tensor, the width first, and the strides of the rest: of what repeats, once."""
     sizes, strides = [tensor.shape[-1]], []
+    row = _CHUNK * blocks_of(2 * tensor.shape[-1], _CHUNK)  # no stride is less than a row
     for size, step in reversed(tuple(zip(tensor.shape[:-1], tensor.strides[:-1], strict=True))):
         repeats = size == 1 or step == 0
         sizes.append(1 if repeats else size)
-        strides.append(_CHUNK if repeats else 2 * step)
+        strides.append(row if repeats else 2 * step)
     return tuple(sizes), tuple(strides)
 
 

@@ -68,12 +68,14 @@ class _Pool:
     def __init__(self, index: int) -> None:
         self.index, library = index, driver()
         self.handle = getattr(core_device(index).memory_resource, "handle", None)
-        self._current_device = library.cuCtxGetDevice
+        self._current_device, self._capturing = library.cuCtxGetDevice, library.cuStreamIsCapturing
         self._allocate: Any = library.cuMemAllocFromPoolAsync
         self._free: Any = library.cuMemFreeAsync
         if self.handle is None:
             self._allocate = lambda size, *_: library.cuMemAlloc(size)
             self._free = lambda pointer, _: library.cuMemFree(pointer)
+        self._of_graphs: set[int] = set()
+        self._left: list[tuple[int, int, tuple[int, ...]]] = []
         self.taken = self.given_back = self.peak = 0
         self.times_taken = self.times_given_back = self.refusals = 0
 
@@ -84,9 +86,15 @@ class _Pool:
 
     def allocated(self, size: int, stream: int) -> int:
         """Return the address of new memory of the current device, this one."""
+        if self._left:
+            left, self._left = self._left, []
+            for each in left:
+                self._release(*each)
         status, pointer = self._allocate(size, self.handle, stream)
         if status:
             pointer = self._after_refusal(status, size, stream)
+        if stream != streams.LEGACY and self._is_captured(stream):
+            self._of_graphs.add(int(pointer))
         with _counting:
             self.taken += size
             self.times_taken += 1
@@ -113,6 +121,15 @@ class _Pool:
         with _counting:
             self.given_back += size
             self.times_given_back += 1
+        self._release(pointer, stream, others)
+
+    def _release(self, pointer: int, stream: int, others: tuple[int, ...]) -> None:
+        """Free memory, or leave it for later: on a captured stream only a graph's own may be freed."""
+        if pointer in self._of_graphs:
+            self._of_graphs.discard(pointer)
+        elif self._is_captured(stream):
+            self._left.append((pointer, stream, others))
+            return
         status, now = self._current_device()
         if not (others or status) and int(now) == self.index:
             self._free(pointer, stream)
@@ -121,6 +138,10 @@ class _Pool:
             for other in others:
                 streams.follow(stream, other)
             self._free(pointer, stream)
+
+    def _is_captured(self, stream: int) -> bool:
+        status, state = self._capturing(stream)
+        return bool(status or state)  # the legacy stream refuses to answer during a capture
 
 
 _counting = threading.RLock()  # memory may be given back while it is held

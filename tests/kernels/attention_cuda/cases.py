@@ -210,6 +210,7 @@ FLASH_CASES: dict[str, Case] = {
     "negative scale and a cap": Case("float16", PLAIN, options={"scale": -0.5, **CAPPED}),
     "a cap of 1e-3": Case("float16", PLAIN, options={"softcap": 1e-3}),
     "a window of the own key": Case("float16", (1, 1, 70, 70, 8, 8), options={"window": (0, 0)}),
+    "rows the same": Case("float16", (1, 2, 70, 90, 16, 8), layout="rows the same", options=LOWER),
     "no sequence": Case("float16", (1, 2, 0, 0, 8, 8), query_lengths=(0,), key_lengths=(0,)),
     "rows that grow": Case("bfloat16", (1, 1, 40, 200, 16, 16), layout="rows grow", size=30.0, slack=2),
     **{
@@ -284,6 +285,8 @@ def laid_out(array: Any, layout: str) -> Any:
         return flat[1:].reshape(array.shape)
     if layout == "rows backwards":
         return np.ascontiguousarray(array[:, :, ::-1])[:, :, ::-1]
+    if layout == "rows the same":
+        return np.broadcast_to(laid_out(array[:, :, :1], ""), array.shape)
     # A multiple of 16 bytes, as a GPU's memory has it and numpy's has not.
     aligned = np.zeros(array.nbytes + 16, "u1")
     first = -aligned.ctypes.data % 16

@@ -296,6 +296,18 @@ def test_only_what_it_can_read_is_served() -> None:
     assert not serves(of.Case("float16", (1, 2, 128, 40, 16, 16), **packed))
 
 
+@pytest.mark.parametrize("name", ["query", "key", "value", "grad_out"])
+def test_rows_that_repeat_or_overlap_are_not_served(name: str) -> None:
+    """As the gradient that comes of a sum over the rows: TMA takes a row once, and zeros after it."""
+    tensors = of.Tensors(case("float16", 1, 2, 64, 40, 16))
+    given = tensors.operands() | {"grad_out": of.operand(tensors.grad_out, "float16")}
+    assert hopper.serves(tensors.problem(), given)
+    batch, head, _, column = given[name].strides
+    for step in (0, 8):
+        given[name].strides = batch, head, step, column
+        assert not hopper.serves(tensors.problem(), given)
+
+
 def test_a_map_has_the_layout_of_its_tensor() -> None:
     tensors = of.Tensors(
         case("bfloat16", 2, 3, 70, 150, 96, layout="heads after rows", ones="value head")
@@ -307,7 +319,7 @@ def test_a_map_has_the_layout_of_its_tensor() -> None:
     assert [each for _, each in launch.maps.values()] == [
         Map(at[0], "bfloat16", (96, 70, 3, 2), (576, 192, 40320), (64, 128, 1, 1)),
         Map(at[1], "bfloat16", (96, 150, 3, 2), (576, 192, 86400), (64, 176, 1, 1)),
-        Map(at[2], "bfloat16", (96, 150, 1, 2), (192, 16, 28800), (64, 176, 1, 1)),
+        Map(at[2], "bfloat16", (96, 150, 1, 2), (192, 192, 28800), (64, 176, 1, 1)),
     ]
     call = launch.argument
     assert [(each.group, each.batches) for each in (call.left[0], *call.right)] == [

@@ -105,6 +105,40 @@ tell(int(builder.stream.handle))
     assert not [line for line in during if "Synchronize" in line or "Event" in line]
 
 
+def test_memory_from_before_a_capture_is_given_back_after_it(on_fake_cuda: Any) -> None:
+    """On a captured stream CUDA frees only what a graph allocated."""
+    told = on_fake_cuda(
+        OTHER
+        + """
+from cuda.core import Device
+device = Device(0)
+device.set_current()
+stream = device.create_stream()
+builder = stream.create_graph_builder()
+old = on_device(np.ones((2, 2), "f4"))
+with mlbackends.cuda.on_stream(builder.stream):
+    older = on_device(np.ones((2, 2), "f4"))
+devices.call("cuStreamSynchronize", 99)
+builder.begin_building()
+with mlbackends.cuda.on_stream(builder.stream):
+    result = mlbackends.matmul(older, older)
+    del old, older
+builder.end_building()
+devices.call("cuStreamSynchronize", 98)
+tell(int(builder.stream.handle))
+later = on_device(np.ones((2, 2), "f4"))
+del result
+"""
+    )
+    (stream,) = told.values
+    first, last = (told.log.index(f"cuStreamSynchronize {n} 0") for n in (99, 98))
+    freed = [line.split()[2] for line in told.log[first:last] if line.startswith("cuMemFreeAsync")]
+    assert freed == [str(stream)], "the product's workspace, which is the graph's"
+    freed = [line.split()[2] for line in told.log[last:] if line.startswith("cuMemFreeAsync")]
+    assert sorted(freed[:2]) == ["1", str(stream)] and freed[2] == str(stream)
+    assert not told.lines("refused")
+
+
 def test_arrays_of_torch_and_cupy_are_computed_on_their_streams(on_fake_cuda: Any) -> None:
     """Stand-ins of both, with what we ask of them: device, stream and memory are theirs."""
     told = on_fake_cuda(
