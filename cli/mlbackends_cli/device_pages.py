@@ -115,7 +115,7 @@ def _head(page: KindPage) -> Iterator[tuple[str, str]]:
     if page.found is False:
         yield "", "No such device is here; below is what holds of the kind."
     elif page.found is None and page.because:
-        yield "", f"Whether one is here could not be told: {one_line(page.because)}."
+        yield "", f"Whether one is here could not be determined: {one_line(page.because)}."
     for device in page.devices[:_DEVICES_SHOWN]:
         yield "device", shortened(one_line(device), _MOST_CHARACTERS)
     if (left := len(page.devices) - _DEVICES_SHOWN) > 0:

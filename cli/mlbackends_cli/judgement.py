@@ -34,7 +34,7 @@ NEVER = "never"
 ANY = "any"
 PLAIN = "plain"
 UNKNOWN_CODES = {PLAIN: exits.UNKNOWN, "nagios": 3, "npd": 2, "slurm": 0}
-"""What each kind of exit code has for what could not be told.
+"""What each kind of exit code has for what could not be determined.
 
 Newer slurmd repeats its HealthCheckProgram until it ends with 0, and does not register before.
 """
@@ -64,7 +64,7 @@ _options = together(
         "--within",
         type=Seconds(min=0.1, max=86400),
         metavar="SECONDS",
-        help="Give up after so long: nothing could be told then.  [default: no limit; with another"
+        help="Give up after so long: nothing could be determined then.  [default: no limit; with another"
         f" --exit-code than plain {WITHIN:g}]",
     ),
     REDACT,

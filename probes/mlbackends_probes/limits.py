@@ -136,7 +136,7 @@ def _online(host: Host) -> int:
 
 
 def _cores(host: Host, cpus: tuple[int, ...]) -> int:
-    """Return how many physical cores these CPUs lie in; 0 where that cannot be told.
+    """Return how many physical cores these CPUs lie in; 0 where that cannot be determined.
 
     Without a mask, on macOS, all of the machine's.
     """

@@ -96,7 +96,7 @@ def _mark_of(part: str) -> str | None:
 
 
 def _manager(host: Host, prefix: str, base: str, settings: dict[str, str]) -> tuple[str, str]:
-    """Return who made the environment and the version of that; "" for what cannot be told."""
+    """Return who made the environment and the version of that; "" for what cannot be determined."""
     inside = f"{prefix}/"
     # Parts of the path that only one tool gives its environments, or its interpreters.
     managers: dict[str, dict[str, str]] = table("host/python/managers")

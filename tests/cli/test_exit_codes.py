@@ -60,7 +60,7 @@ def test_each_reader_gets_its_codes(checks: list[Check], npd: int, slurm: int, n
         (BROKEN, ["--exit-code", "npd", "--problem", "any"], 1, "[user_problem] "),
         (BROKEN, ["--exit-code", "nagios"], 2, "[user_problem] "),
         (WELL, ["--exit-code", "npd"], 0, "ok: "),
-        # What cannot be told at all.
+        # What cannot be determined at all.
         ("/nowhere", ["--exit-code", "slurm"], 0, "unknown: /nowhere cannot be read"),
         ("/nowhere", ["--exit-code", "npd"], 2, "unknown: /nowhere cannot be read"),
         ("/nowhere", ["--exit-code", "nagios"], 3, "unknown: /nowhere cannot be read"),

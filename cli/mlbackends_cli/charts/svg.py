@@ -19,7 +19,7 @@ _SHAPES: tuple[tuple[tuple[float, float], ...], ...] = (
     ((-1.2, 0), (0.8, -1.1), (0.8, 1.1)),
     ((1.2, 0), (-0.8, -1.1), (-0.8, 1.1)),
 )
-"""The marks of series, by their corners around a point: they differ where colours cannot be told apart."""
+"""The marks of series, by their corners around a point: they differ where colours cannot be distinguished."""
 OTHER = "series other"
 """The class of a series without a colour of its own."""
 

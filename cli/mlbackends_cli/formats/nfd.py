@@ -46,7 +46,7 @@ def outcome(outcome: Outcome, _page: Page) -> str:
 
 
 def _worst(found: list[Check]) -> str:
-    """Return the worst severity of what failed; a note does not outdo what could not be told."""
+    """Return the worst severity of what failed; a note does not outdo what could not be determined."""
     worst = max((each.severity.level for each in found if each.status is Status.FAILED), default=-1)
     is_unknown = any(each.status is Status.UNKNOWN for each in found)
     if is_unknown and worst <= Severity.NOTE.level:

@@ -116,7 +116,7 @@ def short_line(text: str, ending: str = "") -> str:
 
 
 def unknown_line(why: str) -> str:
-    """Return the short line of what could not be told."""
+    """Return the short line of what could not be determined."""
     return short_line(f"unknown: {why}")
 
 

@@ -135,7 +135,7 @@ def legend(usage: Usage) -> list[str]:
     if any(one.oversubscribed for one in usage.processes):
         found.append("! more threads want to run than it has CPUs: set OMP_NUM_THREADS lower")
     if any(one.libraries is None for one in usage.processes):
-        found.append("? could not be told")
+        found.append("? could not be determined")
     return found
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from mlbackends.model.patterns import pattern
 from mlbackends.model.records import Device, Library, Presence, ProbeReport, Report
 
-UNDETERMINED = "could not be told"
+UNDETERMINED = "could not be determined"
 Values = dict[str, Any]
 
 _HOME = pattern(r"(?<![\w.~-])(?:/home/[^/\s:;,\"']+|/Users/[^/\s:;,\"']+|/root(?=/)|~(?=/))")

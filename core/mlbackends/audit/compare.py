@@ -120,7 +120,7 @@ class _Comparison:
         before, after = self._before, self._after
         old, new = before.probes[name], after.probes[name]
         if not (is_certain(old) and is_certain(new)):
-            # What could not be told has not gone.
+            # What could not be determined has not gone.
             presences = [each.presence if is_certain(each) else None for each in (old, new)]
             if presences[0] != presences[1]:
                 first, second = (str(each or UNDETERMINED) for each in presences)

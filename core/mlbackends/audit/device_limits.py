@@ -109,7 +109,7 @@ def _found(data: DeviceKind, report: ReportView) -> tuple[bool | None, str, tupl
             return True, "", devices
         if probe is None or probe.presence is None or not is_certain(probe):
             reasons = probe.reasons if probe else ()
-            first = reasons[0].message if reasons else "it could not be told"
+            first = reasons[0].message if reasons else "it could not be determined"
             unsure = unsure or report.why_uncertain(name) or first
     return (None, unsure, ()) if unsure else (False, "", ())
 

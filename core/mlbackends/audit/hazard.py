@@ -9,7 +9,7 @@ has
     PROBLEM           whose it is: NODE for hardware, driver, kernel and limits of the host; USER for
                       packages, variables and containers. Only those of the node drain a node
     IN_CONTAINER      optional: whose it is in a container, where that differs
-    READS             the probes without which it cannot be told; where one of them failed or is not in
+    READS             the probes without which it cannot be determined; where one of them failed or is not in
                       the report, the check is unknown
     WHY               why it hurts, one or two sentences
     MEND              what to do about it in general, one or two sentences
@@ -133,7 +133,7 @@ class ReportView:
         if found.failure is not None:
             return f"{probe} failed: {found.failure.message}"
         if found.presence is None and not is_certain(found):
-            return f"{probe} could not be told: {found.reasons[0].message}"
+            return f"{probe} could not be determined: {found.reasons[0].message}"
         return ""
 
 

@@ -66,7 +66,7 @@ def _weighed(change: Change, removed: set[str]) -> Change:
 def _is_less(name: str, before: Any, after: Any, better: str) -> bool:
     """Tell whether a value is less than it was; what has no order is not."""
     if better == "further":
-        # What could not be told has not gone; what was here and cannot be told now is worse.
+        # What could not be determined has not gone; what was here and cannot be determined now is worse.
         return before in _LEVELS and _LEVELS.get(after, 0.5) < _LEVELS[before]
     if isinstance(before, list) and isinstance(after, list):
         return bool(before)  # these are what left the list, and what came

@@ -28,7 +28,7 @@ _MOST_VALUES = 20_000
 _NUMBERS = re.compile(r"[\w.:/~-]*\d[\w.:/~-]*")
 _DEEPEST = 40
 _FEWEST = 3
-"""Of fewer nodes none can be told to be the odd one."""
+"""Of fewer nodes none can be called the odd one."""
 _DEVIATIONS = 5.0
 _DEVIATION_OF_NORMAL = 1.4826
 """The standard deviation of a normal distribution by its median absolute deviation."""

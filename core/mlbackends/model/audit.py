@@ -47,7 +47,7 @@ class Status(StrEnum):
     WAIVED = "waived"
     """It failed, and somebody has accepted that until a day that is not over."""
     UNKNOWN = "unknown"
-    """It could not be told: what it needs could not be read. Never the same as passed."""
+    """It could not be determined: what it needs could not be read. Never the same as passed."""
 
 
 class Place(Struct, frozen=True, omit_defaults=True):

@@ -116,7 +116,7 @@ class DeviceKind(Struct, frozen=True, forbid_unknown_fields=True):
 class Here(Struct, frozen=True, omit_defaults=True):
     """How something stands on the machine of a report.
 
-    holds: None where it could not be told, or is so on some devices and not on others; because says
+    holds: None where it could not be determined, or is so on some devices and not on others; because says
     what was seen. on and not_on: the numbers of the devices, where it depends on them.
     """
 
@@ -143,7 +143,7 @@ class JudgedFeature(Struct, frozen=True):
 class KindPage(Struct, frozen=True):
     """All that is told of one kind of device.
 
-    found: whether the report has such a device; null where it could not be told, and `because` says
+    found: whether the report has such a device; null where it could not be determined, and `because` says
     why. values: what the report tells of it, under dotted names.
     """
 

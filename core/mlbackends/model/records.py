@@ -158,7 +158,7 @@ class Answer(Struct, frozen=True):
 class ProbeReport(Struct, frozen=True, omit_defaults=True):
     """Everything one probe can say.
 
-    presence: None where it could not be told: `failure` says what went wrong, or a reason that no
+    presence: None where it could not be determined: `failure` says what went wrong, or a reason that no
     file could tell.
     reasons: why it is not on the next level. warnings: what is wrong although it is there.
     """

@@ -117,7 +117,7 @@ def unmet(report: Report, need: Requirement) -> str:
     first = f": {probe.reasons[0].message}" if probe.reasons else ""
     if probe.presence is None:
         failure = f": {probe.failure.message}" if probe.failure else first
-        return f"{need.text}: {need.probe} could not be told{failure}"
+        return f"{need.text}: {need.probe} could not be determined{failure}"
     if "." in need.name:
         facts = facts_of(need.probe)
         fact = facts.get(need.name.partition(".")[2])
@@ -132,7 +132,7 @@ def unmet(report: Report, need: Requirement) -> str:
         if why := _below(probe, report.depth):
             return f"{need.text}: {need.probe} is {probe.presence}{why}"
         if need.clauses and not value:
-            about = f"{need.probe} is {probe.presence}, and its version could not be told"
+            about = f"{need.probe} is {probe.presence}, and its version could not be determined"
             return f"{need.text}: {about}"
     for sign, bound in need.clauses:
         if not fits(value, sign, bound, fact.order if fact else ()):

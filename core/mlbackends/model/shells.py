@@ -21,7 +21,7 @@ _SPECIAL = '%"\r\n'
 
 
 def assignment(name: str, text: str, shell: str) -> str:
-    """Return the command that sets a variable. Raises BadInput for what cmd cannot be told."""
+    """Return the command that sets a variable. Raises BadInput for a value that cmd cannot hold."""
     if shell == "powershell":
         return f"$env:{name} = {_quoted(text)}"
     if shell == "sh":

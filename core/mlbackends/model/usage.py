@@ -27,7 +27,7 @@ class MappedLibrary(Struct, frozen=True, omit_defaults=True):
 
 
 class ProcessUsage(Struct, frozen=True):
-    """One process; None is what could not be told, as of another user's.
+    """One process; None is what could not be determined, as of another user's.
 
     cpu_percent: 100 is one CPU. cpus: how many it may use, by affinity and CPU quota. state: the kernel's
     letter. command: its arguments, "" where the record is redacted. libraries: backend libraries that it
@@ -114,7 +114,7 @@ class Usage(Struct, frozen=True):
     """One sample. interval_seconds: the time over which shares and rates were measured.
 
     process_count: how many processes there are; `processes` has those that were asked for, sorted.
-    notes: what could not be told, and why. redacted: whether identifying values were replaced.
+    notes: what could not be determined, and why. redacted: whether identifying values were replaced.
     """
 
     schema: str

@@ -76,7 +76,7 @@ def why_unusable(machine: Machine, name: str) -> str:
         return f"{name} is not usable: {kind} devices that are: {numbers}"
     probe = next((each for each in probes if each.presence in (None, Presence.ABSENT)), probes[-1])
     if probe.failure:
-        return f"{name} is not usable: it could not be told: {probe.failure.message}"
+        return f"{name} is not usable: it could not be determined: {probe.failure.message}"
     reasons = [*probe.reasons, *(reason for device in probe.devices for reason in device.reasons)]
     why = reasons[0].message if reasons else f"no {kind} device was seen to work"
     return f"{name} is not usable: {why}"

@@ -28,7 +28,7 @@ _USED = "backends_used"
 _MARKERS = (
     (
         f"{REQUIRES}(*requirements, reason='', strict=False): skip the test unless all are met, such"
-        " as 'cudnn>=9.10'; strict: fail where that could not be told."
+        " as 'cudnn>=9.10'; strict: fail where that could not be determined."
     ),
     "devices(*kinds): run the `device` fixture on these alone: cpu, cuda, rocm, xpu, mps.",
     "attention_backends(*names): run the `attention_backend` fixture with these alone.",

@@ -11,7 +11,7 @@ ALL = "all"
 
 
 class Demand(NamedTuple):
-    """One marker. reason: the author's own, before ours. strict: fail where it could not be told."""
+    """One marker. reason: the author's own, before ours. strict: fail where it could not be determined."""
 
     needs: tuple[Requirement, ...]
     reason: str = ""

@@ -185,7 +185,7 @@ def test_what_could_not_be_told_has_not_gone(hgx: Report) -> None:
     failed = ProbeReport(None, failure=Failure("it hung"))
     other = replace(hgx, probes={**hgx.probes, "nvidia": failed})
     (change,) = compare(hgx, other).changes
-    assert (change.name, change.after) == ("nvidia.presence", "could not be told")
+    assert (change.name, change.after) == ("nvidia.presence", "could not be determined")
 
 
 def test_a_list_tells_what_left_it_and_what_came() -> None:

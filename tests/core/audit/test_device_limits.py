@@ -237,7 +237,7 @@ def test_a_probe_that_failed_cannot_tell() -> None:
     reasons = (Reason("timed-out", "it did not answer"),)
     page = device_limits.page_of("xpu", made(xpu=ProbeReport(None, reasons=reasons)))
 
-    assert (page.found, page.because) == (None, "xpu could not be told: it did not answer")
+    assert (page.found, page.because) == (None, "xpu could not be determined: it did not answer")
 
 
 def test_without_a_report_the_data_alone_is_told() -> None:

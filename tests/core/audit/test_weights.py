@@ -31,7 +31,7 @@ def severity(name: str, before: Any, after: Any) -> str:
 WORSE = [
     ("torch.presence", "usable", "found", "error"),
     ("cudnn.presence", "found", "absent", "error"),
-    ("nvidia.presence", "usable", "could not be told", "error"),
+    ("nvidia.presence", "usable", "could not be determined", "error"),
     ("cudnn.libraries[libcudnn.so.9].presence", "loadable", "found", "error"),
     ("nvidia.devices[0000:17:00.0]", "NVIDIA H100", None, "error"),
     ("nvidia.gpu_count", 8, 7, "error"),
@@ -70,7 +70,7 @@ def test_worse_weighs_and_the_way_back_is_a_note(
         ("torch.version", "2.13.0+cpu", "2.13.0+cu129"),
         ("torch.version", "main", "trunk"),
         ("cpu.cores", 64, None),
-        ("nvidia.presence", "could not be told", "absent"),
+        ("nvidia.presence", "could not be determined", "absent"),
         ("cudnn.missing_sub_libraries", None, []),
         ("environment.variables.PATH", "a", None),
         ("our_card.power", 3, 2),

@@ -111,7 +111,7 @@ def test_a_probe_that_could_not_tell_says_nothing_else() -> None:
     reason = Reason("timed-out", "It took too long.")
     found = facts("nvidia", version="580", reasons=(reason,))
 
-    assert found == {"nvidia.presence": "could not be told"}
+    assert found == {"nvidia.presence": "could not be determined"}
 
 
 def test_a_fingerprint_says_the_version_of_its_form() -> None:

@@ -112,7 +112,7 @@ def test_without_a_process_nothing_is_said_of_what_is_mapped(
             None,
         ),
     ],
-    ids=["facts", "version", "nothing", "a reason against it", "could not be told"],
+    ids=["facts", "version", "nothing", "a reason against it", "could not be determined"],
 )
 def test_facts_without_presence_are_of_something_that_is_there(
     monkeypatch: pytest.MonkeyPatch, finding: Finding, presence: Presence | None

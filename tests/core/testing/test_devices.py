@@ -69,7 +69,9 @@ def test_devices_that_the_management_library_sees_are_not_usable_for_that(
 def test_a_probe_that_failed_is_told_as_such(machine: Callable[..., Machine]) -> None:
     here = machine(cuda_driver=ProbeReport(None, failure=Failure("it crashed")))
 
-    assert why_unusable(here, "cuda") == "cuda is not usable: it could not be told: it crashed"
+    assert (
+        why_unusable(here, "cuda") == "cuda is not usable: it could not be determined: it crashed"
+    )
 
 
 def test_a_driver_library_that_is_missing_makes_found_gpus_unusable() -> None:

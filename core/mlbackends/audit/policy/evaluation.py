@@ -26,7 +26,7 @@ _NEEDED_RULE = {
     Status.FAILED: "failed",
     Status.WAIVED: "failed, which is accepted",
     Status.SKIPPED: "was skipped",
-    Status.UNKNOWN: "could not be told",
+    Status.UNKNOWN: "could not be determined",
 }
 _MISSING = {
     "fail": Status.FAILED,
@@ -126,7 +126,7 @@ def _rule_verdict(
         verdict = conditions.get(id(condition)) or judged(values, condition)
         conditions[id(condition)] = verdict
         if verdict.status is Status.UNKNOWN:
-            message = f"whether it applies could not be told: {verdict.message}"
+            message = f"whether it applies could not be determined: {verdict.message}"
             return Verdict(Status.UNKNOWN, message)
         if verdict.status is not Status.PASSED:
             message = f"it applies where {condition.title}; {verdict.message}"
@@ -162,7 +162,9 @@ def _compared(golden: Golden, report: Report) -> Verdict:
     for name in unknown:
         counts = any(fnmatch.fnmatchcase(name, glob.partition(".")[0]) for glob in golden.names)
         if counts and is_certain(golden.report.probes[name]):
-            return Verdict(Status.UNKNOWN, f"not compared in full: {name} could not be told here")
+            return Verdict(
+                Status.UNKNOWN, f"not compared in full: {name} could not be determined here"
+            )
     return Verdict(Status.PASSED)
 
 
@@ -197,9 +199,9 @@ def _uncertain(selection: Selection, found: Found, report: Report) -> str:
     name, probe = selection.probe, report.probes[selection.probe]
     if probe.presence is None and not selection.head:
         why = f": {probe.reasons[0].message}" if probe.reasons else ""
-        return f"{name} could not be told{why}"
+        return f"{name} could not be determined{why}"
     if not is_certain(probe):
-        return f"{name} could not be told in full: {probe.reasons[0].message}"
+        return f"{name} could not be determined in full: {probe.reasons[0].message}"
     is_closed = probe.presence is Presence.FOUND and bool(probe.libraries)
     has_none = found.absent or (selection.head == "devices" and not probe.devices)
     if is_closed and has_none and report.depth is Presence.FOUND:

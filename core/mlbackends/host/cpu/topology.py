@@ -121,7 +121,7 @@ def package_groups(host: Host, cpus: tuple[int, ...], blocks: list[Block]) -> Gr
 def socket_count(
     host: Host, architecture: str, cpus: tuple[int, ...], packages: Groups, kinds: Kinds
 ) -> int | None:
-    """Return the number of sockets; None where it cannot be told.
+    """Return the number of sockets; None where it cannot be determined.
 
     With a device tree, Linux before 6.0 takes clusters of cores for packages. The binding has socket
     nodes for machines of several sockets, which have several NUMA nodes too.

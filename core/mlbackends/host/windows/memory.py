@@ -46,7 +46,7 @@ def memory_facts(host: Host) -> dict[str, Any]:
 
 
 def job_limits(host: Host, online: int) -> dict[str, Any]:
-    """Return what the innermost job object limits: infinity for nothing, None where it cannot be told.
+    """Return what the innermost job object limits: infinity for nothing, None where it cannot be determined.
 
     online: the CPUs of which the job's rate is a share.
     """

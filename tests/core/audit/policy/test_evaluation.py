@@ -93,7 +93,7 @@ def test_the_checks_are_in_the_order_of_the_file(tmp_path: Path) -> None:
         ("cpu.cores >= 4", Status.PASSED, ""),
         ("cpu.cores >= 16", Status.SKIPPED, "it applies where cpu.cores: >= 16; cpu.cores is 8"),
         ("cpu.dies >= 1", Status.SKIPPED, "cpu.dies is not in the report"),
-        ("nvidia present", Status.UNKNOWN, "whether it applies could not be told"),
+        ("nvidia present", Status.UNKNOWN, "whether it applies could not be determined"),
     ],
 )
 def test_a_rule_applies_where_its_conditions_hold(
@@ -127,7 +127,7 @@ def test_a_condition_of_a_file_is_that_of_its_own_rules(tmp_path: Path) -> None:
     ("first", "said"),
     [
         (rule("first", "cpu.cores >= 99"), "it needs first, which failed"),
-        (rule("first", "nvidia present"), "it needs first, which could not be told"),
+        (rule("first", "nvidia present"), "it needs first, which could not be determined"),
         (
             rule("first", "cpu present", 'when = "cpu.cores >= 99"'),
             "it needs first, which was skipped",

@@ -1,4 +1,4 @@
-"""Whether an expectation holds: values by name, several of them, and what could not be told."""
+"""Whether an expectation holds: values by name, several of them, and what could not be determined."""
 
 from __future__ import annotations
 
