@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -81,3 +81,84 @@ def test_products_are_not_serialized() -> None:
         pytest.skip(f"nvidia-cuda-nvrtc is not installed: {error}")
     assert "spill" in log
     assert not re.search("serializ|C7510|Potential Performance Loss", log)
+
+
+def numbers(text: str) -> list[int]:
+    """Return the registers that a text names."""
+    return [int(each) for each in re.findall(r"\bR(\d+)\b", text)]
+
+
+class Products(NamedTuple):
+    """Registers of products under way: those that are added to, and those that are read."""
+
+    sums: frozenset[int] = frozenset()
+    read: frozenset[int] = frozenset()
+
+    def __add__(self, other: Any) -> Products:
+        return Products(self.sums | other.sums, self.read | other.read)
+
+
+def touched_in_flight(text: str) -> set[str]:
+    """Return the instructions of a kernel that touch registers of a product that is still under way.
+
+    Products come in groups that end with gsb0, and DEPBAR waits until so many groups are left.
+    """
+    labels: dict[str, int] = {}
+    code: list[tuple[bool, str, str]] = []
+    for label, condition, name, rest in re.findall(
+        r"^(\.L_\w+):|/\*[0-9a-f]{4,}\*/\s+(@!?U?P\w+ +)?([\w.]+)(.*);", text, re.MULTILINE
+    ):
+        if label:
+            labels[label] = len(code)
+        else:
+            code.append((bool(condition), name, rest))
+    found: set[str] = set()
+    seen: set[tuple[Any, ...]] = set()
+    paths: list[tuple[int, tuple[Products, ...], Products]] = [(0, (), Products())]
+    while paths:
+        at, groups, begun = state = paths.pop()
+        if state in seen or at == len(code):
+            continue
+        seen.add(state)
+        is_conditional, name, rest = code[at]
+        flying = sum(groups, begun)
+        if name.startswith("HGMMA"):
+            sums, left = (numbers(each) for each in rest.split(",")[:2])
+            count = int(name.split("x")[1]) // 2
+            own = frozenset(range(sums[0], sums[0] + count))
+            if own & flying.sums not in (own, set()) or own & flying.read:
+                found.add(name + rest)
+            begun += Products(own, frozenset(range(left[0], left[0] + 4) if left else ()))
+            if "gsb0" in rest:
+                groups, begun = (*groups, begun), Products()
+        elif "DEPBAR" in name:
+            left_over = int(rest.split()[-1], 16)
+            groups = groups[max(len(groups) - left_over, 0) :]
+        else:
+            wide = 4 if ".128" in name else 2 if ".64" in name or "WIDE" in name else 1
+            target = re.match(r" +(?:U?P\w+, )*R(\d+)\b", rest)
+            is_store = name.startswith(("ST", "R2UR", "BAR", "SYNCS"))
+            first = int(target[1]) if target and not is_store else 0
+            written = set(range(first, first + wide)) if first else set()
+            if (written | set(numbers(rest))) & flying.sums or written & flying.read:
+                found.add(name + rest)
+        branch = re.search(r"`\((\.L_\w+)\)", rest) if name.startswith("BRA") else None
+        if branch:
+            paths.append((labels[branch[1]], groups, begun))
+        ends = (branch and not re.search(r"\bU?P\d|DIV", name + rest)) or name == "EXIT"
+        if is_conditional or not ends:
+            paths.append((at + 1, groups, begun))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("dtype", "width"), [("bfloat16", 128), ("float16", 64), ("bfloat16", 256)]
+)
+def test_registers_of_products_are_left_alone_until_these_are_done(
+    dtype: str, width: int, tmp_path: Path
+) -> None:
+    """The compiler orders what is asynchronous; the emulation on the CPU cannot show how."""
+    found = instructions(cubins.machine_code(cubins.unit(hopper.TARGET, dtype, width)), tmp_path)
+    for kernel, text in found.items():
+        assert not touched_in_flight(text), kernel
+        assert touched_in_flight(text.replace("gsb0, 0x0", "gsb0, 0x1")), kernel
