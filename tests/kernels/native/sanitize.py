@@ -3,8 +3,8 @@
 address: AddressSanitizer and UndefinedBehaviorSanitizer. thread: ThreadSanitizer, several callers and helpers
 at once. A program of its own (attention_grid.cpp) calls the library with memory that ends where a tensor
 ends, and compares what it gets with a plain computation; Python stays out of it. The library has the highest
-instruction set of this CPU alone, and problems take every path once. ``--every``: every instruction set of
-this CPU, on AVX-512 the products of AVX-512 BF16 and AMX as well, emulated, and more problems.
+instruction set of this CPU alone. ``--all-levels``: every one, and on AVX-512 what multiplies by AVX-512 BF16
+and AMX, emulated. ``--all-problems``: more than take every path once, ten minutes of them.
 
 Ends with 0 where all are clean, 1 where one is not; a kind that this compiler lacks is reported as skipped.
 """
@@ -75,7 +75,8 @@ def main(words: list[str]) -> int:
     """Build and run each kind; say what was found."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)}")
-    parser.add_argument("--every", action="store_true", help="all that this CPU can, in minutes")
+    parser.add_argument("--all-levels", action="store_true", help="not the highest level alone")
+    parser.add_argument("--all-problems", action="store_true", help="ten minutes of them")
     arguments = parser.parse_args(words)
     if unknown := set(arguments.kinds) - KINDS.keys():
         parser.error(f"there is no {', '.join(unknown)}; there are: {', '.join(KINDS)}")
@@ -89,10 +90,10 @@ def main(words: list[str]) -> int:
             native = builder()
             levels = native.LEVELS.get(platform.machine(), {})
             with contextlib.suppress(NotBuilt):  # then nothing tells, and all stay
-                leave_what_runs(levels, usable_levels(), every=arguments.every)
+                leave_what_runs(levels, usable_levels(), every=arguments.all_levels)
             flags = (*KINDS[kind], *FLAGS)
             program = build(Path(folder), native, flags=flags, library=EMULATED_PAIRS)
-            command = [str(program), kind, *(["every"] * arguments.every)]
+            command = [str(program), kind, *(["every"] * arguments.all_problems)]
             done = subprocess.run(command, env={**os.environ, **options}, check=False, timeout=1800)
             ended = "clean" if not done.returncode else f"ended with {done.returncode}"
             print(f"{kind}: {ended}", flush=True)
