@@ -97,6 +97,26 @@ def test_a_device_s_backend_is_right_is_timed_by_events_and_drawn(
     assert all(head in table for head in ("TFLOP/s", "of peak", "of stated", "of memory", "launch"))
 
 
+def test_every_format_of_a_check_names_the_device(
+    on_device: Any, kernels_on_host: Path, tmp_path: Path
+) -> None:
+    saved = str(tmp_path / "check.json")
+    words = ("--backend", "math_cuda", "--rounds", "1", "--format", "json", "--output", saved)
+    assert on_device("check", *PROBLEM, *words, kernels=kernels_on_host).returncode == 0
+    data = json.loads(Path(saved).read_text())
+    results(data["problems"][0])["math_cuda"]["timing"]["share_of_peak"] = 1.5
+    Path(saved).write_text(json.dumps(data))
+
+    shown = {
+        form: in_process(("sdpa", "check", "--from", saved, "--format", form), {}).stdout
+        for form in ("table", "markdown", "html", "junit", "sarif", "tap")
+    }
+
+    assert all("NVIDIA H200 (cuda:0)" in text for text in shown.values())
+    assert "timed by: events of CUDA around each call" in shown["markdown"]
+    assert "more than 100% of the peak: the product that it is measured by" in shown["table"]
+
+
 def test_a_device_that_lies_is_wrong(on_device: Any) -> None:
     done = on_device("check", *PROBLEM, "--backend", "math_cuda", "--rounds", "0")
 

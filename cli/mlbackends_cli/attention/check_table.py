@@ -70,7 +70,7 @@ def notes(checked: Checked) -> list[str]:
 
 
 def markdown(checked: Checked, _page: Page) -> str:
-    """Return a table of all problems, and below it why a backend gave no result or a wrong one."""
+    """Return a table for each problem with why a backend gave no result or a wrong one, and the notes."""
     from mlbackends.sdpa.verify.outcome import summary
 
     parts = []
@@ -90,4 +90,4 @@ def markdown(checked: Checked, _page: Page) -> str:
             table(COLUMNS, rows),
             "\n".join(failures),
         ]
-    return "\n\n".join(filter(None, parts)) + "\n"
+    return "\n\n".join(filter(None, [*parts, *map(literal, notes(checked))])) + "\n"

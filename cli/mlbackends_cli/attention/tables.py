@@ -331,7 +331,12 @@ def notes_of(problems: Sequence[CheckedProblem], *columns: str) -> list[str]:
         named += ["memory"] * any(
             each.memory is None for problem in problems if problem.speeds for each in ran(problem)
         )
-    named += ["beyond peak"] * any((each.share_of_peak or 0.0) >= 1.005 for each in timings)
+    named += dict.fromkeys(
+        "beyond product" if problem.speeds else "beyond peak"
+        for problem in problems
+        for each in problem.results
+        if each.timing and (each.timing.share_of_peak or 0.0) >= 1.005
+    )
     found: dict[str, list[str]] = {}
     for result in (each for problem in problems for each in problem.results):
         if result.timing is not None and result.timing.unstable:

@@ -141,3 +141,12 @@ def test_what_neither_memory_nor_the_folder_holds_is_not_begun() -> None:
     assert too_large(problem, 1 << 40, 1 << 20, "/tmp") == (
         "a check writes about 8.0 MiB to /tmp, and 1.0 MiB are free there; TMPDIR names another place"
     )
+
+
+def test_one_head_of_a_long_problem_on_a_device_may_be_more_than_is_usually_compared() -> None:
+    (wording,) = parse("--shape 1,8,32768,128 --dtype bfloat16")
+    problem = wording.problem(Device("cuda", 0, name="NVIDIA H200"))
+    (alone,) = parse("--shape 1,1,32768,128 --dtype bfloat16")
+
+    assert flops(alone.problem(problem.device)) > 10**11
+    assert needed_bytes(alone.problem(Device("cpu", 0))) < needed_bytes(problem) < 2**34

@@ -11,6 +11,7 @@ _WHY = "A result that is far from the exact one is wrong, however fast it came."
 def outcome_of(checked: Checked) -> Outcome:
     """Return one check for each backend and problem, in the order of the results."""
     checks: list[Check] = []
+    places = [each.place or checked.processor for each in checked.problems]
     for problem in checked.problems:
         if problem.failure:
             checks.append(
@@ -28,7 +29,7 @@ def outcome_of(checked: Checked) -> Outcome:
         tool=checked.tool,
         kind="sdpa-check",
         title="Attention backends",
-        subject=checked.processor,
+        subject="; ".join(dict.fromkeys(places)) or checked.processor,
         created=checked.created,
         checks=tuple(checks),
     )

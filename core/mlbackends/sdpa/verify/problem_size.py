@@ -168,11 +168,13 @@ def sample_text(problem: AttentionProblem, found: Sample | None) -> str:
 
 def needed_bytes(problem: AttentionProblem) -> int:
     """Return about how much memory a check takes: tensors in several processes, and in float64."""
+    whole = 0
     found = sample(problem)
     if found is not None:  # the numbers as they are made, and twice what a process reads or writes
         tensors = _bytes(problem.query, problem.key, problem.value, problem.mask)
         most = max(problem.query.elements, problem.key.elements, problem.value.elements)
-        return 12 * most + 3 * tensors + needed_bytes(sampled(problem, found))
+        whole = 12 * most + 3 * tensors
+        problem = sampled(problem, found)
     specs = (problem.query, problem.key, problem.value, problem.mask, problem.sinks)
     elements = sum(each.elements for each in specs if each is not None)
     results = prod(problem.output_shape)
@@ -180,7 +182,8 @@ def needed_bytes(problem: AttentionProblem) -> int:
     scores_of_a_row = prod(problem.leading_shape) * problem.key_length * 8 * 4
     if problem.wants_gradient:  # as many gradients, and room in which grouped heads are summed
         elements, results, scores_of_a_row = 3 * elements, 3 * results, 3 * scores_of_a_row
-    return (elements + results) * (2 * item + 24) + 24 * results + scores_of_a_row + _WORKSPACE
+    room = (elements + results) * (2 * item + 24) + 24 * results + scores_of_a_row
+    return whole + room + _WORKSPACE
 
 
 def too_large(problem: AttentionProblem, memory: int, disk: int, folder: str) -> str:
