@@ -566,3 +566,11 @@ def test_without_its_library_nothing_is_asked_for_a_lesser_processor_either(
 
     assert row["ended"] == "cannot"
     assert [each["code"] for each in row["reasons"]] == ["missing-part"]
+
+
+@pytest.mark.parametrize("words", ["torch_flash=", ""])
+def test_an_interpreter_without_a_name_is_refused(words: str) -> None:
+    done = ran("check", *QUICK, "--peers", "--python", words)
+
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"backends: --python {words!r} names no interpreter\n")

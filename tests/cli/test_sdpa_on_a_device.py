@@ -175,3 +175,20 @@ def test_a_part_of_this_machine_cannot_be_named_after_another() -> None:
 
     assert done.returncode == 2
     assert "only this machine's CPU and CUDA devices are" in done.stderr
+
+
+def test_a_peer_that_is_missing_is_named_alone(on_device: Any) -> None:
+    if find_spec("flashinfer") or find_spec("flash_attn"):
+        pytest.skip("they are installed")
+    names = ("flash_attn_2", "flash_attn_3", "flash_attn_4", "flashinfer")
+    words = [word for name in names for word in ("--backend", name)]
+    done = on_device("check", *PROBLEM, *words, "--rounds", "0", "--format", "json")
+
+    found = results(json.loads(done.stdout)["problems"][0])
+    messages = [found[name]["reasons"][0]["message"].split(" in the ")[0] for name in names]
+    assert messages == [
+        "no flash-attn",
+        "no flash-attn-3",
+        "no flash-attn-4",
+        "no flashinfer-python",
+    ]

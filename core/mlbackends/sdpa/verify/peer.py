@@ -82,14 +82,16 @@ class Peer(Struct, frozen=True):
         """
         report = _report(self.probe, python)
         hint = f"{self.install}, or name an environment that has it: --python EXE"
+        there = report.facts.get("packages")
+        names = there if isinstance(there, dict) else {}
+        if self.packages and names.keys().isdisjoint(
+            self.packages
+        ):  # others of its probe may be there
+            message = f"no {self.packages[0]} in the import path of {interpreter(python)}"
+            return (Reason("missing-part", message, hint),)
         if report.presence is None or report.presence is Presence.ABSENT:
             reasons = report.reasons
             message = reasons[0].message if reasons else f"{self.probe} was not found"
-            return (Reason("missing-part", message, hint),)
-        there = report.facts.get("packages")
-        names = there if isinstance(there, dict) else {}
-        if self.packages and names.keys().isdisjoint(self.packages):
-            message = f"{' or '.join(self.packages)} is not installed"
             return (Reason("missing-part", message, hint),)
         if not self.function or self.library(python):
             return ()

@@ -6,7 +6,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlbackends.host.host import Host
-from mlbackends.model.errors import counted
 from mlbackends.model.problem import ITEM_BYTES, AttentionProblem, TensorSpec
 
 _WORKSPACE = 512 << 20
@@ -160,10 +159,9 @@ def sampled(problem: AttentionProblem, found: Sample | None) -> AttentionProblem
 
 def sample_text(problem: AttentionProblem, found: Sample | None) -> str:
     """Return in words what of a problem is compared; "" for all of it."""
-    if found is None:
-        return ""
-    compared, every = prod(map(len, found.places)), prod(problem.leading_shape)
-    return f"{compared} of {counted(every, 'head')} were compared with float64"
+    every = prod(problem.leading_shape)
+    compared = every if found is None else prod(map(len, found.places))
+    return f"{compared} of {every} heads were compared with float64" if compared < every else ""
 
 
 def needed_bytes(problem: AttentionProblem) -> int:

@@ -77,7 +77,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 def python_of_peers(pythons: Sequence[str]) -> dict[str, str]:
     """Return the interpreters of peers by name, that of all others as "", from EXE and NAME=EXE.
 
-    Raises UnknownName for a NAME that is no peer.
+    Raises UnknownName for a NAME that is no peer, and BadInput where there is no EXE.
     """
     known = tuple(each.name for each in peers())
     found: dict[str, str] = {}
@@ -87,6 +87,10 @@ def python_of_peers(pythons: Sequence[str]) -> dict[str, str]:
             name, python = "", text
         elif name not in known:
             raise UnknownName("peer", name, known, "backends sdpa list")
+        if not python:
+            raise BadInput(
+                f"--python {text!r} names no interpreter", "say --python venv/bin/python"
+            )
         found[name] = python
     return found
 
