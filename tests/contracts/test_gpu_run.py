@@ -51,6 +51,34 @@ def test_without_a_device_it_ends_at_once_and_writes_nothing(
     assert done.stderr.startswith("tests/gpu/run: no CUDA device: cuInit returned 100;")
     assert not output.exists()
 
+    done = ran("--output", str(output), "--device", "cuda:1", **{**variables, "FAKE_GPUS": "1"})
+    assert done.returncode == 2 and not output.exists()
+    assert done.stderr.startswith("tests/gpu/run: no device cuda:1: the driver shows 1;")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--device", "cuda:x"), ("--minutes", "nan"), ("--minutes", "-1"), ("--here", "--from", "x")],
+)
+def test_what_means_nothing_is_refused_in_a_line(words: tuple[str, ...]) -> None:
+    done = ran(*words)
+
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("tests/gpu/run: error: argument --")
+
+
+def test_what_pip_cannot_install_is_not_measured_by_the_tree_in_its_place(
+    fake_library: FakeLibrary, tmp_path: Path
+) -> None:
+    output = tmp_path / "RESULTS.md"
+    stub = fake_library("computing_driver", "libcuda.so.1")
+    words = ("--from", "mlbackends-there-is-none", "--wheels", str(tmp_path))
+    done = ran(*words, "--output", str(output), LD_LIBRARY_PATH=str(stub.parent))
+
+    assert done.returncode == 3
+    assert "pip install mlbackends-there-is-none[cuda]" in done.stderr
+    assert not output.exists()
+
 
 @pytest.mark.nightly
 def test_a_device_that_is_not_there_is_measured_to_the_end(
@@ -68,7 +96,7 @@ def test_a_device_that_is_not_there_is_measured_to_the_end(
     folders = [str(fake_library(name, so, defines=more).parent) for name, so, more in libraries]
     (tmp_path / "sitecustomize.py").write_text(DRIVER)
     output = tmp_path / "RESULTS.md"
-    output.write_text("# Old\n\n## NVIDIA A100\n\nolder\n\n## NVIDIA H200\n\nthis goes\n")
+    output.write_text("# Old\n\n## NVIDIA A100\n\nolder\n\n## NVIDIA H200\n\na whole run\n")
     done = ran(
         *("--here", "--quick", "--output", str(output)),
         LD_LIBRARY_PATH=os.pathsep.join(folders),
@@ -82,8 +110,10 @@ def test_a_device_that_is_not_there_is_measured_to_the_end(
     text = output.read_text()
 
     assert done.returncode == 1, done.stderr
-    assert text.index("## NVIDIA H200") < text.index("## NVIDIA A100\n\nolder")
-    assert "this goes" not in text
+    assert text.index("## NVIDIA H200, a rehearsal") < text.index("## NVIDIA A100\n\nolder")
+    assert "## NVIDIA H200\n\na whole run\n" in text
+    assert "| driver | 580.95.05 |" in text
+    assert "| measured | what this Python has |" in text and "| commit of the tests |" in text
     parts = ("set-up", "check", "tests", *measuring.GROUPS)
     assert all(f"{name}: " in text and f"{name}: " in done.stderr for name in parts)
     assert "Not run to the end" not in text
@@ -105,6 +135,39 @@ def test_a_part_that_gives_nothing_is_recorded_and_is_stopped_in_time(tmp_path: 
     measuring.write(tmp_path / "RESULTS.md", "A", "again")
     sections = (tmp_path / "RESULTS.md").read_text().split("\n## ")[1:]
     assert [each.split() for each in sections] == [["A", "again"], ["B", "newer"]]
+
+
+def test_a_run_that_was_stopped_leaves_the_last_whole_one(tmp_path: Path) -> None:
+    file = tmp_path / "RESULTS.md"
+
+    def titles() -> list[str]:
+        return [each.split("\n")[0] for each in file.read_text().split("\n## ")[1:]]
+
+    measuring.write(file, "A", "whole")
+    measuring.write(file, "A", "begun", ended=False)
+    measuring.write(file, "A", "more", ended=False)
+    assert titles() == ["A, not to the end", "A"] and "whole" in file.read_text()
+
+    measuring.write(file, "A", "whole again")
+    assert titles() == ["A"] and list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize(
+    ("result", "how"),
+    [
+        ({"errors": {"largest_absolute": 0.1, "misplaced": 3}}, "result: 3 elements are NaN"),
+        ({"gradients": {"key": {"largest_absolute": 2.0}}}, "key: the largest error is 2, allowed"),
+        ({"errors": {"largest_absolute": 0.1}}, ""),
+    ],
+)
+def test_what_is_wrong_is_named(result: dict[str, Any], how: str) -> None:
+    bounds = {"largest_allowed": 1.0, "misplaced": 0}
+    for name, each in (*result.items(), *result.get("gradients", {}).items()):
+        if name != "gradients":
+            each.update({**bounds, **each})
+
+    assert "; ".join(measuring.errors_of(result)).startswith(how)
+    assert measuring.outcome({"ended": "ran", **result}) == ("wrong" if how else "right")
 
 
 def test_a_wheel_or_a_requirement_is_installed_with_what_cuda_needs(tmp_path: Path) -> None:

@@ -7,8 +7,11 @@
 
 It needs Python 3.11 and nothing else; torch and others are peers where the Python that runs it has them, and
 --python PEER=EXE names the environment of another. Each part has its time and fails alone; each problem is in
-the file as soon as it was measured. No setting of the GPU is touched. Exit 0 where every check passed, 1
-where one failed, 2 without a GPU, when nothing is written, 3 where nothing could be set up.
+the file as soon as it was measured. A run that is stopped, or for which the time was too short, does not take
+the place of an older one that came to its end; nor does --quick. No setting of the GPU is touched.
+
+Exit 0 where every check passed, 1 where one failed, 2 without a GPU and 3 where nothing could be set up, when
+nothing is written, 130 where it was stopped.
 """
 
 from __future__ import annotations
@@ -95,8 +98,15 @@ class Ended(NamedTuple):
         return f"{how}: {lines[-1].strip()[:300]}" if lines else how
 
 
-def why_no_device() -> str:
-    """Return why there is no CUDA device, "" if there is one; asked in a process of its own."""
+def index_of(device: str) -> int:
+    """Return the number of a device, as CUDA counts. Raises ValueError where it is no name of one."""
+    if not (found := re.fullmatch(r"cuda(?::([0-9]{1,3}))?", device)):
+        raise ValueError(f"{device!r} is neither cuda nor cuda:N")
+    return int(found[1] or 0)
+
+
+def why_no_device(device: str) -> str:
+    """Return why there is no such device, "" if there is one; asked in a process of its own."""
     program = (
         "import ctypes, os, sys\n"
         "try: cuda = ctypes.CDLL('nvcuda.dll' if os.name == 'nt' else 'libcuda.so.1')\n"
@@ -104,7 +114,7 @@ def why_no_device() -> str:
         "status, count = cuda.cuInit(0), ctypes.c_int()\n"
         "if status: sys.exit(f'cuInit returned {status}')\n"
         "cuda.cuDeviceGetCount(ctypes.byref(count))\n"
-        "if not count.value: sys.exit('the driver shows no device')\n"
+        f"if count.value <= {index_of(device)}: sys.exit(f'the driver shows {{count.value}}')\n"
     )
     ended = run([sys.executable, "-c", program], 60)
     return "" if ended.code == 0 else ended.errors.strip() or ended.why
@@ -146,7 +156,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 def requirement(source: str) -> str:
     """Return what pip installs of a file or a requirement, with what CUDA needs."""
-    if "[" in source or " @ " in source:
+    if not os.path.exists(source) and ("[" in source or " @ " in source):
         return source
     if os.path.exists(source):
         return f"{os.path.abspath(source)}[cuda]"
@@ -175,6 +185,8 @@ class Environment:
                 for name, file in LIBRARIES.items():
                     if not self._has(file):
                         self._pip(end, "--no-deps", name)
+            elif source:
+                return Part("set-up", False, "\n".join(f"- {note}" for note in self.notes))
             else:
                 self.python = sys.executable
         if self.python == sys.executable and not self.options.here:
@@ -231,12 +243,14 @@ class Environment:
 
 def machine(environment: Environment) -> tuple[str, str]:
     """Return the name of the device, and what it and the software are, as Markdown."""
-    ended = environment.backends(90, "info", "cuda_driver", "--format", "json")
-    probe: dict[str, Any] = {}
+    ended = environment.backends(90, "info", "cuda_driver", "nvidia", "--format", "json")
+    probes: dict[str, Any] = {}
     with suppress(ValueError, KeyError):
-        probe = json.loads(ended.out)["probes"]["cuda_driver"]
+        probes = json.loads(ended.out)["probes"]
+    probe, nvidia = probes.get("cuda_driver", {}), probes.get("nvidia", {})
+    releases = (each.get("facts", {}).get("driver_release") for each in (nvidia, probe))
     devices = probe.get("devices") or [{}]
-    first, facts = devices[0], probe.get("facts", {})
+    measured = dict(enumerate(devices)).get(index_of(environment.options.device), {})
     program = (
         "import importlib.metadata as m\n"
         f"for name in {PACKAGES!r}:\n"
@@ -245,19 +259,24 @@ def machine(environment: Environment) -> tuple[str, str]:
     )
     packages = run([environment.python, "-c", program], 30, **environment.variables).out
     commit = run(["git", "-C", str(ROOT), "describe", "--always", "--dirty"], 10).out.strip()
+    options = environment.options
+    is_tree = not (options.here or options.source)
+    names = Counter(each.get("name") or "not known" for each in devices)
     rows = {
-        "device": f"{len(devices)} × {first.get('name', 'not known')}",
-        "compute capability": first.get("capability", ""),
-        "driver": facts.get("driver_release", "") or first.get("driver", ""),
+        "device": f"{measured.get('name', 'not known')} ({options.device})",
+        "devices": ", ".join(f"{count} × {name}" for name, count in names.items()),
+        "compute capability": measured.get("capability", ""),
+        "driver": next(filter(None, releases), "not known"),
         "CUDA of the driver": probe.get("version", ""),
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-        "commit": commit or "not known: it is no checkout",
+        "measured": options.source or ("what this Python has" if options.here else "this tree"),
+        f"commit{'' if is_tree else ' of the tests'}": commit or "not known: it is no checkout",
         "Python": f"{platform.python_version()}, {platform.system()} {platform.machine()}",
         "packages": ", ".join(packages.split("\n")).strip(", "),
     }
     table = ["| | |", "| --- | --- |"]
     table += [f"| {name} | {value} |" for name, value in rows.items() if value]
-    return str(first.get("name") or "an unknown device"), "\n".join(table)
+    return str(measured.get("name") or "an unknown device"), "\n".join(table)
 
 
 def checked(environment: Environment, seconds: float) -> Part:
@@ -281,8 +300,7 @@ def checked(environment: Environment, seconds: float) -> Part:
             counts.setdefault(result["backend"], Counter())[how] += 1
             if how in ("wrong", "failed"):
                 reasons = "; ".join(each["message"] for each in result.get("reasons", ()))
-                error = (result.get("errors") or {}).get("largest_absolute")
-                why = reasons or f"the largest error is {error:.2g}"
+                why = reasons or "; ".join(errors_of(result))
                 wrong.append(f"- `{result['backend']}`, `{problem['text']}`: {why}")
     lines = [
         f"{len(found)} problems against float64.",
@@ -295,20 +313,28 @@ def checked(environment: Environment, seconds: float) -> Part:
         "",
         *wrong,
     ]
-    return Part("check", not wrong and ended.code == 0, "\n".join(lines).strip())
+    good = any(each["right"] for each in counts.values()) and not wrong and ended.code == 0
+    return Part("check", good, "\n".join(lines).strip())
 
 
 def outcome(result: dict[str, Any]) -> str:
     """Return how a result of a check ended: right, wrong, failed or refused."""
     if result["ended"] != "ran":
         return "refused" if result["ended"] == "cannot" else "failed"
-    every = [result.get("errors"), *result.get("gradients", {}).values()]
-    good = all(
-        not each["misplaced"] and each["largest_absolute"] <= each["largest_allowed"]
-        for each in every
-        if each
-    )
-    return "right" if good else "wrong"
+    return "wrong" if errors_of(result) else "right"
+
+
+def errors_of(result: dict[str, Any]) -> list[str]:
+    """Return in words what is too far from float64: the result, and gradients by name."""
+    every = {"result": result.get("errors"), **result.get("gradients", {})}
+    found = []
+    for name, each in every.items():
+        if each and each.get("misplaced"):
+            found.append(f"{name}: {each['misplaced']} elements are NaN or infinite, or should be")
+        elif each and each["largest_absolute"] > each["largest_allowed"]:
+            error, allowed = each["largest_absolute"], each["largest_allowed"]
+            found.append(f"{name}: the largest error is {error:.2g}, allowed is {allowed:.2g}")
+    return found
 
 
 def tested(environment: Environment, seconds: float) -> Part:
@@ -375,7 +401,10 @@ class Group:
                 for result in problem["checked"]["results"]
                 if outcome(result) in ("wrong", "failed")
             ]
-        return Part(self.name, not self.lines, self._text())
+        every = self.record.get("problems", ())
+        ran = (each for problem in every for each in problem["checked"]["results"])
+        good = any(outcome(each) == "right" for each in ran) or None
+        return Part(self.name, good if not self.lines else False, self._text())
 
     def _text(self) -> str:
         if not self.record:
@@ -435,7 +464,8 @@ def number(problem: dict[str, Any], ours: str, beside: str) -> float | None:
 
 INTRODUCTION = """# What has run on a GPU
 
-`tests/gpu/run` writes this file: a section for each kind of device, of its newest run.
+`tests/gpu/run` writes this file: a section for each kind of device, of its newest run that came to its end.
+A run that did not, and a rehearsal (`--quick`), have sections of their own.
 
     tests/gpu/run                             # builds this tree, checks and measures it, in ten minutes
     tests/gpu/run --from mlbackends==0.1.0    # the same of a wheel; --help has more
@@ -444,18 +474,27 @@ Results of other devices are welcome: send the section.
 """
 
 
-def write(path: Path, title: str, text: str) -> None:
-    """Put the section of a device into the file, in place of an older one; all at once."""
+def write(path: Path, title: str, text: str, *, ended: bool = True) -> None:
+    """Put the section of a device into the file, in place of an older one; all at once.
+
+    A run that has not ended has a section of its own, until one has.
+    """
+    older = f"{title}, not to the end"
+    title = title if ended else older
     before = path.read_text(encoding="utf-8") if path.exists() else ""
     sections = {
         part.partition("\n")[0].strip(): part.partition("\n")[2].strip()
         for part in re.split(r"^## ", before, flags=re.MULTILINE)[1:]
     }
-    sections = {title: text.strip(), **{k: v for k, v in sections.items() if k != title}}
+    others = {k: v for k, v in sections.items() if k not in (title, older)}
+    sections = {title: text.strip(), **others}
     parts = [f"## {name}\n\n{each}\n" for name, each in sections.items()]
     made = path.with_name(f"{path.name}.{os.getpid()}")
-    made.write_text("\n".join([INTRODUCTION, *parts]), encoding="utf-8")
-    made.replace(path)
+    try:
+        made.write_text("\n".join([INTRODUCTION, *parts]), encoding="utf-8")
+        made.replace(path)
+    finally:
+        made.unlink(missing_ok=True)
 
 
 def page(table: str, parts: Sequence[Part], left: Sequence[str]) -> str:
@@ -475,31 +514,41 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
     """Return the options."""
     shape = argparse.RawDescriptionHelpFormatter
     options = argparse.ArgumentParser("tests/gpu/run", description=__doc__, formatter_class=shape)
-    options.add_argument(
-        "--from", dest="source", default="", help="what pip installs, not this tree"
-    )
-    options.add_argument("--here", action="store_true", help="install nothing: this Python has it")
+    where = options.add_mutually_exclusive_group()
+    where.add_argument("--from", dest="source", default="", help="what pip installs, not this tree")
+    where.add_argument("--here", action="store_true", help="install nothing: this Python has it")
     options.add_argument("--wheels", default="", help="a folder from which pip takes all wheels")
     options.add_argument(
-        "--python", dest="pythons", action="append", default=[], metavar="PEER=EXE"
+        "--python",
+        dest="pythons",
+        action="append",
+        default=[],
+        metavar="PEER=EXE",
+        help="the Python of a peer's environment, such as xformers=venv/bin/python; may be given again",
     )
     options.add_argument("--device", default="cuda", help="cuda or cuda:N")
     options.add_argument("--minutes", type=float, default=10.0, help="for all parts together")
     options.add_argument(
         "--quick", action="store_true", help="one small problem a part: a rehearsal"
     )
-    options.add_argument("--output", type=Path, default=HERE / "RESULTS.md")
-    return options.parse_args(given)
+    results = HERE / "RESULTS.md"
+    options.add_argument("--output", type=Path, default=results, help="the file; else RESULTS.md")
+    found = options.parse_args(given)
+    try:
+        index_of(found.device)
+    except ValueError as error:
+        options.error(f"argument --device: {error}")
+    if not found.minutes > 0:
+        options.error(f"argument --minutes: {found.minutes:g} is no time")
+    return found
 
 
 def main(given: Sequence[str]) -> int:
     """Run all parts, and return the exit code."""
     options = arguments(given)
-    if why := why_no_device():
-        print(
-            f"tests/gpu/run: no CUDA device: {why}; {options.output} stays as it is",
-            file=sys.stderr,
-        )
+    if why := why_no_device(options.device):
+        which = "no CUDA device" if options.device == "cuda" else f"no device {options.device}"
+        print(f"tests/gpu/run: {which}: {why}; {options.output} stays as it is", file=sys.stderr)
         return 2
     end = time.monotonic() + 60 * options.minutes
     with tempfile.TemporaryDirectory(prefix="backends-gpu-", ignore_cleanup_errors=True) as folder:
@@ -509,6 +558,7 @@ def main(given: Sequence[str]) -> int:
             print(first.text, file=sys.stderr)
             return 3
         title, table = machine(environment)
+        title += ", a rehearsal" if options.quick else ""
         groups = {name: Group(environment, name) for name in GROUPS}
         steps: list[tuple[str, Callable[[float], Part]]] = [
             ("check", partial(checked, environment)),
@@ -516,17 +566,20 @@ def main(given: Sequence[str]) -> int:
             *((name, each.measure) for name, each in groups.items() for _ in each.left),
         ]
         parts = {first.name: first}
-        while True:
-            records = {name: each.record for name, each in groups.items() if each.record}
-            numbers = [Part("numbers wanted", None, wanted(records))] if records else []
-            left = dict.fromkeys(name for name, _ in steps)
-            write(options.output, title, page(table, [*parts.values(), *numbers], [*left]))
-            seconds = end - time.monotonic()
-            if not steps or seconds < _LEAST_SECONDS:
-                break
-            name, step = steps.pop(0)
-            parts[name] = _noted(step(min(SECONDS.get(name, SECONDS["problem"]), seconds)))
-    print(f"written to {options.output}", file=sys.stderr)
+        try:
+            while True:
+                records = {name: each.record for name, each in groups.items() if each.record}
+                numbers = [Part("numbers wanted", None, wanted(records))] if records else []
+                left = dict.fromkeys(name for name, _ in steps)
+                text = page(table, [*parts.values(), *numbers], [*left])
+                write(options.output, title, text, ended=not left)
+                seconds = end - time.monotonic()
+                if not steps or seconds < _LEAST_SECONDS:
+                    break
+                name, step = steps.pop(0)
+                parts[name] = _noted(step(min(SECONDS.get(name, SECONDS["problem"]), seconds)))
+        finally:  # stopped or not
+            print(f"written to {options.output}", file=sys.stderr)
     return 1 if any(each.good is False for each in parts.values()) else 0
 
 
