@@ -78,9 +78,9 @@ _options = together(
         type=click.Choice([*UNKNOWN_CODES]),
         default=PLAIN,
         show_default=True,
-        help="Whose exit codes. nagios: 0 well, 1 a warning failed, 2 an error failed, 3 not told, whatever"
-        " --fail-on says. npd (node-problem-detector): 0 well, 1 a problem of the node, 2 not told."
-        " slurm: 1 a problem of the node, else 0.",
+        help="Whose exit codes. nagios: 0 well, 1 a warning failed, 2 an error failed, 3 undetermined,"
+        " whatever --fail-on says. npd (node-problem-detector): 0 well, 1 a problem of the node, 2"
+        " undetermined. slurm: 1 a problem of the node, else 0.",
     ),
     click.option(
         "--problem",

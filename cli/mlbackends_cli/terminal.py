@@ -142,7 +142,7 @@ def is_dumb() -> bool:
 def interprets_sequences(stream: Any) -> bool:
     """Tell whether a stream is a terminal that takes the sequences of ECMA-48, as for colours.
 
-    A console of Windows does so from Windows 10 on, when it is told to.
+    A console of Windows does so from Windows 10 on, when it is asked to.
     """
     if os.name != "nt" or not is_terminal(stream):
         return is_terminal(stream)

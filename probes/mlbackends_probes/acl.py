@@ -2,7 +2,7 @@
 
 Finds:    every libarm_compute, in wheels such as torch's too.
 Usable:   not tried: a context is made, nothing is computed.
-Caveats:  the release is told by the build's own text; AclVersion counts the interface, which has
+Caveats:  the release is in the build's own text; AclVersion counts the interface, which has
           been 0.1.0 for years.
 Source:   Arm Compute Library: AclVersion.h, AclEntrypoints.h, AclTypes.h.
 """

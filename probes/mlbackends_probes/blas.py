@@ -1,6 +1,6 @@
 """BLAS: which one the system's libblas, libcblas and liblapack really are.
 
-Finds:    every file of those names, with what it resolves to, told apart by the functions inside.
+Finds:    every file of those names, with what it resolves to, distinguished by the functions inside.
 Usable:   dgemm multiplies two matrices right; of LAPACK, dgesv solves two equations right.
 Caveats:  numpy and torch from wheels do not use it; programs of the system and of conda do. netlib
           is the reference, which is slow.

@@ -27,7 +27,7 @@ FACTS = (
         list[dict[str, str]],
         "Each compiler: name, path, target (the file that its links lead to), package, version.",
     ),
-    Fact("versions", dict[str, str], "The version of each compiler whose version is told."),
+    Fact("versions", dict[str, str], "The version of each compiler whose version is reported."),
 )
 
 _NAMES = (

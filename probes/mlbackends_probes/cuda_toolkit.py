@@ -3,7 +3,7 @@
 Finds:    every toolkit: CUDA_HOME and its like, nvcc on PATH, /usr/local/cuda*, conda, wheels; under
           Windows CUDA_PATH and the installer's folder.
 Usable:   never tried; a toolkit needs no GPU, and what it builds needs a driver that is new enough.
-Caveats:  a toolkit from wheels or a distribution may lack nvcc or the headers; each is told alone.
+Caveats:  a toolkit from wheels or a distribution may lack nvcc or the headers; each is reported alone.
           Build systems take CUDA_HOME, then nvcc on PATH, then /usr/local/cuda: that one is chosen.
 Source:   CUDA installation guide for Linux; version.json; CUDA_VERSION in cuda.h.
 """

@@ -3,7 +3,7 @@
 Finds:    variables of a list of names and beginnings that are set; nothing else of the environment
           is read into the report, no name that looks like a secret, and no password in a URL.
 Caveats:  they are those of this process, or of the one that --pid names; what a launcher or a
-          container sets later is not seen. What is wrong with a variable is told by the probe of
+          container sets later is not seen. What is wrong with a variable is reported by the probe of
           the thing that it steers, and here only where there is none.
 Source:   the documentation of each library; ld.so(8) for LD_PRELOAD.
 """
@@ -28,7 +28,7 @@ _NAMES_OF_MACHINES = frozenset({
 """On the list by their beginning; what they hold is an address."""
 _SECRETS = ("TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "AUTH")
 
-# The others are told by the probe of what they steer: openmp, mkl, openblas, blis, accelerate, and
+# The others are reported by the probe of what they steer: openmp, mkl, openblas, blis, accelerate, and
 # cuda_toolkit for CUDA's folders.
 _COUNTS = ("NUMEXPR_NUM_THREADS", "NUMEXPR_MAX_THREADS")
 _HOMES = ("CUDNN_PATH", "ROCM_PATH", "ROCM_HOME", "HIP_PATH", "ONEAPI_ROOT", "MKLROOT")

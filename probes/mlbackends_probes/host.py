@@ -205,7 +205,7 @@ def _accelerator(device: PciDevice) -> dict[str, FactValue]:
 def _macos(host: Host) -> dict[str, Any]:
     """Return what the version file and the kernel's settings say.
 
-    Python's own platform.mac_ver() is told 10.16 by some systems, so it is not asked.
+    Python's own platform.mac_ver() gets 10.16 from some systems, so it is not asked.
     """
     text = host.read("/System/Library/CoreServices/SystemVersion.plist", 65536)
     entries, controls = dict(_PLIST_ENTRY.findall(text)), system_controls(host)

@@ -4,7 +4,7 @@ Finds:    CPU quota, cpuset and memory limit of the control groups (v1, v2, hybr
           ancestors, the affinity mask, ulimits, what Slurm, LSF, PBS and Grid Engine granted, and
           how many threads each runtime would start without knowing any of it.
 Caveats:  inside a container the ancestors of its own group are not seen. A scheduler's grant is
-          told as the scheduler tells it; only affinity, cpuset and quota are counted as limits.
+          reported as the scheduler states it; only affinity, cpuset and quota are counted as limits.
 Source:   Linux admin-guide/cgroup-v1 and cgroup-v2.rst; sched_setaffinity(2); getrlimit(2); Slurm,
           sbatch(1) "OUTPUT ENVIRONMENT VARIABLES"; for beliefs, the documentation of each runtime,
           which mlbackends.host.system.thread_counts names.
@@ -87,7 +87,7 @@ def find(host: Host) -> Finding:
         because = min(bytes_left, key=lambda name: bytes_left[name])
         facts["effective_memory_bytes"] = bytes_left[because]
         facts["effective_memory_because"] = because
-    # The kernel keeps every mask within the cpuset: who asks for the mask is told of both.
+    # The kernel keeps every mask within the cpuset: the mask shows both.
     cpuset = frozenset(parse_cpu_list(str(facts.get("cpuset", ""))))
     mask = tuple(cpu for cpu in affinity if cpu in cpuset) or tuple(cpuset) or affinity
     cpu_bounds = {

@@ -3,7 +3,7 @@
 Finds:    the distribution, numpy/version.py and numpy/__config__.py as text, the bundled libraries.
 Usable:   imported in a process of its own, it multiplies two matrices right: where named, or with --deep.
 Caveats:  __config__.py tells the BLAS of the build, and blas_configuration what that said on the machine that
-          built it. Which copy a process takes is told by `backends info uses`, and by --pid.
+          built it. `backends info uses` and --pid show which copy a process takes.
 Source:   NumPy reference, numpy.show_config, numpy.show_runtime and "Global configuration options".
 """
 

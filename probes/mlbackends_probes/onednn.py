@@ -3,7 +3,7 @@
 Finds:    every libdnnl and libmkldnn, in wheels, the interpreter's prefix, conda, DNNLROOT and the
           loader's cache; the copy inside torch.
 Usable:   a matrix product of floats is right (before version 3: a transposition).
-Caveats:  torch hides oneDNN's functions, so of that copy only the version is told, and only where
+Caveats:  torch hides oneDNN's functions, so of that copy only the version is known, and only where
           a C++ string can be received: on x86-64 with Linux. Copies inside other frameworks have
           no functions that could be asked.
 Source:   oneDNN developer guide: dnnl_version, dnnl_get_effective_cpu_isa, CPU dispatcher control.

@@ -5,7 +5,7 @@ Finds:    every libgomp (GNU), libiomp5 (Intel), libomp (LLVM) and vcomp (Micros
 Usable:   a parallel region of two threads runs, and each has its own number.
 Caveats:  two runtimes, or two copies of one, in a process have each their own threads: limits that
           are set in one do not hold in the other, and LLVM's and Intel's may deadlock. libgomp
-          has no version; its highest symbol version is told. LLVM's reports 5.0.20140926 always.
+          has no version; its highest symbol version is reported. LLVM's reports 5.0.20140926 always.
 Source:   OpenMP API 5.2; GNU libgomp manual, "The libgomp ABI"; LLVM OpenMP runtime, kmp.h.
 """
 

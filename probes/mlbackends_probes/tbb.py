@@ -2,7 +2,7 @@
 
 Finds:    every libtbb, in the interpreter's prefix, wheels, conda, TBBROOT and the loader's cache.
 Usable:   not tried: its parallel algorithms are C++ templates, in the programs and not in the file.
-Caveats:  before oneTBB (2021) the version is told as an interface number alone.
+Caveats:  before oneTBB (2021) the version is an interface number alone.
 Source:   oneTBB specification: TBB_runtime_version, TBB_runtime_interface_version.
 """
 

@@ -4,7 +4,7 @@ Finds:    the distribution, torch/version.py as text, and every libtorch_cpu.
 Loadable: libtorch_cpu opens by itself, and tells its CPU capability and how it was built (on x86-64 Linux).
 Usable:   imported in a process of its own, it multiplies two matrices right on the CPU and on each device
           that it offers. That takes seconds, so only where torch is named, or with --deep.
-Caveats:  MPS is told by a header that only builds with it have, else by the default of arm64 Macs;
+Caveats:  MPS is known from a header that only builds with it have, else by the default of arm64 Macs;
           elsewhere torch is not imported, and its CUDA, HIP and XPU libraries are never opened.
           libtorch without Python is found as well.
 Source:   torch/version.py; at::get_cpu_capability in ATen/Version.h; PyTorch documentation,

@@ -26,7 +26,7 @@ class Frame:
     ) -> None:
         self._drawing, self._plot, self._colours = drawing, plot, colours
         self._drawn = [each for each in plot.series if each.points]
-        # What has a point nowhere is told below the plots: a row of crosses would say no more.
+        # What has a point nowhere is named below the plots: a row of crosses would say no more.
         self._refused = [each for each in self._drawn if each.missing]
         self._texts: list[tuple[float, float, float]] = []  # from x on, at y, to x
         names = [width_of(each.name, "axis") + 30 for each in self._drawn]

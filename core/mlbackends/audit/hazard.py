@@ -186,7 +186,7 @@ def title(hazard: ModuleType) -> str:
 
 
 def sections(hazard: ModuleType) -> list[tuple[str, str]]:
-    """Return what the docstring tells below its first line, as (word, text): how it is told, and so on."""
+    """Return what the docstring has below its first line, as (word, text): how it is found, and so on."""
     found: list[tuple[str, str]] = []
     for line in (hazard.__doc__ or "").splitlines()[1:]:
         word, colon, text = line.partition(":")

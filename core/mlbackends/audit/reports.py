@@ -26,7 +26,7 @@ _HINT = "`backends info --format json --output FILE` or `backends snapshot FILE.
 
 
 class _Head(Struct):
-    """What a report says of itself; read first, so that another file is told from a broken one."""
+    """What a report says of itself; read first, so that another file is distinguished from a broken one."""
 
     schema: str = ""
 

@@ -36,7 +36,7 @@ _MOST_LABELS = 1 << 20
 
 
 class Head(Struct):
-    """The field by which a record is told from other JSON."""
+    """The field by which a record is distinguished from other JSON."""
 
     schema: str = ""
 

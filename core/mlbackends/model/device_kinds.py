@@ -141,7 +141,7 @@ class JudgedFeature(Struct, frozen=True):
 
 
 class KindPage(Struct, frozen=True):
-    """All that is told of one kind of device.
+    """All that is known of one kind of device.
 
     found: whether the report has such a device; null where it could not be determined, and `because` says
     why. values: what the report tells of it, under dotted names.

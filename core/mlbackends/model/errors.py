@@ -71,7 +71,7 @@ class Incomplete(MlBackendsError):
 
 
 _MOST_NAMES = 12
-"""So many names are told at most: more are a wall, in which nobody finds the one that is meant."""
+"""So many names are listed at most: more are a wall, in which nobody finds the one that is meant."""
 _LONGEST = 80
 _PARTS = str.maketrans("._", "--")
 _LONGEST_NAME = 200

@@ -79,7 +79,7 @@ class Sampler:
     def _note(self) -> Reason | None:
         """Return what of the processes cannot be seen here."""
         if self._processes is None:
-            message = "which libraries a process has mapped is told by Linux alone"
+            message = "Linux alone lists the libraries that a process has mapped"
             return Reason("not-this-platform", message)
         options = {
             each for mount in mounts(self._host) if mount.kind == "proc" for each in mount.options

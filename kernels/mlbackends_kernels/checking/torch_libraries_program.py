@@ -31,7 +31,7 @@ _WORKSPACE = 256 << 20
 class Library(torch_program.Torch):  # type: ignore[misc]
     """A library that takes tensors (B, L, H, E).
 
-    module: what is imported, function: what it must have, packages: whose version is told.
+    module: what is imported, function: what it must have, packages: whose version is reported.
     """
 
     module = function = ""

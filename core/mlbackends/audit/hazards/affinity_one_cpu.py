@@ -13,7 +13,7 @@ PROBLEM = Problem.USER
 READS = ("limits",)
 WHY = (
     "All threads and all workers of a data loader take turns on that one CPU. Slurm gives one CPU for"
-    " each task unless it is told otherwise; a bound OpenMP thread hands its mask on to its children."
+    " each task unless it is set otherwise; a bound OpenMP thread hands its mask on to its children."
 )
 MEND = (
     "Widen the mask with taskset where the cpuset has more CPUs; else ask the batch system or the"

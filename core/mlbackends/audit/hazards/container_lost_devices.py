@@ -1,7 +1,7 @@
 """A container had its GPUs and cannot reach them any more.
 
 Found by:  the nodes are there, and NVML answers with an unknown error or a refusal of the system.
-No alarm:  a refusal outside of a container, which has other reasons and is told as such.
+No alarm:  a refusal outside of a container, which has other reasons and is reported as such.
 """
 
 from mlbackends.audit.gpus import container

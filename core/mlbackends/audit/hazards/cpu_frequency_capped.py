@@ -1,6 +1,6 @@
 """The highest clock that is allowed is below what the processor guarantees.
 
-Found by:  cpu: scaling_max_freq below the base frequency, or half of the highest where no base is told,
+Found by:  cpu: scaling_max_freq below the base frequency, or half of the highest where no base is known,
            each CPU held to its own (held_cpus).
 No alarm:  the clock of this moment; a cap above the base frequency, which takes only boost away; small
            cores that are slower than the large ones.

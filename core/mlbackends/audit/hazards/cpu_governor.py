@@ -1,4 +1,4 @@
-"""The processor is kept slow, or told to save power.
+"""The processor is kept slow, or set to save power.
 
 Found by:  cpu: the governor powersave with a driver that takes it at its word; energy_preference power
            with one that chooses for itself.
@@ -36,7 +36,7 @@ def symptoms(report: ReportView) -> Symptoms:
         )
     if report.fact("cpu.energy_preference") == "power":
         yield Symptom(
-            "the processor is told to save power (energy_performance_preference is power), which keeps"
+            "the processor is set to save power (energy_performance_preference is power), which keeps"
             " clocks low under load",
             hint="as root, until the next start",
             # cpupower has --epp from Linux 6.3 on.

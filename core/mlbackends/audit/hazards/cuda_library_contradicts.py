@@ -1,4 +1,4 @@
-"""A CUDA library's version is not told alike by its parts.
+"""The parts of a CUDA library state different versions.
 
 Found by:  the library, its header, its file name and its package, held to each other; cuBLAS and cuBLASLt.
 No alarm:  a header of another major version, which is there for another copy.

@@ -65,7 +65,7 @@ def _bad_files(report: ReportView, reported: set[str]) -> Symptoms:
             if reason is None or library.path in reported or not _RUNTIME_NAME.search(library.path):
                 continue
             # Of a wrong processor and of nothing the loader goes on; a file that is none ends it,
-            # except in LD_PRELOAD, where it is told of and ignored.
+            # except in LD_PRELOAD, where the loader reports and ignores it.
             is_fatal = reason.code == "not-a-library" and library.found_by == "LD_LIBRARY_PATH"
             soname = library.soname
             if is_opened_by_torch(report, soname) or is_opened_by_package(report, soname):

@@ -1,7 +1,7 @@
 """The GPUs are unlike, and CUDA numbers them in another order than nvidia-smi.
 
 Found by:  the models of the GPUs, and CUDA_DEVICE_ORDER, which is FASTEST_FIRST unless it is set.
-No alarm:  GPUs of one model; an order that CUDA itself told and that is the bus's; one GPU left.
+No alarm:  GPUs of one model; an order that CUDA itself reported and that is the bus's; one GPU left.
 """
 
 from mlbackends.audit.gpus import is_driven, nvidia_gpus
@@ -31,7 +31,7 @@ def symptoms(report: ReportView) -> Symptoms:
         if is_driven(gpu) and not gpu.facts.get("excluded")
     }
     if len(models) < 2:
-        raise DoesNotApply("there are no two GPUs to be told apart")
+        raise DoesNotApply("there are no two GPUs to distinguish")
     unlike = sorted(set(models.values()) - {""})
     addresses = [gpu.pci_address for gpu in report.devices("cuda_driver") if gpu.pci_address]
     is_bus_order = len(addresses) == len(models) and addresses == sorted(addresses)

@@ -53,7 +53,7 @@ def symptoms(report: ReportView) -> Symptoms:
         and not gpu.facts.get("excluded")
         and all(gpu is not one for one, _ in lost)
     ]
-    # One that NVML counts and cannot name may be one of the silent, told of without its address.
+    # One that NVML counts and cannot name may be one of the silent, reported without its address.
     nameless = sum(not gpu.pci_address for gpu, _ in lost)
     for gpu in silent[nameless:]:
         yield Symptom(

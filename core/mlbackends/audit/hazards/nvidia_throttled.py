@@ -13,7 +13,7 @@ PROBLEM = Problem.NODE
 READS = ("nvidia",)
 WHY = (
     "It computes at a fraction of its speed, and in a job of many GPUs all the others wait for it;"
-    " no program is told."
+    " no program is notified."
 )
 MEND = "Look at the cooling, the power cables and the power supply of the machine."
 SOURCES = (

@@ -1,7 +1,7 @@
 """A vGPU has no licence, and is slowed down after some minutes.
 
 Found by:  NVML's licensable features of a GPU whose virtualisation is vgpu.
-No alarm:  a GPU that is passed through; a vGPU in its first minutes is told of, for it may not get one.
+No alarm:  a GPU that is passed through; a vGPU in its first minutes is reported, for it may not get one.
 """
 
 from mlbackends.audit.gpus import called, described_gpus

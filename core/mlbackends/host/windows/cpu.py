@@ -150,7 +150,7 @@ def _needs(name: str, names: tuple[str, ...]) -> bool:
 
 
 def groups(host: Host, cpus: Sequence[int], name: str) -> list[tuple[int, ...]]:
-    """Return the groups of these CPUs that a file of that name lists under Linux; [] where none is told."""
+    """Return the groups of these CPUs that a file of that name lists under Linux; [] where none is known."""
     rows = processors(host).get(_RELATIONS.get(name, ""), ())
     chosen = set(cpus)
     lists = (parse_cpu_list(row["cpus"] if isinstance(row, dict) else row) for row in rows)

@@ -29,7 +29,7 @@ _DRIVER = (
 def pci_devices(host: Host) -> list[dict[str, Any]]:
     """Return the fields of `PciDevice` of each that is plugged in, by address.
 
-    Where that is not told, of all that ever were.
+    Where that is unknown, of all that ever were.
     """
     present = host.system("present_devices")
     if present is None:
@@ -73,7 +73,7 @@ def _read(host: Host, name: str, numbers: dict[str, int]) -> dict[str, Any]:
 
 
 def _address(location: str) -> str:
-    """Return the address of "PCI bus 1, device 0, function 0" as Linux writes it; "" where it is not told."""
+    """Return the address of "PCI bus 1, device 0, function 0" as Linux writes it; "" where it is unknown."""
     place = _PLACE.search(location)
     if not place:
         return ""

@@ -51,7 +51,7 @@ COPY_FACTS = (
     Fact(
         "version_source",
         str,
-        "What told the version: file name, resource, header, package or library.",
+        "Where the version is from: file name, resource, header, package or library.",
     ),
 )
 """The facts of every copy; each probe of a library has them."""
@@ -257,7 +257,7 @@ def package_version(library: Library, word: str) -> str:
 def agree(one: str, other: str, source: str = "") -> bool:
     """Tell whether two versions are the same as far as both go.
 
-    source: what told the other one. A package's third number may count its own revisions: the
+    source: where the other one is from. A package's third number may count its own revisions: the
     wheel cutensor-cu13 2.8.1 brings cuTENSOR 2.8.0.
     """
     compared = 2 if source == "package" else None

@@ -7,7 +7,7 @@ from mlbackends.tracing import finder
 from mlbackends.tracing.finder import Found, Sum, by_share, percent, times, took
 
 _CAPACITY = 1024
-"""What the cache holds unless it is told otherwise (oneDNN developer guide, "Primitive Cache")."""
+"""What the cache holds unless it is set otherwise (oneDNN developer guide, "Primitive Cache")."""
 
 
 class Finder(finder.Finder):

@@ -64,7 +64,7 @@ def command(call: PrimitiveSignature) -> Command:
     if not built.tensors or not all(each.dtype for each in built.tensors):
         return Command("", ("the line does not tell element types: it is older than oneDNN 1.0",))
     if "*" in call.problem or "-" in call.problem:
-        return Command("", ("sizes are told only when it runs, and do not stand in the line",))
+        return Command("", ("sizes are known only when it runs, and do not stand in the line",))
     driver, *builders = row
     options = [option for build in builders for option in build(built)]
     sizes = call.problem
