@@ -41,7 +41,7 @@ _LABEL = re.compile(
     re.VERBOSE,
 )
 _ANSIBLE = re.compile(
-    rb"(?P<host>[\w.:@-]{1,255}) \| (?P<word>CHANGED|SUCCESS|FAILED|UNREACHABLE)!?"
+    rb"(?P<host>[\w.:@-]{0,254}[\w.-]) \| (?P<word>CHANGED|SUCCESS|FAILED|UNREACHABLE)!?"
     rb"(?: \| rc=(?P<code>-?\d+))?(?: >>| => (?P<json>.*)| \| \(stdout\) ?(?P<text>.*))?$",
     re.DOTALL,
 )

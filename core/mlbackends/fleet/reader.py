@@ -28,6 +28,9 @@ from mlbackends.model.fleet import ENVELOPE_SCHEMA, Envelope, Status
 _TOKEN = re.compile(rb'["\\{}\[\]]')
 _BEGINNING = b'{"schema":"backends.'
 _SCHEMA = b'"schema": "backends.'
+_ENVELOPE = b'{"schema":"backends.envelope/'
+_BEFORE_REPORT = b'"report":'
+"""How the head of an envelope ends: the report that then begins is its own."""
 _COLOR = re.compile(rb"\x1b\[[\d;]*[mK]")
 _BLOCK = 1 << 20
 _LONGEST_LINE = REPORT_LIMIT + (1 << 16)
@@ -211,7 +214,9 @@ class Reader:
             text = text[1:] if stream.has_blank else text
         found: list[Envelope] = []
         if stream.text is not None and text.startswith(_BEGINNING):
-            found = self._lost(stream)  # the end of the record before did not come
+            begins_anew = text.startswith(_ENVELOPE)
+            if begins_anew or not stream.text.data.endswith(_BEFORE_REPORT):
+                found = self._lost(stream)  # the end of the record before did not come
         if stream.text is None:
             if text[:1] != b"{":
                 stream.last_line = text.strip()[:_LONGEST_ERROR] or stream.last_line

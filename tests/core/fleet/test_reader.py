@@ -63,26 +63,77 @@ def test_labels_put_the_pieces_of_a_report_together(
         assert [*collection.nodes] == names
 
 
-@settings(max_examples=25)
-@given(seed=st.integers(0, 1 << 30), sizes=st.lists(st.integers(1, 400), min_size=3, max_size=3))
-@example(seed=12335, sizes=[354, 1, 1])  # the first piece has the mark of a frame
-def test_pieces_of_many_nodes_in_any_order_of_nodes_are_never_mixed_up(
-    seed: int, sizes: list[int]
-) -> None:
+TEXTS = (
+    "{", "}", "[", '"', "\\", "BK1 ", "n1: ", "n0: {", " {", '{"schema":"backends.', "[1,0]<stdout>: {", "\n",
+    "n1 | CHANGED | rc=0 >>", "2026-11-23T17:08:39Z: ", "0: ", "clush: n1: command timeout", "é", "\x1b[34m",
+    "| UNREACHABLE! => {",
+)  # fmt: skip
+LABELS = (
+    "{node}: ", "\x1b[34m{node}: \x1b[0m", "{at}: ", "[1,{at}]<stdout>:", "[prterun-head-7@1,{at}]<stdout>: ",
+    "[1,{at}][{node}:42]<stdout>: ", "[pod/{node}/main] ",
+)  # fmt: skip
+NOISE = ("", "hello", "Warning: x", "a {x} b", "not a [record")
+WORDS = (
+    b"clush: n9: command timeout",
+    b"srun: error: n9: task 9: Killed",
+    b"srun: job 7 queued",
+    b"",
+)
+
+
+@settings(max_examples=100)
+@given(seed=st.integers(0, 1 << 30))
+@example(seed=12335)
+def test_no_report_of_many_nodes_is_lost_mixed_up_or_doubled(seed: int) -> None:
     rng = random.Random(seed)
-    texts = ["".join(rng.choices('{}[]"\\ BK1:aé\n', k=200)) for _ in sizes]
-    pieces = {
-        at: cut(report_of(texts[at], at=at), size, f"n{at}: ".encode())
-        for at, size in enumerate(sizes)
-    }
+    template, texts, pieces = rng.choice(LABELS), {}, {}
+    for at in range(rng.randint(1, 4)):
+        texts[at] = "".join(rng.choices(TEXTS, k=rng.choice([3, 30, 80])))
+        envelope = envelope_of(f"n{at}", texts[at], at=at)
+        data = msgspec.json.encode(envelope)
+        lines = rng.choice([
+            cut(data, rng.randint(1, 600)), cut(data, 68), [data],
+            msgspec.json.format(data, indent=2).split(b"\n"), [each.encode() for each in frames(envelope)],
+        ])  # fmt: skip
+        noise = [each.encode() for each in rng.choices(NOISE, k=rng.randint(0, 2))]
+        label = template.format(node=f"n{at}", at=at).encode()
+        pieces[at] = [label + line for line in noise + lines]
     order = [at for at, lines in pieces.items() for _ in lines]
     rng.shuffle(order)
-    collection = collected(pieces[at].pop(0) for at in order)
+    lines = [pieces[at].pop(0) for at in order]
+    for word in rng.choices(WORDS, k=rng.randint(0, 3)):
+        lines.insert(rng.randint(0, len(lines)), word)
+    collection = collected(lines)
 
-    assert sorted(collection.nodes) == ["n0", "n1", "n2"]
-    for section in collection.sections.values():
-        if section.probe == "cpu":
-            assert section.facts["cpu.text"] == texts[int(str(section.facts["cpu.at"]))]
+    found = [each.facts for each in collection.sections.values() if each.probe == "cpu"]
+    assert {each["cpu.at"]: each["cpu.text"] for each in found} == texts
+    assert len(found) == len(collection.nodes) == len(texts)
+    assert {*collection.silent} <= {"n9"} and {*collection.repeated} <= {"n9"}
+    assert not collection.garbled
+
+
+def test_an_envelope_may_be_cut_where_its_report_begins() -> None:
+    data = msgspec.json.encode(envelope_of("n1", "whole"))
+    at = data.index(b'{"schema":"backends.report')
+    lines = [b"n1: " + data[:at], b"n1: " + data[at:]]
+
+    whole, anew = collected(lines), collected([lines[0], b"n1: " + data])
+    assert [*whole.nodes] == ["n1"] and not whole.repeated
+    assert [*anew.nodes] == ["n1"]
+
+
+def test_a_piece_with_words_of_ansible_is_a_piece() -> None:
+    data = report_of("a | UNREACHABLE! => {")
+    at = data.index(b"| UNREACHABLE")
+    collection = collected(
+        [b"1: " + data[:at], b"1: " + data[at : at + 19], b"1: " + data[at + 19 :]]
+    )
+
+    assert not collection.silent
+    (text,) = (
+        each.facts["cpu.text"] for each in collection.sections.values() if each.probe == "cpu"
+    )
+    assert text == "a | UNREACHABLE! => {"
 
 
 @pytest.mark.parametrize("label", [b"", b"n1: ", b"[1,1]<stdout>:", b"12:00:00 "])
