@@ -3,14 +3,17 @@
 import re
 from collections.abc import Iterable, Iterator
 from itertools import product
+from math import prod
 
 from mlbackends.model.errors import BadInput, shown
 
 _MOST = 1_000_000
 """So many nodes may a set have: node[0-999999999] is a slip of the hand."""
 _NUMBER = re.compile(r"\d+")
-_PART = re.compile(r"[^,\[\]\s]*(?:\[[\d,-]+\][^,\[\]\s]*)*")
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+_PART = re.compile(r"[^,\[\]\s]*(?:\[[0-9,-]+\][^,\[\]\s]*)*")
+_RANGE = re.compile(r"([0-9]{1,63})(?:-([0-9]{1,63}))?")
+_BRACKETS = re.compile(r"(?:\[[^\]]*\][^\s,!&^\[\]]*)+")
+_WITHIN = re.compile(r"(?<=[\[,])([0-9]{1,63})-([0-9]{1,63})(?![0-9])")
 _PLAIN = re.compile(r"[\w.,:@\[\]\s-]*")
 
 
@@ -30,14 +33,17 @@ def expanded(text: str) -> tuple[str, ...]:
         if at < len(text) and text[at] not in ", \t\n\r":
             raise BadInput(f"{shown(text)} is no node set: {shown(text[at:][:20])}", _HINT)
         at += 1
-        for name in _named(found[0]):
-            names[name] = None
-            if len(names) > _MOST:
-                raise BadInput(f"{shown(text)} has more than {_MOST:,} nodes")
+        names.update(dict.fromkeys(_named(found[0])))
+        if len(names) > _MOST:
+            raise _too_many(text)
     return tuple(names)
 
 
 _HINT = "write it as in node[001-064,070],login1"
+
+
+def _too_many(text: str) -> BadInput:
+    return BadInput(f"{shown(text)} names more than {_MOST:,} nodes, the most that are read")
 
 
 def _by_clustershell(text: str) -> tuple[str, ...]:
@@ -48,10 +54,18 @@ def _by_clustershell(text: str) -> tuple[str, ...]:
             f"{shown(text)}: groups and operators of node sets are read by ClusterShell, which is not here",
             "pip install 'mlbackends[fleet]', or name the nodes: node[001-064,070]",
         ) from None
+    # ClusterShell makes every name before it can be asked how many there are.
+    for row in _BRACKETS.findall(text):
+        sizes = [
+            sum(int(last) - int(first) + 1 for first, last in _WITHIN.findall(bracket))
+            for bracket in row.split("]")
+        ]
+        if prod(max(1, size) for size in sizes) > _MOST:
+            raise _too_many(text)
     try:
         nodes = NodeSet(text)
         if len(nodes) > _MOST:
-            raise BadInput(f"{shown(text)} has more than {_MOST:,} nodes")
+            raise _too_many(text)
         return tuple(map(str, nodes))
     except NodeSetException as error:
         raise BadInput(f"{shown(text)} is no node set: {error}", _HINT) from None
@@ -61,24 +75,33 @@ def _named(part: str) -> Iterator[str]:
     """Yield the names of one part: rack[1-2]node[01-16] has two brackets."""
     if not part:
         return
-    pieces = re.split(r"\[([\d,-]+)\]", part)
-    for numbers in product(*map(_numbers, pieces[1::2])):
+    pieces = re.split(r"\[([0-9,-]+)\]", part)
+    brackets = [_ranges_in(numbers) for numbers in pieces[1::2]]
+    if prod(sum(len(numbers) for numbers, _ in ranges) for ranges in brackets) > _MOST:
+        raise _too_many(part)
+    for numbers in product(*map(_numbers, brackets)):
         yield "".join(
             piece for pair in zip(pieces[::2], (*numbers, ""), strict=True) for piece in pair
         )
 
 
-def _numbers(text: str) -> list[str]:
-    """Return the numbers of a bracket, padded as the first of each range is."""
-    found: list[str] = []
+def _ranges_in(text: str) -> list[tuple[range, int]]:
+    """Return the ranges in a bracket, each with the width of its first number where that is padded, or 0."""
+    found = []
     for part in text.split(","):
         match = _RANGE.fullmatch(part)
         first, last = (match[1], match[2] or match[1]) if match else ("1", "0")
-        if len(last) > 9 or int(last) < int(first) or int(last) - int(first) >= _MOST:
+        if int(last) < int(first):
             raise BadInput(f"[{text[:40]}] is no list of numbers of nodes", _HINT)
-        width = len(first) if first[0] == "0" else 0
-        found += (f"{number:0{width}}" for number in range(int(first), int(last) + 1))
+        if int(last) - int(first) >= _MOST:
+            raise _too_many(f"[{text}]")
+        found.append((range(int(first), int(last) + 1), len(first) if first[0] == "0" else 0))
     return found
+
+
+def _numbers(ranges: list[tuple[range, int]]) -> Iterator[str]:
+    for numbers, width in ranges:
+        yield from (f"{number:0{width}}" for number in numbers)
 
 
 def folded(names: Iterable[str], most: int = 0) -> str:

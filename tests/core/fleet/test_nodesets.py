@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,6 +20,7 @@ from mlbackends.model.errors import BadInput
         ("a b,c", ["a", "b", "c"]),
         ("n[8-11]", ["n8", "n9", "n10", "n11"]),
         ("node7.example.org", ["node7.example.org"]),
+        ("n[0000000009-0000000010]", ["n0000000009", "n0000000010"]),
         ("", []),
     ],
 )
@@ -64,10 +67,50 @@ def test_clustershell_reads_what_is_folded(numbers: list[int], width: int) -> No
     assert {*map(str, clustershell.NodeSet(folded(names) or None))} == {*names}
 
 
-@pytest.mark.parametrize("text", ["n[1", "n[2-1]", "n[1-99999999]", "n[0-999999999999]", "n[a-b]"])
+@pytest.mark.parametrize(
+    "text",
+    ["n[1", "n]", "n[[1]]", "n[]", "n[,]", "n[2-1]", "n[a-b]", "n[٣]", f"n[{'0' * 5000}1-2]"],
+)
 def test_what_is_no_node_set_is_an_error(text: str) -> None:
-    with pytest.raises(BadInput):
+    with pytest.raises(BadInput, match=r"no node set|no list of numbers"):
         expanded(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[1-99999999]",
+        "n[0-999999999999]",
+        "n[1-999999,1-999999]",
+        "n[1-2000]m[1-2000]",
+        f"n[1-{10**40}]",
+    ],
+)
+def test_too_many_nodes_are_refused_with_the_limit(text: str) -> None:
+    with pytest.raises(BadInput, match="more than 1,000,000 nodes"):
+        expanded(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["@x[1-99999999]", "n[1-99999999]!n1", "@x[1-2000]y[1-2000]", "n[1-9999999/2]"]
+)
+def test_clustershell_is_not_asked_to_make_too_many_nodes(text: str) -> None:
+    pytest.importorskip("ClusterShell.NodeSet")
+    with pytest.raises(BadInput, match="more than 1,000,000 nodes"):
+        expanded(text)
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.sampled_from(["n", "[", "]", "-", ",", " ", "0" * 70, "1", "9", "99999", "٣", "é", "_"])
+    )
+)
+def test_any_text_is_a_node_set_or_is_refused(tokens: list[str]) -> None:
+    text = "".join(tokens)
+    with suppress(BadInput):
+        names = expanded(text)
+        assert not any(set("[], ") & {*name} for name in names)
 
 
 def test_a_group_needs_clustershell() -> None:
