@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,7 @@ from mlbackends.fleet import payload
 from mlbackends.fleet.engines import Job, envelopes_of, from_worker, record_of, run_launcher, slurm
 from mlbackends.fleet.frames import frames
 from mlbackends.model import registry
-from mlbackends.model.errors import BadInput, MlBackendsError
+from mlbackends.model.errors import BadInput, Incomplete, MlBackendsError
 from mlbackends.model.fleet import Envelope, Status
 
 posix = pytest.mark.skipif(os.name == "nt", reason="launchers of clusters are POSIX programs")
@@ -154,3 +157,41 @@ def test_a_task_of_dask_is_a_call_that_a_worker_without_mlbackends_can_receive()
     data = pickle.dumps(dask._Call(len, "four"))
     assert pickle.loads(data) == 4
     assert b"mlbackends" not in data
+
+
+@posix
+@pytest.mark.parametrize("end", ["SIGKILL", "SIGSTOP"], ids=["killed", "stopped"])
+def test_a_scheduler_of_dask_that_is_lost_amid_reading_is_told(
+    end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    distributed = pytest.importorskip("distributed")
+    from mlbackends.fleet.engines import dask
+
+    monkeypatch.setattr(dask, "GRACE_SECONDS", 1.0)
+    monkeypatch.setattr(dask, "SILENT_SECONDS", 0.3)
+    file = tmp_path / "scheduler.json"
+    scheduler = (
+        "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard",
+        "--scheduler-file", str(file),
+    )  # fmt: skip
+    worker = (
+        "distributed.cli.dask_worker", "--scheduler-file", str(file), "--no-nanny", "--nthreads", "1",
+        "--no-dashboard", "--local-directory", str(tmp_path / "worker"),
+    )  # fmt: skip
+    started = [
+        subprocess.Popen([sys.executable, "-m", *words], stderr=subprocess.DEVNULL)
+        for words in (scheduler, worker)
+    ]
+    try:
+        with distributed.Client(scheduler_file=file, timeout=60, set_as_default=False) as client:
+            client.wait_for_workers(1, timeout=60)
+            where = client.scheduler.address
+        parts = dask.each(where, time.sleep, [0, 600])
+        assert next(parts) == (0, None)
+        started[0].send_signal(getattr(signal, end))
+        with pytest.raises(Incomplete, match=r"scheduler at tcp.* stopped, or cannot be reached"):
+            next(parts)
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()

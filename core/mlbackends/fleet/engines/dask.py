@@ -1,16 +1,22 @@
 """Dask: a task on one worker of each host of a running cluster, or tasks on whatever worker is free."""
 
 import asyncio
+import logging
 import pickle
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from mlbackends.fleet import payload
 from mlbackends.fleet.engines import GRACE_SECONDS, Job, Take, from_worker
 from mlbackends.host import command
-from mlbackends.model.errors import BadInput, MlBackendsError
+from mlbackends.model.errors import BadInput, Incomplete, MlBackendsError
 from mlbackends.model.fleet import Envelope, Status
+
+SILENT_SECONDS = 60.0
+"""So long nothing may come before the scheduler is asked whether it is there, or of a result that is."""
 
 
 def run(job: Job, take: Take) -> None:
@@ -41,12 +47,11 @@ def run(job: Job, take: Take) -> None:
                 loop=client.loop,
             ):
                 host = tasks.pop(task)
-                if task.status == "finished":
-                    for envelope in from_worker(task.result(), taken, host):
+                try:
+                    for envelope in from_worker(_result(task, job.where), taken, host):
                         take(envelope)
-                else:
-                    failure = f"its worker failed: {task.exception()}"
-                    take(Envelope(node=host, status=Status.ERROR, error=failure))
+                except MlBackendsError as failure:
+                    take(Envelope(node=host, status=Status.ERROR, error=str(failure)))
         except TimeoutError:
             pass
         for task, host in tasks.items():
@@ -59,18 +64,46 @@ def each(
 ) -> Iterator[tuple[int, Any]]:
     """Yield what a function returns for each item, as the workers are done, and the item's place."""
     with _attached(where) as client:
-        from distributed import as_completed
-
         tasks = {
             client.submit(
                 pickle.loads, pickle.dumps(_Call(function, item)), pure=False, retries=2
             ): place
             for place, item in enumerate(items)
         }
-        for task in as_completed(tasks, raise_errors=False, loop=client.loop):
-            if task.status != "finished":
-                raise MlBackendsError(f"a worker of Dask failed: {task.exception()}")
-            yield tasks.pop(task), task.result()
+        ended: SimpleQueue[Any] = SimpleQueue()
+        for task in tasks:
+            task.add_done_callback(ended.put)
+        while tasks:
+            try:
+                task = ended.get(timeout=SILENT_SECONDS)
+            except Empty:
+                _check(client, where)
+                continue
+            yield tasks.pop(task), _result(task, where)
+
+
+def _result(task: Any, where: str) -> Any:
+    """Return what a task that has ended came to. Raises MlBackendsError."""
+    if task.status == "error":
+        raise MlBackendsError(f"a worker of Dask failed: {task.exception()}")
+    try:
+        return task.result(timeout=SILENT_SECONDS)
+    except (OSError, CancelledError):
+        raise _lost(where) from None
+
+
+def _check(client: Any, where: str) -> None:
+    """Raise Incomplete where the scheduler does not answer: one that hangs keeps its connection open."""
+    try:
+        asyncio.run(asyncio.wait_for(_handshake(where), 2 * GRACE_SECONDS))
+    except OSError:
+        raise _lost(where) from None
+    if client.status not in ("running", "connecting"):
+        raise _lost(where)
+
+
+def _lost(where: str) -> Incomplete:
+    return Incomplete(f"the Dask scheduler at {where} stopped, or cannot be reached")
 
 
 class _Call:
@@ -103,6 +136,8 @@ def _attached(where: str) -> Iterator[Any]:
         ) from None
     except (OSError, ValueError, MemoryError) as error:  # MemoryError: of another protocol's bytes
         raise BadInput(f"there is no Dask scheduler at {where}: {error}") from None
+    # What it logs of a connection that is lost we say in one line.
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
     with client:
         if not client.scheduler_info(n_workers=-1)["workers"]:
             raise BadInput(f"the Dask scheduler at {where} has no workers")
