@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 from xml.etree import ElementTree as ET
 
 import jsonschema
@@ -99,6 +105,46 @@ def test_a_folder_of_files_that_are_nothing(tmp_path: Path) -> None:
     assert "did not come whole" in errors["node2"]
     alone = backends("fleet", "summarize", str(tmp_path / "node2.json"))
     assert alone.returncode == 3 and "no report came whole (records of" in alone.stderr
+
+
+def waiting_writer(fifo: Path, reader: subprocess.Popen[Any]) -> TextIO:
+    """Open a FIFO to write as soon as the process that should read waits for a writer."""
+    while reader.poll() is None:
+        with suppress(OSError):  # nobody reads it yet
+            handle = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+            os.set_blocking(handle, True)
+            return os.fdopen(handle, "w")
+        time.sleep(0.01)
+    pytest.fail("it did not wait for a writer")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no FIFO among its files")
+def test_a_fifo_is_waited_for_until_somebody_writes(tmp_path: Path) -> None:
+    fifo = tmp_path / "node1"
+    os.mkfifo(fifo)
+    lines = "".join(f"{line}\n" for line in frames(envelope("node1")))
+    command = [sys.executable, "-m", "mlbackends", "fleet", "summarize", str(fifo)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as reader:
+        with waiting_writer(fifo, reader) as writer:
+            writer.write(lines)
+        assert reader.stdout is not None
+        assert reader.stdout.read().startswith("1 node: 1 reported")
+    assert reader.returncode == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no FIFO among its files")
+def test_a_fifo_that_nobody_writes_is_interrupted_from_the_keyboard(tmp_path: Path) -> None:
+    fifo = tmp_path / "node1"
+    os.mkfifo(fifo)
+    command = [sys.executable, "-m", "mlbackends", "fleet", "summarize", str(fifo)]
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as reader,
+        waiting_writer(fifo, reader),
+    ):
+        reader.send_signal(signal.SIGINT)
+        output, errors = reader.communicate()
+    assert (reader.returncode, output) == (130, b"")
+    assert b"Traceback" not in errors
 
 
 def test_reports_without_names_in_one_file_are_as_many_nodes(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def sheet(fleet: Fleet, style: str = "") -> str:
     drawing.box(0, 0, _WIDTH, height, "paper")
     drawing.parts += shown.parts
     about = [fleets.headline(fleet)]
-    about += [f"{fleets.number_of(kind.nodes)}: {fleets.title(kind)}" for kind in fleet.kinds]
+    about += [fleets.heading(kind) for kind in fleet.kinds]
     return drawing.document("fleet", _WIDTH, height, "Fleet", ". ".join(about), style)
 
 
@@ -80,7 +80,7 @@ def _draw(fleet: Fleet, drawing: Drawing) -> float:
 
 
 def _draw_kind(kind: Kind, compared_with: str, rows: _Rows) -> None:
-    rows.heading(f"{fleets.number_of(kind.nodes)}: {fleets.title(kind)}")
+    rows.heading(fleets.heading(kind))
     rows.row(kind.alike, "series s2", f"agree with {compared_with} in everything", "")
     for deviation in kind.deviations[:_MOST_ROWS]:
         first, *others = fleets.causes(deviation)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from mlbackends.fleet.groups import RECORD
 from mlbackends.fleet.nodesets import folded
 from mlbackends.model.errors import counted
 from mlbackends.model.fleet import (
@@ -58,10 +59,14 @@ def number_of(nodes: int) -> str:
     return f"{nodes:,} node{'' if nodes == 1 else 's'}"
 
 
-def title(kind: Kind) -> str:
-    """Return what the nodes of a kind have in common."""
-    values = [shown(name, value) for name, value in kind.title.items() if value is not None]
-    return ", ".join(filter(None, values)) or "nodes"
+def heading(kind: Kind) -> str:
+    """Return how many nodes of a kind there are, and what they have in common."""
+    values = [
+        f"{value} records" if name == RECORD else shown(name, value)
+        for name, value in kind.title.items()
+        if value is not None
+    ]
+    return ": ".join(filter(None, (number_of(kind.nodes), ", ".join(filter(None, values)))))
 
 
 def agreement(kind: Kind, compared_with: str) -> str:
@@ -181,8 +186,7 @@ def table(fleet: Fleet, page: Page) -> str:
 
 
 def _kind(kind: Kind, compared_with: str, page: Page) -> Iterator[str]:
-    head = f"{number_of(kind.nodes)}: {title(kind)}"
-    yield from (page.styled(line, "1") for line in wrapped(head, page.width, "", "  "))
+    yield from (page.styled(line, "1") for line in wrapped(heading(kind), page.width, "", "  "))
     yield from wrapped(agreement(kind, compared_with), page.width, "  ", "  ")
     for deviation in kind.deviations:
         count = f"{len(deviation.nodes):,} of {kind.nodes:,}"
@@ -230,7 +234,7 @@ def markdown(fleet: Fleet, page: Page) -> str:
     ]
     parts.append(markdown_table(("node", "figure"), figures))
     for kind in fleet.kinds:
-        parts.append(f"### {number_of(kind.nodes)}: {literal(title(kind))}")
+        parts.append(f"### {literal(heading(kind))}")
         parts.append(literal(agreement(kind, fleet.compared_with)))
         deviations = [
             (

@@ -66,7 +66,7 @@ def _nodes(nodes: tuple[str, ...]) -> str:
 
 
 def _kind(kind: Kind, compared_with: str, at: int) -> str:
-    title = f"{fleets.number_of(kind.nodes)}: {fleets.title(kind)}"
+    title = fleets.heading(kind)
     rows = [
         [words("td", f"{len(each.nodes):,}"), _nodes(each.nodes), element("td", _facts(each))]
         for each in kind.deviations

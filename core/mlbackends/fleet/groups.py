@@ -33,6 +33,9 @@ MAJORITY = "the majority"
 BY = ("cpu.model_name", "*.devices.name", "*.processor")
 """What makes nodes of one kind. Not the number of GPUs: a node that lost one would be a kind of its own."""
 
+RECORD = "record"
+"""In the title of a kind what its records are, as "sdpa-check"; nodes with reports have it not."""
+
 _FEW = 3
 """So many values of a fact are compared however few the nodes are."""
 
@@ -195,6 +198,8 @@ def _kinds(
     titles: dict[int, dict[str, FactValue | None]] = {}
     for machine, sections in view.machines.items():
         title: dict[str, FactValue | None] = {name: None for name in by if "*" not in name}
+        if sections and all(section.probe != HEAD for section in sections):
+            title = {RECORD: sections[0].probe, **title}
         for section in sections:
             if id(section) not in titles:
                 titles[id(section)] = _title(section.facts, by)

@@ -4,6 +4,7 @@ The parts come to the same as one reader's summary; a report whose frames stand 
 """
 
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -21,6 +22,7 @@ from mlbackends.model.errors import BadInput
 PART_BYTES = 64 << 20
 """About two seconds of work. A larger file is a part alone."""
 PART_FILES = 2000
+_FILES = "name files that they have too"
 
 Each = Callable[[str, Callable[[Any], Any], Sequence[Any]], Iterator[tuple[int, Any]]]
 """What engines define as `each`."""
@@ -32,14 +34,17 @@ def parts_of(paths: Sequence[str]) -> list[tuple[Source, ...]]:
     room = 0
     for source in sources_of(paths):
         if source.path == STANDARD_INPUT:
-            raise BadInput("workers cannot read standard input", "name files that they have too")
+            raise BadInput("workers cannot read standard input", _FILES)
         try:
-            size = os.stat(source.path).st_size
+            status = os.stat(source.path)
+            size, is_pipe = status.st_size, stat.S_ISFIFO(status.st_mode)
         except (OSError, ValueError) as error:
             if not source.is_listed:  # else an error of its node, which the worker finds
                 why = error.strerror if isinstance(error, OSError) else str(error)
                 raise BadInput(f"{source.path} cannot be read: {why}") from None
-            size = 0
+            size, is_pipe = 0, False
+        if is_pipe and not source.is_listed:
+            raise BadInput(f"workers cannot read a pipe: {source.path}", _FILES)
         if not parts or size > room or len(parts[-1]) >= PART_FILES:
             parts.append([])
             room = PART_BYTES

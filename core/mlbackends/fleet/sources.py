@@ -143,7 +143,9 @@ def _of_file(source: Source, reader: Reader, collection: Collection) -> Iterator
         return
     try:
         mounts.check(path)
-        with os.fdopen(opened_at_once(path), "rb") as file:
+        # As with cat, a FIFO that was named is waited for; one that is in a folder may have no writer.
+        is_listed = source.is_listed
+        with os.fdopen(opened_at_once(path), "rb") if is_listed else open(path, "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 os.set_blocking(file.fileno(), True)
             if _is_fleet(file):

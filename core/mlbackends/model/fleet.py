@@ -66,8 +66,9 @@ class Deviation(Struct, frozen=True):
 class Kind(Struct, frozen=True):
     """Nodes that are compared with each other.
 
-    title: what they have in common, by dotted name. nodes: how many. alike: how many agree on all facts.
-    deviations: the smallest first. not_compared: facts that nearly every node has otherwise.
+    title: what they have in common, by dotted name; `record` is there for records that are no reports.
+    nodes: how many. alike: how many agree on all facts. deviations: the smallest first. not_compared:
+    facts that nearly every node has otherwise.
     """
 
     title: dict[str, FactValue | None]

@@ -111,6 +111,13 @@ def test_what_workers_cannot_read_is_refused(tmp_path: Path) -> None:
             parts_of([path])
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no FIFO among its files")
+def test_a_pipe_is_nothing_for_workers(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "n1.frame")
+    with pytest.raises(BadInput, match="cannot read a pipe"):
+        parts_of([str(tmp_path / "n1.frame")])
+
+
 def test_a_file_named_beside_others_is_told_where_it_holds_no_report(tmp_path: Path) -> None:
     (tmp_path / "n1.frame").write_text("\n".join(frames(envelope_of("n1"))))
     (tmp_path / "n2.frame").write_text("")

@@ -11,7 +11,8 @@ from msgspec import Raw
 from mlbackends.fleet.collection import Collection
 from mlbackends.fleet.groups import fleet_of
 from mlbackends.fleet.records import FailedChecks
-from mlbackends.model.fleet import Envelope, Fleet
+from mlbackends.model.fleet import Envelope, Fleet, Kind
+from mlbackends_cli.text.fleets import heading
 
 
 def bench(seconds: float, *, processor: str = "Xeon", instructions: str = "avx2") -> dict[str, Any]:
@@ -59,6 +60,22 @@ def test_nodes_with_another_processor_are_a_kind_of_their_own() -> None:
     found = fleet(**slow, **fast)
     assert len(found.kinds) == 2
     assert found.outliers == ()
+
+
+def test_records_of_two_commands_are_two_kinds_with_their_names() -> None:
+    flags = {"schema": "backends.flags/1", "flags": [{"name": "a", "value": "none"}]}
+    found = fleet(f1=flags, f2=flags, f3=flags, n1=bench(1.0), n2=bench(1.0))
+    assert [(kind.title.get("record"), kind.nodes, kind.alike) for kind in found.kinds] == [
+        ("flags", 3, 3), ("sdpa-bench", 2, 2),
+    ]  # fmt: skip
+    assert [*map(heading, found.kinds)] == [
+        "3 nodes: flags records",
+        "2 nodes: sdpa-bench records, Xeon",
+    ]
+
+
+def test_nodes_that_nothing_names_are_counted() -> None:
+    assert heading(Kind({"cpu.model_name": None}, 3, 3)) == "3 nodes"
 
 
 def test_facts_of_records_are_compared_as_those_of_reports() -> None:
