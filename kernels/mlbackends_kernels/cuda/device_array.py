@@ -118,6 +118,8 @@ class DeviceArray:
             streams.follow(stream, self.stream)
         if isinstance(self.owner, Memory):
             self.owner.used_on(stream)
+        elif is_torch(self.owner):
+            self.owner.record_stream(_torchs_stream(stream, self.device))
         own = self.pointer, self.shape, self.strides, self.dtype, self.device
         return DeviceArray(*own, self.owner, stream)
 
@@ -266,13 +268,15 @@ def as_owner(array: DeviceArray) -> "Iterator[None]":
 @contextmanager
 def on_torchs_stream(array: DeviceArray) -> "Iterator[None]":
     """Make an array's device and stream the current ones of torch."""
-    cuda, handle = sys.modules["torch"].cuda, array.stream
-    with cuda.device(array.device):
-        usual, other = cuda.default_stream, cuda.ExternalStream
-        is_legacy = handle == streams.LEGACY
-        stream = usual(array.device) if is_legacy else other(handle, array.device)
-        with cuda.stream(stream):
-            yield
+    cuda = sys.modules["torch"].cuda
+    with cuda.device(array.device), cuda.stream(_torchs_stream(array.stream, array.device)):
+        yield
+
+
+def _torchs_stream(handle: int, index: int) -> Any:
+    cuda = sys.modules["torch"].cuda
+    is_legacy = handle == streams.LEGACY
+    return cuda.default_stream(index) if is_legacy else cuda.ExternalStream(handle, index)
 
 
 def zeros_like(

@@ -187,6 +187,32 @@ tell(result.numpy().tolist())
     assert not told.lines("cuStreamWaitEvent")
 
 
+def test_torch_is_told_which_other_stream_reads_a_tensor(on_fake_cuda: Any) -> None:
+    """Else its memory is another tensor's, on torch's own stream, as soon as the caller drops it."""
+    told = on_fake_cuda(
+        OTHER
+        + """
+import sys
+from types import ModuleType, SimpleNamespace
+from mlbackends_kernels.cuda.device_array import as_device_array
+torch = sys.modules["torch"] = ModuleType("torch")
+class Tensor:
+    dtype, shape, device = "torch.float32", (2,), SimpleNamespace(type="cuda", index=0)
+    def data_ptr(self): return 4096
+    def stride(self): return (1,)
+    def record_stream(self, stream): tell(stream)
+torch.Tensor = Tensor
+torch.cuda = SimpleNamespace(
+    current_stream=lambda device: SimpleNamespace(cuda_stream=55),
+    default_stream=lambda index: ["default", index], ExternalStream=lambda *of: list(of))
+for handle in (55, 56, 1):
+    with mlbackends.cuda.on_stream(handle):
+        tell(as_device_array(Tensor()).stream)
+"""
+    )
+    assert told.values == [55, [56, 0], 56, ["default", 0], 1]
+
+
 def test_each_device_has_its_own_memory_and_statistics(on_fake_cuda: Any) -> None:
     told = on_fake_cuda(
         OTHER
