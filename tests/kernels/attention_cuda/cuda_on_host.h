@@ -1,4 +1,4 @@
-// CUDA C++ on the CPU: a fiber stands for each thread of a block, and a fiber that waits lets the next one run.
+// CUDA C++ on the CPU: a fiber stands for each thread of a block, and a fiber that waits lets another one run.
 //
 // What warps do together (shuffles, matrix loads and products) is done by the last lane that comes, from what all have
 // left; fragments lie as the PTX manual says. Shared memory starts as NaN, so that what was not written is noticed;
@@ -49,7 +49,7 @@ static Fiber fibers[MOST];
 static std::vector<char> stacks;
 static Warp warps[MOST / 32];
 static Meeting block;
-static unsigned current, threads, living, block_index;
+static unsigned current, threads, living, block_index, disorder;
 static jmp_buf finished;
 static void (*body)();
 
@@ -59,18 +59,24 @@ static void resume(unsigned next) {
   fibers[next].started = true;
   setcontext(&fibers[next].start);
 }
+// The lanes of a warp run in turn, and now and then another warp: one may be far ahead, so that a missing barrier shows.
+static unsigned following(unsigned next) {
+  disorder ^= disorder << 13;
+  disorder ^= disorder >> 17;
+  disorder ^= disorder << 5;
+  next = disorder % 32 ? next / 32 * 32 + (next + 1) % 32 : disorder / 32 % threads;
+  while (fibers[next].done) next = (next + 1) % threads;
+  return next;
+}
 static void give_way() {
-  unsigned next = current;
-  do next = (next + 1) % threads; while (fibers[next].done);
+  unsigned next = following(current);
   if (next != current && !_setjmp(fibers[current].at)) resume(next);
 }
 static void run_fiber() {
   body();
   fibers[current].done = true;
   if (--living == 0) _longjmp(finished, 1);
-  unsigned next = current;
-  do next = (next + 1) % threads; while (fibers[next].done);
-  resume(next);
+  resume(following(current));
 }
 // Waits for `count`; the last that comes does `work` for all.
 template <class Work> static void meet(Meeting& meeting, unsigned count, Work work) {
@@ -97,6 +103,7 @@ template <class Body> static void launch(unsigned grid, unsigned count, char* sh
   stacks.resize((size_t)MOST * STACK);
   for (volatile unsigned at = 0; at < grid; at = at + 1) {
     block_index = at;
+    disorder = at + 1;
     living = threads;
     memset(shared, 0xff, bytes + 4096);
     memset(warps, 0, sizeof warps);

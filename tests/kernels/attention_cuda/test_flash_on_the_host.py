@@ -1,10 +1,11 @@
 """What flash.cu computes, run on the CPU by fibers that stand for a GPU's threads, against float64.
 
-Not seen here: races between warps, the limits of a GPU, and how its units round.
+Not seen here: orders of warps that are not tried, the limits of a GPU, and how its units round.
 """
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -87,3 +88,25 @@ def test_wide_rows_agree_with_float64(name: str, host_kernels: HostKernels) -> N
 @pytest.mark.parametrize("name", of.FLASH_PART_CASES)
 def test_keys_in_parts_agree_with_float64(name: str, host_kernels: HostKernels) -> None:
     assert check(host_kernels, of.FLASH_PART_CASES[name], 40).parts > 1
+
+
+UNGUARDED = """
+#include "cuda_on_host.h"
+extern "C" void exchange(unsigned* to, unsigned grid) {
+  host::launch(grid, 64, shared_memory, 256, [=] {
+    unsigned* shared = (unsigned*)shared_memory;
+    shared[threadIdx.x] = threadIdx.x;
+    __syncwarp();
+    __syncwarp();
+    to[64 * blockIdx.x + threadIdx.x] = shared[threadIdx.x ^ 32];
+  });
+}
+"""
+
+
+def test_a_warp_that_runs_ahead_of_another_shows(host_kernels: HostKernels) -> None:
+    """What another warp has not written yet is not read as if it had."""
+    found = np.zeros((8, 64), "uint32")
+    exchange = ctypes.CDLL(str(host_kernels.library(UNGUARDED))).exchange
+    exchange(ctypes.c_void_p(found.ctypes.data), len(found))
+    assert (found == 2**32 - 1).any()

@@ -1,8 +1,8 @@
 """What hopper.cu computes, run on the CPU by fibers that stand for a GPU's threads, against float64.
 
 hopper_on_host.h copies boxes of tensors, multiplies through descriptors and counts at barriers as the PTX
-manual says. Not seen here: races between warps, whether a GPU reads descriptors as we read the manual, and
-how fast it is.
+manual says. Not seen here: orders of warps that are not tried, whether a GPU reads descriptors as we read
+the manual, and how fast it is.
 """
 
 from __future__ import annotations
