@@ -425,8 +425,10 @@ def _check_sequences(problem: AttentionProblem) -> None:
         listed = ", ".join(str(list(shape)) for shape in shapes)
         raise InvalidProblem(f"sequences of several lengths need 4 dimensions; got {listed}")
     if not keys or not (rows or table):
+        given = "key_lengths" if keys else "query_lengths" if rows else "page_table"
+        missing = "query_lengths or a page_table" if keys else "key_lengths"
         raise InvalidProblem(
-            "key_lengths goes with query_lengths, or with a page_table",
+            f"{given} is given without {missing}",
             "give both, and tensors that hold one sequence after another",
         )
     for name, lengths in (("query_lengths", rows), ("key_lengths", keys)):

@@ -179,13 +179,16 @@ def reset_peak(index: int) -> None:
 def memory_stats(device: object = None) -> dict[str, int]:
     """Return what arrays of this library take on a device, in bytes and in number, by torch's names.
 
-    device: an int, a text such as "cuda:0" or an object as torch's; None for the current one.
+    device: an int, a text such as "cuda:0" or an object as torch's; None or "cuda" for the current one.
     reserved_bytes are those of the device's pool, which others in this process may share; they are
     left out where nothing has been allocated yet. Arrays that torch or CuPy allocated are in theirs.
-    Raises RuntimeError for a device that is not there.
+    Raises RuntimeError for a device that is not there, and CudaUnavailable, which is one, without a driver.
     """
-    index = current_device() if device is None else index_of(device)
-    if not 0 <= index < (count := device_count()):
+    is_current = device is None or str(device) == "cuda"
+    index = current_device() if is_current else index_of(device)
+    driver()  # without one it says why
+    count = device_count()
+    if not 0 <= index < count:
         raise RuntimeError(f"expected 0 <= device index < {count}, but got {index}")
     facts = (
         "allocated_bytes.all.current", "allocated_bytes.all.peak", "allocated_bytes.all.allocated",

@@ -151,7 +151,7 @@ PAGES: dict[str, Any] = {"page_table": np.zeros((2, 2), "int32"), "key_lengths":
         ({"lower_right": True}, NoBackend, "is_causal is False"),
         ({"sinks": [0.0] * 4}, TypeError, "argument 'sinks' must be Tensor, not list"),
         ({"sinks": SINKS[:3]}, NoBackend, r"\[4\]; got \[3\]"),
-        ({"query_lengths": (2, 3)}, NoBackend, "key_lengths goes with query_lengths"),
+        ({"query_lengths": (2, 3)}, NoBackend, "query_lengths is given without key_lengths"),
         ({"key_lengths": "73"}, TypeError, "argument 'key_lengths' must be tuple of ints, not str"),
         ({**PAGES, "page_table": [[0]]}, TypeError, "argument 'page_table' must be Tensor"),
         ({**PAGES, "key_lengths": (7, 99)}, NoBackend, "a sequence has 99 keys"),

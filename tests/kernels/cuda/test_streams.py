@@ -226,7 +226,8 @@ tell(stats[1]["reserved_bytes.all.current"] > 0)
 tell("reserved_bytes.all.current" in stats[0])
 del a, b
 tell(mlbackends.cuda.memory_stats(1)["allocated_bytes.all.current"])
-tell(error_of(lambda: mlbackends.cuda.memory_stats(2)))
+tell([error_of(lambda: mlbackends.cuda.memory_stats(each)) for each in (2, -1)])
+tell(mlbackends.cuda.memory_stats("cuda") == mlbackends.cuda.memory_stats(0))
 """,
         FAKE_GPUS="2",
     )
@@ -236,9 +237,16 @@ tell(error_of(lambda: mlbackends.cuda.memory_stats(2)))
         True,
         False,
         0,
-        ["RuntimeError", "expected 0 <= device index < 2, but got 2"],
+        [["RuntimeError", f"expected 0 <= device index < 2, but got {index}"] for index in (2, -1)],
+        True,
     ]
     assert {line.split()[2] for line in told.lines("cuMemAlloc")} == {"1"}  # the legacy stream
+
+
+def test_without_a_driver_statistics_say_why_there_are_none(on_fake_cuda: Any) -> None:
+    told = on_fake_cuda("tell(error_of(lambda: mlbackends.cuda.memory_stats(0)))", FAKE_INIT="100")
+
+    assert told.values == [["CudaUnavailable", "cuInit returned 100 (CUDA_ERROR_NO_DEVICE)"]]
 
 
 def test_after_an_error_of_memory_everything_works(on_fake_cuda: Any) -> None:
