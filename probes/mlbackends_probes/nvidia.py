@@ -114,15 +114,15 @@ def use(opened: CDLL, library: Library) -> Answer:
     branch = nvml.query_system(bound, "nvmlSystemGetDriverBranch")
     count = nvml.must(bound, "nvmlDeviceGetCount")
     devices: list[Device] = []
-    warnings: list[Reason] = []
+    problems: list[tuple[int, Reason]] = []
     described: list[tuple[int, Any]] = []
     for index, handle in nvml.all_gpus(bound, count):
         if isinstance(handle, Reason):
             devices.append(Device("cuda", index, reasons=(handle,)))
             continue
-        parts, problems = nvml.described(bound, index, handle)
+        parts, reasons = nvml.described(bound, index, handle)
         devices += parts
-        warnings += problems
+        problems += [(index, each) for each in reasons]
         if parts[0].presence is Presence.LOADABLE:
             described.append((index, handle))
     facts = {
@@ -136,7 +136,7 @@ def use(opened: CDLL, library: Library) -> Answer:
     if described:
         facts["processes"] = nvml.processes(bound, described)
     library = replace(library, version=release or library.version)
-    learned = Answer(library, tuple(devices), facts, tuple(warnings))
+    learned = Answer(library, tuple(devices), facts, tuple(nvml.of_several(problems)))
     if not count:
         message = "nvmlDeviceGetCount says 0: no GPU was given to this system or container"
         raise NotUsable("no-device", message, learned=learned)

@@ -112,6 +112,16 @@ def test_facts_and_pages(name: str, described: Callable[[str], Machine]) -> None
     assert not any(page.stderr for page in pages)
 
 
+def test_what_several_gpus_have_in_common_is_reported_once(
+    described: Callable[[str], Machine],
+) -> None:
+    pages = [described(name).backends("info").stdout for name in ("h100-fabric", "h100-mig")]
+
+    assert pages[0].count("the NVLink fabric of GPU 0-7 is in-progress") == 1
+    assert pages[0].count("NVLink fabric") == 1
+    assert pages[1].count("MIG of GPU 0 turns off") == 1
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("h100")])
 def test_a_policy_of_such_nodes(name: str, described: Callable[[str], Machine]) -> None:
     machine = described(name)

@@ -9,6 +9,8 @@ return one number each. Source: NVML API reference.
 import sys
 from typing import Any
 
+from msgspec.structs import replace
+
 from mlbackends.host.quantities import format_cpu_list
 from mlbackends.libraries.c_calls import CDLL
 from mlbackends.model.errors import counted
@@ -116,7 +118,7 @@ def all_gpus(nvml: Any, count: int) -> list[Gpu | tuple[int, Reason]]:
 
 
 def described(nvml: Any, index: int, handle: Any) -> tuple[list[Device], list[Reason]]:
-    """Return a GPU and its MIG instances, and what is wrong with it."""
+    """Return a GPU and its MIG instances, and what is wrong with it, for `of_several`."""
     gpu = _Gpu(nvml, handle)
     instances: list[Device] = []
     try:
@@ -125,9 +127,22 @@ def described(nvml: Any, index: int, handle: Any) -> tuple[list[Device], list[Re
         instances = _mig_instances(nvml, index, handle)
     except GpuGone as gone:
         return [gpu.device("cuda", index, Presence.FOUND, gone.reason), *instances], []
-    return [gpu.device("cuda", index), *instances], _problems(f"GPU {index}", gpu)
+    return [gpu.device("cuda", index), *instances], _problems(gpu)
 
 
+def of_several(problems: list[tuple[int, Reason]]) -> list[Reason]:
+    """Return what is wrong with GPUs, what several have in common once: of GPU 0-2,5."""
+    indices: dict[Reason, list[int]] = {}
+    for index, reason in problems:
+        indices.setdefault(reason, []).append(index)
+    return [
+        replace(each, message=each.message.replace(_ANY, f"GPU {format_cpu_list(gpus)}"))
+        for each, gpus in indices.items()
+    ]
+
+
+_ANY = "{gpu}"
+"""Stands in a message for the GPU that it is of."""
 _NO_USE_CHECK = Reason(
     "no-use-check", "NVML answers for it; whether it computes is what cuda_driver tells"
 )
@@ -298,8 +313,8 @@ def _mig_instances(nvml: Any, parent: int, handle: Any) -> list[Device]:
     return found
 
 
-def _problems(name: str, gpu: _Gpu) -> list[Reason]:
-    """Return what is wrong with a GPU although it answers."""
+def _problems(gpu: _Gpu) -> list[Reason]:
+    """Return what is wrong with a GPU although it answers; `_ANY` stands for its name."""
     facts = gpu.facts | gpu.volatile
     count = facts.get("ecc_uncorrected_since_load")
     errors = counted(count, "memory error") if isinstance(count, int) else ""
@@ -308,19 +323,19 @@ def _problems(name: str, gpu: _Gpu) -> list[Reason]:
     found = [
         Reason(
             code,
-            message.format(gpu=name, value=facts[fact], errors=errors),
+            message.format(gpu=_ANY, value=facts[fact], errors=errors),
             advice.get(code, hint),
         )
         for fact, values, code, message, hint in _words("problems")
         if facts.get(fact) and (not values or facts[fact] in values)
     ]
     if action not in (None, "none") and not facts.get("ecc_uncorrected_since_load"):
-        message = f"{name} asks for recovery ({action}): it met a fault that it does not get over"
+        message = f"{_ANY} asks for recovery ({action}): it met a fault that it does not get over"
         found.append(Reason("reset-required", message, "drain the machine first"))
     for mode in ("ecc", "mig"):
         if facts.get(mode) != facts.get(f"{mode}_pending"):
             turns = "on" if facts.get(f"{mode}_pending") else "off"
-            message = f"{mode.upper()} of {name} turns {turns} at its next reset"
+            message = f"{mode.upper()} of {_ANY} turns {turns} at its next reset"
             found.append(Reason("mode-change-pending", message, "reset the GPU, or reboot"))
     return found
 
