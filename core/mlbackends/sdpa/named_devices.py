@@ -84,6 +84,8 @@ def canonical(name: str) -> str:
     error = UnknownName("device", name, alike, _LIST)
     if not error.hint.startswith("did"):
         error.hint = f"`{_LIST}` has them all"
+        if name.lower().lstrip().startswith("cuda:"):
+            error.hint += "; cuda:1 is this machine's second CUDA device"
     raise error
 
 
@@ -104,8 +106,8 @@ def device(name: str) -> NamedDevice:
     # The driver is asked in a child process; what it says of devices comes with a check that they compute.
     report = survey(("cuda_driver",), Host("/"), Presence.USABLE, timeout=_DRIVER_SECONDS)
     probe = report.probes["cuda_driver"]
-    devices = [each for each in probe.devices if each.capability]
-    if index >= len(devices):
+    devices = {each.index: each for each in probe.devices if each.capability}
+    if index not in devices:
         because = f": {probe.reasons[0].message}" if probe.reasons else ""
         hint = "a device that is not here is asked about by its name, such as --device h100"
         position = f" {index}" if devices else ""

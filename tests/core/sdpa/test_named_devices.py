@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mlbackends.model.errors import UnknownName
+import mlbackends.survey
+from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.problem import AttentionProblem, TensorSpec
+from mlbackends.model.records import Device, Presence, ProbeReport, Report
 from mlbackends.sdpa.named_devices import NAMED, NamedDevice, canonical, device
 
 SPEC = TensorSpec((1, 1, 2, 8), "float32")
@@ -86,6 +88,26 @@ def test_no_other_device_is_suggested_for_one_that_is_not_there(typed: str) -> N
     with pytest.raises(UnknownName) as caught:
         canonical(typed)
     assert caught.value.hint == "`backends sdpa list --devices` has them all"
+
+
+@pytest.mark.parametrize("typed", ["cuda:x", "cuda:-1", "cuda:"])
+def test_a_wrong_number_of_a_device_is_answered_with_a_right_one(typed: str) -> None:
+    with pytest.raises(UnknownName) as caught:
+        canonical(typed)
+    assert caught.value.hint.endswith("; cuda:1 is this machine's second CUDA device")
+
+
+def test_a_device_of_which_nothing_is_known_does_not_move_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    second = Device("cuda", 1, name="NVIDIA H200", capability="9.0")
+    probe = ProbeReport(presence=Presence.USABLE, devices=(Device("cuda", 0), second))
+    report = Report("", "", Presence.USABLE, "/", "", 0.0, True, {"cuda_driver": probe})
+    monkeypatch.setattr(mlbackends.survey, "survey", lambda *_, **__: report)
+
+    assert device("cuda:1").device is second
+    with pytest.raises(BadInput, match="this machine has no CUDA device 0"):
+        device("cuda")
 
 
 @pytest.mark.parametrize(
