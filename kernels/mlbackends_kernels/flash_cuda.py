@@ -2,8 +2,8 @@
 
 It has been emulated on the CPU, where fibers stand for a GPU's threads, and compared with float64, and been
 compiled for sm80 to sm120; it has not run on a GPU yet. It needs cuda-python, and neither a compiler nor
-NVRTC: the machine code comes with the package. Hopper has kernels of its own, by bulk copies and products
-of warpgroups, which have not run on a GPU either.
+NVRTC: the machine code comes with the package, and needs a driver of CUDA 13 or newer. Hopper has kernels
+of its own, by bulk copies and products of warpgroups, which have not run on a GPU either.
 """
 
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from mlbackends.sdpa import constraints as need
 from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.sdp_backend import SDPBackend
 from mlbackends_kernels.attention_cuda.by_kernels import ByKernels
-from mlbackends_kernels.attention_flash.chips import CHIPS, chip_of
+from mlbackends_kernels.attention_flash.chips import CHIPS, CUDA, chip_of
 
 if TYPE_CHECKING:
     from mlbackends_kernels.attention_cuda.device import DeviceAttention
@@ -84,7 +84,7 @@ class FlashCuda(ByKernels, AttentionBackend):
     def missing_parts(self) -> tuple[Reason, ...]:
         from mlbackends_kernels.attention_cuda.requirements import missing_parts
 
-        return missing_parts(libraries=())
+        return missing_parts(libraries=(), built_for=CUDA)
 
     def _device(self, problem: AttentionProblem) -> "DeviceAttention":
         self.require_here(problem)

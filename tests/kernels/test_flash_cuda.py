@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,8 @@ from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.model.records import Device
 from mlbackends.sdpa.dispatch import choose
 from mlbackends_kernels.attention_cuda import requirements
+from mlbackends_kernels.attention_flash import cubins
+from mlbackends_kernels.attention_flash.chips import CUDA
 from mlbackends_kernels.flash_cuda import FlashCuda
 
 if TYPE_CHECKING:
@@ -116,6 +119,24 @@ def test_it_needs_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     monkeypatch.setattr(requirements, "missing_parts", lambda **_: reasons)
     with pytest.raises(NoBackend, match=r"cannot run here: it launches by cuda\.core"):
         FlashCuda().run(TAKEN["plain"], None, None, None)
+
+
+@pytest.mark.parametrize("release", ["570.124.06", "580.65.06", ""])
+def test_its_machine_code_needs_a_driver_of_its_cuda(
+    release: str, tmp_path: Path, fake_library: Any
+) -> None:
+    """As on a cluster whose driver is of CUDA 12, with cuda-bindings for it."""
+    assert json.loads(cubins.RECORDS.read_text(encoding="utf-8"))["nvrtc"] == CUDA
+    at = tmp_path / "root/usr/local/nvidia/lib64" / f"libcuda.so.{release or 1}"
+    at.parent.mkdir(parents=True)
+    at.write_bytes(fake_library("computing_driver", "libcuda.so.1").read_bytes())
+    (tmp_path / "host.json").write_text('{"environment": {}}', encoding="utf-8")
+    missing = requirements.missing_parts(Host(str(tmp_path)), libraries=(), built_for=CUDA)
+    text = (
+        f"its machine code is of CUDA 13.5, which needs driver 580 or newer; this one is {release}"
+    )
+    told = [each.message for each in missing if "driver" in each.message]
+    assert told == ([text] if release.startswith("570") else [])
 
 
 def test_it_comes_before_the_others_on_a_described_gpu() -> None:

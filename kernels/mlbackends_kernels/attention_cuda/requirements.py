@@ -4,7 +4,7 @@ from functools import cache
 
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import module_location
-from mlbackends.libraries.cuda.driver import driver_libraries
+from mlbackends.libraries.cuda.driver import driver_for, driver_libraries, too_old_for
 from mlbackends.model import registry
 from mlbackends.model.reasons import Reason
 
@@ -15,11 +15,15 @@ _PROBES = {"cublasLt": "cublas"}
 
 @cache
 def missing_parts(
-    host: Host | None = None, binding: str = "", libraries: tuple[str, ...] = ("nvrtc",)
+    host: Host | None = None,
+    binding: str = "",
+    libraries: tuple[str, ...] = ("nvrtc",),
+    built_for: str = "",
 ) -> tuple[Reason, ...]:
     """Return a reason for each of the bindings, the libraries and the driver that is not there.
 
     binding: a package that is needed beside cuda.core. libraries: by the names of their records.
+    built_for: the release of CUDA of machine code that is there, which the driver must run.
     """
     host, install = host or Host(), _INSTALL_ALL if binding else _INSTALL
     reasons = []
@@ -33,6 +37,13 @@ def missing_parts(
             purpose = "compiles by NVRTC" if name == "nvrtc" else "multiplies matrices by"
             file = f"(lib{name}.so)" if name == "nvrtc" else f"lib{name}.so"
             reasons.append((f"it {purpose} {file}, which is not there", install))
-    if not any(each.wins for each in driver_libraries(host, "cuda_driver", "libcuda")):
+    drivers = [each for each in driver_libraries(host, "cuda_driver", "libcuda") if each.wins]
+    release = str(drivers[0].facts.get("driver_release", "")) if drivers else ""
+    if not drivers:
         reasons.append(("there is no CUDA driver library (libcuda.so.1)", ""))
+    elif too_old_for(release, built_for):
+        needed = (
+            f"its machine code is of CUDA {built_for}, which needs driver {driver_for(built_for)}"
+        )
+        reasons.append((f"{needed} or newer; this one is {release}", ""))
     return tuple(Reason("missing-part", message, hint) for message, hint in reasons)

@@ -1,6 +1,6 @@
 """What attention.cu computes, run on the CPU by fibers that stand for a GPU's threads, against float64.
 
-Not seen here: races between warps, the limits of a GPU, and how its units round.
+Not seen here: orders of warps that are not tried, the limits of a GPU, and how its units round.
 """
 
 from __future__ import annotations
