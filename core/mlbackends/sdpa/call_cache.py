@@ -69,7 +69,6 @@ def kind_of_call(
     # A prepared call checks the rest itself.
     of_mask: object = None
     try:
-        width = query.shape[-1]
         if type(mask) is CausalBias:
             if mask.shape != (query.shape[-2], key.shape[-2]):
                 return None
@@ -79,7 +78,10 @@ def kind_of_call(
                 return None
             of_mask = mask.dtype
         on_device = home == "cuda" or (home == "torch" and query.is_cuda)
-        forms = _forms(query, key, value, mask) if on_device else None
+        if on_device:
+            width, forms = None, _forms(query, key, value, mask)
+        else:
+            width, forms = query.shape[-1], None
         if fields is not None:
             more = _kind_of_fields(fields, tensors, records) if on_device else None
             if more is None:

@@ -244,10 +244,12 @@ def empty_like(
 
 
 def output_like(tensor: Any, shape: "Sequence[int]", dtype: str) -> Any:
-    """Return new memory for a result: a tensor of torch beside one of torch, else a DeviceArray."""
-    if is_torch(tensor):
-        return tensor.new_empty(tuple(shape), dtype=getattr(sys.modules["torch"], dtype))
-    return empty_like(as_device_array(tensor), shape, dtype)
+    """Return new memory for a result on the caller's stream: torch's beside a tensor of torch, else ours."""
+    if not is_torch(tensor):
+        return empty_like(as_device_array(tensor), shape, dtype)
+    if streams.callers(tensor) != streams.of_torch(tensor):
+        return empty_like(as_device_array(tensor), shape, dtype).owner
+    return tensor.new_empty(tuple(shape), dtype=getattr(sys.modules["torch"], dtype))
 
 
 @contextmanager

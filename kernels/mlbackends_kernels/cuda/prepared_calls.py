@@ -57,8 +57,15 @@ class PreparedCall:
     ) -> None:
         self._launches, self._device, self._aligned = tuple(launches), device, tuple(aligned)
         self._current_device, self._tables = driver().cuCtxGetDevice, tuple(tables)
-        torch = sys.modules.get("torch")
-        self._tensor = getattr(torch, "Tensor", None)
+        self._torchs_stream: Any = None
+        self._torchs_empty: Any = None
+        if torch := sys.modules.get("torch"):
+            self._torchs_stream = streams.torchs_current()
+            # What torch's compiled code allocates with, on the current device: it skips the dispatcher.
+            guards = getattr(getattr(torch, "_C", None), "_dynamo", None)
+            self._torchs_empty = getattr(
+                getattr(guards, "guards", None), "_empty_strided_cuda", None
+            )
         self._results = [
             (
                 *(shape, packed_strides(shape), dtype, product(shape) * ITEMSIZES[dtype]),
@@ -70,7 +77,7 @@ class PreparedCall:
 
     def __call__(self, tensors: Sequence[Any]) -> tuple[Any, ...] | None:
         """Compute tensors of the form on the caller's stream; None for those that it is not made for."""
-        first, stream = tensors[0], streams.chosen()
+        first, stream, empty = tensors[0], streams.chosen(), None
         if type(first) is DeviceArray:
             stream = stream or streams.LEGACY
             addresses = [
@@ -78,39 +85,46 @@ class PreparedCall:
                 for each in tensors
             ]
         else:
-            stream, chosen = streams.of_torch(first), stream
+            chosen, stream = stream, int(self._torchs_stream(self._device)) or streams.LEGACY
             # Between two streams there is an order to be made.
             if chosen not in (None, stream) or _is_watched(tensors):
                 return None
             addresses = [each.data_ptr() for each in tensors]
+            empty = self._torchs_empty
         bits = 0
         for place in self._aligned:
             bits |= addresses[place]
-        return None if bits % _ALIGNMENT else self.queue(first, stream, addresses)
+        return None if bits % _ALIGNMENT else self.queue(first, stream, addresses, empty)
 
-    def queue(self, like: Any, stream: int, addresses: list[int]) -> tuple[Any, ...]:
-        """Queue the launches on a stream and return the results, of the kind of a tensor."""
+    def queue(
+        self, like: Any, stream: int, addresses: list[int], empty: Callable[..., Any] | None = None
+    ) -> tuple[Any, ...]:
+        """Queue the launches on a stream and return the results, of the kind of a tensor.
+
+        empty: makes a tensor of torch of sizes, strides and a type, on the current device and torch's
+        current stream, where that is the one.
+        """
         status, now = self._current_device()
         if not status and int(now) == self._device:
-            return self._queue(like, stream, addresses)
+            return self._queue(like, stream, addresses, empty)
         with on_device(self._device):
-            return self._queue(like, stream, addresses)
+            return self._queue(like, stream, addresses, empty)
 
-    def _queue(self, like: Any, stream: int, addresses: list[int]) -> tuple[Any, ...]:
+    def _queue(
+        self, like: Any, stream: int, addresses: list[int], empty: Callable[..., Any] | None
+    ) -> tuple[Any, ...]:
         device, results, scratch = self._device, [], []
         addresses.extend([each.on(stream).pointer for each in self._tables])
         for shape, strides, dtype, size, torchs in self._results:
-            if type(like) is DeviceArray:
+            if empty is not None:
+                made = empty(shape, strides, torchs)
+                pointer = made.data_ptr()
+            elif type(like) is DeviceArray:
                 owner = Memory(size, device, stream, True)
                 pointer = owner.pointer
                 made = DeviceArray(pointer, shape, strides, dtype, device, owner, stream)
             else:
-                is_usual = type(like) is self._tensor
-                made = (
-                    like.new_empty(shape, dtype=torchs)
-                    if is_usual
-                    else output_like(like, shape, dtype)
-                )
+                made = output_like(like, shape, dtype)
                 pointer = made.data_ptr()
             results.append(made)
             addresses.append(pointer)

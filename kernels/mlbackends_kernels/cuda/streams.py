@@ -16,7 +16,7 @@ from mlbackends_kernels.cuda.devices import driver
 from mlbackends_kernels.cuda.errors import our_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 LEGACY = 1
 """The legacy default stream, as CUDA, DLPack and the array interface number it."""
@@ -58,18 +58,21 @@ def callers(*things: Any) -> int:
         if is_torch(thing):
             return of_torch(thing)
         if type(thing).__module__.partition(".")[0] == "cupy":
-            return int(sys.modules["cupy"].cuda.get_current_stream().ptr) or LEGACY
+            return int(sys.modules["cupy"].cuda.get_current_stream(thing.device.id).ptr) or LEGACY
     return LEGACY
 
 
 def of_torch(tensor: Any) -> int:
     """Return the stream on which torch works with a tensor."""
+    return int(torchs_current()(tensor.device.index or 0)) or LEGACY
+
+
+def torchs_current() -> "Callable[[int], Any]":
+    """Return a function that returns torch's current stream on a device, 0 for the default one."""
     torch = sys.modules["torch"]
     # What a stream's object is made of; a torch without CUDA has none.
     handle = getattr(getattr(torch, "_C", None), "_cuda_getCurrentRawStream", None)
-    if handle is not None:
-        return int(handle(tensor.device.index or 0)) or LEGACY
-    return int(torch.cuda.current_stream(tensor.device).cuda_stream) or LEGACY
+    return handle or (lambda index: torch.cuda.current_stream(index).cuda_stream)
 
 
 @lru_cache(maxsize=64)

@@ -177,6 +177,8 @@ requirements.missing_parts = lambda *_, **__: ()
 place, kind = torch.device("cuda:0"), torch.Tensor
 empty = torch.empty
 kind.new_empty = lambda self, size, **options: empty(size, **options)
+guards = torch._C._dynamo.guards
+guards._empty_strided_cuda = guards._empty_strided_cpu
 kind.is_cuda, kind.device = property(lambda _: True), property(lambda _: place)
 torch.cuda.current_stream = lambda _=None: SimpleNamespace(cuda_stream=55)
 torch.cuda.get_device_capability = lambda _: (9, 0)
@@ -215,6 +217,87 @@ def test_tensors_of_torch_are_not_looked_at_for_ever(
     told = on_fake_cuda(TENSORS, FAKE_KERNELS=str(host_kernels.of_the_driver(tiles)))
     assert told.values == ["right"]
     assert {line.split()[-2] for line in told.lines("launch attention")} == {"55", "56"}
+
+
+RESULTS = """
+import contextlib, torch
+from torch.overrides import BaseTorchFunctionMode
+from mlbackends.sdpa import SDPBackend
+from mlbackends_kernels.attention_cuda import requirements
+from mlbackends_kernels.cuda.devices import current_device, on_device as on_device_number
+requirements.missing_parts = lambda *_, **__: ()
+kind, guards, current, seen = torch.Tensor, torch._C._dynamo.guards, [55], []
+kind.is_cuda, kind.device = True, torch.device("cuda:1")
+torch.cuda.get_device_capability = lambda _: (9, 0)
+torch._C._cuda_getCurrentRawStream = lambda index: current[-1]
+class Stream(contextlib.nullcontext):
+    def __init__(self, handle, device=0): self.handle = handle
+    def __enter__(self): current.append(self.handle)
+    def __exit__(self, *_): current.pop()
+torch.cuda.ExternalStream, torch.cuda.default_stream = Stream, lambda _: Stream(0)
+torch.cuda.device, torch.cuda.stream = on_device_number, lambda stream: stream
+kind.record_stream = lambda each, stream: seen.append(f"held {stream.handle}")
+def noted(name, make):
+    def made(*args, **options):
+        seen.append(f"{name} {current[-1]} cuda:{current_device()}")
+        return make(*args, **options)
+    return made
+new_empty = noted("new_empty", kind.new_empty)
+kind.new_empty = lambda each, *args, **options: new_empty(each, *args, **options)
+if hasattr(guards, "_empty_strided_cuda"):
+    guards._empty_strided_cuda = noted("empty_strided", guards._empty_strided_cpu)
+tensors = [torch.ones(2, 4, 40, 32).half() for _ in range(3)]
+def called(scope=None):
+    "Return what a call allocated with on which of torch's streams, and whether for inference."
+    seen.clear()
+    with mlbackends.sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION), scope or contextlib.nullcontext():
+        out = mlbackends.scaled_dot_product_attention(*tensors)
+    assert type(out) is kind and out.shape == tensors[0].shape and out.is_contiguous()
+    return [*dict.fromkeys(seen), out.is_inference()]
+"""
+
+
+@pytest.mark.torch
+def test_results_beside_torchs_tensors_are_allocated_by_torch_on_the_stream_of_the_call(
+    on_fake_cuda: OnFakeCuda,
+) -> None:
+    """Without the dispatcher where nothing listens to it; the inputs are held for another stream."""
+    pytest.importorskip("torch", reason="torch is not installed")
+    told = on_fake_cuda(
+        RESULTS
+        + """
+for _ in range(4): found = called()
+tell(found)
+tell(called(torch.inference_mode()))
+tell(called(Stream(66)))
+tell(called(mlbackends.cuda.on_stream(77)))
+tell(called(mlbackends.cuda.on_stream(1)))
+tell(called(BaseTorchFunctionMode()))
+""",
+        FAKE_KERNELS="/nothing",
+        FAKE_GPUS="2",
+    )
+    assert told.values == [
+        ["empty_strided 55 cuda:1", False],
+        ["empty_strided 55 cuda:1", True],
+        ["empty_strided 66 cuda:1", False],
+        ["held 77", "new_empty 77 cuda:1", False],
+        ["held 0", "new_empty 0 cuda:1", False],
+        ["new_empty 55 cuda:1", False],
+    ]
+    streams = [line.split()[-2] for line in told.lines("launch attention_forward")]
+    assert streams == [*["55"] * 5, "66", "77", "1", "55"]
+
+
+@pytest.mark.torch
+def test_a_torch_without_the_short_way_to_allocate_is_asked_the_usual_one(
+    on_fake_cuda: OnFakeCuda,
+) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    program = RESULTS.replace("if hasattr", "del guards._empty_strided_cuda\nif hasattr")
+    program += "for _ in range(4): tell(called())\n"
+    told = on_fake_cuda(program, FAKE_KERNELS="/nothing", FAKE_GPUS="2")
+    assert told.values == [["new_empty 55 cuda:1", False]] * 4
 
 
 def test_more_shared_memory_than_usual_is_asked_for_once(
