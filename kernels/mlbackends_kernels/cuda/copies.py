@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlbackends.sdpa.describe import is_torch
-from mlbackends_kernels.cuda.device_array import DeviceArray, as_owner, empty_like, is_cupy, product
+from mlbackends_kernels.cuda.device_array import DeviceArray, as_owner, empty_like, product
 from mlbackends_kernels.cuda.devices import call, on_device
 from mlbackends_kernels.cuda.launching import from_source
+from mlbackends_kernels.cuda.streams import is_cupy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

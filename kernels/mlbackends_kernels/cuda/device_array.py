@@ -235,7 +235,7 @@ def empty_like(
     if is_torch(array.owner):
         with as_owner(array):
             made = array.owner.new_empty(shape, dtype=getattr(sys.modules["torch"], dtype))
-    elif is_cupy(array.owner) and dtype != "bfloat16":
+    elif streams.is_cupy(array.owner) and dtype != "bfloat16":
         with as_owner(array):
             made = sys.modules["cupy"].empty(shape, dtype)
     else:
@@ -259,7 +259,7 @@ def as_owner(array: DeviceArray) -> "Iterator[None]":
     with ExitStack() as scopes:
         if is_torch(array.owner):
             scopes.enter_context(on_torchs_stream(array))
-        elif is_cupy(array.owner):
+        elif streams.is_cupy(array.owner):
             cuda = sys.modules["cupy"].cuda
             scopes.enter_context(cuda.Device(array.device))
             is_legacy = handle == streams.LEGACY
@@ -305,11 +305,6 @@ def to_device(array: "NDArray[Any]", device: int = 0, stream: int | None = None)
     return result
 
 
-def is_cupy(thing: object) -> bool:
-    """Tell whether something is an array of CuPy."""
-    return type(thing).__module__.partition(".")[0] == "cupy"
-
-
 def is_on_device(thing: object) -> bool:
     """Tell whether something is an array in a CUDA device's memory."""
     kind = getattr(thing, "__dlpack_device__", None)
@@ -330,6 +325,8 @@ def as_device_array(thing: Any, stream: int | None = None) -> DeviceArray:
         return thing.on(stream)
     if is_torch(thing):
         return _of_owner(thing, streams.of_torch(thing)).on(stream)
+    if streams.is_cupy(thing):
+        return _of_owner(thing, streams.of_cupy(thing)).on(stream)
     return _viewed_by_protocol(thing, stream)
 
 
@@ -346,7 +343,7 @@ def _of_owner(thing: Any, stream: int) -> DeviceArray:
         shape, index = tuple(map(int, thing.shape)), int(thing.device.index or 0)
         return DeviceArray(thing.data_ptr(), shape, thing.stride(), dtype, index, thing, stream)
     dtype, index = known(thing.dtype.name), int(thing.device.id)
-    strides = [step // ITEMSIZES[dtype] for step in thing.strides]
+    strides = _in_elements(thing.strides, ITEMSIZES[dtype])
     return DeviceArray(int(thing.data.ptr), thing.shape, strides, dtype, index, thing, stream)
 
 
@@ -358,9 +355,7 @@ def _viewed_by_protocol(thing: Any, stream: int) -> DeviceArray:
         itemsize = numpy_dtype(known(_name_of(interface["typestr"]))).itemsize
         if interface.get("mask") is not None:
             raise TypeError("an array with a mask cannot be computed with")
-        if any(step % itemsize for step in interface.get("strides") or ()):
-            found = interface["strides"]
-            raise TypeError(f"strides of {found} bytes are no multiples of {itemsize}")
+        _in_elements(interface.get("strides") or (), itemsize)
         pointer = int(interface["data"][0] or 0)
         index = device_of(pointer) if pointer else 0
     else:
@@ -375,6 +370,12 @@ def _viewed_by_protocol(thing: Any, stream: int) -> DeviceArray:
     if not view.is_device_accessible:
         raise CudaUnavailable(f"the memory at {view.ptr:#x} is not a CUDA device's")
     return DeviceArray(view.ptr, view.shape, view.strides, known(dtype.name), index, view, stream)
+
+
+def _in_elements(strides: "Sequence[int]", itemsize: int) -> list[int]:
+    if any(step % itemsize for step in strides):
+        raise TypeError(f"strides of {tuple(strides)} bytes are no multiples of {itemsize}")
+    return [step // itemsize for step in strides]
 
 
 def _name_of(typestr: str) -> str:

@@ -57,9 +57,19 @@ def callers(*things: Any) -> int:
     for thing in things:
         if is_torch(thing):
             return of_torch(thing)
-        if type(thing).__module__.partition(".")[0] == "cupy":
-            return int(sys.modules["cupy"].cuda.get_current_stream(thing.device.id).ptr) or LEGACY
+        if is_cupy(thing):
+            return of_cupy(thing)
     return LEGACY
+
+
+def is_cupy(thing: object) -> bool:
+    """Tell whether something is an array of CuPy."""
+    return type(thing).__module__.partition(".")[0] == "cupy"
+
+
+def of_cupy(array: Any) -> int:
+    """Return the stream on which CuPy works on an array's device."""
+    return int(sys.modules["cupy"].cuda.get_current_stream(int(array.device.id)).ptr) or LEGACY
 
 
 def of_torch(tensor: Any) -> int:

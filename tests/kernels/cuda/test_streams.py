@@ -141,6 +141,8 @@ del result
 
 def test_arrays_of_torch_and_cupy_are_computed_on_their_streams(on_fake_cuda: Any) -> None:
     """Stand-ins of both, with what we ask of them: device, stream and memory are theirs."""
+def test_arrays_of_torch_are_computed_on_its_stream(on_fake_cuda: Any) -> None:
+    """A stand-in with what we ask of it: device, stream and memory are its own."""
     told = on_fake_cuda(
         OTHER
         + """
@@ -211,6 +213,57 @@ for handle in (55, 56, 1):
 """
     )
     assert told.values == [55, [56, 0], 56, ["default", 0], 1]
+def test_arrays_of_cupy_are_computed_on_its_stream_of_their_device(on_fake_cuda: Any) -> None:
+    """A stand-in with what we ask of CuPy, whose streams are those of each device."""
+    told = on_fake_cuda(
+        OTHER
+        + """
+import contextlib, sys
+from types import ModuleType, SimpleNamespace
+from mlbackends_kernels.cuda.device_array import as_device_array, empty
+from mlbackends_kernels.cuda.products import multiply
+cupy = sys.modules["cupy"] = ModuleType("cupy")
+class Scope(contextlib.nullcontext):
+    def __init__(self, handle, *rest): super().__init__(); self.ptr = handle
+Scope.null = Scope(0)
+class Array:
+    def __init__(self, held, steps=None):
+        self.held, self.shape, self.dtype = held, held.shape, np.dtype(held.dtype)
+        self.strides = steps or tuple(step * held.itemsize for step in held.strides)
+        self.data, self.device = SimpleNamespace(ptr=held.pointer), SimpleNamespace(id=held.device)
+    def __dlpack_device__(self): return 2, self.device.id
+    def __dlpack__(self, **options): raise BufferError("it is read by what it is")
+Array.__module__ = "cupy._core.core"
+def cupys_empty(shape, dtype):
+    tell(["CuPy allocates", list(shape), devices.current_device()])
+    return Array(empty(shape, dtype, 1, 66))
+cupy.empty, cupy.cuda = cupys_empty, SimpleNamespace(
+    get_current_stream=lambda index: Scope((55, 66)[index]), Stream=Scope, ExternalStream=Scope,
+    Device=devices.on_device)
+with mlbackends.cuda.on_stream(66):
+    held = on_device(np.arange(4, dtype="f4").reshape(2, 2), 1)
+taken = as_device_array(Array(held))
+tell([taken.stream, taken.device, taken.pointer == held.pointer, taken.strides])
+result = multiply(taken, taken, (2, 2))
+tell([type(result.owner).__name__, result.stream])
+tell(result.numpy().tolist())
+tell(error_of(lambda: as_device_array(Array(held, (8, 3)))))
+with mlbackends.cuda.on_stream(77):
+    tell(as_device_array(Array(held)).stream)
+""",
+        FAKE_GPUS="2",
+    )
+    assert told.values == [
+        [66, 1, True, [2, 1]],
+        ["CuPy allocates", [2, 2], 1],
+        ["Array", 66],
+        [[2.0, 3.0], [6.0, 11.0]],
+        ["TypeError", "strides of (8, 3) bytes are no multiples of 4"],
+        77,
+    ]
+    assert told.lines("cublasSetStream") == ["cublasSetStream 66"]
+    # Only on the chosen stream is there something to wait for.
+    assert [line.split()[1] for line in told.lines("cuStreamWaitEvent")] == ["77"]
 
 
 def test_each_device_has_its_own_memory_and_statistics(on_fake_cuda: Any) -> None:
