@@ -188,6 +188,15 @@ Result cuMemsetD8Async(Address target, unsigned char byte, size_t count, Address
     memset((void *)target, byte, count);
     return note("cuMemsetD8Async", (long)count, (long)stream), OK;
 }
+#define FILL(bits, Word)                                                                                              \
+    Result cuMemsetD2D##bits##Async(Address target, size_t pitch, Word word, size_t width, size_t height, Address stream) { \
+        for (size_t row = 0; row < height; row++)                                                                     \
+            for (size_t i = 0; i < width; i++) ((Word *)(target + row * pitch))[i] = word;                            \
+        return note("cuMemsetD2DAsync", (long)(width * height), (long)stream), OK;                                    \
+    }
+FILL(8, unsigned char)
+FILL(16, unsigned short)
+FILL(32, u32)
 
 // ---- kernels ----
 

@@ -292,6 +292,23 @@ def zeros_like(
     return result
 
 
+def filled_with_ones(array: DeviceArray) -> DeviceArray:
+    """Return an array of memory of its own, filled with ones on the device: a graph may repeat it."""
+    import numpy as np
+
+    at, size, stream = array.pointer, array.itemsize, array.stream
+    one = np.ones(1, "<u2" if array.dtype == "bfloat16" else array.dtype).tobytes()
+    if array.dtype == "bfloat16":
+        one = b"\x80\x3f"
+    step = min(size, 4)
+    fill, sizes = f"cuMemsetD2D{8 * step}Async", (1, array.size) if size > step else (array.size, 1)
+    with on_device(array.device):
+        for offset in range(0, size, step) if array.size else ():
+            word = int.from_bytes(one[offset : offset + step], "little")
+            call(fill, at + offset, size, word, *sizes, stream)
+    return array
+
+
 def to_device(array: "NDArray[Any]", device: int = 0, stream: int | None = None) -> DeviceArray:
     """Return a copy of a NumPy array in a device's memory. stream: the caller's unless given."""
     import numpy as np

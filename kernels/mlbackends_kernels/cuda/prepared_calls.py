@@ -23,6 +23,9 @@ from mlbackends_kernels.tensors.watching import watches
 
 _ALIGNMENT = 16
 
+_read_by_graphs: set[DeviceArray] = set()
+"""Tables that graphs read whenever they are launched: they are never given back."""
+
 _MORE = ("seed", "sinks", "page_table")
 FORWARD = ("query", "key", "value", "mask", *_MORE)
 """What a prepared call is called with; the last two only where the problem has fields that torch has not."""
@@ -114,7 +117,10 @@ class PreparedCall:
         self, like: Any, stream: int, addresses: list[int], empty: Callable[..., Any] | None
     ) -> tuple[Any, ...]:
         device, results, scratch = self._device, [], []
-        addresses.extend([each.on(stream).pointer for each in self._tables])
+        if self._tables:
+            addresses.extend([each.on(stream).pointer for each in self._tables])
+            if streams.is_captured(stream):
+                _read_by_graphs.update(self._tables)
         for shape, strides, dtype, size, torchs in self._results:
             if empty is not None:
                 made = empty(shape, strides, torchs)

@@ -99,11 +99,12 @@ def follow(stream: int, other: int) -> None:
     Between a graph that is being captured and a stream outside of it there is no order: who captures
     waits before.
     """
-    if stream != other and _is_captured(stream) == _is_captured(other):
+    if stream != other and is_captured(stream) == is_captured(other):
         with our_errors("cuStreamWaitEvent"):
             of_core(stream).wait(of_core(other))
 
 
-def _is_captured(stream: int) -> bool:
+def is_captured(stream: int) -> bool:
+    """Tell whether what is queued on a stream becomes part of a graph."""
     status, state = driver().cuStreamIsCapturing(stream)
     return not status and bool(state)  # the legacy stream refuses to answer during a capture

@@ -127,9 +127,6 @@ class OnDevice:
 
 def _ones(count: int, like: "DeviceArray") -> "DeviceArray":
     """Return `count` ones of an array's type, on its device and stream."""
-    import numpy as np
+    from mlbackends_kernels.cuda.device_array import empty, filled_with_ones
 
-    from mlbackends_kernels.cuda.device_array import to_device
-    from mlbackends_kernels.cuda.dtypes import numpy_dtype
-
-    return to_device(np.ones(count, numpy_dtype(like.dtype)), like.device, like.stream)
+    return filled_with_ones(empty((count,), like.dtype, like.device, like.stream))

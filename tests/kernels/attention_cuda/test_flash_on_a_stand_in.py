@@ -141,3 +141,35 @@ def test_gradients_with_window_softcap_and_sinks_are_looked_at_twice(
     )
     *found, looked_at = told.values
     assert max(found[1::2]) < 1e-2 and looked_at == 2 * 2 + 2
+
+
+def test_the_table_of_spans_that_a_graph_reads_stays(on_fake_cuda: OnFakeCuda) -> None:
+    told = on_fake_cuda(
+        BEFORE
+        + SERVED.partition("with ")[0]
+        + """
+import gc
+from cuda.core import Device
+from mlbackends.sdpa import call_cache
+from mlbackends_kernels.attention_flash import device
+arrays, options["page_table"] = list(map(on_device, (q, k, v))), on_device(table)
+def held():
+    "Return what is held once nothing but a graph may read tables."
+    call_cache._kept.clear(), device._spans.cache_clear(), gc.collect()
+    return mlbackends.cuda.memory_stats()["allocation.all.current"]
+with mlbackends.sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+    for _ in range(3): forward(*arrays, **options)
+    tell(held())
+    for _ in range(3): forward(*arrays, **options)
+    builder = Device(0).create_stream().create_graph_builder()
+    builder.begin_building()
+    with mlbackends.cuda.on_stream(builder.stream):
+        out = forward(*arrays, **options)
+        del out
+    builder.end_building()
+    tell(held())
+""",
+        FAKE_CAPABILITY="80",
+        FAKE_KERNELS="/nothing",
+    )
+    assert told.values == [4, 5]

@@ -139,8 +139,31 @@ del result
     assert not told.lines("refused")
 
 
-def test_arrays_of_torch_and_cupy_are_computed_on_their_streams(on_fake_cuda: Any) -> None:
-    """Stand-ins of both, with what we ask of them: device, stream and memory are theirs."""
+def test_a_sum_in_a_graph_reads_nothing_of_the_host(on_fake_cuda: Any) -> None:
+    """What the host had at the capture is gone when the graph is launched."""
+    told = on_fake_cuda(
+        OTHER
+        + """
+from cuda.core import Device
+Device(0).set_current()
+builder = Device(0).create_stream().create_graph_builder()
+arrays = [on_device(np.ones((3, 5), dtype)) for dtype in ("f2", "f4", "f8", "c8", "c16")]
+arrays.append(on_device(np.full((3, 5), 0x3F80, "u2").view("f2")).as_type("bfloat16"))
+builder.begin_building()
+devices.call("cuStreamSynchronize", 99)
+with mlbackends.cuda.on_stream(builder.stream):
+    sums = [mlbackends.einsum("ij->j", each) for each in arrays]
+devices.call("cuStreamSynchronize", 98)
+builder.end_building()
+tell([[each.dtype, set(each.numpy().tolist()) == {3}] for each in sums])
+"""
+    )
+    names = ("float16", "float32", "float64", "complex64", "complex128", "bfloat16")
+    assert told.values == [[[name, True] for name in names]]
+    first, last = (told.log.index(f"cuStreamSynchronize {n} 0") for n in (99, 98))
+    assert not [line for line in told.log[first:last] if "Memcpy" in line]
+
+
 def test_arrays_of_torch_are_computed_on_its_stream(on_fake_cuda: Any) -> None:
     """A stand-in with what we ask of it: device, stream and memory are its own."""
     told = on_fake_cuda(
@@ -213,6 +236,8 @@ for handle in (55, 56, 1):
 """
     )
     assert told.values == [55, [56, 0], 56, ["default", 0], 1]
+
+
 def test_arrays_of_cupy_are_computed_on_its_stream_of_their_device(on_fake_cuda: Any) -> None:
     """A stand-in with what we ask of CuPy, whose streams are those of each device."""
     told = on_fake_cuda(
