@@ -53,6 +53,7 @@ Result cuStreamGetPriority(Address stream, int *priority) { return (void)stream,
 Result cuStreamGetDevice(Address stream, int *device) { return (void)stream, *device = (int)current - 1, OK; }
 Result cuStreamGetId(Address stream, u64 *id) { return *id = stream, OK; }
 Result cuStreamIsCapturing(Address stream, int *status) {
+    if (!current && stream <= 2) return INVALID_CONTEXT;
     *status = is_captured(stream) || value("FAKE_CAPTURING", 0);
     return capturing && stream == 1 ? CAPTURE_IMPLICIT : OK;
 }

@@ -24,6 +24,7 @@ from mlbackends_kernels.cuda.devices import (
 from mlbackends_kernels.cuda.errors import CudaError, CudaOutOfMemory
 
 _OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
+_CAPTURE_IMPLICIT = 906  # CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
 
 
 class Memory:
@@ -86,10 +87,11 @@ class _Pool:
 
     def allocated(self, size: int, stream: int) -> int:
         """Return the address of new memory of the current device, this one."""
-        if self._left:
-            left, self._left = self._left, []
-            for each in left:
-                self._release(*each)
+        for _ in range(len(self._left)):
+            try:
+                self._release(*self._left.pop(0))
+            except IndexError:  # another thread was first
+                break
         status, pointer = self._allocate(size, self.handle, stream)
         if status:
             pointer = self._after_refusal(status, size, stream)
@@ -141,7 +143,8 @@ class _Pool:
 
     def _is_captured(self, stream: int) -> bool:
         status, state = self._capturing(stream)
-        return bool(status or state)  # the legacy stream refuses to answer during a capture
+        # During a capture the legacy stream answers so; a thread without a context has no answer.
+        return status == _CAPTURE_IMPLICIT if status else bool(state)
 
 
 _counting = threading.RLock()  # memory may be given back while it is held

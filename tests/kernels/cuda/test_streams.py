@@ -139,6 +139,23 @@ del result
     assert not told.lines("refused")
 
 
+def test_a_thread_without_a_context_gives_memory_back_at_once(on_fake_cuda: Any) -> None:
+    """A default stream is that of a context, and cannot tell there whether it is captured."""
+    told = on_fake_cuda(
+        OTHER
+        + """
+from threading import Thread
+held = [on_device(np.ones(2, "f4")) for _ in range(2)]
+thread = Thread(target=held.clear)
+thread.start()
+thread.join()
+tell(devices.call("cuDeviceGetCount"))
+"""
+    )
+    assert told.values == [1]
+    assert len(told.lines("cuMemFreeAsync")) == 2
+
+
 def test_a_sum_in_a_graph_reads_nothing_of_the_host(on_fake_cuda: Any) -> None:
     """What the host had at the capture is gone when the graph is launched."""
     told = on_fake_cuda(
