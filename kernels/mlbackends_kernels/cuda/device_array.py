@@ -372,6 +372,10 @@ def _viewed_by_protocol(thing: Any, stream: int) -> DeviceArray:
         itemsize = numpy_dtype(known(_name_of(interface["typestr"]))).itemsize
         if interface.get("mask") is not None:
             raise TypeError("an array with a mask cannot be computed with")
+        if interface.get("stream") == 0:
+            raise TypeError(
+                "an array on stream 0, which may be either default stream: 1 or 2 is one"
+            )
         _in_elements(interface.get("strides") or (), itemsize)
         pointer = int(interface["data"][0] or 0)
         index = device_of(pointer) if pointer else 0

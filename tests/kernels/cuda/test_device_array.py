@@ -84,10 +84,13 @@ class Odd:
     __cuda_array_interface__ = {**told, "strides": (16, 3)}
 class Busy:
     __cuda_array_interface__ = {**told, "stream": 7}
+class Either:
+    __cuda_array_interface__ = {**told, "stream": 0}
 tell(error_of(lambda: as_device_array(Masked())))
 tell(error_of(lambda: as_device_array(Odd())))
 as_device_array(Busy())
 tell([again.stream, as_device_array(Busy()).stream])
+tell(error_of(lambda: as_device_array(Either())))
 """
     )
     assert told.values[0] == {
@@ -101,6 +104,7 @@ tell([again.stream, as_device_array(Busy()).stream])
     assert told.values[2] == ["TypeError", "an array with a mask cannot be computed with"]
     assert told.values[3][0] == "TypeError"
     assert told.values[4] == [1, 1]
+    assert told.values[5][0] == "TypeError" and "on stream 0" in told.values[5][1]
     # Our stream waits for theirs on the device, and the host for nothing but the copies back.
     assert [line.split()[2] for line in told.lines("cuEventRecord")] == ["7", "7"]
     assert {line.split()[1] for line in told.lines("cuStreamWaitEvent")} == {"1"}
