@@ -321,6 +321,14 @@ def test_every_feature_is_right() -> None:
         assert results(problem)[name]["ended"] == "ran", problem["text"]
 
 
+def test_an_exact_result_that_takes_too_long_says_what_gives_it_longer() -> None:
+    done = ran_alone("check", *QUICK, "--backend", "math", "--timeout", "0.001")
+
+    assert done.returncode == 1
+    assert "did not answer within 0.001 s" in " ".join(done.stdout.split())
+    assert "--timeout gives it longer" in " ".join(done.stdout.split())
+
+
 @pytest.mark.slow
 def test_whatever_a_backend_does_is_a_row(additions: dict[str, str]) -> None:
     tried = [("--backend", name) for name in ("math", *BODIES) if name != "hanging"]

@@ -160,7 +160,8 @@ class ProblemCheck:
         try:
             reply = self.processes.send(VALUES, "", request)
         except Lost as lost:
-            message = f"the exact result could not be computed: {lost}"
+            longer = "; --timeout gives it longer" if lost.ended is Ended.TIMED_OUT else ""
+            message = f"the exact result could not be computed: {lost}{longer}"
             raise Lost(lost.ended, Reason(lost.reason.code, message)) from None
         self.sample = reply.pop("sample", "")
         for name in able:
