@@ -294,11 +294,7 @@ def test_each_public_name_is_there_with_the_same_signature_and_value() -> None:
     ],
 )
 def test_each_switch_that_is_an_attribute_is_one_in_torch(name: str) -> None:
-    module, _, attribute = f"torch.backends.{name}".rpartition(".")
-    parent, _, last = module.rpartition(".")
-    holder = getattr(importlib.import_module(parent), last)
-
-    getattr(holder, attribute)
+    pkgutil.resolve_name(f"torch.backends.{name}")
 
 
 def test_each_switch_of_torchs_modules_is_a_row() -> None:
