@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from mlbackends.fleet.groups import RECORD
 from mlbackends.fleet.nodesets import folded
 from mlbackends.model.errors import counted
 from mlbackends.model.fleet import (
+    RECORD,
     Change,
     Deviation,
     Difference,

@@ -15,6 +15,7 @@ from mlbackends.fleet.records import outliers
 from mlbackends.model.errors import UnknownName, counted
 from mlbackends.model.fleet import (
     FACTS_SCHEMA,
+    RECORD,
     SCHEMA,
     Configuration,
     Deviation,
@@ -32,9 +33,6 @@ from mlbackends.model.records import FactValue, Report
 MAJORITY = "the majority"
 BY = ("cpu.model_name", "*.devices.name", "*.processor")
 """What makes nodes of one kind. Not the number of GPUs: a node that lost one would be a kind of its own."""
-
-RECORD = "record"
-"""In the title of a kind what its records are, as "sdpa-check"; nodes with reports have it not."""
 
 _FEW = 3
 """So many values of a fact are compared however few the nodes are."""

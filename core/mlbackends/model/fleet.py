@@ -12,6 +12,9 @@ SCHEMA = "backends.fleet/1"
 FACTS_SCHEMA = "backends.fleet-facts/1"
 DIFFERENCE_SCHEMA = "backends.fleet-difference/1"
 
+RECORD = "record"
+"""In the title of a kind what its records are, as "sdpa-check"; nodes with reports have it not."""
+
 
 class Status(StrEnum):
     """What became of the report of one node."""
