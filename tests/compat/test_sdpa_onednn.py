@@ -40,8 +40,8 @@ def python() -> str:
     return PYTHON
 
 
-def checked(words: str, python: str) -> list[tuple[str, Result]]:
-    plan = Plan(names=("onednn_graph",), pythons=(python,), rounds=0)
+def checked(words: str, *pythons: str) -> list[tuple[str, Result]]:
+    plan = Plan(names=("onednn_graph",), pythons=pythons, rounds=0)
     return [(each.text, each.results[0]) for each in check(parse(words), plan).problems]
 
 
@@ -70,7 +70,7 @@ def test_the_easy_problem_is_one_partition_and_tells_its_kernel(python: str) -> 
 def test_a_release_that_does_not_fuse_is_refused() -> None:
     if not PEER.library():
         pytest.skip("no oneDNN with graphs is installed here: it needs a wheel of 39 MB")
-    ((_, result),) = checked("--shape 1,16,64,32", "")
+    ((_, result),) = checked("--shape 1,16,64,32")
     if result.ended is Ended.RAN:
         assert result.told["partitions"] == "1"
     else:
