@@ -297,9 +297,7 @@ def filled_with_ones(array: DeviceArray) -> DeviceArray:
     import numpy as np
 
     at, size, stream = array.pointer, array.itemsize, array.stream
-    one = np.ones(1, "<u2" if array.dtype == "bfloat16" else array.dtype).tobytes()
-    if array.dtype == "bfloat16":
-        one = b"\x80\x3f"
+    one = b"\x80\x3f" if array.dtype == "bfloat16" else np.ones(1, array.dtype).tobytes()
     step = min(size, 4)
     fill, sizes = f"cuMemsetD2D{8 * step}Async", (1, array.size) if size > step else (array.size, 1)
     with on_device(array.device):

@@ -7,6 +7,16 @@ from typing import Any
 import pytest
 
 OTHER = "\nfrom mlbackends_kernels.cuda import devices, streams\n"
+GRAPH = (
+    OTHER
+    + """
+from cuda.core import Device
+device = Device(0)
+device.set_current()
+stream = device.create_stream()
+builder = stream.create_graph_builder()
+"""
+)
 
 
 @pytest.mark.parametrize("library", ["cublas", "cublaslt"])
@@ -79,16 +89,11 @@ tell(error_of(choose))
 def test_a_graph_can_be_captured(on_fake_cuda: Any) -> None:
     """Memory is the graph's; nothing that cannot be captured is called, no order with other streams made."""
     told = on_fake_cuda(
-        OTHER
+        GRAPH
         + """
-from cuda.core import Device
-device = Device(0)
-device.set_current()
-stream = device.create_stream()
 a = on_device(np.ones((2, 2), "f4"))
 mlbackends.matmul(a, a)
 devices.call("cuStreamSynchronize", 99)
-builder = stream.create_graph_builder()
 builder.begin_building()
 with mlbackends.cuda.on_stream(builder.stream):
     result = mlbackends.matmul(a, a)
@@ -108,13 +113,8 @@ tell(int(builder.stream.handle))
 def test_memory_from_before_a_capture_is_given_back_after_it(on_fake_cuda: Any) -> None:
     """On a captured stream CUDA frees only what a graph allocated."""
     told = on_fake_cuda(
-        OTHER
+        GRAPH
         + """
-from cuda.core import Device
-device = Device(0)
-device.set_current()
-stream = device.create_stream()
-builder = stream.create_graph_builder()
 old = on_device(np.ones((2, 2), "f4"))
 with mlbackends.cuda.on_stream(builder.stream):
     older = on_device(np.ones((2, 2), "f4"))

@@ -84,9 +84,8 @@ class Peer(Struct, frozen=True):
         hint = f"{self.install}, or name an environment that has it: --python EXE"
         there = report.facts.get("packages")
         names = there if isinstance(there, dict) else {}
-        if self.packages and names.keys().isdisjoint(
-            self.packages
-        ):  # others of its probe may be there
+        # Others of its probe may be there.
+        if self.packages and names.keys().isdisjoint(self.packages):
             message = f"no {self.packages[0]} in the import path of {interpreter(python)}"
             return (Reason("missing-part", message, hint),)
         if report.presence is None or report.presence is Presence.ABSENT:
