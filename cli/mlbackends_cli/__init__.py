@@ -57,8 +57,8 @@ def run() -> None:
 class _StandIn(ModuleType):
     """Has what click always needs of two modules; the module itself is imported for anything else."""
 
+    #: click looks for a translation of each of its texts, and brings none.
     gettext = staticmethod(str)
-    """click looks for a translation of each of its texts, and brings none."""
 
     @staticmethod
     def ngettext(one: str, many: str, count: int) -> str:

@@ -8,6 +8,7 @@ from mlbackends.model import registry
 from mlbackends.model.errors import BadInput
 from mlbackends_cli.options import together
 
+#: The options that name a cluster with workers.
 CLUSTER = together(
     click.option(
         "--ray", metavar="[ADDRESS]", is_flag=False, flag_value="auto", help="By a Ray cluster."
@@ -19,7 +20,6 @@ CLUSTER = together(
         "--engine", metavar="NAME[=ADDRESS]", help="By another engine, which a package has added."
     ),
 )
-"""The options that name a cluster with workers."""
 
 
 def named(engine: str | None, **asked: str | None) -> list[tuple[str, str]]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 FAILURES = ("drift", "incomplete", "any", "never")
 
+#: The options of a summary, which are those of `Summary`.
 SUMMARY = together(
     click.option(
         "--by",
@@ -57,7 +58,6 @@ SUMMARY = together(
     OUTPUT,
     COLOR,
 )
-"""The options of a summary, which are those of `Summary`."""
 
 
 class Summary(Struct, frozen=True):

@@ -26,9 +26,10 @@ EXPECT = click.option(
 )
 SOURCES = click.argument("sources", metavar="[-|FILE|DIR]...", nargs=-1, type=TypedPath())
 
+#: The argument and the option of every command that reads a fleet.
 reading = together(SOURCES, EXPECT)
-"""The argument and the option of every command that reads a fleet."""
 
+#: The options of those that judge.
 OUTCOME = together(
     format_option("outcome", about="How to write the outcome, as backends doctor and audit do."),
     fail_on_option(Severity.ERROR.value),
@@ -37,7 +38,6 @@ OUTCOME = together(
     OUTPUT,
     COLOR,
 )
-"""The options of those that judge."""
 
 
 def expected_nodes(text: str) -> tuple[str, ...] | int | None:

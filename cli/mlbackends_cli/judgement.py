@@ -33,13 +33,12 @@ from mlbackends_cli.text.checks import unknown_line
 NEVER = "never"
 ANY = "any"
 PLAIN = "plain"
+#: What each kind of exit code has for what could not be determined.
+#:
+#: Newer slurmd repeats its HealthCheckProgram until it ends with 0, and does not register before.
 UNKNOWN_CODES = {PLAIN: exits.UNKNOWN, "nagios": 3, "npd": 2, "slurm": 0}
-"""What each kind of exit code has for what could not be determined.
-
-Newer slurmd repeats its HealthCheckProgram until it ends with 0, and does not register before.
-"""
+#: Seconds: slurmd and Nagios kill what they started after 60.
 WITHIN = 50.0
-"""Seconds: slurmd and Nagios kill what they started after 60."""
 
 
 _WRITTEN = ("form", "fail_on", "strict", "details", "output", "color")

@@ -17,8 +17,8 @@ from mlbackends.model.patterns import pattern
 _FEW_OPTIONS = 6
 _EXAMPLE = pattern(r"^  (\S.*)\n?", re.MULTILINE)
 _HEADING = pattern(r"^(?:Usage|Example):|^\S.*:$|^  [A-Z]\w+:$", re.MULTILINE)
+#: A command to type, and behind it what that does.
 _EXPLAINED = pattern(r"^( *)(\S.*?) {3,}(\S.*)$", re.MULTILINE)
-"""A command to type, and behind it what that does."""
 
 
 def documented(**options: Any) -> Callable[[Callable[..., Any]], click.Command]:

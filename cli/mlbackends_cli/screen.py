@@ -17,14 +17,14 @@ if os.name == "nt":
 else:
     import termios
 
+#: The other screen, without a cursor; what is wider than it is cut there, and moves no line.
 _ENTER, _LEAVE = "\033[?1049h\033[?25l\033[?7l", "\033[?7h\033[?25h\033[?1049l"
-"""The other screen, without a cursor; what is wider than it is cut there, and moves no line."""
 _SEQUENCES = {
     "\033[A": "up", "\033OA": "up", "\033[B": "down", "\033OB": "down", "\033": "escape",
     "\xe0H": "up", "\xe0P": "down", "\x00H": "up", "\x00P": "down", "\r": "\n", "\x7f": "\b", "\b": "\b",
 }  # fmt: skip
+#: Seconds after which a change of the terminal's size is seen.
 _GLANCE = 0.1
-"""Seconds after which a change of the terminal's size is seen."""
 
 
 class Screen:

@@ -14,10 +14,10 @@ _ASCII = str.maketrans({
 })  # fmt: skip
 
 
+#: ENABLE_VIRTUAL_TERMINAL_PROCESSING
 _SEQUENCES = 0x4
-"""ENABLE_VIRTUAL_TERMINAL_PROCESSING"""
+#: A wider page, as with COLUMNS=99999999, would be padded with gigabytes of blanks.
 _WIDEST = 1000
-"""A wider page, as with COLUMNS=99999999, would be padded with gigabytes of blanks."""
 
 
 class Page(Struct, frozen=True):

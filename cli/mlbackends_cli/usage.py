@@ -9,8 +9,8 @@ import click
 from mlbackends.model.errors import did_you_mean, nearest
 from mlbackends.model.shells import command_line
 
+#: How a message of click about a value begins: with the value as Python writes it.
 _VALUE = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\S+) is not """)
-"""How a message of click about a value begins: with the value as Python writes it."""
 _LONGEST = 80
 _EXTRA = re.compile(r"unexpected extra arguments? \((.*)\)", re.DOTALL)
 

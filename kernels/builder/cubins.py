@@ -32,8 +32,8 @@ from mlbackends_kernels.cuda import compiling  # noqa: E402
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+#: The version whose machine code is kept: another writes other bytes.
 NVRTC = (13, 5)
-"""The version whose machine code is kept: another writes other bytes."""
 FOLDER = cubins.ARCHIVE.parent
 ATTENTION = FOLDER.with_name("attention_cuda") / "attention.cu"
 #: Neighbouring instructions of 16 bytes are alike at the same place.

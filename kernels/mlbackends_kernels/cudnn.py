@@ -147,8 +147,8 @@ def _answer(problem: bytes) -> LibraryAnswer:
     return LibraryAnswer((), f"cuDNN {answer['version']} takes it")
 
 
+#: The process that asks cuDNN, with the file of its standard error; it ends with this one.
 _processes: "list[tuple[Service, Any]]" = []
-"""The process that asks cuDNN, with the file of its standard error; it ends with this one."""
 
 
 def _process() -> "Service":

@@ -38,8 +38,8 @@ _CHOICES = ("CC", "CXX", "FC", "CUDACXX", "CUDAHOSTCXX", "HIPCXX", "NVCC_CCBIN")
 _LINKS_LIMIT = 20
 _SCRIPT_LIMIT = 1024
 _SCRIPT = pattern(r'#!/bin/(?:ba)?sh\s+exec "?(/[^\s"$]+)"? "\$@"\s*')
+#: Folders with a version behind them: cuda-13.0, compiler/2025.1.
 _TOOLKITS = ("cuda", "rocm", "compiler", "llvm")
-"""Folders with a version behind them: cuda-13.0, compiler/2025.1."""
 
 
 def find(host: Host) -> Finding:

@@ -40,8 +40,8 @@ FACTS = (
 )
 CODES = driver.CUDA_CODES
 
+#: After this long no further device is computed on, so that the answer comes in time.
 CHECK_SECONDS = 2.0
-"""After this long no further device is computed on, so that the answer comes in time."""
 
 _WORDS = 1 << 14
 _PATTERN = 0x5EEDC0DE

@@ -58,14 +58,14 @@ SUB_LIBRARIES = {
         *("engines_precompiled", "engines_runtime_compiled"),
     ),
 }
+#: All that nvidia-cudnn-jit has: it compiles its kernels, and has no legacy interface.
 JIT = {"graph", "engines_runtime_compiled"}
-"""All that nvidia-cudnn-jit has: it compiles its kernels, and has no legacy interface."""
+#: The one that returns the version; without it, cudnnGetVersion aborts.
 NEEDED = {8: "ops_infer", 9: "graph"}
-"""The one that returns the version; without it, cudnnGetVersion aborts."""
+#: Those that compare their version with the library's: cudnnOpsInferVersionCheck, ...
 CHECKED = {8: SUB_LIBRARIES[8], 9: ("graph", "ops", "cnn", "adv")}
-"""Those that compare their version with the library's: cudnnOpsInferVersionCheck, ..."""
+#: What newer releases have beside those: not missed where it is not there.
 _LATER_PARTS = {9: ("engines_tensor_ir", "ext")}
-"""What newer releases have beside those: not missed where it is not there."""
 _PART = pattern(r"libcudnn_(\w+)\.so\.(\d+)|cudnn_(\w+)64_(\d+)\.dll")
 _BEFORE = ("LD_PRELOAD", "LD_LIBRARY_PATH")
 _AFTER = ("ld.so.cache", "system-folder")

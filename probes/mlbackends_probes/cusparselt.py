@@ -27,8 +27,8 @@ LIBRARY = CudaLibrary(
 find, load = LIBRARY.find, LIBRARY.load
 
 ARCH_MISMATCH = 4
+#: The caller brings the handle, a struct of 512 bytes in 0.10; more does no harm.
 HANDLE_BYTES = 8192
-"""The caller brings the handle, a struct of 512 bytes in 0.10; more does no harm."""
 
 
 def use(opened: CDLL, library: Library) -> Answer:

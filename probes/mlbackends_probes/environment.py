@@ -22,10 +22,10 @@ GROUP = "machine"
 FACTS = (Fact("variables", dict[str, str], "The variables that steer ML libraries and are set."),)
 
 _OF_CONTAINERS = ("/usr/local/nvidia/", "/usr/local/cuda/compat")
+#: On the list by their beginning; what they hold is an address.
 _NAMES_OF_MACHINES = frozenset({
     "NCCL_COMM_ID", "JAX_COORDINATOR_ADDRESS", "NVSHMEM_BOOTSTRAP_UID_SESSION_ID",
 })  # fmt: skip
-"""On the list by their beginning; what they hold is an address."""
 _SECRETS = ("TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "AUTH")
 
 # The others are reported by the probe of what they steer: openmp, mkl, openblas, blis, accelerate, and

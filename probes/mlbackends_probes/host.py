@@ -41,11 +41,11 @@ CODES = {
     "small-shared-memory": "The shared memory is too small for processes that share tensors.",
 }
 
+#: Accelerators whose class says nothing of it, by maker.
 _OTHER_ACCELERATORS = {
     "1ae0": frozenset({"0027", "0056", "005e", "0062", "0063", "006f"}),  # TPUs
     "1d0f": frozenset({"7064", "7065", "7066", "7067", "7164", "7264", "7364"}),  # Neuron
 }
-"""Accelerators whose class says nothing of it, by maker."""
 
 _UNAME = {
     "kernel_name": "sysname",
@@ -56,8 +56,8 @@ _UNAME = {
 }
 _VC_RUNTIME = ("vcruntime140", "vcruntime140_1", "msvcp140")
 _SMALL_SHARED_MEMORY = 1 << 30
+#: A piece of a shell's word: in single quotes, in double quotes, one escaped sign, plain.
 _PIECE = pattern(r"""'([^']*)'|"((?:[^"\\$`]|\\.)*)"|\\(.)|([^\s'"\\$`;&|<>()]+)""")
-"""A piece of a shell's word: in single quotes, in double quotes, one escaped sign, plain."""
 _END = pattern(r"\s*|\s+#.*")
 _PLIST_ENTRY = pattern(r"<key>(\w+)</key>\s*<string>([^<]{1,100})</string>")
 _BOOT_ID = frozenset("0123456789abcdefABCDEF-")

@@ -40,8 +40,8 @@ _KERNEL = pattern(
 )
 
 
+#: By the numbers of mkl_service.h, MKL_THREADING_INTEL to MKL_THREADING_TBB.
 _LAYERS = ("intel", "sequential", "pgi", "gnu", "tbb")
-"""By the numbers of mkl_service.h, MKL_THREADING_INTEL to MKL_THREADING_TBB."""
 
 
 def _kernels(names: Iterable[str]) -> list[str]:

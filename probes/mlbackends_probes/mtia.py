@@ -15,8 +15,8 @@ from mlbackends.model.records import Fact, FactValue, Finding, Presence
 
 GROUP = "accelerator"
 FACTS = (Fact("torch_version", str, "The installed torch, which alone could tell of MTIA."),)
+#: What PyTorch's own wheels, at PyPI and download.pytorch.org, have behind "+", without numbers.
 _PUBLIC = ("", "cpu", "cu", "rocm", "xpu")
-"""What PyTorch's own wheels, at PyPI and download.pytorch.org, have behind "+", without numbers."""
 
 
 def find(host: Host) -> Finding:

@@ -40,8 +40,8 @@ CODES = {
 }
 
 
+#: The kernel's part of the driver, under Linux and Windows.
 _MODULES = ("nvidia", "nvlddmkm")
-"""The kernel's part of the driver, under Linux and Windows."""
 
 
 def find(host: Host) -> Finding:

@@ -25,8 +25,8 @@ LIBRARY = CudaLibrary(
 find = LIBRARY.find
 
 KERNEL = b'extern "C" __global__ void seven(float *x) { x[threadIdx.x] = 7.0f; }'
+#: NVRTC_ERROR_BUILTIN_OPERATION_FAILURE: libnvrtc-builtins does not open.
 NO_BUILTINS = 7
-"""NVRTC_ERROR_BUILTIN_OPERATION_FAILURE: libnvrtc-builtins does not open."""
 
 
 def load(opened: CDLL, library: Library) -> Answer:

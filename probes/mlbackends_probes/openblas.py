@@ -25,12 +25,12 @@ from mlbackends.libraries.shared_library import SharedLibrary
 from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Library, nonempty
 
+#: Sets of kernels, the best first. A build that lacks one takes the next that it has, but Zen's.
 _X86 = (
     "SAPPHIRERAPIDS", "COOPERLAKE", "SKYLAKEX", "ZEN", "HASWELL", "SANDYBRIDGE", "NEHALEM", "PRESCOTT",
 )  # fmt: skip
-"""Sets of kernels, the best first. A build that lacks one takes the next that it has, but Zen's."""
+#: A function of every build, one of those with threads, one of those whose threads are its own.
 _OF_THREADS = ("blas_memory_alloc", "blas_server_avail", "exec_blas_async")
-"""A function of every build, one of those with threads, one of those whose threads are its own."""
 
 
 def _file_text(path: str) -> str:

@@ -55,8 +55,8 @@ _PROGRAM = b"""__kernel void add(__global uint *data) {
     data[512 + i] = data[256 + i] + data[i];
 }
 """
+#: A question leaves no programs in the caches of NVIDIA and Intel; PoCL gets a folder for its own.
 _NO_CACHES = {"CUDA_CACHE_DISABLE": "1", "NEO_CACHE_PERSISTENT": "0"}
-"""A question leaves no programs in the caches of NVIDIA and Intel; PoCL gets a folder for its own."""
 
 
 def find(host: Host) -> Finding:

@@ -31,10 +31,10 @@ from mlbackends.model.records import Answer, Finding, Library, nonempty
 from mlbackends.model.tables import table
 
 _OUTSIDE = ("LD_LIBRARY_PATH", "conda", "python-prefix", "ld.so.cache", "system-folder")
+#: Beginning of a file's name -> whose runtime it is.
 _MAKERS = {
     "vcomp": "microsoft", "libiomp5": "intel", "libomp": "llvm", "libgomp-1": "gnu",
 }  # fmt: skip
-"""Beginning of a file's name -> whose runtime it is."""
 
 
 def _described(host: Host, library: Library) -> Library:

@@ -18,18 +18,18 @@ GROUP = "framework"
 SUMMARY = ("{count} packages",)
 CODES = {"cuda-majors-mixed": "Packages for two major versions of CUDA are in one environment."}
 
+#: Those without a suffix whose own major version is CUDA's; nvidia-cufft 12 is CUDA 13's.
 _CUDA_VERSIONED = (
     "nvidia-cublas", "nvidia-cuda-crt", "nvidia-cuda-cupti", "nvidia-cuda-nvcc", "nvidia-cuda-nvrtc",
     "nvidia-cuda-runtime", "nvidia-nvjitlink", "nvidia-nvtx", "nvidia-nvvm",
 )  # fmt: skip
-"""Those without a suffix whose own major version is CUDA's; nvidia-cufft 12 is CUDA 13's."""
+#: Names whose own probe warns where they are installed twice.
 _WITH_PROBES = frozenset({
     "flash-attn", "jax", "numpy", "onnxruntime", "opt-einsum", "scipy", "tensorflow", "torch",
     "transformer-engine", "triton", "xformers",
 })  # fmt: skip
-"""Names whose own probe warns where they are installed twice."""
+#: Beginnings of names that come for two majors at once on purpose: each part serves one of them.
 _BOTH_AT_ONCE = ("nvidia-cutlass-dsl-",)
-"""Beginnings of names that come for two majors at once on purpose: each part serves one of them."""
 
 
 def find(host: Host) -> Finding:

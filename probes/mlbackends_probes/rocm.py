@@ -45,8 +45,8 @@ _STEMS = ("libamdhip64",)
 _TARGET = pattern(r"(\d{1,2})\.(\d{1,3})\.(\d{1,3})")
 _NO_DEVICE = (100, 101)  # hipErrorNoDevice, hipErrorInvalidDevice: how versions say "none"
 _DEVICES_LIMIT = 64
+#: The HIP since which the numbers of hipDeviceAttribute_t are as they are.
 _NUMBERED_SINCE = 5
-"""The HIP since which the numbers of hipDeviceAttribute_t are as they are."""
 _NAMES_FILES = ("/usr/share/libdrm/amdgpu.ids", "/opt/amdgpu/share/libdrm/amdgpu.ids")
 
 

@@ -44,8 +44,8 @@ FACTS = (
     ),
     Fact("process", dict[str, Any], "With --pid: the same of what is mapped and no package takes."),
 )
+#: Probe -> its rule in limits.beliefs; the others take OpenMP's.
 _BELIEFS = {"openblas": "OpenBLAS", "mkl": "MKL"}
-"""Probe -> its rule in limits.beliefs; the others take OpenMP's."""
 
 
 def find(host: Host) -> Finding:

@@ -52,11 +52,11 @@ _GPU = 1
 _INTEGRATED = 1
 _DEVICE_FLAGS = {0x4: "ecc", 0x8: "on-demand-paging"}
 _MODULE_FLAGS = {0x1: "fp16", 0x2: "fp64", 0x4: "int64-atomics", 0x8: "dp4a"}
+#: The members of ze_device_memory_access_properties_t in their order; 0 is no access.
 _ACCESS = (
     "host-allocations", "device-allocations", "shared-allocations",
     "shared-allocations-across-devices", "shared-system-memory",
 )  # fmt: skip
-"""The members of ze_device_memory_access_properties_t in their order; 0 is no access."""
 _CHECK_BYTES = 4096
 _PATTERN = b"\x12\x34\x56\x78"
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from start import BACKENDS, measured, processor
 
 HOST = Path(__file__).resolve().parents[1] / "hosts" / "hgx-h100-eight-gpus.machine"
+#: {0} stands for a number that differs from rule to rule: nothing is read once for all. All of them hold.
 BODIES = (
     'check = "cpu.capability >= AVX2"',
     'fact = "nvidia"\nversion = ">=500.{0},<900"',
@@ -34,7 +35,6 @@ BODIES = (
     'check = "host.libc_version >= 2.0.{0}"',
     'fact = "memory.total_bytes"\nmin = "0.{0}GiB"\nwhen = "cpu.threads != 1{0}"',
 )
-"""{0} stands for a number that differs from rule to rule: nothing is read once for all. All of them hold."""
 
 
 def policy(rules: int) -> str:

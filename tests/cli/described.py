@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).resolve().parents[1] / "machines"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.toml"))
 
+#: Where the kernel would show a driver, a container or another accelerator of this machine.
 _OF_A_DRIVER = (
     "/proc/devices", "/proc/driver", "/proc/modules", "/proc/self/cgroup", "/proc/self/mountinfo",
     "/sys/bus/pci", "/sys/class/accel", "/sys/class/dmi", "/sys/class/drm", "/sys/class/infiniband",
     "/sys/class/kfd", "/sys/module",
 )  # fmt: skip
-"""Where the kernel would show a driver, a container or another accelerator of this machine."""
+#: An interpreter without packages.
 _PYTHON = {"executable": "/usr/bin/python3", "version": "3.12.3", "prefix": "/usr", "path": []}
-"""An interpreter without packages."""
 
 
 def read(name: str) -> dict[str, Any]:

@@ -167,6 +167,7 @@ _CHECKS = st.builds(
     place=st.none() | st.builds(Place, file=_TEXTS, line=st.integers(-1, 9)),
     documentation=_TEXTS,
 )
+#: Any outcome at all.
 ANY = st.builds(
     Outcome,
     schema=st.just(SCHEMA),
@@ -177,7 +178,6 @@ ANY = st.builds(
     created=_TEXTS,
     checks=st.lists(_CHECKS, max_size=5).map(tuple),
 )
-"""Any outcome at all."""
 
 
 def written(form: str, outcome: Outcome, **page: Any) -> str:

@@ -216,13 +216,13 @@ def test_colours_in_characters_are_the_terminals_own() -> None:
     assert "\x1b[34m●\x1b[0m" in text and "\x1b[33m■\x1b[0m" in text
 
 
+#: Machado, Oliveira and Fernandes 2009, severity 1: what light becomes for eyes without a kind of cone.
 _SEEN_WITHOUT = {
     "nothing": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
     "red": ((0.1523, 1.0526, -0.2049), (0.1145, 0.7863, 0.0992), (-0.0039, -0.0481, 1.0520)),
     "green": ((0.3673, 0.8606, -0.2280), (0.2801, 0.6725, 0.0474), (-0.0118, 0.0429, 0.9689)),
     "blue": ((1.2555, -0.0767, -0.1788), (-0.0784, 0.9308, 0.1476), (0.0047, 0.6914, 0.3039)),
 }
-"""Machado, Oliveira and Fernandes 2009, severity 1: what light becomes for eyes without a kind of cone."""
 
 
 def linear(colour: str) -> list[float]:

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 TORCH_RELEASE = ".".join(torch.__version__.split(".")[:2])
 #: The switches that this torch has.
 HERE = {name: flag for name, flag in SWITCHES.items() if flag.since <= TORCH_RELEASE}
+#: How a switch is reached that Python can read. The others are variables, which only a library reads.
 PUBLIC = ("attribute", "function", "flags")
-"""How a switch is reached that Python can read. The others are variables, which only a library reads."""
 
 
 class Difference(NamedTuple):
@@ -230,8 +230,8 @@ def compared(subject: str, aspect: str, torchs: Outcome, ours: Outcome) -> Itera
                 yield Difference(subject, f"{aspect}: {when} of {name}", left[name], right[name])
 
 
+#: What both sides say of each switch where nobody has set anything; a difference there is told once.
 FRESH: dict[str, tuple[str, str]] = {}
-"""What both sides say of each switch where nobody has set anything; a difference there is told once."""
 
 
 def in_a_child(work: Callable[[], Any]) -> Any:

@@ -12,8 +12,8 @@ import pytest
 from mlbackends.host.archive import NOT_IN_WINDOWS
 
 ROOT = Path(__file__).resolve().parents[2]
+#: Of a path on Windows by default, without the NUL at its end.
 LONGEST_PATH = 259
-"""Of a path on Windows by default, without the NUL at its end."""
 LONG_FOLDER = "C:/Users/firstname.lastname/source/repos/ml-backends/"
 
 

@@ -36,13 +36,13 @@ ROOT = Path(__file__).resolve().parents[1]
 HOSTS = sorted(path.stem for path in (ROOT / "hosts").glob("*.machine"))
 CODES = hazard.codes()
 PROBES = registry.names("mlbackends_probes")
+#: The warnings of which several hazards take their part.
 SHARED = {
     # Which limit it is decides: a quota, a mask, or the number of processes.
     ("limits", "limit-below-hardware"),
     # LD_PRELOAD has a page of its own.
     ("environment", "override-invalid"),
 }
-"""The warnings of which several hazards take their part."""
 OTHERS = "other-warning"
 
 

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 NEEDED = ("msgspec", "click", "psutil", "packaging", "numpy", "cuda.core", "nvmath")
+#: Wheels with libraries that are called, and a file of each: those of torch serve.
 LIBRARIES = {
     "nvidia-cuda-nvrtc": "nvidia/cu13/lib/libnvrtc.so.13",
     "nvidia-cublas": "nvidia/cu13/lib/libcublasLt.so.13",
@@ -49,16 +50,16 @@ LIBRARIES = {
     "nvidia-cudnn-cu13": "nvidia/cudnn/lib/libcudnn.so.9",
     "nvidia-cudnn-frontend": "cudnn",
 }
-"""Wheels with libraries that are called, and a file of each: those of torch serve."""
 GROUPS = ("small", "forward", "decode", "efficient", "backward")
+#: The most that a part takes, and one problem that is timed; less where less is left of all.
 SECONDS = {"set-up": 150, "check": 120, "tests": 120, "problem": 75}
-"""The most that a part takes, and one problem that is timed; less where less is left of all."""
 _LEAST_SECONDS = 5.0
 PACKAGES = (
     *("mlbackends", "torch", "triton", "cuda-core", "nvmath-python", "nvidia-cublas"),
     *("nvidia-cudnn-cu13", "nvidia-cudnn-frontend", "flash-attn", "flash-attn-4", "xformers"),
     *("flashinfer-python", "jax"),
 )
+#: Numbers that are wanted: group, our backend's first letters, beside what, in words, and how much.
 WANTED: tuple[tuple[str, str, str, str, float], ...] = (
     ("forward", "flash", "cudnn", "of our cudnn's speed", 0.9),
     ("forward", "flash", "", "TFLOP/s, on an H200", 430.0),
@@ -68,7 +69,6 @@ WANTED: tuple[tuple[str, str, str, str, float], ...] = (
     ("forward", "cudnn", "torch_cudnn", "of torch's cuDNN", 0.97),
     ("small", "", "host", "microseconds on the host, at most", 15.0),
 )
-"""Numbers that are wanted: group, our backend's first letters, beside what, in words, and how much."""
 
 
 HOW = {True: "passed", False: "FAILED", None: "done"}

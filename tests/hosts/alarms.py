@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 HOSTS = Path(__file__).resolve().parent
 REASONS = HOSTS / "alarms.json"
 PAGE = HOSTS.parents[1] / "docs" / "doctor-alarms.md"
+#: In alarms.json the environment that the tests run in: errors that the machine below it may cause.
 OWN = "-"
-"""In alarms.json the environment that the tests run in: errors that the machine below it may cause."""
 _FALSE = "false alarm:"
 
 

@@ -25,8 +25,8 @@ from mlbackends.model.records import Presence, Report
 from mlbackends.survey import survey
 
 HOSTS = Path(__file__).resolve().parent
+#: Our own: other distributions may add to them.
 PROBES = sorted(path.stem for path in Path(mlbackends_probes.__path__[0]).glob("[!_]*.py"))
-"""Our own: other distributions may add to them."""
 
 _OF_THE_RUN = ("tool", "root", "created", "duration_seconds", "redacted", "schema", "depth")
 _OF_THE_PROBE = ("source", "duration_seconds")

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).resolve().parent
 HOSTS = FOLDER.parent / "hosts"
 FAKES = FOLDER.parent / "fakelibs"
+#: The probes whose word is kept, so that the files stay small.
 KEPT = ("nvidia", "cuda_driver", "cuda_runtime", "host", "cpu", "environment", "limits", "packages")
-"""The probes whose word is kept, so that the files stay small."""
 
 
 class Saved(NamedTuple):

@@ -12,8 +12,8 @@ from mlbackends_cli.text.plain import one_line
 from mlbackends_cli.text.prose import Passage, wrapped
 
 _WIDEST = 110
+#: So many problems are printed with all reasons; of more, the choices alone, unless --all is given.
 _FEW = 4
-"""So many problems are printed with all reasons; of more, the choices alone, unless --all is given."""
 
 
 def printed(explanation: Explanation, page: Page) -> str:

@@ -14,6 +14,7 @@ COLUMNS = (
     *("of memory", "launch", "max error", "of allowed"),
     *("relative", "error ratio", "out", *GRADIENTS.values(), "memory"),
 )
+#: The columns that a narrow page leaves out, in this order.
 _SPARED = (
     ("spread",),
     ("relative",),
@@ -27,7 +28,6 @@ _SPARED = (
     ("max error",),
     ("of peak",),
 )
-"""The columns that a narrow page leaves out, in this order."""
 
 
 def printed(checked: Checked, page: Page) -> str:

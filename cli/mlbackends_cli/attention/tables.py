@@ -16,15 +16,15 @@ from mlbackends_cli.text.prose import wrapped
 GRADIENTS = {"query": "dQ", "key": "dK", "value": "dV", "mask": "dM", "sinks": "dsinks"}
 FASTEST = "fastest"
 _WIDER = "a wider page, such as with COLUMNS=200, has more columns"
+#: How a result ended: its sign, that of a terminal without it, and a colour.
 MARKS = {
     "good": ("✓", "+", "32"),
     "bad": ("✗", "x", "31"),
     "cannot": ("–", "-", "2"),
     "open": ("?", "?", "33"),
 }
-"""How a result ended: its sign, that of a terminal without it, and a colour."""
+#: The cells of a backend that ran, by the heads of their columns.
 Row = dict[str, str]
-"""The cells of a backend that ran, by the heads of their columns."""
 
 
 class Section(NamedTuple):

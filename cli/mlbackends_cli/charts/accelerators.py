@@ -8,8 +8,8 @@ from mlbackends_cli.text.plain import binary_size
 from mlbackends_cli.text.probes import MARKS, state_of
 
 _MOST = 32
+#: Interfaces that see devices of other kinds and the CPU; and parts of a device.
 _NO_KIND_OF_THEIR_OWN = {"opencl", "vulkan", "mig"}
-"""Interfaces that see devices of other kinds and the CPU; and parts of a device."""
 
 
 class Accelerator(Struct, frozen=True):

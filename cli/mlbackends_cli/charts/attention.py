@@ -12,11 +12,11 @@ from mlbackends_cli.charts.plot import Plot, Point, Roof, Series, notes
 from mlbackends_cli.charts.svg import Colours, Drawing
 from mlbackends_cli.charts.vector import Frame
 
+#: The shape of a slide. More problems make it taller.
 _WIDTH, _HEIGHT, _EDGE = 960.0, 540.0, 14.0
-"""The shape of a slide. More problems make it taller."""
 _LEAST_TALL = 196.0
+#: So many kinds of problems are drawn; more would be a wall of pictures.
 _MOST, _MOST_NOTES = 12, 6
-"""So many kinds of problems are drawn; more would be a wall of pictures."""
 
 
 def plots(benched: Benched) -> list[Plot]:

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Sequence
 
+#: Pixels between two ticks of a linear axis, about.
 TICKS_APART = 90
-"""Pixels between two ticks of a linear axis, about."""
 _ROUND = (1, 2, 5)
 _UNITS = ((1e12, 1e12, "T"), (1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k"))
 

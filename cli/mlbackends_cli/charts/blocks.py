@@ -9,8 +9,8 @@ from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.prose import wrapped
 
 _WIDEST, _TALL = 110, 15
+#: The bits of a braille character, by row and column.
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
-"""The bits of a braille character, by row and column."""
 _MARKS, _HOLLOW, _PLAIN = "●■▲◆▼★", "○□△◇▽☆", "o#^*v+"
 _COLORS = ("34", "33", "32", "35", "36", "31")
 

@@ -6,8 +6,8 @@ from mlbackends_cli.charts.svg import Drawing
 from mlbackends_cli.text import fleets
 
 _WIDTH, _EDGE = 960.0, 14.0
+#: The length of all nodes' bar, how tall a row is, and the length of a single node's bar at least.
 _BAR, _ROW, _LEAST = 200.0, 42.0, 3.0
-"""The length of all nodes' bar, how tall a row is, and the length of a single node's bar at least."""
 _MOST_KINDS, _MOST_ROWS = 6, 8
 _SILENT = "series s6"
 _COLOURS = {"error": _SILENT, "warning": "series s4", "note": "other"}

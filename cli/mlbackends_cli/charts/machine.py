@@ -13,8 +13,8 @@ from mlbackends_cli.web.elements import element, escaped, words
 _MOST_SQUARES = 256
 _MOST_PACKAGES = 32
 _MOST_PIECES = 12
+#: Pixels between two lines that join cards.
 _LANE = 8
-"""Pixels between two lines that join cards."""
 
 
 def picture(report: Report) -> str:

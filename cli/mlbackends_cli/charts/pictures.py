@@ -10,13 +10,13 @@ from mlbackends.model.errors import BadInput, shown
 
 Record = TypeVar("Record")
 
+#: Pixels of a PNG for each of the drawing's, as many as a projector of 1920 has.
 _ZOOM = 2.0
-"""Pixels of a PNG for each of the drawing's, as many as a projector of 1920 has."""
+#: Families for those that only a desktop has: resvg takes no other for a family that is missing.
 _FONTS = (
     'svg,text{font-family:"Arial","Helvetica","Liberation Sans","DejaVu Sans","Noto Sans","Roboto",'
     '"Segoe UI","Open Sans","Ubuntu","FreeSans",sans-serif}'
 )
-"""Families for those that only a desktop has: resvg takes no other for a family that is missing."""
 _WORD = (
     '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20">'
     '<style>{}</style><text x="2" y="14">{}</text></svg>'
@@ -25,8 +25,8 @@ _INSTALL = "pip install 'mlbackends[png]', or write FILE.svg"
 _NO_FONT = "install a font, such as Debian's fonts-dejavu-core, or write FILE.svg"
 
 
+#: Draws a record as SVG, with the rules of a picture that stands alone.
 Sheet = Callable[[Record, str], str]
-"""Draws a record as SVG, with the rules of a picture that stands alone."""
 
 
 def drawing(path: str, sheet: Sheet[Record]) -> Callable[[Record], str | bytes]:

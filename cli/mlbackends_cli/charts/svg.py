@@ -6,9 +6,10 @@ from html import escape
 
 from mlbackends_cli.text.plain import one_line
 
+#: How wide a letter is on average, in each size of text; a little too wide, so that words fit.
 _WIDTHS = {"bold": 7.8, "axis": 7.4, "headline": 12.6}
-"""How wide a letter is on average, in each size of text; a little too wide, so that words fit."""
 _MOST_COLOURS = 8
+#: The marks of series, by their corners around a point: they differ where colours cannot be distinguished.
 _SHAPES: tuple[tuple[tuple[float, float], ...], ...] = (
     (),  # a circle
     ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)),
@@ -19,9 +20,8 @@ _SHAPES: tuple[tuple[tuple[float, float], ...], ...] = (
     ((-1.2, 0), (0.8, -1.1), (0.8, 1.1)),
     ((1.2, 0), (-0.8, -1.1), (-0.8, 1.1)),
 )
-"""The marks of series, by their corners around a point: they differ where colours cannot be distinguished."""
+#: The class of a series without a colour of its own.
 OTHER = "series other"
-"""The class of a series without a colour of its own."""
 
 
 class Drawing:

@@ -4,10 +4,10 @@ from mlbackends_cli.charts.axes import Logarithmic, short_number
 from mlbackends_cli.charts.plot import Plot, Point, Roof
 from mlbackends_cli.charts.svg import Colours, Drawing, width_of
 
+#: Room around a frame: for its title and an axis' name, for numbers and a name, and for numbers.
 _ABOVE, _BELOW, _LEFT = 44.0, 42.0, 46.0
-"""Room around a frame: for its title and an axis' name, for numbers and a name, and for numbers."""
+#: How tall the row of a backend that refused is, and a line of text.
 _ROW, _LINE = 18.0, 16.0
-"""How tall the row of a backend that refused is, and a line of text."""
 
 
 class Frame:

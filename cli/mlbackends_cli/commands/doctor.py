@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from mlbackends.model.audit import Check, Outcome
     from mlbackends.model.records import Report
 
+#: Words of cures that change what a process takes when it starts: variables, and files that it loads.
 _AT_START = re.compile(r"\b(export|unset|(re|un)?install|LD_[A-Z_]+)\b", re.IGNORECASE)
-"""Words of cures that change what a process takes when it starts: variables, and files that it loads."""
 
 
 def _codes() -> tuple[str, ...]:

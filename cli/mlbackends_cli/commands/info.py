@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from mlbackends.model.requirement import Requirement
 
 
+#: The ends of dotted names that a package tells when it computes.
 _COMPUTED = (
     ".presence",
     ".reasons",
@@ -55,7 +56,6 @@ _COMPUTED = (
     ".simd_found",
     ".simd_not_found",
 )
-"""The ends of dotted names that a package tells when it computes."""
 
 
 def _probes() -> tuple[str, ...]:

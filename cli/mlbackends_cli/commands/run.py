@@ -70,6 +70,7 @@ def _complete_settings(
     ]
 
 
+#: The options of the launcher, from their table.
 _launch_options = together(
     *(
         click.option(
@@ -84,7 +85,6 @@ _launch_options = together(
         for option in OPTIONS
     )
 )
-"""The options of the launcher, from their table."""
 
 
 @documented(

@@ -43,12 +43,12 @@ from mlbackends_cli.text import usage as pages
 from mlbackends_cli.text.layout import Cell, cropped
 from mlbackends_cli.text.layout import lines as layout_lines
 
+#: After so long the first shares of CPUs are shown.
 _FIRST_SECONDS = 0.3
-"""After so long the first shares of CPUs are shown."""
+#: So long each sample may go on reading mapped files, while it is watched.
 _MAPS_SECONDS = 0.005
-"""So long each sample may go on reading mapped files, while it is watched."""
+#: Five processes and the lines around them have a place, however many GPUs there are.
 _LEAST_ROWS = 9
-"""Five processes and the lines around them have a place, however many GPUs there are."""
 _HELP = (__doc__ or "").partition("Keys:\n")[2].partition("\n\n")[0].splitlines()
 
 

@@ -15,8 +15,8 @@ from mlbackends_cli.text import checks
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
 _MOST_SHOWN = 10
+#: So many bytes the summary of a step may have, whatever wrote them; with more, all of it is dropped.
 SUMMARY_LIMIT = 1 << 20
-"""So many bytes the summary of a step may have, whatever wrote them; with more, all of it is dropped."""
 
 
 def outcome(outcome: Outcome, _page: Page) -> str:

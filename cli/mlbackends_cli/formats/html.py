@@ -27,8 +27,8 @@ from mlbackends_cli.web.elements import (
     words,
 )
 
+#: So many rows, devices and copies of a library are shown.
 _MOST = 200
-"""So many rows, devices and copies of a library are shown."""
 # Without the script the box would do nothing, so that only the script shows it.
 _BOX = '<input type="search" hidden="" placeholder="Filter" aria-label="Filter the details">\n'
 

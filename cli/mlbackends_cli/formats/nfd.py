@@ -20,8 +20,8 @@ from mlbackends_cli.text.features import features, moment, word
 FOR_COLLECTORS = True
 _NAMESPACE = "feature.node.kubernetes.io/"
 _HOURS = 1
+#: Of a file of more than 65,536 none is read.
 _MOST_BYTES = 60_000
-"""Of a file of more than 65,536 none is read."""
 _LONGEST_NAME = 63
 
 

@@ -27,6 +27,7 @@ from mlbackends_cli.web.trace_page import Contents, trace_page
 if TYPE_CHECKING:
     from mlbackends.model.trace_views import AnyView
 
+#: Where a notebook is not trusted, the style and the frame are taken out, and the table is what is left.
 _FRAME = """\
 <style>
 body[data-jp-theme-light=false] .mlbackends, .vscode-dark .mlbackends {{ color-scheme: dark }}
@@ -37,7 +38,6 @@ pre.mlbackends {{ display: none }}
 Math.min(this.contentDocument.documentElement.scrollHeight + 4, 640) + 'px'"\
  style="width: 100%; height: 480px; border: 0; resize: vertical"></iframe>
 <pre class="mlbackends">{table}</pre>"""
-"""Where a notebook is not trusted, the style and the frame are taken out, and the table is what is left."""
 
 
 def framed(shown: Any) -> str:

@@ -21,6 +21,7 @@ _ATTRIBUTES = {
     "os.name": "host.os_name",
     "os.version": "host.os_version",
 }
+#: Theirs for ours.
 _WORDS = {
     "x86_64": "amd64",
     "i686": "x86",
@@ -29,7 +30,6 @@ _WORDS = {
     "ppc64le": "ppc64",
     "win32": "windows",
 }
-"""Theirs for ours."""
 
 
 def report(report: Report, _page: Page) -> str:

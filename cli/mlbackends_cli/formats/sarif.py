@@ -17,8 +17,8 @@ _SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 )
 _PROBLEMS = {Severity.NOTE: "recommendation", Severity.WARNING: "warning", Severity.ERROR: "error"}
+#: Code scanning takes 255 and 1,024 characters.
 _LONGEST_NAME, _LONGEST_DESCRIPTION = 250, 900
-"""Code scanning takes 255 and 1,024 characters."""
 
 
 def outcome(outcome: Outcome, _page: Page) -> str:

@@ -7,6 +7,7 @@ from mlbackends.model.records import Report
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.features import features
 
+#: What stands before a value that does not speak for itself.
 _BEFORE = {
     "host.kernel_release": "kernel_",
     "host.libc_version": "libc_",
@@ -16,7 +17,6 @@ _BEFORE = {
     "rocm.runtime_version": "rocm_",
     "fingerprint": "fp_",
 }
-"""What stands before a value that does not speak for itself."""
 
 
 def report(report: Report, _page: Page) -> str:

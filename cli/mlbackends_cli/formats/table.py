@@ -32,19 +32,19 @@ _SEVERITIES = {
     Severity.WARNING: ("!", "33"),
     Severity.NOTE: ("·", "36"),
 }
+#: A reason of at most so many characters is repeated for each library.
 _SHORT = 40
-"""A reason of at most so many characters is repeated for each library."""
+#: A column of a list that is too wide gets so many columns at least.
 _NARROW = 24
-"""A column of a list that is too wide gets so many columns at least."""
+#: A page of so many columns shows its sections side by side.
 _TWO_COLUMNS = 120
-"""A page of so many columns shows its sections side by side."""
 _MOST_WARNINGS = 10
+#: More facts than that stand side by side on a terminal, where their values are that short.
 _FEW, _SHORT_FACT = 8, 18
-"""More facts than that stand side by side on a terminal, where their values are that short."""
+#: Characters of a table from which on a fact is not shown but counted.
 _LONG_FACT = 1000
-"""Characters of a table from which on a fact is not shown but counted."""
+#: So many columns may stand below their rows.
 _MOST_BELOW = 3
-"""So many columns may stand below their rows."""
 
 
 def _printed(found: Iterable[str], page: Page) -> str:

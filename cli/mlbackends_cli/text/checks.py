@@ -14,16 +14,16 @@ from mlbackends_cli.text.plain import amount, one_line, shortened
 _MOST_CHARACTERS = 2000
 _MOST_EVIDENCE = 40
 _SHORT_LINE_BYTES = 80
+#: The variables that hold the root of GitHub's and GitLab's checkout; else it is the current folder.
 _ROOTS = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
-"""The variables that hold the root of GitHub's and GitLab's checkout; else it is the current folder."""
 
+#: The word before why a check ended so, where it did not fail.
 ENDINGS = {
     Status.PASSED: "passed",
     Status.SKIPPED: "does not apply",
     Status.WAIVED: "waived",
     Status.UNKNOWN: "not checked",
 }
-"""The word before why a check ended so, where it did not fail."""
 
 
 def line(text: str) -> str:

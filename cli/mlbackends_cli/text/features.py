@@ -11,10 +11,10 @@ _FACTS = (
     "cpu.capability", "cpu.microarchitecture", "host.kernel_release", "host.libc_version",
     "nvidia.driver_release", "nvidia.cuda_version", "rocm.driver_version", "rocm.runtime_version",
 )  # fmt: skip
+#: The probes that tell of cards themselves, and not of a way to them.
 _DEVICES = ("nvidia", "rocm", "xpu", "gaudi", "ascend", "neuron", "tpu", "mtia")
-"""The probes that tell of cards themselves, and not of a way to them."""
+#: Of the value and of the name of a label in Kubernetes.
 _MOST_CHARACTERS = 63
-"""Of the value and of the name of a label in Kubernetes."""
 _NOT_IN_A_WORD = re.compile(r"[^A-Za-z0-9._-]+")
 
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.plain import cleaned
 
+#: Where text may be broken, the best first, and what stands there on one line.
 _BREAKS = tuple(
     (re.compile(pattern), glue)
     for pattern, glue in (
@@ -19,11 +20,10 @@ _BREAKS = tuple(
         (r"(?<=[-_.,:;=+&?@|])", ""),
     )
 )
-"""Where text may be broken, the best first, and what stands there on one line."""
 _STYLE = re.compile("\033\\[[0-9;]*m")
 _WORDS = re.compile(r"\s+|(?<=[/\\])")
+#: Text that would get fewer columns than this, or than its longest word, begins on a line of its own.
 _NARROW = 24
-"""Text that would get fewer columns than this, or than its longest word, begins on a line of its own."""
 _GAP = 3
 # Bold, underlined and dim read on a light background and on a dark one; the colours are the terminal's own.
 HEADING, NAME, DIM = "1;4", "1", "2"

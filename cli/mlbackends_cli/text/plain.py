@@ -7,8 +7,8 @@ from mlbackends.model.patterns import UNFIT
 
 _COMMAND = re.compile(r"^([^\S\n]*)(::)|##\[", re.MULTILINE)
 _LONGEST_LINE = 2000
+#: A whole number of more bits cannot become a float; only a report that is not ours has one.
 _MOST_BITS = 1000
-"""A whole number of more bits cannot become a float; only a report that is not ours has one."""
 
 
 def cleaned(text: str) -> str:

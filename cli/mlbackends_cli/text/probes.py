@@ -26,10 +26,10 @@ MEANINGS = {
     "unknown": "could not tell",
     "absent": "not here",
 }
+#: The first of a machine's parts; the others keep their order.
 _PARTS = ("cpu", "memory", "limits")
-"""The first of a machine's parts; the others keep their order."""
+#: Reasons for which a thing that is here is not called broken.
 _NOT_ITS_FAULT = UNCHECKED | {"no-driver", "no-device"}
-"""Reasons for which a thing that is here is not called broken."""
 
 
 # ---- what a probe declares -----------------------------------------------------------------
@@ -324,6 +324,7 @@ def shown_facts(name: str, probe: ProbeReport) -> tuple[dict[str, Any], dict[str
     return values, {label: _matrix(rows) for label, rows in tables.items()}
 
 
+#: How `nvidia-smi topo -m` calls paths.
 _PATHS = {
     "one-switch": "PIX",
     "several-switches": "PXB",
@@ -331,7 +332,6 @@ _PATHS = {
     "numa-node": "NODE",
     "system": "SYS",
 }
-"""How `nvidia-smi topo -m` calls paths."""
 
 
 def _matrix(rows: Table) -> Table:

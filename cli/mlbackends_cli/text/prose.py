@@ -10,8 +10,8 @@ from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.layout import NAME, Cell, sections
 from mlbackends_cli.text.plain import without_commands
 
+#: So many columns a line of text has at most: longer ones are hard to read.
 _WIDEST = 100
-"""So many columns a line of text has at most: longer ones are hard to read."""
 
 
 class Passage(Struct, frozen=True):

@@ -11,8 +11,8 @@ from mlbackends_cli.text.layout import cropped, width, wrapped
 from mlbackends_cli.text.plain import binary_size, joined, one_line, without_commands
 
 _LABEL = 9
+#: On a narrower page libraries stand below their process, and no user is shown.
 _NARROW = 100
-"""On a narrower page libraries stand below their process, and no user is shown."""
 _NARROWEST = 60
 _FEW_CORES, _MOST_CORE_LINES = 8, 3
 _RED, _YELLOW, _GREEN, _DIM, _BOLD = "31", "33", "32", "2", "1"

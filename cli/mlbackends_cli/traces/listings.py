@@ -24,8 +24,8 @@ _TITLES = {
     "repro": "To run again",
     "summary": "Where the time went",
 }
+#: Views whose rows are cut here; the others come with the rows that were asked for.
 _CUT = frozenset({"dispatch", "timeline", "diff"})
-"""Views whose rows are cut here; the others come with the rows that were asked for."""
 _OF_COLUMNS = frozenset({"summary", "roofline", "diff"})
 _LONGEST = 200
 _UNBROKEN = 100_000

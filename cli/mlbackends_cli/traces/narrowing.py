@@ -14,8 +14,8 @@ _NUMBERS = frozenset(
 _GAP = 2
 Row = tuple[str, ...]
 _LEAST = 10
+#: So many columns a word keeps at least, where the page lets it.
 _LEAST_OF = {"dtype": 8, "shape": 12, "implementation": 14, "call": 13}
-"""So many columns a word keeps at least, where the page lets it."""
 _ARROW = " → "
 _ALIKE = 4
 

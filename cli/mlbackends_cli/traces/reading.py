@@ -26,15 +26,15 @@ from mlbackends_cli.traces.narrowing import middle_left_out
 if TYPE_CHECKING:
     from mlbackends.model.trace_views import AnyView
 
+#: Fields that differ from call to call, and not among those that are added up together.
 _PER_PLACE = frozenset({"process", "thread", "source"})
-"""Fields that differ from call to call, and not among those that are added up together."""
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _LONGEST_NAME = 30
 _WIDEST, _NARROWEST = 40, 10
+#: So many looks back is the rate measured: three seconds.
 _REMEMBERED = 30
-"""So many looks back is the rate measured: three seconds."""
+#: A longer wait is not an estimate yet.
 _LONGEST_WAIT = 100 * 3600
-"""A longer wait is not an estimate yet."""
 
 
 class Logs:

@@ -7,8 +7,8 @@ from mlbackends.model.trace_views import Roof
 from mlbackends.sdpa.verify.processes import BANDWIDTH, PEAK, Plan, Processes, started
 from mlbackends_cli.output import log
 
+#: Many short ones: on a busy machine some are not disturbed, and the best counts.
 _CALLS, _SECONDS = 50, 1.0
-"""Many short ones: on a busy machine some are not disturbed, and the best counts."""
 
 
 @cache

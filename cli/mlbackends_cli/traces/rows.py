@@ -9,12 +9,12 @@ from mlbackends.model import trace_views
 Table = tuple[tuple[str, ...], list[tuple[Any, ...]]]
 _NUMBERS = tuple(name for name in trace_views.SummaryRow.__struct_fields__ if name != "values")
 _COMPARED = tuple(name for name in _NUMBERS if name != "cumulative_share")
+#: Views that are a list of records: the field, and the record whose fields are the columns.
 _LISTED = {
     trace_views.Findings: ("found", trace_views.Finding),
     trace_views.Repro: ("calls", trace_views.Reproduction),
     trace_views.Roofline: ("points", trace_views.RooflinePoint),
 }
-"""Views that are a list of records: the field, and the record whose fields are the columns."""
 
 
 def table_of(view: trace_views.AnyView) -> Table:

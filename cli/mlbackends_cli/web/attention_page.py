@@ -36,10 +36,10 @@ from mlbackends_cli.web.elements import (
     words,
 )
 
+#: So many problems are open; of more, each is a line that opens.
 _OPEN = 4
-"""So many problems are open; of more, each is a line that opens."""
+#: Columns that would make a table wider than a laptop; the other formats have them.
 _LEFT_OUT = {"backend", "spread", "relative", "error ratio", "launch"}
-"""Columns that would make a table wider than a laptop; the other formats have them."""
 _BARS = {
     "median": "time beside that of the slowest",
     "of peak": "share of the peak",

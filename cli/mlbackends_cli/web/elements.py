@@ -11,8 +11,8 @@ from mlbackends_cli.text.plain import cleaned, shortened
 
 _SEPARATOR = re.compile(r"(?<=[/_-])(?=\w)")
 _MOST_CHARACTERS = 4000
+#: The class of what is as bad as that; other words are a class themselves.
 SEVERITIES = {"error": "high", "warning": "medium"}
-"""The class of what is as bad as that; other words are a class themselves."""
 
 
 def escaped(text: str) -> str:

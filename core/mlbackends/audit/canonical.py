@@ -10,8 +10,8 @@ UNDETERMINED = "could not be determined"
 Values = dict[str, Any]
 
 _HOME = pattern(r"(?<![\w.~-])(?:/home/[^/\s:;,\"']+|/Users/[^/\s:;,\"']+|/root(?=/)|~(?=/))")
+#: A device's name in a variable, and what stands for it in a report that was redacted.
 _IDENTITY = pattern(r"redacted-\d+|\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b")
-"""A device's name in a variable, and what stands for it in a report that was redacted."""
 _OF_THE_SYSTEM = ("", "/", "/usr", "/usr/local")
 _OF_LIBRARY = ("soname", "version", "presence", "found_by", "owner", "wins")
 _OF_DEVICE = ("name", "presence", "memory_bytes", "capability", "driver", "numa_node", "features")

@@ -12,11 +12,11 @@ _PACKAGES = "packages.distributions."
 _LABEL = re.compile(r"\[([^\[\]]*)\]")
 _TELLING_NUMBER, _TELLING_LENGTH = 10, 4
 _MOST_LABELS = 3
+#: What names a record of a list: a level and a type name a cache, a name and a path a compiler.
 _KEYS = (
     *("package", "library", "runtime", "name", "path", "file", "folder", "address", "node", "gpu"),
     *("gpus", "first", "second", "level", "type", "page_bytes"),
 )
-"""What names a record of a list: a level and a type name a cache, a name and a path a compiler."""
 
 
 class Cause(NamedTuple):

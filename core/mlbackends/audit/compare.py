@@ -28,8 +28,8 @@ from mlbackends.model.records import Device, FactValue, Library, Report
 from mlbackends.model.registry import facts_of
 
 _TOLERANCE_PARTS = 100
+#: The share by which two metrics may differ, as the memory does that the kernel leaves on equal machines.
 TOLERANCE = 1 / _TOLERANCE_PARTS
-"""The share by which two metrics may differ, as the memory does that the kernel leaves on equal machines."""
 
 _LONGEST = 300
 SAME = "same"

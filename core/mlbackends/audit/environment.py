@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from mlbackends.audit.hazard import ReportView, Symptom, Symptoms
 from mlbackends.model.patterns import pattern
 
+#: Whether a value has the effect, and the effect in words that go on after "it is set: ".
 Effect = tuple[Callable[[str], bool], str]
-"""Whether a value has the effect, and the effect in words that go on after "it is set: "."""
 
 _INTEGER = pattern(r"\s*([+-]?)(?:0[xX]([0-9a-fA-F]{1,30})|(0[0-7]{0,30})|([1-9]\d{0,30}))")
 
@@ -72,11 +72,11 @@ def effects(report: ReportView, table: Mapping[str, Effect]) -> Symptoms:
             )
 
 
+#: The probes whose thing is a Python package, and that say what is wrong with how it is installed.
 FRAMEWORKS = (
     *("cupy", "cutlass", "flash_attention", "jax", "numpy", "onnxruntime", "opt_einsum", "scipy"),
     *("tensorflow", "torch", "transformer_engine", "triton", "xformers"),
 )
-"""The probes whose thing is a Python package, and that say what is wrong with how it is installed."""
 
 SEARCH_PATHS = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 

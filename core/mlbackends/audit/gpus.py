@@ -7,8 +7,8 @@ from mlbackends.host.quantities import format_cpu_list
 from mlbackends.model.records import Device, Presence
 
 _NOT_QUERIED = "NVML was not asked, or described no GPU (it needs --depth usable)"
+#: PCI numbers of NVIDIA's devices rise with the generation.
 _FIRST_TURING, _FIRST_BLACKWELL = 0x1E00, 0x2900
-"""PCI numbers of NVIDIA's devices rise with the generation."""
 _WITHOUT_PASCAL = 590
 
 

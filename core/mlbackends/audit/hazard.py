@@ -157,8 +157,8 @@ class Symptom(Struct, frozen=True):
     problem: Problem | None = None
 
 
+#: What `symptoms` yields.
 Symptoms = Iterator[Symptom]
-"""What `symptoms` yields."""
 
 
 def from_warning(reason: Reason, **fields: Any) -> Symptom:

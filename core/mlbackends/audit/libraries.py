@@ -11,12 +11,12 @@ from mlbackends.model.reasons import UNCERTAIN, Reason
 from mlbackends.model.records import Library, Presence
 
 _CUDNN = "nvidia-cudnn"
+#: In `wins_because` of a copy that its package finds before LD_LIBRARY_PATH.
 _BY_RPATH = " by RPATH"
-"""In `wins_because` of a copy that its package finds before LD_LIBRARY_PATH."""
 _NOT_OPENED = ("dlopen-failed", "missing-dependency", "missing-symbol", "crashed", "exited")
 _NOT_USED = ("crashed", "exited", "wrong-result")
+#: Where auditwheel, delocate and delvewheel put what the files of one package need, and name by path.
 _OF_ONE_PACKAGE = re.compile(r"\.(?:dy)?libs/[^/]+$")
-"""Where auditwheel, delocate and delvewheel put what the files of one package need, and name by path."""
 _LAST_FOLDERS = ("", "well-known-folder")
 _NEEDED = pattern(r"it needs (?P<name>\S+), which the loader does not find")
 _OF_A_DRIVER = re.compile(

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from mlbackends.survey import Progress
 
 LIVE = "-"
+#: No saved report is larger than this, in bytes; a real one has some hundred thousand.
 REPORT_LIMIT = 64 << 20
-"""No saved report is larger than this, in bytes; a real one has some hundred thousand."""
 _DEEPEST = 40
 _HINT = "`backends info --format json --output FILE` or `backends snapshot FILE.json` writes one"
 

@@ -15,8 +15,8 @@ from mlbackends.audit.hazard import ReportView
 from mlbackends.model.patterns import pattern
 from mlbackends.model.records import FactValue
 
+#: No machine has as many CPUs; a larger number is none of one.
 _MOST = 1 << 16
-"""No machine has as many CPUs; a larger number is none of one."""
 
 _RANGE = pattern(r"(?P<first>\d{1,6})(?:-(?P<last>\d{1,6})(?::(?P<stride>\d{1,6}))?)?")
 _COUNTED = pattern(r"(?P<first>\d{1,6})(?::(?P<count>\d{1,6})(?::(?P<stride>-?\d{1,6}))?)?")
@@ -26,8 +26,8 @@ _LISTED = re.compile(r"proclist=\[([^\]]*)\]", re.IGNORECASE)
 _TOGETHER = ("master", "primary")
 
 _OWN_VARIABLES = frozenset({"MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS"})
+#: Runtimes that start so many threads and keep them; the others only count for programs.
 _POOLS = ("OpenMP", "OpenBLAS", "MKL", "torch")
-"""Runtimes that start so many threads and keep them; the others only count for programs."""
 
 
 class Bound(NamedTuple):

@@ -150,11 +150,11 @@ class cuFFTPlanCache:  # noqa: N801  torch's name
 
 
 _ATTRIBUTES = ("size", "max_size", "clear")
+#: What may stand at the start of a device's name.
 _KINDS = (
     "cpu", "cuda", "ipu", "xpu", "mkldnn", "opengl", "opencl", "ideep", "hip", "ve", "fpga", "maia", "xla",
     "lazy", "vulkan", "mps", "meta", "hpu", "mtia", "privateuseone",
 )  # fmt: skip
-"""What may stand at the start of a device's name."""
 
 
 class cuFFTPlanCacheManager:  # noqa: N801  torch's name
@@ -165,8 +165,8 @@ class cuFFTPlanCacheManager:  # noqa: N801  torch's name
     AssertionError where there is no CUDA device to be the current one.
     """
 
+    #: One for each device, in their order; [] until a device is used.
     caches: "list[cuFFTPlanCache]"
-    """One for each device, in their order; [] until a device is used."""
 
     def __init__(self) -> None:
         object.__setattr__(self, "caches", [])

@@ -54,14 +54,14 @@ class _ROCmFABackend(_Backend):
     Ck = 2
 
 
+#: Bytes; what CUBLAS_WORKSPACE_CONFIG writes as :4096:2:16:8.
 _USUAL_WORKSPACE = (4096 * 2 + 16 * 8) << 10
-"""Bytes; what CUBLAS_WORKSPACE_CONFIG writes as :4096:2:16:8."""
 _HOPPER, _HOPPER_WORKSPACE = (9, 0), 32 << 20
 _LT_WORKSPACE = 1 << 20
 _UNIFIED = "TORCH_CUBLASLT_UNIFIED_WORKSPACE"
 
+#: The warnings that were given; each is given once a process.
 _warned: set[str] = set()
-"""The warnings that were given; each is given once a process."""
 
 
 def preferred_linalg_library(backend: "str | _LinalgBackend | None" = None) -> _LinalgBackend:

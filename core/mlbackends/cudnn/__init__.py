@@ -8,8 +8,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+#: Names of the types of numbers that cuDNN's layers take.
 CUDNN_TENSOR_DTYPES = frozenset({"float16", "float32", "float64"})
-"""Names of the types of numbers that cuDNN's layers take."""
 
 conv = FP32Precision("cuda", "conv")
 _LAZY = {"rnn": "mlbackends.cudnn.rnn"}

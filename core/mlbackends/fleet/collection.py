@@ -25,16 +25,16 @@ from mlbackends.model.records import SCHEMA as REPORT_SCHEMA
 from mlbackends.model.records import FactValue, Presence, ProbeReport
 from mlbackends.model.registry import facts_of
 
+#: A fact with more values than this in the whole fleet is one that each node has otherwise; it is dropped.
 MOST_VALUES = 1000
-"""A fact with more values than this in the whole fleet is one that each node has otherwise; it is dropped."""
+#: Names of facts in the whole fleet; a node that brings more is an error.
 MOST_FACTS = 100_000
-"""Names of facts in the whole fleet; a node that brings more is an error."""
 MOST_PROBES = 500
+#: Why there is no report of a node that should have one, where nothing else is known of it.
 MISSING = (Status.MISSING, "nothing came from it")
-"""Why there is no report of a node that should have one, where nothing else is known of it."""
 _REPORTS = REPORT_SCHEMA.partition("/")[0]
+#: The section with what a report says of itself: its depth and the tool.
 HEAD = "report"
-"""The section with what a report says of itself: its depth and the tool."""
 
 _DURATION = re.compile(rb',\s*"duration_seconds"\s*:\s*[0-9.eE+-]+\s*\}$')
 _CACHED = 64
@@ -76,16 +76,16 @@ class Collection:
         self.garbled: Counter[str] = Counter()
         self.unchecked = 0
         self.varying: set[str] = set()
+        #: Of records that are no reports, by name and node.
         self.figures: dict[str, dict[str, float]] = {}
-        """Of records that are no reports, by name and node."""
+        #: Of collections that were put to this one.
         self.hazards: list[Hazard] = []
-        """Of collections that were put to this one."""
         self.ranges: dict[str, dict[FactValue, tuple[float, float]]] = {}
         self.sections: dict[int, Section] = {}
+        #: The numbers of a machine's sections, sorted; and its own number.
         self.machines: dict[tuple[int, ...], int] = {}
-        """The numbers of a machine's sections, sorted; and its own number."""
+        #: The number of each node's machine.
         self.nodes: dict[str, int] = {}
-        """The number of each node's machine."""
         self._numbers: dict[tuple[str, str], int] = {}
         self._texts: dict[str, dict[tuple[bytes, str], int]] = {}
         self._forms: dict[tuple[str, str, bytes, bytes], int] = {}

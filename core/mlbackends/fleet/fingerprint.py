@@ -20,8 +20,8 @@ from mlbackends.model.records import FactValue, Library, ProbeReport, Report
 from mlbackends.model.registry import facts_of
 
 VERSION = 1
+#: So many leading bits of a metric count: what differs by less than a thirtieth is mostly the same.
 _METRIC_BITS = 5
-"""So many leading bits of a metric count: what differs by less than a thirtieth is mostly the same."""
 
 Facts = dict[str, FactValue]
 

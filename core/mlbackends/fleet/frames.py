@@ -21,10 +21,10 @@ from mlbackends.model.fleet import Envelope, Status
 
 MARK = b"BK1 "
 LONGEST_LINE = 511
+#: Bytes of one envelope; a real one has some ten thousand.
 REPORT_LIMIT = 8 << 20
-"""Bytes of one envelope; a real one has some ten thousand."""
+#: Bytes of messages that are not complete, of all nodes together.
 PENDING_LIMIT = 512 << 20
-"""Bytes of messages that are not complete, of all nodes together."""
 
 _LONGEST_NODE = 63
 _NOT_OF_A_NAME = re.compile(r"[^\w.-]", re.ASCII)

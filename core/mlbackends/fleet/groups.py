@@ -31,11 +31,11 @@ from mlbackends.model.fleet import (
 from mlbackends.model.records import FactValue, Report
 
 MAJORITY = "the majority"
+#: What makes nodes of one kind. Not the number of GPUs: a node that lost one would be a kind of its own.
 BY = ("cpu.model_name", "*.devices.name", "*.processor")
-"""What makes nodes of one kind. Not the number of GPUs: a node that lost one would be a kind of its own."""
 
+#: So many values of a fact are compared however few the nodes are.
 _FEW = 3
-"""So many values of a fact are compared however few the nodes are."""
 
 
 class Baseline(Struct):

@@ -34,8 +34,8 @@ else:
 
 _CACHED = 64
 _MOST_RANGES = 12
+#: The code of the check that every node has a report.
 REPORTED = "node-report"
-"""The code of the check that every node has a report."""
 
 
 class Place(NamedTuple):
@@ -56,8 +56,8 @@ class Judge:
         self, judgement: Callable[[Report], Outcome], places: Iterable[Place] = ()
     ) -> None:
         self.evaluated = 0
+        #: Each distinct outcome, by its number, with its nodes.
         self.outcomes: dict[int, tuple[Outcome, list[str]]] = {}
-        """Each distinct outcome, by its number, with its nodes."""
         self._judgement = judgement
         self._places = {*places}
         self._numbers: dict[tuple[Any, ...], int] = {}

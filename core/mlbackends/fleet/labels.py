@@ -50,11 +50,11 @@ _OWN = re.compile(
     rb"(?P<nodes>[\w.-]+(?:\[[\d,-]+\][\w.-]*)?(?:,[\w.-]+(?:\[[\d,-]+\][\w.-]*)?)*)"
     rb"(?: \(\d+\))?: (?P<what>.*)"
 )
+#: What stands before a colon and is no node, in lower case.
 NO_NODES = frozenset({
     b"srun", b"slurmstepd", b"salloc", b"clush", b"pdsh", b"ssh", b"bash", b"sh", b"mpirun", b"prterun",
     b"kubectl", b"error", b"warning", b"info", b"debug", b"note", b"hint", b"backends", b"traceback",
 })  # fmt: skip
-"""What stands before a colon and is no node, in lower case."""
 _LATE = re.compile(r"time.?out|timed out|TIME LIMIT|exit code 124|code 137|rc=124", re.IGNORECASE)
 _AWAY = re.compile(
     r"connection (?:refused|timed out|reset|closed)|no route|could not resolve|unreachable|host key"

@@ -7,8 +7,8 @@ from math import prod
 
 from mlbackends.model.errors import BadInput, shown
 
+#: So many nodes may a set have: node[0-999999999] is a slip of the hand.
 _MOST = 1_000_000
-"""So many nodes may a set have: node[0-999999999] is a slip of the hand."""
 _NUMBER = re.compile(r"\d+")
 _PART = re.compile(r"[^,\[\]\s]*(?:\[[0-9,-]+\][^,\[\]\s]*)*")
 _RANGE = re.compile(r"([0-9]{1,63})(?:-([0-9]{1,63}))?")

@@ -19,13 +19,13 @@ from mlbackends.fleet.records import united
 from mlbackends.fleet.sources import STANDARD_INPUT, Source, fleet_in, sources_of, taken
 from mlbackends.model.errors import BadInput
 
+#: About two seconds of work. A larger file is a part alone.
 PART_BYTES = 64 << 20
-"""About two seconds of work. A larger file is a part alone."""
 PART_FILES = 2000
 _FILES = "name files that they have too"
 
+#: What engines define as `each`.
 Each = Callable[[str, Callable[[Any], Any], Sequence[Any]], Iterator[tuple[int, Any]]]
-"""What engines define as `each`."""
 
 
 def parts_of(paths: Sequence[str]) -> list[tuple[Source, ...]]:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from mlbackends.host.command import ending, outcome_of
 
+#: What Slurm calls a node, and what the downward API of Kubernetes is mostly set to.
 _NAMES = ("SLURMD_NODENAME", "NODE_NAME")
-"""What Slurm calls a node, and what the downward API of Kubernetes is mostly set to."""
 _LAST_BYTES = 2000
 _LONGEST_ERROR = 160
 

@@ -29,8 +29,8 @@ _TOKEN = re.compile(rb'["\\{}\[\]]')
 _BEGINNING = b'{"schema":"backends.'
 _SCHEMA = b'"schema": "backends.'
 _ENVELOPE = b'{"schema":"backends.envelope/'
+#: How the head of an envelope ends: the report that then begins is its own.
 _BEFORE_REPORT = b'"report":'
-"""How the head of an envelope ends: the report that then begins is its own."""
 _COLOR = re.compile(rb"\x1b\[[\d;]*[mK]")
 _BLOCK = 1 << 20
 _LONGEST_LINE = REPORT_LIMIT + (1 << 16)

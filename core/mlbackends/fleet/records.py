@@ -19,19 +19,19 @@ from mlbackends.model.tables import table
 Figures = dict[str, float]
 
 _OUR_SCHEMA = re.compile(r"backends\.([a-z-]+)/\d+")
+#: The fields that name an element of a list, the first that it has.
 _NAMED_BY = ("backend", "code", "name", "id", "text", "title")
-"""The fields that name an element of a list, the first that it has."""
 _NO_FACTS = frozenset({"schema", "tool", "created", "subject", "host_name"})
 _OUTCOME = b'"backends.outcome/'
 _HEAD_BYTES = 100
 _MOST_VALUES = 20_000
 _NUMBERS = re.compile(r"[\w.:/~-]*\d[\w.:/~-]*")
 _DEEPEST = 40
+#: Of fewer nodes none can be called the odd one.
 _FEWEST = 3
-"""Of fewer nodes none can be called the odd one."""
 _DEVIATIONS = 5.0
+#: The standard deviation of a normal distribution by its median absolute deviation.
 _DEVIATION_OF_NORMAL = 1.4826
-"""The standard deviation of a normal distribution by its median absolute deviation."""
 _LEAST_SHARE = 0.1
 
 

@@ -19,12 +19,12 @@ from mlbackends.model.errors import BadInput
 from mlbackends.model.fleet import SCHEMA, Envelope, Fleet, Status
 
 STANDARD_INPUT = "-"
+#: What the file of a node in a folder ends with; of others only those that begin as a report does.
 _ENDINGS = ("", ".frame", ".frames", ".json", ".jsonl", ".log", ".out", ".txt")
-"""What the file of a node in a folder ends with; of others only those that begin as a report does."""
 _OF_A_FILE = re.compile(r"(\.(?:frames?|jsonl?|log|out|txt|machine|tar|tgz|gz))+$")
 _REPORT = re.compile(rb'BK1 |\s*\{\s*"schema"\s*:\s*"backends\.')
+#: Bytes of a file with a fleet; its longest part is the names of the nodes.
 FLEET_LIMIT = 512 << 20
-"""Bytes of a file with a fleet; its longest part is the names of the nodes."""
 
 
 class Source(Struct, frozen=True):

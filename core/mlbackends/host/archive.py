@@ -32,8 +32,8 @@ from mlbackends.model.errors import BadInput
 
 ENDING = ".machine"
 HINT = "name a folder with proc/ and sys/ in it, or what `backends snapshot` or tar made of one"
+#: An archive is no larger than this unpacked, in bytes.
 SIZE_LIMIT = 256 << 20
-"""An archive is no larger than this unpacked, in bytes."""
 ENTRY_LIMIT = 1 << 18
 _NAME_LIMIT = 1024
 
@@ -41,17 +41,17 @@ _FORMAT, _END = b"backends.machine/1\n", b"end\n"
 _copies = itertools.count(1)
 _GZIP = b"\x1f\x8b"
 _DRIVE = re.compile(r"^(root/[A-Za-z]):(?=/|$)")
+#: Folders of Windows can have no colon; a drive's has none on any system, so that it can move.
 _DRIVE_ON_DISK = re.compile(r"^(root/[A-Za-z])(?=/|$)")
-"""Folders of Windows can have no colon; a drive's has none on any system, so that it can move."""
 _LAST_LINE_OF_ENTRY = re.compile(rb"\n(?!\t)")
 _ESCAPES = re.compile(rb"\t(?:[ -\[\]-~]|\\(?:x[0-9a-f]{2}|[\\nrt]))*+\n")
+#: Finds what no path of Windows can have: signs, ends and names of parts.
 NOT_IN_WINDOWS = re.compile(
     r'(?i)[\\:*?"<>|\x00-\x1f]|[. ](?:/|$)|(?:^|/)(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:[./]|$)'
 )
-"""Finds what no path of Windows can have: signs, ends and names of parts."""
 
+#: A file's content, a link's target, or the names in a folder.
 Entry: TypeAlias = bytes | str | set[str]
-"""A file's content, a link's target, or the names in a folder."""
 Result = TypeVar("Result")
 _Kind = TypeVar("_Kind", bytes, str, set[str])
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 _INTERRUPTED_SECONDS = 0.1
+#: How often it is looked whether a command that is silent has ended and left its pipe to another.
 _ENDED_SECONDS = 0.05
-"""How often it is looked whether a command that is silent has ended and left its pipe to another."""
+#: Bytes that a command may print; one that prints more is held to fail.
 OUTPUT_LIMIT = 32 << 20
-"""Bytes that a command may print; one that prints more is held to fail."""
 
 
 class Outcome(NamedTuple):

@@ -58,8 +58,8 @@ def all_denied(host: Host, paths: Sequence[str]) -> tuple[Reason, ...]:
     return (reasons[0],) if paths and len(reasons) == len(paths) else ()
 
 
+#: Windows' own drivers, which show a picture and nothing else.
 _WITHOUT_A_MAKER = ("", "basicdisplay", "basicrender")
-"""Windows' own drivers, which show a picture and nothing else."""
 
 
 def unusable(

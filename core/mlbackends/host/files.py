@@ -10,8 +10,8 @@ from typing import Any, BinaryIO
 
 from mlbackends.model.mounts import check
 
+#: No file that a probe reads is larger than this, in bytes; more is cut off.
 READ_LIMIT = 4 << 20
-"""No file that a probe reads is larger than this, in bytes; more is cut off."""
 _LEAST_READ, _PAGE = 1 << 16, 4096
 
 

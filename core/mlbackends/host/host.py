@@ -26,14 +26,14 @@ from mlbackends.model.writable import clean, is_text
 if TYPE_CHECKING:
     from mlbackends.host.recorded import Description
 
+#: Links on the way to one file, as in Linux.
 _LINK_LIMIT = 40
-"""Links on the way to one file, as in Linux."""
 
+#: No folder anywhere, so that no path below it is there.
 _NOWHERE = "/dev/null"
-"""No folder anywhere, so that no path below it is there."""
 
+#: Marks, in the cache of a host, what did not answer while a result came to be.
 _silent = object()
-"""Marks, in the cache of a host, what did not answer while a result came to be."""
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -71,8 +71,8 @@ class Host:
     not to answer.
     """
 
+    #: Makes a call with a place on the disk, or in the archive that stands for it.
     _on_disk: "Callable[..., Any]" = staticmethod(mounts.call)
-    """Makes a call with a place on the disk, or in the archive that stands for it."""
 
     def __init__(
         self,
@@ -83,21 +83,21 @@ class Host:
         environment: dict[str, str] | None = None,
         timeout: float = 5.0,
     ) -> None:
+        #: Paths that are there and may not be read, in the order they were met.
         self.denied: list[str] = []
-        """Paths that are there and may not be read, in the order they were met."""
+        #: Each call on a mount that did not answer, or no longer is called: the mount and the path.
         self.silent: list[tuple[str, str]] = []
-        """Each call on a mount that did not answer, or no longer is called: the mount and the path."""
         self.timeout = timeout
         self.pid = pid
         self._commands = ""
         self._python = python
         self._extracts: dict[str, dict[str, Any]] = {}
+        #: What functions under `once_per_host` returned.
         self.cache: dict[Any, Any] = {}
-        """What functions under `once_per_host` returned."""
         self.is_live = os.path.abspath(root) == os.path.abspath(os.sep)
         self.root = _root_of(pid) if pid is not None and self.is_live else ""
+        #: What no file of a recorded machine tells; None for the live one.
         self._recorded: Description | None = None
-        """What no file of a recorded machine tells; None for the live one."""
         if not self.is_live:
             from mlbackends.host.recorded import opened
 
@@ -531,6 +531,7 @@ def _absolute(folder: str) -> str:
         return ""
 
 
+#: What only a call returns, by the names of `system` in host.json: "glibc 2.36", bytes, ticks a second.
 _CALLS: dict[str, Callable[[], Any]] = {
     "libc": lambda: os.confstr("CS_GNU_LIBC_VERSION"),
     "page_size": lambda: os.sysconf("SC_PAGE_SIZE"),
@@ -539,4 +540,3 @@ _CALLS: dict[str, Callable[[], Any]] = {
     "user_id": lambda: os.geteuid(),  # noqa: PLW0108  Windows has none
     "group_ids": lambda: sorted({*os.getgroups(), os.getegid()}),
 }
-"""What only a call returns, by the names of `system` in host.json: "glibc 2.36", bytes, ticks a second."""

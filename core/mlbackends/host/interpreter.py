@@ -26,13 +26,13 @@ print(json.dumps({
     "path": [os.path.abspath(p) for p in sys.path]}))
 """
 
+#: What an older Python has installed is not written down in the way that we read.
 _OLDEST = (3, 6)
-"""What an older Python has installed is not written down in the way that we read."""
 
 _PROC = "/proc"
 
+#: PF_KTHREAD of include/linux/sched.h, in the flags of /proc/PID/stat: see proc_pid_stat(5).
 _KERNEL_THREAD = 0x00200000
-"""PF_KTHREAD of include/linux/sched.h, in the flags of /proc/PID/stat: see proc_pid_stat(5)."""
 
 _PYTHON = pattern(r"(?:python|pypy|graalpy)[\d.]*[a-z]*(?:-\w+)?$")
 

@@ -12,11 +12,12 @@ from typing import Any
 
 _SUSPENDED, _WITHOUT_WINDOW = 0x4, 0x08000000
 _DIE_ON_EXCEPTION, _CHILDREN_STAY_OUT, _END_WITH_US = 0x400, 0x1000, 0x2000
+#: SEM_FAILCRITICALERRORS, SEM_NOGPFAULTERRORBOX and SEM_NOOPENFILEERRORBOX, which children inherit.
 _NO_DIALOGS = 0x8003
-"""SEM_FAILCRITICALERRORS, SEM_NOGPFAULTERRORBOX and SEM_NOOPENFILEERRORBOX, which children inherit."""
+#: JobObjectExtendedLimitInformation: its number, and in 64 bits its size and where its flags stand.
 _EXTENDED_LIMITS, _LIMIT_BYTES, _FLAGS_AT = 9, 144, 16
-"""JobObjectExtendedLimitInformation: its number, and in 64 bits its size and where its flags stand."""
 
+#: Exit codes with which the system ends a process. 0xC0000409 is abort() too.
 STATUSES = {
     0x80000003: "STATUS_BREAKPOINT",
     0xC0000005: "STATUS_ACCESS_VIOLATION",
@@ -33,7 +34,6 @@ STATUSES = {
     0xC0000374: "STATUS_HEAP_CORRUPTION",
     0xC0000409: "STATUS_STACK_BUFFER_OVERRUN",
 }
-"""Exit codes with which the system ends a process. 0xC0000409 is abort() too."""
 
 
 class Program(subprocess.Popen[bytes]):

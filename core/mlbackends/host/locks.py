@@ -11,8 +11,8 @@ if os.name == "nt":
     import ctypes
     import msvcrt
 
+    #: An offset of 2^62, and one byte: each as its lower and its upper half.
     _FAR = (0, 1 << 30, 1, 0)
-    """An offset of 2^62, and one byte: each as its lower and its upper half."""
 
     def lock(descriptor: int) -> bool:
         """Lock a file for this process alone; tell whether no other one has it."""

@@ -26,15 +26,15 @@ _WIDEST = 32  # 255 stands for "unknown"
 _FASTEST = 1000
 _CONFIGURATION_BYTES, _EXTENDED = 4096, 256
 _ACS, _REQUEST_REDIRECT = 0x000D, 0x0004
+#: Beginnings of the class codes whose devices are worth the extra reads: network, display,
+#: co-processor, processing accelerator.
 _DETAILED = ("02", "03", "0b40", "12")
-"""Beginnings of the class codes whose devices are worth the extra reads: network, display,
-co-processor, processing accelerator."""
+#: Makers that also give their accelerators other classes.
 _ACCELERATOR_VENDORS = ("10de", "1002", "1ae0", "1da3", "19e5", "1d0f")
-"""Makers that also give their accelerators other classes."""
 
 
+#: What a device's record has of the driver that Windows installed for it.
 DRIVER_FACTS = ("driver_version", "driver_date")
-"""What a device's record has of the driver that Windows installed for it."""
 
 
 class PciDevice(Struct, frozen=True):

@@ -120,8 +120,8 @@ def meminfo(text: str) -> dict[str, int]:
     return numbers
 
 
+#: No kernel numbers this many CPUs; a list that names a higher one is garbage there.
 HIGHEST = 16384
-"""No kernel numbers this many CPUs; a list that names a higher one is garbage there."""
 
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from mlbackends.host.archive import Tree
 
 _SIZE_LIMIT = 64 << 20
+#: A folder with none of them is no machine's root; half a machine is one.
 TOP_FOLDERS = ("proc", "sys", "etc", "usr", "lib", "opt", "dev", "var")
-"""A folder with none of them is no machine's root; half a machine is one."""
 
 _Bytes = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 _Count = Annotated[int, Meta(ge=1, le=(1 << 31) - 1)]

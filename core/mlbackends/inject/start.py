@@ -17,10 +17,10 @@ from mlbackends.model.mounts import which
 from mlbackends.switches.startup import refuse_capability
 from mlbackends.switches.table import OURS, SWITCHES, TORCH, Switch
 
+#: The variable with the steps of the import hook, as JSON.
 STEPS_VARIABLE = "MLBACKENDS_CARRIED"
-"""The variable with the steps of the import hook, as JSON."""
+#: The folder whose sitecustomize.py is the import hook.
 HOOK_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hook")
-"""The folder whose sitecustomize.py is the import hook."""
 _PATH = "PYTHONPATH"
 _SHELL = "/bin/sh"
 _PARTS = {"cuda": "CUDA", "cudnn": "cuDNN", "xpu": "XPU, for Intel GPUs"}

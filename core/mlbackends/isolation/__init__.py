@@ -6,8 +6,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
 
+#: Whether nothing but our command runs in this process, so that its attributes are ours to change.
 process_is_ours = False
-"""Whether nothing but our command runs in this process, so that its attributes are ours to change."""
 
 
 def import_msgspec() -> None:

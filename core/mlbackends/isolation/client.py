@@ -24,14 +24,14 @@ from mlbackends.isolation.protocol import REPLY_LIMIT, Reply, Request, read_repl
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Presence
 
+#: Seconds beyond the time limit after which the child itself is held to hang, and is killed.
 GRACE = 1.0
-"""Seconds beyond the time limit after which the child itself is held to hang, and is killed."""
 
 _SEAL_LENGTH = 16
 _INTERRUPTED_SECONDS = 0.2
 
+#: How long a child that has closed its pipe may take to end: on a busy machine that is seconds.
 EXIT_SECONDS = 5.0
-"""How long a child that has closed its pipe may take to end: on a busy machine that is seconds."""
 
 
 class Child:
@@ -176,8 +176,8 @@ def _all_of(requests: Iterable[Request], reason: Reason) -> Iterator[Reply]:
             yield Reply(job.id, Presence.FOUND, reason=reason)
 
 
+#: The children of single files; they end with an interrupt.
 _running: set[subprocess.Popen[bytes]] = set()
-"""The children of single files; they end with an interrupt."""
 
 
 def _beside_one_another(

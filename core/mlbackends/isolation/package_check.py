@@ -17,8 +17,8 @@ from mlbackends.host.host import Host
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Presence, ProbeReport, speaking_copy
 
+#: To import a framework from a slow disk takes as long.
 LEAST_SECONDS = 60.0
-"""To import a framework from a slow disk takes as long."""
 
 _FRAME = """
 import sys

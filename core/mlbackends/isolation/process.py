@@ -15,17 +15,17 @@ from mlbackends.isolation.protocol import REPLY_LIMIT, Job, Reply, Request, read
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Presence
 
+#: Seconds after which a process no longer counts against the number that run at once, whatever it does.
 PATIENCE = 0.15
-"""Seconds after which a process no longer counts against the number that run at once, whatever it does."""
 
+#: Seconds after which it no longer counts if it waits for something, as one that hangs does.
 GLANCE = 0.02
-"""Seconds after which it no longer counts if it waits for something, as one that hangs does."""
 
+#: Bytes of what a library prints that are kept for the message.
 MOST_NOISE = 2000
-"""Bytes of what a library prints that are kept for the message."""
 
+#: How often a pipe is read at the end: what a full pipe holds, and not what a daemon goes on writing.
 PIPE_READS = 64
-"""How often a pipe is read at the end: what a full pipe holds, and not what a daemon goes on writing."""
 
 
 class Forked:
@@ -39,8 +39,8 @@ class Forked:
         self.request = request
         self.todo = deque(request.jobs)
         self.replies, self.noise, self.pid = _fork(request, inherited)
+        #: The pipes whose other end is still open: the rest would make us listen without a pause.
         self.open = {self.replies, self.noise}
-        """The pipes whose other end is still open: the rest would make us listen without a pause."""
         self.printed = bytearray()
         self.pending = bytearray()
         self.started = self.replied = time.monotonic()
@@ -209,10 +209,10 @@ def _be_forked(request: Request, replies: int, noise: int, parent: int) -> int:
     return 0
 
 
+#: PR_SET_PDEATHSIG, with a signal; PR_SET_DUMPABLE, with 0: no other process without rights of its own opens
+#: /proc/PID/fd and /proc/PID/mem of this one; PR_SET_CHILD_SUBREAPER, with 1: daemons below become our
+#: children too.
 SEND_ON_PARENTS_DEATH, DUMPABLE, ADOPT_ORPHANS = 1, 4, 36
-"""PR_SET_PDEATHSIG, with a signal; PR_SET_DUMPABLE, with 0: no other process without rights of its own opens
-/proc/PID/fd and /proc/PID/mem of this one; PR_SET_CHILD_SUBREAPER, with 1: daemons below become our
-children too."""
 
 
 def prctl(option: int, value: int) -> None:

@@ -6,14 +6,14 @@ from msgspec import Struct
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Answer, Library, Presence
 
+#: Bytes of a reply; more without a newline is none of ours.
 REPLY_LIMIT = 8 << 20
-"""Bytes of a reply; more without a newline is none of ours."""
 
+#: The probes whose files take longest to open: libtorch_cpu, and the drivers of Vulkan.
 OPENED_FIRST = (
     *("torch", "fbgemm", "kleidiai", "mkl", "nnpack", "onednn", "qnnpack", "xnnpack"),
     "vulkan",
 )
-"""The probes whose files take longest to open: libtorch_cpu, and the drivers of Vulkan."""
 
 
 class Job(Struct, frozen=True):

@@ -21,11 +21,11 @@ _LEAN = (
     "import gc; gc.disable(); from mlbackends.isolation import import_msgspec; import_msgspec(); "
 )
 _SERVE = f"{_LEAN}from mlbackends.isolation.worker import main; main()"
+#: What the child of a single file runs.
 ONE = f"{_LEAN}from mlbackends.isolation.client import answer_one; answer_one()"
-"""What the child of a single file runs."""
 
+#: Whether one child forks for each file: that is not safe on macOS, and not there on Windows.
 FORKS = sys.platform == "linux"
-"""Whether one child forks for each file: that is not safe on macOS, and not there on Windows."""
 
 _early: "list[Server]" = []
 

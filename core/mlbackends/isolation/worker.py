@@ -99,8 +99,8 @@ def _wake(pid: int) -> None:
         os.kill(pid, signal.SIGCONT)
 
 
+#: Seconds between two looks whether a library has stopped a process of ours.
 WAKE = 0.2
-"""Seconds between two looks whether a library has stopped a process of ours."""
 
 
 class _Stopped(Exception):
@@ -125,8 +125,8 @@ class _Server:
     def __init__(self, output: int) -> None:
         self.output = output
         self.waiting: deque[Request] = deque()
+        #: The processes, by their numbers.
         self.at_work: dict[int, Forked] = {}
-        """The processes, by their numbers."""
         self.at_once = (os.cpu_count() or 1) + 1
         self.more = True
         self._signals = os.pipe()

@@ -165,8 +165,8 @@ class LoweredModule:
         return f"{compiled.original_name} lowered to {compiled.backend_name} ({methods})"
 
 
+#: torch's name of what is called.
 LoweredWrapper = LoweredModule
-"""torch's name of what is called."""
 
 
 def save(module: LoweredModule, file: str | os.PathLike[str] | BinaryIO) -> None:

@@ -6,8 +6,8 @@ not there, is a `BadInput`, which is a ValueError.
 
 from mlbackends.model.errors import MlBackendsError
 
+#: A level ("INFO", "WARNING" or "ERROR") and a sentence.
 Notice = tuple[str, str]
-"""A level ("INFO", "WARNING" or "ERROR") and a sentence."""
 
 
 def information(sentence: str) -> Notice:

@@ -60,6 +60,7 @@ class Options(Struct, frozen=True, kw_only=True):
 
 
 _TABLE = table("launch/options")
+#: Every option, in the order of `Options`.
 OPTIONS: tuple[Option, ...] = tuple(
     Option(
         name=field.name,
@@ -70,4 +71,3 @@ OPTIONS: tuple[Option, ...] = tuple(
     for field in fields(Options)
     for row in [_TABLE["options"][field.name]]
 )
-"""Every option, in the order of `Options`."""

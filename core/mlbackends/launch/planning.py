@@ -14,8 +14,8 @@ from mlbackends.launch.notices import Notice, Refused, TooFewCores, UnknownCpu, 
 from mlbackends.launch.options import Options
 from mlbackends.model.errors import BadInput
 
+#: The CPUs of each instance.
 Shares = list[tuple[int, ...]]
-"""The CPUs of each instance."""
 _CORES_IN_LATENCY_MODE = 4
 
 

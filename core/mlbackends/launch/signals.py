@@ -20,8 +20,8 @@ def _those(*names: str) -> tuple[signal.Signals, ...]:
 
 SENT_ON = _those("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 FROM_THE_TERMINAL = _those("SIGINT", "SIGQUIT")
+#: Python ignores these for itself; a program that is started expects the system's own answer.
 RESTORED = _those("SIGPIPE", "SIGXFSZ")
-"""Python ignores these for itself; a program that is started expects the system's own answer."""
 _BLOCKED = (*SENT_ON, *_those("SIGCHLD"))
 
 

@@ -11,8 +11,8 @@ from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Library
 from mlbackends.model.tables import table
 
+#: What builds of OpenBLAS put before and after each of its function names.
 OPENBLAS_AFFIXES = (("", ""), ("scipy_", ""), ("", "64_"), ("scipy_", "64_"))
-"""What builds of OpenBLAS put before and after each of its function names."""
 
 
 def implementation_of(host: Host, library: Library) -> str:

@@ -76,8 +76,8 @@ def of_devices(library: Library, devices: Sequence[Device]) -> Answer:
     return answer
 
 
+#: How many pairs of numbers a device is given to add.
 PAIRS = 256
-"""How many pairs of numbers a device is given to add."""
 
 
 def addends() -> "ctypes.Array[ctypes.c_uint32]":

@@ -28,8 +28,8 @@ from mlbackends.model.errors import joined
 from mlbackends.model.records import Library
 from mlbackends.model.tables import table
 
+#: libblas.so.3 leads to libopenblas.so.0; no front end leads to another one.
 _DEEPEST = 3
-"""libblas.so.3 leads to libopenblas.so.0; no front end leads to another one."""
 
 
 @once_per_host

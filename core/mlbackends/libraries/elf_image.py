@@ -25,8 +25,8 @@ def opened(path: str) -> Iterator[ElfImage]:
         yield ElfImage(descriptor)
 
 
+#: The fields of the images that were read last: eight probes look into libtorch_cpu.
 _read_before: dict[tuple[int, ...], dict[str, Any]] = {}
-"""The fields of the images that were read last: eight probes look into libtorch_cpu."""
 
 
 class ElfImage(FileImage):

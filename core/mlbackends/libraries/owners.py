@@ -27,8 +27,8 @@ from mlbackends.libraries.headers import elf_headers
 
 _DPKG = "/var/lib/dpkg"
 _DEBIAN_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64el"}
+#: So many libraries of packages are read at most; an environment with every framework has 2,000.
 MOST_FILES = 4000
-"""So many libraries of packages are read at most; an environment with every framework has 2,000."""
 
 
 def owner_of(host: Host, path: str) -> str:

@@ -32,11 +32,11 @@ _LINUX_NAME = pattern(r"\b(lib[\w-]+)(\.so(?:\.[0-9]+)*)?")
 _HASH_LENGTHS = range(6, 41)
 _HASH_DIGITS = frozenset("0123456789abcdef")
 
+#: Where wheels of NVIDIA put libraries; the last two under Windows, to CUDA 12 and from 13.
 _NVIDIA_FOLDERS = ("lib", "lib64", "bin", "bin/x86_64")
-"""Where wheels of NVIDIA put libraries; the last two under Windows, to CUDA 12 and from 13."""
 
+#: A library file's stem, its path, and the step that found it.
 Place = tuple[str, str, str]
-"""A library file's stem, its path, and the step that found it."""
 
 
 def stem_of(file_name: str) -> str:

@@ -23,13 +23,13 @@ from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Device, Library, Presence, nonempty
 from mlbackends.model.tables import table
 
+#: The size of all numbers, and how many pairs one group of the shader adds.
 _BYTES, _GROUP = 3 * PAIRS * 4, 64
-"""The size of all numbers, and how many pairs one group of the shader adds."""
 _COMPUTE_QUEUE, _COMPUTE_STAGE, _COMPUTE_POINT = 0x2, 0x20, 1
 _STORAGE, _STORAGE_USAGE = 7, 0x20
 _SHADER, _SHADER_WRITES, _HOST, _HOST_READS = 0x800, 0x40, 0x4000, 0x2000
+#: Visible to the host, and coherent.
 _HOST_MEMORY = 0x6
-"""Visible to the host, and coherent."""
 _TYPE_BYTES, _FAMILY_BYTES, _LIMIT = 8, 24, 32
 _HEAPS_LIMIT = 16
 _TYPES = ("other", "integrated_gpu", "discrete_gpu", "virtual_gpu", "cpu")
@@ -46,8 +46,8 @@ _LIMITS = {
 }
 _DRIVER_NAME_AT, _DRIVER_INFO_AT = 20, 276
 _HEAP_COUNT_AT, _HEAPS_AT, _HEAP_BYTES = 260, 264, 16
+#: Twice the size, so that a driver of another opinion does not write over other memory.
 _MEMORY_BYTES = 2 * 520
-"""Twice the size, so that a driver of another opinion does not write over other memory."""
 _DEVICE_LOCAL = 1
 
 

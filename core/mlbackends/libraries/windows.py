@@ -27,14 +27,14 @@ from mlbackends.model.errors import joined
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import FactValue
 
+#: With this begins the file version of what belongs to CUDA; it is that of an old driver model.
 _NVIDIA = "6.14.11."
-"""With this begins the file version of what belongs to CUDA; it is that of an old driver model."""
 _MKL_LAYERS = {"": "intel_thread", "INTEL": "intel_thread", "TBB": "tbb_thread"}
 _MOST_FILES = 500
+#: What LoadLibrary says: something is not there, lacks a function, is no DLL, does not start.
 NO_MODULE, _NO_FUNCTION, _OTHER_FORMAT, _INITIALISATION = 126, 127, 193, 1114
-"""What LoadLibrary says: something is not there, lacks a function, is no DLL, does not start."""
+#: What else it says of a file: no access, no memory, no signature, ...
 _REFUSED = (5, 8, 577, 998, 1455, 4551)
-"""What else it says of a file: no access, no memory, no signature, ..."""
 REDISTRIBUTABLE = (
     "install Microsoft's Visual C++ Redistributable: https://aka.ms/vc14/vc_redist.x64.exe"
 )

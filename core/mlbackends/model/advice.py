@@ -1,12 +1,12 @@
 """What hazards of a machine and findings of a trace both say, in one place, so that they agree."""
 
+#: What sets how many CPUs are left, by `limits.effective_cpus_because`.
 CPU_LIMITS = {
     "affinity": "the affinity mask",
     "cpuset": "the cpuset",
     "quota": "the CPU quota",
     "online": "the machine",
 }
-"""What sets how many CPUs are left, by `limits.effective_cpus_because`."""
 
 MKL_ON_AMD = (
     "MKL has code for Zen for products of matrices alone, of AVX2; AVX-512 is not used on AMD. Measured on"

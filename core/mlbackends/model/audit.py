@@ -15,12 +15,12 @@ SCHEMA = "backends.outcome/1"
 class Severity(StrEnum):
     """How bad a failed check is; the order of the members is that of the levels."""
 
+    #: Worth knowing; nothing is wrong.
     NOTE = "note"
-    """Worth knowing; nothing is wrong."""
+    #: It works, and slower, weaker or by luck.
     WARNING = "warning"
-    """It works, and slower, weaker or by luck."""
+    #: It does not work, or gives wrong results.
     ERROR = "error"
-    """It does not work, or gives wrong results."""
 
     @property
     def level(self) -> int:
@@ -31,10 +31,10 @@ class Severity(StrEnum):
 class Problem(StrEnum):
     """Whose a failed check is: who can mend it."""
 
+    #: The machine's: hardware, driver, kernel, a service or limit of the host.
     NODE = "node"
-    """The machine's: hardware, driver, kernel, a service or limit of the host."""
+    #: That of what a job brings: packages, variables, its container.
     USER = "user"
-    """That of what a job brings: packages, variables, its container."""
 
 
 class Status(StrEnum):
@@ -42,12 +42,12 @@ class Status(StrEnum):
 
     PASSED = "passed"
     FAILED = "failed"
+    #: It is not meant for this machine.
     SKIPPED = "skipped"
-    """It is not meant for this machine."""
+    #: It failed, and somebody has accepted that until a day that is not over.
     WAIVED = "waived"
-    """It failed, and somebody has accepted that until a day that is not over."""
+    #: It could not be determined: what it needs could not be read. Never the same as passed.
     UNKNOWN = "unknown"
-    """It could not be determined: what it needs could not be read. Never the same as passed."""
 
 
 class Place(Struct, frozen=True, omit_defaults=True):

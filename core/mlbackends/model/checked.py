@@ -15,16 +15,16 @@ SCHEMA = "backends.sdpa-check/1"
 class Ended(StrEnum):
     """How the run of one backend ended."""
 
+    #: It gave a result; `errors` has how right it is.
     RAN = "ran"
-    """It gave a result; `errors` has how right it is."""
+    #: It does not take the problem, or is not here; `reasons` have why.
     CANNOT = "cannot"
-    """It does not take the problem, or is not here; `reasons` have why."""
+    #: It took the problem and raised.
     RAISED = "raised"
-    """It took the problem and raised."""
+    #: Its process was killed, or ended without an answer.
     CRASHED = "crashed"
-    """Its process was killed, or ended without an answer."""
+    #: It did not answer within the time limit, and was killed.
     TIMED_OUT = "timed-out"
-    """It did not answer within the time limit, and was killed."""
 
 
 class Errors(Struct, frozen=True):

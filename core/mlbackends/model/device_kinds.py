@@ -19,14 +19,14 @@ SCHEMA = "backends.devices/1"
 class Concern(StrEnum):
     """What a limit is about."""
 
+    #: An element type that tensors cannot have, or that nothing is computed in.
     DTYPE = "dtype"
-    """An element type that tensors cannot have, or that nothing is computed in."""
+    #: Something that cannot be computed, or only elsewhere.
     OPERATION = "operation"
-    """Something that cannot be computed, or only elsewhere."""
+    #: How memory is given and shared.
     MEMORY = "memory"
-    """How memory is given and shared."""
+    #: What the device cannot be used with or without.
     SYSTEM = "system"
-    """What the device cannot be used with or without."""
 
 
 class Yardstick(Struct, frozen=True):
@@ -40,8 +40,8 @@ class Yardstick(Struct, frozen=True):
     field: str = ""
 
 
+#: The value of a report that decides about a need, under its name for people.
 YARDSTICKS = msgspec.convert(table("model/yardsticks"), dict[str, Yardstick])
-"""The value of a report that decides about a need, under its name for people."""
 
 
 class Need(Struct, frozen=True):

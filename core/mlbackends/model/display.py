@@ -3,8 +3,8 @@
 import importlib
 from typing import Any
 
+#: By its name, as the registry loads a leaf: the registry itself imports records, which are shown here.
 _FORMAT = "mlbackends_cli.formats.notebook"
-"""By its name, as the registry loads a leaf: the registry itself imports records, which are shown here."""
 
 
 class Displayed:

@@ -70,12 +70,12 @@ class Incomplete(MlBackendsError):
     exit_code = 3
 
 
+#: So many names are listed at most: more are a wall, in which nobody finds the one that is meant.
 _MOST_NAMES = 12
-"""So many names are listed at most: more are a wall, in which nobody finds the one that is meant."""
 _LONGEST = 80
 _PARTS = str.maketrans("._", "--")
+#: No name that we know is near to a longer one, and comparing it would take long.
 _LONGEST_NAME = 200
-"""No name that we know is near to a longer one, and comparing it would take long."""
 
 
 def some(names: "tuple[str, ...]", listed_by: str = "") -> str:

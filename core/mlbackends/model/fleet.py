@@ -12,22 +12,22 @@ SCHEMA = "backends.fleet/1"
 FACTS_SCHEMA = "backends.fleet-facts/1"
 DIFFERENCE_SCHEMA = "backends.fleet-difference/1"
 
+#: In the title of a kind what its records are, as "sdpa-check"; nodes with reports have it not.
 RECORD = "record"
-"""In the title of a kind what its records are, as "sdpa-check"; nodes with reports have it not."""
 
 
 class Status(StrEnum):
     """What became of the report of one node."""
 
     OK = "ok"
+    #: It said something else than a report, or one that cannot be taken.
     ERROR = "error"
-    """It said something else than a report, or one that cannot be taken."""
     TIMEOUT = "timeout"
     UNREACHABLE = "unreachable"
+    #: A part of its report was lost or changed on the way.
     GARBLED = "garbled"
-    """A part of its report was lost or changed on the way."""
+    #: It was expected, and nothing came.
     MISSING = "missing"
-    """It was expected, and nothing came."""
 
 
 class Envelope(Struct, frozen=True, omit_defaults=True, kw_only=True):

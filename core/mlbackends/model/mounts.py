@@ -20,18 +20,18 @@ from typing import Any, TypeVar
 
 from mlbackends.model.errors import MlBackendsError
 
+#: Types of file systems behind which stands another machine or program; so does each "fuse.NAME".
 _FOREIGN = frozenset({
     "9p", "acfs", "afs", "autofs", "beegfs", "ceph", "cifs", "coda", "davfs", "fuse", "fuseblk", "gfs2",
     "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "panfs", "prl_fs", "pvfs2",
     "smb3", "smbfs", "vboxsf", "virtiofs", "vmhgfs", "wekafs",
 })  # fmt: skip
-"""Types of file systems behind which stands another machine or program; so does each "fuse.NAME"."""
 
 _OF_THE_KERNEL = ("/proc/", "/sys/", "/dev/")
+#: What leads out of /proc/PID.
 _LINKS_ANYWHERE = ("/exe", "/cwd", "/root", "/fd/", "/map_files/")
-"""What leads out of /proc/PID."""
+#: An autofs mount that every systemd has, and nothing here reads.
 _UNUSED = "/proc/sys/fs/binfmt_misc"
-"""An autofs mount that every systemd has, and nothing here reads."""
 
 _SECONDS = 5.0
 _VALID_SECONDS = 60.0
@@ -174,10 +174,10 @@ class _Mounts:
         self.foreign: dict[str, str] = {}
         self.silent: set[str] = set()
         self._in_the_kernel = False
+        #: Where folders lead.
         self._folders: dict[str, str] = {}
-        """Where folders lead."""
+        #: What the links that were met say, "" for what is no link.
         self._targets: dict[str, str] = {}
-        """What the links that were met say, "" for what is no link."""
         try:
             with open(listing, "rb") as file:
                 lines = file.read().split(b"\n")

@@ -26,47 +26,47 @@ def pattern(text: str, flags: int = 0) -> re.Pattern[str]:
     return cast("re.Pattern[str]", _Lazy(text, flags))
 
 
+#: The name and password in an address, with the signs around it. No scheme is needed: looking for the
+#: beginning of a word in a long one takes the square of its length.
 URL_LOGIN = pattern(r"://[^/\s@]*@")
-"""The name and password in an address, with the signs around it. No scheme is needed: looking for the
-beginning of a word in a long one takes the square of its length."""
 
 
 UUID = pattern(
     r"[0-9a-fA-F]{8}(?P<sign>[-_])(?:[0-9a-fA-F]{4}(?P=sign)){3}[0-9a-fA-F]{12}(?![0-9a-fA-F])"
 )
+#: Of six bytes; of eight as InfiniBand has them; of seven, of which the first is the kind, in BOOTIF=.
 HARDWARE_ADDRESS = pattern(
     r"(?<![0-9A-Za-z])[0-9a-fA-F]{2}(?P<sign>[:-])(?:[0-9a-fA-F]{2}(?P=sign)){4,6}[0-9a-fA-F]{2}"
     r"(?![0-9A-Za-z])"
 )
-"""Of six bytes; of eight as InfiniBand has them; of seven, of which the first is the kind, in BOOTIF=."""
 
 
+#: A container's or a machine's; in the name of a library it is the hash that delvewheel adds.
 LONG_ID = pattern(
     r"(?:(?<![0-9A-Za-z])|(?<=pod))(?=\d*[a-fA-F])(?:[0-9a-fA-F]{64}|[0-9a-fA-F]{32})(?![0-9A-Za-z])"
     r"(?!\.(?:dll|pyd|so|dylib)\b)"
 )
-"""A container's or a machine's; in the name of a library it is the hash that delvewheel adds."""
+#: The folder that holds homes, and the name of one in it.
 HOME = pattern(
     r"(?<!/dev)(?<!/etc)(?<!/usr)(?<!/sys)(/home/|(?i:/Users/|\\Users\\+))"
     # Names of Windows may have spaces, which only a separator behind them shows.
     r"(?!(?:Public|Default|All Users)[/\\])"
     r"((?:(?<=(?i::/Users/))|(?<=(?i:Users\\)))[^/\\:;,\"'\n]{1,64}(?=[/\\])|[^/\\\s:;,\"']+)"
 )
-"""The folder that holds homes, and the name of one in it."""
+#: What Windows calls a user or a machine.
 SID = pattern(r"\bS-1-5-21(?:-\d{1,10}){3,4}\b")
-"""What Windows calls a user or a machine."""
 
 
+#: For `str.translate`: every hexadecimal digit as 0, to look for a form without a pattern.
 DIGITS_AS_ZEROS = str.maketrans(dict.fromkeys("123456789abcdefABCDEF", "0"))
-"""For `str.translate`: every hexadecimal digit as 0, to look for a form without a pattern."""
 
 
+#: A character that cannot or must not be shown.
 UNFIT = pattern(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, which XML forbids and terminals execute
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # what changes the direction of writing
     "\ud800-\udfff\ufeff\ufffe\uffff]"  # halves of characters, and what is no character
 )
-"""A character that cannot or must not be shown."""
 
 
 def bytes_pattern(text: bytes, flags: int = 0) -> re.Pattern[bytes]:

@@ -11,8 +11,8 @@ from msgspec import Struct
 from mlbackends.model.tables import table
 
 SCHEMA = "backends.policy/1"
+#: What a file has as `schema`.
 VERSION = 1
-"""What a file has as `schema`."""
 
 
 class Kind(Struct, frozen=True):
@@ -42,14 +42,14 @@ class _Data(Struct, frozen=True, forbid_unknown_fields=True):
 
 _DATA = msgspec.convert(table("model/policy"), _Data)
 KINDS = _DATA.kinds
+#: The keys of each table, by its name; "" is the file itself.
 TABLES = _DATA.tables
-"""The keys of each table, by its name; "" is the file itself."""
+#: The keys of a rule of which it has exactly one, or `check`.
 ASSERTIONS = _DATA.assertions
-"""The keys of a rule of which it has exactly one, or `check`."""
+#: How values are named, by example.
 NAMES = _DATA.names
-"""How values are named, by example."""
+#: What `check`, `when` and brackets take, by example. each, any or none may stand before it.
 SHORT_FORM = _DATA.short_form
-"""What `check`, `when` and brackets take, by example. each, any or none may stand before it."""
 
 
 def schema() -> dict[str, Any]:

@@ -17,6 +17,7 @@ from mlbackends.model.errors import InvalidProblem, UnknownName
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device
 
+#: The element types that a tensor may have, by torch's names, and the bytes of one element.
 ITEM_BYTES = {
     "bool": 1,
     **{f"{sign}int{bits}": bits // 8 for sign in ("", "u") for bits in (8, 16, 32, 64)},
@@ -29,8 +30,8 @@ ITEM_BYTES = {
     "complex64": 8,
     "complex128": 16,
 }
-"""The element types that a tensor may have, by torch's names, and the bytes of one element."""
 
+#: The names of torch, C, Triton and oneDNN; none is near enough to its type's for a guess by spelling.
 _OTHER_NAMES = {
     "half": "float16", "float": "float32", "double": "float64", "chalf": "complex32",
     "cfloat": "complex64", "cdouble": "complex128", "short": "int16", "int": "int32", "long": "int64",
@@ -40,9 +41,8 @@ _OTHER_NAMES = {
     **{f"u{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
     "bf16": "bfloat16", "f8_e4m3": "float8_e4m3fn", "f8_e5m2": "float8_e5m2",
 }  # fmt: skip
-"""The names of torch, C, Triton and oneDNN; none is near enough to its type's for a guess by spelling."""
+#: The first that are named where none is near.
 _USUAL_TYPES = ("float32", "bfloat16", "float16", "float64")
-"""The first that are named where none is near."""
 
 
 def element_type(name: str) -> str:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 _START_SECONDS = 30.0
+#: Bytes of sys.path on a command line; the system takes 128 KiB for one argument.
 _PATH_LIMIT = 64 << 10
-"""Bytes of sys.path on a command line; the system takes 128 KiB for one argument."""
 
 _SERVE = "from mlbackends.model.reader import serve; serve()"
 

@@ -35,14 +35,14 @@ class NotUsable(Exception):
         self.learned = learned
 
 
+#: Codes that leave open how it is: what `--strict` ends with 3 for.
 UNCERTAIN = frozenset(
     ["timed-out", "not-answering", "not-asked", "permission-denied", "unreadable", "probe-error"]
 )
-"""Codes that leave open how it is: what `--strict` ends with 3 for."""
 
 
+#: Codes of what opens and answers, and was not made to compute: no fault of it.
 UNCHECKED = frozenset({"no-use-check", "not-computed"})
-"""Codes of what opens and answers, and was not made to compute: no fault of it."""
 
 
 def shared_codes() -> dict[str, str]:

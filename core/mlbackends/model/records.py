@@ -34,14 +34,14 @@ def nonempty(facts: Mapping[str, Any]) -> dict[str, FactValue]:
 class Presence(StrEnum):
     """How far a thing was seen to go; the order of the members is that of the levels."""
 
+    #: Looked for and not there; the reason lists where it was looked for.
     ABSENT = "absent"
-    """Looked for and not there; the reason lists where it was looked for."""
+    #: A file, a package or a device is there.
     FOUND = "found"
-    """A file, a package or a device is there."""
+    #: It opens in a process and answers questions about itself.
     LOADABLE = "loadable"
-    """It opens in a process and answers questions about itself."""
+    #: It computed something right, on a device if it needs one.
     USABLE = "usable"
-    """It computed something right, on a device if it needs one."""
 
     @property
     def level(self) -> int:
@@ -89,10 +89,10 @@ class Library(Struct, frozen=True, omit_defaults=True):
     owner: str = ""
     wins: bool = False
     wins_because: str = ""
+    #: With --pid: whether that process has this file mapped now.
     used: bool | UnsetType = UNSET
-    """With --pid: whether that process has this file mapped now."""
+    #: The packages of this environment that take this copy of a BLAS or an OpenMP runtime.
     used_by: tuple[str, ...] = ()
-    """The packages of this environment that take this copy of a BLAS or an OpenMP runtime."""
     facts: dict[str, FactValue] = {}
     reasons: tuple[Reason, ...] = ()
 

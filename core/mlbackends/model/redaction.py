@@ -40,16 +40,17 @@ _IDENTIFYING = pattern(
 )
 _ENDS = r"\s:;,\"'=<>()\[\]{}\0@|"
 _START = rf"(?:^|(?<=[{_ENDS}]))(?:-[IL])?"
+#: A path, after what may stand before one; a compiler's -I and -L are part of it.
 _PATH = pattern(rf"{_START}[/\\][^{_ENDS}]*")
-"""A path, after what may stand before one; a compiler's -I and -L are part of it."""
 _SEPARATOR = pattern(r"([/\\]+)")
 _SYSTEM = r"/+(?:usr/(?!local/)|(?:proc|sys(?!/fs/cgroup/)|dev|etc|boot|lib\w*)(?![\w.-]))"
 _OF_THE_SYSTEM = pattern(rf"(?:-[IL])?{_SYSTEM}")
 _SYSTEM_PATH = rf"{_START}{_SYSTEM}[^{_ENDS}]*"
 
+#: The accounts of a container of Windows, which name nobody.
 CONTAINER_USERS = ("ContainerAdministrator", "ContainerUser")
-"""The accounts of a container of Windows, which name nobody."""
 
+#: Names of people and machines that are also words: to replace them would change what a text means.
 COMMON_WORDS = frozenset({
     *map(str.lower, CONTAINER_USERS),
     "root", "localhost", "user", "users", "linux", "admin", "administrator", "ubuntu", "debian",
@@ -64,28 +65,27 @@ COMMON_WORDS = frozenset({
     "server", "head", "login", "compute", "worker", "cluster", "cloud", "slurm", "hpc", "llm",
     "attention", "flash", "triton", "rocm", "hip", "amdgpu", "drm", "card", "x11", "wayland",
 })  # fmt: skip
-"""Names of people and machines that are also words: to replace them would change what a text means."""
 
+#: Patterns, each with what must stand in a text that has its like, with 0 for every digit.
 _NUMBERS = (
     (LONG_ID, ("0" * 32,)),
     (SID, ("S-0-0-00-",)),
     (UUID, ("00000000-0000-", "00000000_0000_")),
     (HARDWARE_ADDRESS, ("00:00:00:00:00:00", "00-00-00-00-00-00")),
 )
-"""Patterns, each with what must stand in a text that has its like, with 0 for every digit."""
 _IPV4 = pattern(r"(?<![\w.-])(?<![^/]/)(?:\d{1,3}\.){3}\d{1,3}(?![\w.-])")
 _IPV6 = pattern(r"(?<![\w.:])[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}(?![\w:])")
 _SERVER = pattern(r"(?<=://)((?:[^/\s@]*@)?)([A-Za-z0-9](?:[\w.-]*\w)?)(?=[:/?#\s]|$)")
+#: The address in a URL, wherever it stands: no version is behind "://".
 NUMERIC_SERVER = pattern(r"(?<=://)(?:\d{1,3}\.){3}\d{1,3}(?![\w.-])")
-"""The address in a URL, wherever it stands: no version is behind "://"."""
 _NAME = pattern(r"(?<![\w:.-])[A-Za-z](?:[\w.-]*\w)?")
+#: Ends of their names.
 _SERVER_VARIABLES = (
     "_ADDRESS", "_ADDR", "_HOST", "_HOSTS", "_HOSTNAME", "_HOSTNAMES", "_COMM_ID", "_NODELIST", "_SERVER",
     "_SERVERS",
 )  # fmt: skip
-"""Ends of their names."""
+#: Facts that hold variables by name.
 _WITH_VARIABLES = ("variables", "environment")
-"""Facts that hold variables by name."""
 
 
 class Names(Struct, frozen=True):

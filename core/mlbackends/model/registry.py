@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mlbackends.model.records import Fact
 
 _ENTRY_POINTS_LIMIT = 1 << 20
+#: The group of entry points of each registry to which other distributions may add.
 GROUPS = {
     "mlbackends_probes": "mlbackends.probes",
     "mlbackends_kernels": "mlbackends.kernels",
@@ -40,7 +41,6 @@ GROUPS = {
     "mlbackends.tracing.findings": "mlbackends.tracing.findings",
     "mlbackends.tracing.views": "mlbackends.tracing.views",
 }
-"""The group of entry points of each registry to which other distributions may add."""
 
 
 @cache

@@ -88,6 +88,7 @@ def _document(name: str, reference: dict[str, Any], definitions: dict[str, Any])
     }
 
 
+#: The schema of each kind of record that a command prints or reads.
 SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "report": report_schema,
     "flags": partial(_of, Switches, switches.SCHEMA),
@@ -107,4 +108,3 @@ SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "fleet-difference": partial(_of, fleet.FleetDifference, fleet.DIFFERENCE_SCHEMA),
     "top": partial(_of, usage.Usage, usage.SCHEMA),
 }
-"""The schema of each kind of record that a command prints or reads."""

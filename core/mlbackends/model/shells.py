@@ -16,8 +16,8 @@ _PROGRAMS = {
     "cmd": "cmd",
 }
 _QUOTES = "'\u2018\u2019\u201a\u201b"
+#: What cmd takes for its own inside of quotes.
 _SPECIAL = '%"\r\n'
-"""What cmd takes for its own inside of quotes."""
 
 
 def assignment(name: str, text: str, shell: str) -> str:

@@ -242,6 +242,7 @@ class Malformed(Record, frozen=True, kw_only=True):
     reason: str = ""
 
 
+#: Every kind; as JSON they are distinguished by "kind".
 AnyRecord = (
     Header
     | MklCall
@@ -255,7 +256,6 @@ AnyRecord = (
     | Text
     | Malformed
 )
-"""Every kind; as JSON they are distinguished by "kind"."""
 
 
 def as_row(record: Record) -> dict[str, Any]:

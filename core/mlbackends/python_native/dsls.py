@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from mlbackends.host.host import Host
     from mlbackends.host.python.packages import Distribution
 
+#: The hidden DSL of overrides that are written in none. It can be filtered, and is never listed.
 NATIVE = "native"
-"""The hidden DSL of overrides that are written in none. It can be filtered, and is never listed."""
+#: Of each DSL: the distributions that may contain it, in order of preference; the modules that must be
+#: there to be imported; clauses of versions, of which one must hold. Kernels run on NVIDIA's devices, those
+#: of FlyDSL on AMD's. torch has helion since 2.14 and flydsl since 2.15.
 DSLS = {
     "cutedsl": (
         ("nvidia-cutlass-dsl",),
@@ -34,10 +37,6 @@ DSLS = {
         (">=3.6.dev0,<4",),
     ),
 }
-"""Of each DSL: the distributions that may contain it, in order of preference; the modules that must be
-there to be imported; clauses of versions, of which one must hold. Kernels run on NVIDIA's devices, those of
-FlyDSL on AMD's. torch has helion since 2.14 and flydsl since 2.15.
-"""
 
 
 @cache

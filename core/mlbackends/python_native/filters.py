@@ -14,16 +14,16 @@ from contextlib import contextmanager
 from mlbackends.python_native.dsls import DSLS
 from mlbackends.switches import store
 
+#: The three kinds of thing that can be switched off.
 DSL, OPERATION, DISPATCH_KEY = "DSL", "operation", "dispatch key"
-"""The three kinds of thing that can be switched off."""
 
 _KEY_OF_PLATFORM = {
     "cpu": "CPU", "cuda": "CUDA", "hpu": "HPU", "mps": "MPS", "mtia": "MTIA", "tpu": "XLA", "xpu": "XPU",
     "rocm": "CUDA",  # torch for ROCm keeps the name
 }  # fmt: skip
 
+#: Held while filters or overrides are changed.
 lock = RLock()
-"""Held while filters or overrides are changed."""
 #: What is off -> who switched it off: a thread, until it is switched on again, or an open scope.
 #: Replaced as a whole, never changed: a reader sees one state.
 _off: dict[tuple[str, str], frozenset[object]] = {}

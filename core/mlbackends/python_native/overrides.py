@@ -30,14 +30,14 @@ from mlbackends.python_native import dsls, filters
 from mlbackends.switches import store
 
 ORDER_FUNCTION = "TORCH_PYTHON_NATIVE_USER_GRAPH_ORDER_FN"
+#: The operation of every attention backend.
 ATTENTION = "scaled_dot_product_attention"
-"""The operation of every attention backend."""
+#: Its dispatch keys, and the operations that a program may name, with a kernel of ours or without.
 _TORCH_NAMES = table("python_native/torch_names")
-"""Its dispatch keys, and the operations that a program may name, with a kernel of ours or without."""
+#: Every key that can be switched off, those of plain tensors first.
 DISPATCH_KEYS: tuple[str, ...] = tuple(_TORCH_NAMES["dispatch_keys"])
-"""Every key that can be switched off, those of plain tensors first."""
+#: Keys that compute shapes or stand for every device: an override there would call itself.
 NOT_OVERRIDABLE = frozenset({"Meta", "CompositeImplicitAutograd", "CompositeExplicitAutograd"})
-"""Keys that compute shapes or stand for every device: an override there would call itself."""
 _graphs: "dict[tuple[str, str], tuple[Override, ...]]" = {}
 _numbers = count()
 #: Whether what the files in kernels/ declare is in the graphs.

@@ -10,6 +10,7 @@ from mlbackends.sdpa import constraints as need
 from mlbackends.sdpa.constraints import Constraint, unmet
 from mlbackends.sdpa.sdp_backend import SDPBackend
 
+#: What a problem may ask for beside the plain product, and the constraint of a backend without it.
 OPTIONAL = {
     "dropout": need.no_dropout(),
     "float64_inside": need.no_float64_inside(),
@@ -21,10 +22,9 @@ OPTIONAL = {
     "nested": need.not_nested(),
     **need.BEYOND_TORCH,
 }
-"""What a problem may ask for beside the plain product, and the constraint of a backend without it."""
 
+#: A kind of calls made ready; see `AttentionBackend.prepared` and `prepared_backward`.
 Prepared = Callable[..., Any]
-"""A kind of calls made ready; see `AttentionBackend.prepared` and `prepared_backward`."""
 
 
 class Gradients(NamedTuple):
@@ -71,11 +71,11 @@ class AttentionBackend:
     takes: ClassVar[frozenset[str]] = frozenset()
     tolerance: ClassVar[dict[str, float]] = {}
     dsl: ClassVar[str] = ""
+    #: Whether it computes on the CPU wherever the tensors are; checks of a device leave it out.
     on_host: ClassVar[bool] = False
-    """Whether it computes on the CPU wherever the tensors are; checks of a device leave it out."""
     _constraints: ClassVar[tuple[Constraint, ...]] = ()
+    #: The last problem without reasons: the same object is checked when it is chosen, and when it runs.
     _supported: AttentionProblem | None = None
-    """The last problem without reasons: the same object is checked when it is chosen, and when it runs."""
 
     def __init_subclass__(cls) -> None:
         """Refuse a backend that switches could not reach, or an unknown word in `takes`."""

@@ -23,14 +23,14 @@ _TYPES = {
     ("mlbackends_kernels.cuda.device_array", "DeviceArray"): "cuda",
 }
 
+#: What calls have in common that are decided alike; the first part is the state of the switches.
 Kind = tuple[Any, ...]
-"""What calls have in common that are decided alike; the first part is the state of the switches."""
 
+#: By `kind_of_call`. Entries are replaced, never changed, so no lock is needed; a lost one is made again.
 _kept: dict[Kind, tuple[Prepared, ...]] = {}
-"""By `kind_of_call`. Entries are replaced, never changed, so no lock is needed; a lost one is made again."""
 
+#: Return what may compute calls of a kind: each returns None where it does not, and the next is tried.
 prepared_calls = _kept.get
-"""Return what may compute calls of a kind: each returns None where it does not, and the next is tried."""
 
 
 def kind_of_call(

@@ -389,6 +389,7 @@ def no_pages(problem: AttentionProblem) -> str:
     return f"key and value lie in pages of {problem.key.shape[-2]}; it takes whole sequences"
 
 
+#: What torch's scaled_dot_product_attention has no argument for, and the constraint of what lacks it.
 BEYOND_TORCH = {
     "pages": no_pages(),
     "sinks": no_sinks(),
@@ -396,7 +397,6 @@ BEYOND_TORCH = {
     "variable_lengths": no_variable_lengths(),
     "window": no_window(),
 }
-"""What torch's scaled_dot_product_attention has no argument for, and the constraint of what lacks it."""
 
 
 def _inputs(problem: AttentionProblem) -> tuple[TensorSpec, TensorSpec, TensorSpec]:

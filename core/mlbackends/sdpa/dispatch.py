@@ -17,8 +17,8 @@ from mlbackends.sdpa.sdp_backend import SDPBackend
 from mlbackends.sdpa.switches import PRIORITY_ORDER, SWITCHES, allowed, priority_order
 from mlbackends.switches import store
 
+#: The order of backends of one kind; those of other distributions follow, by name.
 ORDER = ("flash_cpu", "flash_cuda", "efficient_cuda", "math_cuda", "math")
-"""The order of backends of one kind; those of other distributions follow, by name."""
 
 _PLACES = {name: place for place, name in enumerate(ORDER)}
 _TITLES = {

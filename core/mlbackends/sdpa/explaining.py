@@ -13,8 +13,8 @@ from mlbackends.sdpa.named_devices import NamedDevice
 from mlbackends.sdpa.problem_text import Wording
 from mlbackends.sdpa.rules.environment import NEWEST, Environment, environment_here
 
+#: The newest release whose rules `mlbackends.sdpa.rules` holds.
 TORCH = ".".join(map(str, NEWEST.torch))
-"""The newest release whose rules `mlbackends.sdpa.rules` holds."""
 
 
 def explain(wordings: Sequence[Wording], names: Sequence[str] = ()) -> Explanation:

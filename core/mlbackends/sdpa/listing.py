@@ -12,6 +12,7 @@ from mlbackends.sdpa import named_devices, problem_text
 from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.dispatch import backends, switch_reasons, unloaded
 
+#: What a backend may take beside the plain problem, and the words of a problem that has it.
 ABILITIES = {
     "causal masks": "--causal",
     "causal masks to the lower right": "--mask lower-right --kv-len 192",
@@ -29,7 +30,6 @@ ABILITIES = {
     "packed sequences": "--shape 1,4,128,64 --query-lengths 28,100",
     "keys in pages": "--page-size 16",
 }
-"""What a backend may take beside the plain problem, and the words of a problem that has it."""
 _DTYPES = ("float32", "float16", "bfloat16", "float64")
 
 

@@ -40,23 +40,23 @@ class _Row(Struct, frozen=True):
 
 
 _ROWS = msgspec.convert(table("sdpa/named_devices"), tuple[_Row, ...])
+#: Every device that needs not be here.
 NAMED = {row.name: NamedDevice(row.name, row.device, row.title, row.source) for row in _ROWS}
-"""Every device that needs not be here."""
 
 _LONGEST = 100
+#: A context takes some hundred milliseconds on each of many devices, and seconds without persistence mode.
 _DRIVER_SECONDS = 30.0
-"""A context takes some hundred milliseconds on each of many devices, and seconds without persistence mode."""
 _LIST = "backends sdpa list --devices"
+#: Every name that `device` takes.
 NAMES = (*HERE, *NAMED)
-"""Every name that `device` takes."""
 
 
 _MAKERS = re.compile("(?:nvidia|geforce|tesla|quadro|amd|radeon|instinct|apple)*")
+#: What may stand behind a product's name, and changes nothing that the rules ask for.
 _REST = (
     "(?:ti|d|super|xtx?|gre|maxq?|ultra|laptop|gpu|generation|server|workstation|edition"
     "|sxm[0-9]?|pcie|nvl|oam|hbm[0-9]?e?|[0-9]+gb)*"
 )
-"""What may stand behind a product's name, and changes nothing that the rules ask for."""
 
 
 def canonical(name: str) -> str:

@@ -26,13 +26,13 @@ from mlbackends.sdpa import named_devices
 
 LAYOUTS = ("bhsd", "bshd")
 MASKS = ("none", "causal", "lower-right", "bool", "float")
+#: So many at once.
 MOST_PROBLEMS = 10_000
-"""So many at once."""
 _LARGEST = 1 << 40
 _MOST_BYTES = 1 << 62
 _MOST_SIZES = 8
+#: The words whose commas are within one value.
 _LISTS = ("shape", "window", "query-lengths", "key-lengths")
-"""The words whose commas are within one value."""
 
 
 class Wording(Struct, frozen=True, kw_only=True):
@@ -247,8 +247,9 @@ class Word(Struct, frozen=True):
         return self.flag_value is not None
 
 
+#: Every word, as it is typed behind `--`; the options of `backends sdpa` are made from it.
 WORDS = msgspec.convert(table("sdpa/problem_words"), dict[str, Word])
-"""Every word, as it is typed behind `--`; the options of `backends sdpa` are made from it."""
+#: What makes one value of a text, or raises; of the other words it is a whole number.
 _READERS: dict[str, Callable[[str, str], object]] = {
     "shape": _query_shape,
     "dtype": lambda _, text: element_type(text),
@@ -263,10 +264,9 @@ _READERS: dict[str, Callable[[str, str], object]] = {
     "device": lambda _, text: named_devices.canonical(text),
     "seed": lambda name, text: _whole(name, text, (1 << 63) - 1),
 }
-"""What makes one value of a text, or raises; of the other words it is a whole number."""
 
+#: Words with the texts behind them; a flag has the text "".
 Given = Mapping[str, Sequence[str]]
-"""Words with the texts behind them; a flag has the text ""."""
 
 
 def wordings(given: Given) -> tuple[Wording, ...]:

@@ -10,8 +10,8 @@ from typing import Any
 from mlbackends.sdpa.describe import is_torch
 
 _INSIDE = "call it outside of what is traced (torch.compile leaves it out of its graph by itself)"
+#: torch's modes in which a result would become a constant of the graph that is written.
 _TRACERS = ("FAKE", "FUNCTIONAL", "PROXY")
-"""torch's modes in which a result would become a constant of the graph that is written."""
 
 
 def refuse_unreadable(named: dict[str, Any], operation: str, *, meta: bool = False) -> None:

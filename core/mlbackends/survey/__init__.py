@@ -32,15 +32,15 @@ from mlbackends.model.records import (
 )
 from mlbackends.model.writable import clean, is_text, writable
 
+#: Seconds that a library has for each answer. A driver of a GPU that sleeps needs 1.5 and more.
 TIMEOUT = 5.0
-"""Seconds that a library has for each answer. A driver of a GPU that sleeps needs 1.5 and more."""
 
 if TYPE_CHECKING:
     from mlbackends.isolation.client import Child
     from mlbackends.isolation.protocol import Job, Reply, Request
 
+#: Called with how many libraries have answered, of how many, and a probe that is still waited for.
 Progress = Callable[[int, int, str], None]
-"""Called with how many libraries have answered, of how many, and a probe that is still waited for."""
 
 
 def probe_names() -> tuple[str, ...]:
@@ -122,8 +122,8 @@ class _Search:
         self.depth = depth if host.pid is None else Presence.LOADABLE
         self.modules: dict[str, ModuleType] = {}
         self.findings: dict[str, Finding] = {}
+        #: Those of probes that failed.
         self.reports: dict[str, ProbeReport] = {}
-        """Those of probes that failed."""
         self.seconds: dict[str, float] = {}
         self.jobs: list[Job] = []
 

@@ -13,8 +13,8 @@ from mlbackends.switches.table import SWITCHES, Switch
 
 DEFAULT = "default"
 
+#: The value of each cell, and its origin.
 Cells = dict[str, tuple[object, str]]
-"""The value of each cell, and its origin."""
 
 #: Beside torch's own words: tf32 unless a parent has a value, until the entry is written to.
 _UNTOUCHED = "default"

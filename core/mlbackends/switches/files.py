@@ -22,8 +22,8 @@ from mlbackends.switches.table import SWITCHES, Switch
 _TRUE_OR_FALSE = "values are true or false"
 _LIMIT = 1 << 20
 _LONGEST = 300
+#: So many parts a key is followed down; no switch has as many.
 _DEEPEST = 5
-"""So many parts a key is followed down; no switch has as many."""
 
 
 def read(path: str) -> "dict[str, object]":

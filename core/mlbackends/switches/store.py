@@ -27,10 +27,10 @@ _problems: list[str] = []
 _frozen = False
 _states: "dict[object, object]" = {}
 _MOST_STATES = 64
+#: The same object whenever all switches have the same values: earlier decisions hold again.
 state = object()
-"""The same object whenever all switches have the same values: earlier decisions hold again."""
+#: Another object after each change: what was read while it was the same belongs to one state.
 turn = object()
-"""Another object after each change: what was read while it was the same belongs to one state."""
 _lifted: ContextVar[bool] = ContextVar("mlbackends_freeze_lifted", default=False)
 
 

@@ -10,10 +10,10 @@ Source of names, defaults and accepted values: torch 2.15, torch/backends; `sinc
 from mlbackends.switches import kinds
 from mlbackends.switches.kinds import Boolean, Choice, Count, Kind, Text
 
+#: In place of a default: what is installed here decides; see `mlbackends.switches.conditions`.
 PROBED = object()
-"""In place of a default: what is installed here decides; see `mlbackends.switches.conditions`."""
+#: In place of a value inside `flags()`: `flags()` leaves this switch alone.
 NOT_IN_FLAGS = object()
-"""In place of a value inside `flags()`: `flags()` leaves this switch alone."""
 
 OURS = "mlbackends"
 TORCH = "torch"
@@ -31,28 +31,28 @@ class Switch:
     default: its value where nothing sets it; None stands for what the library chooses.
     """
 
+    #: What `flags()` sets it to by default, which differs from the default.
     inside_flags: object = NOT_IN_FLAGS
-    """What `flags()` sets it to by default, which differs from the default."""
+    #: Or "function", "flags" (through `set_flags()` and `flags()` alone) or "variable" (a library reads it
+    #: when it is loaded: nothing in Python changes it).
     reached = "attribute"
-    """Or "function", "flags" (through `set_flags()` and `flags()` alone) or "variable" (a library reads it
-    when it is loaded: nothing in Python changes it)."""
+    #: Whether `disable_global_flags()` forbids a bare assignment.
     freezable = False
-    """Whether `disable_global_flags()` forbids a bare assignment."""
+    #: The environment variable of its first value: torch's or the library's own where there is one.
     variable = ""
-    """The environment variable of its first value: torch's or the library's own where there is one."""
+    #: Older spellings of the variable, with the value that 1 and 0 stand for.
     also: "dict[str, dict[str, str]] | None" = None
-    """Older spellings of the variable, with the value that 1 and 0 stand for."""
+    #: Who reads it; () where nothing does yet.
     obeyed_by: tuple[str, ...] = (TORCH,)
-    """Who reads it; () where nothing does yet."""
+    #: The functions that write and read it in torch, where it is no attribute of torch.backends; one of the
+    #: switch's own name where it is reached by a function.
     torch_set = torch_get = ""
-    """The functions that write and read it in torch, where it is no attribute of torch.backends; one of the
-    switch's own name where it is reached by a function."""
+    #: What a build of torch must have for it to be set: "cuda", "cudnn", "xpu".
     needs = ""
-    """What a build of torch must have for it to be set: "cuda", "cudnn", "xpu"."""
+    #: Whether it describes what is installed, and cannot be set.
     read_only = False
-    """Whether it describes what is installed, and cannot be set."""
+    #: The first torch that has it, such as "2.14"; "" for 2.13 or older.
     since = ""
-    """The first torch that has it, such as "2.14"; "" for 2.13 or older."""
 
     def __init__(self, name: str, kind: Kind, default: object, **more: object) -> None:
         self.name = name
@@ -242,8 +242,8 @@ _ROWS = (
          reached="variable", variable="TORCH_NATIVE_SKIP_VERSION_CHECK", obeyed_by=_BOTH),
 )  # fmt: skip
 
+#: Every switch by its name, in the order of the table.
 SWITCHES: dict[str, Switch] = {switch.name: switch for switch in _ROWS}
-"""Every switch by its name, in the order of the table."""
 
 
 def of_module(module: str) -> list[Switch]:

@@ -15,8 +15,8 @@ from mlbackends.testing.devices import Choice, device_of, why_unusable
 from mlbackends.testing.machine import Machine
 
 _SHAPE = (1, 2, 16, 64)
+#: It is enough to compute in one; what is wrong is that of the last.
 _DTYPES = ("float16", "float32")
-"""It is enough to compute in one; what is wrong is that of the last."""
 
 
 class UsableAttention(NamedTuple):

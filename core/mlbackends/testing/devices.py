@@ -7,6 +7,7 @@ from mlbackends.model.errors import UnknownName
 from mlbackends.model.records import Device, Presence
 from mlbackends.testing.machine import Machine
 
+#: The kinds, and the probes that tell of each; the last one computes on it.
 PROBES: dict[str, tuple[str, ...]] = {
     "cpu": (),
     "cuda": ("nvidia", "cuda_driver"),
@@ -14,7 +15,6 @@ PROBES: dict[str, tuple[str, ...]] = {
     "xpu": ("xpu",),
     "mps": ("mps",),
 }
-"""The kinds, and the probes that tell of each; the last one computes on it."""
 
 _OF_KIND = {"cuda": ("cuda", "mig")}
 _TORCH_NAMES = {"rocm": "cuda"}

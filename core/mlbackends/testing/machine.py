@@ -110,8 +110,8 @@ def _joined(before: Report | None, added: Report) -> Report:
 
 # ---- the current machine -----------------------------------------------------------------------
 
+#: The machines that runs of pytest are judged by; the last one counts.
 CURRENT: list[Machine] = []
-"""The machines that runs of pytest are judged by; the last one counts."""
 
 
 def current() -> Machine:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _DEPTHS = ("found", "loadable", "usable")
 _HEADERS = ("auto", "always", "never")
+#: The metavar and the help of each option that may be repeated.
 _REPEATABLE = {
     "device": (
         "KIND",
@@ -27,7 +28,6 @@ _REPEATABLE = {
         ),
     ),
 }
-"""The metavar and the help of each option that may be repeated."""
 INI = {
     "backends_depth": ("string", "How far the machine is looked at: found, loadable or usable."),
     "backends_header": ("string", "When facts stand in the header: auto, always or never."),
@@ -35,8 +35,8 @@ INI = {
     "backends_strict": ("args", "Requirements whose lack is a failure: all, or names."),
 }
 _SHORT = {"device": "--device", "attention": "--attention-backend"}
+#: The key of xdist's workerinput that has the folder which the workers share.
 SHARE = "backends_share"
-"""The key of xdist's workerinput that has the folder which the workers share."""
 
 
 def add(parser: pytest.Parser) -> None:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 REQUIRES = "requires_backend"
 _DEVICE, _ATTENTION = "device", "attention_backend"
+#: The markers that limit our fixtures.
 _LIMITS = {_DEVICE: "devices", _ATTENTION: "attention_backends"}
-"""The markers that limit our fixtures."""
 _USED = "backends_used"
 _MARKERS = (
     (

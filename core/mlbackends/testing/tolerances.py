@@ -32,8 +32,8 @@ def _rows(name: str) -> dict[str, Tolerance]:
 
 DEFAULTS = _rows("element_types")
 BY_DEVICE = {"mps": _rows("mps")}
+#: For products of float32, where a switch lets their factors be rounded.
 BY_PRECISION = _rows("precisions")
-"""For products of float32, where a switch lets their factors be rounded."""
 _SWITCHES = {
     "cuda": ("cuda.matmul.fp32_precision", "cudnn.conv.fp32_precision"),
     "cpu": ("mkldnn.matmul.fp32_precision", "mkldnn.conv.fp32_precision"),

@@ -16,10 +16,10 @@ from typing import Any
 from mlbackends.model.errors import BadInput
 
 _PIECE = 1 << 18
+#: So many bytes are unpacked at once, since what an engine unpacked is lost where it then meets damage.
 _STEP = 256
-"""So many bytes are unpacked at once, since what an engine unpacked is lost where it then meets damage."""
+#: So many packed bytes are handed over at once: four blocks of 128 KiB at most.
 _ZSTD_STEP = 16
-"""So many packed bytes are handed over at once: four blocks of 128 KiB at most."""
 _MAGIC = {
     "gzip": b"\x1f\x8b",
     "xz": b"\xfd7zXZ\x00",

@@ -119,12 +119,12 @@ def _write_lines(kind: type[LineWriter], records: Iterable[Record], file: Binary
     return writer.count
 
 
+#: Formats whose writers a `Walk` takes.
 LINES: dict[str, type[LineWriter]] = {
     "csv": CsvWriter,
     "jsonl": JsonWriter,
     "parquet": ParquetWriter,
 }
-"""Formats whose writers a `Walk` takes."""
 _WRITERS: dict[str, Callable[[Iterable[Record], BinaryIO], int]] = {
     **{name: partial(_write_lines, kind) for name, kind in LINES.items()},
     "perfetto": perfetto.write,

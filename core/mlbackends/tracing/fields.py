@@ -30,15 +30,15 @@ TRUTHS = ("executed", "nested", "counted", "workspace_query")
 TABLES = ("arguments", "state", "facts", "values")
 NAMES = (*TEXTS, *NUMBERS, *TRUTHS)
 
+#: The types of values that are known.
 KINDS: dict[str, type[str | float | bool]] = {
     **dict.fromkeys(TEXTS, str),
     **dict.fromkeys(_WHOLE_NUMBERS, int),
     **dict.fromkeys(_REAL_NUMBERS, float),
     **dict.fromkeys(TRUTHS, bool),
 }
-"""The types of values that are known."""
+#: What may differ from one equal call to the next.
 CHANGING = frozenset({"source", "prefix", "clock", "raw", *NUMBERS} - {"flops", "bytes"})
-"""What may differ from one equal call to the next."""
 
 
 def field_name(name: str) -> str:
@@ -63,13 +63,13 @@ def field_name(name: str) -> str:
 
 
 _ENTRIES = {"arguments": "m", "state": "CNR", "facts": "threading", "values": "isa"}
+#: Entries of tables that may be named without their table.
 _USUAL = (
     *(f"arguments.{name}" for name in ("m", "n", "k", "lda", "ldb", "ldc", "nrhs", "incx", "incy")),
     *(f"arguments.{name}" for name in ("uplo", "trans", "transa", "transb", "side", "diag")),
     *(f"arguments.{name}" for name in ("jobz", "jobu", "jobvt", "lwork", "descriptor")),
     *("state.CNR", "state.Dyn", "state.FastMM", "state.TID", "state.NThr", "facts.threading"),
 )
-"""Entries of tables that may be named without their table."""
 _SOME = (
     "known: operation, shape, dtype, implementation, isa, tracer, duration_ns, thread, process,"
     " arguments.m and more: `backends trace show --help` has them all"

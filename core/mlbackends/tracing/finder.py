@@ -12,13 +12,13 @@ from mlbackends.tracing.groups import Tally
 from mlbackends.tracing.machine import Machine
 from mlbackends.tracing.numbers import whole_number
 
+#: Calls whose time belongs in a total, other calls, and what is no call.
 KINDS = ("work", "uncounted", "notes")
-"""Calls whose time belongs in a total, other calls, and what is no call."""
 SEVERITIES = ("high", "medium", "low", "note")
 _LONGEST = 600
 _MOST_ROWS = 4
+#: What MKL prints behind a call of threads: of all domains, and of those that have a number of their own.
 _POOLS = ("NThr", "BLAS", "LAPACK", "FFT", "PARDISO")
-"""What MKL prints behind a call of threads: of all domains, and of those that have a number of their own."""
 _PRODUCTS = frozenset(
     ("matmul", "convolution", "deconvolution", "inner_product", "gemm_api", "brgemm")
 )

@@ -13,6 +13,7 @@ _FEW = 4000
 _SAMPLE = 1001
 _MARGIN = 40
 _UNTIMED = "calls without a time, as of a GPU: it is not known"
+#: Which calls go into a summary: work that is counted once, what was created, parts of graphs, or all.
 OF: dict[str, Callable[[Record], bool]] = {
     "work": lambda record: record.counted,
     "creations": lambda record: (
@@ -21,7 +22,6 @@ OF: dict[str, Callable[[Record], bool]] = {
     "partitions": lambda record: isinstance(record, GraphPartition) and record.executed,
     "all": lambda record: isinstance(record, Call),
 }
-"""Which calls go into a summary: work that is counted once, what was created, parts of graphs, or all."""
 
 
 class Tally:

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from mlbackends.model.trace import Call, GraphPartition, Record
 
+#: Thirty years: what is longer was not printed by a library.
 _LONGEST_NS = 10**18
-"""Thirty years: what is longer was not printed by a library."""
 
 
+#: Source, process and thread.
 Lane = tuple[str, int | None, int | None]
-"""Source, process and thread."""
 
 
 class Placed(NamedTuple):

@@ -21,20 +21,20 @@ from mlbackends.tracing.rows import COLUMNS, csv_cell, row
 from mlbackends.tracing.walk import LineFollower, repeated
 
 _BLANK = ord(" ")
+#: A field that is to be filled in: no line that stands in quotes as it is holds this sign.
 _MARK = re.compile('"?§([a-z_]+)§"?'.encode())
-"""A field that is to be filled in: no line that stands in quotes as it is holds this sign."""
+#: What differs between equal calls of one place.
 _FILLED = ("line_number", "start_ns", "duration_ns", "gflops", "gigabytes_per_second", "raw")
-"""What differs between equal calls of one place."""
+#: What else differs between primitives that differ in their sizes alone.
 _SIZED = ("key", "problem", "shape", "flops", "bytes")
-"""What else differs between primitives that differ in their sizes alone."""
+#: What such primitives have in common.
 _ALIKE = attrgetter(
     *(name for name in Call.__struct_fields__ if name not in {*_FILLED, "signature"}),
     *(f"signature.{name}" for name in PrimitiveSignature.__struct_fields__ if name not in _SIZED),
 )
-"""What such primitives have in common."""
 _MOST_FORMS = 10_000
+#: A line in parts; every second one is the name of a field that is to be filled in.
 Parts = tuple[bytes, ...]
-"""A line in parts; every second one is the name of a field that is to be filled in."""
 
 
 _encode = msgspec.json.Encoder().encode

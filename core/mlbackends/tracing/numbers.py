@@ -14,8 +14,8 @@ _FRACTION = re.compile(r"\d+(?:e[-+]\d+)?(?:[: +].*)?")
 _LIMIT = 6
 
 _SIZE = re.compile(r"-?[0-9]{1,18}")
+#: Nanoseconds, twice the age of the universe: a longer time is damage, and would swallow all sums.
 LONGEST = 1e27
-"""Nanoseconds, twice the age of the universe: a longer time is damage, and would swallow all sums."""
 
 
 def whole_number(text: str) -> int | None:

@@ -17,8 +17,8 @@ from mlbackends.model.trace import Call, Record
 from mlbackends.model.writable import escaped
 from mlbackends.tracing.lanes import Placed, Placing, lane_name
 
+#: So many calls are held back, to know which began first: a part of a graph comes after what it holds.
 _BUFFERED = 4096
-"""So many calls are held back, to know which began first: a part of a graph comes after what it holds."""
 
 
 def write(records: Iterable[Record], file: BinaryIO) -> int:

@@ -30,19 +30,19 @@ from mlbackends.tracing.prefixes import NO_PREFIX, Coloured, Prefix, plain, pref
 from mlbackends.tracing.sources import Source, joined_source
 
 FORMATS = "mlbackends.tracing.formats"
+#: So many bytes tell the markers of all tracers apart.
 MARK_LENGTH = 12
-"""So many bytes tell the markers of all tracers apart."""
+#: So many bytes without a line's end are cut: no library prints such a line.
 LONGEST_LINE = 1 << 20
-"""So many bytes without a line's end are cut: no library prints such a line."""
+#: A line cut by its tracer: key, duration and start in nanoseconds.
 Cut = tuple[Hashable, float | None, int | None]
-"""A line cut by its tracer: key, duration and start in nanoseconds."""
 _TRUNCATED = "the line is cut off"
 _FOREIGN = "the line begins as one of the library's and goes on as none that is known"
 _MOST_KEYS = 4096
+#: The first record of each key; its signature is that of all.
 _calls: dict[Hashable, Call] = {}
-"""The first record of each key; its signature is that of all."""
+#: The same by all that stands before the sizes: programs call one thing with many sizes.
 _fronts: dict[bytes, Primitive] = {}
-"""The same by all that stands before the sizes: programs call one thing with many sizes."""
 
 
 @cache

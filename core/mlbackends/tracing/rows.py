@@ -13,8 +13,8 @@ _NAMES = (
     *("bytes", "gflops", "gigabytes_per_second", "slow_path", "executed", "nested", "counted"),
     *("workspace_query", "component", "level", "who", "reason", "place", "text", "version", "raw"),
 )
+#: The names and types. What is not known is None, of texts ""; bytes that are no UTF-8 stay as they are.
 COLUMNS = {name: fields.KINDS[name] for name in _NAMES}
-"""The names and types. What is not known is None, of texts ""; bytes that are no UTF-8 stay as they are."""
 _EMPTY = {name: "" if kind is str else None for name, kind in COLUMNS.items()}
 
 

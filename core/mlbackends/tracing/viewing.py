@@ -15,8 +15,8 @@ from mlbackends.model.trace_views import AnyView, Difference
 from mlbackends.tracing.aggregate import Aggregate
 
 REGISTRY = "mlbackends.tracing.views"
+#: The views that are wanted, each with the options of its collector.
 Options = Mapping[str, Mapping[str, Any]]
-"""The views that are wanted, each with the options of its collector."""
 
 
 class Collector(Protocol):

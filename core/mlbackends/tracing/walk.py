@@ -29,11 +29,10 @@ Follower = Callable[[float], None]
 LineFollower = Callable[[bytes, int, float, int | None], None]
 _MOST = 60_000
 _END = ord("\n")
+#: So many different lines of equal calls are given one by one behind the first; no finding shows more.
+#:
+#: Of the calls that are new behind so many others, the first alone: these have shown enough.
 _READ_AGAIN, _MOST_READ_AGAIN = 4, 1000
-"""So many different lines of equal calls are given one by one behind the first; no finding shows more.
-
-Of the calls that are new behind so many others, the first alone: these have shown enough.
-"""
 
 
 class _Repeat:

@@ -18,10 +18,11 @@ from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.usage import GpuProcess, GpuUsage
 
 _SECONDS = 5.0
+#: The driver may have to wake eight GPUs first.
 _FIRST_SECONDS = 30.0
-"""The driver may have to wake eight GPUs first."""
 _RETRY_SECONDS = 60.0
 
+#: The call of NVML for each field, and how its answer is read.
 _READINGS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "name": ("Name", lambda name: name if isinstance(name, str) else ""),
     "mig": ("MigMode", lambda modes: modes[0] == 1),
@@ -32,10 +33,9 @@ _READINGS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "power_watts": ("PowerUsage", lambda milliwatts: milliwatts / 1000),
     "power_limit_watts": ("EnforcedPowerLimit", lambda milliwatts: milliwatts / 1000),
 }
-"""The call of NVML for each field, and how its answer is read."""
 
+#: The GPUs, and why they could not be read.
 Sample = tuple[tuple[GpuUsage, ...], Reason | None]
-"""The GPUs, and why they could not be read."""
 
 
 class Gpus:

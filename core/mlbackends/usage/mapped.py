@@ -21,15 +21,15 @@ from mlbackends.model.tables import table
 from mlbackends.model.usage import MappedLibrary
 from mlbackends.model.writable import clean
 
+#: Libraries that start a thread for each CPU that they think they have.
 POOLS = frozenset({"openmp", "openblas", "mkl", "blis", "tbb", "torch", "tensorflow", "onednn"})
-"""Libraries that start a thread for each CPU that they think they have."""
 
+#: A file's device and number, and its path.
 _CODE = bytes_pattern(rb"^\S+ r.xp \S+ (\S+ \d+) +(/\S.*\.so\b.*)$", re.MULTILINE)
-"""A file's device and number, and its path."""
 _DELETED = " (deleted)"
 _SITE = re.compile(r"(.*/(?:site|dist)-packages)/")
+#: What is installed in an environment is read anew after that.
 _FRESH_SECONDS = 60.0
-"""What is installed in an environment is read anew after that."""
 
 
 class Mapped:

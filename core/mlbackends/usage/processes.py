@@ -19,21 +19,21 @@ from mlbackends.host.system.cgroups import cpu_quota
 from mlbackends.model.usage import ProcessUsage
 from mlbackends.usage.mapped import POOLS, Mapped
 
+#: PF_KTHREAD of include/linux/sched.h.
 _KERNEL_THREAD = 0x00200000
-"""PF_KTHREAD of include/linux/sched.h."""
+#: After so many samples the CPUs that a process may use are read again.
 _ROUNDS = 16
-"""After so many samples the CPUs that a process may use are read again."""
+#: Of one CPU, or of what the quota leaves of one: a process that waits most of the time is left out.
 _BUSY_PERCENT = 10
-"""Of one CPU, or of what the quota leaves of one: a process that waits most of the time is left out."""
+#: So many threads are looked at in one sample; one costs 20 microseconds.
 _MOST_THREADS = 512
-"""So many threads are looked at in one sample; one costs 20 microseconds."""
+#: So long the first sample reads what is mapped.
 _FIRST_SECONDS = 2.0
-"""So long the first sample reads what is mapped."""
 _COMMAND = 4096
 _OF_PSUTIL = ("name", "username", "cmdline", "status", "num_threads", "memory_info", "cpu_percent")
 
+#: The fields of a `ProcessUsage`.
 Row = dict[str, Any]
-"""The fields of a `ProcessUsage`."""
 
 
 class _Process:

@@ -24,6 +24,7 @@ from mlbackends.model.usage import SCHEMA, GpuUsage, GroupUsage, MachineUsage, P
 from mlbackends.usage.gpus import Gpus
 from mlbackends.usage.processes import Processes, by_psutil
 
+#: What processes can be sorted by: the largest first, names and numbers upwards.
 SORTS: dict[str, Callable[[ProcessUsage], Any]] = {
     "cpu": lambda one: -(one.cpu_percent or 0),
     "memory": lambda one: -(one.memory_bytes or 0),
@@ -32,7 +33,6 @@ SORTS: dict[str, Callable[[ProcessUsage], Any]] = {
     "name": lambda one: one.name.lower(),
     "pid": lambda one: one.pid,
 }
-"""What processes can be sorted by: the largest first, names and numbers upwards."""
 
 
 class Sampler:

@@ -92,11 +92,11 @@ _EXAMPLES = """examples:
 """
 
 _CPUinfo = CPUinfo
+#: The option that takes one number or several.
 SEVERAL = "ncores_per_instance"
-"""The option that takes one number or several."""
 _SEVERAL_FLAGS = ("--ncores-per-instance", "--ncores_per_instance")
+#: The most characters of an error that are shown: a value may have any number.
 _LONGEST = 400
-"""The most characters of an error that are shown: a value may have any number."""
 
 
 class _Parser(argparse.ArgumentParser):

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 
+#: Slices of a tensor.
 Place = tuple[Any, ...]
-"""Slices of a tensor."""
 _WHOLE: Place = (...,)
 
 

@@ -10,20 +10,20 @@ from typing import NamedTuple, Protocol
 
 from mlbackends.model.problem import ITEM_BYTES, AttentionProblem
 
+#: The widths of rows in shared memory; a row of another width has zeros at its end.
 WIDTHS = (32, 64, 96, 128, 192, 256)
-"""The widths of rows in shared memory; a row of another width has zeros at its end."""
 
+#: The bytes that a thread copies at once, where rows allow it.
 _CHUNK = 16
-"""The bytes that a thread copies at once, where rows allow it."""
+#: The keys on one side of a row, where it sees all.
 _ALL = 1 << 30
-"""The keys on one side of a row, where it sees all."""
 _MASK_KINDS = {"bool": 1, "float32": 3}
 _OF_ELEMENTS = 2
 _AMPERE = (8, 0)
 
 
+#: The pass of mask.cu.
 OF_MASK = "differentiate_mask"
-"""The pass of mask.cu."""
 
 
 class Tensor(Protocol):
@@ -118,8 +118,8 @@ class MaskCall(ctypes.Structure):
 
 
 OFFSETS = {each[0]: getattr(Call, each[0]).offset for each in Call._fields_ if each[1] is _Operand}
+#: Where in a Call or MaskCall the address of each tensor stands.
 OFFSETS["grad_mask"] = MaskCall.grad_mask.offset
-"""Where in a Call or MaskCall the address of each tensor stands."""
 
 
 def definitions(function: str, tile: Tile) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """The chips that flash_cuda's kernels are compiled for, and which of them a device can run the code of."""
 
 CHIPS = (80, 86, 89, 90, 100, 103, 120)
+#: The release of the compiler: the machine code runs on drivers of its major version, and on newer ones.
 CUDA = "13.5"
-"""The release of the compiler: the machine code runs on drivers of its major version, and on newer ones."""
 
 
 def chip_of(capability: tuple[int, int]) -> int:

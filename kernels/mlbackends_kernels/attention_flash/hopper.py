@@ -12,14 +12,14 @@ from mlbackends_kernels.attention_cuda.launches import Tensor, blocks_of
 from mlbackends_kernels.attention_flash.launches import Block
 from mlbackends_kernels.cuda.tensor_maps import Map
 
+#: Of the compiler: what only (9, 0) runs.
 TARGET = "sm_90a"
-"""Of the compiler: what only (9, 0) runs."""
 _CAPABILITY = (9, 0)
 
+#: The elements of a row in a slab, whose 128 bytes TMA swizzles; and the rows of a warpgroup.
 _SLAB = 64
-"""The elements of a row in a slab, whose 128 bytes TMA swizzles; and the rows of a warpgroup."""
+#: TMA wants addresses and strides to be multiples of so many bytes.
 _CHUNK = 16
-"""TMA wants addresses and strides to be multiples of so many bytes."""
 _MOST_BYTES = 1 << 40
 _FEWEST_ROWS = 64
 _MOST_ROWS = 1 << 29
@@ -59,6 +59,7 @@ class Tile(NamedTuple):
         return 1024 + tiles * row + 16 * (1 + 2 * self.stages)
 
 
+#: columns, groups, stages and lefts by width and kernel: long tiles waste more where keys are hidden.
 _SHAPES = {
     64: {
         "hopper_whole": (128, 3, 4, 1),
@@ -75,7 +76,6 @@ _SHAPES = {
     192: {"hopper_whole": (112, 2, 2, 1)},
     256: {"hopper_whole": (80, 2, 2, 1)},
 }
-"""columns, groups, stages and lefts by width and kernel: long tiles waste more where keys are hidden."""
 WIDTHS = tuple(_SHAPES)
 _WIDTHS_BACK = tuple(width for width, kernels in _SHAPES.items() if "hopper_both" in kernels)
 

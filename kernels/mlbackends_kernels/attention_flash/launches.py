@@ -13,19 +13,19 @@ from mlbackends_kernels.attention_cuda import launches as passes
 from mlbackends_kernels.attention_cuda.launches import Call, Tensor, Tile, blocks_of, tile_of
 from mlbackends_kernels.attention_flash.chips import chip_of
 
+#: The widths of rows in shared memory: the smallest that E and Ev fit is taken.
 WIDTHS = (64, 128, 256)
-"""The widths of rows in shared memory: the smallest that E and Ev fit is taken."""
 ARITHMETICS = {"float16": "Float16", "bfloat16": "BFloat16"}
 
+#: Chips whose block has 99 KiB of shared memory; the others have 163 or more.
 _SMALL_SHARED = (86, 89, 120)
-"""Chips whose block has 99 KiB of shared memory; the others have 163 or more."""
 _FORWARD = ("flash_long", "flash_short", "flash_combine")
+#: The widest rows whose gradients of key and value are one pass.
 _WIDEST_OF_BOTH = 128
-"""The widest rows whose gradients of key and value are one pass."""
 _FEWEST_KEYS = 256
 _MOST_PARTS = 64
+#: The blocks for a multiprocessor up to which keys are taken in parts.
 _WAVES = {"flash_long": 2, "flash_short": 4}
-"""The blocks for a multiprocessor up to which keys are taken in parts."""
 
 
 class FlashTile(NamedTuple):
@@ -73,14 +73,14 @@ _OF_SERVING = {
     "partial": "partial",
     "logarithms": "logarithms",
 }
+#: Where in a Serving, and those of its Call in a Call, the address of each tensor stands.
 OFFSETS = passes.OFFSETS | {
     name: getattr(Serving, field).offset for name, field in _OF_SERVING.items()
 }
-"""Where in a Serving, and those of its Call in a Call, the address of each tensor stands."""
 
 
+#: The passes of the gradients before those of query, key and value.
 OF_ROWS = ("flash_summarize", "flash_differentiate_sinks")
-"""The passes of the gradients before those of query, key and value."""
 
 
 class Launch(NamedTuple):

@@ -14,13 +14,13 @@ import statistics
 import time
 from typing import Any, Callable  # noqa: UP035  Python 3.8 has no other
 
+#: CU_STREAM_LEGACY.
 _STREAM = ctypes.c_void_p(1)
-"""CU_STREAM_LEGACY."""
+#: CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE.
 _L2_CACHE_SIZE = 38
-"""CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE."""
 _USUAL_CACHE = 64 << 20
+#: So many calls are queued at once at most; the driver's queue has about as many places.
 _MOST = 1000
-"""So many calls are queued at once at most; the driver's queue has about as many places."""
 
 
 class OnDevice:

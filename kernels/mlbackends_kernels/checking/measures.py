@@ -17,8 +17,8 @@ from mlbackends_kernels.tensors.arithmetic import numpy
 
 SIZE = 768
 LARGEST_PRODUCT = 8192
+#: A product on a device is made larger until it takes so long.
 _LEAST_SECONDS = 1e-3
-"""A product on a device is made larger until it takes so long."""
 READ = 256 << 20
 COPIED = 96 << 20
 DEVICE_COPIED = 1 << 30

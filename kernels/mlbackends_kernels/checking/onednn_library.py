@@ -28,8 +28,8 @@ _STATUS = (
 _RUNTIMES = {1: "sequential", 2: "OpenMP", 4: "TBB", 8: "threadpool", 0x200: "SYCL"}
 _CPU, _IN_ORDER, _FUSION, _STRIDED, _UNDEFINED = 1, 1, 1, 2, 0
 _MOST_DIMENSIONS = 12
+#: Verbose levels: with a line for all that is made, and without any.
 _CREATED, _QUIET = 2, 0
-"""Verbose levels: with a line for all that is made, and without any."""
 _KERNEL = re.compile(r"graph,compile[^\n]*?,(\w+_t),dnnl_backend,")
 
 

@@ -23,8 +23,8 @@ onednn: Any = SimpleNamespace(**runpy.run_path(os.path.join(_FOLDER, "onednn_lib
 BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
 _MINUS_INFINITY = {"float32": b"\0\0\x80\xff", "bfloat16": b"\x80\xff", "float16": b"\0\xfc"}
 _ALIGNMENT = 64
+#: What SoftMax makes of a row that sees no key; oneDNN knows it since 3.8, and gives NaN before.
 _HIDDEN_IS_ZERO = {"mode": "inf_as_zero"}
-"""What SoftMax makes of a row that sees no key; oneDNN knows it since 3.8, and gives NaN before."""
 _WARMING = ("float32", [1, 8, 8, 16])
 
 

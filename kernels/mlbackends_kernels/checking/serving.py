@@ -30,8 +30,8 @@ from typing import Any, Callable  # noqa: UP035  Python 3.8 has no other
 
 Responder = Callable[..., Any]  # of a request, to an answer; no dict[...]: Python 3.8 runs this too
 _LONGEST = 2000
+#: PR_SET_PDEATHSIG: a library that hangs must not outlive the command. Source: prctl(2).
 _DIE_WITH_PARENT = 1
-"""PR_SET_PDEATHSIG: a library that hangs must not outlive the command. Source: prctl(2)."""
 _MEASURED_BY = "the peak of resident memory"
 
 

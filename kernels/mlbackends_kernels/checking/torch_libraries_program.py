@@ -22,10 +22,10 @@ from typing import Any
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
 torch_program: Any = SimpleNamespace(**runpy.run_path(os.path.join(_FOLDER, "torch_program.py")))
 serving, torch = torch_program.serving, torch_program.torch
+#: Keys of a page of FlashInfer's cache.
 _PAGE = 16
-"""Keys of a page of FlashInfer's cache."""
+#: What FlashInfer's documentation advises, and more.
 _WORKSPACE = 256 << 20
-"""What FlashInfer's documentation advises, and more."""
 
 
 class Library(torch_program.Torch):  # type: ignore[misc]

@@ -20,8 +20,8 @@ from mlbackends_kernels.checking.exact import right
 from mlbackends_kernels.tensors import interchange
 from mlbackends_kernels.tensors.arithmetic import numpy
 
+#: The share of the keys that a mask shows.
 _SHOWN = 0.75
-"""The share of the keys that a mask shows."""
 
 
 class Values:

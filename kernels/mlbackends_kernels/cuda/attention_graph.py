@@ -18,6 +18,10 @@ import msgspec
 from mlbackends.model.problem import AttentionProblem, TensorSpec, contiguous_strides
 from mlbackends_kernels.checking import serving
 
+#: Multiprocessors of a usual chip, and the bytes of shared memory that a block may have.
+#:
+#: Source: CUDA Programming Guide, Compute Capabilities; NVIDIA's data sheets of A100, A40, Orin, L40S, H100,
+#: B200, B300, Thor, RTX PRO 6000 and GB10.
 _SIZES = {
     (8, 0): (108, 166912),
     (8, 6): (84, 101376),
@@ -30,11 +34,6 @@ _SIZES = {
     (12, 0): (188, 101376),
     (12, 1): (48, 101376),
 }
-"""Multiprocessors of a usual chip, and the bytes of shared memory that a block may have.
-
-Source: CUDA Programming Guide, Compute Capabilities; NVIDIA's data sheets of A100, A40, Orin, L40S, H100,
-B200, B300, Thor, RTX PRO 6000 and GB10.
-"""
 
 _DECLINED = re.compile(r"(?s).*the backend declined: (.*?)(?:; python engines declined.*|\)?\s*)$")
 _REASONS = re.compile(r"Reason: (.+?)(?: at: .*)?$", re.MULTILINE)

@@ -17,8 +17,8 @@ from typing import Any
 from mlbackends_kernels.cuda.errors import CudaError, CudaUnavailable
 
 _CHECKSUM = hashlib.sha256
+#: A file of ours that another one of its folder takes whole.
 _INCLUDED = re.compile(r'(?m)^#include "(\w+\.cu)"')
-"""A file of ours that another one of its folder takes whole."""
 _INSTALL = "pip install 'mlbackends[cuda]' nvidia-cuda-nvrtc"
 
 

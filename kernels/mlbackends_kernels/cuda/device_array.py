@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+#: DLPack's numbers of the kinds of devices whose memory we take.
 _CUDA, _MANAGED = 2, 13
-"""DLPack's numbers of the kinds of devices whose memory we take."""
 
 
 class DeviceArray:

@@ -53,8 +53,8 @@ def our_errors(what: str) -> Iterator[None]:
         raise
 
 
+#: What the bindings raise where a library or one of its functions is not there, by name.
 _MISSING = (
     "DynamicLibNotFoundError", "DynamicLibNotAvailableError", "FunctionNotFoundError",
     "NotSupportedError",
 )  # fmt: skip
-"""What the bindings raise where a library or one of its functions is not there, by name."""

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 _WORD = 8
 _MOST_MAPS = 64
+#: More dynamic shared memory than this must be allowed for each kernel and device.
 _USUAL_SHARED_BYTES = 48 << 10
-"""More dynamic shared memory than this must be allowed for each kernel and device."""
 
 Sizes = tuple[int, int, int]
 

@@ -23,17 +23,17 @@ from mlbackends_kernels.tensors.watching import watches
 
 _ALIGNMENT = 16
 
+#: Tables that graphs read whenever they are launched: they are never given back.
 _read_by_graphs: set[DeviceArray] = set()
-"""Tables that graphs read whenever they are launched: they are never given back."""
 
 _MORE = ("seed", "sinks", "page_table")
+#: What a prepared call is called with; the last two only where the problem has fields that torch has not.
 FORWARD = ("query", "key", "value", "mask", *_MORE)
-"""What a prepared call is called with; the last two only where the problem has fields that torch has not."""
+#: Likewise one for gradients.
 BACKWARD = ("grad_out", "query", "key", "value", "mask", "out", "logsumexp", *_MORE)
-"""Likewise one for gradients."""
 
+#: Shape and element type of a result, or of memory that launches need between them.
 Room = tuple[tuple[int, ...], str]
-"""Shape and element type of a result, or of memory that launches need between them."""
 
 
 def form_of(tensor: Any) -> tuple[Any, ...]:

@@ -18,8 +18,8 @@ from mlbackends_kernels.cuda.errors import our_errors
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+#: The legacy default stream, as CUDA, DLPack and the array interface number it.
 LEGACY = 1
-"""The legacy default stream, as CUDA, DLPack and the array interface number it."""
 
 _chosen: ContextVar[int | None] = ContextVar("stream", default=None)
 
@@ -45,8 +45,8 @@ def on_stream(stream: Any) -> "Iterator[None]":
         _chosen.reset(token)
 
 
+#: Return the stream of the innermost `on_stream`, None outside of any.
 chosen = _chosen.get
-"""Return the stream of the innermost `on_stream`, None outside of any."""
 
 
 def callers(*things: Any) -> int:

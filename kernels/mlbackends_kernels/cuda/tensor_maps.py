@@ -14,10 +14,10 @@ from mlbackends_kernels.cuda.devices import call, driver
 from mlbackends_kernels.cuda.errors import CudaError
 
 _ALIGNMENT = 64
+#: Of a map.
 WORDS = 16
-"""Of a map."""
+#: The version of CUDA that has the function.
 _SINCE = 12000
-"""The version of CUDA that has the function."""
 _TYPES = {"float16": 6, "bfloat16": 9}
 _SWIZZLE_128B, _PROMOTION_256B = 3, 3
 

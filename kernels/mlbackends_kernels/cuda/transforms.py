@@ -32,6 +32,7 @@ REAL_OF = {"complex64": "float32", "complex128": "float64"}
 
 _FORWARD, _INVERSE = -1, 1
 _MOST_AXES = 3  # of one plan
+#: cufftType, and the function that runs a plan, by kind of transform and the input's type.
 _KINDS = {
     ("c2c", "complex64"): (0x29, "exec_c2c"),
     ("r2c", "float32"): (0x2A, "exec_r2c"),
@@ -40,7 +41,6 @@ _KINDS = {
     ("r2c", "float64"): (0x6A, "exec_d2z"),
     ("c2r", "complex128"): (0x6C, "exec_z2d"),
 }
-"""cufftType, and the function that runs a plan, by kind of transform and the input's type."""
 
 
 class _Layout(NamedTuple):

@@ -21,8 +21,8 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 NARROW = ("bfloat16", "float16")
+#: Starts of types that tensors may have, and NumPy does not compute with.
 _WITHOUT_ARITHMETIC = ("float8_", "complex32")
-"""Starts of types that tensors may have, and NumPy does not compute with."""
 
 
 class Operand(NamedTuple):

@@ -13,8 +13,8 @@ from mlbackends.switches import store
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+#: Of the 23 bits of a float32's fraction; 7 and 10 are left.
 _DROPPED_BITS = {"bf16": 16, "tf32": 13}
-"""Of the 23 bits of a float32's fraction; 7 and 10 are left."""
 
 
 class Product:

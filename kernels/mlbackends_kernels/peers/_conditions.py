@@ -2,6 +2,7 @@
 
 from mlbackends.sdpa import constraints as need
 
+#: Tensors of one length, in any layout.
 DENSE = (
     need.on_device("cuda"),
     need.rank_is(),
@@ -13,11 +14,10 @@ DENSE = (
     need.no_float64_inside(),
     need.not_nested(),
 )
-"""Tensors of one length, in any layout."""
+#: What FlashAttention and FlashInfer have in common.
 LIKE_FLASH = (
     *DENSE,
     need.dtype_in("float16", "bfloat16"),
     need.no_mask(),
     need.lower_right_causal(),
 )
-"""What FlashAttention and FlashInfer have in common."""

@@ -16,11 +16,11 @@ class Tile(NamedTuple):
     stages: int
 
 
+#: Shared memory that one block may have, by compute capability. Source: CUDA C++ Programming Guide.
 SHARED_BYTES = {(8, 0): 166912, (9, 0): 232448, (10, 0): 232448, (10, 3): 232448}
-"""Shared memory that one block may have, by compute capability. Source: CUDA C++ Programming Guide."""
 
+#: That of 8.6, 8.9 and 12.0: the least of all GPUs from 8.0 on.
 SHARED_BYTES_ELSEWHERE = 101376
-"""That of 8.6, 8.9 and 12.0: the least of all GPUs from 8.0 on."""
 
 
 def shared_bytes(capability: tuple[int, int]) -> int:

@@ -14,12 +14,12 @@ from mlbackends.model.records import SCHEMA
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+#: Bytes of a message from a task, in Slurm's SLURM_IO_MAX_MSG_LEN.
 SRUN = 1024
-"""Bytes of a message from a task, in Slurm's SLURM_IO_MAX_MSG_LEN."""
+#: Bytes that Open MPI forwards at once.
 MPIRUN = 4096
-"""Bytes that Open MPI forwards at once."""
+#: Bytes of a line in the log of a container, by the container runtime interface.
 CONTAINER = 16384
-"""Bytes of a line in the log of a container, by the container runtime interface."""
 
 
 def report_of(text: str = "", **facts: Any) -> bytes:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from tests.conftest import WindowsMachine
 
+#: Where the one section of a forged DLL lies in memory, and in the file.
 ADDRESS, PLACE = 0x1000, 0x400
-"""Where the one section of a forged DLL lies in memory, and in the file."""
 
 
 class Forge:

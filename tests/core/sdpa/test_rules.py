@@ -18,8 +18,8 @@ from mlbackends.sdpa.sdp_backend import SDPBackend
 
 MATH, FLASH = SDPBackend.MATH, SDPBackend.FLASH_ATTENTION
 EFFICIENT, CUDNN = SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION
+#: torch 2.13, with the cuDNN of its wheel.
 NEWEST = Environment(cudnn_version=91900)
-"""torch 2.13, with the cuDNN of its wheel."""
 DEFAULT = (FLASH, EFFICIENT, MATH, CUDNN, SDPBackend.OVERRIDEABLE)
 
 

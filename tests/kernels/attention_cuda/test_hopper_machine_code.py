@@ -15,8 +15,8 @@ import mlbackends_kernels.attention_flash as kernels
 from mlbackends_kernels.attention_flash import cubins, hopper
 
 SOURCE = Path(kernels.__path__[0]) / "hopper.cu"
+#: Bytes of a thread; no other kernel spills.
 MOST_SPILLED = {("hopper_both", 128): 64}
-"""Bytes of a thread; no other kernel spills."""
 EACH = [(dtype, width) for width in hopper.WIDTHS for dtype in ("float16", "bfloat16")]
 
 

@@ -43,12 +43,12 @@ assert _spec is not None and _spec.loader is not None
 builder = sys.modules[_spec.name] = module_from_spec(_spec)
 _spec.loader.exec_module(builder)
 
+#: Bytes of a thread, by the width of rows: of the widest, half of all registers hold sums of one gradient.
 MOST_SPILLED = {64: 96, 128: 128, 256: 256}
-"""Bytes of a thread, by the width of rows: of the widest, half of all registers hold sums of one gradient."""
 
 CHIPS = ((7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0))
+#: KiB that a block may have at most. Source: CUDA C++ Programming Guide, compute capabilities.
 SHARED = {75: 64, 80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 103: 227, 120: 99}
-"""KiB that a block may have at most. Source: CUDA C++ Programming Guide, compute capabilities."""
 DTYPES = ("float16", "bfloat16", "float32")
 PASSES = (
     "forward",
@@ -168,8 +168,8 @@ def test_every_tile_fits_the_shared_memory_of_its_chip(function: str) -> None:
 # ---- what flash_cuda brings with it ---------------------------------------------------
 
 UNITS = cubins.records()
+#: Bytes of a thread.
 MOST_SPILLED_OF_FLASH = 64
-"""Bytes of a thread."""
 
 
 def test_the_archive_is_compiled_of_these_sources() -> None:

@@ -48,6 +48,7 @@ def attended(query: Any, key: Any, value: Any, scale: Any, causal: str = "", lef
     return function(query, key, value, mask, scale=scale).transpose(1, 2)
 
 
+#: What the real functions take, as their documentation has it.
 SIGNATURES = {
     "flash_attn.flash_attn_func": "q, k, v, dropout_p=0.0, softmax_scale=None, causal=False,"
     " window_size=(-1, -1), softcap=0.0, alibi_slopes=None, deterministic=False, return_attn_probs=False",
@@ -70,7 +71,6 @@ SIGNATURES = {
     " pos_encoding_mode='NONE', window_left=-1, logits_soft_cap=None, q_data_type='float16',"
     " kv_data_type=None, data_type=None, sm_scale=None",
 }
-"""What the real functions take, as their documentation has it."""
 
 
 def bound(name: str, *given: Any, **named: Any) -> dict[str, Any]:

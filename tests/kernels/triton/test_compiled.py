@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
+#: Bytes of stack that a thread may have: a few spilled registers.
 STACK_LIMIT = 48
-"""Bytes of stack that a thread may have: a few spilled registers."""
 
 KERNELS: dict[str, dict[str, Any]] = {
     "bfloat16": {"dtype": "bfloat16"},

@@ -34,9 +34,10 @@ def _names() -> Iterable[str]:
     return SWITCHES
 
 
+#: Completes the name of a switch.
 complete = completing(_names)
-"""Completes the name of a switch."""
 
+#: The options for the values of switches; for `apply`.
 with_values = together(
     click.option(
         "--flags",
@@ -54,7 +55,6 @@ with_values = together(
         help="Take one switch for set to VALUE.",
     ),
 )
-"""The options for the values of switches; for `apply`."""
 
 
 def environment_problems() -> list[str]:

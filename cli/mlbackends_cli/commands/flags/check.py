@@ -21,8 +21,8 @@ from mlbackends_cli.lazy import documented
 from mlbackends_cli.output import log, write
 from mlbackends_cli.text.plain import log_line
 
+#: So much of standard input is read: a byte more than a file of switches may have.
 _MOST = (1 << 20) + 1
-"""So much of standard input is read: a byte more than a file of switches may have."""
 
 
 @documented()

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 _VIEWS = tuple(name for name in registry.names("mlbackends.tracing.views") if name != "diff")
 _RECORDS = "records"
+#: What also shows lines that are no calls.
 _OF_LINES = frozenset({_RECORDS, "findings", "dispatch"})
-"""What also shows lines that are no calls."""
 _FIELDS = """\b
 Fields, for --where and --group-by:
   kind tracer source prefix clock raw key event cache operation shape dtype

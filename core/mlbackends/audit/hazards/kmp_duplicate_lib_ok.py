@@ -23,8 +23,8 @@ SOURCES = (
 )
 
 _NAME = "KMP_DUPLICATE_LIB_OK"
+#: Words, and how much of each is enough; what comes after a whole word does not count.
 _YES = (("true", 1), ("on", 2), ("1", 1), (".true.", 2), (".t.", 2), ("yes", 1), ("enabled", 7))
-"""Words, and how much of each is enough; what comes after a whole word does not count."""
 
 
 def symptoms(report: ReportView) -> Symptoms:

@@ -35,8 +35,8 @@ MEND = "Install the package again that the file belongs to, or remove what is le
 SOURCES = ("https://man7.org/linux/man-pages/man8/ld.so.8.html", "pytorch/pytorch#188892")
 
 _CODES = ("dangling-link", "wrong-architecture", "not-a-library")
+#: What is opened when a program runs; libX.so alone is for linking, and may be a script.
 _RUNTIME_NAME = re.compile(r"\.so\.\d|-[0-9a-f]{6,40}\.so|\.dylib$|\.dll$|\.libs/")
-"""What is opened when a program runs; libX.so alone is for linking, and may be a script."""
 _OF_THE_SYSTEM = frozenset({"ld.so.cache", "system-folder", "well-known-folder"})
 _EVERYWHERE = ("openmp", "blas", "openblas", "cudnn")
 

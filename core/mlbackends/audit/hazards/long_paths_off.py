@@ -21,8 +21,8 @@ SOURCES = (
     "https://learn.microsoft.com/windows/win32/fileio/maximum-file-path-limitation",
 )
 
+#: MAX_PATH, the zero at the end counted.
 _LIMIT = 260
-"""MAX_PATH, the zero at the end counted."""
 
 
 def symptoms(report: ReportView) -> Symptoms:

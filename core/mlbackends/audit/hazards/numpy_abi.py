@@ -29,6 +29,7 @@ SOURCES = (
     "lorentzenchr/model-diagnostics#206",
 )
 
+#: The first release of each that was compiled for NumPy 2 as well.
 _FIRST = {
     "jaxlib": "0.4.26",
     "matplotlib": "3.8.4",
@@ -40,7 +41,6 @@ _FIRST = {
     "tensorflow": "2.18.0",
     "torch": "2.3.0",
 }
-"""The first release of each that was compiled for NumPy 2 as well."""
 _TORCH_ON_WINDOWS = "2.4.1"
 
 

@@ -37,8 +37,8 @@ SOURCES = (
 WARNINGS = (("openmp", "conflict"),)
 
 _DEADLOCK = frozenset({"intel", "llvm"})
+#: A package that brings the runtime alone; what needs it finds torch's or the system's.
 _STANDALONE = "intel-openmp"
-"""A package that brings the runtime alone; what needs it finds torch's or the system's."""
 
 
 def symptoms(report: ReportView) -> Symptoms:

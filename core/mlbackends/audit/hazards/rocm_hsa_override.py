@@ -27,11 +27,11 @@ SOURCES = (
 )
 WARNINGS = (("rocm", "target-overridden"), ("rocm", "override-invalid"))
 _VARIABLE = "HSA_OVERRIDE_GFX_VERSION"
+#: Targets that rocBLAS of ROCm 7.1 has code for: 1103 since then, 1150 since 7.0, 1102 since 5.6.
 _SUPPORTED = (
     "gfx900", "gfx906", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1010", "gfx1012", "gfx1030",
     "gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1200", "gfx1201",
 )  # fmt: skip
-"""Targets that rocBLAS of ROCm 7.1 has code for: 1103 since then, 1150 since 7.0, 1102 since 5.6."""
 
 
 def symptoms(report: ReportView) -> Symptoms:

@@ -30,6 +30,14 @@ SOURCES = (
 
 _V2 = ("sse4_2", "popcnt", "ssse3")
 _V3 = ("avx2", "fma", "bmi1", "bmi2")
+#: Package, releases, features by Linux's names, and what can be installed in its place.
+#:
+#: Tried under qemu's Core 2, Nehalem and Sandy Bridge in 2026: numpy 2.5, jaxlib 0.11 and 0.12,
+#: tensorflow 2.21,
+#: polars 1.33, 1.35 and 2.1, pyarrow 26.
+#:
+#: From 1.34 on polars itself holds no binary; polars-runtime-32 does, and polars-runtime-compat
+#: comes before it.
 _FLOORS = (
     ("tensorflow", ">=1.6", ("avx",), ""),
     ("tensorflow", "==2.4.0", ("avx2",), "tensorflow==2.4.1"),
@@ -41,17 +49,10 @@ _FLOORS = (
     ("polars-runtime-32", "", _V3, "polars[rtcompat]=={version}"),
     ("pyarrow", ">=1.0", ("sse4_2",), ""),
 )
-"""Package, releases, features by Linux's names, and what can be installed in its place.
-
-Tried under qemu's Core 2, Nehalem and Sandy Bridge in 2026: numpy 2.5, jaxlib 0.11 and 0.12, tensorflow 2.21,
-polars 1.33, 1.35 and 2.1, pyarrow 26.
-
-From 1.34 on polars itself holds no binary; polars-runtime-32 does, and polars-runtime-compat comes before it.
-"""
+#: Packages whose replacement writes the same files: they must go first, or both are broken.
 _SAME_FILES = {"polars": "polars-lts-cpu"}
-"""Packages whose replacement writes the same files: they must go first, or both are broken."""
+#: Packages in whose place another one is loaded where it is there.
 _SERVED_BY = {"polars-runtime-32": "polars-runtime-compat"}
-"""Packages in whose place another one is loaded where it is there."""
 
 
 def symptoms(report: ReportView) -> Symptoms:

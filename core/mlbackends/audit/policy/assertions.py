@@ -12,10 +12,10 @@ from mlbackends.model.problem import element_type
 
 _NUMBERS = pattern(r"[0-9]+(?:\.[0-9]+)*")
 _COUNT = pattern(r"\s*(==|!=|>=|<=|>|<)?\s*([0-9]{1,9})\s*")
+#: Beyond it a whole number is none that can be compared with fractions.
 _LARGEST = 10**308
-"""Beyond it a whole number is none that can be compared with fractions."""
+#: No version is longer; longer texts are not read as one.
 LONGEST_VERSION = 200
-"""No version is longer; longer texts are not read as one."""
 
 
 class Assertion(NamedTuple):

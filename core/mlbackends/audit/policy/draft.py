@@ -19,8 +19,8 @@ from mlbackends.model.tables import table
 
 _GROUPS = ("accelerator", "library", "framework")
 _MEBIBYTE = 1 << 20
+#: One part in so many that memory may be less: firmware and kernels take a little more or less of it.
 _TOLERANCE = 20
-"""One part in so many that memory may be less: firmware and kernels take a little more or less of it."""
 
 _HEAD = """\
 # Written by `backends audit --init` from a machine. Take out what does not matter, and tighten what does.

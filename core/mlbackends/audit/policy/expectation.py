@@ -23,8 +23,8 @@ SHORT = Language(
     named="a name such as cpu.capability or nvidia.devices[kind == cuda].name",
 )
 _QUANTIFIER = pattern(r"\s*(each|any|none)\s+(?=[A-Za-z_])")
+#: What is asserted of one value, never of a list or table.
 _OF_ONE = (*SIGNS, *LISTS, "version", "min", "max", "at_least", "matches")
-"""What is asserted of one value, never of a list or table."""
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
 

@@ -14,12 +14,12 @@ from typing import Any
 from mlbackends.model.errors import BadInput, shown
 
 LONGEST_PATTERN = 500
+#: So many characters of a value are searched; no version, name or path is longer.
 LONGEST_TEXT = 4096
-"""So many characters of a value are searched; no version, name or path is longer."""
+#: So many ways may be tried in one text: some tenths of a second.
 _MOST_WAYS = 200_000_000
-"""So many ways may be tried in one text: some tenths of a second."""
+#: A bound with more digits in the longest text is that of a pattern whose ways grow exponentially.
 _MOST_DIGITS = 18
-"""A bound with more digits in the longest text is that of a pattern whose ways grow exponentially."""
 _REFUSED = {
     "GROUPREF": "refers to a group",
     "GROUPREF_EXISTS": "refers to a group",

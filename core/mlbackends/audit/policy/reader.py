@@ -20,13 +20,13 @@ from mlbackends.model.errors import BadInput, shown, suggestion
 from mlbackends.model.mounts import check
 from mlbackends.model.patterns import pattern
 
+#: The way to a key: that of the third `[[rule]]`'s key min is ("rule", 2, "min").
 Path = tuple[str | int, ...]
-"""The way to a key: that of the third `[[rule]]`'s key min is ("rule", 2, "min")."""
 
+#: No policy is larger, in bytes: a thousand rules have a tenth of it.
 LIMIT = 1 << 20
-"""No policy is larger, in bytes: a thousand rules have a tenth of it."""
+#: So many brackets inside each other, and parts of a dotted key, are read; no policy has a tenth of it.
 DEEPEST = 40
-"""So many brackets inside each other, and parts of a dotted key, are read; no policy has a tenth of it."""
 
 _LONG_KEY = pattern(
     rf"""(?:^|[{{,])[ \t\[]*(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{DEEPEST}}}""",
@@ -34,13 +34,13 @@ _LONG_KEY = pattern(
 )
 _BRACKETS = pattern(rf"(?:[\[{{]\s*+(?:[\w-]++\s*+=\s*+)?+){{{DEEPEST + 1}}}")
 _HEAD = pattern(r"""[ \t]*\[\[[ \t]*["']?([\w-]+)["']?[ \t]*\]\]""")
+#: What hides brackets and ends of lines: strings and comments; else brackets and ends of lines themselves.
 _TOKEN = pattern(
     r"""["]{3}(?:[^\\]|\\.)*?"{3,5}|'{3}.*?'{3,5}|"(?:[^"\\]|\\.)*"|'[^']*'|#[^\n]*|[][{}\n]""",
     re.DOTALL,
 )
-"""What hides brackets and ends of lines: strings and comments; else brackets and ends of lines themselves."""
+#: What a line that looks like a key may stand in: a text of several lines, a table of its own.
 _HIDING = pattern(r"""["]{3}|'{3}|\n[ \t]*\[""")
-"""What a line that looks like a key may stand in: a text of several lines, a table of its own."""
 _CLOSING = {"[": "]", "{": "}"}
 _PLAIN = pattern(r"(?=.*[0-9A-Za-z])[\w-]{1,80}", re.ASCII)
 

@@ -19,16 +19,16 @@ from mlbackends.model.errors import BadInput, shown, suggestion
 from mlbackends.model.patterns import pattern
 from mlbackends.model.records import Report
 
+#: So many files one policy may be made of.
 MOST_FILES = 50
-"""So many files one policy may be made of."""
 _ID = pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _COPIED = ("missing", "message", "why", "hint", "command", "documentation")
 _NOT_OTHERWISE = ("names", "except")
+#: Keys that mean nothing beside an assertion.
 _NOT_WITH = {
     "check": ("fact", "quantifier", *_NOT_OTHERWISE),
     "equals_snapshot": ("fact", "quantifier", "missing"),
 }
-"""Keys that mean nothing beside an assertion."""
 
 
 class Golden(Struct, frozen=True):

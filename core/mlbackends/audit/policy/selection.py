@@ -29,8 +29,8 @@ PRESENCES = tuple(each.value for each in Presence)
 NAME = pattern(
     r"""[A-Za-z_]\w*+(?:\.(?:[A-Za-z0-9_+~-]+|"[^"\n]+"|'[^'\n]+')|\[[^\[\]]*\])*+(?![.\[])"""
 )
+#: So many elements a policy may look at in a report: a thousand rules over a hundred devices have 100,000.
 MOST_VALUES = 5_000_000
-"""So many elements a policy may look at in a report: a thousand rules over a hundred devices have 100,000."""
 WORD = pattern(r"""(?:[<>=!]{1,2}\s*)?[^\s,"'\[\]]+""")  # with a sign behind count
 _IN_BRACKETS = Language(
     name=pattern(r"[A-Za-z0-9_+~-]+(?:\.[A-Za-z0-9_+~-]+)*"),
@@ -42,8 +42,8 @@ _PROBE = pattern(r"[A-Za-z_]\w*")
 _STEP = pattern(r"""\.(?:([A-Za-z0-9_+~-]+)|"([^"\n]+)"|'([^'\n]+)')|\[([^\[\]]*)\]""")
 _FIELDS_OF = {"devices": Device.__struct_fields__, "libraries": Library.__struct_fields__}
 
+#: The steps to a value below an element, and what it must be.
 Condition = tuple[tuple[str, ...], Callable[[Any], bool]]
-"""The steps to a value below an element, and what it must be."""
 
 
 class Each(Struct, frozen=True):

@@ -39,8 +39,8 @@ from mlbackends.model.errors import BadInput, MlBackendsError
 from mlbackends.model.fleet import Envelope, Status
 
 Take = Callable[[Envelope], None]
+#: How much longer than the command itself what starts and watches it on a node may take.
 GRACE_SECONDS = 10.0
-"""How much longer than the command itself what starts and watches it on a node may take."""
 _ENDING_SECONDS = 5.0
 
 

@@ -15,8 +15,8 @@ from mlbackends.host import command
 from mlbackends.model.errors import BadInput, Incomplete, MlBackendsError
 from mlbackends.model.fleet import Envelope, Status
 
+#: So long nothing may come before the scheduler is asked whether it is there, or of a result that is.
 SILENT_SECONDS = 60.0
-"""So long nothing may come before the scheduler is asked whether it is there, or of a result that is."""
 
 
 def run(job: Job, take: Take) -> None:

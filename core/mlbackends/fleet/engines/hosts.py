@@ -9,8 +9,8 @@ from mlbackends.model.errors import BadInput
 from mlbackends.model.fleet import Envelope, Status
 
 _CONNECT_SECONDS = 10
+#: What the exit codes of coreutils' timeout and of ssh mean.
 _STATUSES = {124: Status.TIMEOUT, 137: Status.TIMEOUT, 255: Status.UNREACHABLE}
-"""What the exit codes of coreutils' timeout and of ssh mean."""
 
 
 def expected(job: Job) -> tuple[str, ...]:

@@ -7,11 +7,11 @@ from mlbackends.fleet.engines import Job, Take, run_launcher
 from mlbackends.host.command import outcome_of
 from mlbackends.model.errors import BadInput
 
+#: By default the first rank that fails takes all others with it.
 _OPEN_MPI = {
     "OMPI_MCA_orte_abort_on_non_zero_status": "0",
     "PRTE_MCA_prte_abort_on_non_zero_status": "0",
 }
-"""By default the first rank that fails takes all others with it."""
 _VERSION_SECONDS = 20.0
 
 

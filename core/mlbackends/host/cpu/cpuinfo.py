@@ -14,14 +14,14 @@ from mlbackends.host.quantities import one_line, parse_cpu_list, whole_number
 from mlbackends.model.patterns import pattern
 from mlbackends.model.tables import table
 
+#: One paragraph of /proc/cpuinfo: keys in lower case; of keys that repeat, the first.
 Block = dict[str, str]
-"""One paragraph of /proc/cpuinfo: keys in lower case; of keys that repeat, the first."""
 
 Facts = dict[str, int | str]
 
 _FIRST_READ = 16384
+#: POWER9, and POWER8NVL and POWER8E, which are POWER8.
 _POWER = pattern(r"POWER(\d{1,2})(?!\d)", re.IGNORECASE)
-"""POWER9, and POWER8NVL and POWER8E, which are POWER8."""
 _FIRST_LITTLE_ENDIAN = 8
 _POWERPC_64 = ("PPC970", "Cell", "PA6T", "RS64")
 

@@ -23,11 +23,11 @@ from mlbackends.model.tables import table
 
 _KILOHERTZ, _MEGAHERTZ, _GIGAHERTZ = 1_000, 1_000_000, 1_000_000_000
 
+#: Drivers with which the governor "powersave" does not pin the lowest frequency.
 _CHOOSES_ITSELF = ("intel_pstate", "amd-pstate-epp", "amd_pstate_epp")
-"""Drivers with which the governor "powersave" does not pin the lowest frequency."""
 
+#: A mitigation that is off unless a program asks for it.
 _ON_REQUEST = "disabled via prctl"
-"""A mitigation that is off unless a program asks for it."""
 
 
 def limits(host: Host, cpus: tuple[int, ...]) -> Limits:

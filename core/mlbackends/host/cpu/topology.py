@@ -29,21 +29,21 @@ from mlbackends.model.records import FactValue, nonempty
 
 CPU = "/sys/devices/system/cpu"
 
+#: CPUs that share something: the threads of a core, the CPUs of a socket.
 Groups = list[tuple[int, ...]]
-"""CPUs that share something: the threads of a core, the CPUs of a socket."""
 
+#: Of each kind of core its name, its CPUs, and what else is known of it.
 Kinds = list[tuple[str, tuple[int, ...], dict[str, FactValue]]]
-"""Of each kind of core its name, its CPUs, and what else is known of it."""
 
+#: Of each CPU its own highest frequency, and the highest that its settings allow, in hertz.
 Limits = dict[int, tuple[int | None, int | None]]
-"""Of each CPU its own highest frequency, and the highest that its settings allow, in hertz."""
 
 Cache = dict[str, FactValue]
 
 _CACHE_TYPES = {"Data": "data", "Instruction": "instruction", "Unified": "unified"}
 _LARGEST_CACHE = 1 << 40
+#: The folders of the performance counters of Intel's kinds of core.
 _COUNTERS = {"cpu_core": "performance", "cpu_atom": "efficiency", "cpu_lowpower": "low-power"}
-"""The folders of the performance counters of Intel's kinds of core."""
 _WITH_DEVICE_TREE = frozenset({"aarch64", "arm", "riscv64"})
 
 

@@ -26,6 +26,7 @@ from mlbackends.host.variables import not_valid, steering
 from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, FactValue, Finding, Presence, nonempty
 
+#: The facts that `found` reports of a package.
 PACKAGE_FACTS = (
     Fact("distribution", str, "The distribution that brings it, by its normalised name."),
     Fact("location", str, "The folder or file that is imported."),
@@ -43,8 +44,8 @@ PACKAGE_FACTS = (
         "Each package of which it allows one version: package, wanted, installed.",
     ),
 )
-"""The facts that `found` reports of a package."""
 
+#: The facts that `found_set` reports of several packages.
 SET_FACTS = (
     Fact("packages", dict[str, str], "The version of each of its packages that is installed."),
     Fact("locations", dict[str, str], "The folder that each of them is imported from."),
@@ -54,7 +55,6 @@ SET_FACTS = (
         "Where one of them allows one version of a package: package, wanted, installed, by.",
     ),
 )
-"""The facts that `found_set` reports of several packages."""
 
 
 class Package(Struct, frozen=True):

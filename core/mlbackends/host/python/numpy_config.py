@@ -12,6 +12,7 @@ from mlbackends.host.host import Host
 from mlbackends.model.patterns import pattern
 from mlbackends.model.records import Fact, FactValue
 
+#: The facts that `config_facts` reports.
 CONFIG_FACTS = (
     Fact("blas", str, "The BLAS that it was built with, by the name that the build used."),
     Fact("blas_version", str, "The version of that BLAS at the build."),
@@ -27,7 +28,6 @@ CONFIG_FACTS = (
     Fact("compiler", str, "The C compiler and its version."),
     Fact("bundled_libraries", list[str], "The libraries that the wheel brings."),
 )
-"""The facts that `config_facts` reports."""
 
 _SECTION = pattern(r"""['"](blas|lapack|c)['"]\s*:\s*\{(.*?)\}""", re.DOTALL)
 _ITEM = pattern(r"""['"]([\w +]+)['"]\s*:\s*r?(['"])(.*?)\2""")

@@ -14,8 +14,8 @@ from msgspec import Struct
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.model.patterns import pattern
 
+#: No RECORD is larger than this, in bytes; torch's has a million.
 _RECORD_LIMIT = 32 << 20
-"""No RECORD is larger than this, in bytes; torch's has a million."""
 _CREDENTIALS = pattern(r"^(\w[\w+.-]*://)[^/@]*@")
 _FINDERS_LIMIT = 200
 

@@ -25,8 +25,8 @@ _IGNORED_TOPS = {b"./", b"../", b"__pycache__/"}
 #: How the names of libraries end on each system, to the end of the line.
 _ENDINGS = {"darwin": rb"\.(?:so|dylib)[^\n]*", "win32": rb"\.(?:pyd|dll)[^\n]*"}
 _ENDS = (".so", ".pyd", ".dylib", ".dll")
+#: Every glibc that is still in use is as new as manylinux2014 asks for.
 _OLDEST = (2, 17)
-"""Every glibc that is still in use is as new as manylinux2014 asks for."""
 _OLD_TAGS = ("manylinux1_", "manylinux2010_", "manylinux2014_")
 _WHEEL_LIMIT = 1 << 16
 

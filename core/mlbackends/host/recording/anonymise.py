@@ -38,8 +38,8 @@ HOST, USER = "host", "user"
 _AMD_GPU = re.compile(r"\b(GPU-)([0-9a-f]{16})(?![0-9a-f-])", re.IGNORECASE)
 _AMD_NUMBER = re.compile(r"^(unique_id )([1-9][0-9]*)$", re.MULTILINE)
 _NO_LOGIN = "://***@"
+#: A shorter value, such as a job's number, stands in too many places where it means something else.
 _SHORTEST = 6
-"""A shorter value, such as a job's number, stands in too many places where it means something else."""
 _USER_VARIABLES = ("USER", "LOGNAME", "USERNAME", "SUDO_USER")
 _HOST_VARIABLES = ("HOSTNAME", "HOST", "COMPUTERNAME")
 

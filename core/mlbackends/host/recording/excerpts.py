@@ -15,8 +15,8 @@ from mlbackends.host.system.kernel import known_parameters
 from mlbackends.model.patterns import bytes_pattern, pattern
 from mlbackends.model.tables import table
 
+#: Replaces the servers and addresses in a text.
 Hide = Callable[[str], str]
-"""Replaces the servers and addresses in a text."""
 
 _SECRET = re.compile(r"(?i)key|pass|secret|token|credential|auth|login|user|chap")
 _METADATA = ("Metadata-Version:", "Name:", "Version:", "Requires-", "Provides-Extra:")
@@ -28,8 +28,8 @@ _OF_AN_OVERLAY = pattern(
 _CONTROLS = bytes_pattern(
     rb"(?:hw|machdep|vm)\.|sysctl\.proc_|kern\.(?:os\w+|boottime|bootsessionuuid|hv_vmm_present):"
 )
+#: The extended capability of a PCI device that is its serial number.
 _SERIAL_NUMBER = 0x0003
-"""The extended capability of a PCI device that is its serial number."""
 
 
 def excerpt(path: str, data: bytes, hide: Hide) -> bytes:

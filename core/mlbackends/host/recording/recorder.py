@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
     Method = TypeVar("Method", bound=Callable[..., Any])
 
+#: The contents of a recording's files are no larger than this together, in bytes.
 TOTAL_LIMIT = 128 << 20
-"""The contents of a recording's files are no larger than this together, in bytes."""
+#: Of a folder that was listed no more names than this are kept.
 LISTING_LIMIT = 1 << 15
-"""Of a folder that was listed no more names than this are kept."""
 
 _NAME_LIMIT = 255
 _PROCESS_FOLDERS = ("/proc/self", "/proc/thread-self")
@@ -77,8 +77,8 @@ class Recording(Host):
         self._registry: dict[str, dict[str, Any]] = {}
         self._registry_keys: dict[str, list[str]] = {}
         self._outputs: dict[str, str] = {}
+        #: Files that were too large to be written, and folders whose listing was too long.
         self.cut: dict[str, None] = {}
-        """Files that were too large to be written, and folders whose listing was too long."""
 
     # ---- the methods of Host -------------------------------------------------------------------
 

@@ -17,8 +17,8 @@ from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.quantities import numbers_by_name, parse_cpu_list, whole_number
 from mlbackends.host.system.kernel import Mount, mounts
 
+#: Those whose limits are read here.
 _CONTROLLERS = ("cpu", "cpuset", "memory", "pids")
-"""Those whose limits are read here."""
 _FOLDER = "/sys/fs/cgroup"
 _DEEPEST = 64
 # Version 1 writes "none" as the largest number of pages: 2**63 less a page, whose size varies.
@@ -151,6 +151,7 @@ def cpu_quota(host: Host) -> Limit | None:
     return _tightest(limits)
 
 
+#: Of each limit its controller, and the file that has it in version 1 and 2; "" where none has.
 LIMITS = {
     "process_limit": ("pids", "pids.max", "pids.max"),
     "memory_limit_bytes": ("memory", "memory.limit_in_bytes", "memory.max"),
@@ -158,7 +159,6 @@ LIMITS = {
     "swap_limit_bytes": ("memory", "", "memory.swap.max"),
     "memory_and_swap_limit_bytes": ("memory", "memory.memsw.limit_in_bytes", ""),
 }
-"""Of each limit its controller, and the file that has it in version 1 and 2; "" where none has."""
 
 
 def limit(host: Host, name: str) -> Limit | None:

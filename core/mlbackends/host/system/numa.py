@@ -22,14 +22,13 @@ _GPUS = "/proc/driver/nvidia/gpus"
 _DAX = "/sys/bus/dax/devices"
 _TIERS = "/sys/devices/virtual/memory_tiering"
 
+#: What kind of memory a device of direct access is, by a part of its path.
+#:
+#: special-purpose: firmware keeps it from ordinary use, as HBM and CXL memory (EFI_MEMORY_SP). It is HBM
+#: where its bandwidth or the kernel's tier is better than that of the CPUs' own memory.
 _DAX_KINDS = {"/ndbus": "persistent", "/hmem": "special-purpose", "/dax_region": "cxl"}
-"""What kind of memory a device of direct access is, by a part of its path.
-
-special-purpose: firmware keeps it from ordinary use, as HBM and CXL memory (EFI_MEMORY_SP). It is HBM where
-its bandwidth or the kernel's tier is better than that of the CPUs' own memory.
-"""
+#: How many times the bandwidth of the CPUs' own memory HBM has at least; hwloc draws the line there.
 _HBM_RATIO = 2
-"""How many times the bandwidth of the CPUs' own memory HBM has at least; hwloc draws the line there."""
 
 Nodes = list[dict[str, FactValue]]
 

@@ -18,8 +18,8 @@ from mlbackends.host.system.kernel import mounted_at
 from mlbackends.model.records import FactValue
 from mlbackends.model.tables import table
 
+#: Files in which a container manager, or systemd for it, leaves its name.
 _MANAGERS = ("/run/systemd/container", "/run/host/container-manager")
-"""Files in which a container manager, or systemd for it, leaves its name."""
 _SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io"
 _MEGABYTES_LIMIT = 1 << 40
 _DMI = "/sys/class/dmi/id"

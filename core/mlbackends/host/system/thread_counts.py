@@ -19,8 +19,8 @@ _MKL_VARIABLES = ("MKL_NUM_THREADS", "OMP_NUM_THREADS")
 _OFF = ("false", "0", "f", "no", "off", ".false.")
 
 
+#: A count of CPUs, and the rule that gives it.
 Rule = tuple[int, str]
-"""A count of CPUs, and the rule that gives it."""
 
 
 class Machine(Struct, frozen=True):

@@ -20,8 +20,8 @@ assert sys.platform == "win32"  # mypy reads no further for other systems
 
 _ROOTS = {"HKLM": winreg.HKEY_LOCAL_MACHINE, "HKCU": winreg.HKEY_CURRENT_USER}
 _READ = winreg.KEY_READ | winreg.KEY_WOW64_64KEY
+#: What GetCurrentProcess returns.
 _OURSELVES = wintypes.HANDLE(-1)
-"""What GetCurrentProcess returns."""
 _AFFINITY = "@PH6x"  # GROUP_AFFINITY
 
 _kernel32, _ntdll = ctypes.WinDLL("kernel32"), ctypes.WinDLL("ntdll")
@@ -305,11 +305,11 @@ def disk(path: str) -> tuple[int, int] | None:
 
 
 _PCI, _NUMA = ("312eb23a64824e4b9af5a8d2d8e33e62", "7e940b54408bbc45a8a26a0b894cbda2")
+#: Numbers among a device's properties (DEVPKEY_Device_Numa_Node, DEVPKEY_PciDevice_...): GUID and number.
 _PROPERTIES = {
     "numa_node": (_NUMA, 3), "base_class": (_PCI, 3), "sub_class": (_PCI, 4), "link_speed": (_PCI, 9),
     "link_width": (_PCI, 10), "max_link_speed": (_PCI, 11), "max_link_width": (_PCI, 12),
 }  # fmt: skip
-"""Numbers among a device's properties (DEVPKEY_Device_Numa_Node, DEVPKEY_PciDevice_...): GUID and number."""
 
 
 def present_devices() -> dict[str, dict[str, int]] | None:
@@ -342,5 +342,5 @@ _EVERY = (
     page_size, may_lock_memory, job, windows_version, native_machine, wine_version, uptime, drives,
     present_devices,
 )  # fmt: skip
+#: By their names in `system` of host.json.
 CALLS: dict[str, Callable[[], Any]] = {each.__name__: each for each in _EVERY}
-"""By their names in `system` of host.json."""

@@ -16,13 +16,13 @@ PROCESSOR = "HKLM\\HARDWARE\\DESCRIPTION\\System\\CentralProcessor"
 POWER_SCHEMES = "HKLM\\SYSTEM\\CurrentControlSet\\Control\\Power\\User\\PowerSchemes"
 
 _MEGAHERTZ = 1_000_000
+#: What Windows calls what a file of Linux lists.
 _RELATIONS = {
     "core_cpus_list": "cores",
     "thread_siblings_list": "cores",
     "package_cpus_list": "packages",
     "die_cpus_list": "dies",
 }
-"""What Windows calls what a file of Linux lists."""
 _KINDS = ("performance", "efficiency", "low-power")
 _IN_XCR0_TOO = {
     str(mask): tuple(names) for mask, names in table("host/windows/cpuid")["needs_xcr0"].items()

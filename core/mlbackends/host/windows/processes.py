@@ -22,8 +22,8 @@ _psapi = ctypes.WinDLL("psapi", use_last_error=True)
 _QUERY_AND_READ = 0x0410
 _ALL = 3
 _LONGEST = 32768
+#: ERROR_INVALID_PARAMETER, as OpenProcess has it for a number that no process has.
 _NO_PROCESS = 87
-"""ERROR_INVALID_PARAMETER, as OpenProcess has it for a number that no process has."""
 _PYTHON = pattern(r"(?:python|pypy|graalpy)[\d.]*[a-z]*$")
 
 

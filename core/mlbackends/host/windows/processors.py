@@ -19,15 +19,15 @@ _FULLY_ASSOCIATIVE = 0xFF
 # mov [r8+8], ecx; mov [r8+12], edx; mov rbx, r9; ret: the stack stays as it is, so nothing need describe it
 CPUID = "4989c84989d9418b00418b48040fa241890041895804418948084189500c4c89cbc3"
 # mov r8, rcx; xor ecx, ecx; xgetbv; mov [r8], eax; mov [r8+4], edx; ret
+#: Functions that take registers by their address, which Windows passes in rcx, and fill them in.
 XGETBV = "4989c831c90f01d041890041895004c3"
-"""Functions that take registers by their address, which Windows passes in rcx, and fill them in."""
 
+#: Leaves of CPUID by the one whose EAX is the highest of its range.
 _LEAVES = {
     0x0: (0x1, 0x7, 0xD, 0x16),
     0x4000_0000: (0x4000_0003,),
     0x8000_0000: (0x8000_0001, 0x8000_0002, 0x8000_0003, 0x8000_0004, 0x8000_0008),
 }
-"""Leaves of CPUID by the one whose EAX is the highest of its range."""
 _HYPERVISOR = 1 << 31
 
 
@@ -122,8 +122,8 @@ def _page_files(data: bytes, address: int) -> Iterator[dict[str, Any]]:
         at += following
 
 
+#: The first build (Server 2022, Windows 11) whose processes run in all groups unless they are bound.
 _SPANS_GROUPS = 20348
-"""The first build (Server 2022, Windows 11) whose processes run in all groups unless they are bound."""
 
 
 def allowed_cpus(

@@ -17,8 +17,8 @@ _CONTROL = "HKLM\\SYSTEM\\CurrentControlSet\\Control"
 _LXSS = "HKCU\\Software\\Microsoft\\Windows\\CurrentVersion\\Lxss"
 _BIOS = "HKLM\\HARDWARE\\DESCRIPTION\\System\\BIOS"
 _RUNTIMES = "HKLM\\SOFTWARE\\Microsoft\\VisualStudio\\14.0\\VC\\Runtimes"
+#: CpuManagement, a privilege that Hyper-V gives to the system that manages the others alone.
 _OF_ROOT_PARTITION = 1 << 12
-"""CpuManagement, a privilege that Hyper-V gives to the system that manages the others alone."""
 
 
 def system_facts(host: Host) -> dict[str, Any]:

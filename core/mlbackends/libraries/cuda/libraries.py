@@ -31,21 +31,22 @@ from mlbackends.model.records import Answer, Fact, Finding, Library, nonempty
 
 HOMES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")
 
+#: Where toolkits have folders of their own, whose names begin with "cuda".
 _PREFIXES = ("/usr/local", "/opt")
-"""Where toolkits have folders of their own, whose names begin with "cuda"."""
 
+#: Below the folder of programs: toolkits, and cuDNN, which has a folder for each CUDA version.
 _OF_WINDOWS = (
     "NVIDIA GPU Computing Toolkit/CUDA/*/bin", "NVIDIA GPU Computing Toolkit/CUDA/*/bin/x64",
     "NVIDIA GPU Computing Toolkit/CUDA/*/extras/CUPTI/lib64", "NVIDIA/CUDNN/*/bin/*",
 )  # fmt: skip
-"""Below the folder of programs: toolkits, and cuDNN, which has a folder for each CUDA version."""
 
 _HPC_SDK = "/opt/nvidia/hpc_sdk"
 _HPC_SDK_PARTS = ("cuda/*/lib64", "math_libs/*/lib64", "comm_libs/*/lib")
 
+#: Below the system's library folder: those that have a folder for each CUDA version.
 _VERSIONED = ("libcusparseLt", "libcutensor", "nvshmem")
-"""Below the system's library folder: those that have a folder for each CUDA version."""
 
+#: The facts of every copy; each probe of a library has them.
 COPY_FACTS = (
     Fact("package_version", str, "The version of the package that installed this copy, in full."),
     Fact(
@@ -54,7 +55,6 @@ COPY_FACTS = (
         "Where the version is from: file name, resource, header, package or library.",
     ),
 )
-"""The facts of every copy; each probe of a library has them."""
 
 _HEADER_READ = 1 << 16
 _CONFLICT_HINT = "two packages may have written the same folder; reinstall the one you mean"

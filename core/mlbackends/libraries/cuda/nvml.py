@@ -18,17 +18,17 @@ from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Device, FactValue, Presence
 from mlbackends.model.tables import table
 
+#: What NVML writes where it has no value.
 NOT_AVAILABLE = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)
-"""What NVML writes where it has no value."""
 
+#: Errors after which a GPU is not queried further.
 _LOST = (10, 11, 15, 16, 17, 999)
-"""Errors after which a GPU is not queried further."""
 _RECOVERY_ACTION = 230  # NVML_FI_DEV_GET_GPU_RECOVERY_ACTION; drivers from 560 on have it
 _REMOTE_SWITCH = 2
 _AFFINITY_WORDS = 64  # 4096 CPUs
 
+#: A GPU's index, and its handle; None where it gave none.
 Gpu = tuple[int, Any]
-"""A GPU's index, and its handle; None where it gave none."""
 
 Facts = dict[str, FactValue]
 
@@ -141,8 +141,8 @@ def of_several(problems: list[tuple[int, Reason]]) -> list[Reason]:
     ]
 
 
+#: Stands in a message for the GPU that it is of.
 _ANY = "{gpu}"
-"""Stands in a message for the GPU that it is of."""
 _NO_USE_CHECK = Reason(
     "no-use-check", "NVML answers for it; whether it computes is what cuda_driver tells"
 )

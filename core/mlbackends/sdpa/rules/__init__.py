@@ -24,8 +24,8 @@ _FUSED = {
         SDPBackend.EFFICIENT_ATTENTION: rocm.efficient,
     },
 }
+#: torch's order on the CPU, where it ignores the switch of the order.
 CPU_ORDER: tuple[SDPBackend, ...] = (SDPBackend.FLASH_ATTENTION, SDPBackend.MATH)
-"""torch's order on the CPU, where it ignores the switch of the order."""
 
 
 def rules(

@@ -26,8 +26,8 @@ class Environment(Struct, frozen=True):
     composable_kernel: bool = False
 
 
+#: The newest torch whose rules are here, on a GPU; for questions about a device that is not here.
 NEWEST = Environment(torch=(2, 15), cudnn_version=92600)
-"""The newest torch whose rules are here, on a GPU; for questions about a device that is not here."""
 
 
 def environment_here(problem: AttentionProblem) -> Environment:

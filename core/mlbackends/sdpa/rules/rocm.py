@@ -11,11 +11,11 @@ from mlbackends.sdpa.rules import shared
 from mlbackends.sdpa.rules.environment import Environment
 from mlbackends.sdpa.rules.shared import where_dense
 
+#: What AOTriton 0.12 has kernels for, and calls no experiment.
 SUPPORTED = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1151", "gfx1201")
-"""What AOTriton 0.12 has kernels for, and calls no experiment."""
 
+#: What it never had kernels for. Of others it is not written down here whether they are experiments.
 UNSUPPORTED = ("gfx900", "gfx906", "gfx908", "gfx1030")
-"""What it never had kernels for. Of others it is not written down here whether they are experiments."""
 
 RECORDED = frozenset({*SUPPORTED, *UNSUPPORTED})
 

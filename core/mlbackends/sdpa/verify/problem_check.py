@@ -33,26 +33,25 @@ from mlbackends.sdpa.verify.peer import Peer
 from mlbackends.sdpa.verify.problem_size import flops, free_bytes, too_large
 from mlbackends.sdpa.verify.processes import PEAK, VALUES, Processes
 
+#: How many times the plain computation's error a result may have whose backend names no number.
 USUAL_TOLERANCE = 2.0
-"""How many times the plain computation's error a result may have whose backend names no number."""
 
+#: ATEN_CPU_CAPABILITY, in the processes that compute, for a processor of less than this one.
 LOWERED = {"cpu:baseline": "default", "cpu:avx2": "avx2", "cpu:avx512": "avx512"}
-"""ATEN_CPU_CAPABILITY, in the processes that compute, for a processor of less than this one."""
 
+#: By backend and round, the seconds of the calls; without the rounds that were disturbed.
 Rounds = dict[str, dict[int, list[float]]]
-"""By backend and round, the seconds of the calls; without the rounds that were disturbed."""
 
 _SAMPLE = {"do": "time", "seconds": 0.05, "calls": 10_000}
+#: How long the threads of a backend, all together, may wait for a CPU, for a second that it computes.
+#:
+#: Undisturbed it is 0.03 and less. A pool whose last thread waits for a CPU makes all others wait: medians
+#: of a call of 0.3 ms were 8 ms where this was 1.
 _LARGEST_WAIT = 0.1
-"""How long the threads of a backend, all together, may wait for a CPU, for a second that it computes.
-
-Undisturbed it is 0.03 and less. A pool whose last thread waits for a CPU makes all others wait: medians
-of a call of 0.3 ms were 8 ms where this was 1.
-"""
+#: How long a round is repeated that was disturbed.
 _PATIENCE_SECONDS = 0.25
-"""How long a round is repeated that was disturbed."""
+#: Of the third to the first quartile of the rounds' medians: beyond it, they are of no use.
 _LARGEST_RATIO = 1.25
-"""Of the third to the first quartile of the rounds' medians: beyond it, they are of no use."""
 
 
 class ProblemCheck:

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 from mlbackends.host.host import Host
 from mlbackends.model.problem import ITEM_BYTES, AttentionProblem, TensorSpec
 
+#: What the exact computation and an interpreter with numpy take at most beside the tensors.
 _WORKSPACE = 512 << 20
-"""What the exact computation and an interpreter with numpy take at most beside the tensors."""
+#: A problem on a GPU is compared whole up to so many operations; of a larger one, some heads are.
 _MOST_FLOPS = 10**11
-"""A problem on a GPU is compared whole up to so many operations; of a larger one, some heads are."""
 
 
 class Sample(Struct, frozen=True):

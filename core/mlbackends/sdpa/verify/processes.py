@@ -16,15 +16,15 @@ from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.dispatch import backends
 from mlbackends.sdpa.verify.peer import Peer, interpreter, peers
 
+#: The processes beside the backends: inputs and exact result, and the machine's speeds.
 VALUES, PEAK, BANDWIDTH = "the values", "the peak", "the bandwidth"
-"""The processes beside the backends: inputs and exact result, and the machine's speeds."""
 
+#: What answers there, by a module of `mlbackends_kernels.checking`.
 _RESPONDERS = {
     VALUES: "values.responder()",
     PEAK: "measures.responder('peak')",
     BANDWIDTH: "measures.responder('bandwidth')",
 }
-"""What answers there, by a module of `mlbackends_kernels.checking`."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

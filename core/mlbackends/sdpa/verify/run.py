@@ -30,11 +30,11 @@ from mlbackends.sdpa.verify.problem_check import (
 from mlbackends.sdpa.verify.processes import BANDWIDTH, PEAK, VALUES, Plan, Processes, started
 
 _BANDWIDTH_CALLS, _BANDWIDTH_SECONDS = 5, 60.0
+#: The devices that this machine's processors stand for.
 ON_CPU = ("cpu", *LOWERED)
-"""The devices that this machine's processors stand for."""
 
+#: Called with how many problems are done, of how many, and the text of the next.
 Progress = Callable[[int, int, str], None]
-"""Called with how many problems are done, of how many, and the text of the next."""
 
 
 def check(wordings: Sequence[Wording], plan: Plan, progress: Progress | None = None) -> Checked:

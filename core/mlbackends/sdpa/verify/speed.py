@@ -17,11 +17,11 @@ from mlbackends.sdpa.verify.problem_check import Rounds, quarters
 from mlbackends.sdpa.verify.problem_size import least_bytes
 
 Saved = TypeVar("Saved", Benched, Checked)
+#: The command that saves a record, and its schema.
 _SAVED_BY: dict[type, tuple[str, str]] = {
     Benched: ("backends sdpa bench", SCHEMA),
     Checked: ("backends sdpa check", CHECK_SCHEMA),
 }
-"""The command that saves a record, and its schema."""
 _LARGEST_FILE = 64 << 20
 
 

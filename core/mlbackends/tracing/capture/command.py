@@ -35,8 +35,8 @@ from mlbackends.tracing.capture.trace_file import (
 )
 from mlbackends.tracing.filters import PATTERN_HINT
 
+#: The variable that a traced command finds: where its trace goes.
 TRACE = "MLBACKENDS_TRACE_FILE"
-"""The variable that a traced command finds: where its trace goes."""
 if os.name != "nt":
     from mlbackends.tracing.capture import process as processes
 else:

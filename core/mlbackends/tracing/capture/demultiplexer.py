@@ -16,11 +16,11 @@ from mlbackends.tracing.reader import record_length
 _LONGEST_LINE = 1 << 20
 _BRIEF_SECONDS, _PATIENT_SECONDS = 0.05, 2.0
 _BRIEF_BYTES = 4
+#: What stands behind marker, format and time stamp in a line of oneDNN, and hardly in a sentence.
 _WORDS = (
     *(b"exec", b"create", b"create_nested", b"compile", b"info", b"error", b"warn", b"debuginfo"),
     *(b"primitive", b"graph", b"common", b"ukernel", b"cpu", b"gpu", b"jit_perf", b"ocl", b"sycl"),
 )
-"""What stands behind marker, format and time stamp in a line of oneDNN, and hardly in a sentence."""
 _ONEDNN = rb"(?:v\d+,)?(?:\d+(?:[.,]\d+)?,)?(?:" + b"|".join(_WORDS) + rb")[:,]"
 _MKL = rb"(?:[A-Za-z_]\w*\(|Intel\(R\) |oneMKL |Detected |WARNING|ERROR|FFT:)"
 _CUT = re.compile(rb"v\d*|(?:v\d+,)?[\d.,]*([a-z_]*)")

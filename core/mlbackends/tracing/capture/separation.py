@@ -21,8 +21,8 @@ from mlbackends.tracing.capture.trace_file import file_in_memory
 if os.name == "nt":
     from mlbackends.tracing.capture.windows import waiting_bytes
 
+#: Starts the command, with a descriptor for its output, and returns its process id.
 Launch = Callable[[int | None], int]
-"""Starts the command, with a descriptor for its output, and returns its process id."""
 Markers = Mapping[str, Sequence[bytes]]
 _PIECE_BYTES = 1 << 16
 _PAGE_BYTES = 4096

@@ -8,15 +8,15 @@ from mlbackends.tracing import finder
 from mlbackends.tracing.finder import Calls, Found, Sum, by_share, percent, times, took
 
 _LEAST_NS = 100_000
+#: A first call that takes so long computes for most of it.
 _BEYOND_SETUP_NS = 1e8
-"""A first call that takes so long computes for most of it."""
+#: For each element: from the first on memory cannot be what limits, below the second it is all that does.
 _LEAST_OPERATIONS, _MOST_OPERATIONS = 200, 2
-"""For each element: from the first on memory cannot be what limits, below the second it is all that does."""
 _LEAST_BYTES = 1 << 20
 _TIMES_SLOWER = 5
 _LEAST_SHARE = 0.05
+#: The least that a processor does of a type, of what it does in f32.
 _OF_F32 = {"f64": 0.5, "f32": 1.0, "bf16": 1.0, "f16": 1.0}
-"""The least that a processor does of a type, of what it does in f32."""
 
 
 class _Speed(NamedTuple):

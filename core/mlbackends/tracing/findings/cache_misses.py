@@ -6,8 +6,8 @@ from mlbackends.model.trace import Header, Primitive, Record
 from mlbackends.tracing import finder
 from mlbackends.tracing.finder import Found, Sum, by_share, percent, times, took
 
+#: What the cache holds unless it is set otherwise (oneDNN developer guide, "Primitive Cache").
 _CAPACITY = 1024
-"""What the cache holds unless it is set otherwise (oneDNN developer guide, "Primitive Cache")."""
 
 
 class Finder(finder.Finder):

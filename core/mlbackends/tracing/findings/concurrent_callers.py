@@ -11,8 +11,8 @@ from mlbackends.tracing.numbers import whole_number
 
 _LEAST_CALLERS = 1.5
 _TIMES_MORE = 1.25
+#: The threads of a call of oneDNN: those of its process.
 _OF_PROCESS = -1
-"""The threads of a call of oneDNN: those of its process."""
 Place = tuple[str, int | None]
 
 

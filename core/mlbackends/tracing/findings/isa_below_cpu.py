@@ -4,8 +4,8 @@ from mlbackends.model.trace import Info, Primitive, Record
 from mlbackends.tracing import finder
 from mlbackends.tracing.finder import Found, by_share, percent, times, took
 
+#: Instruction sets that every element type can use; AMX, above, is for small types alone.
 _LEVELS = ("", "SSE4.1", "AVX", "AVX2", "AVX-512")
-"""Instruction sets that every element type can use; AMX, above, is for small types alone."""
 _NAMES = {"avx512": 4, "avx10": 4, "amx": 4, "avx2": 3, "avx": 2, "sse41": 1, "sse4": 1}
 _WORDS = {"AMX": 4, "AVX-512": 4, "AVX10": 4, "AVX2": 3, "AVX": 2, "SSE4.1": 1}
 _CAPABILITIES = {"AVX512": 4, "AVX2": 3}

@@ -11,8 +11,8 @@ from mlbackends.tracing import finder
 from mlbackends.tracing.finder import Calls, Found, Sum, percent, shown, times, took
 from mlbackends.tracing.numbers import whole_number
 
+#: Calls below would gain nothing by more threads.
 _LONG_NS = 50_000
-"""Calls below would gain nothing by more threads."""
 _LEAST_SHARE = 0.1
 _TIMES_FEWER = 2
 _LEAST_NS = 1e7

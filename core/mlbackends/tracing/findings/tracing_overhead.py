@@ -6,8 +6,8 @@ from mlbackends.tracing.finder import Found, percent, times, took
 
 _SHORT_NS = 50_000
 _LEAST_CALLS = 100
+#: What printing a line cost, about: 3 to 4 us in oneDNN, 10 to 16 in MKL, which opens its file for each.
 _LINE_NS = {"onednn": 4_000, "mkl": 12_000}
-"""What printing a line cost, about: 3 to 4 us in oneDNN, 10 to 16 in MKL, which opens its file for each."""
 
 
 class Finder(finder.Finder):

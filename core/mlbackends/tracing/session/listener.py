@@ -119,8 +119,8 @@ class _Listening:
         self._apart = Demultiplexer(())
         self._is_over = threading.Event()
         # A program that is started meanwhile prints what its variables ask for.
+        #: Whether no other process can have printed a line.
         self.is_alone = all(os.environ.get(name, "") in {"", "0", "none"} for name in _SWITCHES)
-        """Whether no other process can have printed a line."""
 
     def add(self, listener: Listener) -> None:
         """Begin to hand on lines. Raises NotCaptured, and OSError where output cannot be redirected."""
@@ -233,8 +233,8 @@ class _Listening:
 
 _lock = _thread.RLock()
 _listening: _Listening | None = None
+#: In the child of a fork: its parent's.
 _inherited: _Listening | None = None
-"""In the child of a fork: its parent's."""
 
 
 def begin(listener: Listener) -> None:

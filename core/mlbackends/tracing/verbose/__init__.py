@@ -25,8 +25,8 @@ class VerboseUnreachable(MlBackendsError, AssertionError):
 
 
 _lock = _thread.RLock()
+#: Per function's address the switches of scopes that have not ended, oldest first.
 _active: dict[int, list["Switch"]] = {}
-"""Per function's address the switches of scopes that have not ended, oldest first."""
 _warned: set[str] = set()
 
 
@@ -39,8 +39,8 @@ class Scope:
     """
 
     _family: str
+    #: The attribute with the level, which need be no int. torch, too, looks on entering.
     _setting: str
-    """The attribute with the level, which need be no int. torch, too, looks on entering."""
 
     def __init__(self) -> None:
         self._entered: list[list[Switch]] = []

@@ -15,21 +15,20 @@ class Family(NamedTuple):
     """The facts about a library, in any of the forms in which it is shipped."""
 
     name: str
+    #: Functions `int set(int level)`, and what each returns where it succeeded: None is the level.
+    #:
+    #: The first that a file has is taken.
     symbols: dict[str, int | None]
-    """Functions `int set(int level)`, and what each returns where it succeeded: None is the level.
-
-    The first that a file has is taken.
-    """
+    #: Functions that give the address of the present level; none where no version has one.
     level_readers: tuple[str, ...]
-    """Functions that give the address of the present level; none where no version has one."""
+    #: Functions that give the address of three ints: major, minor, patch.
     version_readers: tuple[str, ...]
-    """Functions that give the address of three ints: major, minor, patch."""
+    #: Parts of the names of its own files, for messages.
     file_names: tuple[str, ...]
-    """Parts of the names of its own files, for messages."""
+    #: Parts of the names of files that hold a copy without a switch.
     carriers: tuple[str, ...]
-    """Parts of the names of files that hold a copy without a switch."""
+    #: The variable that sets such a copy, before the process starts.
     variable: str
-    """The variable that sets such a copy, before the process starts."""
 
 
 MKL = Family(

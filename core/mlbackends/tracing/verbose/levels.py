@@ -13,6 +13,7 @@ from typing import NamedTuple
 Version = tuple[int, int]
 
 _EXECUTION, _CREATION, _MORE = 1, 2, 4
+#: What each word of oneDNN 3.2 and newer adds; `error` and `warn` add nothing that a level could say.
 _WORDS = {
     "1": _EXECUTION,
     "2": _EXECUTION | _CREATION,
@@ -25,7 +26,6 @@ _WORDS = {
     "all": _EXECUTION | _CREATION | _MORE,
     "-1": _EXECUTION | _CREATION | _MORE,
 }
-"""What each word of oneDNN 3.2 and newer adds; `error` and `warn` add nothing that a level could say."""
 
 
 class Start(NamedTuple):

@@ -14,11 +14,11 @@ from mlbackends.tracing.finder import pool_of
 from mlbackends.tracing.groups import Group, Groups
 from mlbackends.tracing.viewing import begin
 
+#: What the program requested: calls that differ in it, as forward and backward, have times of their own.
 BY = ("tracer", "operation", "shape", "dtype", "asked")
-"""What the program requested: calls that differ in it, as forward and backward, have times of their own."""
 MEASURES = ("total", "mean", "median", "min")
+#: What is named only where the better source is missing.
 _FALLBACKS = {"oneDNN kernels": "oneDNN instruction set"}
-"""What is named only where the better source is missing."""
 
 
 class _Trace(Groups):

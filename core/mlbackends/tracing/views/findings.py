@@ -13,8 +13,8 @@ from mlbackends.tracing.numbers import whole_number
 from mlbackends.tracing.walk import Follower
 
 REGISTRY = "mlbackends.tracing.findings"
+#: So many runs of one place are apart; the others are put together, as thousands would take memory.
 _MOST_RUNS = 64
-"""So many runs of one place are apart; the others are put together, as thousands would take memory."""
 
 
 class Collector:

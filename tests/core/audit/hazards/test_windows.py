@@ -47,6 +47,7 @@ WHEEL = copy(f"{SITE}/nvidia/cudnn/bin/cudnn64_9.dll", "9.10.2", "site-packages"
 OTHER = copy("C:/cuda/bin/cudnn64_9.dll", "9.1.0", "PATH")
 
 
+#: A hazard's code, the machine that has it, and words of what is said.
 HAS: list[tuple[str, dict[str, ProbeReport], str]] = [
     (
         "visual-cpp-runtime-missing",
@@ -93,7 +94,6 @@ HAS: list[tuple[str, dict[str, ProbeReport], str]] = [
         "tbb12.dll: the file is for i386; this Python is x86_64",
     ),
 ]
-"""A hazard's code, the machine that has it, and words of what is said."""
 
 
 @pytest.mark.parametrize(("code", "probes", "words"), HAS)
@@ -106,6 +106,7 @@ def test_what_is_wrong_is_told(code: str, probes: dict[str, ProbeReport], words:
     assert check.evidence
 
 
+#: A hazard's code, and a machine that lacks it.
 LACKS: list[tuple[str, dict[str, ProbeReport]]] = [
     ("visual-cpp-runtime-missing", {"torch": found(torch(missing_libraries=["uv.dll"]))}),
     ("visual-cpp-runtime-old", {"torch": found(torch(cxx_runtime_version="14.40.33810"))}),
@@ -123,7 +124,6 @@ LACKS: list[tuple[str, dict[str, ProbeReport]]] = [
     ),
     ("dll-of-another-processor", {"tbb": found(copy("D:/tbb12.dll", "", "PATH", ANOTHER))}),
 ]
-"""A hazard's code, and a machine that lacks it."""
 
 
 @pytest.mark.parametrize(("code", "probes"), LACKS)

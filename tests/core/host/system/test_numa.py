@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 NODE = "sys/devices/system/node"
 DAX = "sys/bus/dax/devices"
+#: In the kB of meminfo.
 GIB = 1 << 20
-"""In the kB of meminfo."""
 
 
 def machine(root: Path, files: dict[str, str], links: dict[str, str] | None = None) -> Host:

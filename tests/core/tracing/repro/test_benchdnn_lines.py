@@ -25,14 +25,15 @@ SAME_WORDS = {
     "softmax_log": "logsoftmax",
     "winograd": "wino",
 }
+#: What an option says that need not be said (tests/benchdnn/doc, the driver of each primitive).
 DEFAULTS = {
     "--allow-enum-tags-only": "1",
     "--bia-dt": "undef",
     "--ss_dt": "f32",
     "--trivial-strides": "true",
 }
-"""What an option says that need not be said (tests/benchdnn/doc, the driver of each primitive)."""
 
+#: What theirs says and what ours says instead, with the reason.
 DIFFERENT = [
     # --wtag takes no encodings: knobs_encoding.md.
     ({"--wtag": "csr"}, {"--encoding": ":csr:"}),
@@ -41,7 +42,6 @@ DIFFERENT = [
     # A softmax backwards has no source, and the gradient for it stands in its place.
     ({}, {"--sdt": "f32", "--stag": "ab"}),
 ]
-"""What theirs says and what ours says instead, with the reason."""
 
 
 def options(text: str) -> tuple[str, dict[str, str], str]:

@@ -25,12 +25,12 @@ from mlbackends.tracing.numbers import nanoseconds, whole_number
 
 MARKER = "MKL_VERBOSE "
 ERRORS = ("Intel MKL ERROR: ", "Intel oneMKL ERROR: ", "INTEL MKL ERROR: ", "INTEL oneMKL ERROR: ")
+#: What mkl-service, in older NumPy of Intel's too, prints where it sees MKL_VERBOSE.
 SERVICES = ("mkl-service + Intel(R) MKL: ", "Numpy + Intel(R) MKL: ")
-"""What mkl-service, in older NumPy of Intel's too, prints where it sees MKL_VERBOSE."""
 FATAL = ("Intel MKL FATAL ERROR: ", "INTEL MKL FATAL ERROR: ", "INTEL oneMKL FATAL ERROR: ")
 
+#: What begins a line of MKL or oneDNN: one that stands within a line tore it.
 _ANY = (MARKER, "MKL ERROR: ", "MKL FATAL ERROR: ", "_verbose,")
-"""What begins a line of MKL or oneDNN: one that stands within a line tore it."""
 
 _HEADER = re.compile(
     r"(?P<library>Intel\(R\) MKL|Intel\(R\) oneAPI Math Kernel Library|oneMKL)(?: Version)? "
@@ -45,8 +45,8 @@ _CALL = re.compile(
     r"([A-Za-z_][\w:<>]*(?:\[[\w:<>,]*\])?)\((.*)\) "
     r"(?:([-+\s]*[\d.][\d.,_]*(?:[eE][-+]?[\d_]+)?\s*)(ns|us|ms|s) ?)?(.*)"
 )
+#: MKL up to 2020 prints 199 letters of a name with its arguments, and then no bracket.
 _CUT_CALL = re.compile(r"(?=\S{199} )([A-Z_\d]+)\((\S+) (\d+[.,]\d+)(ns|us|ms|s) (CNR:.*)")
-"""MKL up to 2020 prints 199 letters of a name with its arguments, and then no bracket."""
 _OLD_FFT = re.compile(r"FFT: MAIN_DESC \| ([^|]*) \| (.*?) \| (\d+[.,]\d+)(ns|us|ms|s) (.*)")
 _STATE_WORD = re.compile(r"(?:[A-Za-z_]\w*:\S+|GPU\d*)")
 _DOMAINS = re.compile(r",(?=[A-Z]+:\d)")

@@ -23,8 +23,8 @@ _LIMIT = 20_000
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 4, 256
 Taker = Callable[[float], None]
 Key = tuple[bytes, bytes]
+#: What cuts a call behind its head, the takers by what that gives, and the columns as a format.
 Columns = tuple[Callable[[bytes], tuple[bytes, ...]], dict[tuple[bytes, ...], Taker], str]
-"""What cuts a call behind its head, the takers by what that gives, and the columns as a format."""
 
 
 def cut(line: bytes) -> tuple[Key, float, None] | None:

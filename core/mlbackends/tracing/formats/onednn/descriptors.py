@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
+#: The bytes of one element, by oneDNN's names (dnnl_dt2str); OpenVINO's fork adds bin, nf4, u2.
 ELEMENT_BYTES = {
     **dict.fromkeys(("f64", "s64"), 8.0),
     **dict.fromkeys(("f32", "s32", "u32", "tf32"), 4.0),
@@ -22,10 +23,9 @@ ELEMENT_BYTES = {
     **dict.fromkeys(("s4", "u4", "f4_e2m1", "f4_e3m0", "nf4"), 0.5),
     **dict.fromkeys(("s2", "u2"), 0.25),
 }
-"""The bytes of one element, by oneDNN's names (dnnl_dt2str); OpenVINO's fork adds bin, nf4, u2."""
 _TYPES = frozenset({*ELEMENT_BYTES, "undef"})
+#: A name with its element type, such as "diff_dst_f8_e4m3".
 _TYPED = re.compile(rf"(.*)_({'|'.join(_TYPES)})")
-"""A name with its element type, such as "diff_dst_f8_e4m3"."""
 
 
 class MemoryDescriptor(Struct, frozen=True):

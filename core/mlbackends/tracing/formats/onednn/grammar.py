@@ -54,6 +54,7 @@ _WORD = re.compile(r"[A-Za-z0-9_]*")
 _STATE = re.compile(r"[a-z_]*")
 _ANY = re.compile(r".*", re.DOTALL)
 _NAMED = re.compile(r"(?:.*:.*)?", re.DOTALL)
+#: The fields of a primitive between the event and the time, and what each may be.
 _PRIMITIVE = {
     "engine": _ENGINE,
     "primitive": re.compile(r"(?![cg]pu$)[a-z][a-z0-9_]*"),
@@ -64,7 +65,6 @@ _PRIMITIVE = {
     "auxiliary": re.compile(r"(?:[A-Za-z][\w\-]*[: ].*|[A-Za-z_]\w*)?"),
     "problem": re.compile(r"[^\s,]*(?: [\dx]+)?"),
 }
-"""The fields of a primitive between the event and the time, and what each may be."""
 
 
 def _form(*left_out: str, **replaced: str) -> dict[str, re.Pattern[str]]:
@@ -75,6 +75,7 @@ def _form(*left_out: str, **replaced: str) -> dict[str, re.Pattern[str]]:
 
 
 _PROPAGATION = r"undef|(?:for|back)ward\w*"
+#: The forms of a primitive's line, each with what its marker begins with.
 _FORMS = (
     ("", _PRIMITIVE),
     ("onednn", _form("auxiliary", primitive="gemm_api")),  # 2.7
@@ -86,13 +87,12 @@ _FORMS = (
     ("dnnl", _form("propagation", "attributes", "auxiliary", primitive="zero_pad")),  # 1.8
     ("mkldnn", {"primitive": re.compile("")}),  # 0.x, what no code describes
 )
-"""The forms of a primitive's line, each with what its marker begins with."""
 _EXTERNAL = {"implementation": re.compile(r"[^,]+")}
+#: A kernel that a graph's backend runs by itself, as graph/interface/op.cpp prints it.
 _OF_GRAPH = re.compile(
     r"([cg]pu),(_\w+)\(([^()]*)\),\d+(?:,attrs:\{([^{}]*)\})?"
     r",inputs:\{([^{}]*)\},outputs:\{([^{}]*)\},(.*)"
 )
-"""A kernel that a graph's backend runs by itself, as graph/interface/op.cpp prints it."""
 _PARTITION = {
     "engine": _ENGINE,
     "partition": re.compile(r"\d+"),
@@ -104,12 +104,12 @@ _PARTITION = {
     "implementation": _ANY,
     "backend": re.compile(r"[A-Za-z0-9_]+"),
 }
+#: What begins a line of MKL: one that stands within a line tore it.
 _FOREIGN = ("MKL_VERBOSE ", "MKL ERROR: ", "MKL FATAL ERROR: ")
-"""What begins a line of MKL: one that stands within a line tore it."""
 _LEVELS = {"error": "error", "warn": "warning", "warning": "warning", "debuginfo": "debug"}
 _TIME = re.compile(r",\d++(?:[.,]\d++)?+(?:e[-+]\d++)?+(?=[^\d.,])(?![eE](?:[-+\d]|$))")
+#: Numbers with a text behind them stand before the time too, but few do: `,64x64,`.
 _MOST_TRIED = 32
-"""Numbers with a text behind them stand before the time too, but few do: `,64x64,`."""
 
 
 class _Head(NamedTuple):

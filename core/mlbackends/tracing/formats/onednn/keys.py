@@ -8,13 +8,13 @@ from msgspec import structs
 from mlbackends.model.signature import PrimitiveSignature
 from mlbackends.tracing.numbers import LONGEST, is_stamp
 
+#: What oneDNN tells times in, in nanoseconds.
 MILLISECONDS = 1e6
-"""What oneDNN tells times in, in nanoseconds."""
 _AFTER_FORMAT = len("onednn_verbose,v1,")
 _FORMAT = ord("v")
 _PROBLEM = re.compile(rb"[!-+\--z|~]+")
+#: Ends the key of a line without time: no other key can be the same.
 _UNTIMED = b"\n"
-"""Ends the key of a line without time: no other key can be the same."""
 
 
 def cut(line: bytes) -> tuple[bytes, float | None, int | None] | None:

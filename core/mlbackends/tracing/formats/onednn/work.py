@@ -139,11 +139,11 @@ def _recurrent(sizes: dict[str, int], call: PrimitiveSignature) -> tuple[float |
 
 
 _PRODUCTS = frozenset({"matmul", "gemm_api", "brgemm", "gemm"})
+#: How the operations of other primitives are counted.
 _COUNTED: dict[str, Callable[..., tuple[float | None, Elements]]] = {
     **dict.fromkeys(("convolution", "deconvolution", "inner_product"), _convolution),
     "rnn": _recurrent,
 }
-"""How the operations of other primitives are counted."""
 
 
 def _spatial(sizes: dict[str, int]) -> Elements:
