@@ -18,10 +18,11 @@ import click
 
 from mlbackends import __version__
 from mlbackends.audit import device_limits
-from mlbackends.model import policy, registry
-from mlbackends.model.reasons import shared_codes
-from mlbackends.model.registry import facts_of
-from mlbackends.model.schema import SCHEMAS
+from mlbackends.base import registry
+from mlbackends.base.reasons import shared_codes
+from mlbackends.host.declared_facts import facts_of
+from mlbackends.model import policy
+from mlbackends.survey.schema import SCHEMAS
 from mlbackends.switches.deviations import DEVIATIONS
 from mlbackends.switches.table import SWITCHES, of_module
 from mlbackends_cli import device_pages, exits, switch_pages

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from mlbackends.audit import device_limits
+from mlbackends.base.errors import counted
 from mlbackends.model.device_kinds import Concern, Feature, Here, KindPage, Limit
-from mlbackends.model.errors import counted
 from mlbackends_cli.text.markdown import literal, table
 from mlbackends_cli.text.plain import amount, one_line, shortened
 from mlbackends_cli.text.prose import Passage

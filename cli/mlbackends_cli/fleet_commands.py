@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import click
 
-from mlbackends.model.errors import BadInput
+from mlbackends.base.errors import BadInput
 from mlbackends_cli.lazy import FolderGroup
 
 

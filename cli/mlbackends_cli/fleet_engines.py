@@ -4,8 +4,8 @@ from types import ModuleType
 
 import click
 
-from mlbackends.model import registry
-from mlbackends.model.errors import BadInput
+from mlbackends.base import registry
+from mlbackends.base.errors import BadInput
 from mlbackends_cli.options import together
 
 #: The options that name a cluster with workers.

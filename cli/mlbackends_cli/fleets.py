@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mlbackends.base.errors import BadInput, Incomplete
 from mlbackends.model.audit import Severity
-from mlbackends.model.errors import BadInput, Incomplete
 from mlbackends_cli.judgement import fail_on_option
 from mlbackends_cli.options import COLOR, OUTPUT, TypedPath, format_option, together
 from mlbackends_cli.terminal import ProgressLine, is_terminal

@@ -10,9 +10,9 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from mlbackends.model import registry
+from mlbackends.base import registry
+from mlbackends.base.errors import MlBackendsError
 from mlbackends.model.audit import Outcome, Problem, Severity, Status
-from mlbackends.model.errors import MlBackendsError
 from mlbackends_cli import exits, formats
 from mlbackends_cli.options import (
     COLOR,

@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from mlbackends import isolation
-from mlbackends.model import registry
-from mlbackends.model.errors import BadInput, UnknownName
-from mlbackends.model.patterns import pattern
+from mlbackends.base import registry
+from mlbackends.base.errors import BadInput, UnknownName
+from mlbackends.base.patterns import pattern
 
 _FEW_OPTIONS = 6
 _EXAMPLE = pattern(r"^  (\S.*)\n?", re.MULTILINE)

@@ -10,7 +10,7 @@ import click
 
 import mlbackends.isolation
 from mlbackends import __version__
-from mlbackends.model.errors import MlBackendsError
+from mlbackends.base.errors import MlBackendsError
 from mlbackends_cli import INTERRUPTED, exits, reraise_interrupt
 from mlbackends_cli.lazy import FolderGroup
 from mlbackends_cli.output import log, write

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from mlbackends.model.errors import BadInput, shown
-from mlbackends.model.mounts import mount_of
+from mlbackends.base.errors import BadInput, shown
+from mlbackends.base.mounts import mount_of
 from mlbackends.model.records import Presence, Report
 from mlbackends_cli import formats
 from mlbackends_cli.terminal import ProgressLine

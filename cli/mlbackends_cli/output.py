@@ -7,10 +7,10 @@ import sys
 from errno import ENOENT
 from typing import Any
 
+from mlbackends.base.errors import BadInput
+from mlbackends.base.mounts import check
+from mlbackends.base.patterns import pattern
 from mlbackends.host.files import standard_output, whole_file
-from mlbackends.model.errors import BadInput
-from mlbackends.model.mounts import check
-from mlbackends.model.patterns import pattern
 
 _LACKING = "mlbackends.ascii"
 _HALVES = pattern("[\ud800-\udfff]")
@@ -92,7 +92,7 @@ def json_line(record: object) -> str:
     """Return a record as JSON on one line; halves of characters become U+FFFD, controls are escaped."""
     import msgspec
 
-    from mlbackends.model.writable import escaped
+    from mlbackends.base.writable import escaped
 
     try:
         data = msgspec.json.encode(record)

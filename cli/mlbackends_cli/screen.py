@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from typing import Any, Self
 
-from mlbackends.model.errors import BadInput
+from mlbackends.base.errors import BadInput
 from mlbackends_cli.terminal import interprets_sequences, is_dumb, is_terminal
 
 termios: Any = None

@@ -6,8 +6,8 @@ from typing import cast
 
 import click
 
-from mlbackends.model.errors import did_you_mean, nearest
-from mlbackends.model.shells import command_line
+from mlbackends.base.errors import did_you_mean, nearest
+from mlbackends.base.shells import command_line
 
 #: How a message of click about a value begins: with the value as Python writes it.
 _VALUE = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\S+) is not """)

@@ -164,6 +164,6 @@ def _either(axes: object, dim: object, usual: object) -> object:
 
 
 def _kernel() -> "Any":
-    from mlbackends.model import registry
+    from mlbackends.base import registry
 
     return registry.load("mlbackends_kernels.operations", "fft")

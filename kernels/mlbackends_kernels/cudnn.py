@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from mlbackends.base.reasons import Reason
 from mlbackends.model.checked import Ended
 from mlbackends.model.problem import AttentionProblem
-from mlbackends.model.reasons import Reason
 from mlbackends.sdpa import constraints as need
 from mlbackends.sdpa.backend import AttentionBackend, Gradients, LibraryAnswer, Prepared
 from mlbackends.sdpa.constraints import constraint
@@ -154,8 +154,8 @@ _processes: "list[tuple[Service, Any]]" = []
 def _process() -> "Service":
     import tempfile
 
+    from mlbackends.base.reader import python_command
     from mlbackends.isolation.service import Service
-    from mlbackends.model.reader import python_command
 
     if not _processes or not _processes[-1][0].alive:
         command = python_command(

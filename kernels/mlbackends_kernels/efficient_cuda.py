@@ -6,8 +6,8 @@ compiled for sm75 to sm120; it has not run on a GPU yet. It needs cuda-python an
 
 from typing import TYPE_CHECKING
 
+from mlbackends.base.reasons import Reason
 from mlbackends.model.problem import AttentionProblem
-from mlbackends.model.reasons import Reason
 from mlbackends.sdpa import constraints as need
 from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.sdp_backend import SDPBackend

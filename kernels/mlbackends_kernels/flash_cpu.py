@@ -5,8 +5,8 @@ Its memory does not grow with the lengths, and its result does not depend on the
 
 from typing import Any
 
+from mlbackends.base.reasons import Reason
 from mlbackends.model.problem import AttentionProblem
-from mlbackends.model.reasons import Reason
 from mlbackends.sdpa.backend import AttentionBackend, Gradients, Prepared
 from mlbackends.sdpa.constraints import dtype_in, last_dim_contiguous, on_device
 from mlbackends.sdpa.sdp_backend import SDPBackend

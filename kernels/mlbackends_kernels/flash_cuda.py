@@ -8,8 +8,8 @@ of its own, by bulk copies and products of warpgroups, which have not run on a G
 
 from typing import TYPE_CHECKING
 
+from mlbackends.base.reasons import Reason
 from mlbackends.model.problem import AttentionProblem
-from mlbackends.model.reasons import Reason
 from mlbackends.sdpa import constraints as need
 from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.sdp_backend import SDPBackend

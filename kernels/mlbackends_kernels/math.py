@@ -5,8 +5,8 @@ What every other backend is measured by, and what runs where no other can.
 
 from typing import Any
 
+from mlbackends.base.reasons import Reason
 from mlbackends.model.problem import AttentionProblem
-from mlbackends.model.reasons import Reason
 from mlbackends.sdpa.backend import AttentionBackend, Gradients
 from mlbackends.sdpa.constraints import dtype_in, on_device, pages_forward_only
 from mlbackends.sdpa.sdp_backend import SDPBackend

@@ -7,8 +7,8 @@ on a GPU yet. It needs the extra `cuda`, cuBLAS, and NVRTC, which compiles the s
 from functools import partial
 from typing import Any
 
+from mlbackends.base.reasons import Reason
 from mlbackends.model.problem import AttentionProblem
-from mlbackends.model.reasons import Reason
 from mlbackends.sdpa import constraints as need
 from mlbackends.sdpa.backend import AttentionBackend, Gradients, Prepared
 from mlbackends.sdpa.describe import is_torch

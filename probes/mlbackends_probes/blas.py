@@ -11,6 +11,7 @@ import os
 
 from msgspec.structs import replace
 
+from mlbackends.base.reasons import NotUsable
 from mlbackends.host.host import Host
 from mlbackends.libraries.blas_symbols import (
     fortran_integer,
@@ -21,7 +22,6 @@ from mlbackends.libraries.blas_symbols import (
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.search import stem_of
 from mlbackends.libraries.shared_library import SharedLibrary
-from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library, nonempty
 
 FACTS = (

@@ -9,10 +9,10 @@ Source:   BLIS, "BLIS Typed API": bli_info_get_version_str, bli_arch_query_id, b
 
 from msgspec.structs import replace
 
+from mlbackends.base.reasons import NotUsable
 from mlbackends.libraries.blas_symbols import require_product
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.shared_library import SharedLibrary
-from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Fact, FactValue, Library
 
 FACTS = (

@@ -10,13 +10,13 @@ import posixpath
 from itertools import pairwise
 from typing import Any
 
+from mlbackends.base.patterns import pattern
+from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.quantities import dotted_numbers, leading_version
 from mlbackends.host.variables import steering
 from mlbackends.libraries.cuda.libraries import nvcc_release
 from mlbackends.libraries.owners import owner_of
-from mlbackends.model.patterns import pattern
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, FactValue, Finding, Presence, nonempty
 
 GROUP = "framework"

@@ -10,12 +10,12 @@ Source:   Linux, sysfs-devices-system-cpu, proc(5); torch 2.13, DispatchStub.cpp
 from mlbackends.host.cpu import features, speed, topology
 from mlbackends.host.cpu.cpuinfo import Block, architecture_of, identity, read_blocks
 from mlbackends.host.cpu.microarchitecture import microarchitecture
+from mlbackends.host.declared_facts import facts_of
 from mlbackends.host.host import Host
 from mlbackends.host.quantities import whole_number
 from mlbackends.host.system.kernel import auxiliary_vector, system_controls
 from mlbackends.host.system.numa import numa_nodes
 from mlbackends.model.records import FactValue, Finding, Presence
-from mlbackends.model.registry import facts_of
 
 GROUP = "machine"
 

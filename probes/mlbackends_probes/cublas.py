@@ -10,11 +10,11 @@ Source:   cuBLAS documentation, cublasGetProperty, cublasSgemm, cublasLtMatmul, 
 
 from msgspec.structs import replace
 
+from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.cuda.device import expect, first_device
 from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, agree, version_macros
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Answer, Finding, Library
 
 FACTS = COPY_FACTS

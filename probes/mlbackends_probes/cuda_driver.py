@@ -12,12 +12,13 @@ import time
 
 from msgspec.structs import replace
 
+from mlbackends.base.reasons import NotUsable, Reason
+from mlbackends.base.tables import table
 from mlbackends.host.host import Host
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.cuda import driver
 from mlbackends.libraries.cuda.visible_devices import environment
 from mlbackends.libraries.search import native_names
-from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import (
     Answer,
     Device,
@@ -28,7 +29,6 @@ from mlbackends.model.records import (
     Presence,
     nonempty,
 )
-from mlbackends.model.tables import table
 
 GROUP = "accelerator"
 SUMMARY = ("CUDA {version}", "driver {driver_release}")

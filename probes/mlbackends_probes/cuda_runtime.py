@@ -12,12 +12,12 @@ import sys
 
 from msgspec.structs import replace
 
+from mlbackends.base.reasons import NotUsable
 from mlbackends.host.host import Host
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.cuda import driver
 from mlbackends.libraries.cuda.libraries import HOMES
 from mlbackends.libraries.search import absent, libraries_named
-from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Fact, Finding, Library, nonempty
 
 FACTS = (

@@ -10,6 +10,8 @@ Source:   CUDA installation guide for Linux; version.json; CUDA_VERSION in cuda.
 
 import os
 
+from mlbackends.base.patterns import pattern
+from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import conda_prefix, distributions, python_folders
 from mlbackends.host.variables import steering
@@ -19,8 +21,6 @@ from mlbackends.libraries.cuda.libraries import (
     nvcc_release,
     version_in_header,
 )
-from mlbackends.model.patterns import pattern
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, Finding, Presence, nonempty
 
 FACTS = (

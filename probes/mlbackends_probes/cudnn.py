@@ -13,6 +13,8 @@ import os
 
 from msgspec.structs import replace
 
+from mlbackends.base.patterns import pattern
+from mlbackends.base.reasons import NotUsable, Reason
 from mlbackends.host.host import Host
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.cuda.device import expect, first_device
@@ -26,8 +28,6 @@ from mlbackends.libraries.cuda.libraries import (
 )
 from mlbackends.libraries.search import libraries_named
 from mlbackends.model.cudnn_version import decoded
-from mlbackends.model.patterns import pattern
-from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Fact, Finding, Library
 
 FACTS = (

@@ -5,10 +5,10 @@ Caveats:  cupy is not imported. All flavours install the same module: the last o
 Source:   CuPy documentation, "Installation", "Environment variables".
 """
 
+from mlbackends.base.patterns import pattern
 from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import PACKAGE_FACTS, found, package
 from mlbackends.libraries.cuda.driver import driver_release, driver_warning
-from mlbackends.model.patterns import pattern
 from mlbackends.model.records import Fact, Finding
 
 GROUP = "framework"

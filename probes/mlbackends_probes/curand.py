@@ -8,10 +8,10 @@ Caveats:  the generator on the host needs no driver: without a device, usable sa
 Source:   cuRAND documentation, curandGetProperty, curandCreateGeneratorHost, curandGenerateUniform.
 """
 
+from mlbackends.base.reasons import NotUsable
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.cuda.device import expect, first_device
 from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, version_macros
-from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Fact, Library
 
 FACTS = (

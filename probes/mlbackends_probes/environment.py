@@ -10,13 +10,13 @@ Source:   the documentation of each library; ld.so(8) for LD_PRELOAD.
 
 from collections.abc import Iterator
 
+from mlbackends.base.patterns import URL_LOGIN
+from mlbackends.base.reasons import Reason
+from mlbackends.base.tables import table
 from mlbackends.host.host import Host
 from mlbackends.host.system.thread_counts import thread_counts
 from mlbackends.libraries.search import library_path
-from mlbackends.model.patterns import URL_LOGIN
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, Finding, Presence
-from mlbackends.model.tables import table
 
 GROUP = "machine"
 FACTS = (Fact("variables", dict[str, str], "The variables that steer ML libraries and are set."),)

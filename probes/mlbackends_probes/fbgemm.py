@@ -6,10 +6,10 @@ Caveats:  it has no version that a program could ask for.
 Source:   fbgemm/Utils.h and fbgemm/FbgemmConvert.h: fbgemmSupportedCPU, FloatToBfloat16_simd.
 """
 
+from mlbackends.base.reasons import NotUsable
 from mlbackends.libraries.blas_symbols import require_equal
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.shared_library import SharedLibrary
-from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Library
 
 # C++ functions of the namespace fbgemm, as the Itanium ABI writes them.

@@ -7,15 +7,15 @@ Source:   Linux Documentation/ABI/testing/sysfs-driver-habanalabs; habanalabs_dr
           Intel Gaudi documentation, "Runtime environment variables".
 """
 
+from mlbackends.base.reasons import Reason
+from mlbackends.base.tables import table
 from mlbackends.host.device_nodes import accel_nodes, unusable
 from mlbackends.host.host import Host
 from mlbackends.host.pci import link_facts, of_vendor, pci_record
 from mlbackends.host.python.packages import distribution
 from mlbackends.host.variables import steering
 from mlbackends.libraries.search import absent, absent_but_on_linux, libraries_named
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, FactValue, Finding, nonempty
-from mlbackends.model.tables import table
 
 GROUP = "accelerator"
 FACTS = (

@@ -12,6 +12,9 @@ import re
 import time
 from typing import Any
 
+from mlbackends.base.patterns import pattern
+from mlbackends.base.reasons import Reason
+from mlbackends.base.tables import table
 from mlbackends.host.host import Host
 from mlbackends.host.pci import PciDevice, pci_devices
 from mlbackends.host.quantities import decimal, one_line, word
@@ -19,10 +22,7 @@ from mlbackends.host.system.kernel import kernel_parameters, mounted_at, mounts,
 from mlbackends.host.system.memory import total_memory
 from mlbackends.host.system.surroundings import container_signs, virtual_machine, wsl_version
 from mlbackends.libraries.c_runtime import c_library, cxx_library
-from mlbackends.model.patterns import pattern
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import FactValue, Finding, Presence, nonempty
-from mlbackends.model.tables import table
 
 GROUP = "machine"
 SUMMARY = (

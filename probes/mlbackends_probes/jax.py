@@ -8,12 +8,12 @@ Source:   JAX documentation, "Installation", "Configuration options"; OpenXLA, "
 
 import re
 
+from mlbackends.base.patterns import pattern
+from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host
 from mlbackends.host.python import frameworks
 from mlbackends.host.python.packages import distribution
 from mlbackends.libraries.cuda.driver import cuda_of_driver, driver_release, driver_warning
-from mlbackends.model.patterns import pattern
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, Finding, nonempty
 
 GROUP = "framework"

@@ -8,9 +8,9 @@ Source:   KleidiAI's headers kai_lhs_quant_pack_qai8dxp_f32.h and kai_rhs_pack_*
 
 from msgspec.structs import replace
 
+from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host
 from mlbackends.libraries.shared_library import SharedLibrary
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Finding
 
 LIBRARY = SharedLibrary(

@@ -13,7 +13,9 @@ Source:   Linux admin-guide/cgroup-v1 and cgroup-v2.rst; sched_setaffinity(2); g
 from math import inf
 from typing import Any
 
+from mlbackends.base.reasons import Reason
 from mlbackends.host.cpu.topology import online_cpus, sibling_groups
+from mlbackends.host.declared_facts import facts_of
 from mlbackends.host.host import Host
 from mlbackends.host.quantities import HIGHEST, format_cpu_list, parse_cpu_list, whole_number
 from mlbackends.host.system import cgroups
@@ -22,9 +24,7 @@ from mlbackends.host.system.kernel import control_number, system_controls
 from mlbackends.host.system.memory import total_memory
 from mlbackends.host.system.surroundings import granted
 from mlbackends.host.system.thread_counts import Machine, beliefs
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Finding, Presence, nonempty
-from mlbackends.model.registry import facts_of
 
 GROUP = "machine"
 CODES = {

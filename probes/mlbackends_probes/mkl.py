@@ -17,13 +17,13 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from mlbackends.base.patterns import pattern
+from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host
 from mlbackends.host.variables import cpu_flags
 from mlbackends.libraries.blas_symbols import require_product
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.shared_library import SharedLibrary
-from mlbackends.model.patterns import pattern
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library, nonempty
 
 FACTS = (

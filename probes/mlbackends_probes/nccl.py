@@ -11,13 +11,13 @@ Source:   NCCL documentation, ncclGetVersion, ncclCommInitAll, ncclAllReduce, en
 
 from msgspec.structs import replace
 
+from mlbackends.base.tables import table
 from mlbackends.host.host import Host
 from mlbackends.libraries.c_calls import CDLL, ctypes, decimal_version
 from mlbackends.libraries.cuda.device import expect, first_device
 from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, versioned
 from mlbackends.libraries.search import inside
 from mlbackends.model.records import Answer, Fact, Finding, Library
-from mlbackends.model.tables import table
 
 FACTS = (
     Fact("configuration", list[dict[str, str]], "What nccl.conf sets: name, value, and the file."),

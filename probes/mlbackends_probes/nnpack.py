@@ -7,10 +7,10 @@ Caveats:  it has no version. On x86 it needs AVX2, FMA3 and a level-3 cache that
 Source:   NNPACK's nnpack.h, enum nnp_status and nnp_convolution_inference.
 """
 
+from mlbackends.base.reasons import NotUsable
 from mlbackends.libraries.blas_symbols import require_equal
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.shared_library import SharedLibrary
-from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Library
 
 LIBRARY = SharedLibrary(

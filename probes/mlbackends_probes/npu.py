@@ -8,13 +8,13 @@ Source:   Linux drivers/accel/ivpu/ivpu_drv.h and drivers/accel/amdxdna (PCI nam
           Linux Documentation/accel/introduction.
 """
 
+from mlbackends.base.reasons import Reason
+from mlbackends.base.tables import table
 from mlbackends.host.device_nodes import accel_nodes, unusable
 from mlbackends.host.host import Host
 from mlbackends.host.pci import FOLDER, of_vendor
 from mlbackends.libraries.search import libraries_named
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device, Fact, Finding, nonempty
-from mlbackends.model.tables import table
 
 GROUP = "accelerator"
 FACTS = (Fact("driver", str, "The kernel driver of the NPUs: intel_vpu, amdxdna."),)

@@ -11,6 +11,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from mlbackends.base.reasons import NotUsable, Reason
+from mlbackends.base.tables import table
 from mlbackends.host.host import Host
 from mlbackends.host.pci import (
     DRIVER_FACTS,
@@ -27,9 +29,7 @@ from mlbackends.libraries.c_calls import CDLL
 from mlbackends.libraries.cuda import driver
 from mlbackends.libraries.cuda.visible_devices import environment, visibility_warnings
 from mlbackends.libraries.search import native_names
-from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Device, Finding, Library, Presence, nonempty
-from mlbackends.model.tables import table
 
 GROUP = "accelerator"
 CODES = {

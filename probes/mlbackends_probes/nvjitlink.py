@@ -6,9 +6,9 @@ Caveats:  before CUDA 12.3 it does not tell its version; then the package's is g
 Source:   nvJitLink documentation, nvJitLinkVersion, nvJitLinkCreate, nvJitLinkComplete.
 """
 
+from mlbackends.base.reasons import NotUsable
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, versioned
-from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Library
 
 FACTS = COPY_FACTS

@@ -6,9 +6,9 @@ Caveats:  it opens libnvrtc-builtins of exactly its own version; without that it
 Source:   NVRTC documentation, nvrtcVersion, nvrtcGetSupportedArchs, nvrtcCompileProgram.
 """
 
+from mlbackends.base.reasons import NotUsable
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.cuda.libraries import COPY_FACTS, CudaLibrary, versioned
-from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Fact, Library
 
 FACTS = (

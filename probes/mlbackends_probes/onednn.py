@@ -14,13 +14,13 @@ import re
 
 from msgspec.structs import replace
 
+from mlbackends.base.reasons import NotUsable, Reason
+from mlbackends.base.tables import table
 from mlbackends.libraries.blas_symbols import require_equal
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.c_runtime import returned_string
 from mlbackends.libraries.shared_library import SharedLibrary
-from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Fact, Library, nonempty
-from mlbackends.model.tables import table
 
 FACTS = (
     Fact("commit", str, "The source's commit, as the library tells it."),

@@ -15,6 +15,7 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
+from mlbackends.base.reasons import NotUsable, Reason
 from mlbackends.host.host import Host
 from mlbackends.host.variables import cpu_flags
 from mlbackends.libraries.blas_symbols import openblas_affixes, require_product
@@ -22,7 +23,6 @@ from mlbackends.libraries.c_calls import CDLL, Calls
 from mlbackends.libraries.file_image import NotALibrary
 from mlbackends.libraries.headers import extract_symbols
 from mlbackends.libraries.shared_library import SharedLibrary
-from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Library, nonempty
 
 #: Sets of kernels, the best first. A build that lacks one takes the next that it has, but Zen's.

@@ -14,6 +14,7 @@ import sys
 
 from msgspec.structs import replace
 
+from mlbackends.base.reasons import NotUsable, Reason
 from mlbackends.host.host import Host
 from mlbackends.host.variables import steering
 from mlbackends.libraries.c_calls import (
@@ -27,7 +28,6 @@ from mlbackends.libraries.c_calls import (
     require_sums,
 )
 from mlbackends.libraries.search import absent, libraries_named, native_names
-from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Device, Fact, Finding, Library, Presence, nonempty
 
 GROUP = "accelerator"

@@ -16,6 +16,8 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from mlbackends.base.reasons import NotUsable, Reason
+from mlbackends.base.tables import table
 from mlbackends.host.host import Host
 from mlbackends.host.variables import valid_instead
 from mlbackends.libraries.c_calls import CDLL, ctypes
@@ -26,9 +28,7 @@ from mlbackends.libraries.headers import extract, extract_symbols
 from mlbackends.libraries.owners import needed_of_the_system
 from mlbackends.libraries.search import stem_of
 from mlbackends.libraries.shared_library import SharedLibrary
-from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Finding, Library, nonempty
-from mlbackends.model.tables import table
 
 _OUTSIDE = ("LD_LIBRARY_PATH", "conda", "python-prefix", "ld.so.cache", "system-folder")
 #: Beginning of a file's name -> whose runtime it is.

@@ -8,10 +8,10 @@ Source:   PyPA, "Recording installed projects"; NVIDIA's packages on PyPI, whose
           -cu13 or, since CUDA 13, carry the major version in the version alone.
 """
 
+from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host
 from mlbackends.host.python import wheel_files
 from mlbackends.host.python.packages import Distribution, distributions, python_folders
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Finding, Presence, nonempty
 
 GROUP = "framework"

@@ -11,13 +11,13 @@ Source:   PEP 405 (pyvenv.cfg), PEP 668 (EXTERNALLY-MANAGED), PEP 703; Python do
 import sys
 from collections.abc import Iterator
 
+from mlbackends.base.reasons import Reason
+from mlbackends.base.tables import table
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import distributions, is_user_site, python_folders
 from mlbackends.host.quantities import dotted_numbers, leading_version
 from mlbackends.host.variables import steering
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Finding, Presence, nonempty
-from mlbackends.model.tables import table
 
 GROUP = "machine"
 SUMMARY = ("{implementation} {version}", "{manager}", "{executable}")

@@ -15,6 +15,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from mlbackends.base.patterns import pattern
+from mlbackends.base.reasons import NotUsable, Reason
+from mlbackends.base.tables import table
 from mlbackends.host.device_nodes import all_denied, render_node, unusable
 from mlbackends.host.host import Host
 from mlbackends.host.pci import FOLDER, display_driver, link_facts, link_now
@@ -23,8 +26,6 @@ from mlbackends.host.variables import steering
 from mlbackends.libraries import amd
 from mlbackends.libraries.c_calls import CDLL, ctypes, decimal_version
 from mlbackends.libraries.search import absent, libraries_named
-from mlbackends.model.patterns import pattern
-from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import (
     Answer,
     Device,
@@ -34,7 +35,6 @@ from mlbackends.model.records import (
     Presence,
     nonempty,
 )
-from mlbackends.model.tables import table
 
 GROUP = "accelerator"
 CODES = {

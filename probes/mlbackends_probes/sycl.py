@@ -8,9 +8,9 @@ Source:   oneAPI DPC++ documentation, "Environment variables".
 
 from msgspec.structs import replace
 
+from mlbackends.base.patterns import pattern
 from mlbackends.host.host import Host
 from mlbackends.libraries.shared_library import SharedLibrary, with_file_version
-from mlbackends.model.patterns import pattern
 from mlbackends.model.records import Fact, Finding, nonempty
 
 FACTS = (Fact("adapters", list[str], "The adapters beside it: level_zero, opencl, cuda, hip."),)

@@ -10,6 +10,8 @@ Source:   JAX, jax/_src/hardware_utils.py (PCI names); OpenXLA, pjrt_c_api.h; Cl
 
 from msgspec.structs import replace
 
+from mlbackends.base.reasons import NotUsable, Reason
+from mlbackends.base.tables import table
 from mlbackends.host.device_nodes import all_denied, device_nodes
 from mlbackends.host.host import Host
 from mlbackends.host.pci import of_vendor, pci_record
@@ -17,9 +19,7 @@ from mlbackends.host.python.packages import distribution
 from mlbackends.host.variables import steering
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.search import absent, absent_but_on_linux, libraries_named
-from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Fact, Finding, Library, nonempty
-from mlbackends.model.tables import table
 
 GROUP = "accelerator"
 FACTS = (

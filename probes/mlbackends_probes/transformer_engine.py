@@ -5,6 +5,8 @@ Caveats:  nothing is imported. All its packages must be of one version, and of t
 Source:   Transformer Engine documentation, "Installation"; transformer_engine/common/__init__.py.
 """
 
+from mlbackends.base.patterns import pattern
+from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import (
     PACKAGE_FACTS,
@@ -15,8 +17,6 @@ from mlbackends.host.python.frameworks import (
     torch_version_file,
 )
 from mlbackends.host.python.requirements import same_public_version
-from mlbackends.model.patterns import pattern
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, Finding, nonempty
 
 GROUP = "framework"

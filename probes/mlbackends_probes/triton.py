@@ -5,9 +5,9 @@ Caveats:  triton is not imported. It compiles a C file on first use: see `backen
 Source:   Triton, triton/backends and triton/knobs.py.
 """
 
+from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import PACKAGE_FACTS, entry_points, found, package
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, Finding, nonempty
 
 GROUP = "framework"

@@ -12,9 +12,10 @@ Source:   threadpoolctl, numpy.show_runtime and torch.__config__, which report t
 from collections.abc import Mapping
 from typing import Any
 
+from mlbackends.base.reasons import UNCHECKED, Reason
+from mlbackends.base.tables import table
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import distribution
-from mlbackends.model.reasons import UNCHECKED, Reason
 from mlbackends.model.records import (
     Fact,
     FactValue,
@@ -25,7 +26,6 @@ from mlbackends.model.records import (
     nonempty,
     speaking_copy,
 )
-from mlbackends.model.tables import table
 
 GROUP = "use"
 NEEDS = (

@@ -11,11 +11,11 @@ Source:   Vulkan specification, vkCreateInstance, VkPhysicalDeviceProperties; Vu
 import msgspec
 from msgspec.structs import replace
 
+from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host
 from mlbackends.host.variables import steering
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.search import absent, libraries_named
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Answer, Fact, Finding, Library, Presence, nonempty
 
 GROUP = "accelerator"

@@ -14,6 +14,7 @@ import struct
 
 from msgspec.structs import replace
 
+from mlbackends.base.reasons import NotUsable, Reason
 from mlbackends.host.device_nodes import render_node, unusable
 from mlbackends.host.host import Host
 from mlbackends.host.pci import FOLDER, link_facts, of_vendor, pci_record, product_name
@@ -21,7 +22,6 @@ from mlbackends.host.variables import not_valid, steering
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.libraries.shared_library import with_file_version
-from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Device, Fact, Finding, Library, Presence, nonempty
 
 GROUP = "accelerator"

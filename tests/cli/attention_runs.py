@@ -13,12 +13,12 @@ import msgspec
 from jsonschema import Draft202012Validator
 from running import PLAIN, backends_alone
 
+from mlbackends.base.reasons import Reason
 from mlbackends.isolation.service import Lost
 from mlbackends.model.checked import Ended
-from mlbackends.model.reasons import Reason
-from mlbackends.model.schema import SCHEMAS
 from mlbackends.sdpa.dispatch import backends as attention_backends
 from mlbackends.sdpa.verify.processes import BANDWIDTH, PEAK, VALUES, Processes
+from mlbackends.survey.schema import SCHEMAS
 from mlbackends_cli.main import guarded_main
 from mlbackends_kernels.checking import measures, ours, values
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from mlbackends.model import registry
+from mlbackends.base import registry
 from mlbackends.model.audit import SCHEMA, Check, Outcome, Place, Severity, Status
 from mlbackends_cli.terminal import Page
 

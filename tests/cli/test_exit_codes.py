@@ -12,8 +12,8 @@ import pytest
 from outcome_samples import with_checks
 from running import backends
 
+from mlbackends.base.errors import MlBackendsError
 from mlbackends.model.audit import Check, Problem, Severity, Status
-from mlbackends.model.errors import MlBackendsError
 from mlbackends_cli import judgement
 
 HOSTS = Path(__file__).resolve().parents[1] / "hosts"

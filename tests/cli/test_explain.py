@@ -12,9 +12,9 @@ from running import backends
 
 from mlbackends.audit import device_limits
 from mlbackends.audit.hazard import codes
-from mlbackends.model import registry
+from mlbackends.base import registry
+from mlbackends.base.errors import UnknownName
 from mlbackends.model.device_kinds import KindPages
-from mlbackends.model.errors import UnknownName
 from mlbackends.model.records import SCHEMA, Device, Presence, ProbeReport, Report
 from mlbackends.survey import all_codes
 from mlbackends.switches.deviations import DEVIATIONS

@@ -15,8 +15,8 @@ from msgspec import Raw
 from running import backends
 
 from mlbackends.audit.reports import report_of
+from mlbackends.base import registry
 from mlbackends.fleet.frames import frames
-from mlbackends.model import registry
 from mlbackends.model.fleet import Envelope
 from mlbackends_cli.commands.fleet.recipe import ENGINES
 from mlbackends_cli.fleet_commands import as_json

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 from running import backends_alone
 
-from mlbackends.model import registry
+from mlbackends.base import registry
 from mlbackends_cli import formats
 from mlbackends_cli.terminal import Page
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from mlbackends.base.reasons import Reason
 from mlbackends.model.dotted import undetermined
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import SCHEMA, Presence, ProbeReport, Report
 from mlbackends_cli.text import plain, probes
 

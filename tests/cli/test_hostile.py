@@ -16,7 +16,8 @@ import psutil
 import pytest
 from running import backends_alone
 
-from mlbackends.model import registry
+from mlbackends.base import registry
+from mlbackends.host.declared_facts import facts_of
 
 HANG = "#include <unistd.h>\n__attribute__((constructor)) void f(void) { for (;;) pause(); }"
 NAMES = ("libnccl.so.2", "libcudnn.so.9", "libOpenCL.so.1", "libvulkan.so.1", "libfftw3.so.3")
@@ -327,7 +328,7 @@ def test_every_declared_fact_has_its_dotted_name(name: str) -> None:
     from mlbackends.model import dotted
     from mlbackends.model.records import SCHEMA, Presence, ProbeReport, Report
 
-    declared = list(registry.facts_of(name))
+    declared = list(facts_of(name))
 
     def report(facts: dict[str, object]) -> Report:
         probe = ProbeReport(Presence.FOUND, facts=facts, source="elsewhere")  # type: ignore[arg-type]

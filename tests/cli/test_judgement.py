@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from outcome_samples import hostile, sample, with_checks
 
+from mlbackends.base.errors import BadInput
 from mlbackends.model.audit import Check, Outcome, Severity, Status
-from mlbackends.model.errors import BadInput
 from mlbackends_cli import exits, formats, judgement
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from running import PLAIN, backends
 
 import mlbackends
 import mlbackends_cli
-from mlbackends.model import registry
+from mlbackends.base import registry
 from mlbackends_cli import exits
 from mlbackends_cli.lazy import Command
 from mlbackends_cli.main import main
@@ -268,7 +268,7 @@ def opens(library: Path) -> bool:
 def test_a_bug_is_exit_70_and_says_where_the_traceback_is(tmp_path: Path) -> None:
     program = (
         "import sys; sys.argv = ['backends', 'info', 'python']\n"
-        "import mlbackends.model.redaction as r; r.redacted = None\n"
+        "import mlbackends.host.redaction as r; r.redacted = None\n"
         "from mlbackends_cli import run; run()"
     )
     done = subprocess.run(

@@ -16,8 +16,8 @@ from attention_runs import ran
 from msgspec.structs import replace
 from test_sdpa_bench import SAMPLE, problem, run
 
+from mlbackends.base.reasons import Reason
 from mlbackends.model.checked import SCHEMA, Checked, Ended, Errors
-from mlbackends.model.reasons import Reason
 from mlbackends_cli.attention import check_table
 from mlbackends_cli.charts import blocks
 from mlbackends_cli.charts.attention import picture, plots

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from mlbackends.base import registry
 from mlbackends.host.host import Host
-from mlbackends.model import registry
 from mlbackends.model.records import Presence, Report
 from mlbackends.survey import survey
 from mlbackends_cli.terminal import Page

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from running import backends
 
-from mlbackends.model import registry
+from mlbackends.base import registry
 from mlbackends.model.records import Presence, ProbeReport, Report
 from mlbackends_cli.terminal import Page
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mlbackends.model import registry
+from mlbackends.base import registry
 from mlbackends.model.records import Report
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text import probes

@@ -22,7 +22,7 @@ QUICK = (*SHAPE, "--rounds", "0")
 
 BACKEND = """
 import os, signal, sys, time
-from mlbackends.model import registry
+from mlbackends.base import registry
 from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.constraints import on_device
 from mlbackends.sdpa.sdp_backend import SDPBackend
@@ -47,7 +47,7 @@ BODIES = {
     "noisy": "os.write(1, b'{\"details\": {}}\\n' * 9); print('hello'); return right",
 }
 STEEP = """
-from mlbackends.model import registry
+from mlbackends.base import registry
 from mlbackends.sdpa.constraints import on_device
 
 class Steep(registry.load("mlbackends_kernels", "math").Math):

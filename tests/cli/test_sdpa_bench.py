@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from mlbackends.model.benched import SCHEMA, Benched, BenchedProblem, Ratio
 from mlbackends.model.checked import Checked, CheckedProblem, Ended, Result, Timing
 from mlbackends.model.records import Device
-from mlbackends.model.schema import SCHEMAS
 from mlbackends.sdpa.problem_text import parse
 from mlbackends.sdpa.verify.speed import compared
+from mlbackends.survey.schema import SCHEMAS
 from mlbackends_cli.attention import bench_table, check_table
 from mlbackends_cli.charts.attention import picture, sheet
 from mlbackends_cli.charts.pictures import drawing, why_no_png

@@ -16,8 +16,7 @@ import pytest
 from msgspec import structs
 from running import PLAIN, backends
 
-from mlbackends.model.reasons import Reason
-from mlbackends.model.schema import SCHEMAS
+from mlbackends.base.reasons import Reason
 from mlbackends.model.usage import (
     SCHEMA,
     GpuUsage,
@@ -27,6 +26,7 @@ from mlbackends.model.usage import (
     ProcessUsage,
     Usage,
 )
+from mlbackends.survey.schema import SCHEMAS
 from mlbackends_cli.commands.top import _View
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text import layout

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from mlbackends.model.registry import load
+from mlbackends.base.registry import load
 from mlbackends.model.trace_views import Roof
 from mlbackends.tracing.machine import UNKNOWN, Machine
 from mlbackends.tracing.reader import read

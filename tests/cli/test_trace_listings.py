@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mlbackends.model import registry
+from mlbackends.base import registry
 from mlbackends.model.trace_views import Findings, Summary
 from mlbackends.tracing import reader
 from mlbackends.tracing.viewing import REGISTRY, difference, view

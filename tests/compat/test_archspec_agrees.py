@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from mlbackends.base.tables import table
 from mlbackends.host.host import Host
-from mlbackends.model.tables import table
 from mlbackends_probes import cpu
 
 archspec: Any = pytest.importorskip("archspec.cpu", reason="archspec is not installed")

@@ -16,12 +16,12 @@ from typing import Any
 import psutil
 import pytest
 
+from mlbackends.base.tables import table
 from mlbackends.host.cpu.features import hardware_capability, x86_64_level
 from mlbackends.host.host import Host
 from mlbackends.host.quantities import format_cpu_list, parse_cpu_list
 from mlbackends.host.windows import cpu as windows
 from mlbackends.host.windows.processors import CPUID, XGETBV, cpuid_leaves
-from mlbackends.model.tables import table
 from mlbackends_probes import cpu, memory
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the tools are those of Linux")

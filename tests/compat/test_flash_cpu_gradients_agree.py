@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 else:
     torch = pytest.importorskip("torch")
 
-from mlbackends.model import registry
+from mlbackends.base import registry
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends_kernels.attention_cpu import library
 

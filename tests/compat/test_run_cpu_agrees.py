@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from builds import IS_NEWEST
 
+from mlbackends.base.errors import MlBackendsError
 from mlbackends.launch.cores import parse_lscpu
 from mlbackends.launch.launcher import Launch, prepare
-from mlbackends.model.errors import MlBackendsError
 from mlbackends.xeon import run_cpu as ours
 
 if TYPE_CHECKING:

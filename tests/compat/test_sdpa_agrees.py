@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import mlbackends
 from mlbackends import sdpa
-from mlbackends.model.errors import InvalidProblem
+from mlbackends.base.errors import InvalidProblem
 from mlbackends.sdpa import cuda_surface, dispatch, switches
 from mlbackends.sdpa.params import problem_of
 from mlbackends.sdpa.rules import CPU_ORDER, why_not

@@ -14,7 +14,7 @@ else:
 import numpy as np
 
 import mlbackends
-from mlbackends.model.errors import NoBackend
+from mlbackends.base.errors import NoBackend
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.sdpa.dispatch import backends
 from mlbackends.sdpa.sdp_backend import SDPBackend

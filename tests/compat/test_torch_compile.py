@@ -23,7 +23,7 @@ from torch.nn.attention import sdpa_kernel as torch_scope
 
 import mlbackends
 from mlbackends import fft
-from mlbackends.model.errors import NoBackend
+from mlbackends.base.errors import NoBackend
 from mlbackends.sdpa import attend, switches
 from mlbackends_kernels.bridges import torch_compile
 from mlbackends_kernels.bridges.torch_compile import attention, compile_graph

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mlbackends.model import registry
+from mlbackends.base import registry
 from mlbackends.tracing.capture import command as capture
 from mlbackends.tracing.capture.preload import shim_path
 

@@ -17,7 +17,7 @@ import click
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from mlbackends.model import registry
+from mlbackends.base import registry
 
 ROOT = Path(__file__).resolve().parents[2]
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())

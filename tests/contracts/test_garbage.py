@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from mlbackends.base.errors import BadInput
 from mlbackends.host import archive
 from mlbackends.host.host import Host
 from mlbackends.host.recording.recorder import Recording
-from mlbackends.model.errors import BadInput
 from mlbackends.model.records import Presence
 from mlbackends.survey import probe_names, survey
 

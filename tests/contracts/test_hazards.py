@@ -20,7 +20,8 @@ from mlbackends.audit import hazard
 from mlbackends.audit.hazard import Symptom
 from mlbackends.audit.reports import report_of
 from mlbackends.audit.runner import claimed, examine
-from mlbackends.model import registry
+from mlbackends.base import registry
+from mlbackends.host.declared_facts import facts_of
 from mlbackends.model.audit import Check, Problem, Severity, Status
 from mlbackends.survey import all_codes
 from mlbackends.switches.deviations import DEVIATIONS
@@ -241,7 +242,7 @@ def with_junk(host: str, value: Any) -> Report:
     base = report(host)
     probes = {}
     for name, told in base.probes.items():
-        facts = dict.fromkeys(registry.facts_of(name), value)
+        facts = dict.fromkeys(facts_of(name), value)
         probes[name] = msgspec.structs.replace(told, facts=facts)
     return msgspec.structs.replace(base, probes=probes)
 
@@ -266,7 +267,7 @@ TREES = st.recursive(
 def test_any_facts_are_examined(data: st.DataObject) -> None:
     base = report("stale-conda-workstation")
     probe = data.draw(st.sampled_from(sorted(base.probes)))
-    names = list(registry.facts_of(probe))
+    names = list(facts_of(probe))
     facts = data.draw(st.dictionaries(st.sampled_from(names), TREES)) if names else {}
     told = msgspec.structs.replace(base.probes[probe], facts=facts)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mlbackends.host.archive import Tree, read
-from mlbackends.model import registry
+from mlbackends.host.declared_facts import facts_of
 from mlbackends.model.dotted import NoValue, value
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def test_no_probe_fails_on_a_recorded_machine(name: str) -> None:
 
 def told_by(report: Report, name: str) -> Any:
     """Return the value under a dotted name; None where the machine has none."""
-    facts = registry.facts_of(name.partition(".")[0])
+    facts = facts_of(name.partition(".")[0])
     try:
         return value(report, name, tuple(facts))
     except NoValue:

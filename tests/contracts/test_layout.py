@@ -47,7 +47,7 @@ TORCH_NAMES = frozenset({
 })  # fmt: skip
 #: The rooms of `mlbackends` beside torch's names.
 ROOMS = frozenset({
-    "audit", "fleet", "host", "inject", "isolation", "launch", "libraries", "model", "sdpa", "survey",
+    "audit", "base", "fleet", "host", "inject", "isolation", "launch", "libraries", "model", "sdpa", "survey",
     "switches", "tracing", "usage",
 })  # fmt: skip
 TORCH = "torch's names"
@@ -57,22 +57,27 @@ IN_A_CIRCLE = frozenset(f"mlbackends_kernels.cuda.{name}" for name in ("copies",
 PUBLIC_NAMESPACES = frozenset({"mlbackends.sdpa"})
 #: Which room may import which, at the top of a file or in a function.
 MAY_IMPORT: dict[str, frozenset[str]] = {
-    "model": frozenset(),
-    "host": frozenset({"model"}),
-    "libraries": frozenset({"model", "host"}),
-    "isolation": frozenset({"model", "host", "libraries"}),
-    "launch": frozenset({"model", "host"}),
-    "survey": frozenset({"model", "host", "isolation"}),
-    "switches": frozenset({"model", "host", "survey"}),
-    TORCH: frozenset({"model", "host", "libraries", "launch", "survey", "switches", "sdpa", "audit"}),
-    "inject": frozenset({"model", "host", "switches"}),
-    "sdpa": frozenset({"model", "host", "libraries", "isolation", "survey", "switches", TORCH}),
-    "audit": frozenset({"model", "host", "libraries", "survey", "switches"}),
-    "fleet": frozenset({"model", "host", "audit"}),
-    "tracing": frozenset({"model", "host", "libraries", "isolation", "launch", "inject", "survey", TORCH}),
-    "usage": frozenset({"model", "host", "libraries"}),
-    "mlbackends_probes": frozenset({"model", "host", "libraries"}),
-    "mlbackends_kernels": frozenset({"model", "host", "libraries", "isolation", "switches", "sdpa", TORCH}),
+    "base": frozenset(),
+    "model": frozenset({"base"}),
+    "host": frozenset({"base", "model"}),
+    "libraries": frozenset({"base", "model", "host"}),
+    "isolation": frozenset({"base", "model", "host", "libraries"}),
+    "launch": frozenset({"base", "model", "host"}),
+    "survey": frozenset({"base", "model", "host", "isolation"}),
+    "switches": frozenset({"base", "model", "host", "survey"}),
+    TORCH: frozenset({"base", "model", "host", "libraries", "launch", "survey", "switches", "sdpa", "audit"}),
+    "inject": frozenset({"base", "model", "host", "switches"}),
+    "sdpa": frozenset({"base", "model", "host", "libraries", "isolation", "survey", "switches", TORCH}),
+    "audit": frozenset({"base", "model", "host", "libraries", "survey", "switches"}),
+    "fleet": frozenset({"base", "model", "host", "audit"}),
+    "tracing": frozenset({
+        "base", "model", "host", "libraries", "isolation", "launch", "inject", "survey", TORCH,
+    }),
+    "usage": frozenset({"base", "model", "host", "libraries"}),
+    "mlbackends_probes": frozenset({"base", "model", "host", "libraries"}),
+    "mlbackends_kernels": frozenset({
+        "base", "model", "host", "libraries", "isolation", "switches", "sdpa", TORCH,
+    }),
     "mlbackends_cli": frozenset({*ROOMS, TORCH}),
 }  # fmt: skip
 

@@ -13,12 +13,12 @@ import msgspec
 import pytest
 
 import mlbackends_probes
+from mlbackends.base import registry
+from mlbackends.host.declared_facts import facts_of
 from mlbackends.host.host import Host
-from mlbackends.model import registry
 from mlbackends.model.records import Finding, Presence, Report
-from mlbackends.model.registry import facts_of
-from mlbackends.model.schema import report_schema
 from mlbackends.survey import all_codes, survey
+from mlbackends.survey.schema import report_schema
 from mlbackends_cli.text import probes
 
 ROOT = Path(__file__).resolve().parents[2]

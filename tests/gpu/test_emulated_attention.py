@@ -49,7 +49,7 @@ def on_device(array: Any, dtype: str) -> Any:
 def test_attention_on_a_device_agrees_with_float64(backend: str, name: str) -> None:
     from msgspec.structs import replace
 
-    from mlbackends.model import registry
+    from mlbackends.base import registry
     from mlbackends.sdpa.backend import AttentionBackend
     from mlbackends.sdpa.describe import describe, device_of
     from mlbackends.switches import store

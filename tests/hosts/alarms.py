@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mlbackends.audit import hazard
 from mlbackends.audit.reports import report_of
 from mlbackends.audit.runner import examine
-from mlbackends.model import registry
+from mlbackends.base import registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

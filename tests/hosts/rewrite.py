@@ -19,8 +19,8 @@ import msgspec
 
 import mlbackends_probes
 from mlbackends.host.archive import of_folder, read
+from mlbackends.host.declared_facts import facts_of
 from mlbackends.host.host import Host
-from mlbackends.model import registry
 from mlbackends.model.records import Presence, Report
 from mlbackends.survey import survey
 
@@ -54,7 +54,7 @@ def lasting(report: Report) -> dict[str, Any]:
     for name, probe in list(tree["probes"].items()):
         for field in _OF_THE_PROBE:
             probe.pop(field, None)
-        for fact in registry.facts_of(name).values():
+        for fact in facts_of(name).values():
             if fact.role == "volatile":
                 probe.get("facts", {}).pop(fact.name, None)
         for device in probe.get("devices", ()):

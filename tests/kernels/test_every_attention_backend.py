@@ -16,7 +16,7 @@ from hypothesis import event, given, note, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from mlbackends.model.errors import NoBackend
+from mlbackends.base.errors import NoBackend
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.model.records import Device
 from mlbackends.sdpa.constraints import BEYOND_TORCH

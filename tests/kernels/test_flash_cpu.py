@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 
 import mlbackends
+from mlbackends.base import registry
+from mlbackends.base.errors import NoBackend
 from mlbackends.host.host import Host
-from mlbackends.model import registry
-from mlbackends.model.errors import NoBackend
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.model.records import Device
 from mlbackends.sdpa.dispatch import choose

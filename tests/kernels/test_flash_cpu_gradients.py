@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlbackends.model import registry
+from mlbackends.base import registry
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends_kernels.attention_cpu import forward, gradients, library
 from mlbackends_kernels.tensors import bfloat16, dropout

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from mlbackends.base.errors import NoBackend
 from mlbackends.host.host import Host
-from mlbackends.model.errors import NoBackend
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.model.records import Device
 from mlbackends.sdpa.dispatch import choose
@@ -163,7 +163,7 @@ def test_its_switch_takes_it_out_of_dispatch() -> None:
 
 def test_importing_it_imports_neither_cuda_nor_numpy() -> None:
     program = (
-        "import sys; from mlbackends.model import registry\n"
+        "import sys; from mlbackends.base import registry\n"
         "registry.load('mlbackends_kernels', 'flash_cuda').FlashCuda().missing_parts()\n"
         "print(sorted(name for name in sys.modules if name in ('cuda', 'numpy', 'torch', 'lzma')))"
     )

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mlbackends
-from mlbackends.model import registry
-from mlbackends.model.errors import MlBackendsError, NoBackend
+from mlbackends.base import registry
+from mlbackends.base.errors import MlBackendsError, NoBackend
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.sdpa.describe import describe
 from mlbackends_kernels.attention_cpu import rows
@@ -287,7 +287,7 @@ import sys
 sys.modules["numpy"] = None
 import mlbackends
 from mlbackends_kernels.tensors import interchange
-from mlbackends.model.errors import MlBackendsError
+from mlbackends.base.errors import MlBackendsError
 x = memoryview(bytes(64)).cast("f", (4, 4))
 def say(function, *tensors):
     try:

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from mlbackends.model import registry
-from mlbackends.model.errors import NoBackend
+from mlbackends.base import registry
+from mlbackends.base.errors import NoBackend
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends_kernels.attention_cpu import formula, rows
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import mlbackends
-from mlbackends.model.errors import NoBackend
+from mlbackends.base.errors import NoBackend
 from mlbackends.sdpa import call_cache, dispatch
 from mlbackends.switches import store
 from mlbackends_kernels.attention_cpu import library, prepared_calls

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mlbackends.base import registry
 from mlbackends.host.host import Host
-from mlbackends.model import registry
 from mlbackends.model.records import Library, Presence, ProbeReport
 from mlbackends.survey import survey
 from mlbackends_probes import ascend, gaudi, mtia, neuron, npu, tpu

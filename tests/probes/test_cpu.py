@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mlbackends.base.tables import table
+from mlbackends.host.declared_facts import facts_of
 from mlbackends.host.host import Host
 from mlbackends.model.records import Presence
-from mlbackends.model.registry import facts_of
-from mlbackends.model.tables import table
 from mlbackends_probes import cpu
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from mlbackends.base import registry
 from mlbackends.host.host import Host
 from mlbackends.libraries.cuda.libraries import agree, version_in_file_name, version_in_header
-from mlbackends.model import registry
 from mlbackends.model.cudnn_version import decoded
 from mlbackends_probes import cublas, cudnn, cupti, curand, cutensor, nccl, nvrtc
 

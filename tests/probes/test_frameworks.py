@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from mlbackends.base import registry
+from mlbackends.host.declared_facts import facts_of
 from mlbackends.host.host import Host
-from mlbackends.model import registry
 from mlbackends.model.records import Finding
 
 if TYPE_CHECKING:
@@ -121,4 +122,4 @@ def test_every_fact_of_this_environment_is_declared(name: str) -> None:
 
     told = set(module.find(Host()).facts)
 
-    assert told <= registry.facts_of(name).keys()
+    assert told <= facts_of(name).keys()

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mlbackends.host.declared_facts import facts_of
 from mlbackends.host.host import Host
 from mlbackends.model.records import Presence
-from mlbackends.model.registry import facts_of
 from mlbackends_probes import memory
 
 if TYPE_CHECKING:

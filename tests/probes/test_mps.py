@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mlbackends.base.reasons import NotUsable
 from mlbackends.host.host import Host
-from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Library, Presence
 from mlbackends_probes import mps
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from mlbackends.host.declared_facts import facts_of
 from mlbackends.host.host import Host
 from mlbackends.model.records import Presence
-from mlbackends.model.registry import facts_of
 from mlbackends_probes import python as probe
 
 if TYPE_CHECKING:

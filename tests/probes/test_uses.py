@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from mlbackends.base.errors import BadInput
 from mlbackends.host.host import Host
-from mlbackends.model.errors import BadInput
 from mlbackends.model.records import Library, Presence
-from mlbackends.model.requirement import Requirement, unmet
 from mlbackends.survey import survey
+from mlbackends.survey.requirement import Requirement, unmet
 from mlbackends_probes import uses
 
 if TYPE_CHECKING:

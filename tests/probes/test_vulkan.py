@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mlbackends.base.tables import table
 from mlbackends.host.host import Host
 from mlbackends.libraries import vulkan as shader
 from mlbackends.model.records import Library, Presence, ProbeReport
-from mlbackends.model.tables import table
 from mlbackends.survey import survey
 from mlbackends_cli.text.probes import device_lines
 from mlbackends_probes import vulkan

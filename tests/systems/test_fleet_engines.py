@@ -22,8 +22,8 @@ import pytest
 from msgspec import Raw
 
 from mlbackends.audit.reports import report_of
+from mlbackends.base.errors import BadInput
 from mlbackends.fleet.frames import frames
-from mlbackends.model.errors import BadInput
 from mlbackends.model.fleet import Envelope
 
 pytestmark = pytest.mark.slow

@@ -1,8 +1,8 @@
 """How fast attention backends are beside one another, for people: on a terminal, and in Markdown."""
 
+from mlbackends.base.errors import counted
 from mlbackends.model.benched import Benched, BenchedProblem
 from mlbackends.model.checked import Ended, Result
-from mlbackends.model.errors import counted
 from mlbackends_cli.attention import tables
 from mlbackends_cli.attention.tables import Row, Section, speed
 from mlbackends_cli.terminal import Page

@@ -1,7 +1,7 @@
 """A check of attention backends for people: on a terminal, and in Markdown."""
 
+from mlbackends.base.errors import counted
 from mlbackends.model.checked import Checked, Ended
-from mlbackends.model.errors import counted
 from mlbackends_cli.attention import tables
 from mlbackends_cli.attention.tables import GRADIENTS, Section, ran
 from mlbackends_cli.terminal import Page

@@ -7,7 +7,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from mlbackends.model.errors import BadInput
+from mlbackends.base.errors import BadInput
 from mlbackends.sdpa import named_devices, problem_text
 from mlbackends.sdpa.problem_text import WORDS, Wording
 from mlbackends_cli.options import Command, completing, format_option, timeout_option

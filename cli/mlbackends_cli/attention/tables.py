@@ -4,10 +4,10 @@ import os
 from collections.abc import Container, Iterator, Sequence
 from typing import NamedTuple
 
+from mlbackends.base.errors import counted, some
+from mlbackends.base.tables import table
 from mlbackends.model.benched import Benched, BenchedProblem
 from mlbackends.model.checked import Checked, CheckedProblem, DeviceSpeeds, Ended, Result, Timing
-from mlbackends.model.errors import counted, some
-from mlbackends.model.tables import table
 from mlbackends.tracing.finder import took
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.plain import binary_size, one_line, without_commands

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
+from mlbackends.base.errors import counted
 from mlbackends.model.benched import Benched, BenchedProblem
 from mlbackends.model.checked import Ended, Result, Timing
-from mlbackends.model.errors import counted
 from mlbackends_cli.attention.tables import hardware_of
 from mlbackends_cli.charts.axes import short_number
 from mlbackends_cli.charts.pictures import style_alone

@@ -1,6 +1,6 @@
 """A fleet as one picture: a bar for each kind of nodes, below it one for each group that deviates."""
 
-from mlbackends.model.errors import counted
+from mlbackends.base.errors import counted
 from mlbackends.model.fleet import Fleet, Kind, Status
 from mlbackends_cli.charts.svg import Drawing
 from mlbackends_cli.text import fleets

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from mlbackends.model.errors import counted
+from mlbackends.base.errors import counted
 from mlbackends.model.records import Report
 from mlbackends_cli.charts.accelerators import Accelerator, Accelerators, Link, accelerators
 from mlbackends_cli.charts.processors import Cache, Cores, Node, Package, processors

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from mlbackends.model.errors import BadInput, shown
+from mlbackends.base.errors import BadInput, shown
 
 Record = TypeVar("Record")
 

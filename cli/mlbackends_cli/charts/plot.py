@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from mlbackends.model.errors import joined
+from mlbackends.base.errors import joined
 from mlbackends_cli.charts.axes import short_number
 
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import click
 
+from mlbackends.base.errors import BadInput
 from mlbackends.model.audit import Outcome
-from mlbackends.model.errors import BadInput
 from mlbackends.model.records import Report
 from mlbackends_cli.judgement import judging
 from mlbackends_cli.lazy import documented

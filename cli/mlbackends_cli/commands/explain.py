@@ -25,9 +25,9 @@ from typing import Any
 import click
 
 from mlbackends.audit import hazard
-from mlbackends.model import registry
+from mlbackends.base import registry
+from mlbackends.base.errors import BadInput, UnknownName
 from mlbackends.model.audit import Problem
-from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends_cli import formats
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import COLOR, OUTPUT, format_option, read_report

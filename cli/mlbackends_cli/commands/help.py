@@ -15,7 +15,7 @@ import os
 
 import click
 
-from mlbackends.model.errors import BadInput
+from mlbackends.base.errors import BadInput
 from mlbackends_cli import exits
 from mlbackends_cli.lazy import FolderGroup, documented
 from mlbackends_cli.output import write_paged

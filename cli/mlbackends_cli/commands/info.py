@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mlbackends.base import registry
+from mlbackends.base.errors import BadInput, Incomplete
+from mlbackends.host.declared_facts import facts_of
 from mlbackends.host.host import Host
-from mlbackends.model import registry
-from mlbackends.model.errors import BadInput, Incomplete
 from mlbackends.model.records import Presence, Report
-from mlbackends.model.registry import facts_of
 from mlbackends_cli import exits, formats
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import (
@@ -44,7 +44,7 @@ from mlbackends_cli.output import json_line, log, write
 from mlbackends_cli.terminal import ProgressLine, page
 
 if TYPE_CHECKING:
-    from mlbackends.model.requirement import Requirement
+    from mlbackends.survey.requirement import Requirement
 
 
 #: The ends of dotted names that a package tells when it computes.
@@ -148,14 +148,14 @@ def command(
     output: str,
     color: str,
 ) -> int:
+    from mlbackends.host.redaction import redacted
     from mlbackends.host.variables import names_of
     from mlbackends.model.dotted import plain, undetermined
-    from mlbackends.model.redaction import redacted
     from mlbackends.survey import survey
 
     needs: list[Requirement] = []
     if requirements:
-        from mlbackends.model import requirement
+        from mlbackends.survey import requirement
 
         needs = [requirement.Requirement.parse(text) for text in requirements]
         for need in needs:

@@ -18,7 +18,7 @@ Examples:
 
 import click
 
-from mlbackends.model.schema import SCHEMAS
+from mlbackends.survey.schema import SCHEMAS
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import OUTPUT
 from mlbackends_cli.output import indented, write

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 import click
 
-from mlbackends.model.errors import BadInput
+from mlbackends.base.errors import BadInput
 from mlbackends.model.records import Presence
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import PYTHON, TIMEOUT, depth_option, read_report, root_option

@@ -27,10 +27,10 @@ from contextlib import suppress
 import click
 from msgspec.structs import replace
 
+from mlbackends.base.errors import BadInput
 from mlbackends.host.host import Host
+from mlbackends.host.redaction import redacted_usage
 from mlbackends.host.variables import names_of
-from mlbackends.model.errors import BadInput
-from mlbackends.model.redaction import redacted_usage
 from mlbackends.model.usage import Usage
 from mlbackends.usage.sampler import SORTS, Sampler, selected
 from mlbackends_cli import exits, formats

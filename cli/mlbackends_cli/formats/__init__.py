@@ -24,7 +24,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from mlbackends.model import registry
+from mlbackends.base import registry
 
 KINDS = ("record", "report", "outcome", "difference", "listing", "rows", "view", "trace")
 

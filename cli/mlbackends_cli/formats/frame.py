@@ -3,11 +3,11 @@
 import msgspec
 from msgspec import Raw
 
+from mlbackends.base.writable import writable
 from mlbackends.fleet.frames import frames
 from mlbackends.fleet.payload import node_name
 from mlbackends.model.fleet import Envelope
 from mlbackends.model.records import Report
-from mlbackends.model.writable import writable
 from mlbackends_cli.terminal import Page
 
 _RECORDED = "recorded-machine"

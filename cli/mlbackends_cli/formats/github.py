@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterable
 
-from mlbackends.model import registry
+from mlbackends.base import registry
 from mlbackends.model.audit import Check, Outcome, Severity, Status
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text import checks

@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from mlbackends.base.reasons import Reason
+from mlbackends.host.declared_facts import facts_of
 from mlbackends.model.audit import Check, Outcome, Severity, Status
 from mlbackends.model.difference import Difference
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device, Library, ProbeReport, Report
-from mlbackends.model.registry import facts_of
 from mlbackends_cli.charts.machine import picture
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text import checks, probes

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
+from mlbackends.base.reasons import Reason
 from mlbackends.model.audit import Check, Outcome, Severity
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import ProbeReport, Report
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text import checks, probes

@@ -9,10 +9,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from mlbackends.host.host import Host
+from mlbackends.host.redaction import redacted
 from mlbackends.host.variables import names_of
 from mlbackends.model.checked import Checked
 from mlbackends.model.records import Report
-from mlbackends.model.redaction import redacted
 from mlbackends.tracing import viewing
 from mlbackends.tracing.aggregate import Aggregate
 from mlbackends.tracing.machine import this_machine

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from mlbackends.base.reasons import Reason
 from mlbackends.model.audit import Check, Outcome, Severity
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device, Library, ProbeReport, Report
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text import checks, probes, prose

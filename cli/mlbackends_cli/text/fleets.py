@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from mlbackends.base.errors import counted
 from mlbackends.fleet.nodesets import folded
-from mlbackends.model.errors import counted
 from mlbackends.model.fleet import (
     RECORD,
     Change,

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 
-from mlbackends.model.errors import counted
+from mlbackends.base.errors import counted
 from mlbackends_cli.charts.processors import Facts, number, rows, text
 from mlbackends_cli.text.plain import binary_size, joined, quantity
 

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from mlbackends.model.patterns import UNFIT
+from mlbackends.base.patterns import UNFIT
 
 _COMMAND = re.compile(r"^([^\S\n]*)(::)|##\[", re.MULTILINE)
 _LONGEST_LINE = 2000

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from mlbackends.model import registry
+from mlbackends.base import registry
+from mlbackends.base.errors import UnknownName, counted
+from mlbackends.base.reasons import UNCHECKED, Reason
+from mlbackends.host.declared_facts import facts_of
 from mlbackends.model.dotted import undetermined
-from mlbackends.model.errors import UnknownName, counted
-from mlbackends.model.reasons import UNCHECKED, Reason
 from mlbackends.model.records import Device, Library, Presence, ProbeReport, Report
-from mlbackends.model.registry import facts_of
 from mlbackends_cli.text import machine
 from mlbackends_cli.text.plain import amount, binary_size
 

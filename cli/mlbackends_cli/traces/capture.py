@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlbackends.model.shells import command_line as typed_line
+from mlbackends.base.shells import command_line as typed_line
 from mlbackends.tracing import LIBRARIES
 from mlbackends_cli.lazy import Command
 from mlbackends_cli.options import COLOR, together

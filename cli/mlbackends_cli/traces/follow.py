@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mlbackends.model.errors import BadInput
+from mlbackends.base.errors import BadInput
 from mlbackends.model.trace import Record, Text, as_row
 from mlbackends.tracing import filters, reader, viewing
 from mlbackends.tracing.sources import Source

@@ -10,7 +10,7 @@ from contextlib import closing
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from mlbackends.model.mounts import call
+from mlbackends.base.mounts import call
 from mlbackends.model.trace import AnyRecord, Malformed, Text
 from mlbackends.tracing import fields, reader, viewing
 from mlbackends.tracing.aggregate import Aggregate

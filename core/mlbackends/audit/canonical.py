@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from mlbackends.model.patterns import pattern
+from mlbackends.base.patterns import pattern
 from mlbackends.model.records import Device, Library, Presence, ProbeReport, Report
 
 UNDETERMINED = "could not be determined"

@@ -19,13 +19,13 @@ from mlbackends.audit.canonical import UNDETERMINED, ComparedReport, Values
 from mlbackends.audit.causes import causes, joined, records, text_of
 from mlbackends.audit.pairs import devices, libraries
 from mlbackends.audit.weights import weighed
+from mlbackends.base.errors import BadInput, UnknownName
+from mlbackends.host.declared_facts import facts_of
 from mlbackends.model import audit
 from mlbackends.model.audit import Check, Outcome, Status
 from mlbackends.model.difference import SCHEMA, Change, Difference, Kind, Side
 from mlbackends.model.dotted import is_certain
-from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.records import Device, FactValue, Library, Report
-from mlbackends.model.registry import facts_of
 
 _TOLERANCE_PARTS = 100
 #: The share by which two metrics may differ, as the memory does that the kernel leaves on equal machines.

@@ -13,8 +13,10 @@ import msgspec
 
 from mlbackends.audit import device_kinds
 from mlbackends.audit.hazard import ReportView
-from mlbackends.model import registry
-from mlbackends.model.comparison import fits
+from mlbackends.base import registry
+from mlbackends.base.comparison import fits
+from mlbackends.base.errors import BadInput, UnknownName
+from mlbackends.base.tables import table
 from mlbackends.model.device_kinds import (
     YARDSTICKS,
     DeviceKind,
@@ -26,9 +28,7 @@ from mlbackends.model.device_kinds import (
     Yardstick,
 )
 from mlbackends.model.dotted import is_certain
-from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.records import Device, Library, Report
-from mlbackends.model.tables import table
 
 REGISTRY = device_kinds.__name__
 _FOLDER = os.path.dirname(device_kinds.__file__)

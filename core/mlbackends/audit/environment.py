@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Callable, Mapping
 
 from mlbackends.audit.hazard import ReportView, Symptom, Symptoms
-from mlbackends.model.patterns import pattern
+from mlbackends.base.patterns import pattern
 
 #: Whether a value has the effect, and the effect in words that go on after "it is set: ".
 Effect = tuple[Callable[[str], bool], str]

@@ -28,11 +28,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from mlbackends.model import registry
+from mlbackends.base import registry
+from mlbackends.base.errors import UnknownName
+from mlbackends.base.reasons import Reason
 from mlbackends.model.audit import Problem, Severity
 from mlbackends.model.dotted import is_certain
-from mlbackends.model.errors import UnknownName
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device, FactValue, Library, ProbeReport, Report
 
 __all__ = [

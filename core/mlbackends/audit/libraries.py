@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from mlbackends.audit.environment import SEARCH_PATHS
 from mlbackends.audit.hazard import ReportView
-from mlbackends.model.patterns import pattern
-from mlbackends.model.reasons import UNCERTAIN, Reason
+from mlbackends.base.patterns import pattern
+from mlbackends.base.reasons import UNCERTAIN, Reason
 from mlbackends.model.records import Library, Presence
 
 _CUDNN = "nvidia-cudnn"

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
+from mlbackends.base import mounts
+from mlbackends.base.errors import BadInput
 from mlbackends.host.files import opened_at_once
-from mlbackends.model import mounts
-from mlbackends.model.errors import BadInput
+from mlbackends.host.redaction import Names, redacted
 from mlbackends.model.records import SCHEMA, Presence, Report
-from mlbackends.model.redaction import Names, redacted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

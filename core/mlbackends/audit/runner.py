@@ -6,10 +6,10 @@ from functools import partial
 from mlbackends import __version__
 from mlbackends.audit import hazard
 from mlbackends.audit.hazard import DoesNotApply, NotReported, ReportView
-from mlbackends.model import registry
+from mlbackends.base import registry
+from mlbackends.base.shells import in_powershell
 from mlbackends.model.audit import SCHEMA, Check, Outcome, Problem, Severity, Status
 from mlbackends.model.records import Report
-from mlbackends.model.shells import in_powershell
 
 _MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 

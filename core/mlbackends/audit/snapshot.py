@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from mlbackends import __version__
+from mlbackends.base.errors import BadInput
+from mlbackends.base.mounts import check
 from mlbackends.host.archive import ENDING as ARCHIVE_ENDING
+from mlbackends.host.declared_facts import facts_of
 from mlbackends.host.files import whole_file
-from mlbackends.model.errors import BadInput
-from mlbackends.model.mounts import check
 from mlbackends.model.records import Presence, Report
-from mlbackends.model.registry import facts_of
 
 if TYPE_CHECKING:
     from mlbackends.host.archive import Tree

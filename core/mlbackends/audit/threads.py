@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from mlbackends.audit.environment import is_off
 from mlbackends.audit.hazard import ReportView
-from mlbackends.model.patterns import pattern
+from mlbackends.base.patterns import pattern
 from mlbackends.model.records import FactValue
 
 #: No machine has as many CPUs; a larger number is none of one.

@@ -7,13 +7,13 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
+from mlbackends.base.comparison import fits
+from mlbackends.base.errors import BadInput
+from mlbackends.base.tables import table
+from mlbackends.host.declared_facts import facts_of
 from mlbackends.model.audit import Severity
-from mlbackends.model.comparison import fits
 from mlbackends.model.difference import Change
-from mlbackends.model.errors import BadInput
 from mlbackends.model.records import Presence
-from mlbackends.model.registry import facts_of
-from mlbackends.model.tables import table
 
 _LABEL = re.compile(r"^([^.\[]+\.(?:libraries|devices))\[.*?\](?=\.|$)", re.DOTALL)
 _LEVELS = {str(each): each.level for each in Presence}

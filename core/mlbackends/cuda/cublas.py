@@ -27,7 +27,7 @@ _NAMES = {switch.attribute: switch for switch in of_module("cuda.matmul")}
 
 
 def _unknown(name: str) -> AttributeError:
-    from mlbackends.model.errors import suggestion
+    from mlbackends.base.errors import suggestion
 
     if name in _NAMES:
         base = name.removesuffix("_split_k")

@@ -221,7 +221,7 @@ def index_of(device: object) -> int:
 
 
 def _unknown(manager: object, name: str) -> AttributeError:
-    from mlbackends.model.errors import suggestion
+    from mlbackends.base.errors import suggestion
 
     message = f"cufft_plan_cache has no attribute {name!r}{suggestion(name, _ATTRIBUTES[:2])}"
     if name in ("clear", "caches"):

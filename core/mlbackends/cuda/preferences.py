@@ -194,7 +194,7 @@ def _member(
         raise wrong_type(f"Unknown {noun.removesuffix(' string')} type. {needed}")
     words = _words(kind)
     if backend not in words:
-        from mlbackends.model.errors import nearest
+        from mlbackends.base.errors import nearest
 
         near = nearest(backend, tuple(words))
         hint = f" Did you mean {near[0]!r}?" if near else ""

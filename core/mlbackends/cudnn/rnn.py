@@ -14,7 +14,7 @@ _MODES = {"RNN_RELU": 0, "RNN_TANH": 1, "LSTM": 2, "GRU": 3}
 def get_cudnn_mode(mode: str) -> int:
     """Return cuDNN's number of a kind of recurrent layer. Raises ValueError for another name."""
     if mode not in _MODES:
-        from mlbackends.model.errors import suggestion
+        from mlbackends.base.errors import suggestion
 
         raise ValueError(f"Unknown mode: {mode}{suggestion(str(mode), tuple(_MODES))}")
     return _MODES[mode]

@@ -9,10 +9,10 @@ import msgspec
 from msgspec import Raw, Struct
 
 from mlbackends import __version__
+from mlbackends.base.errors import UnknownName, counted
 from mlbackends.fleet.collection import HEAD, Collection, Section, are_near
 from mlbackends.fleet.fingerprint import Facts, whole
 from mlbackends.fleet.records import outliers
-from mlbackends.model.errors import UnknownName, counted
 from mlbackends.model.fleet import (
     FACTS_SCHEMA,
     RECORD,

@@ -17,15 +17,16 @@ from msgspec.structs import replace
 from mlbackends import __version__
 from mlbackends.audit.policy.rules import Golden, Policy
 from mlbackends.audit.policy.selection import Selection
+from mlbackends.base.errors import counted
+from mlbackends.base.registry import names
 from mlbackends.fleet.collection import Collection, form_of, without_duration
 from mlbackends.fleet.fingerprint import rounded
 from mlbackends.fleet.nodesets import folded
 from mlbackends.fleet.records import FailedChecks, sort_of
+from mlbackends.host.declared_facts import facts_of
 from mlbackends.model.audit import SCHEMA, Check, Outcome, Severity, Status
-from mlbackends.model.errors import counted
 from mlbackends.model.fleet import Envelope, Hazard
 from mlbackends.model.records import Device, ProbeReport, Report
-from mlbackends.model.registry import facts_of, names
 
 if TYPE_CHECKING:
     Table = dict[str, Any]

@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from mlbackends.model.errors import BadInput
+from mlbackends.base.errors import BadInput
 from mlbackends.model.fleet import Status
 
 

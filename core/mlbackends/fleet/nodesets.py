@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from itertools import product
 from math import prod
 
-from mlbackends.model.errors import BadInput, shown
+from mlbackends.base.errors import BadInput, shown
 
 #: So many nodes may a set have: node[0-999999999] is a slip of the hand.
 _MOST = 1_000_000

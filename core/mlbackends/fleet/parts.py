@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from mlbackends.base.errors import BadInput
 from mlbackends.fleet.collection import Collection
 from mlbackends.fleet.groups import fleet_of
 from mlbackends.fleet.judging import Finder
 from mlbackends.fleet.records import united
 from mlbackends.fleet.sources import STANDARD_INPUT, Source, fleet_in, sources_of, taken
-from mlbackends.model.errors import BadInput
 
 #: About two seconds of work. A larger file is a part alone.
 PART_BYTES = 64 << 20

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw
 
+from mlbackends.base.errors import shown
+from mlbackends.base.tables import table
 from mlbackends.fleet.fingerprint import Facts
 from mlbackends.model.audit import Check, Outcome
-from mlbackends.model.errors import shown
 from mlbackends.model.fleet import Envelope, Hazard, Outlier
-from mlbackends.model.tables import table
 
 Figures = dict[str, float]
 

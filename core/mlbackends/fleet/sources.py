@@ -11,11 +11,11 @@ import msgspec
 from msgspec import Raw, Struct
 
 from mlbackends.audit.reports import report_of
+from mlbackends.base import mounts
+from mlbackends.base.errors import BadInput
 from mlbackends.fleet.collection import Collection
 from mlbackends.fleet.reader import Head, Reader, lines_of
 from mlbackends.host.files import opened_at_once, read_regular
-from mlbackends.model import mounts
-from mlbackends.model.errors import BadInput
 from mlbackends.model.fleet import SCHEMA, Envelope, Fleet, Status
 
 STANDARD_INPUT = "-"

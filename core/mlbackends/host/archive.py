@@ -26,9 +26,9 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias, TypeVar, cast
 
+from mlbackends.base import mounts
+from mlbackends.base.errors import BadInput
 from mlbackends.host.files import READ_LIMIT, read_regular, with_slashes
-from mlbackends.model import mounts
-from mlbackends.model.errors import BadInput
 
 ENDING = ".machine"
 HINT = "name a folder with proc/ and sys/ in it, or what `backends snapshot` or tar made of one"

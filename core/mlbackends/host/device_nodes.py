@@ -7,9 +7,9 @@ import os
 import stat
 from collections.abc import Sequence
 
+from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host
 from mlbackends.host.pci import FOLDER, PciDevice
-from mlbackends.model.reasons import Reason
 
 
 def render_node(host: Host, address: str) -> str:

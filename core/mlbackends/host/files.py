@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO
 
-from mlbackends.model.mounts import check
+from mlbackends.base.mounts import check
 
 #: No file that a probe reads is larger than this, in bytes; more is cut off.
 READ_LIMIT = 4 << 20

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import msgspec
 
+from mlbackends.base import mounts
+from mlbackends.base.writable import clean, is_text
 from mlbackends.host.files import READ_LIMIT, read_regular, with_slashes
 from mlbackends.host.quantities import to_int
-from mlbackends.model import mounts
-from mlbackends.model.writable import clean, is_text
 
 if TYPE_CHECKING:
     from mlbackends.host.recorded import Description

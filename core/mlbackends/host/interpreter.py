@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
+from mlbackends.base.errors import BadInput
+from mlbackends.base.mounts import call, call_or, which
+from mlbackends.base.patterns import pattern
 from mlbackends.host.command import ending, outcome_of
 from mlbackends.host.files import with_slashes
-from mlbackends.model.errors import BadInput
-from mlbackends.model.mounts import call, call_or, which
-from mlbackends.model.patterns import pattern
 
 # It must be read by a Python of any age, so that one that is too old can say so.
 _QUESTION = """

@@ -12,10 +12,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from mlbackends.base.patterns import DIGITS_AS_ZEROS
+from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.quantities import decimal
-from mlbackends.model.patterns import DIGITS_AS_ZEROS
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device, FactValue, nonempty
 
 FOLDER = "/sys/bus/pci/devices"

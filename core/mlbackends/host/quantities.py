@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from mlbackends.model.patterns import pattern
+from mlbackends.base.patterns import pattern
 
 LARGEST = (1 << 63) - 1
 

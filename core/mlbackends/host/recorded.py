@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NotRequired, Typed
 import msgspec
 from msgspec import Meta, Struct
 
+from mlbackends.base.errors import BadInput
 from mlbackends.host.files import read_regular, with_slashes
-from mlbackends.model.errors import BadInput
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,13 +9,13 @@ case, or as it stands where `case` is true.
 import re
 from typing import TYPE_CHECKING, Any
 
+from mlbackends.base.reasons import Reason
+from mlbackends.base.tables import table
 from mlbackends.host.host import Host
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import FactValue
-from mlbackends.model.tables import table
 
 if TYPE_CHECKING:
-    from mlbackends.model.redaction import Names
+    from mlbackends.host.redaction import Names
 
 
 def steering(host: Host, probe: str) -> dict[str, FactValue]:
@@ -70,7 +70,7 @@ def cpu_flags(host: Host) -> frozenset[str]:
 
 def names_of(host: Host) -> "Names":
     """Return the host's name, the user's, and the home folder, as far as files tell them."""
-    from mlbackends.model.redaction import Names
+    from mlbackends.host.redaction import Names
 
     # A service or `env -i` has no HOME; the system's list of users has this one.
     number = str(host.system("user_id"))

@@ -9,11 +9,11 @@ from typing import NoReturn
 
 import msgspec
 
+from mlbackends.base.errors import BadInput
+from mlbackends.base.mounts import which
 from mlbackends.host.python.requirements import satisfies
 from mlbackends.inject.steps import Plan
 from mlbackends.inject.target import Target
-from mlbackends.model.errors import BadInput
-from mlbackends.model.mounts import which
 from mlbackends.switches.startup import refuse_capability
 from mlbackends.switches.table import OURS, SWITCHES, TORCH, Switch
 

@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
+from mlbackends.base.errors import BadInput
+from mlbackends.base.mounts import which
+from mlbackends.base.patterns import pattern
 from mlbackends.host.files import with_slashes
 from mlbackends.host.host import Host
 from mlbackends.host.interpreter import query
 from mlbackends.host.python.frameworks import assigned_text, package
 from mlbackends.host.python.packages import module_location
-from mlbackends.model.errors import BadInput
-from mlbackends.model.mounts import which
-from mlbackends.model.patterns import pattern
 
 _PYTHON = pattern(r"(?:pythonw?|pypy|graalpy)\d*(?:\.\d+)*t?d?$")
 _DISTRIBUTIONS = ("torch", "torch-nightly", "torch-cpu", "torch-rocm", "torch-xpu", "pytorch")

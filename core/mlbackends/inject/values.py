@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from mlbackends.base.errors import BadInput
 from mlbackends.inject.start import STEPS_VARIABLE
 from mlbackends.inject.steps import Step
-from mlbackends.model.errors import BadInput
 from mlbackends.switches.cells import lost
 from mlbackends.switches.files import from_data, read, settings
 from mlbackends.switches.startup import FILE_VARIABLE, OUR_PREFIX, as_error, switches_of_variables

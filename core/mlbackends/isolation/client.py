@@ -18,10 +18,10 @@ import msgspec
 from msgspec.structs import replace
 
 from mlbackends import isolation
+from mlbackends.base.reasons import Reason
 from mlbackends.host.command import ending, kill_group
 from mlbackends.isolation import server as servers
 from mlbackends.isolation.protocol import REPLY_LIMIT, Reply, Request, read_reply
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Presence
 
 #: Seconds beyond the time limit after which the child itself is held to hang, and is killed.

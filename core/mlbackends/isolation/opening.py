@@ -13,10 +13,10 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
+from mlbackends.base import registry
+from mlbackends.base.reasons import NotUsable, Reason
 from mlbackends.host.host import Host
 from mlbackends.isolation.protocol import Reply, Request
-from mlbackends.model import registry
-from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, Library, Presence
 
 

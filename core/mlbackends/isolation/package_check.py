@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from mlbackends.base.reasons import Reason
 from mlbackends.host.command import ending, outcome_of
 from mlbackends.host.host import Host
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Presence, ProbeReport, speaking_copy
 
 #: To import a framework from a slow disk takes as long.

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from mlbackends.base.reasons import Reason
 from mlbackends.isolation.protocol import REPLY_LIMIT, Job, Reply, Request, read_reply
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Presence
 
 #: Seconds after which a process no longer counts against the number that run at once, whatever it does.

@@ -3,7 +3,7 @@
 import msgspec
 from msgspec import Struct
 
-from mlbackends.model.reasons import Reason
+from mlbackends.base.reasons import Reason
 from mlbackends.model.records import Answer, Library, Presence
 
 #: Bytes of a reply; more without a newline is none of ours.

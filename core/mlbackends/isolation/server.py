@@ -12,9 +12,9 @@ import subprocess
 import sys
 import time
 
+from mlbackends.base.mounts import environment
+from mlbackends.base.reader import python_command
 from mlbackends.host.command import kill_group, start_group
-from mlbackends.model.mounts import environment
-from mlbackends.model.reader import python_command
 
 # Without a collector of cycles, as the command itself: none of these processes lives for long.
 _LEAN = (

@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
+from mlbackends.base.reasons import Reason
 from mlbackends.host.command import ending, kill_group, start_group
 from mlbackends.model.checked import Ended
-from mlbackends.model.reasons import Reason
 
 _LONGEST_MESSAGE = 300
 _GRACE_SECONDS = 1.0

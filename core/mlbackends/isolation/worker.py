@@ -18,6 +18,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from mlbackends.base import registry
+from mlbackends.base.reasons import Reason
 from mlbackends.isolation.process import (
     ADOPT_ORPHANS,
     DUMPABLE,
@@ -32,8 +34,6 @@ from mlbackends.isolation.process import (
     reap,
 )
 from mlbackends.isolation.protocol import OPENED_FIRST, REPLY_LIMIT, Reply, Request
-from mlbackends.model import registry
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Presence
 
 

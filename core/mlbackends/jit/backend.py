@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from mlbackends.model.errors import BadInput, MlBackendsError, nearest
+from mlbackends.base.errors import BadInput, MlBackendsError, nearest
 
 
 class BackendInterface(ABC):

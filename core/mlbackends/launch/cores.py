@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
+from mlbackends.base.errors import BadInput
+from mlbackends.base.patterns import pattern
 from mlbackends.host.cpu.cpuinfo import read_blocks
 from mlbackends.host.cpu.topology import core_groups, online_cpus
 from mlbackends.host.host import Host
@@ -15,8 +17,6 @@ from mlbackends.host.quantities import parse_cpu_list
 from mlbackends.host.system.cgroups import allowed_cpus, allowed_memory_nodes
 from mlbackends.host.system.numa import numa_nodes
 from mlbackends.launch.notices import Refused
-from mlbackends.model.errors import BadInput
-from mlbackends.model.patterns import pattern
 
 _LONGEST = 1 << 22
 #: CPU, core, socket and node, of which all but the first may be missing. Further columns do not count.

@@ -4,7 +4,7 @@ The exceptions have the types of torch, and exit code 2. A value that cannot be 
 not there, is a `BadInput`, which is a ValueError.
 """
 
-from mlbackends.model.errors import MlBackendsError
+from mlbackends.base.errors import MlBackendsError
 
 #: A level ("INFO", "WARNING" or "ERROR") and a sentence.
 Notice = tuple[str, str]

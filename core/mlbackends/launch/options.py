@@ -8,7 +8,7 @@ from typing import get_args
 from msgspec import Struct
 from msgspec.structs import fields
 
-from mlbackends.model.tables import table
+from mlbackends.base.tables import table
 
 
 class Option(Struct, frozen=True, kw_only=True):

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mlbackends.base.errors import BadInput
 from mlbackends.host.quantities import HIGHEST, format_cpu_list, parse_cpu_list
 from mlbackends.launch.cores import Topology
 from mlbackends.launch.notices import Notice, Refused, TooFewCores, UnknownCpu, information, warning
 from mlbackends.launch.options import Options
-from mlbackends.model.errors import BadInput
 
 #: The CPUs of each instance.
 Shares = list[tuple[int, ...]]

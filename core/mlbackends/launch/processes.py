@@ -14,10 +14,10 @@ from itertools import count
 
 from msgspec import Struct
 
+from mlbackends.base.errors import BadInput
+from mlbackends.base.mounts import which
 from mlbackends.launch.notices import Refused
 from mlbackends.launch.signals import RESTORED, WaitedSignals, ended, send
-from mlbackends.model.errors import BadInput
-from mlbackends.model.mounts import which
 
 _BEAT_SECONDS = 0.5
 _BEAT_WITH_LOGS_SECONDS = 0.05

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from functools import partial
 from glob import escape, glob
 
+from mlbackends.base.mounts import call_or
 from mlbackends.launch.notices import Notice, Refused, information, warning
 from mlbackends.launch.options import Options
 from mlbackends.launch.planning import Plan
-from mlbackends.model.mounts import call_or
 
 THREADS = "OMP_NUM_THREADS"
 _JEMALLOC_SETTINGS = "oversize_threshold:1,background_thread:true,metadata_thp:auto"

@@ -6,6 +6,8 @@ Documentation/gpu/amdgpu/driver-misc (memory, product and partition files).
 
 from msgspec import Struct
 
+from mlbackends.base.patterns import pattern
+from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.pci import FOLDER, PciDevice, display_driver, of_vendor
 from mlbackends.host.python.packages import distributions
@@ -13,8 +15,6 @@ from mlbackends.host.quantities import numbers_by_name
 from mlbackends.host.variables import steering
 from mlbackends.libraries.c_calls import CDLL, Calls
 from mlbackends.libraries.search import absent, libraries_named
-from mlbackends.model.patterns import pattern
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Finding, nonempty
 
 HOMES = ("ROCM_PATH", "ROCM_HOME", "HIP_PATH")

@@ -2,14 +2,14 @@
 
 import sys
 
+from mlbackends.base.reasons import NotUsable
+from mlbackends.base.tables import table
 from mlbackends.host.host import Host
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.file_image import NotALibrary
 from mlbackends.libraries.headers import extract_symbols, headers
 from mlbackends.libraries.search import stem_of
-from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Library
-from mlbackends.model.tables import table
 
 #: What builds of OpenBLAS put before and after each of its function names.
 OPENBLAS_AFFIXES = (("", ""), ("scipy_", ""), ("", "64_"), ("scipy_", "64_"))

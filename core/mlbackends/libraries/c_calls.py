@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from mlbackends.model.reasons import NotUsable
+from mlbackends.base.reasons import NotUsable
+from mlbackends.base.tables import table
 from mlbackends.model.records import Answer, Device, Library, Presence
-from mlbackends.model.tables import table
 
 __all__ = [
     "CDLL",

@@ -12,13 +12,13 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from mlbackends.base.patterns import bytes_pattern
 from mlbackends.host.files import read_regular
 from mlbackends.host.quantities import dotted_numbers
 from mlbackends.libraries.elf import version_definitions
 from mlbackends.libraries.file_image import NotALibrary
 from mlbackends.libraries.headers import extract
 from mlbackends.libraries.search import libraries_named
-from mlbackends.model.patterns import bytes_pattern
 
 if TYPE_CHECKING:
     import ctypes

@@ -17,6 +17,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from mlbackends.base.errors import joined
+from mlbackends.base.tables import table
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import module_location
 from mlbackends.libraries.file_image import NotALibrary
@@ -24,9 +26,7 @@ from mlbackends.libraries.headers import elf_headers, headers, macho_headers
 from mlbackends.libraries.loader_cache import cached_libraries
 from mlbackends.libraries.owners import expanded
 from mlbackends.libraries.search import library_path, stem_of
-from mlbackends.model.errors import joined
 from mlbackends.model.records import Library
-from mlbackends.model.tables import table
 
 #: libblas.so.3 leads to libopenblas.so.0; no front end leads to another one.
 _DEEPEST = 3

@@ -11,8 +11,8 @@ import struct
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from mlbackends.base.tables import table
 from mlbackends.libraries.file_image import FileImage, NotALibrary, format_of, opened_file, text_of
-from mlbackends.model.tables import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,8 +8,8 @@ import struct
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from mlbackends.base.tables import table
 from mlbackends.host.files import opened_at_once
-from mlbackends.model.tables import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

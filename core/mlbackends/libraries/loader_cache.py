@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from mlbackends.base.tables import table
 from mlbackends.host.files import read_regular
 from mlbackends.host.host import once_per_host
 from mlbackends.libraries.file_image import text_of
-from mlbackends.model.tables import table
 
 if TYPE_CHECKING:
     from mlbackends.host.host import Host

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from mlbackends.base.tables import table
 from mlbackends.libraries.file_image import FileImage, NotALibrary, format_of, opened_file
-from mlbackends.model.tables import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -14,17 +14,17 @@ from functools import cache
 
 from msgspec.structs import replace
 
+from mlbackends.base.mounts import NotAnswering, is_silent
+from mlbackends.base.patterns import pattern
+from mlbackends.base.reasons import Reason
+from mlbackends.base.tables import table
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import conda_prefix, python_folders
 from mlbackends.libraries.file_image import NotALibrary
 from mlbackends.libraries.headers import elf_headers, extract_symbols, macho_headers, pe_headers
 from mlbackends.libraries.loader_cache import cached_libraries
 from mlbackends.libraries.owners import is_found_by_rpath, owner_of
-from mlbackends.model.mounts import NotAnswering, is_silent
-from mlbackends.model.patterns import pattern
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Library
-from mlbackends.model.tables import table
 
 _ENDING = pattern(r"\.(?:so(?:\.[0-9]\w*)*|(?:[0-9][0-9.]*\.)?dylib)$")
 _NUMBERS = pattern(r"[_.-]?[0-9][0-9._-]*$")

@@ -9,6 +9,8 @@ Source: Vulkan specification, "Compute Pipelines", "Memory Allocation", "Descrip
 import os
 import struct
 
+from mlbackends.base.reasons import NotUsable
+from mlbackends.base.tables import table
 from mlbackends.libraries.c_calls import (
     CDLL,
     PAIRS,
@@ -19,9 +21,7 @@ from mlbackends.libraries.c_calls import (
     of_devices,
     require_sums,
 )
-from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Device, Library, Presence, nonempty
-from mlbackends.model.tables import table
 
 #: The size of all numbers, and how many pairs one group of the shader adds.
 _BYTES, _GROUP = 3 * PAIRS * 4, 64

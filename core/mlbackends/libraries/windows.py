@@ -18,13 +18,13 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 
+from mlbackends.base.errors import joined
+from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import conda_prefix, python_folders
 from mlbackends.libraries.file_image import NotALibrary
 from mlbackends.libraries.headers import extract, extract_symbols, pe_headers
 from mlbackends.libraries.pe import Pe, imported_functions
-from mlbackends.model.errors import joined
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import FactValue
 
 #: With this begins the file version of what belongs to CUDA; it is that of an old driver model.

@@ -1,1 +1,1 @@
-"""The nouns: records, reasons, errors, and the registry. They import nothing else of ours."""
+"""Records: what is passed around and printed."""

@@ -5,9 +5,9 @@ from math import inf
 
 from msgspec import Struct
 
+from mlbackends.base.reasons import Reason
 from mlbackends.model.display import Displayed
 from mlbackends.model.problem import AttentionProblem
-from mlbackends.model.reasons import Reason
 
 SCHEMA = "backends.sdpa-check/1"
 

@@ -10,8 +10,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct, field
 
+from mlbackends.base.tables import table
 from mlbackends.model.records import FactValue
-from mlbackends.model.tables import table
 
 SCHEMA = "backends.devices/1"
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from mlbackends.model.errors import BadInput, UnknownName
-from mlbackends.model.reasons import UNCERTAIN, Reason
+from mlbackends.base.errors import BadInput, UnknownName
+from mlbackends.base.reasons import UNCERTAIN, Reason
 from mlbackends.model.records import ProbeReport, Report, speaking_copy
 
 FIELDS = tuple(name for name in ProbeReport.__struct_fields__ if name != "facts")

@@ -2,8 +2,8 @@
 
 from msgspec import Struct
 
+from mlbackends.base.reasons import Reason
 from mlbackends.model.problem import AttentionProblem, Verdict
-from mlbackends.model.reasons import Reason
 
 SCHEMA = "backends.sdpa-explain/1"
 LIST_SCHEMA = "backends.sdpa-list/1"

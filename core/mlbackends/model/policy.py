@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from mlbackends.model.tables import table
+from mlbackends.base.tables import table
 
 SCHEMA = "backends.policy/1"
 #: What a file has as `schema`.

@@ -13,8 +13,8 @@ from math import isfinite, prod
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
-from mlbackends.model.errors import InvalidProblem, UnknownName
-from mlbackends.model.reasons import Reason
+from mlbackends.base.errors import InvalidProblem, UnknownName
+from mlbackends.base.reasons import Reason
 from mlbackends.model.records import Device
 
 #: The element types that a tensor may have, by torch's names, and the bytes of one element.

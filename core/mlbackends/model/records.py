@@ -18,8 +18,8 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
+from mlbackends.base.reasons import Reason
 from mlbackends.model.display import Displayed
-from mlbackends.model.reasons import Reason
 
 SCHEMA = "backends.report/1"
 

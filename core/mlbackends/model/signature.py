@@ -7,7 +7,7 @@ from functools import cached_property
 
 from msgspec import Struct, field
 
-from mlbackends.model.registry import load
+from mlbackends.base.registry import load
 
 
 class Derived(Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from mlbackends.model.reasons import Reason
+from mlbackends.base.reasons import Reason
 
 SCHEMA = "backends.top/1"
 

@@ -114,7 +114,7 @@ class DSLController:
 
     def __setattr__(self, name: str, value: object) -> None:
         if name != "enabled":
-            from mlbackends.model.errors import nearest
+            from mlbackends.base.errors import nearest
 
             near = nearest(name, ("enabled",))
             hint = "; did you mean 'enabled'?" if near else "; only 'enabled' can be set"

@@ -23,9 +23,9 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from mlbackends.model import registry
-from mlbackends.model.errors import UnknownName, suggestion
-from mlbackends.model.tables import table
+from mlbackends.base import registry
+from mlbackends.base.errors import UnknownName, suggestion
+from mlbackends.base.tables import table
 from mlbackends.python_native import dsls, filters
 from mlbackends.switches import store
 

@@ -3,7 +3,7 @@
 The public names are loaded at their first use: reading a switch loads no dispatcher.
 """
 
-from mlbackends.model.lazy import lazy_names
+from mlbackends.base.lazy import lazy_names
 
 _HOMES = {
     "attend": ("scaled_dot_product_attention", "scaled_dot_product_attention_backward"),

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mlbackends.model import registry
+from mlbackends.base import registry
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.sdpa import call_cache
 from mlbackends.sdpa.backend import Gradients, Prepared

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, final
 
-from mlbackends.model.errors import NoBackend
+from mlbackends.base.errors import NoBackend
+from mlbackends.base.reasons import Reason
 from mlbackends.model.problem import AttentionProblem
-from mlbackends.model.reasons import Reason
 from mlbackends.sdpa import constraints as need
 from mlbackends.sdpa.constraints import Constraint, unmet
 from mlbackends.sdpa.sdp_backend import SDPBackend

@@ -8,13 +8,13 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from mlbackends.model.errors import counted, joined
+from mlbackends.base.errors import counted, joined
+from mlbackends.base.reasons import Reason
 from mlbackends.model.problem import AttentionProblem, TensorSpec, heads_of
-from mlbackends.model.reasons import Reason
 
 
 class Constraint(Struct, frozen=True):
-    """One condition. code: from model/reason_codes.json. sentence: what it asks for. test: see above.
+    """One condition. code: from base/reason_codes.json. sentence: what it asks for. test: see above.
 
     sizes: whether the test may look at sizes and strides. Where not, what it says holds for all of them.
     """

@@ -7,10 +7,10 @@ so a decision has them all.
 from collections.abc import Sequence
 from functools import cache
 
-from mlbackends.model import registry
-from mlbackends.model.errors import NoBackend
+from mlbackends.base import registry
+from mlbackends.base.errors import NoBackend
+from mlbackends.base.reasons import Reason
 from mlbackends.model.problem import AttentionProblem, Decision, Verdict
-from mlbackends.model.reasons import Reason
 from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.rules.environment import Environment, environment_here
 from mlbackends.sdpa.sdp_backend import SDPBackend

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from mlbackends.base.errors import UnknownName
 from mlbackends.model.cudnn_version import decoded
-from mlbackends.model.errors import UnknownName
 from mlbackends.model.explanation import SCHEMA, Explained, Explanation
 from mlbackends.model.problem import AttentionProblem, Verdict
 from mlbackends.sdpa import named_devices, rules

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from functools import cache
 
-from mlbackends.model.errors import BadInput
+from mlbackends.base.errors import BadInput
+from mlbackends.base.reasons import Reason
 from mlbackends.model.explanation import LIST_SCHEMA, BackendEntry, BackendList
 from mlbackends.model.problem import AttentionProblem
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device
 from mlbackends.sdpa import named_devices, problem_text
 from mlbackends.sdpa.backend import AttentionBackend

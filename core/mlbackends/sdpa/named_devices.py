@@ -8,9 +8,9 @@ import re
 import msgspec
 from msgspec import Struct
 
-from mlbackends.model.errors import BadInput, UnknownName
+from mlbackends.base.errors import BadInput, UnknownName
+from mlbackends.base.tables import table
 from mlbackends.model.records import Device, Presence
-from mlbackends.model.tables import table
 
 HERE = {"cpu": "this machine's processors", "cuda": "this machine's first CUDA device"}
 

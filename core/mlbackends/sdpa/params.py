@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from mlbackends.model.errors import InvalidProblem
+from mlbackends.base.errors import InvalidProblem
+from mlbackends.base.reasons import Reason
 from mlbackends.model.problem import AttentionProblem, TensorSpec
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device
 from mlbackends.sdpa.constraints import unmet
 from mlbackends.sdpa.describe import describe, device_of, is_tensor

@@ -3,8 +3,8 @@
 import os
 import sys
 
-from mlbackends.model.errors import BadInput, MlBackendsError
-from mlbackends.model.mounts import check
+from mlbackends.base.errors import BadInput, MlBackendsError
+from mlbackends.base.mounts import check
 from mlbackends.sdpa.problem_text import MOST_PROBLEMS, Given, Wording, parse
 
 _MOST_TEXT = 1 << 20

@@ -12,7 +12,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from mlbackends.model.errors import BadInput, InvalidProblem, UnknownName, counted, shown
+from mlbackends.base.errors import BadInput, InvalidProblem, UnknownName, counted, shown
+from mlbackends.base.tables import table
 from mlbackends.model.problem import (
     ITEM_BYTES,
     AttentionProblem,
@@ -21,7 +22,6 @@ from mlbackends.model.problem import (
     element_type,
 )
 from mlbackends.model.records import Device
-from mlbackends.model.tables import table
 from mlbackends.sdpa import named_devices
 
 LAYOUTS = ("bhsd", "bshd")

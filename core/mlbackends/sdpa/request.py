@@ -3,9 +3,9 @@
 from operator import index
 from typing import Any, NamedTuple
 
-from mlbackends.model.errors import InvalidProblem, NoBackend
+from mlbackends.base.errors import InvalidProblem, NoBackend
+from mlbackends.base.reasons import Reason
 from mlbackends.model.problem import REDUCED, AttentionProblem, TensorSpec
-from mlbackends.model.reasons import Reason
 from mlbackends.sdpa.bias import CausalVariant, as_bias
 from mlbackends.sdpa.describe import describe, device_of, is_number, is_tensor
 from mlbackends.sdpa.readable import refuse_unreadable

@@ -102,7 +102,7 @@ def _nearest(entry: object) -> SDPBackend | None:
         return next((kind for kind in SWITCHES if kind.value == entry), None)
     if not isinstance(entry, str):
         return None
-    from mlbackends.model.errors import nearest
+    from mlbackends.base.errors import nearest
 
     word = entry.rpartition(".")[2].lower().replace("-", "_")
     names = {kind.name.lower(): kind for kind in SWITCHES}

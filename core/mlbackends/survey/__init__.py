@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from mlbackends import __version__
+from mlbackends.base import registry
+from mlbackends.base.errors import BadInput
+from mlbackends.base.reasons import Reason, shared_codes
+from mlbackends.base.writable import clean, is_text, writable
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import has_compiled_files
 from mlbackends.host.system.kernel import auxiliary_vector
-from mlbackends.model import registry
-from mlbackends.model.errors import BadInput
-from mlbackends.model.reasons import Reason, shared_codes
 from mlbackends.model.records import (
     SCHEMA,
     Answer,
@@ -30,7 +31,6 @@ from mlbackends.model.records import (
     Report,
     speaking_copy,
 )
-from mlbackends.model.writable import clean, is_text, writable
 
 #: Seconds that a library has for each answer. A driver of a GPU that sleeps needs 1.5 and more.
 TIMEOUT = 5.0

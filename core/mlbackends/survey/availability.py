@@ -8,8 +8,8 @@ import os
 import sys
 from functools import cache
 
-from mlbackends.model.mounts import call_or, mount_of
-from mlbackends.model.reasons import UNCHECKED
+from mlbackends.base.mounts import call_or, mount_of
+from mlbackends.base.reasons import UNCHECKED
 from mlbackends.model.records import Presence
 from mlbackends.survey import survey
 

@@ -137,7 +137,7 @@ def refuse_contradictions(values: Mapping[str, object]) -> None:
     """Raise BadInput that names two switches which contradict each other; None is no value."""
     sentence, _ = contradiction(values)
     if sentence:
-        from mlbackends.model.errors import BadInput
+        from mlbackends.base.errors import BadInput
 
         raise BadInput(sentence, ADVICE)
 

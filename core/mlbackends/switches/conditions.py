@@ -59,7 +59,7 @@ def refuse(switch: Switch, value: object) -> None:
         if value in ("none", "", None):
             raise RuntimeError("quantized engine NoQEngine is not supported")
         if value not in words:
-            from mlbackends.model.errors import suggestion
+            from mlbackends.base.errors import suggestion
 
             message = f"{str(value)[:80]} is not a valid value for quantized engine"
             raise RuntimeError(f"{message}{suggestion(str(value), words)}")

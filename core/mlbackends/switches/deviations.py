@@ -6,7 +6,7 @@ a difference that is not listed fails there, and so does an entry that no longer
 
 import msgspec
 
-from mlbackends.model.tables import table
+from mlbackends.base.tables import table
 
 
 class Deviation(msgspec.Struct, frozen=True):

@@ -13,8 +13,8 @@ import os
 import stat
 from collections.abc import Iterator
 
-from mlbackends.model.errors import BadInput, GroupName, UnknownName, shown
-from mlbackends.model.mounts import check
+from mlbackends.base.errors import BadInput, GroupName, UnknownName, shown
+from mlbackends.base.mounts import check
 from mlbackends.switches.cells import ADVICE, contradiction
 from mlbackends.switches.kinds import Kibibytes, Permutation, Reduction, Text, Workspace
 from mlbackends.switches.table import SWITCHES, Switch

@@ -131,7 +131,7 @@ class Choice(Kind):
         return word
 
     def _accepted(self, word: str) -> str:
-        from mlbackends.model.errors import suggestion
+        from mlbackends.base.errors import suggestion
 
         words = (*self.words, *self.aliases)
         return f"{', '.join(words)}{suggestion(word, words)}"
@@ -292,6 +292,6 @@ def _type_of(value: object) -> str:
 
 
 def _shown(value: object) -> str:
-    from mlbackends.model.errors import shown
+    from mlbackends.base.errors import shown
 
     return shown(value)

@@ -3,8 +3,8 @@
 import sys
 
 from mlbackends import __version__
+from mlbackends.base.errors import UnknownName
 from mlbackends.model import switches as records
-from mlbackends.model.errors import UnknownName
 from mlbackends.switches import conditions, store
 from mlbackends.switches.files import as_data, groups, members
 from mlbackends.switches.table import PROBED, SWITCHES, Switch

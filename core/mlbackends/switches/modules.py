@@ -137,7 +137,7 @@ class FP32Precision:
         store.write(precision_name(self.backend, self.op), value)
 
     def __getattr__(self, name: str) -> object:
-        from mlbackends.model.errors import suggestion
+        from mlbackends.base.errors import suggestion
 
         near = suggestion(name, ("fp32_precision",))
         raise AttributeError(f"Unknown attribute {name}{near}", name=name, obj=self)
@@ -206,7 +206,7 @@ def _how_to_set(module: ModuleType, name: str) -> str:
 
 
 def _nearest_name(module: ModuleType, name: str) -> str:
-    from mlbackends.model.errors import suggestion  # at a mistake alone: the import costs start-up
+    from mlbackends.base.errors import suggestion  # at a mistake alone: the import costs start-up
 
     return suggestion(name, tuple(each for each in dir(module) if not each.startswith("_")))
 

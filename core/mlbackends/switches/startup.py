@@ -41,7 +41,7 @@ def first_cells() -> tuple[Cells, list[str]]:
     values, problems = cells.untouched(), []
     path = os.environ.get(FILE_VARIABLE, "")
     if path:
-        from mlbackends.model.errors import MlBackendsError
+        from mlbackends.base.errors import MlBackendsError
         from mlbackends.switches import files
 
         try:
@@ -85,7 +85,7 @@ def switches_of_variables(
     for name in environment:
         if name in valid or not name.startswith(OUR_PREFIX) or name.startswith(_OF_THE_TRACER):
             continue
-        from mlbackends.model.errors import nearest, shown
+        from mlbackends.base.errors import nearest, shown
 
         near = nearest(name, tuple(sorted(each for each in valid if each.startswith(OUR_PREFIX))))
         ending = f"did you mean {near[0]}?" if near else "`backends flags list` has the switches."

@@ -76,7 +76,7 @@ class Switch:
     @property
     def doc(self) -> str:
         """What it does, in one sentence, from sentences.json: no read of a switch needs it."""
-        from mlbackends.model.tables import table
+        from mlbackends.base.tables import table
 
         return str(table("switches/sentences")[self.name])
 

@@ -3,7 +3,7 @@
 `mlbackends.testing.plugin` is the plugin that pytest loads; this package can be used without pytest.
 """
 
-from mlbackends.model.lazy import lazy_names
+from mlbackends.base.lazy import lazy_names
 
 _HOMES = {
     "attention": ("UsableAttention",),

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from mlbackends.model import registry
-from mlbackends.model.errors import UnknownName
+from mlbackends.base import registry
+from mlbackends.base.errors import UnknownName
 from mlbackends.model.problem import AttentionProblem, TensorSpec
-from mlbackends.model.requirement import Requirement, unmet
 from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.dispatch import backends, choose
 from mlbackends.sdpa.params import SDPAParams, problem_of
 from mlbackends.sdpa.sdp_backend import SDPBackend
+from mlbackends.survey.requirement import Requirement, unmet
 from mlbackends.testing.devices import Choice, device_of, why_unusable
 from mlbackends.testing.machine import Machine
 

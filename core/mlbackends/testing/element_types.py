@@ -3,8 +3,8 @@
 from typing import Any
 
 from mlbackends.audit.device_limits import kinds, load, page_of
+from mlbackends.base.errors import UnknownName
 from mlbackends.model.device_kinds import YARDSTICKS, Concern
-from mlbackends.model.errors import UnknownName
 from mlbackends.model.problem import ITEM_BYTES, element_type
 from mlbackends.model.records import Report
 from mlbackends.testing.machine import current

@@ -8,7 +8,7 @@ from collections import Counter
 import msgspec
 from msgspec.structs import replace
 
-from mlbackends.model.errors import BadInput
+from mlbackends.base.errors import BadInput
 from mlbackends.model.records import Presence, Report
 
 _ACCELERATORS = ("nvidia", "rocm", "xpu", "mps")

@@ -107,7 +107,7 @@ class Run:
     @cached_property
     def settings(self) -> Settings:
         """The options, read when they are first wanted. Raises UsageError, with what would be right."""
-        from mlbackends.model.errors import MlBackendsError
+        from mlbackends.base.errors import MlBackendsError
         from mlbackends.model.records import Presence
         from mlbackends.testing import devices
         from mlbackends.testing.machine import CURRENT, Machine

@@ -110,7 +110,7 @@ def tolerance() -> Callable[..., Tolerance]:
 @pytest.fixture(scope="session")
 def backends_report(request: pytest.FixtureRequest) -> Report:
     """Give the whole report of the machine, as far as --backends-depth goes."""
-    from mlbackends.model import registry
+    from mlbackends.base import registry
 
     machine = request.config.stash[RUN].settings.machine
     return machine.report(() if machine.subject else registry.names("mlbackends_probes"))
@@ -202,7 +202,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         marks += [mark for mark in map(item.get_closest_marker, _LIMITS.values()) if mark]
         if not marks:
             continue
-        from mlbackends.model.errors import MlBackendsError
+        from mlbackends.base.errors import MlBackendsError
         from mlbackends.testing.requirements import check_names, demand, sentence
 
         try:
@@ -230,7 +230,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     marks = list(item.iter_markers(REQUIRES))
     if not marks:
         return
-    from mlbackends.model.errors import MlBackendsError
+    from mlbackends.base.errors import MlBackendsError
     from mlbackends.testing.requirements import demand, sentence, unmet_on
 
     for mark in marks:

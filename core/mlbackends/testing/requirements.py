@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from mlbackends.model.errors import BadInput, MlBackendsError
-from mlbackends.model.requirement import Requirement, check, is_decidable, unmet
+from mlbackends.base.errors import BadInput, MlBackendsError
+from mlbackends.survey.requirement import Requirement, check, is_decidable, unmet
 from mlbackends.testing import devices
 from mlbackends.testing.machine import Machine, current
 

@@ -2,8 +2,8 @@
 
 from typing import Any, NamedTuple
 
-from mlbackends.model.errors import UnknownName
-from mlbackends.model.tables import table
+from mlbackends.base.errors import UnknownName
+from mlbackends.base.tables import table
 from mlbackends.switches import store
 from mlbackends.testing.devices import check_name
 from mlbackends.testing.element_types import name_of_type

@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from mlbackends.model.errors import BadInput
+from mlbackends.base.errors import BadInput
 
 _PIECE = 1 << 18
 #: So many bytes are unpacked at once, since what an engine unpacked is lost where it then meets damage.

@@ -14,8 +14,8 @@ from functools import partial
 from io import BytesIO
 from typing import Any, BinaryIO, cast
 
+from mlbackends.base.errors import BadInput, UnknownName
 from mlbackends.host.files import standard_output, whole_file
-from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.model.trace import Record
 from mlbackends.tracing import EXPORTS, perfetto
 from mlbackends.tracing.line_writers import CsvWriter, JsonWriter, LineWriter

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
-from mlbackends.model.errors import BadInput, UnknownName, nearest
+from mlbackends.base.errors import BadInput, UnknownName, nearest
 from mlbackends.model.problem import element_type
 from mlbackends.model.trace import Record
 

@@ -4,7 +4,7 @@
     shape~'64x64|128x128' and not (isa=avx2 or slow_path)
     arguments.m>=512
 
-The grammar is that of `mlbackends.model.condition`. ~ finds a regular expression anywhere in the text; a
+The grammar is that of `mlbackends.base.condition`. ~ finds a regular expression anywhere in the text; a
 value is in quotes or ends at the next blank, and `none` is what is not known.
 
 A field alone is true where it holds something. What is not known is different from every value, and
@@ -19,8 +19,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from mlbackends.model.condition import Comparison, Condition, Language, Unreadable, parse
-from mlbackends.model.errors import BadInput
+from mlbackends.base.condition import Comparison, Condition, Language, Unreadable, parse
+from mlbackends.base.errors import BadInput
 from mlbackends.model.trace import Record
 from mlbackends.tracing import fields
 

@@ -4,7 +4,7 @@ import math
 from array import array
 from collections.abc import Callable, Sequence
 
-from mlbackends.model.errors import BadInput, UnknownName
+from mlbackends.base.errors import BadInput, UnknownName
 from mlbackends.model.trace import Call, GraphPartition, Record
 from mlbackends.model.trace_views import SummaryRow, Uncounted
 from mlbackends.tracing import fields

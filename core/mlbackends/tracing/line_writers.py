@@ -14,9 +14,9 @@ from typing import Any, BinaryIO, Literal
 
 import msgspec
 
+from mlbackends.base.writable import escaped
 from mlbackends.model.signature import PrimitiveSignature
 from mlbackends.model.trace import Call, Record, as_row
-from mlbackends.model.writable import escaped
 from mlbackends.tracing.rows import COLUMNS, csv_cell, row
 from mlbackends.tracing.walk import LineFollower, repeated
 

@@ -13,8 +13,8 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from mlbackends.base.writable import escaped
 from mlbackends.model.trace import Call, Record
-from mlbackends.model.writable import escaped
 from mlbackends.tracing.lanes import Placed, Placing, lane_name
 
 #: So many calls are held back, to know which began first: a part of a graph comes after what it holds.

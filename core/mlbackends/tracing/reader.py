@@ -23,7 +23,7 @@ from typing import Any
 
 from msgspec import structs
 
-from mlbackends.model.registry import load, names
+from mlbackends.base.registry import load, names
 from mlbackends.model.trace import AnyRecord, Call, Malformed, Primitive, Text
 from mlbackends.tracing.numbers import is_stamp
 from mlbackends.tracing.prefixes import NO_PREFIX, Coloured, Prefix, plain, prefix

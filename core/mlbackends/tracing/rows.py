@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mlbackends.model.patterns import UNFIT
+from mlbackends.base.patterns import UNFIT
 from mlbackends.model.trace import Record, as_row
 from mlbackends.tracing import fields
 

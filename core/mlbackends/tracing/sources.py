@@ -14,8 +14,8 @@ from contextlib import suppress
 from itertools import chain
 from typing import BinaryIO
 
-from mlbackends.model.errors import BadInput
-from mlbackends.model.mounts import check
+from mlbackends.base.errors import BadInput
+from mlbackends.base.mounts import check
 from mlbackends.tracing.compressed import MAGIC_LENGTH, Damaged, compression, decompressed
 
 _PIECE = 1 << 17

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from typing import Any, Protocol
 
-from mlbackends.model import registry
+from mlbackends.base import registry
 from mlbackends.model.trace import Call, Record
 from mlbackends.model.trace_views import AnyView, Difference
 from mlbackends.tracing.aggregate import Aggregate

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from mlbackends.base.reader import Reader, TooLate
+from mlbackends.base.reasons import NotUsable, Reason
 from mlbackends.host.host import Host
 from mlbackends.libraries.cuda import driver, nvml
-from mlbackends.model.reader import Reader, TooLate
-from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.usage import GpuProcess, GpuUsage
 
 _SECONDS = 5.0

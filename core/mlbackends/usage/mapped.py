@@ -10,16 +10,16 @@ import time
 from contextlib import suppress
 from functools import cache
 
+from mlbackends.base import registry
+from mlbackends.base.patterns import bytes_pattern
+from mlbackends.base.tables import table
+from mlbackends.base.writable import clean
 from mlbackends.host.host import Host
 from mlbackends.libraries.cuda.libraries import CudaLibrary, package_version, version_in_file_name
 from mlbackends.libraries.owners import owner_of
 from mlbackends.libraries.search import stem_of
-from mlbackends.model import registry
-from mlbackends.model.patterns import bytes_pattern
 from mlbackends.model.records import Library
-from mlbackends.model.tables import table
 from mlbackends.model.usage import MappedLibrary
-from mlbackends.model.writable import clean
 
 #: Libraries that start a thread for each CPU that they think they have.
 POOLS = frozenset({"openmp", "openblas", "mkl", "blis", "tbb", "torch", "tensorflow", "onednn"})

@@ -14,12 +14,12 @@ from typing import Any, Self
 from msgspec.structs import replace
 
 from mlbackends import __version__
+from mlbackends.base.errors import some
+from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host
 from mlbackends.host.quantities import numbers_by_name, whole_number
 from mlbackends.host.system import cgroups
 from mlbackends.host.system.kernel import mounts
-from mlbackends.model.errors import some
-from mlbackends.model.reasons import Reason
 from mlbackends.model.usage import SCHEMA, GpuUsage, GroupUsage, MachineUsage, ProcessUsage, Usage
 from mlbackends.usage.gpus import Gpus
 from mlbackends.usage.processes import Processes, by_psutil

@@ -10,12 +10,12 @@ import sys
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
+from mlbackends.base.errors import MlBackendsError
 from mlbackends.host.host import Host
 from mlbackends.launch.cores import parse_lscpu, read_topology
 from mlbackends.launch.launcher import launch, write_notice
 from mlbackends.launch.notices import Refused, UnknownCpu
 from mlbackends.launch.options import OPTIONS, Options
-from mlbackends.model.errors import MlBackendsError
 
 __all__ = ["CPUinfo", "create_args", "main", "run"]
 

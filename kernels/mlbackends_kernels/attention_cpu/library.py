@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from mlbackends.model.errors import NoBackend
-from mlbackends.model.reasons import Reason
+from mlbackends.base.errors import NoBackend
+from mlbackends.base.reasons import Reason
 from mlbackends.switches import store
 
 FILE = f"attention{ {'win32': '.dll', 'darwin': '.dylib'}.get(sys.platform, '.so') }"

@@ -2,11 +2,11 @@
 
 from functools import cache
 
+from mlbackends.base import registry
+from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import module_location
 from mlbackends.libraries.cuda.driver import driver_for, driver_libraries, too_old_for
-from mlbackends.model import registry
-from mlbackends.model.reasons import Reason
 
 _INSTALL = "pip install 'mlbackends[cuda]' nvidia-cuda-nvrtc"
 _INSTALL_ALL = "pip install 'mlbackends[cuda]' 'nvmath-python[cu13]'"

@@ -23,7 +23,7 @@ from torch.nn.attention import SDPBackend as TorchKind
 from torch.nn.attention import sdpa_kernel
 from torch.utils._python_dispatch import _disable_current_modes
 
-from mlbackends.model.errors import NoBackend
+from mlbackends.base.errors import NoBackend
 from mlbackends.sdpa import attend, switches
 from mlbackends.sdpa.sdp_backend import SDPBackend
 from mlbackends_kernels.bridges import torch_gradients

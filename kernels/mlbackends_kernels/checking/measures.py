@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from mlbackends.model.errors import counted
+from mlbackends.base.errors import counted
 from mlbackends_kernels.checking import serving
 from mlbackends_kernels.tensors import interchange
 from mlbackends_kernels.tensors.arithmetic import numpy

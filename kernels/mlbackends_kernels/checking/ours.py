@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from mlbackends.model.errors import NoBackend
+from mlbackends.base.errors import NoBackend
 from mlbackends.model.problem import ITEM_BYTES, AttentionProblem, TensorSpec
 from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.verify.problem_size import gradient_bytes

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mlbackends.model.errors import MlBackendsError
+from mlbackends.base.errors import MlBackendsError
 
 INSTALL = "pip install 'mlbackends[cuda]'"
 

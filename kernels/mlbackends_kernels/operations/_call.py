@@ -90,6 +90,6 @@ def multi_head_attention(
 
 
 def _run(name: str, *arguments: object, **options: object) -> "Any":
-    from mlbackends.model import registry
+    from mlbackends.base import registry
 
     return registry.load("mlbackends_kernels.operations", name).run(*arguments, **options)

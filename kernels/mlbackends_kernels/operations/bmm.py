@@ -6,7 +6,7 @@ yet. What it does not take goes to cuBLAS.
 
 from typing import TYPE_CHECKING, Any
 
-from mlbackends.model import registry
+from mlbackends.base import registry
 from mlbackends.python_native.overrides import Override
 
 if TYPE_CHECKING:

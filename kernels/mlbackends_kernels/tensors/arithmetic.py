@@ -4,8 +4,8 @@ import importlib.util
 import sys
 from typing import Any
 
-from mlbackends.model.errors import MlBackendsError
-from mlbackends.model.reasons import Reason
+from mlbackends.base.errors import MlBackendsError
+from mlbackends.base.reasons import Reason
 
 INSTALL = "pip install 'mlbackends[kernels]'"
 

@@ -14,12 +14,12 @@ from msgspec.structs import replace
 
 from mlbackends.audit.compare import TOLERANCE, compare, narrowed
 from mlbackends.audit.reports import report_of
+from mlbackends.base.errors import BadInput
+from mlbackends.base.reasons import Reason
 from mlbackends.model import dotted
 from mlbackends.model.difference import Change, Kind
-from mlbackends.model.errors import BadInput
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Failure, Library, Presence, ProbeReport, Report
-from mlbackends.model.schema import SCHEMAS
+from mlbackends.survey.schema import SCHEMAS
 
 HGX = "tests/hosts/hgx-h100-eight-gpus.machine"
 BROKEN = "tests/hosts/broken-environment.machine"

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from mlbackends.audit import device_limits
 from mlbackends.audit.hazard import ReportView
 from mlbackends.audit.reports import report_of
+from mlbackends.base.reasons import Reason
 from mlbackends.model.device_kinds import YARDSTICKS, Here, Need
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import (
     SCHEMA,
     Device,

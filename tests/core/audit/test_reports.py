@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mlbackends.audit.reports import REPORT_LIMIT, name_of, read_report, report_of, reports_of
-from mlbackends.model.errors import BadInput
+from mlbackends.base.errors import BadInput
 from mlbackends.model.records import Presence
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from mlbackends.audit.compare import compare
 from mlbackends.audit.reports import report_of
 from mlbackends.audit.runner import examine
 from mlbackends.audit.snapshot import record
+from mlbackends.base.errors import BadInput
 from mlbackends.host.host import Host
-from mlbackends.model.errors import BadInput
 from mlbackends.model.records import Presence
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from mlbackends.audit.compare import compare
 from mlbackends.audit.reports import report_of
 from mlbackends.audit.weights import weighed
+from mlbackends.host.declared_facts import facts_of
 from mlbackends.model.audit import Severity
 from mlbackends.model.difference import Change, Kind
-from mlbackends.model.registry import facts_of
 
 MACHINES = ("hgx-h100-eight-gpus", "broken-environment", "macbook-m3", "mi300x-eight-gpus")
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 import streams
 
+from mlbackends.base import registry
+from mlbackends.base.errors import BadInput, Incomplete, MlBackendsError
 from mlbackends.fleet import payload
 from mlbackends.fleet.engines import Job, envelopes_of, from_worker, record_of, run_launcher, slurm
 from mlbackends.fleet.frames import frames
-from mlbackends.model import registry
-from mlbackends.model.errors import BadInput, Incomplete, MlBackendsError
 from mlbackends.model.fleet import Envelope, Status
 
 posix = pytest.mark.skipif(os.name == "nt", reason="launchers of clusters are POSIX programs")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mlbackends.audit.canonical import Canonical
+from mlbackends.base.reasons import Reason
 from mlbackends.fleet.fingerprint import (
     VERSION,
     canonical_facts,
@@ -14,7 +15,6 @@ from mlbackends.fleet.fingerprint import (
     rounded,
     whole,
 )
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import SCHEMA, Device, Library, Presence, ProbeReport, Report
 
 FOUND = Presence.FOUND

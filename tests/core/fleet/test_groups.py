@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from streams import envelope_of
 
+from mlbackends.base.errors import UnknownName
 from mlbackends.fleet.changes import difference_of
 from mlbackends.fleet.collection import Collection
 from mlbackends.fleet.groups import baseline_of, facts_of_fleet, fleet_of
-from mlbackends.model.errors import UnknownName
 from mlbackends.model.fleet import Envelope, Fleet
 from mlbackends.model.records import SCHEMA, Device, Presence, ProbeReport, Report
 

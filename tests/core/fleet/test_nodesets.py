@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mlbackends.base.errors import BadInput
 from mlbackends.fleet.nodesets import expanded, folded
-from mlbackends.model.errors import BadInput
 
 
 @pytest.mark.parametrize(

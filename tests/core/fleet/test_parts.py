@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from streams import envelope_of
 
+from mlbackends.base.errors import BadInput
 from mlbackends.fleet import parts as reading
 from mlbackends.fleet.collection import Collection
 from mlbackends.fleet.frames import frames
@@ -17,7 +18,6 @@ from mlbackends.fleet.groups import fleet_of
 from mlbackends.fleet.judging import Finder
 from mlbackends.fleet.parts import parts_of, read_on
 from mlbackends.fleet.sources import read, sources_of
-from mlbackends.model.errors import BadInput
 from mlbackends.model.fleet import Envelope, Status
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlbackends.base.errors import BadInput
 from mlbackends.host import archive
 from mlbackends.host.archive import NOT_IN_WINDOWS, Tree, is_archive, read
 from mlbackends.host.host import Host
-from mlbackends.model.errors import BadInput
 
 NAMES = st.text(min_size=1, max_size=8).filter(
     lambda name: name not in (".", "..") and "/" not in name

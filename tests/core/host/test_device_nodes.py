@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mlbackends.base.errors import BadInput
 from mlbackends.host.device_nodes import accel_nodes, all_denied, denied, device_nodes, render_node
 from mlbackends.host.host import Host
-from mlbackends.model.errors import BadInput
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mlbackends.base.errors import BadInput
 from mlbackends.host import interpreter
 from mlbackends.host.host import Host
-from mlbackends.model.errors import BadInput
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mlbackends.base.tables import table
 from mlbackends.host.host import Host
 from mlbackends.host.variables import cpu_flags, not_valid, steering, valid_instead
-from mlbackends.model.tables import table
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mlbackends.base.errors import BadInput
 from mlbackends.inject.start import environment_with
 from mlbackends.inject.steps import plan
 from mlbackends.inject.values import merged, without_contradicting
-from mlbackends.model.errors import BadInput
 
 if TYPE_CHECKING:
     from pathlib import Path

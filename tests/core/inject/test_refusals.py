@@ -8,10 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from mlbackends.base.errors import BadInput
 from mlbackends.inject.start import needs_target, refuse
 from mlbackends.inject.steps import plan
 from mlbackends.inject.target import Target, Torch
-from mlbackends.model.errors import BadInput
 
 
 def target(

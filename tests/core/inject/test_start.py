@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mlbackends.base.errors import BadInput
 from mlbackends.inject.start import startable
-from mlbackends.model.errors import BadInput
 
 if TYPE_CHECKING:
     from pathlib import Path

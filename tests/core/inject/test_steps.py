@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mlbackends.base.errors import BadInput
 from mlbackends.inject.steps import plan
-from mlbackends.model.errors import BadInput
 from mlbackends.switches import store
 from mlbackends.switches.files import from_data
 from mlbackends.switches.table import SWITCHES

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mlbackends.base.errors import BadInput, UnknownName
 from mlbackends.inject.values import requested
-from mlbackends.model.errors import BadInput, UnknownName
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,10 +21,10 @@ import psutil
 import pytest
 
 from mlbackends import survey
+from mlbackends.base import registry
 from mlbackends.host.host import Host
 from mlbackends.isolation import client, process, server, worker
 from mlbackends.isolation.protocol import OPENED_FIRST, Job, Reply, Request
-from mlbackends.model import registry
 from mlbackends.model.records import Library, Presence, ProbeReport
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlbackends.base.errors import BadInput
 from mlbackends.launch.cores import topology_of
 from mlbackends.launch.options import Options
 from mlbackends.launch.planning import chosen_cpus, listed_cpus
-from mlbackends.model.errors import BadInput
 
 if TYPE_CHECKING:
     from mlbackends.launch.notices import Notice

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlbackends.base.errors import MlBackendsError
 from mlbackends.launch.cores import Topology, topology_of
 from mlbackends.launch.options import Options
 from mlbackends.launch.planning import Plan, plan
-from mlbackends.model.errors import MlBackendsError
 
 
 def machine(*sizes: int, threads: int = 1) -> Topology:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from mlbackends.base.reasons import NotUsable
+from mlbackends.base.tables import table
 from mlbackends.libraries.c_calls import Calls, decimal_version, status_names
 from mlbackends.libraries.shared_library import SharedLibrary
-from mlbackends.model.reasons import NotUsable
 from mlbackends.model.records import Answer, Library
-from mlbackends.model.tables import table
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from mlbackends.base.errors import BadInput, UnknownName
+from mlbackends.base.reasons import Reason
 from mlbackends.model.dotted import NoValue, undetermined, value
-from mlbackends.model.errors import BadInput, UnknownName
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import SCHEMA, Device, Library, Presence, ProbeReport, Report
 
 REPORT = Report(

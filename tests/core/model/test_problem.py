@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlbackends.model.errors import InvalidProblem, MlBackendsError, NoBackend
+from mlbackends.base.errors import InvalidProblem, MlBackendsError, NoBackend
+from mlbackends.base.reasons import Reason
 from mlbackends.model.problem import (
     AttentionProblem,
     Decision,
@@ -19,7 +20,6 @@ from mlbackends.model.problem import (
     broadcast,
     contiguous_strides,
 )
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device
 
 SPEC = TensorSpec((2, 8, 16, 64), "float32")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.model import registry
+from mlbackends.base import registry
 from mlbackends.python_native import dsls, filters, overrides
 from mlbackends.sdpa import dispatch
 from mlbackends.switches import store

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mlbackends
-from mlbackends.model.errors import MlBackendsError, NoBackend
+from mlbackends.base.errors import MlBackendsError, NoBackend
 from mlbackends.sdpa.sdp_backend import SDPBackend
 
 attend: Any = mlbackends.scaled_dot_product_attention

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mlbackends
-from mlbackends.model.errors import NoBackend
+from mlbackends.base.errors import NoBackend
 from mlbackends.sdpa import Gradients
 from mlbackends.sdpa.sdp_backend import SDPBackend
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mlbackends
-from mlbackends.model.errors import NoBackend
+from mlbackends.base.errors import NoBackend
 from mlbackends.sdpa import call_cache
 from mlbackends.sdpa.bias import causal_lower_right
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import mlbackends
-from mlbackends.model.errors import NoBackend
+from mlbackends.base.errors import NoBackend
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.python_native import filters
 from mlbackends.sdpa import call_cache, dispatch

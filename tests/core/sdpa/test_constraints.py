@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from mlbackends.base.reasons import shared_codes
 from mlbackends.model.problem import AttentionProblem, TensorSpec
-from mlbackends.model.reasons import shared_codes
 from mlbackends.model.records import Device
 from mlbackends.sdpa import constraints as c
 from mlbackends.sdpa.constraints import Constraint, unmet

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import mlbackends
-from mlbackends.model.errors import NoBackend
+from mlbackends.base.errors import NoBackend
+from mlbackends.base.reasons import Reason
 from mlbackends.model.problem import AttentionProblem, TensorSpec
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device
 from mlbackends.python_native import filters
 from mlbackends.sdpa import dispatch
@@ -294,7 +294,7 @@ def test_without_a_backend_of_cudnn_nobody_looks_for_cudnn() -> None:
 
 
 def test_every_file_of_kernels_that_holds_a_backend_is_asked() -> None:
-    from mlbackends.model import registry
+    from mlbackends.base import registry
 
     found = {backend.name for backend in dispatch.backends()}
 

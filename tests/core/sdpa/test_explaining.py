@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlbackends.model.errors import UnknownName
+from mlbackends.base.errors import UnknownName
 from mlbackends.sdpa.explaining import explain
 from mlbackends.sdpa.problem_text import parse
 from mlbackends.switches import store

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import mlbackends.survey
-from mlbackends.model.errors import BadInput, UnknownName
+from mlbackends.base.errors import BadInput, UnknownName
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.model.records import Device, Presence, ProbeReport, Report
 from mlbackends.sdpa.named_devices import NAMED, NamedDevice, canonical, device

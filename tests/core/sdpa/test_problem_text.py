@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlbackends.model.errors import BadInput, InvalidProblem, MlBackendsError, UnknownName
+from mlbackends.base.errors import BadInput, InvalidProblem, MlBackendsError, UnknownName
 from mlbackends.model.records import Device
 from mlbackends.sdpa.named_devices import NAMES
 from mlbackends.sdpa.problem_text import Wording, parse, wordings

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from mlbackends.base.reasons import shared_codes
 from mlbackends.model.cudnn_version import decoded
 from mlbackends.model.problem import AttentionProblem, TensorSpec
-from mlbackends.model.reasons import shared_codes
 from mlbackends.model.records import Device
 from mlbackends.sdpa.rules import CPU_ORDER, rules, unknown_device, why_not
 from mlbackends.sdpa.rules.environment import NEWEST as OF_2_15

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mlbackends.model.errors import UnknownName
-from mlbackends.model.reasons import Reason
+from mlbackends.base.errors import UnknownName
+from mlbackends.base.reasons import Reason
 from mlbackends.model.records import Library, Presence, ProbeReport
 from mlbackends.survey import availability
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Finding, Presence
 from mlbackends.survey import survey
 

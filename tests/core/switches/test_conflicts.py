@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlbackends.model.errors import BadInput
+from mlbackends.base.errors import BadInput
 from mlbackends.switches.cells import lost, refuse_contradictions
 from mlbackends.switches.table import SWITCHES
 

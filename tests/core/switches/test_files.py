@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlbackends.model.errors import BadInput, UnknownName
+from mlbackends.base.errors import BadInput, UnknownName
 from mlbackends.switches import files
 from mlbackends.switches.kinds import Choice, Count, Permutation, Reduction, Text, ThreadCounts
 from mlbackends.switches.table import SWITCHES

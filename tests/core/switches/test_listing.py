@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlbackends.model.errors import UnknownName
+from mlbackends.base.errors import UnknownName
 from mlbackends.switches import listing
 from mlbackends.switches.table import SWITCHES
 

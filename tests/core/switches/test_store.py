@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlbackends.model.errors import BadInput, UnknownName
+from mlbackends.base.errors import BadInput, UnknownName
 from mlbackends.switches import store
 from mlbackends.switches.table import SWITCHES
 

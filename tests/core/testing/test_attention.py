@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from mlbackends.audit.reports import report_of
-from mlbackends.model.errors import NoBackend, UnknownName
-from mlbackends.model.reasons import Reason
+from mlbackends.base.errors import NoBackend, UnknownName
+from mlbackends.base.reasons import Reason
 from mlbackends.model.records import Device, Presence, ProbeReport
 from mlbackends.testing.attention import AttentionChoice, check_name, choices, usable, verdicts
 from mlbackends.testing.devices import Choice

@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from mlbackends.audit.reports import report_of
-from mlbackends.model.errors import UnknownName
-from mlbackends.model.reasons import Reason
+from mlbackends.base.errors import UnknownName
+from mlbackends.base.reasons import Reason
 from mlbackends.model.records import Device, Failure, Presence, ProbeReport, Report
 from mlbackends.testing import torch_device
 from mlbackends.testing.devices import Choice, check_name, choices, device_of, why_unusable

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from mlbackends.audit.device_limits import kinds, load
 from mlbackends.audit.reports import report_of
+from mlbackends.base.errors import UnknownName
 from mlbackends.model.device_kinds import Concern
-from mlbackends.model.errors import UnknownName
 from mlbackends.model.records import Device, Presence, Report
 from mlbackends.testing import unsupported
 

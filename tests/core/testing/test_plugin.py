@@ -432,7 +432,7 @@ def test_a_run_that_uses_nothing_of_ours_says_nothing_and_asks_no_probe(
         def test_it():
             names = [each for each in sys.modules if each.startswith("mlbackends.")]
             assert sorted(names) == [
-                "mlbackends.model", "mlbackends.model.lazy",
+                "mlbackends.model", "mlbackends.base.lazy",
                 "mlbackends.testing", "mlbackends.testing.options", "mlbackends.testing.plugin",
             ]
             assert "msgspec" not in sys.modules

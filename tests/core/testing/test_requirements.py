@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.model.errors import MlBackendsError
+from mlbackends.base.errors import MlBackendsError
 from mlbackends.testing import why_unmet
 from mlbackends.testing.machine import CURRENT, Machine
 from mlbackends.testing.requirements import check_strict, demand, unmet_on

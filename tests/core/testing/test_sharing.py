@@ -74,7 +74,7 @@ def test_a_machine_whose_folder_cannot_be_made_asks_for_itself(tmp_path: Path) -
 def test_a_saved_report_that_lacks_a_probe_says_so(tmp_path: Path) -> None:
     import msgspec
 
-    from mlbackends.model.errors import BadInput
+    from mlbackends.base.errors import BadInput
 
     file = tmp_path / "part.json"
     file.write_bytes(msgspec.json.encode(Recorded(tmp_path)._survey(("cpu",), Presence.USABLE)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlbackends.model.errors import UnknownName
+from mlbackends.base.errors import UnknownName
 from mlbackends.switches import store
 from mlbackends.testing import tolerance
 from mlbackends.testing.tolerances import BY_DEVICE, BY_PRECISION, DEFAULTS

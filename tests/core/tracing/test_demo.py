@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.model.errors import NoBackend
-from mlbackends.model.reasons import Reason
+from mlbackends.base.errors import NoBackend
+from mlbackends.base.reasons import Reason
 from mlbackends.model.records import Library, Presence, ProbeReport, Report
 from mlbackends.tracing.demo import mkl_calls, onednn_calls
 from mlbackends.tracing.demo.demonstrations import TORCH_PROGRAM, demonstrations

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from mlbackends.model.errors import BadInput, UnknownName
-from mlbackends.model.registry import load
+from mlbackends.base.errors import BadInput, UnknownName
+from mlbackends.base.registry import load
 from mlbackends.model.trace import Text
 from mlbackends.tracing import exporting, reader
 from mlbackends.tracing.exporting import export, format_of
@@ -266,7 +266,7 @@ def test_parquet_takes_what_is_no_utf8(tmp_path: Path) -> None:
 def test_without_pyarrow_the_error_says_what_to_install(tmp_path: Path) -> None:
     program = (
         "import sys; sys.modules['pyarrow'] = None\n"
-        "from mlbackends.model.errors import BadInput\n"
+        "from mlbackends.base.errors import BadInput\n"
         "from mlbackends.tracing.exporting import export\n"
         "try: export([], sys.argv[1])\n"
         "except BadInput as error: print(error.hint)\n"

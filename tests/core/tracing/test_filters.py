@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlbackends.model.errors import BadInput
-from mlbackends.model.registry import load
+from mlbackends.base.errors import BadInput
+from mlbackends.base.registry import load
 from mlbackends.model.trace import Record, Text
 from mlbackends.tracing import fields
 from mlbackends.tracing.filters import after_first, grouping, where

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mlbackends.model.registry import load
+from mlbackends.base.registry import load
 from mlbackends.model.trace import Record
 from mlbackends.tracing import fields, reader
 from mlbackends.tracing.parameters import parameters

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlbackends.model.registry import load
+from mlbackends.base.registry import load
 from mlbackends.model.trace import (
     AnyRecord,
     Call,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import mlbackends
-from mlbackends.model.errors import BadInput, UnknownName
+from mlbackends.base.errors import BadInput, UnknownName
 from mlbackends.model.trace import MklCall, Primitive
 from mlbackends.tracing.capture.preload import shim_path
 from mlbackends.tracing.session import listener

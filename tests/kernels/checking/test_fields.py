@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from mlbackends.model import registry
+from mlbackends.base import registry
 from mlbackends.model.records import Device
 from mlbackends.sdpa.problem_text import parse
 from mlbackends_kernels.checking.ours import Ours

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from tests.kernels.conftest import OnFakeCuda
 
 LOAD = (
-    "from mlbackends.model import registry\n"
+    "from mlbackends.base import registry\n"
     "bmm = registry.load('mlbackends_kernels.operations', 'bmm')\n"
     "left = rng.standard_normal((3, 4, 5)).astype(np.float32)\n"
     "right = rng.standard_normal((3, 5, 6)).astype(np.float32)\n"

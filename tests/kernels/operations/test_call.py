@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import mlbackends
-from mlbackends.model import registry
-from mlbackends.model.errors import UnknownName
+from mlbackends.base import registry
+from mlbackends.base.errors import UnknownName
 from mlbackends_kernels.operations import _call
 
 

@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 import pytest
 
+from mlbackends.base import registry
 from mlbackends.isolation.service import Lost, Service
-from mlbackends.model import registry
 from mlbackends.model.checked import Ended
 from mlbackends.model.records import Presence, ProbeReport
 from mlbackends.sdpa.explaining import explained

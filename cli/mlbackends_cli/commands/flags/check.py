@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 import click
 
-from mlbackends.model.errors import BadInput
+from mlbackends.base.errors import BadInput
 from mlbackends_cli import exits
 from mlbackends_cli.commands.flags import environment_problems
 from mlbackends_cli.lazy import documented

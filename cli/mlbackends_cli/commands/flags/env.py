@@ -15,8 +15,8 @@ from contextlib import suppress
 
 import click
 
-from mlbackends.model.errors import BadInput, shown
-from mlbackends.model.shells import SHELLS, assignment, own_shell
+from mlbackends.base.errors import BadInput, shown
+from mlbackends.base.shells import SHELLS, assignment, own_shell
 from mlbackends_cli import exits, formats
 from mlbackends_cli.commands.flags import apply, with_values
 from mlbackends_cli.lazy import documented

@@ -12,7 +12,7 @@ Examples:
 
 import click
 
-from mlbackends.model.errors import BadInput
+from mlbackends.base.errors import BadInput
 from mlbackends_cli import formats
 from mlbackends_cli.fleets import EXPECT, collected
 from mlbackends_cli.lazy import documented

@@ -25,8 +25,8 @@ from typing import Any
 
 import click
 
+from mlbackends.base.errors import BadInput
 from mlbackends.fleet.nodesets import expanded
-from mlbackends.model.errors import BadInput
 from mlbackends.model.fleet import Envelope
 from mlbackends_cli import exits
 from mlbackends_cli.fleet_commands import COMMAND, as_json

@@ -25,7 +25,7 @@ Examples:
 from typing import Any
 
 from mlbackends.audit.reports import LIVE
-from mlbackends.model.errors import BadInput
+from mlbackends.base.errors import BadInput
 from mlbackends_cli.fleet_engines import CLUSTER, loaded, named
 from mlbackends_cli.fleet_summary import SUMMARY, Summary
 from mlbackends_cli.fleets import collected, read_by, reading

@@ -23,7 +23,7 @@ from typing import Any
 
 import click
 
-from mlbackends.model.errors import BadInput
+from mlbackends.base.errors import BadInput
 from mlbackends_cli import exits, formats
 from mlbackends_cli.attention.options import (
     PYTHON,

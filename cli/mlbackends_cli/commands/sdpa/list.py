@@ -11,7 +11,7 @@ Examples:
 
 import click
 
-from mlbackends.model.errors import BadInput
+from mlbackends.base.errors import BadInput
 from mlbackends_cli import exits, formats
 from mlbackends_cli.attention.options import FORMAT, PYTHON
 from mlbackends_cli.lazy import documented

@@ -2,7 +2,7 @@
 
 import click
 
-from mlbackends.model.errors import UnknownName
+from mlbackends.base.errors import UnknownName
 from mlbackends_cli.lazy import FolderGroup
 
 HELP = """Run a command with MKL's and oneDNN's tracing on, and read, explain and compare traces.

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from mlbackends.model.errors import NoBackend
-from mlbackends.model.mounts import check_temporary
-from mlbackends.model.shells import command_line
+from mlbackends.base.errors import NoBackend
+from mlbackends.base.mounts import check_temporary
+from mlbackends.base.shells import command_line
 from mlbackends_cli import exits
 from mlbackends_cli.lazy import Command
 from mlbackends_cli.options import COLOR

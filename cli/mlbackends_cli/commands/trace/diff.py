@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from mlbackends.model.errors import BadInput
+from mlbackends.base.errors import BadInput
 from mlbackends_cli import exits
 from mlbackends_cli.lazy import Command
 from mlbackends_cli.options import COLOR, OUTPUT, TypedPath, format_option

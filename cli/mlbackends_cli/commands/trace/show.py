@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlbackends.model import registry
-from mlbackends.model.errors import BadInput
+from mlbackends.base import registry
+from mlbackends.base.errors import BadInput
 from mlbackends.tracing import EXPORTS
 from mlbackends_cli import exits, formats
 from mlbackends_cli.lazy import Command

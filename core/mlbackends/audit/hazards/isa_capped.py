@@ -10,9 +10,9 @@ No alarm:  a value that names all that the processor has, or more; names that th
 
 from mlbackends.audit.environment import settings
 from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
+from mlbackends.base.tables import table
 from mlbackends.host.python.requirements import satisfies
 from mlbackends.model.records import FactValue
-from mlbackends.model.tables import table
 
 SEVERITY = Severity.WARNING
 PROBLEM = Problem.USER

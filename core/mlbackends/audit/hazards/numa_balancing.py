@@ -6,7 +6,7 @@ No alarm:  one node, where it does nothing; without a GPU it is a note, since it
 """
 
 from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
-from mlbackends.model.errors import counted
+from mlbackends.base.errors import counted
 
 SEVERITY = Severity.WARNING
 PROBLEM = Problem.NODE

@@ -9,7 +9,7 @@ Severity:  a warning for GPUs without row remapping, a note where the driver is 
 
 from mlbackends.audit.gpus import called, described_gpus
 from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
-from mlbackends.model.errors import counted
+from mlbackends.base.errors import counted
 
 SEVERITY = Severity.ERROR
 PROBLEM = Problem.NODE

@@ -6,7 +6,7 @@ No alarm:  1024 on a small machine, which is the default everywhere and enough t
 """
 
 from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
-from mlbackends.model.errors import counted
+from mlbackends.base.errors import counted
 
 SEVERITY = Severity.WARNING
 PROBLEM = Problem.NODE

@@ -13,7 +13,7 @@ from mlbackends.audit.hazard import (
     Symptoms,
     from_warning,
 )
-from mlbackends.model.reasons import Reason
+from mlbackends.base.reasons import Reason
 from mlbackends.model.records import Presence
 
 SEVERITY = Severity.ERROR

@@ -17,8 +17,8 @@ from mlbackends.audit.hazard import (
     Symptom,
     Symptoms,
 )
-from mlbackends.model.patterns import pattern
-from mlbackends.model.tables import table
+from mlbackends.base.patterns import pattern
+from mlbackends.base.tables import table
 
 SEVERITY = Severity.ERROR
 PROBLEM = Problem.USER

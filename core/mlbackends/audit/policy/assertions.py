@@ -5,9 +5,9 @@ from math import isnan
 from typing import Any, NamedTuple
 
 from mlbackends.audit.policy.patterns import Pattern
-from mlbackends.model import comparison
-from mlbackends.model.errors import BadInput, UnknownName, shown, suggestion
-from mlbackends.model.patterns import pattern
+from mlbackends.base import comparison
+from mlbackends.base.errors import BadInput, UnknownName, shown, suggestion
+from mlbackends.base.patterns import pattern
 from mlbackends.model.problem import element_type
 
 _NUMBERS = pattern(r"[0-9]+(?:\.[0-9]+)*")

@@ -15,11 +15,11 @@ from mlbackends.audit.policy.expectation import Expectation
 from mlbackends.audit.policy.rules import Golden, Policy, Rule
 from mlbackends.audit.policy.selection import PRESENCES, Found, Selection, Values
 from mlbackends.audit.runner import examine
+from mlbackends.base.comparison import in_unit_of
+from mlbackends.base.errors import BadInput
+from mlbackends.base.patterns import pattern
 from mlbackends.model.audit import SCHEMA, Check, Outcome, Severity, Status
-from mlbackends.model.comparison import in_unit_of
 from mlbackends.model.dotted import is_certain
-from mlbackends.model.errors import BadInput
-from mlbackends.model.patterns import pattern
 from mlbackends.model.records import Presence, Report
 
 _NEEDED_RULE = {

@@ -10,10 +10,10 @@ from msgspec import Struct
 from mlbackends.audit.policy import assertions, selection
 from mlbackends.audit.policy.assertions import Assertion
 from mlbackends.audit.policy.selection import PRESENCES, WORD, Selection
-from mlbackends.model.comparison import SIGNS
-from mlbackends.model.condition import ALONE, LISTS, Comparison, Language, Unreadable, parse
-from mlbackends.model.errors import shown
-from mlbackends.model.patterns import pattern
+from mlbackends.base.comparison import SIGNS
+from mlbackends.base.condition import ALONE, LISTS, Comparison, Language, Unreadable, parse
+from mlbackends.base.errors import shown
+from mlbackends.base.patterns import pattern
 
 LONGEST = 2000
 SHORT = Language(

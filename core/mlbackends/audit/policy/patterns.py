@@ -11,7 +11,7 @@ from functools import partial
 from math import inf, log10, prod
 from typing import Any
 
-from mlbackends.model.errors import BadInput, shown
+from mlbackends.base.errors import BadInput, shown
 
 LONGEST_PATTERN = 500
 #: So many characters of a value are searched; no version, name or path is longer.

@@ -14,11 +14,11 @@ from msgspec import Struct
 
 from mlbackends.audit.policy.assertions import is_number
 from mlbackends.audit.reports import bytes_of, is_deeper
+from mlbackends.base.errors import BadInput, shown, suggestion
+from mlbackends.base.mounts import check
+from mlbackends.base.patterns import pattern
 from mlbackends.model import policy as language
 from mlbackends.model.audit import Place
-from mlbackends.model.errors import BadInput, shown, suggestion
-from mlbackends.model.mounts import check
-from mlbackends.model.patterns import pattern
 
 #: The way to a key: that of the third `[[rule]]`'s key min is ("rule", 2, "min").
 Path = tuple[str | int, ...]

@@ -13,10 +13,10 @@ from mlbackends.audit.policy import expectation, reader
 from mlbackends.audit.policy.expectation import Expectation
 from mlbackends.audit.policy.reader import Document, PolicyError, Table, checked
 from mlbackends.audit.reports import read_report
+from mlbackends.base.errors import BadInput, shown, suggestion
+from mlbackends.base.patterns import pattern
 from mlbackends.model import policy as language
 from mlbackends.model.audit import Place, Problem, Severity
-from mlbackends.model.errors import BadInput, shown, suggestion
-from mlbackends.model.patterns import pattern
 from mlbackends.model.records import Report
 
 #: So many files one policy may be made of.

@@ -17,12 +17,13 @@ from msgspec import Struct
 
 from mlbackends.audit.hazard import ReportView
 from mlbackends.audit.policy import assertions
-from mlbackends.model import registry
-from mlbackends.model.comparison import SIGNS
-from mlbackends.model.condition import Comparison, Language, parse
+from mlbackends.base import registry
+from mlbackends.base.comparison import SIGNS
+from mlbackends.base.condition import Comparison, Language, parse
+from mlbackends.base.errors import BadInput, nearest, suggestion
+from mlbackends.base.patterns import pattern
+from mlbackends.host.declared_facts import facts_of
 from mlbackends.model.dotted import FIELDS, below
-from mlbackends.model.errors import BadInput, nearest, suggestion
-from mlbackends.model.patterns import pattern
 from mlbackends.model.records import Device, Library, Presence, Report
 
 PRESENCES = tuple(each.value for each in Presence)
@@ -116,7 +117,7 @@ def read(text: str, added: tuple[str, ...] = ()) -> Selection:
     if probe not in probes:
         near = suggestion(probe, (*probes, *added))
         raise ValueError(f"there is no probe named {probe!r}{near}")
-    facts = registry.facts_of(probe)
+    facts = facts_of(probe)
     if head in facts:
         fact = facts[head]
         kind, order = (None, ()) if rest else (fact.kind, fact.order)

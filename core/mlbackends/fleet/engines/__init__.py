@@ -30,12 +30,12 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from mlbackends.base.errors import BadInput, MlBackendsError
 from mlbackends.fleet import labels
 from mlbackends.fleet.frames import MARK
 from mlbackends.fleet.payload import run
 from mlbackends.fleet.reader import Reader, lines_of
 from mlbackends.host.command import kill_group, start_group
-from mlbackends.model.errors import BadInput, MlBackendsError
 from mlbackends.model.fleet import Envelope, Status
 
 Take = Callable[[Envelope], None]

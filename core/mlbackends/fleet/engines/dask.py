@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from mlbackends.base.errors import BadInput, Incomplete, MlBackendsError
 from mlbackends.fleet import payload
 from mlbackends.fleet.engines import GRACE_SECONDS, Job, Take, from_worker
 from mlbackends.host import command
-from mlbackends.model.errors import BadInput, Incomplete, MlBackendsError
 from mlbackends.model.fleet import Envelope, Status
 
 #: So long nothing may come before the scheduler is asked whether it is there, or of a result that is.

@@ -3,9 +3,9 @@
 import shlex
 from typing import Any
 
+from mlbackends.base.errors import BadInput
 from mlbackends.fleet.engines import GRACE_SECONDS, Job, Take, envelopes_of, limited
 from mlbackends.fleet.frames import REPORT_LIMIT
-from mlbackends.model.errors import BadInput
 from mlbackends.model.fleet import Envelope, Status
 
 _CONNECT_SECONDS = 10

@@ -3,9 +3,9 @@
 import os
 import shutil
 
+from mlbackends.base.errors import BadInput
 from mlbackends.fleet.engines import Job, Take, run_launcher
 from mlbackends.host.command import outcome_of
-from mlbackends.model.errors import BadInput
 
 #: By default the first rank that fails takes all others with it.
 _OPEN_MPI = {

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from mlbackends.base.errors import BadInput, MlBackendsError
 from mlbackends.fleet import payload
 from mlbackends.fleet.engines import GRACE_SECONDS, Job, Take, from_worker
 from mlbackends.host import command
-from mlbackends.model.errors import BadInput, MlBackendsError
 from mlbackends.model.fleet import Envelope, Status
 
 

@@ -5,10 +5,10 @@ import re
 import tempfile
 from collections.abc import Sequence
 
+from mlbackends.base.errors import BadInput
 from mlbackends.fleet.engines import Job, Take, run_launcher
 from mlbackends.fleet.nodesets import expanded
 from mlbackends.host.command import outcome_of
-from mlbackends.model.errors import BadInput
 from mlbackends.model.fleet import Envelope, Status
 
 _LAUNCH_SECONDS = 60.0

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from mlbackends.base.patterns import pattern
+from mlbackends.base.tables import table
 from mlbackends.host.host import Host
 from mlbackends.host.quantities import one_line, parse_cpu_list, whole_number
-from mlbackends.model.patterns import pattern
-from mlbackends.model.tables import table
 
 #: One paragraph of /proc/cpuinfo: keys in lower case; of keys that repeat, the first.
 Block = dict[str, str]

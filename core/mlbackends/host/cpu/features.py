@@ -8,10 +8,10 @@ torch was built.
 
 from typing import Any
 
+from mlbackends.base.reasons import Reason
+from mlbackends.base.tables import table
 from mlbackends.host.cpu.cpuinfo import Block
 from mlbackends.host.system.kernel import HWCAP, HWCAP2
-from mlbackends.model.reasons import Reason
-from mlbackends.model.tables import table
 
 VARIABLE = "ATEN_CPU_CAPABILITY"
 

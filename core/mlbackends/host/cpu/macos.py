@@ -5,10 +5,10 @@ Source: sysctl(3) of macOS, hw.* and machdep.cpu.*.
 
 from typing import Any
 
+from mlbackends.base.tables import table
 from mlbackends.host.quantities import size_in_bytes, whole_number
 from mlbackends.host.system.kernel import control_number
 from mlbackends.model.records import FactValue, nonempty
-from mlbackends.model.tables import table
 
 Facts = dict[str, FactValue]
 

@@ -7,7 +7,7 @@ microarchitectures.json, in which what is newer than its newest has the name of 
 import re
 from typing import Any
 
-from mlbackends.model.tables import table
+from mlbackends.base.tables import table
 
 _POWER_OF_ARCHSPEC = {"ppc64": (7, 8, 9, 10), "ppc64le": (8, 9, 10)}
 

@@ -6,6 +6,8 @@ admin-guide/hw-vuln/ and sysfs-devices-system-cpu, vulnerabilities.
 
 from collections.abc import Sequence
 
+from mlbackends.base.reasons import Reason
+from mlbackends.base.tables import table
 from mlbackends.host.cpu.cpuinfo import Block, first
 from mlbackends.host.cpu.topology import CPU, Limits
 from mlbackends.host.host import Host
@@ -17,9 +19,7 @@ from mlbackends.host.quantities import (
     whole_number,
     word,
 )
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import FactValue, nonempty
-from mlbackends.model.tables import table
 
 _KILOHERTZ, _MEGAHERTZ, _GIGAHERTZ = 1_000, 1_000_000, 1_000_000_000
 

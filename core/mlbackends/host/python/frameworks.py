@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
+from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import (
     Distribution,
@@ -23,7 +24,6 @@ from mlbackends.host.python.packages import (
 )
 from mlbackends.host.python.requirements import Requirement, required, same_public_version
 from mlbackends.host.variables import not_valid, steering
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Fact, FactValue, Finding, Presence, nonempty
 
 #: The facts that `found` reports of a package.

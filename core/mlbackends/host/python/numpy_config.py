@@ -8,8 +8,8 @@ Source: numpy and scipy, __config__.py.in; numpy.distutils.system_info for numpy
 
 import re
 
+from mlbackends.base.patterns import pattern
 from mlbackends.host.host import Host
-from mlbackends.model.patterns import pattern
 from mlbackends.model.records import Fact, FactValue
 
 #: The facts that `config_facts` reports.

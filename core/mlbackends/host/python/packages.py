@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from mlbackends.base.patterns import pattern
 from mlbackends.host.host import Host, once_per_host
-from mlbackends.model.patterns import pattern
 
 #: No RECORD is larger than this, in bytes; torch's has a million.
 _RECORD_LIMIT = 32 << 20

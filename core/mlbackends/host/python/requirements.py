@@ -10,9 +10,9 @@ import re
 
 from msgspec import Struct
 
+from mlbackends.base.patterns import pattern
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import Distribution, distribution, normalised
-from mlbackends.model.patterns import pattern
 
 _SIGNS: dict[type[ast.cmpop], str] = {
     ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",

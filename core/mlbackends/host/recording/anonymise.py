@@ -1,6 +1,6 @@
 """Replace what names a machine and its user in the files of a recorded machine.
 
-Unlike a word of `mlbackends.model.redaction`, a replacement has the form of what it replaces: a probe reads
+Unlike a word of `mlbackends.host.redaction`, a replacement has the form of what it replaces: a probe reads
 the recorded file as it read the real one, and what was equal stays equal. Servers and network addresses are
 replaced in values of variables and in addresses of packages, never in whole files: elsewhere 10.2.0.1 is a
 version.
@@ -13,9 +13,10 @@ from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from mlbackends.base.patterns import HARDWARE_ADDRESS, HOME, LONG_ID, SID, URL_LOGIN, UUID
+from mlbackends.base.tables import table
 from mlbackends.host.recording import excerpts
-from mlbackends.model.patterns import HARDWARE_ADDRESS, HOME, LONG_ID, SID, URL_LOGIN, UUID
-from mlbackends.model.redaction import (
+from mlbackends.host.redaction import (
     CONTAINER_USERS,
     NUMERIC_SERVER,
     Names,
@@ -26,7 +27,6 @@ from mlbackends.model.redaction import (
     is_somebodys,
     without_addresses,
 )
-from mlbackends.model.tables import table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 import msgspec
 
+from mlbackends.base.patterns import bytes_pattern, pattern
+from mlbackends.base.tables import table
 from mlbackends.host.pci import extended_capabilities
 from mlbackends.host.system.kernel import known_parameters
-from mlbackends.model.patterns import bytes_pattern, pattern
-from mlbackends.model.tables import table
 
 #: Replaces the servers and addresses in a text.
 Hide = Callable[[str], str]

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
+from mlbackends.base.errors import BadInput
+from mlbackends.base.writable import cleaned
 from mlbackends.host.archive import Tree
 from mlbackends.host.files import READ_LIMIT, with_slashes
 from mlbackends.host.host import Host, resolved
 from mlbackends.host.recording.anonymise import Anonymiser, SecretsRemover
-from mlbackends.model.errors import BadInput
-from mlbackends.model.writable import cleaned
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,10 +8,10 @@ import struct
 
 from msgspec import Struct
 
+from mlbackends.base.patterns import pattern
+from mlbackends.base.tables import table
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.quantities import whole_number
-from mlbackends.model.patterns import pattern
-from mlbackends.model.tables import table
 
 _MOUNTS_LIMIT = 16384
 _ESCAPED = pattern(r"\\([0-7]{3})")

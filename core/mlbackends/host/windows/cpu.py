@@ -7,10 +7,10 @@ HARDWARE\DESCRIPTION\System\CentralProcessor, whose "CP 4000" is the Main ID Reg
 from collections.abc import Sequence
 from typing import Any
 
+from mlbackends.base.tables import table
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.quantities import format_cpu_list, parse_cpu_list
 from mlbackends.model.records import FactValue, nonempty
-from mlbackends.model.tables import table
 
 PROCESSOR = "HKLM\\HARDWARE\\DESCRIPTION\\System\\CentralProcessor"
 POWER_SCHEMES = "HKLM\\SYSTEM\\CurrentControlSet\\Control\\Power\\User\\PowerSchemes"

@@ -7,11 +7,11 @@ Source: "Identifiers for PCI Devices"; pciprop.h, DEVPKEY_PciDevice_...; the cla
 import re
 from typing import Any
 
+from mlbackends.base.patterns import pattern
+from mlbackends.base.tables import table
 from mlbackends.host.host import Host
 from mlbackends.host.quantities import one_line
 from mlbackends.host.windows.cpu import binary
-from mlbackends.model.patterns import pattern
-from mlbackends.model.tables import table
 
 _ENUM = "HKLM\\SYSTEM\\CurrentControlSet\\Enum\\PCI"
 _CLASS = "HKLM\\SYSTEM\\CurrentControlSet\\Control\\Class"

@@ -11,8 +11,8 @@ from ctypes import wintypes
 
 import psutil
 
-from mlbackends.model.errors import BadInput
-from mlbackends.model.patterns import pattern
+from mlbackends.base.errors import BadInput
+from mlbackends.base.patterns import pattern
 
 assert sys.platform == "win32"
 

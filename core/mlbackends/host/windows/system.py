@@ -6,11 +6,11 @@ Source: RtlGetVersion; Windows release information; Hypervisor Top Level Functio
 
 from typing import Any
 
+from mlbackends.base.tables import table
 from mlbackends.host.host import Host
 from mlbackends.host.quantities import one_line
+from mlbackends.host.redaction import CONTAINER_USERS
 from mlbackends.host.windows.cpu import signature_text
-from mlbackends.model.redaction import CONTAINER_USERS
-from mlbackends.model.tables import table
 
 _NT = "HKLM\\SOFTWARE\\Microsoft\\Windows NT\\CurrentVersion"
 _CONTROL = "HKLM\\SYSTEM\\CurrentControlSet\\Control"

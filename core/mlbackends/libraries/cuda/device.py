@@ -11,8 +11,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from mlbackends.base.reasons import NotUsable
 from mlbackends.libraries.c_calls import Calls, ctypes
-from mlbackends.model.reasons import NotUsable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,16 +11,16 @@ import os
 
 from msgspec.structs import replace
 
+from mlbackends.base.patterns import pattern
+from mlbackends.base.reasons import NotUsable, Reason
+from mlbackends.base.tables import table
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.pci import display_driver, of_vendor
 from mlbackends.libraries.c_calls import Calls
 from mlbackends.libraries.cuda.visible_devices import VARIABLE, lacks_capability, visible
 from mlbackends.libraries.headers import pe_headers
 from mlbackends.libraries.search import absent, libraries_named
-from mlbackends.model.patterns import pattern
-from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Answer, FactValue, Library, nonempty
-from mlbackends.model.tables import table
 
 WSL_FOLDER = "/usr/lib/wsl/lib"
 _NO_HMM = "uvm_disable_hmm"

@@ -19,14 +19,14 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mlbackends.base.patterns import pattern
+from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import distributions
 from mlbackends.host.quantities import dotted_numbers, leading_version
 from mlbackends.host.variables import not_valid, steering
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.search import absent, key_of, libraries_named, stem_of
-from mlbackends.model.patterns import pattern
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Answer, Fact, Finding, Library, nonempty
 
 HOMES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")

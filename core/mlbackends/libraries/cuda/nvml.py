@@ -11,12 +11,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from mlbackends.base.errors import counted
+from mlbackends.base.reasons import NotUsable, Reason
+from mlbackends.base.tables import table
 from mlbackends.host.quantities import format_cpu_list
 from mlbackends.libraries.c_calls import CDLL
-from mlbackends.model.errors import counted
-from mlbackends.model.reasons import NotUsable, Reason
 from mlbackends.model.records import Device, FactValue, Presence
-from mlbackends.model.tables import table
 
 #: What NVML writes where it has no value.
 NOT_AVAILABLE = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)

@@ -6,10 +6,10 @@ that stands there twice hides everything. A number is read as far as it goes: "1
 Source: CUDA C++ Programming Guide, CUDA environment variables; NVIDIA Container Toolkit.
 """
 
+from mlbackends.base.patterns import pattern
+from mlbackends.base.reasons import Reason
+from mlbackends.base.tables import table
 from mlbackends.host.host import Host
-from mlbackends.model.patterns import pattern
-from mlbackends.model.reasons import Reason
-from mlbackends.model.tables import table
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 _ENTRY = pattern(r"\s*(?:\+?(\d+)|((?:GPU|MIG)-[0-9A-Za-z/-]+))")

@@ -5,8 +5,8 @@
 
 from msgspec.structs import replace
 
+from mlbackends.base.reasons import Reason
 from mlbackends.model.problem import AttentionProblem, TensorSpec
-from mlbackends.model.reasons import Reason
 from mlbackends.sdpa.constraints import BEYOND_TORCH, Constraint, dtype_in, unmet
 from mlbackends.sdpa.rules import cpu, cuda, cuda_cudnn, rocm
 from mlbackends.sdpa.rules.environment import Environment

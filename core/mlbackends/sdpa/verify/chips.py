@@ -5,9 +5,9 @@ import re
 from msgspec import Struct, convert
 from msgspec.structs import replace
 
+from mlbackends.base.tables import table
 from mlbackends.model.checked import DeviceSpeeds
 from mlbackends.model.problem import AttentionProblem
-from mlbackends.model.tables import table
 from mlbackends.switches import store
 
 

@@ -11,10 +11,10 @@ from functools import cache
 
 from msgspec import Struct
 
-from mlbackends.model import registry
-from mlbackends.model.mounts import call
+from mlbackends.base import registry
+from mlbackends.base.mounts import call
+from mlbackends.base.reasons import Reason
 from mlbackends.model.problem import AttentionProblem
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Library, Presence, ProbeReport
 from mlbackends.sdpa.constraints import BEYOND_TORCH, Constraint, no_gradient, unmet
 

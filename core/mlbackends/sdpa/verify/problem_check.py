@@ -11,6 +11,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from mlbackends.base.errors import counted
+from mlbackends.base.reasons import Reason
+from mlbackends.base.shells import command_line
 from mlbackends.isolation.service import Lost
 from mlbackends.model.checked import (
     CheckedProblem,
@@ -21,11 +24,8 @@ from mlbackends.model.checked import (
     Result,
     Timing,
 )
-from mlbackends.model.errors import counted
 from mlbackends.model.explanation import Explained
 from mlbackends.model.problem import AttentionProblem
-from mlbackends.model.reasons import Reason
-from mlbackends.model.shells import command_line
 from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.dispatch import unloaded
 from mlbackends.sdpa.problem_text import Wording

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
+from mlbackends.base.errors import BadInput, UnknownName
+from mlbackends.base.mounts import check_temporary
+from mlbackends.base.reader import python_command
 from mlbackends.isolation.service import Service
-from mlbackends.model.errors import BadInput, UnknownName
-from mlbackends.model.mounts import check_temporary
-from mlbackends.model.reader import python_command
 from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.dispatch import backends
 from mlbackends.sdpa.verify.peer import Peer, interpreter, peers

@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
+from mlbackends.base import registry
+from mlbackends.base.errors import BadInput
 from mlbackends.host.host import Host
 from mlbackends.isolation.service import Lost
-from mlbackends.model import registry
 from mlbackends.model.benched import SCHEMA as BENCH_SCHEMA
 from mlbackends.model.benched import Benched
 from mlbackends.model.checked import SCHEMA, Checked, CheckedProblem, DeviceSpeeds
-from mlbackends.model.errors import BadInput
 from mlbackends.model.records import Presence
 from mlbackends.sdpa import named_devices
 from mlbackends.sdpa.explaining import explained

@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from mlbackends.base.errors import BadInput, some
+from mlbackends.base.patterns import UNFIT
 from mlbackends.model.benched import SCHEMA, Benched, BenchedProblem, Change, Ratio
 from mlbackends.model.checked import SCHEMA as CHECK_SCHEMA
 from mlbackends.model.checked import Checked, CheckedProblem
-from mlbackends.model.errors import BadInput, some
-from mlbackends.model.patterns import UNFIT
 from mlbackends.sdpa.problem_text import Wording
 from mlbackends.sdpa.verify.problem_check import Rounds, quarters
 from mlbackends.sdpa.verify.problem_size import least_bytes

@@ -17,10 +17,10 @@ from functools import partial
 
 from msgspec import Struct
 
+from mlbackends.base import registry
+from mlbackends.base.errors import BadInput
 from mlbackends.host.command import ending
 from mlbackends.launch.notices import Notice, warning
-from mlbackends.model import registry
-from mlbackends.model.errors import BadInput
 from mlbackends.tracing import LIBRARIES
 from mlbackends.tracing.capture import environment as variables
 from mlbackends.tracing.capture.separation import Counted, Separation, separation_for

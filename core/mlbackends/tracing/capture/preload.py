@@ -12,9 +12,9 @@ import os
 import stat
 from collections.abc import Mapping
 
+from mlbackends.base.mounts import which
 from mlbackends.libraries.elf_image import opened
 from mlbackends.libraries.file_image import NotALibrary
-from mlbackends.model.mounts import which
 
 _PT_INTERP = 3
 _MOST_INTERPRETERS = 4

@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
+from mlbackends.base.errors import MlBackendsError
+from mlbackends.base.mounts import call, call_or
 from mlbackends.launch.signals import (
     FROM_THE_TERMINAL,
     RESTORED,
@@ -16,8 +18,6 @@ from mlbackends.launch.signals import (
     ended,
     send,
 )
-from mlbackends.model.errors import MlBackendsError
-from mlbackends.model.mounts import call, call_or
 
 NOT_EXECUTABLE = 126
 NOT_FOUND = 127

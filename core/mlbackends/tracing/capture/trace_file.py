@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Self
 
+from mlbackends.base.errors import BadInput
+from mlbackends.base.mounts import check
 from mlbackends.host.files import flags, with_slashes
 from mlbackends.host.locks import lock, share
-from mlbackends.model.errors import BadInput
-from mlbackends.model.mounts import check
 from mlbackends.tracing.capture.environment import ranks_files
 
 _PIECE_BYTES = 1 << 20

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Self
 
+from mlbackends.base.mounts import which
 from mlbackends.host.job_object import Program, without_interrupts
-from mlbackends.model.mounts import which
 from mlbackends.tracing.capture.process import NOT_EXECUTABLE, NOT_FOUND, NotStarted
 
 _running: dict[int, Program] = {}

@@ -17,8 +17,8 @@ import threading
 from collections.abc import Iterable
 from typing import Protocol
 
-from mlbackends.model import registry
-from mlbackends.model.errors import MlBackendsError
+from mlbackends.base import registry
+from mlbackends.base.errors import MlBackendsError
 from mlbackends.tracing.capture.demultiplexer import Demultiplexer, Separated
 from mlbackends.tracing.capture.preload import shim_path
 from mlbackends.tracing.reader import record_length

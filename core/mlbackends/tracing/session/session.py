@@ -24,9 +24,9 @@ oneDNN prints time stamps and refusals only where variables requested them befor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from mlbackends.model import registry
+from mlbackends.base import registry
+from mlbackends.base.errors import BadInput, UnknownName
 from mlbackends.model.display import Displayed
-from mlbackends.model.errors import BadInput, UnknownName
 from mlbackends.tracing import exporting, viewing
 from mlbackends.tracing.reader import line_records
 from mlbackends.tracing.session import listener

@@ -8,7 +8,7 @@ later one leaves the level alone, and the later one restores what the earlier on
 import _thread
 import os
 
-from mlbackends.model.errors import MlBackendsError
+from mlbackends.base.errors import MlBackendsError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import structs
 
-from mlbackends.model.errors import BadInput, UnknownName
+from mlbackends.base.errors import BadInput, UnknownName
 from mlbackends.model.trace import Header, Info, MklCall, Primitive, Record
 from mlbackends.model.trace_views import Change, Difference, SettingChange, SummaryRow
 from mlbackends.tracing import LIBRARIES

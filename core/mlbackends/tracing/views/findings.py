@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import cast
 
-from mlbackends.model import registry
+from mlbackends.base import registry
 from mlbackends.model.trace import Call, Header, Info, Record
 from mlbackends.model.trace_views import Finding, Findings
 from mlbackends.tracing.finder import KINDS, SEVERITIES, Calls, Finder, pool_of

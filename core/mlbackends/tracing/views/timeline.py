@@ -3,7 +3,7 @@
 from collections import Counter
 from math import ceil
 
-from mlbackends.model.errors import BadInput
+from mlbackends.base.errors import BadInput
 from mlbackends.model.trace import Record
 from mlbackends.model.trace_views import Lane, Span, Timeline
 from mlbackends.tracing.lanes import Lane as Place

@@ -11,11 +11,12 @@ import pytest
 from packaging.version import Version
 
 from mlbackends.audit import device_kinds, device_limits
-from mlbackends.model import registry
+from mlbackends.base import registry
+from mlbackends.base.errors import UnknownName
+from mlbackends.base.tables import table
+from mlbackends.host.declared_facts import facts_of
 from mlbackends.model.device_kinds import YARDSTICKS, Concern, Feature, Limit, Need
 from mlbackends.model.dotted import FIELDS
-from mlbackends.model.errors import UnknownName
-from mlbackends.model.tables import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +37,7 @@ def needs(kind: str) -> Iterator[Need]:
 
 
 def facts(probe: str) -> set[str]:
-    return set(registry.facts_of(probe))
+    return set(facts_of(probe))
 
 
 def test_the_kinds_that_people_ask_for_are_there() -> None:

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from mlbackends.audit.hazard import load
 from mlbackends.audit.reports import report_of
 from mlbackends.audit.runner import examine
+from mlbackends.base.reasons import Reason
 from mlbackends.model.audit import Check, Severity, Status
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import (
     SCHEMA,
     Device,

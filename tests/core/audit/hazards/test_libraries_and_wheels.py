@@ -11,10 +11,10 @@ import pytest
 
 from mlbackends.audit.reports import report_of
 from mlbackends.audit.runner import examine
+from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host
 from mlbackends.libraries.elf_image import ElfImage
 from mlbackends.model.audit import Check, Severity, Status
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Device, Library, Presence
 from mlbackends.survey import survey
 

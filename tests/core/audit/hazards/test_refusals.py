@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from mlbackends.audit.runner import examine
+from mlbackends.base.reasons import Reason
 from mlbackends.model.audit import Check, Severity, Status
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import (
     SCHEMA,
     Device,

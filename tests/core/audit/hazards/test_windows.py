@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from mlbackends.audit.runner import examine
+from mlbackends.base.reasons import Reason
 from mlbackends.libraries.windows import REDISTRIBUTABLE
 from mlbackends.model.audit import Check, Severity, Status
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import SCHEMA, Library, Presence, ProbeReport, Report
 
 SITE = "C:/Python311/Lib/site-packages"

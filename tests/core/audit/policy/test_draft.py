@@ -16,7 +16,7 @@ from mlbackends.audit.policy.evaluation import audit
 from mlbackends.audit.policy.reader import parsed
 from mlbackends.audit.policy.rules import declared
 from mlbackends.audit.reports import report_of
-from mlbackends.model import registry
+from mlbackends.host.declared_facts import facts_of
 from mlbackends.model.audit import Outcome, Status
 from mlbackends.model.records import SCHEMA, Device, Presence, ProbeReport, Report
 
@@ -45,7 +45,7 @@ def test_nothing_that_names_a_machine_is_in_its_policy(host: str) -> None:
     text = written(report)
     names: set[str] = set()
     for name, probe in report.probes.items():
-        facts = registry.facts_of(name).values()
+        facts = facts_of(name).values()
         identities = {fact.name for fact in facts if fact.role == "identity"}
         names |= {str(probe.facts[fact]) for fact in identities & probe.facts.keys()}
         names |= {value for device in probe.devices for value in (device.uuid, device.serial)}

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from mlbackends.audit.policy.evaluation import audit
 from mlbackends.audit.policy.rules import read
+from mlbackends.base.reasons import Reason
 from mlbackends.model.audit import Check, Outcome, Severity, Status
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import (
     SCHEMA,
     Failure,

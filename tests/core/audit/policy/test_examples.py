@@ -18,12 +18,12 @@ from mlbackends.audit.policy.evaluation import audit
 from mlbackends.audit.policy.reader import Document, parsed
 from mlbackends.audit.policy.rules import declared, read
 from mlbackends.audit.reports import report_of
+from mlbackends.base.errors import BadInput
+from mlbackends.base.reasons import Reason
 from mlbackends.model import policy as language
 from mlbackends.model.audit import Check, Severity, Status
-from mlbackends.model.errors import BadInput
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import Library, Presence, ProbeReport, Report
-from mlbackends.model.schema import SCHEMAS
+from mlbackends.survey.schema import SCHEMAS
 
 TESTS = Path(__file__).resolve().parents[3]
 POLICIES = TESTS / "policies"

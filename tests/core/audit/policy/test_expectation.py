@@ -10,9 +10,9 @@ from mlbackends.audit.policy import selection
 from mlbackends.audit.policy.evaluation import judged
 from mlbackends.audit.policy.expectation import expected, name, read
 from mlbackends.audit.policy.selection import Values
+from mlbackends.base.errors import BadInput
+from mlbackends.base.reasons import Reason
 from mlbackends.model.audit import Severity, Status
-from mlbackends.model.errors import BadInput
-from mlbackends.model.reasons import Reason
 from mlbackends.model.records import (
     SCHEMA,
     Device,

@@ -12,7 +12,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from mlbackends.audit.policy.patterns import LONGEST_TEXT, Pattern
-from mlbackends.model.errors import BadInput
+from mlbackends.base.errors import BadInput
 
 ATOMS = ["a", "b", ".", "[ab]", "[^a]", r"\d", r"\w", r"\.", "^", "$", r"\b", "é", r"\A", "\\n"]
 REPEATS = ["", "", "*", "+", "?", "{2}", "{1,3}", "{2,}", "+?", "++"]

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mlbackends.audit.policy.reader import Path, parsed
-from mlbackends.model.errors import BadInput
+from mlbackends.base.errors import BadInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

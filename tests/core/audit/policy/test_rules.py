@@ -10,8 +10,8 @@ import pytest
 
 from mlbackends.audit.policy.expectation import Expectation
 from mlbackends.audit.policy.rules import Rule, read
+from mlbackends.base.errors import BadInput
 from mlbackends.model.audit import Severity
-from mlbackends.model.errors import BadInput
 
 if TYPE_CHECKING:
     from pathlib import Path

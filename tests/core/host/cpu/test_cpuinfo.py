@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlbackends.base.tables import table
 from mlbackends.host.cpu.cpuinfo import (
     architecture_of,
     designs,
@@ -17,7 +18,6 @@ from mlbackends.host.cpu.cpuinfo import (
     read_blocks,
 )
 from mlbackends.host.host import Host
-from mlbackends.model.tables import table
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mlbackends.base.tables import table
 from mlbackends.host.cpu.features import (
     canonical,
     feature_facts,
@@ -17,7 +18,6 @@ from mlbackends.host.cpu.features import (
 )
 from mlbackends.host.host import Host
 from mlbackends.host.system.kernel import HWCAP, HWCAP2, auxiliary_vector
-from mlbackends.model.tables import table
 
 if TYPE_CHECKING:
     from pathlib import Path

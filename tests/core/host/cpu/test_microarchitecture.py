@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from mlbackends.base.tables import table
 from mlbackends.host.cpu.cpuinfo import identity, parse_blocks
 from mlbackends.host.cpu.microarchitecture import microarchitecture
-from mlbackends.model.tables import table
 
 
 def x86(vendor: str, family: int, model: int, stepping: int = 0) -> dict[str, Any]:

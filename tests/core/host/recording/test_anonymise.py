@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlbackends.host.recording.anonymise import Anonymiser, SecretsRemover
-from mlbackends.model.redaction import COMMON_WORDS, Names
+from mlbackends.host.redaction import COMMON_WORDS, Names
 
 NAMES = Names(node="node7.cluster.example", user="alice", home="/home/alice")
 

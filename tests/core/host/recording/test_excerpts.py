@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlbackends.base.tables import table
 from mlbackends.host.recording.excerpts import excerpt, of_command, without_secrets
 from mlbackends.host.system.kernel import kernel_parameters
-from mlbackends.model.tables import table
 
 COMMAND_LINE = (
     "BOOT_IMAGE=/vmlinuz root=UUID=ab ip=10.1.1.1::10.1.1.254:255.255.255.0:node9 mitigations=off"

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from mlbackends.base.errors import BadInput
+from mlbackends.host.declared_facts import facts_of
 from mlbackends.host.device_nodes import accel_nodes
 from mlbackends.host.host import Host
 from mlbackends.host.recording import recorder as recording_module
 from mlbackends.host.recording.anonymise import Anonymiser
 from mlbackends.host.recording.recorder import Recording
+from mlbackends.host.redaction import Names
 from mlbackends.libraries.elf import version_definitions
 from mlbackends.libraries.file_image import NotALibrary
 from mlbackends.libraries.headers import elf_headers, extract, extract_symbols
 from mlbackends.libraries.loader_cache import cached_libraries
-from mlbackends.model import registry
-from mlbackends.model.errors import BadInput
 from mlbackends.model.records import Presence
-from mlbackends.model.redaction import Names
 from mlbackends.survey import probe_names, survey
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def lasting(report: Report, name: str) -> dict[str, Any]:
     """Return what one probe found, without what differs between two looks."""
     told: dict[str, Any] = msgspec.to_builtins(report.probes[name])
     told.pop("duration_seconds", None)
-    for fact in registry.facts_of(name).values():
+    for fact in facts_of(name).values():
         if fact.role == "volatile":
             told.get("facts", {}).pop(fact.name, None)
     for device in told.get("devices", ()):

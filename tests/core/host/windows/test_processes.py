@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mlbackends.base.errors import BadInput
 from mlbackends.host.host import Host
 from mlbackends.host.interpreter import of_process
-from mlbackends.model.errors import BadInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlbackends.model.errors import UnknownName
+from mlbackends.base.errors import UnknownName
 from mlbackends.model.records import Device, Presence, ProbeReport
 from mlbackends.sdpa.problem_text import parse
 from mlbackends.sdpa.verify import peer as module

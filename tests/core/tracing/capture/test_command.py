@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from mlbackends.model.errors import BadInput, UnknownName
+from mlbackends.base.errors import BadInput, UnknownName
 from mlbackends.tracing.capture import command as capture
 
 if sys.platform == "win32":

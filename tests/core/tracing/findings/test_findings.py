@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from msgspec import structs
 
-from mlbackends.model import registry
-from mlbackends.model.errors import UnknownName
+from mlbackends.base import registry
+from mlbackends.base.errors import UnknownName
 from mlbackends.model.trace import Malformed
 from mlbackends.model.trace_views import Roof
 from mlbackends.tracing.finder import SEVERITIES, percent, took

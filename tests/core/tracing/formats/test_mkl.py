@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mlbackends.model.registry import load
+from mlbackends.base.registry import load
 from mlbackends.model.trace import AnyRecord, Header, Info, Message, MklCall
 
 TRACES = Path(__file__).resolve().parents[3] / "traces"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mlbackends.model.registry import load
+from mlbackends.base.registry import load
 from mlbackends.model.trace import (
     AnyRecord,
     Check,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.model.registry import load
+from mlbackends.base.registry import load
 from mlbackends.model.trace import Primitive
 from mlbackends.tracing.repro.benchdnn import command
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from mlbackends.model.registry import load
+from mlbackends.base.registry import load
 from mlbackends.model.trace import Primitive
 from mlbackends.tracing.repro.benchdnn import command
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from mlbackends.model.errors import BadInput, UnknownName
-from mlbackends.model.registry import load
+from mlbackends.base.errors import BadInput, UnknownName
+from mlbackends.base.registry import load
 from mlbackends.tracing.aggregate import Aggregate
 from mlbackends.tracing.viewing import difference
 

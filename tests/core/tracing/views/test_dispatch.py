@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from mlbackends.model.registry import load
+from mlbackends.base.registry import load
 from mlbackends.model.trace_views import DispatchView
 from mlbackends.tracing.aggregate import Aggregate
 from mlbackends.tracing.viewing import from_aggregates, view

@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from mlbackends.model import registry
+from mlbackends.base import registry
 from mlbackends.model.trace_views import AnyView, Findings, Repro, Summary
 from mlbackends.tracing import reader
 from mlbackends.tracing.aggregate import Aggregate

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from msgspec import structs
 
-from mlbackends.model.errors import BadInput, UnknownName
-from mlbackends.model.registry import load
+from mlbackends.base.errors import BadInput, UnknownName
+from mlbackends.base.registry import load
 from mlbackends.model.trace_views import Summary
 from mlbackends.tracing.aggregate import Aggregate
 from mlbackends.tracing.viewing import accepts_aggregates, from_aggregates, view

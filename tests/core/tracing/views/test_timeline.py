@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from mlbackends.model.errors import BadInput
-from mlbackends.model.registry import load
+from mlbackends.base.errors import BadInput
+from mlbackends.base.registry import load
 from mlbackends.model.trace_views import Timeline
 from mlbackends.tracing.viewing import view
 

@@ -10,7 +10,7 @@ Source: the reference BLAS and LAPACK 3.12 (netlib.org), oneMKL Developer Refere
 
 from functools import cache, lru_cache
 
-from mlbackends.model.tables import table
+from mlbackends.base.tables import table
 from mlbackends.tracing.numbers import rejoined
 
 

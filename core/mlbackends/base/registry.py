@@ -13,13 +13,10 @@ import os
 import sys
 from functools import cache
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
-from mlbackends.model.errors import UnknownName, did_you_mean, nearest, suggestion
-from mlbackends.model.mounts import call
-
-if TYPE_CHECKING:
-    from mlbackends.model.records import Fact
+from mlbackends.base.errors import UnknownName, did_you_mean, nearest, suggestion
+from mlbackends.base.mounts import call
 
 _ENTRY_POINTS_LIMIT = 1 << 20
 #: The group of entry points of each registry to which other distributions may add.
@@ -168,49 +165,3 @@ def _text(path: str) -> str:
         return ""
     with open(path, encoding="utf-8") as file:
         return file.read(_ENTRY_POINTS_LIMIT)
-
-
-_KINDS: dict[str, Any] = {
-    "bool": bool,
-    "int": int,
-    "float": float,
-    "str": str,
-    "list[str]": list[str],
-    "dict[str, str]": dict[str, str],
-    "list[dict[str, str]]": list[dict[str, str]],
-    "list[dict[str, Any]]": list[dict[str, Any]],
-    "dict[str, list[str]]": dict[str, list[str]],
-    "list[dict[str, int | str]]": list[dict[str, int | str]],
-    "list[dict[str, int | list[int]]]": list[dict[str, int | list[int]]],
-    "list[dict[str, list[int] | str | int]]": list[dict[str, list[int] | str | int]],
-}
-
-
-@cache
-def facts_of(probe: str) -> "dict[str, Fact]":
-    """Return the facts that a probe declares, by name; {} for one that is not here.
-
-    They stand in its FACTS, and where they are so many that they would hide what it does, in a JSON file
-    beside it: cpu.json for cpu.py. One is common to all that have variables in host/variables.json.
-    """
-    # Here, since whoever only lists names, as --help does, needs no record.
-    import msgspec
-    from msgspec.structs import replace
-
-    from mlbackends.model.records import Fact, FactValue
-    from mlbackends.model.tables import table
-
-    if probe not in names("mlbackends_probes"):
-        return {}
-    module = load("mlbackends_probes", probe)
-    facts = {fact.name: fact for fact in getattr(module, "FACTS", ())}
-    path = f"{os.path.splitext(getattr(module, '__file__', None) or '')[0]}.json"
-    if os.path.isfile(path):
-        kinds = {**_KINDS, "list[dict[str, FactValue]]": list[dict[str, FactValue]]}
-        with open(path, "rb") as file:
-            declared = msgspec.json.decode(file.read(), type=tuple[Fact, ...])
-        facts |= {fact.name: replace(fact, kind=kinds[fact.kind]) for fact in declared}
-    if probe in table("host/variables"):
-        steering = Fact("environment", dict[str, str], "The variables that steer it and are set.")
-        facts.setdefault("environment", steering)
-    return facts

@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from mlbackends.audit.reports import report_of
-from mlbackends.model.errors import MlBackendsError
-from mlbackends.model.reasons import Reason
+from mlbackends.base.errors import MlBackendsError
+from mlbackends.base.reasons import Reason
 from mlbackends.model.records import Failure, Presence, ProbeReport, Report
-from mlbackends.model.requirement import Requirement, check, is_decidable, unmet
+from mlbackends.survey.requirement import Requirement, check, is_decidable, unmet
 
 HOST = Path(__file__).resolve().parents[2] / "hosts" / "hgx-h100-eight-gpus.machine"
 

@@ -7,7 +7,7 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 
-from mlbackends.model.errors import BadInput, shown
+from mlbackends.base.errors import BadInput, shown
 
 SHELLS = ("sh", "powershell", "cmd")
 _PROGRAMS = {

@@ -6,7 +6,7 @@ reason_codes.json holds the codes that the engine and several probes share. A pr
 
 from msgspec import Struct
 
-from mlbackends.model.tables import table
+from mlbackends.base.tables import table
 
 
 class Reason(Struct, frozen=True, omit_defaults=True):
@@ -47,5 +47,5 @@ UNCHECKED = frozenset({"no-use-check", "not-computed"})
 
 def shared_codes() -> dict[str, str]:
     """Return the codes that the engine and several probes share, each with its sentence."""
-    groups: dict[str, dict[str, str]] = table("model/reason_codes")
+    groups: dict[str, dict[str, str]] = table("base/reason_codes")
     return {code: sentence for group in groups.values() for code, sentence in group.items()}

@@ -16,7 +16,7 @@ _START_SECONDS = 30.0
 #: Bytes of sys.path on a command line; the system takes 128 KiB for one argument.
 _PATH_LIMIT = 64 << 10
 
-_SERVE = "from mlbackends.model.reader import serve; serve()"
+_SERVE = "from mlbackends.base.reader import serve; serve()"
 
 
 class TooLate(Exception):

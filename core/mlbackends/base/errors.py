@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mlbackends.model.reasons import Reason
+    from mlbackends.base.reasons import Reason
 
 
 class MlBackendsError(Exception):

@@ -12,8 +12,8 @@ import re
 
 from msgspec import Struct
 
-from mlbackends.model.errors import shown, suggestion
-from mlbackends.model.patterns import pattern
+from mlbackends.base.errors import shown, suggestion
+from mlbackends.base.patterns import pattern
 
 ALONE = ("present", "absent")
 LISTS = ("in", "not in")

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from mlbackends.model.errors import MlBackendsError
+from mlbackends.base.errors import MlBackendsError
 
 #: Types of file systems behind which stands another machine or program; so does each "fuse.NAME".
 _FOREIGN = frozenset({
@@ -67,7 +67,7 @@ def call(
     failure = NotAnswering(path, mount, table.foreign[mount])
     if mount in table.silent:
         raise failure
-    from mlbackends.model.reader import TooLate, answer
+    from mlbackends.base.reader import TooLate, answer
 
     try:
         # Not abspath, for which a link and ".." behind it are nothing.

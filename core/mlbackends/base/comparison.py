@@ -8,8 +8,8 @@ import math
 import operator
 from typing import Any
 
-from mlbackends.model.errors import BadInput
-from mlbackends.model.patterns import pattern
+from mlbackends.base.errors import BadInput
+from mlbackends.base.patterns import pattern
 
 SIGNS = ("===", "==", "~=", "!=", ">=", "<=", ">", "<")
 

@@ -5,14 +5,15 @@ from typing import Any
 
 from msgspec import Struct
 
-from mlbackends.model import dotted, registry
-from mlbackends.model.comparison import SIGNS, fits, in_unit_of
-from mlbackends.model.condition import Comparison, Joined, Language, Unreadable, parse
-from mlbackends.model.errors import BadInput, UnknownName
-from mlbackends.model.patterns import pattern
-from mlbackends.model.reasons import UNCHECKED
+from mlbackends.base import registry
+from mlbackends.base.comparison import SIGNS, fits, in_unit_of
+from mlbackends.base.condition import Comparison, Joined, Language, Unreadable, parse
+from mlbackends.base.errors import BadInput, UnknownName
+from mlbackends.base.patterns import pattern
+from mlbackends.base.reasons import UNCHECKED
+from mlbackends.host.declared_facts import facts_of
+from mlbackends.model import dotted
 from mlbackends.model.records import Presence, ProbeReport, Report
-from mlbackends.model.registry import facts_of
 
 _LANGUAGE = Language(
     name=pattern(r"[A-Za-z]\w*(?:\.\w+)*"),

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from mlbackends.base import mounts, reader
 from mlbackends.host.host import Host, once_per_host
-from mlbackends.model import mounts, reader
 from mlbackends.model.records import Presence
 from mlbackends.survey import survey
 

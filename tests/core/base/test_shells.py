@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.model.errors import BadInput
-from mlbackends.model.shells import (
+from mlbackends.base.errors import BadInput
+from mlbackends.base.shells import (
     assignment,
     command_line,
     in_powershell,

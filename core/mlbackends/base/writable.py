@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from mlbackends.model.patterns import UNFIT
+from mlbackends.base.patterns import UNFIT
 
 Record = TypeVar("Record", bound=Struct)
 

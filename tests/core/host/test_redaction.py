@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlbackends.model.reasons import Reason
+from mlbackends.base.reasons import Reason
+from mlbackends.host.redaction import Names, redacted
 from mlbackends.model.records import SCHEMA, Device, Library, Presence, ProbeReport, Report
-from mlbackends.model.redaction import Names, redacted
 
 NAMES = Names(node="node-17", user="grace", home="/home/grace/")
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from mlbackends.base import registry
+from mlbackends.host.declared_facts import facts_of
 from mlbackends.model import (
     audit,
     benched,
@@ -15,7 +17,6 @@ from mlbackends.model import (
     explanation,
     fleet,
     policy,
-    registry,
     switches,
     usage,
 )
@@ -50,7 +51,7 @@ def report_schema() -> dict[str, Any]:
                             "x-role": fact.role,
                             **({"x-order": list(fact.order)} if fact.order else {}),
                         }
-                        for fact in registry.facts_of(name).values()
+                        for fact in facts_of(name).values()
                     },
                     "additionalProperties": False,
                 }

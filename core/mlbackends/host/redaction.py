@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from mlbackends.model import registry
-from mlbackends.model.patterns import (
+from mlbackends.base import registry
+from mlbackends.base.patterns import (
     DIGITS_AS_ZEROS,
     HARDWARE_ADDRESS,
     HOME,
@@ -24,10 +24,10 @@ from mlbackends.model.patterns import (
     UUID,
     pattern,
 )
-from mlbackends.model.reasons import Reason
+from mlbackends.base.reasons import Reason
+from mlbackends.base.tables import table
+from mlbackends.host.declared_facts import facts_of
 from mlbackends.model.records import Device, Report
-from mlbackends.model.registry import facts_of
-from mlbackends.model.tables import table
 
 if TYPE_CHECKING:
     from mlbackends.model.usage import Usage

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.model import registry
+from mlbackends.base import registry
+from mlbackends.host.declared_facts import facts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,16 +56,16 @@ def test_each_group_is_of_a_registry(package: str) -> None:
 
 
 def test_facts_stand_in_the_probe_or_in_the_file_beside_it() -> None:
-    assert registry.facts_of("flexiblas")["backend"].kind is str
-    assert registry.facts_of("rocm")["targets"].kind == list[str]
-    assert registry.facts_of("host")["boot_id"].role == "identity"
-    assert {"distribution", "built_for"} <= registry.facts_of("torch").keys()
+    assert facts_of("flexiblas")["backend"].kind is str
+    assert facts_of("rocm")["targets"].kind == list[str]
+    assert facts_of("host")["boot_id"].role == "identity"
+    assert {"distribution", "built_for"} <= facts_of("torch").keys()
 
 
 def test_variables_that_steer_a_probe_are_one_of_its_facts() -> None:
-    assert registry.facts_of("mkl")["environment"].kind == dict[str, str]
-    assert "environment" not in registry.facts_of("fbgemm")
+    assert facts_of("mkl")["environment"].kind == dict[str, str]
+    assert "environment" not in facts_of("fbgemm")
 
 
 def test_what_is_no_probe_has_no_facts() -> None:
-    assert registry.facts_of("no-such-probe") == {}
+    assert facts_of("no-such-probe") == {}

@@ -1,0 +1,1 @@
+"""Errors, reasons, patterns, the registry, safe file reading: imports nothing else of ours."""
