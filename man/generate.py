@@ -1,8 +1,12 @@
-"""Make the man pages, the completion scripts and the report's JSON Schema from the code itself.
+"""Make the man pages, completion scripts and type stubs from the code itself.
 
-python man/generate.py           say which files would change
-python man/generate.py --write   write them
-python man/generate.py --check   the same as without, but exit 1 where one is stale or left over
+python man/generate.py                list the files in git that would change
+python man/generate.py --write        write them
+python man/generate.py --check        exit 1 if one is stale or left over
+python man/generate.py --into FOLDER  write every man page into FOLDER, the tables of section 7 too
+
+The pages of commands, completions and stubs are in git. The tables of section 7 are made with a wheel;
+`backends schema NAME` prints a JSON Schema, and `backends explain` the pages of deviations and device kinds.
 """
 
 from __future__ import annotations
@@ -17,20 +21,16 @@ from typing import TYPE_CHECKING
 import click
 
 from mlbackends import __version__
-from mlbackends.audit import device_limits
 from mlbackends.base import registry
 from mlbackends.base.reasons import shared_codes
 from mlbackends.host.declared_facts import facts_of
 from mlbackends.model import policy
-from mlbackends.survey.schema import SCHEMAS
 from mlbackends.switches.deviations import DEVIATIONS
 from mlbackends.switches.table import SWITCHES, of_module
-from mlbackends_cli import device_pages, exits, switch_pages
+from mlbackends_cli import exits, switch_pages
 from mlbackends_cli.commands import completion
 from mlbackends_cli.lazy import Command
 from mlbackends_cli.main import main as group
-from mlbackends_cli.output import indented
-from mlbackends_cli.text import prose
 
 sys.path.insert(0, str(Path(__file__).parent))
 import stubs
@@ -262,26 +262,6 @@ DEVIATIONS_HEAD = (
 )
 
 
-def deviations_markdown() -> str:
-    """Return the same page for a browser."""
-    passages = tuple(switch_pages.deviation(each) for each in DEVIATIONS)
-    head = "<!-- Made by man/generate.py from core/mlbackends/switches/deviations.toml; change that. -->\n"
-    title = "# Where mlbackends and torch.backends differ"
-    return f"{head}{title}\n\n{DEVIATIONS_HEAD}\n\n{prose.markdown(passages)}"
-
-
-def device_limits_markdown() -> str:
-    """Return what every kind of device cannot do and may offer, for a browser."""
-    head = "<!-- Made by man/generate.py from core/mlbackends/audit/device_kinds/; change that. -->"
-    title = "# What each kind of device cannot do, and what it may offer"
-    about = (
-        "`backends explain device KIND` prints this beside what is found on a machine. Each line has its"
-        " source; what could not be looked up is not here."
-    )
-    kinds = [device_pages.markdown(device_limits.page_of(kind)) for kind in device_limits.kinds()]
-    return "\n\n".join((head, title, about, "\n".join(kinds)))
-
-
 def definitions_in(block: str) -> dict[str, str]:
     """Return the definitions in a probe's docstring by word, "Finds" and so on; {} for another paragraph.
 
@@ -312,22 +292,22 @@ def pages(command: click.Command, parent: click.Context | None = None) -> Iterat
             yield from pages(below, context)
 
 
-def files() -> dict[str, str]:
-    """Return every generated file by its path in the repository."""
+def kept() -> dict[str, str]:
+    """Return the generated files that are in git, by path in the repository."""
     made = {f"man/{name}": text for name, text in pages(group)}
-    made["man/backends-facts.7"] = facts_page()
-    made["man/backends-flags.7"] = flags_page()
-    made["man/backends-policy.7"] = policy_page()
-    made["man/backends-deviations.7"] = deviations_page()
-    made["docs/deviations.md"] = deviations_markdown()
-    made["docs/device-limits.md"] = device_limits_markdown()
-    for name, schema in SCHEMAS.items():
-        text = indented(schema())
-        made[f"man/{name}.schema.json"] = text + "\n"
     for shell in completion.SHELLS:
         made[f"man/completions/backends.{shell}"] = completion.script(shell)
-    made.update(stubs.stubs())
-    return made
+    return made | stubs.stubs()
+
+
+def tables() -> dict[str, str]:
+    """Return the pages of section 7, by file name."""
+    return {
+        "backends-facts.7": facts_page(),
+        "backends-flags.7": flags_page(),
+        "backends-policy.7": policy_page(),
+        "backends-deviations.7": deviations_page(),
+    }
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -340,9 +320,15 @@ def main(arguments: list[str] | None = None) -> int:
     modes.add_argument(
         "--check", action="store_true", help="exit 1 where one is stale or left over"
     )
+    modes.add_argument("--into", type=Path, metavar="FOLDER", help="write every man page there")
     options = parser.parse_args(arguments)
-    made = files()
-    there = {f"man/{each.name}" for each in (ROOT / "man").glob("*.[17]")}
+    if options.into:
+        options.into.mkdir(parents=True, exist_ok=True)
+        for name, text in {**dict(pages(group)), **tables()}.items():
+            (options.into / name).write_text(text, encoding="utf-8")
+        return 0
+    made = kept()
+    there = {f"man/{each.name}" for each in (ROOT / "man").glob("*.[1-9]")}
     there |= {f"core/{each.relative_to(ROOT / 'core')}" for each in (ROOT / "core").rglob("*.pyi")}
     changed = [
         path

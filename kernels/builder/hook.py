@@ -11,12 +11,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 import sysconfig
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "kernels" / "builder"))
@@ -59,12 +63,25 @@ def add_compiled(version: str, build_data: dict[str, Any]) -> None:
             build_data["tag"] = f"py3-none-{name}"
 
 
+def manual_pages(version: str) -> Iterable[Path]:
+    """Return the man pages to pack: those in git for an editable install; for a wheel all, made anew."""
+    if version == "editable":
+        return (ROOT / "man").glob("*.1")
+    folder = ROOT / "build" / "man"
+    shutil.rmtree(folder, ignore_errors=True)
+    tree = [str(ROOT / part) for part in ("core", "cli", "probes", "kernels")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*tree, *sys.path])}
+    generator = [sys.executable, str(ROOT / "man" / "generate.py"), "--into", str(folder)]
+    subprocess.run(generator, check=True, env=environment)
+    return folder.iterdir()
+
+
 class LayoutHook(BuildHookInterface[Any]):
     """What hatchling calls for the wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile the native libraries, and add man pages and completions to what belongs under share/."""
-        for page in sorted((ROOT / "man").glob("*.[1-9]")):
+        for page in sorted(manual_pages(version)):
             build_data["shared_data"][str(page)] = f"share/man/man{page.suffix[1:]}/{page.name}"
         for name, place in COMPLETIONS.items():
             file = ROOT / "man" / "completions" / name

