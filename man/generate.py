@@ -150,7 +150,8 @@ def facts_page() -> str:
         ".BR \\-\\-require .",
         "Below every probe stand also presence, version, libraries, devices, reasons, warnings,",
         "failure and source, such as cudnn.version or nvidia.devices.0.name. Below a list, a name is a",
-        "number, the first value of a row (limits.beliefs.OpenMP.cpus) or a column (nvidia.devices.name).",
+        "number, the first value of a row (limits.threads_expected.OpenMP.cpus) or a column",
+        "(nvidia.devices.name).",
         "The word in brackets is the role: a fact is compared, a metric is compared after rounding,",
         "an identity is hidden by \\-\\-redact, and what is volatile is never compared.",
     ]

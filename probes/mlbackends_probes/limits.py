@@ -6,8 +6,8 @@ Finds:    CPU quota, cpuset and memory limit of the control groups (v1, v2, hybr
 Caveats:  inside a container the ancestors of its own group are not seen. A scheduler's grant is
           reported as the scheduler states it; only affinity, cpuset and quota are counted as limits.
 Source:   Linux admin-guide/cgroup-v1 and cgroup-v2.rst; sched_setaffinity(2); getrlimit(2); Slurm,
-          sbatch(1) "OUTPUT ENVIRONMENT VARIABLES"; for beliefs, the documentation of each runtime,
-          which mlbackends.host.system.thread_counts names.
+          sbatch(1) "OUTPUT ENVIRONMENT VARIABLES"; for threads_expected, each runtime's documentation,
+          listed in mlbackends.host.system.thread_counts.
 """
 
 from math import inf
@@ -23,7 +23,7 @@ from mlbackends.host.system.cgroups import Limit
 from mlbackends.host.system.kernel import control_number, system_controls
 from mlbackends.host.system.memory import total_memory
 from mlbackends.host.system.surroundings import granted
-from mlbackends.host.system.thread_counts import Machine, beliefs
+from mlbackends.host.system.thread_counts import Machine, expected_threads
 from mlbackends.model.records import Finding, Presence, nonempty
 
 GROUP = "machine"
@@ -116,11 +116,11 @@ def find(host: Host) -> Finding:
             has_mask=bool(mask),
             group=sum(1 for cpu in _cpus_of_windows(host) if mask and cpu >> 6 == mask[0] >> 6),
         )
-        believed = beliefs(host, machine)
-        facts["beliefs"] = [
-            {"runtime": runtime, "cpus": count, "because": why} for runtime, count, why in believed
+        expected = expected_threads(host, machine)
+        facts["threads_expected"] = [
+            {"runtime": runtime, "cpus": count, "because": why} for runtime, count, why in expected
         ]
-        warnings += _too_many(believed, facts, machine)
+        warnings += _too_many(expected, facts, machine)
     in_order = {name: facts[name] for name in facts_of("limits") if name in facts}
     return Finding(presence=Presence.FOUND, facts=in_order, warnings=tuple(warnings))
 
@@ -195,11 +195,11 @@ def _ulimits(host: Host) -> dict[str, float]:
 
 
 def _too_many(
-    believed: list[tuple[str, int, str]], facts: dict[str, Any], machine: Machine
+    expected: list[tuple[str, int, str]], facts: dict[str, Any], machine: Machine
 ) -> list[Reason]:
     """Return the warning for the runtimes that take more CPUs than there are for them."""
     cpus = facts["effective_cpus"]
-    over = {runtime: count for runtime, count, _ in believed if count > cpus}
+    over = {runtime: count for runtime, count, _ in expected if count > cpus}
     if not over:
         return []
     names = ", ".join(f"{runtime} ({count})" for runtime, count in over.items())

@@ -82,19 +82,19 @@ def find(host: Host) -> Finding:
             f"OMP_NUM_THREADS is {first}, and this process may run on {len(allowed)} processors"
         )
         warnings.append(Reason("override-exceeds-hardware", message))
-    meeting, evidence = _meeting(host, found.libraries)
-    if meeting:
-        facts["meeting"] = [library.path for library in meeting]
-        kinds = {str(library.facts.get("runtime", "")) for library in meeting}
+    copies, evidence = _copies_in_one_process(host, found.libraries)
+    if copies:
+        facts["conflicting_copies"] = [library.path for library in copies]
+        kinds = {str(library.facts.get("runtime", "")) for library in copies}
         why = f"these runtimes are of different makers ({', '.join(sorted(kinds))})"
         if len(kinds) == 1:
             why = "each copy has threads of its own, and a limit set in one is not the other's"
         hint = "set OMP_NUM_THREADS, which all of them read, rather than calling one"
-        own = [each for each in meeting if each.facts.get("runtime") in ("intel", "llvm")]
+        own = [copy for copy in copies if copy.facts.get("runtime") in ("intel", "llvm")]
         if host.platform == "win32" and len(own) > 1:
             why = "the second of Intel's or LLVM's that starts ends the process (OMP: Error #15)"
             hint = _ONE_COPY
-            if any(each.used_by[:1] == ("torch",) for each in own) and host.pid is None:
+            if any(copy.used_by[:1] == ("torch",) for copy in own) and host.pid is None:
                 why += "; torch opens its own by its path, the others take what is loaded by then"
                 hint = f"import torch first, so that the others take its copy; or {_ONE_COPY}"
         if kinds == {"intel", "llvm"}:
@@ -103,7 +103,7 @@ def find(host: Host) -> Finding:
     return replace(found, facts=facts, warnings=tuple(warnings))
 
 
-def _meeting(host: Host, libraries: tuple[Library, ...]) -> tuple[list[Library], str]:
+def _copies_in_one_process(host: Host, libraries: tuple[Library, ...]) -> tuple[list[Library], str]:
     """Return the different copies that are, or would be, in one process, and how that was seen."""
     if host.pid is not None:
         mapped = [library for library in libraries if library.used is True]

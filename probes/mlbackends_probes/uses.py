@@ -32,7 +32,7 @@ NEEDS = (
     "openblas", "mkl", "blis", "accelerate", "flexiblas", "blas", "openmp", "onednn",
     "numpy", "scipy", "torch", "limits",
 )  # fmt: skip
-_COLUMNS = "library, version, core, threads, threads_because, runtime, path, problem"
+_COLUMNS = "library, version, core, threads, threads_source, runtime, path, problem"
 FACTS = (
     *(
         Fact(
@@ -44,8 +44,8 @@ FACTS = (
     ),
     Fact("process", dict[str, Any], "With --pid: the same of what is mapped and no package takes."),
 )
-#: Probe -> its rule in limits.beliefs; the others take OpenMP's.
-_BELIEFS = {"openblas": "OpenBLAS", "mkl": "MKL"}
+#: Probe -> its rule in limits.threads_expected; the others take OpenMP's.
+_RULES = {"openblas": "OpenBLAS", "mkl": "MKL"}
 
 
 def find(host: Host) -> Finding:
@@ -108,7 +108,7 @@ def _use(
         "version": library.version,
         "core": core or facts.get("architecture") or facts.get("instruction_set"),
         "threads": threads,
-        "threads_because": because,
+        "threads_source": because,
         "runtime": runtime,
         "path": library.path,
     })  # fmt: skip
@@ -123,14 +123,14 @@ def _threads(
 ) -> tuple[FactValue, str]:
     """Return how many threads a copy takes for a package, and who says so."""
     if user == "torch" and (own := reports["torch"].facts.get("threads")):
-        return own, "torch says so"
+        return own, "reported by torch"
     if user != "torch" and (own := facts.get("threads") or facts.get("max_threads")):
-        return own, "it says so"
+        return own, "reported by the library"
     if facts.get("threading") == "serial":
         return 1, "it was built without threads"
-    rule = _BELIEFS.get(probe, "OpenMP") if facts.get("threading") != "openmp" else "OpenMP"
-    beliefs: Any = reports["limits"].facts.get("beliefs", [])
-    rules = {row["runtime"]: row for row in beliefs}
+    rule = _RULES.get(probe, "OpenMP") if facts.get("threading") != "openmp" else "OpenMP"
+    expected: Any = reports["limits"].facts.get("threads_expected", [])
+    rules = {row["runtime"]: row for row in expected}
     row = rules.get("torch" if user == "torch" else rule, {})
     count, because = row.get("cpus"), row.get("because", "")
     most = facts.get("built_for_threads")

@@ -252,7 +252,7 @@ def test_columns_that_do_not_fit_stand_below_their_rows(width: int, below: int) 
         "blas": {
             "library": "mkl", "version": "2024.2", "threads": 64, "runtime": "openmp",
             "path": "/home/me/venv/lib/python3.11/site-packages/torch/lib/libtorch_cpu.so",
-            "threads_because": "it takes what MKL takes: the cores in the affinity mask",
+            "threads_source": "it takes what MKL takes: the cores in the affinity mask",
         },
     }  # fmt: skip
     one = report(uses={"presence": "found", "facts": {"torch": used}})
@@ -361,7 +361,7 @@ def test_what_each_package_takes_is_told_with_it_and_in_full_where_it_is_named()
         "threads": 4,
         "path": "/a/b.so",
     }
-    openmp = {"library": "openmp", "threads": 2, "runtime": "gnu", "threads_because": "a rule"}
+    openmp = {"library": "openmp", "threads": 2, "runtime": "gnu", "threads_source": "a rule"}
     facts = {"scikit_learn": {"version": "1.9.1", "blas": blas, "openmp": openmp}}
     one = report(uses={"presence": "found", "facts": facts})
 

@@ -30,11 +30,11 @@ def said_by(*command: str, **environment: str) -> str:
     return told.stdout.strip()
 
 
-def beliefs(**environment: str) -> dict[str, int]:
+def expected_threads(**environment: str) -> dict[str, int]:
     # Variables that the test's own environment has would steer both sides apart.
     kept = {name: value for name, value in os.environ.items() if "THREAD" not in name}
     facts = limits_probe.find(Host(environment=kept | environment)).facts
-    rows = facts["beliefs"]
+    rows = facts["threads_expected"]
     assert isinstance(rows, list)
     return {row["runtime"]: row["cpus"] for row in rows}
 
@@ -54,7 +54,7 @@ def test_nproc_believes_what_we_say_it_does(value: str) -> None:
     if tuple(map(int, version.split(".")[:2])) >= (9, 8):
         pytest.skip("this nproc counts the quota")
     told = said_by("nproc", OMP_NUM_THREADS=value, OMP_THREAD_LIMIT="")
-    assert beliefs(OMP_NUM_THREADS=value)["nproc"] == int(told)
+    assert expected_threads(OMP_NUM_THREADS=value)["nproc"] == int(told)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_openblas_believes_what_we_say_it_does(variables: dict[str, str]) -> Non
     )
     cleared = {name: "" for name in os.environ if "THREAD" in name}
     told = said_by(sys.executable, "-c", program, **(cleared | variables))
-    assert beliefs(**variables)["OpenBLAS"] == int(told)
+    assert expected_threads(**variables)["OpenBLAS"] == int(told)
 
 
 @pytest.mark.torch
@@ -98,7 +98,7 @@ def test_torch_believes_what_we_say_it_does(variables: dict[str, str]) -> None:
         "import torch; print(torch.get_num_threads())",
         **(cleared | variables),
     )
-    assert beliefs(**variables)["torch"] == int(told)
+    assert expected_threads(**variables)["torch"] == int(told)
 
 
 def test_memory_is_at_most_what_psutil_counts() -> None:

@@ -45,7 +45,7 @@ def in_v2(**files: str) -> dict[str, str]:
 
 
 def cpus_by_runtime(facts: dict[str, Any]) -> dict[str, int]:
-    return {row["runtime"]: row["cpus"] for row in facts["beliefs"]}
+    return {row["runtime"]: row["cpus"] for row in facts["threads_expected"]}
 
 
 def test_a_quota_is_floored_for_threads_and_kept_exact_beside(tmp_path: Path) -> None:
@@ -80,10 +80,10 @@ def test_a_cpuset_restricts_what_asks_for_the_mask(tmp_path: Path, mask: dict[st
     facts = limits.find(machine(tmp_path, files, **mask)).facts
 
     count = 1 if mask.get("affinity") == [2, 3, 4] else 3
-    believed = cpus_by_runtime(facts)
+    expected = cpus_by_runtime(facts)
     assert facts["effective_cpus"] == count
-    assert (believed["nproc"], believed["OpenMP"], believed["OpenBLAS"]) == (count,) * 3
-    assert believed["os.cpu_count"] == 8
+    assert (expected["nproc"], expected["OpenMP"], expected["OpenBLAS"]) == (count,) * 3
+    assert expected["os.cpu_count"] == 8
 
 
 def test_memory_high_below_the_limit_is_what_is_left(tmp_path: Path) -> None:
@@ -377,6 +377,6 @@ def test_where_there_is_no_affinity_mask_no_runtime_takes_it(
     facts: dict[str, Any] = limits.find(Host(str(tmp_path))).facts
 
     assert cpus_by_runtime(facts) == threads | cores
-    for row in facts["beliefs"]:
+    for row in facts["threads_expected"]:
         what = "the physical cores" if row["runtime"] in cores else "the CPUs that are online"
         assert row["because"].endswith(what)

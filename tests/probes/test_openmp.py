@@ -244,7 +244,7 @@ def test_a_wheel_that_takes_the_systems_runtime_meets_the_one_that_another_bring
     finding = openmp.find(host)
     (warning,) = finding.warnings
 
-    assert finding.facts["meeting"] == [
+    assert finding.facts["conflicting_copies"] == [
         "/site/scikit_learn.libs/libgomp-e985bcbb.so.1.0.0",
         "/usr/lib/libgomp.so.1",
     ]

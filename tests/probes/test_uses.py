@@ -95,7 +95,7 @@ def test_numpy_takes_the_openblas_of_its_wheel(tmp_path: Path) -> None:
                 "version": "0.3.31",
                 "core": "Haswell",
                 "threads": 4,
-                "threads_because": "the affinity mask",
+                "threads_source": "the affinity mask",
                 "runtime": "pthreads",
                 "path": BLAS,
             },
@@ -211,7 +211,7 @@ def test_variables_and_the_build_set_the_threads(tmp_path: Path) -> None:
     facts = table(machine(tmp_path, NUMPYS, environment={"OPENBLAS_NUM_THREADS": "3"}))
 
     assert facts["numpy"]["blas"]["threads"] == 3
-    assert facts["numpy"]["blas"]["threads_because"] == "OPENBLAS_NUM_THREADS is 3"
+    assert facts["numpy"]["blas"]["threads_source"] == "OPENBLAS_NUM_THREADS is 3"
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_a_build_for_few_threads_takes_no_more(tmp_path: Path) -> None:
 
     blas = table(Host(str(tmp_path)))["numpy"]["blas"]
 
-    assert (blas["threads"], blas["threads_because"]) == (2, "it was built for 2")
+    assert (blas["threads"], blas["threads_source"]) == (2, "it was built for 2")
 
 
 # ---- who wins, and who speaks ------------------------------------------------------------------
@@ -384,7 +384,7 @@ def test_of_a_process_versions_and_threads_are_told(fake_library: FakeLibrary) -
     assert probes["openblas"].version == "0.3.29"
     blas = probes["uses"].facts["process"]["blas"]
     assert (blas["path"], blas["version"]) == (str(path), "0.3.29")
-    assert (blas["threads"], blas["threads_because"]) == (1, "OPENBLAS_NUM_THREADS is 1")
+    assert (blas["threads"], blas["threads_source"]) == (1, "OPENBLAS_NUM_THREADS is 1")
 
 
 def test_without_a_process_everything_is_ours_on_every_system(

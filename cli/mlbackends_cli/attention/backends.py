@@ -38,8 +38,8 @@ def _reasons(explained: Explained, explanation: Explanation, page: Page) -> Iter
     yield ""
     ours = explained.chosen or "no backend"
     yield from _section("mlbackends would take", ours, explained.verdicts, page)
-    if explained.torch_untold:
-        yield f"  torch {explanation.torch}: {explained.torch_untold}"
+    if explained.torch_unknown_reason:
+        yield f"  torch {explanation.torch}: {explained.torch_unknown_reason}"
         yield ""
     else:
         torch = f"{_torch(explained, explanation)} would take"
@@ -74,7 +74,7 @@ def _section(title: str, choice: str, verdicts: Sequence[Verdict], page: Page) -
 
 
 def _choices(explained: Explained) -> tuple[str, str, str]:
-    torch = "not known" if explained.torch_untold else explained.torch_chosen or "raises"
+    torch = "not known" if explained.torch_unknown_reason else explained.torch_chosen or "raises"
     return explained.text, explained.chosen or "none", torch
 
 

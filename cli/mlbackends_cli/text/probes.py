@@ -366,7 +366,7 @@ def uses(probe: ProbeReport | None) -> Table:
             if isinstance(row, dict):
                 library = f"{row.get('library', '')} {row.get('version', '')}".rstrip()
                 rows.append({**row, "package": package, "takes": library})
-    order = ("package", "takes", "core", "threads", "runtime", "problem", "path", "threads_because")
+    order = ("package", "takes", "core", "threads", "runtime", "problem", "path", "threads_source")
     names = [name for name in order if any(name in row for row in rows)]
     return [{name: row.get(name, "") for name in names} for row in rows]
 

@@ -153,7 +153,7 @@ class ThreadPools(Struct, frozen=True):
             "limits.effective_cpus": self.cpus,
             "limits.effective_cpus_because": self.because,
             **{
-                f"limits.beliefs.{name}.cpus": cpus
+                f"limits.threads_expected.{name}.cpus": cpus
                 for name, cpus in (self.pools | self.counted).items()
             },
         }
@@ -162,13 +162,13 @@ class ThreadPools(Struct, frozen=True):
 def thread_pools(report: ReportView) -> ThreadPools:
     """Return them. Raises NotReported where the report does not say how many CPUs are left."""
     cpus = int(report.need("limits.effective_cpus"))
-    beliefs = {belief["runtime"]: int(belief["cpus"]) for belief in report.need("limits.beliefs")}
-    over = {str(name): count for name, count in beliefs.items() if count > cpus}
+    expected = {row["runtime"]: int(row["cpus"]) for row in report.need("limits.threads_expected")}
+    over = {str(name): count for name, count in expected.items() if count > cpus}
     # A runtime that a variable of its own steers does not look at OpenMP's.
     causes = {
-        str(belief["because"]).partition(" is ")[0]
-        for belief in report.need("limits.beliefs")
-        if belief["runtime"] in _POOLS and belief["runtime"] in over
+        str(row["because"]).partition(" is ")[0]
+        for row in report.need("limits.threads_expected")
+        if row["runtime"] in _POOLS and row["runtime"] in over
     }
     return ThreadPools(
         cpus,

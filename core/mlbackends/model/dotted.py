@@ -112,8 +112,9 @@ def _descend(value: Any, path: list[str]) -> Any:
 def below(value: Any, step: str) -> Any:
     """Return what stands under a key of a table or a number of a list, None where nothing does.
 
-    Of a device or a copy of a library a fact has its short name. Of a list of tables a step is the first
-    value of one of them (beliefs.OpenMP), or a key of theirs, for the list of its values (devices.name).
+    A fact of a device or of a copy of a library has its short name. In a list of tables a step is the first
+    value of one of them (threads_expected.OpenMP) or one of their keys, for the list of its values
+    (devices.name).
     """
     if isinstance(value, dict):
         tables = (value, *(value.get(name) for name in ("facts", "volatile")))

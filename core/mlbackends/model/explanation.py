@@ -14,7 +14,7 @@ class Explained(Struct, frozen=True):
 
     text: the problem as it is typed. device: its name, and device_title which one that is.
     here: whether that is this machine's own. chosen: the backend of ours that computes it, "" for none.
-    torch_chosen: the SDPBackend that torch takes, "" where it raises, or where torch_untold says why
+    torch_chosen: the SDPBackend that torch takes, "" where it raises, or where torch_unknown_reason says why
     nothing is known of it. torch_cudnn: the version of cuDNN that torch's verdicts are for, the
     newest that is known where the device is not here; "" for none. verdicts and torch_verdicts are in
     the order of the backends.
@@ -29,7 +29,7 @@ class Explained(Struct, frozen=True):
     verdicts: tuple[Verdict, ...]
     torch_chosen: str
     torch_verdicts: tuple[Verdict, ...]
-    torch_untold: str = ""
+    torch_unknown_reason: str = ""
     torch_cudnn: str = ""
 
     @property

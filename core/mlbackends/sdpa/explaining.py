@@ -59,7 +59,9 @@ def explained(
         verdicts=decision.verdicts,
         torch_chosen=next((each.backend for each in verdicts if each.usable), ""),
         torch_verdicts=verdicts,
-        torch_untold=f"what torch takes on {unknown} is not written down here" if unknown else "",
+        torch_unknown_reason=f"what torch takes on {unknown} is not written down here"
+        if unknown
+        else "",
         torch_cudnn=decoded(cudnn) if cudnn else "",
     )
 

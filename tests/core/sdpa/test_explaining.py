@@ -35,7 +35,7 @@ def test_torch_would_take(line: str, taken: str) -> None:
     told = explain(parse(SHAPE + line)).problems[-1]
 
     assert told.torch_chosen == taken
-    assert not told.torch_untold
+    assert not told.torch_unknown_reason
 
 
 def test_all_reasons_are_told_not_only_the_first() -> None:
@@ -51,7 +51,7 @@ def test_what_torch_does_elsewhere_is_said_not_to_be_known() -> None:
     (told,) = explain(parse(SHAPE + "--device gfx1102")).problems
 
     assert told.torch_chosen == ""
-    assert "gfx1102" in told.torch_untold
+    assert "gfx1102" in told.torch_unknown_reason
 
 
 def test_a_switch_that_is_off_is_a_reason_on_both_sides() -> None:

@@ -44,7 +44,9 @@ _STANDALONE = "intel-openmp"
 def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each meeting that the probe foresees."""
     copies = {library.path: library for library in report.libraries("openmp")}
-    meeting = [copies[path] for path in report.fact("openmp.meeting", []) if path in copies]
+    meeting = [
+        copies[path] for path in report.fact("openmp.conflicting_copies", []) if path in copies
+    ]
     makers = {str(library.facts.get("runtime", "")) for library in meeting}
     severity = None
     own = [one for one in meeting if one.facts.get("runtime") in _DEADLOCK]
@@ -59,6 +61,6 @@ def symptoms(report: ReportView) -> Symptoms:
         yield from_warning(
             warning,
             command=command,
-            evidence={"openmp.meeting": [library.path for library in meeting]},
+            evidence={"openmp.conflicting_copies": [library.path for library in meeting]},
             severity=severity,
         )

@@ -66,10 +66,10 @@ def _has_its_share(report: ReportView, ranks: str) -> bool:
 def _too_few(report: ReportView, variables: dict[str, str]) -> Symptoms:
     allowed = cpu_list(str(report.fact("limits.affinity", "")))
     for one in bound(variables):
-        beliefs = {
-            belief["runtime"]: int(belief["cpus"]) for belief in report.need("limits.beliefs")
+        expected = {
+            row["runtime"]: int(row["cpus"]) for row in report.need("limits.threads_expected")
         }
-        threads = beliefs.get("OpenMP", 0)
+        threads = expected.get("OpenMP", 0)
         cpus = one.within(allowed)
         # More threads than CPUs in all is another hazard's matter.
         if not 0 < cpus < min(threads, len(allowed) or threads):
@@ -81,7 +81,7 @@ def _too_few(report: ReportView, variables: dict[str, str]) -> Symptoms:
             command=f"unset {one.variable}",
             evidence={
                 f"environment.variables.{one.variable}": one.value,
-                "limits.beliefs.OpenMP.cpus": threads,
+                "limits.threads_expected.OpenMP.cpus": threads,
                 "limits.affinity": str(report.fact("limits.affinity", "")),
             },
         )

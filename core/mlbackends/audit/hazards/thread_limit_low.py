@@ -26,8 +26,8 @@ _POOLS = 8
 
 def symptoms(report: ReportView) -> Symptoms:
     """Yield each limit that is low for the pools that would be started here."""
-    beliefs = report.need("limits.beliefs")
-    most = max((int(one["cpus"]) for one in beliefs if one["runtime"] in _STARTING), default=0)
+    expected = report.need("limits.threads_expected")
+    most = max((int(row["cpus"]) for row in expected if row["runtime"] in _STARTING), default=0)
     limits = (
         ("limits.process_limit", "the control group's pids.max", "raise pids.max"),
         ("limits.user_processes_limit", "ulimit -u", "raise ulimit -u, or nproc in limits.conf"),

@@ -50,7 +50,7 @@ def thread_counts(text: str) -> tuple[int, ...]:
     return numbers if all(0 < number <= _MOST for number in numbers) else ()
 
 
-def beliefs(host: Host, machine: Machine) -> list[tuple[str, int, str]]:
+def expected_threads(host: Host, machine: Machine) -> list[tuple[str, int, str]]:
     """Return each runtime, the CPUs it takes on this machine, and why; one not known is left out."""
     has_mask = machine.has_mask
     allowed = machine.affinity, "the affinity mask" if has_mask else "the CPUs that are online"

@@ -165,7 +165,7 @@ def meeting(*runtimes: tuple[str, str]) -> Report:
         )
         for maker, owner in runtimes
     )
-    facts = {"meeting": [library.path for library in libraries]}
+    facts = {"conflicting_copies": [library.path for library in libraries]}
     warning = Reason("conflict", "they meet", "set OMP_NUM_THREADS")
     base = report("stale-conda-workstation")
     return with_probe(base, "openmp", libraries=libraries, facts=facts, warnings=(warning,))

@@ -119,7 +119,7 @@ def test_without_what_tells_it_nothing_is_claimed() -> None:
         ("numa-balancing", "memory", "numa_balancing"),
         ("open-files-limit", "limits", "open_files_limit"),
         ("overcommit-never", "memory", "overcommit"),
-        ("thread-limit-low", "limits", "beliefs"),
+        ("thread-limit-low", "limits", "threads_expected"),
         ("transparent-huge-pages", "memory", "transparent_huge_pages"),
     ],
 )
@@ -315,7 +315,7 @@ def test_a_pool_that_its_own_variable_steers_is_told_by_that_variable() -> None:
         {"runtime": "MKL", "cpus": 32, "because": "MKL_NUM_THREADS is 32"},
         {"runtime": "OpenBLAS", "cpus": 4, "because": "OPENBLAS_NUM_THREADS is 4"},
     ]
-    facts = {"beliefs": rows, "effective_cpus": 4, "effective_cpus_because": "quota"}
+    facts = {"threads_expected": rows, "effective_cpus": 4, "effective_cpus_because": "quota"}
     (check,) = checks(with_facts("mig-pod", "limits", **facts), "cpu-quota-below-threads")
 
     assert check.command == "export OMP_NUM_THREADS=4 MKL_NUM_THREADS=4"

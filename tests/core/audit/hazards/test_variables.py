@@ -244,7 +244,10 @@ def with_threads(count: int, **variables: str) -> Report:
     """Return a machine of eight CPUs on which OpenMP starts so many threads."""
     base = with_variables("ci-leftovers", **variables)
     limits = base.probes["limits"]
-    facts = {**limits.facts, "beliefs": [{"runtime": "OpenMP", "cpus": count, "because": "it is"}]}
+    facts = {
+        **limits.facts,
+        "threads_expected": [{"runtime": "OpenMP", "cpus": count, "because": "it is"}],
+    }
     limits = msgspec.structs.replace(limits, facts=facts)
     return msgspec.structs.replace(base, probes={**base.probes, "limits": limits})
 

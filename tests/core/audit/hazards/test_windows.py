@@ -137,7 +137,7 @@ def meeting(*runtimes: str) -> ProbeReport:
         for i, runtime in enumerate(runtimes)
     ]
     warning = Reason("conflict", "two runtimes meet", "import torch first")
-    return found(*copies, warnings=(warning,), meeting=[one.path for one in copies])
+    return found(*copies, warnings=(warning,), conflicting_copies=[one.path for one in copies])
 
 
 @pytest.mark.parametrize(

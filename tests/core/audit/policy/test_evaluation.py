@@ -30,7 +30,7 @@ CPU = ProbeReport(Presence.FOUND, facts={"cores": 8, "vendor": "Intel"})
 BROKEN = ProbeReport(None, failure=Failure("it broke"))
 OPENMP = ProbeReport(
     Presence.FOUND,
-    facts={"meeting": ["/venv/libomp.so", "/venv/libiomp5.so"]},
+    facts={"conflicting_copies": ["/venv/libomp.so", "/venv/libiomp5.so"]},
     libraries=(
         Library("openmp", "/venv/libomp.so", owner="a 1", facts={"runtime": "llvm"}),
         Library("openmp", "/venv/libiomp5.so", owner="b 1", facts={"runtime": "intel"}),
