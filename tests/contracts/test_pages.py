@@ -176,7 +176,7 @@ def test_the_index_has_every_page() -> None:
 def test_the_readme_is_short_and_counts_right() -> None:
     readme = (ROOT / "README.md").read_text("utf-8")
 
-    assert len(readme.split()) < 2000
+    assert len(readme.split()) < 600
     assert f"{len(codes())} hazards" in readme
 
 
@@ -210,5 +210,4 @@ def test_what_an_index_shows_of_the_readme_has_no_picture_and_no_link_to_a_file(
     shown = importlib.import_module("readme").for_an_index((ROOT / "README.md").read_text())
 
     assert "](docs/" not in shown and "![" not in shown
-    assert "More: docs/info.md." in shown and "[uv](https://docs.astral.sh/uv/)" in shown
-    assert "## What is here?\n\nA file that lies there" in shown
+    assert "More: docs/info.md." in shown

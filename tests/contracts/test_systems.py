@@ -21,9 +21,9 @@ RESULTS = sorted((SYSTEMS / "results").glob("*.json"))
 JOBS = tomllib.loads((SYSTEMS / "jobs.toml").read_text(encoding="utf-8"))
 
 
-def test_the_readme_has_the_table_that_the_results_make() -> None:
+def test_the_page_has_the_table_that_the_results_make() -> None:
     renew = "python tests/systems/table.py --write"
-    assert table.README.read_text(encoding="utf-8") == table.renewed(), renew
+    assert table.PAGE.read_text(encoding="utf-8") == table.renewed(), renew
 
 
 @pytest.mark.parametrize("file", RESULTS, ids=lambda file: file.stem)

@@ -1,4 +1,4 @@
-"""README's table of what has been tried where: ``python tests/systems/table.py --write`` or ``--check``.
+"""The table of docs/systems.md, what was tried where: ``table.py --write`` or ``--check``.
 
 It is made of results/*.json, which the jobs of .ci/systems wrote; of by_hand.toml; and of the recorded
 machines in tests/hosts. A cell that no result fills says no.
@@ -12,9 +12,11 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from mlbackends.host.archive import read
+
 HERE = Path(__file__).resolve().parent
 TESTS = HERE.parent
-README = TESTS.parent / "README.md"
+PAGE = TESTS.parent / "docs" / "systems.md"
 BEGIN, END = "<!-- tests/systems/table.py -->\n", "<!-- the end -->\n"
 HEAD = """\
 | | on real hardware | emulated | on recorded machines or stub libraries |
@@ -85,7 +87,7 @@ def summary(result: dict[str, Any]) -> str:
     if passed:
         done.append(f"{passed:,} tests")
     done += [f"{failed} failed"] if failed else []
-    done += [f"[{listed} cannot](tests/systems/not_here.toml)"] if listed else []
+    done += [f"[{listed} cannot](../tests/systems/not_here.toml)"] if listed else []
     done += [f"native attention ({result['native']})"] if result["native"] else []
     done += [f"{' and '.join(result['not_run'])} not run"] if result.get("not_run") else []
     # Parts may have run at several commits.
@@ -95,18 +97,17 @@ def summary(result: dict[str, Any]) -> str:
 
 
 def recorded(platform: str, machines: tuple[str, ...]) -> int:
-    """Return how many machines of a kind tests/hosts has."""
+    """Return the number of machine descriptions of a kind in tests/hosts."""
     count = 0
-    for file in (TESTS / "hosts").glob("*.expected.json"):
-        probes = json.loads(file.read_text(encoding="utf-8"))["probes"]
-        machine = probes["cpu"]["facts"].get("machine")
-        count += probes["host"]["facts"].get("platform") == platform and machine in machines
+    for file in (TESTS / "hosts").glob("*.machine"):
+        host = json.loads(read(str(file)).entries["host.json"])
+        count += host["platform"] == platform and host["uname"]["machine"] in machines
     return count
 
 
 def renewed() -> str:
-    """Return README.md with the table as it must be."""
-    text = README.read_text(encoding="utf-8")
+    """Return docs/systems.md with the table as it must be."""
+    text = PAGE.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{table()}\n{END}{after}"
@@ -114,6 +115,6 @@ def renewed() -> str:
 
 if __name__ == "__main__":
     if "--write" in sys.argv:
-        README.write_text(renewed(), encoding="utf-8")
-    elif README.read_text(encoding="utf-8") != renewed():
-        sys.exit("README.md's table is stale: python tests/systems/table.py --write")
+        PAGE.write_text(renewed(), encoding="utf-8")
+    elif PAGE.read_text(encoding="utf-8") != renewed():
+        sys.exit("docs/systems.md: the table is stale: python tests/systems/table.py --write")
