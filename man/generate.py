@@ -27,10 +27,11 @@ from mlbackends.host.declared_facts import facts_of
 from mlbackends.model import policy
 from mlbackends.switches.deviations import DEVIATIONS
 from mlbackends.switches.table import SWITCHES, of_module
-from mlbackends_cli import exits, switch_pages
+from mlbackends_cli import exits
 from mlbackends_cli.commands import completion
 from mlbackends_cli.lazy import Command
 from mlbackends_cli.main import main as group
+from mlbackends_cli.switches import pages as switch_pages
 
 sys.path.insert(0, str(Path(__file__).parent))
 import stubs

@@ -93,31 +93,38 @@ class Command(click.Command):
 
 
 class FolderGroup(Command, click.Group):
-    """A group with one command for each file of a package; the file defines it as `command`.
+    """A group with one command for each file of its packages; the file defines it as `command`.
 
     A folder with an `__init__.py` is a group, where the package sets FOLDERS_ARE_ENTRIES = True. The name
     of the file is that of the command, with "_" for "-". Listing the commands imports none: the help line
     is the first line of the docstring.
     """
 
-    def __init__(self, folder: str, **options: Any) -> None:
+    def __init__(self, folder: str, *more_folders: str, **options: Any) -> None:
         super().__init__(**{"no_args_is_help": True, **_help(folder), **options})
-        self.folder = folder
+        self.folders = (folder, *more_folders)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands' names, sorted."""
         del ctx
-        return [name.replace("_", "-") for name in registry.names(self.folder)]
+        return sorted(
+            name.replace("_", "-") for folder in self.folders for name in registry.names(folder)
+        )
+
+    def _folder_of(self, name: str) -> str | None:
+        """Return the package that has a command, None if none has."""
+        return next((folder for folder in self.folders if name in registry.names(folder)), None)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one command; None where there is no such file."""
         del ctx
         name = cmd_name.replace("-", "_")
-        if name not in registry.names(self.folder):
+        folder = self._folder_of(name)
+        if folder is None:
             return None
         if isolation.process_is_ours:
             isolation.import_msgspec()
-        entry = registry.load(self.folder, name)
+        entry = registry.load(folder, name)
         if error := registry.import_error(entry):
             raise BadInput(
                 f"the command {cmd_name} cannot be imported: {type(error).__name__}: {error}",
@@ -153,13 +160,14 @@ class FolderGroup(Command, click.Group):
             if f"  {ctx.command_path} {command} " in (self.help or ""):
                 continue
             name = command.replace("-", "_")
-            path = os.path.join(importlib.import_module(self.folder).__path__[0], name)
+            folder = self._folder_of(name) or self.folders[0]
+            path = os.path.join(importlib.import_module(folder).__path__[0], name)
             path = os.path.join(path, "__init__.py") if os.path.isdir(path) else f"{path}.py"
             if os.path.isfile(path):
                 with open(path, encoding="utf-8") as file:
                     rows.append((command, file.readline().strip().strip('"')))
             else:
-                text = registry.load(self.folder, name).__doc__ or ""
+                text = registry.load(folder, name).__doc__ or ""
                 rows.append((command, text.partition("\n")[0]))
         with formatter.section("Commands"):
             formatter.write_dl(rows)

@@ -16,9 +16,12 @@ from mlbackends_cli.lazy import FolderGroup
 from mlbackends_cli.output import log, write
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+#: The packages with commands; `backends A B` is SUBJECT/commands/A/B.py.
+_SUBJECTS = ("report", "attention", "trace", "fleet", "switches")
 
 main = FolderGroup(
     "mlbackends_cli.commands",
+    *(f"mlbackends_cli.{subject}.commands" for subject in _SUBJECTS),
     name="backends",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
@@ -45,11 +48,11 @@ def guarded_main(arguments: list[str]) -> int:
             if arguments:
                 error.show()
             else:
-                from mlbackends_cli.usage import first_help
+                from mlbackends_cli.errors import first_help
 
                 click.echo(first_help(main), err=True)
         else:
-            from mlbackends_cli.usage import explained
+            from mlbackends_cli.errors import explained
 
             _fail(arguments, *explained(error, main, arguments))
         return error.exit_code

@@ -31,8 +31,8 @@ from mlbackends.fleet.judging import Judge
 from mlbackends.fleet.nodesets import expanded
 from mlbackends.fleet.reader import Reader
 from mlbackends.fleet.records import united
-from mlbackends_cli.charts.fleet import sheet
 from mlbackends_cli.charts.pictures import style_alone
+from mlbackends_cli.fleet.chart import sheet
 from mlbackends_cli.main import guarded_main
 
 FOLDER = Path(__file__).resolve().parent

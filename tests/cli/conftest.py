@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mlbackends.model.trace_views import Roof
-from mlbackends_cli.traces import roof
+from mlbackends_cli.trace import roof
 
 sys.path.insert(0, str(Path(__file__).parent))
 

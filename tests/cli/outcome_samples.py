@@ -189,6 +189,6 @@ def written(form: str, outcome: Outcome, **page: Any) -> str:
 
 def failed_codes(outcome: Outcome) -> set[str]:
     """Return the codes that failed, as a format may write them: on one line, cleaned, and cut."""
-    from mlbackends_cli.text import checks
+    from mlbackends_cli.report import checks
 
     return {checks.line(check.code) for check in outcome.failed()}

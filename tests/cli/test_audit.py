@@ -10,7 +10,7 @@ import pytest
 from running import backends
 
 from mlbackends.model.audit import SCHEMA, Check, Outcome, Severity, Status
-from mlbackends_cli import judgement
+from mlbackends_cli.report import judgement
 
 TESTS = Path(__file__).resolve().parents[1]
 NODE = str(TESTS / "hosts" / "hgx-h100-eight-gpus.machine")

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mlbackends_cli import screen, terminal
+from mlbackends_cli import terminal
+from mlbackends_cli.report import screen
 from mlbackends_cli.text.manual import plain
 
 if TYPE_CHECKING:

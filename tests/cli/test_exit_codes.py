@@ -14,7 +14,7 @@ from running import backends
 
 from mlbackends.base.errors import MlBackendsError
 from mlbackends.model.audit import Check, Problem, Severity, Status
-from mlbackends_cli import judgement
+from mlbackends_cli.report import judgement
 
 HOSTS = Path(__file__).resolve().parents[1] / "hosts"
 DEGRADED = str(HOSTS / "gpu-server-degraded.machine")  # errors of the node

@@ -19,8 +19,9 @@ from mlbackends.model.records import SCHEMA, Device, Presence, ProbeReport, Repo
 from mlbackends.survey import all_codes
 from mlbackends.switches.deviations import DEVIATIONS
 from mlbackends.switches.table import SWITCHES
-from mlbackends_cli import device_pages, switch_pages
-from mlbackends_cli.commands import explain
+from mlbackends_cli.report import device_pages
+from mlbackends_cli.report.commands import explain
+from mlbackends_cli.switches import pages as switch_pages
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.prose import Passage, markdown, printed
 

@@ -9,7 +9,8 @@ import pytest
 from mlbackends.base.reasons import Reason
 from mlbackends.model.dotted import undetermined
 from mlbackends.model.records import SCHEMA, Presence, ProbeReport, Report
-from mlbackends_cli.text import plain, probes
+from mlbackends_cli.report import probes
+from mlbackends_cli.text import plain
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from outcome_samples import hostile, sample, with_checks
 
 from mlbackends.base.errors import BadInput
 from mlbackends.model.audit import Check, Outcome, Severity, Status
-from mlbackends_cli import exits, formats, judgement
+from mlbackends_cli import exits, formats
+from mlbackends_cli.report import judgement
 
 if TYPE_CHECKING:
     from pathlib import Path

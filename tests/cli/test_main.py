@@ -18,7 +18,6 @@ from running import PLAIN, backends
 
 import mlbackends
 import mlbackends_cli
-from mlbackends.base import registry
 from mlbackends_cli import exits
 from mlbackends_cli.lazy import Command
 from mlbackends_cli.main import main
@@ -120,7 +119,7 @@ def test_a_help_is_as_it_was_read() -> None:
     assert done.stdout == golden.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", registry.names("mlbackends_cli.commands"))
+@pytest.mark.parametrize("name", main.list_commands(click.Context(main)))
 def test_every_command_is_in_the_help(name: str) -> None:
     assert re.search(rf"(?m)^  (  backends )?{name} ", backends("--help").stdout)
 

@@ -19,12 +19,12 @@ from test_sdpa_bench import SAMPLE, problem, run
 from mlbackends.base.reasons import Reason
 from mlbackends.model.checked import SCHEMA, Checked, Ended, Errors
 from mlbackends_cli.attention import check_table
+from mlbackends_cli.attention.chart import picture, plots
+from mlbackends_cli.attention.page import bench_page, check_page
 from mlbackends_cli.charts import blocks
-from mlbackends_cli.charts.attention import picture, plots
 from mlbackends_cli.charts.axes import Logarithmic
 from mlbackends_cli.charts.plot import Plot, Point, Series
 from mlbackends_cli.terminal import Page
-from mlbackends_cli.web.attention_page import bench_page, check_page
 
 if TYPE_CHECKING:
     from pathlib import Path

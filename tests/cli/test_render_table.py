@@ -12,8 +12,8 @@ import pytest
 
 from mlbackends.base import registry
 from mlbackends.model.records import Report
+from mlbackends_cli.report import probes
 from mlbackends_cli.terminal import Page
-from mlbackends_cli.text import probes
 
 HOSTS = Path(__file__).parents[1] / "hosts"
 

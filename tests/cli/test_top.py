@@ -27,10 +27,10 @@ from mlbackends.model.usage import (
     Usage,
 )
 from mlbackends.survey.schema import SCHEMAS
-from mlbackends_cli.commands.top import _View
+from mlbackends_cli.report import usage as pages
+from mlbackends_cli.report.commands.top import _View
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text import layout
-from mlbackends_cli.text import usage as pages
 
 if os.name != "nt":
     import fcntl

@@ -20,8 +20,8 @@ from mlbackends.tracing.reader import read
 from mlbackends.tracing.reader import records as records_of
 from mlbackends.tracing.viewing import view
 from mlbackends.tracing.walk import Walk
-from mlbackends_cli.traces.listings import listing
-from mlbackends_cli.web.trace_page import Contents, trace_page
+from mlbackends_cli.trace.listings import listing
+from mlbackends_cli.trace.page import Contents, trace_page
 
 TRACES = Path(__file__).resolve().parents[1] / "traces"
 LOGS = sorted(path.name for path in TRACES.glob("*.log"))

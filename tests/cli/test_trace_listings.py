@@ -12,8 +12,8 @@ from mlbackends.model.trace_views import Findings, Summary
 from mlbackends.tracing import reader
 from mlbackends.tracing.viewing import REGISTRY, difference, view
 from mlbackends_cli.terminal import Page
-from mlbackends_cli.traces.listings import listing
-from mlbackends_cli.traces.narrowing import narrowed
+from mlbackends_cli.trace.listings import listing
+from mlbackends_cli.trace.narrowing import narrowed
 
 TRACES = Path(__file__).resolve().parents[1] / "traces"
 LOGS = sorted(path.name for path in TRACES.glob("*.log"))

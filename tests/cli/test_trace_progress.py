@@ -23,7 +23,7 @@ from mlbackends.tracing.sources import Source
 from mlbackends_cli import terminal
 from mlbackends_cli.terminal import can_redraw
 from mlbackends_cli.text import layout
-from mlbackends_cli.traces.reading import Logs, ReadingProgress, bar
+from mlbackends_cli.trace.reading import Logs, ReadingProgress, bar
 
 if os.name != "nt":
     import fcntl

@@ -134,7 +134,7 @@ def test_every_input_reaches_a_step() -> None:
 
 
 def test_every_choice_of_the_action_is_one_of_the_command() -> None:
-    command: click.Command = registry.load("mlbackends_cli.commands", "doctor").command
+    command: click.Command = registry.load("mlbackends_cli.report.commands", "doctor").command
     kind = next(option.type for option in command.params if option.name == "fail_on")
 
     assert isinstance(kind, click.Choice)

@@ -19,8 +19,8 @@ import pytest
 from markdown_it import MarkdownIt
 
 from mlbackends.audit.hazard import codes
+from mlbackends_cli.errors import contexts
 from mlbackends_cli.main import main
-from mlbackends_cli.usage import contexts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from mlbackends.host.host import Host
 from mlbackends.libraries import vulkan as shader
 from mlbackends.model.records import Library, Presence, ProbeReport
 from mlbackends.survey import survey
-from mlbackends_cli.text.probes import device_lines
+from mlbackends_cli.report.probes import device_lines
 from mlbackends_probes import vulkan
 
 if TYPE_CHECKING:

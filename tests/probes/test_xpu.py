@@ -8,7 +8,7 @@ import pytest
 from mlbackends.host.host import Host
 from mlbackends.model.records import Library, Presence, ProbeReport
 from mlbackends.survey import survey
-from mlbackends_cli.text import probes
+from mlbackends_cli.report import probes
 from mlbackends_probes import sycl, xpu
 
 if TYPE_CHECKING:

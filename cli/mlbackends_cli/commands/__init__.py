@@ -27,6 +27,3 @@ Switches:
   backends flags list --changed               which are not at their default
   backends run --set cudnn.benchmark=true -- python train.py
 """
-
-# One file for each command, and a folder for each group of commands.
-FOLDERS_ARE_ENTRIES = True

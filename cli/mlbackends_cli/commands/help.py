@@ -17,9 +17,9 @@ import click
 
 from mlbackends.base.errors import BadInput
 from mlbackends_cli import exits
+from mlbackends_cli.errors import contexts
 from mlbackends_cli.lazy import FolderGroup, documented
 from mlbackends_cli.output import write_paged
-from mlbackends_cli.usage import contexts
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

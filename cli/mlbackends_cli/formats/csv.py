@@ -6,7 +6,7 @@ import io
 from mlbackends.model.trace_views import AnyView
 from mlbackends.tracing.rows import csv_cell
 from mlbackends_cli.terminal import Page
-from mlbackends_cli.traces.rows import table_of
+from mlbackends_cli.trace.rows import table_of
 
 
 def view(view: AnyView, _page: Page) -> str:

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 from mlbackends.base import registry
 from mlbackends.model.audit import Check, Outcome, Severity, Status
+from mlbackends_cli.report import checks
 from mlbackends_cli.terminal import Page
-from mlbackends_cli.text import checks
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
 _MOST_SHOWN = 10

@@ -5,8 +5,8 @@ What is accepted, does not apply or was not checked is no finding there; JUnit h
 
 from mlbackends.model.audit import Outcome, Severity
 from mlbackends_cli.output import indented
+from mlbackends_cli.report import checks
 from mlbackends_cli.terminal import Page
-from mlbackends_cli.text import checks
 
 _SEVERITIES = {Severity.NOTE: "info", Severity.WARNING: "minor", Severity.ERROR: "critical"}
 

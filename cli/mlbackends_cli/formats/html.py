@@ -7,11 +7,10 @@ from mlbackends.host.declared_facts import facts_of
 from mlbackends.model.audit import Check, Outcome, Severity, Status
 from mlbackends.model.difference import Difference
 from mlbackends.model.records import Device, Library, ProbeReport, Report
-from mlbackends_cli.charts.machine import picture
+from mlbackends_cli.report import checks, probes
+from mlbackends_cli.report.machine_chart import picture
 from mlbackends_cli.terminal import Page
-from mlbackends_cli.text import checks, probes
-from mlbackends_cli.text.plain import amount
-from mlbackends_cli.web.elements import (
+from mlbackends_cli.text.elements import (
     document,
     element,
     escaped,
@@ -26,6 +25,7 @@ from mlbackends_cli.web.elements import (
     table,
     words,
 )
+from mlbackends_cli.text.plain import amount
 
 #: So many rows, devices and copies of a library are shown.
 _MOST = 200
@@ -35,7 +35,7 @@ _BOX = '<input type="search" hidden="" placeholder="Filter" aria-label="Filter t
 
 def trace(contents: Any, _page: Page) -> str:
     """Return the page of a trace, from its `Contents`."""
-    from mlbackends_cli.web.trace_page import trace_page
+    from mlbackends_cli.trace.page import trace_page
 
     return trace_page(contents)
 
@@ -251,7 +251,7 @@ def outcome(outcome: Outcome, page: Page) -> str:
 
 def difference(difference: Difference, page: Page) -> str:
     """Return what became worse, and the rest; it is open where the page asks for details."""
-    from mlbackends_cli.web.difference_page import difference_page
+    from mlbackends_cli.report.difference_page import difference_page
 
     return difference_page(difference, is_open=page.details)
 

@@ -31,7 +31,7 @@ def rows(records: Iterable[Any], _page: Page) -> str:
 
 def view(view: AnyView, page: Page) -> str:
     """Return one line a row of a view, each with the view's name."""
-    from mlbackends_cli.traces.rows import table_of
+    from mlbackends_cli.trace.rows import table_of
 
     columns, found = table_of(view)
     tag = {"view": view.__struct_config__.tag}

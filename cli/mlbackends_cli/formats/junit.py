@@ -9,8 +9,8 @@ import re
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from mlbackends.model.audit import Check, Outcome, Severity, Status
+from mlbackends_cli.report import checks
 from mlbackends_cli.terminal import Page
-from mlbackends_cli.text import checks
 
 
 def outcome(outcome: Outcome, _page: Page) -> str:

@@ -11,8 +11,8 @@ node-problem-detector cuts its message at 80 bytes.
 """
 
 from mlbackends.model.audit import Outcome, Problem, Severity, Status
+from mlbackends_cli.report import checks
 from mlbackends_cli.terminal import Page
-from mlbackends_cli.text import checks
 
 
 def outcome(outcome: Outcome, page: Page) -> str:

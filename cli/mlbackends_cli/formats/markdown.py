@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from mlbackends.base.reasons import Reason
 from mlbackends.model.audit import Check, Outcome, Severity
 from mlbackends.model.records import ProbeReport, Report
+from mlbackends_cli.report import checks, probes
 from mlbackends_cli.terminal import Page
-from mlbackends_cli.text import checks, probes
 from mlbackends_cli.text.markdown import code, fenced, literal, table
 from mlbackends_cli.text.plain import amount
 from mlbackends_cli.text.prose import Listing

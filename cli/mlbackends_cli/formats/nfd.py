@@ -13,9 +13,9 @@ from datetime import UTC, datetime, timedelta
 from mlbackends.fleet import fingerprint
 from mlbackends.model.audit import Check, Outcome, Problem, Severity, Status
 from mlbackends.model.records import Report
+from mlbackends_cli.report import checks
+from mlbackends_cli.report.features import features, moment, word
 from mlbackends_cli.terminal import Page
-from mlbackends_cli.text import checks
-from mlbackends_cli.text.features import features, moment, word
 
 FOR_COLLECTORS = True
 _NAMESPACE = "feature.node.kubernetes.io/"

@@ -19,10 +19,10 @@ from mlbackends.tracing.machine import this_machine
 from mlbackends.tracing.session.session import Session
 from mlbackends_cli import formats
 from mlbackends_cli.attention import check_table
+from mlbackends_cli.attention.page import check_page
 from mlbackends_cli.terminal import Page
-from mlbackends_cli.traces.listings import printed
-from mlbackends_cli.web.attention_page import check_page
-from mlbackends_cli.web.trace_page import Contents, trace_page
+from mlbackends_cli.trace.listings import printed
+from mlbackends_cli.trace.page import Contents, trace_page
 
 if TYPE_CHECKING:
     from mlbackends.model.trace_views import AnyView

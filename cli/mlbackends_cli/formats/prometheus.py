@@ -7,9 +7,9 @@ of its run, so that the files of several runs can lie side by side.
 from mlbackends.audit.reports import LIVE, name_of
 from mlbackends.fleet import fingerprint
 from mlbackends.model.audit import Check, Outcome, Severity, Status
+from mlbackends_cli.report import checks
+from mlbackends_cli.report.features import moment
 from mlbackends_cli.terminal import Page
-from mlbackends_cli.text import checks
-from mlbackends_cli.text.features import moment
 
 FOR_COLLECTORS = True
 _Labels = tuple[tuple[str, str], ...]

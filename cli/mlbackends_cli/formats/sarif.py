@@ -9,8 +9,9 @@ from typing import Any
 
 from mlbackends.model.audit import Check, Outcome, Severity, Status
 from mlbackends_cli.output import indented
+from mlbackends_cli.report import checks
 from mlbackends_cli.terminal import Page
-from mlbackends_cli.text import checks, markdown
+from mlbackends_cli.text import markdown
 from mlbackends_cli.text.plain import shortened
 
 _SCHEMA = (

@@ -7,8 +7,9 @@ from msgspec.structs import replace
 from mlbackends.base.reasons import Reason
 from mlbackends.model.audit import Check, Outcome, Severity
 from mlbackends.model.records import Device, Library, ProbeReport, Report
+from mlbackends_cli.report import checks, probes
 from mlbackends_cli.terminal import Page
-from mlbackends_cli.text import checks, probes, prose
+from mlbackends_cli.text import prose
 from mlbackends_cli.text.layout import (
     DIM,
     NAME,

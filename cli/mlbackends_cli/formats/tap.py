@@ -2,8 +2,8 @@
 
 from mlbackends.model.audit import Check, Outcome, Severity, Status
 from mlbackends_cli.output import json_line
+from mlbackends_cli.report import checks
 from mlbackends_cli.terminal import Page
-from mlbackends_cli.text import checks
 
 
 def outcome(outcome: Outcome, _page: Page) -> str:

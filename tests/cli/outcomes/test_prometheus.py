@@ -12,7 +12,7 @@ from outcome_samples import ANY, GOLDEN, failed_codes, hostile, long, sample, wi
 from prometheus_client.parser import text_string_to_metric_families
 
 from mlbackends.model.audit import Check, Outcome, Problem, Severity, Status
-from mlbackends_cli.text import checks
+from mlbackends_cli.report import checks
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric

@@ -12,7 +12,7 @@ from outcome_samples import ANY, GOLDEN, failed_codes, hostile, long, sample, wi
 from tap.parser import Parser  # type: ignore[import-untyped]
 
 from mlbackends.model.audit import Outcome, Severity, Status
-from mlbackends_cli.text import checks
+from mlbackends_cli.report import checks
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 

@@ -12,7 +12,7 @@ from mlbackends.fleet.collection import Collection
 from mlbackends.fleet.groups import fleet_of
 from mlbackends.fleet.records import FailedChecks
 from mlbackends.model.fleet import Envelope, Fleet, Kind
-from mlbackends_cli.text.fleets import heading
+from mlbackends_cli.fleet.text import heading
 
 
 def bench(seconds: float, *, processor: str = "Xeon", instructions: str = "avx2") -> dict[str, Any]:

@@ -1,0 +1,158 @@
+"""Time backends and peers in turn on a grid of problems: A B A B, in processes of their own.
+
+The table has medians with the middle half of the calls, the share of the machine's peak and bandwidth
+that were measured beside them, and how many times as fast each is as another, round by round. On a
+machine whose speed changes, only these ratios count. While one is timed, the processes of the others are
+stopped; a round in which its threads waited for a CPU is repeated, and times that stay so are marked with ~
+and compared with nothing. Each result is compared with float64, too. Exit 1
+where one is wrong, a backend crashed, or --fail-below says so; exit 3 where it cannot say, since times are
+unstable. With --device cuda, times are those of events; no backend for CUDA of ours has run on a GPU yet.
+
+Examples:
+  backends sdpa bench --shape 2,8,1024,64 --peers
+  backends sdpa bench --shape 1,8,512,64 --shape 1,8,1024,64 --shape 1,8,2048,64 --peers --plot speed.svg
+  backends sdpa bench --shape 2,8,1024,64 --dtype float32,bfloat16 --format json --output then.json
+  backends sdpa bench --shape 1,8,1024,64 --backward --backend flash_cpu --backend torch_flash
+  backends sdpa bench --from then.json --plot
+  backends sdpa bench --from then.json --format html --output then.html
+  backends sdpa bench --problems tests/problems/issue.txt --compare then.json --fail-below 0.9
+"""
+
+from functools import partial
+from typing import Any
+
+import click
+
+from mlbackends.base.errors import BadInput
+from mlbackends_cli import exits, formats
+from mlbackends_cli.attention.options import (
+    PYTHON,
+    SAVED,
+    backend_option,
+    complete_backend,
+    problem_options,
+    refuse_beside_saved,
+    rounds_option,
+    time_limit,
+    wordings_of,
+)
+from mlbackends_cli.exits import cleared_up
+from mlbackends_cli.lazy import documented
+from mlbackends_cli.options import COLOR, OUTPUT, format_option
+from mlbackends_cli.terminal import ProgressLine, page
+
+_BAR = 24
+
+
+def _progress(done: int, total: int, problem: str) -> str:
+    full = done * _BAR // total
+    return f"[{'#' * full}{'.' * (_BAR - full)}] {done} of {total}  {problem}"
+
+
+@documented()
+@problem_options
+@backend_option("Time this one, or this peer; may be given again.")
+@click.option("--peers", is_flag=True, help="Time peers too, each in its own process.")
+@PYTHON
+@click.option(
+    "--against",
+    metavar="NAME",
+    default="",
+    shell_complete=complete_backend,
+    help="The backend to compare others with.  [default: the first peer, else the slowest]",
+)
+@rounds_option(1, 10_000, 11, "How often each takes its turn.")
+@time_limit(120.0)
+@click.option(
+    "--plot",
+    "plots",
+    metavar="[FILE.svg|FILE.png]",
+    multiple=True,
+    is_flag=False,
+    flag_value="",
+    help="Draw speed over length, and a roofline: on the terminal without a FILE; PNG needs mlbackends[png].",
+)
+@SAVED
+@click.option(
+    "--compare",
+    "then",
+    metavar="FILE",
+    default="",
+    help="Compare with a run that --format json saved.",
+)
+@click.option(
+    "--fail-below",
+    type=click.FloatRange(min=0, max=100),
+    default=0.0,
+    metavar="RATIO",
+    help="With --compare, exit 1 where a backend has less than RATIO times its saved share of the peak.",
+)
+@format_option(also=("table", "markdown", "html"))
+@OUTPUT
+@COLOR
+def command(
+    against: str,
+    plots: tuple[str, ...],
+    saved: str,
+    then: str,
+    fail_below: float,
+    form: str,
+    output: str,
+    color: str,
+    **options: Any,
+) -> int:
+    from mlbackends.model.benched import Benched
+    from mlbackends.sdpa.verify import speed
+    from mlbackends.sdpa.verify.processes import Plan
+    from mlbackends.sdpa.verify.run import bench
+    from mlbackends_cli.attention import bench_table
+    from mlbackends_cli.attention import chart as attention
+    from mlbackends_cli.attention import page as attention_page
+    from mlbackends_cli.charts import blocks, pictures
+    from mlbackends_cli.output import refuse_unwritable, write
+
+    run: Benched | None = None
+    if saved:
+        refuse_beside_saved(options)
+        run = speed.read_saved(saved, Benched)
+        texts = [each.checked.text for each in run.problems]
+    else:
+        wordings = wordings_of(options)
+        texts = [each.text for each in wordings]
+    if fail_below and not then:
+        raise BadInput("--fail-below compares with a saved run", "add --compare FILE")
+    files = [path for path in plots if path]
+    # A table and plots of characters are one text; whatever else is written has a place of its own.
+    is_one = form == "table" or "" not in plots
+    refuse_unwritable(*([] if is_one else ["-"]), output or "-", *files)
+    drawings = {
+        path: pictures.drawing(path, attention.sheet) for path in files
+    }  # what cannot be drawn fails now
+    before = speed.read_saved(then, Benched, texts) if then else None
+    if run is None:
+        plan = Plan(also=(against,) if against else (), **options)
+        with cleared_up(), ProgressLine(_progress) as progress:
+            run = bench(wordings, plan, progress)
+    run = speed.compared(run, before) if before else run
+    base = against or bench_table.baseline(run)
+    style = page(color, output)
+    own = {
+        "table": partial(bench_table.printed, base=base),
+        "markdown": partial(bench_table.markdown, base=base),
+        "html": partial(attention_page.bench_page, base=base),
+    }
+    text = formats.text_of(form, run, style, **own)
+    drawn = blocks.printed(attention.plots(run), style) if "" in plots else ""
+    write(f"{text}\n{drawn}" if drawn and is_one else text, output)
+    if drawn and not is_one:
+        write(drawn)
+    for path, draw in drawings.items():
+        write(draw(run), path)
+    changes = [each for problem in run.problems for each in problem.changes]
+    good = all(each.checked.good for each in run.problems)
+    slower = any((each.by_share or each.by_time) < fail_below for each in changes)
+    if slower or not good:
+        return exits.NO
+    timings = [each.timing for problem in run.problems for each in problem.checked.results]
+    unstable = any(each.unstable for each in timings if each is not None)
+    return exits.UNKNOWN if fail_below and unstable else exits.YES

@@ -1,0 +1,217 @@
+"""The pages of `sdpa check` and `sdpa bench`: each problem in numbers, its backends beside each other."""
+
+from collections.abc import Sequence
+from math import prod
+
+from mlbackends.model.benched import Benched
+from mlbackends.model.checked import Checked, CheckedProblem, Ended, Result
+from mlbackends_cli.attention import bench_table, check_table
+from mlbackends_cli.attention.chart import plots, sheet, short_title
+from mlbackends_cli.attention.tables import (
+    FASTEST,
+    MARKS,
+    Row,
+    hardware_of,
+    of_shown,
+    rows,
+    speed,
+    state,
+)
+from mlbackends_cli.attention.tables import about as device_lines
+from mlbackends_cli.terminal import Page
+from mlbackends_cli.text.elements import (
+    bar,
+    document,
+    element,
+    escaped,
+    finding,
+    folded,
+    footer,
+    header,
+    items,
+    key_numbers,
+    scrolled,
+    section,
+    table,
+    words,
+)
+
+#: So many problems are open; of more, each is a line that opens.
+_OPEN = 4
+#: Columns that would make a table wider than a laptop; the other formats have them.
+_LEFT_OUT = {"backend", "spread", "relative", "error ratio", "launch"}
+_BARS = {
+    "median": "time beside that of the slowest",
+    "of peak": "share of the peak",
+    "of allowed": "error beside what is allowed",
+}
+_STATES = {"good": "usable", "bad": "broken", "cannot": "absent", "open": "found"}
+_Found = list[tuple[Result, Row]]
+
+
+def check_page(checked: Checked, _page: Page) -> str:
+    """Return the page of a check."""
+    found = [(problem, rows(problem)) for problem in checked.problems]
+    texts = check_table.notes(checked)
+    return _document(checked, "Attention, checked", found, check_table.COLUMNS, texts)
+
+
+def bench_page(benched: Benched, _page: Page, base: str) -> str:
+    """Return the page of a run, with its plots. base: the backend that others are compared with."""
+    found = [(each.checked, bench_table.rows(each, benched, base)) for each in benched.problems]
+    texts, columns = bench_table.notes(benched, base), bench_table.columns(benched, base)
+    title = "Speed over length, and a roofline"
+    drawn = scrolled(element("figure", sheet(benched)), title) if plots(benched) else ""
+    return _document(
+        benched, "Attention, timed", found, columns, texts, section("picture", title, drawn)
+    )
+
+
+def _document(
+    record: Checked | Benched,
+    title: str,
+    problems: Sequence[tuple[CheckedProblem, _Found]],
+    columns: Sequence[str],
+    texts: Sequence[str],
+    picture: str = "",
+) -> str:
+    from mlbackends.sdpa.verify.outcome import summary
+
+    wrong = [
+        finding(
+            "note" if each.peer else "error",
+            f"{each.backend}: {summary(each)}",
+            "wrong" if each.ended is Ended.RAN else str(each.ended),
+            words("pre", each.command),
+        )
+        for problem, _ in problems
+        for each in problem.results
+        if not each.good
+    ]
+    failures = [problem.failure for problem, _ in problems if problem.failure]
+    wrong += [finding("error", failure, "not-computed") for failure in failures]
+    numbers = [
+        (f"{len(problems):,}", "problems"),
+        (f"{sum(len(found) for _, found in problems):,}", "results"),
+        (f"{len(wrong):,}", "wrong or failed"),
+        (f"{record.threads}", "threads"),
+    ]
+    parts = [
+        _problem(f"problem-{number}", *each, columns, is_open=len(problems) <= _OPEN)
+        for number, each in enumerate(problems, 1)
+    ]
+    shown = {name for _, found in problems for name in _heads(columns, found)}
+    explained = of_shown(texts[1:], columns, shown)
+    body = [
+        header(title, (hardware_of(record), f"as of {record.created}"), numbers),
+        "<main>\n",
+        section("look-at", "Look at", element("ul", *wrong, kind="findings") if wrong else ""),
+        picture,
+        section("problems", "Problems", *parts),
+        section("columns", "What the columns mean", items("", *map(escaped, explained))),
+        "</main>\n",
+        footer({"in short": texts[0], "made by": record.tool, "schema": record.schema}),
+    ]
+    return document(title, "".join(body), ("page", "findings", "trace", "../charts/charts"))
+
+
+def _problem(
+    anchor: str, problem: CheckedProblem, found: _Found, columns: Sequence[str], *, is_open: bool
+) -> str:
+    """Return a problem: its numbers, a row for each backend that ran, and why others did not."""
+    title = short_title(problem.text)
+    best = next((row for _, row in found if row.get("slower by") == FASTEST), None)
+    about = f"{best['backend']} is the fastest: {best['median']}" if best else ""
+    heads = _heads(columns, found)
+    longest = max(
+        (result.timing.median_seconds for result, _ in found if result.timing), default=0.0
+    )
+    body = []
+    for result, row in found:
+        how = state(result)
+        sign = words("span", MARKS[how][0], _STATES[how])
+        name = element("th", sign, " ", escaped(row["backend"]), scope="row")
+        body.append([name, *(_cell(head, row.get(head, ""), result, longest) for head in heads)])
+    bars = f"Bars: {', '.join(_BARS[head] for head in heads if head in _BARS)}."
+    measured = table(("backend",), body, "numbers", numbers=heads)
+    failures = [each for each in problem.results if each.ended is not Ended.RAN]
+    reasons = [
+        words("strong", each.backend)
+        + escaped(f": {reason.message} ")
+        + words("code", f"[{reason.code}]", "dim")
+        + (words("div", reason.hint, "hint") if reason.hint else "")
+        for each in failures
+        for reason in each.reasons
+    ]
+    without = [
+        words("strong", f"{len(failures)} without a result"),
+        words("span", ", ".join(each.backend for each in failures), "dim"),
+    ]
+    repeat = words("pre", f"backends sdpa check {problem.text}")
+    lines = [escaped(line) for line in device_lines(problem)] if problem.speeds else []
+    return folded(
+        [words("strong", title), words("span", about, "dim") if about else ""],
+        key_numbers(_numbers(problem), "key small"),
+        items("", *lines) if lines else "",
+        words("p", bars, "dim") + scrolled(measured, title)
+        if measured
+        else words("p", "No backend ran.", "broken"),
+        folded(without, items("reasons", *reasons)) if failures else "",
+        folded([words("span", "what to type to check this problem again")], repeat),
+        anchor=anchor,
+        is_open=is_open,
+    )
+
+
+def _heads(columns: Sequence[str], found: _Found) -> list[str]:
+    filled = {name for _, row in found for name in row} - _LEFT_OUT
+    return [name for name in columns if name in filled]
+
+
+def _numbers(problem: CheckedProblem) -> list[tuple[str, str]]:
+    """Return the problem in numbers, each with what it is of."""
+    call = problem.problem
+    query, key, value = call.query.shape, call.key.shape, call.value.shape
+    heads = str(call.heads) if call.heads == call.key_heads else f"{call.heads} / {call.key_heads}"
+    size = str(query[-1]) if query[-1] == value[-1] else f"{query[-1]} / {value[-1]}"
+    mask = "causal" if call.is_causal else "none"
+    if call.mask is not None:
+        mask = "×".join(map(str, call.mask.shape)) + f" {call.mask.dtype}"
+    return [
+        (str(prod(query[:-3])), "batch"),
+        (heads, "heads" if call.heads == call.key_heads else "heads of queries / keys"),
+        (f"{call.query_length:,}", "queries"),
+        (f"{key[-2]:,}", "keys"),
+        (size, "head size" if query[-1] == value[-1] else "size of queries / values"),
+        (call.dtype, "element type"),
+        (mask, "mask"),
+        (speed(problem.flops / 1e9), f"GFLOP, {'gradients' if call.wants_gradient else 'forward'}"),
+        *_peaks(problem),
+    ]
+
+
+def _peaks(problem: CheckedProblem) -> list[tuple[str, str]]:
+    if not problem.peak_gflops:
+        return []
+    if problem.speeds is None:
+        return [(f"{problem.peak_gflops:.0f}", "GFLOP/s peak")]
+    found = [(speed(problem.peak_gflops / 1e3), "TFLOP/s peak")]
+    if problem.speeds.stated_gflops:
+        found.append((speed(problem.speeds.stated_gflops / 1e3), "TFLOP/s stated"))
+    return found
+
+
+def _cell(head: str, text: str, result: Result, longest: float) -> str:
+    """Return a cell: with a bar where the number is a share, or a time beside others."""
+    timing, worst = result.timing, result.worst
+    share = None
+    kind = "s0" if result.right else "s1"
+    if head == "median" and timing and longest:
+        share, kind = timing.median_seconds / longest, "other" if timing.unstable else "s0"
+    elif head == "of peak" and timing:
+        share = timing.share_of_peak
+    elif head == "of allowed" and worst:
+        share = worst[1].share_of_allowed
+    if share is None:
+        return words("td", text, "number winner" if text == FASTEST else "number")
+    return bar(share, kind, text)

@@ -1,0 +1,1 @@
+"""Many machines: commands, text, page and chart."""

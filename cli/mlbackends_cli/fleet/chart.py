@@ -1,0 +1,91 @@
+"""A fleet as one picture: a bar for each kind of nodes, below it one for each group that deviates."""
+
+from mlbackends.base.errors import counted
+from mlbackends.model.fleet import Fleet, Kind, Status
+from mlbackends_cli.charts.svg import Drawing
+from mlbackends_cli.fleet import text as fleets
+
+_WIDTH, _EDGE = 960.0, 14.0
+#: The length of all nodes' bar, how tall a row is, and the length of a single node's bar at least.
+_BAR, _ROW, _LEAST = 200.0, 42.0, 3.0
+_MOST_KINDS, _MOST_ROWS = 6, 8
+_SILENT = "series s6"
+_COLOURS = {"error": _SILENT, "warning": "series s4", "note": "other"}
+
+
+class _Rows:
+    """Draws rows below one another: a bar, how many nodes it is, what is said of them, and their names."""
+
+    def __init__(self, drawing: Drawing, top: float, total: int) -> None:
+        self.top = top
+        self._drawing, self._total = drawing, max(1, total)
+
+    def heading(self, text: str) -> None:
+        """Write a heading."""
+        self._drawing.words(_EDGE, self.top + 20, text, _WIDTH - 2 * _EDGE, "bold")
+        self.top += 30
+
+    def note(self, text: str) -> None:
+        """Write a sentence."""
+        self._drawing.words(_EDGE, self.top + 13, text, _WIDTH - 2 * _EDGE, "axis")
+        self.top += 22
+
+    def row(self, count: int, kind: str, text: str, nodes: str) -> None:
+        """Draw one row."""
+        draw, top = self._drawing, self.top
+        draw.box(_EDGE, top + 4, _BAR, 16, "track")
+        draw.box(_EDGE, top + 4, max(_LEAST, _BAR * count / self._total), 16, kind)
+        left = _EDGE + _BAR + 10
+        draw.words(left, top + 17, f"{count:,}", 60, "bold")
+        draw.words(left + 62, top + 13, text, _WIDTH - left - 62 - _EDGE, "axis")
+        draw.words(left + 62, top + 30, nodes, _WIDTH - left - 62 - _EDGE, "axis")
+        self.top += _ROW if nodes else _ROW - 14
+
+
+def sheet(fleet: Fleet, style: str = "") -> str:
+    """Return the picture; style: the rules of one that stands alone."""
+    shown = Drawing()
+    height = _draw(fleet, shown)
+    drawing = Drawing()
+    drawing.box(0, 0, _WIDTH, height, "paper")
+    drawing.parts += shown.parts
+    about = [fleets.headline(fleet)]
+    about += [fleets.heading(kind) for kind in fleet.kinds]
+    return drawing.document("fleet", _WIDTH, height, "Fleet", ". ".join(about), style)
+
+
+def _draw(fleet: Fleet, drawing: Drawing) -> float:
+    """Draw everything; return how tall it is."""
+    headline = fleets.headline(fleet)
+    drawing.words(_EDGE, 32, headline, _WIDTH - 2 * _EDGE, "headline")
+    silent = sum(len(each.nodes) for each in fleet.silent)
+    rows = _Rows(drawing, 50, fleet.reported + silent)
+    for each in fleet.silent[:_MOST_ROWS]:
+        text = f"{each.status}: {each.error}" if each.error else str(each.status)
+        kind = "other" if each.status is Status.MISSING else _SILENT
+        rows.row(len(each.nodes), kind, text, fleets.nodes_of(each.nodes))
+    for hazard in fleet.hazards[:_MOST_ROWS]:
+        check = hazard.check
+        text = f"{check.code}: {check.message or check.title}"
+        kind = _COLOURS[check.severity]
+        rows.row(len(hazard.nodes), kind, text, fleets.nodes_of(hazard.nodes))
+    for each_kind in fleet.kinds[:_MOST_KINDS]:
+        _draw_kind(each_kind, fleet.compared_with, rows)
+    if (more := len(fleet.kinds) - _MOST_KINDS) > 0:
+        rows.note(f"and {counted(more, 'more kind')} of nodes")
+    for note in fleet.notes:
+        rows.note(note)
+    rows.note(fleet.tool)
+    return rows.top + 10
+
+
+def _draw_kind(kind: Kind, compared_with: str, rows: _Rows) -> None:
+    rows.heading(fleets.heading(kind))
+    rows.row(kind.alike, "series s2", f"agree with {compared_with} in everything", "")
+    for deviation in kind.deviations[:_MOST_ROWS]:
+        first, *others = fleets.causes(deviation)
+        more = f", and {len(others)} more" if others else ""
+        text = f"{first.name}: {first.value} ({first.usual}){more}"
+        rows.row(len(deviation.nodes), "series s1", text, fleets.nodes_of(deviation.nodes))
+    if (left := len(kind.deviations) - _MOST_ROWS) > 0:
+        rows.note(f"and {counted(left, 'more group')} of nodes that deviate")

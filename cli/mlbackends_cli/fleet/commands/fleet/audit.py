@@ -1,0 +1,47 @@
+"""Hold the nodes of a fleet to a policy, and tell on which of them a rule does not hold.
+
+The policy is checked once for each distinct configuration; backends-policy(7) has the language. A node
+without a report could not be checked: --strict then exits 3. SOURCE is what `backends fleet summarize` reads.
+
+Examples:
+  backends fleet audit reports/ --policy gpu.toml
+  backends fleet audit reports/ --policy gpu.toml --expect 'node[001-064]' --strict
+  backends fleet audit reports/ --policy gpu.toml --format sarif --output fleet.sarif
+"""
+
+from typing import Any
+
+import click
+
+from mlbackends_cli.fleet.sources import OUTCOME, collected, reading
+from mlbackends_cli.lazy import documented
+from mlbackends_cli.options import TypedPath
+from mlbackends_cli.report.judgement import finish
+
+
+@documented()
+@reading
+@click.option(
+    "--policy",
+    "policies",
+    metavar="FILE",
+    multiple=True,
+    required=True,
+    type=TypedPath(),
+    help="Hold the nodes to this policy. Given again, to each of them.",
+)
+@OUTCOME
+def command(
+    sources: tuple[str, ...], expect: str, policies: tuple[str, ...], **written: Any
+) -> int:
+    import datetime as dt
+
+    from mlbackends.audit.policy.evaluation import audit
+    from mlbackends.audit.policy.rules import read
+    from mlbackends.fleet.judging import Judge, fleet_outcome, places_of
+
+    rules = [read(path) for path in policies]
+    today = dt.datetime.now().astimezone().date()
+    judge = Judge(lambda report: audit(rules, report, today), places_of(rules))
+    collection = collected(sources, expect, judge.visit)
+    return finish(fleet_outcome(judge, collection), **written)

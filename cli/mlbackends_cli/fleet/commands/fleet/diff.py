@@ -1,0 +1,51 @@
+"""Tell what changed on a fleet from OLD to NEW, and which nodes were left behind.
+
+OLD and NEW are what `backends fleet summarize` reads, one file or folder each; best what it wrote with
+--format json. Facts that changed on the same nodes are one change. Nodes are left behind where most of those
+that had the former value have the new one, as after a rolling upgrade that did not reach them.
+
+Examples:
+  backends fleet diff before.json after.json
+  backends fleet summarize reports/ --format json --output before.json
+  backends fleet diff before.json after/ --fail-on left-behind
+"""
+
+import click
+
+from mlbackends_cli import exits, formats
+from mlbackends_cli.fleet import text as fleets
+from mlbackends_cli.fleet.sources import collected
+from mlbackends_cli.lazy import documented
+from mlbackends_cli.options import COLOR, OUTPUT, TypedPath, format_option
+from mlbackends_cli.output import write
+from mlbackends_cli.terminal import page
+
+
+@documented()
+@click.argument("old", type=TypedPath())
+@click.argument("new", type=TypedPath())
+@click.option(
+    "--fail-on",
+    type=click.Choice(["change", "left-behind", "never"]),
+    default="change",
+    show_default=True,
+    help="Exit 1 where a node changed, came or went, or only where one was left behind or fell silent.",
+)
+@click.option("--all", "details", is_flag=True, help="Show every fact and every node.")
+@format_option(also=("table", "markdown"))
+@OUTPUT
+@COLOR
+def command(
+    old: str, new: str, fail_on: str, details: bool, form: str, output: str, color: str
+) -> int:
+    from mlbackends.fleet.changes import difference_of
+
+    difference = difference_of(collected([old]), collected([new]), (old, new))
+    style = page(color, output, details=details)
+    text = formats.text_of(
+        form, difference, style, table=fleets.changes_table, markdown=fleets.changes_markdown
+    )
+    write(text, output)
+    behind = bool(difference.silent) or any(each.left_behind for each in difference.changes)
+    changed = behind or bool(difference.changes or difference.new)
+    return exits.NO if {"change": changed, "left-behind": behind}.get(fail_on) else exits.YES

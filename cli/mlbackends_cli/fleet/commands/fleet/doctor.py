@@ -1,0 +1,42 @@
+"""Find what is known to go wrong on the nodes of a fleet, and on which of them.
+
+Each hazard is looked for once for each distinct configuration, and says on how many nodes it is. A node
+without a report could not be checked: --strict then exits 3. `backends explain CODE` has the page of a
+finding. SOURCE is what `backends fleet summarize` reads.
+
+Examples:
+  backends fleet doctor reports/
+  backends fleet doctor reports/ --only nvidia-fabric-manager
+  backends fleet doctor reports/ --expect 'node[001-064]' --strict --format junit --output fleet.xml
+"""
+
+from typing import Any
+
+import click
+
+from mlbackends_cli.fleet.sources import OUTCOME, collected, reading
+from mlbackends_cli.lazy import documented
+from mlbackends_cli.report.judgement import finish
+
+
+@documented()
+@reading
+@click.option("--only", metavar="CODE", multiple=True, help="Look for this alone.")
+@click.option("--ignore", metavar="CODE", multiple=True, help="Leave this out.")
+@OUTCOME
+def command(
+    sources: tuple[str, ...],
+    expect: str,
+    only: tuple[str, ...],
+    ignore: tuple[str, ...],
+    **written: Any,
+) -> int:
+    from mlbackends.audit.hazard import load
+    from mlbackends.audit.runner import examine
+    from mlbackends.fleet.judging import Judge, fleet_outcome
+
+    for each in (*only, *ignore):
+        load(each)  # a wrong code is an error before anything is read
+    judge = Judge(lambda report: examine(report, only=only, ignored=ignore))
+    collection = collected(sources, expect, judge.visit)
+    return finish(fleet_outcome(judge, collection), **written)

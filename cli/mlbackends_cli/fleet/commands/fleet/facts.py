@@ -1,0 +1,55 @@
+"""Show how many nodes have which value of a fact, the rarest first.
+
+NAME is a dotted name such as nvidia.version, which takes all below it, as packages.distributions does; or a
+glob such as '*.version'. --differing shows every fact that has several values. SOURCE is what
+`backends fleet summarize` reads: - or nothing for standard input, files, folders.
+
+Examples:
+  backends fleet facts nvidia.version reports/
+  backends fleet facts packages.distributions.torch fleet.json
+  backends fleet facts --differing reports/
+"""
+
+import click
+
+from mlbackends.base.errors import BadInput
+from mlbackends_cli import formats
+from mlbackends_cli.fleet import text as fleets
+from mlbackends_cli.fleet.sources import EXPECT, collected
+from mlbackends_cli.lazy import documented
+from mlbackends_cli.options import COLOR, OUTPUT, TypedPath, format_option
+from mlbackends_cli.output import write
+from mlbackends_cli.terminal import page
+
+
+@documented()
+@click.argument("words", metavar="NAME [SOURCE]...", nargs=-1, type=TypedPath())
+@click.option("--differing", is_flag=True, help="Show every fact that has several values; no NAME.")
+@EXPECT
+@click.option("--all", "details", is_flag=True, help="Show every node.")
+@format_option(also=("table", "markdown"))
+@OUTPUT
+@COLOR
+def command(
+    words: tuple[str, ...],
+    differing: bool,
+    expect: str,
+    details: bool,
+    form: str,
+    output: str,
+    color: str,
+) -> None:
+    from mlbackends.fleet.groups import facts_of_fleet
+
+    if not (words or differing):
+        raise BadInput(
+            "no fact: name one, such as nvidia.version", "--differing shows all that differ"
+        )
+    names, sources = ((), words) if differing else (words[:1], words[1:])
+    collection = collected(sources, expect)
+    facts = facts_of_fleet(collection, names)
+    style = page(color, output, details=details)
+    text = formats.text_of(
+        form, facts, style, table=fleets.facts_table, markdown=fleets.facts_markdown
+    )
+    write(text, output)

@@ -1,0 +1,40 @@
+"""Print the pipe that does on an engine what backends fleet run does, to type or to change.
+
+COMMAND is one of backends that has --format json, without that word; info where none is given.
+
+Examples:
+  backends fleet recipe slurm
+  backends fleet recipe kubernetes -- doctor
+"""
+
+import os
+
+import click
+
+from mlbackends_cli.fleet.remote import COMMAND, as_json
+from mlbackends_cli.lazy import documented
+from mlbackends_cli.output import write
+
+ENGINES = ("slurm", "clush", "pdsh", "mpi", "ansible", "kubernetes", "ray", "dask")
+
+
+@documented(context_settings={"allow_interspersed_args": False})
+@click.argument("engine", type=click.Choice(ENGINES))
+@COMMAND
+def command(engine: str, command_line: tuple[str, ...]) -> None:
+    write(recipe(engine, command_line), "")
+
+
+def recipe(engine: str, command_line: tuple[str, ...] = ()) -> str:
+    """Return the recipe of an engine for a command of ours."""
+    import json
+    import shlex
+    import tomllib
+
+    with open(os.path.join(os.path.dirname(__file__), "recipes.toml"), "rb") as file:
+        text = tomllib.load(file)[engine]
+    as_json(command_line)
+    words = ["backends", "fleet", "envelope"]
+    words += ["--", *command_line] if command_line else []
+    text = text.lstrip("\n").replace("{command}", shlex.join(words))
+    return str(text.replace("{words}", json.dumps(words)))

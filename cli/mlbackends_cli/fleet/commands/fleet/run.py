@@ -1,0 +1,130 @@
+"""Run a command on every node, on an engine that is there, and compare what the nodes print.
+
+The engine is yours, and is attached to, never started: --hosts is ssh by ClusterShell (pip install
+'mlbackends[fleet]'), --slurm is srun in the allocation that this runs in, --mpi is the mpirun on the PATH,
+--ray and --dask are clusters that run. Other packages add engines, which --engine names.
+
+COMMAND is one of backends that has --format json, without that word; info where none is given, whose reports
+are compared as backends fleet summarize does. On each node it runs in a process group that is killed at
+--timeout, so that a node that hangs or crashes costs that node alone, and backends must be there: at the path
+that it has here, or where --program says.
+
+Examples:
+  backends fleet run --hosts 'node[001-064]'
+  backends fleet run --slurm --fail-on any
+  backends fleet run --ray
+  backends fleet run --dask tcp://head:8786 --timeout 30
+  backends fleet run --hosts @compute --timeout 600 -- sdpa bench --shape 1,8,4096,64
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from mlbackends.base.errors import BadInput
+from mlbackends.fleet.nodesets import expanded
+from mlbackends.model.fleet import Envelope
+from mlbackends_cli import exits
+from mlbackends_cli.fleet.engines import CLUSTER, loaded, named
+from mlbackends_cli.fleet.remote import COMMAND, as_json
+from mlbackends_cli.fleet.sources import EXPECT, expected_nodes
+from mlbackends_cli.fleet.summary import SUMMARY, Summary
+from mlbackends_cli.lazy import documented
+from mlbackends_cli.options import timeout_option
+from mlbackends_cli.terminal import ProgressLine
+
+
+@documented(context_settings={"allow_interspersed_args": False})
+@click.option(
+    "--hosts",
+    metavar="NODESET",
+    default="",
+    help="By ssh; with another engine only on these nodes.",
+)
+@click.option("--slurm", is_flag=True, help="By srun, on each node of this allocation.")
+@click.option("--mpi", is_flag=True, help="By mpirun, on each node that it knows.")
+@CLUSTER
+@timeout_option(60.0, "How long the command may take on a node before it is killed.", most=86400)
+@click.option(
+    "--fanout",
+    metavar="N",
+    type=click.IntRange(min=1, max=65536),
+    default=64,
+    show_default=True,
+    help="How many connections of ssh at once.",
+)
+@click.option(
+    "--program",
+    metavar="PATH",
+    default="",
+    help="The backends of the nodes.  [default: the path of this one]",
+)
+@EXPECT
+@SUMMARY
+@COMMAND
+def command(
+    hosts: str,
+    slurm: bool,
+    mpi: bool,
+    ray: str | None,
+    dask: str | None,
+    engine: str | None,
+    timeout: float,
+    fanout: int,
+    program: str,
+    expect: str,
+    command_line: tuple[str, ...],
+    **options: Any,
+) -> int:
+    from mlbackends.fleet.collection import Collection
+    from mlbackends.fleet.engines import Job
+
+    as_json(command_line)
+    flags = {"slurm": "" if slurm else None, "mpi": "" if mpi else None}
+    found = named(engine, **flags, ray=ray, dask=dask) or ([("hosts", "")] if hosts else [])
+    if not found:
+        hint = "--hosts NODESET, --slurm, --mpi, --ray, --dask ADDRESS or --engine NAME"
+        raise BadInput("name an engine that runs the command on the nodes", hint)
+    ((name, where),) = found
+    envelope = ("fleet", "envelope", "--timeout", f"{timeout:g}", "--", *command_line)
+    job = Job(
+        command=(program or _this_program(), *envelope),
+        seconds=timeout,
+        where=where,
+        nodes=expanded(hosts),
+        fanout=fanout,
+    )
+    runner = loaded(name)
+    expected = expected_nodes(expect) or getattr(runner, "expected", lambda job: job.nodes)(job)
+    total = len(expected) if isinstance(expected, tuple) else expected or 0
+
+    def gather(visit: Callable[[str, Envelope], None]) -> Collection:
+        collection = Collection(expected or None)
+        with exits.cleared_up(), ProgressLine(_progress) as progress:
+            progress(0, total, "")
+
+            def take(envelope: Envelope) -> None:
+                node = collection.add(envelope)
+                if node in collection.nodes:
+                    visit(node, envelope)
+                progress(len(collection.nodes) + len(collection.silent), total, node)
+
+            runner.run(job, take)
+        return collection
+
+    return Summary(**options).of(gather)
+
+
+def _progress(done: int, total: int, last: str) -> str:
+    of = f" of {total:,}" if total else ""
+    return f"{done:,}{of} nodes" + (f", the last {last}" if last else "")
+
+
+def _this_program() -> str:
+    """Return the path of the program that runs."""
+    path = os.path.join(os.path.dirname(sys.executable), "backends")
+    return path if os.path.isfile(path) else shutil.which("backends") or "backends"

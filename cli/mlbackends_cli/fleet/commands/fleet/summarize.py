@@ -1,0 +1,60 @@
+"""Tell which nodes differ, in what, and which said nothing.
+
+Each source is a file, a folder of files or -, standard input, which is read where none is named. Read are
+frames, reports and envelopes as JSON, one line or many, behind the labels of srun -l, pdsh, clush, mpirun
+--tag-output, kubectl --prefix and Ansible or without any; recorded machines; and what this command wrote as
+JSON, so that parts of a fleet can be put together.
+
+Nodes of one kind, by default of the same CPU and GPU, are compared with what most of them have. Facts that
+split the nodes alike are one deviation, the smallest first. What is volatile or names a machine is not
+compared, and metrics may differ by a hundredth. A label of the transport comes before the name in a
+report. A second report of a node is counted, and the first is taken.
+
+Where one reader is too slow, the workers of a cluster that runs read the files in parts, by Dask or Ray: they
+need this version of mlbackends, and the files at the same paths.
+
+Examples:
+  srun -N8 --ntasks-per-node=1 backends info --format frame | backends fleet summarize --expect 8
+  backends fleet summarize reports/ --expect 'node[001-064]' --fail-on any
+  backends fleet summarize reports/ --baseline good.json --fail-on drift
+  backends fleet summarize rack1.json rack2.json --format html --output fleet.html
+  backends fleet summarize reports/ --hazards --plot fleet.svg
+  backends fleet summarize /shared/reports/ --dask tcp://head:8786
+"""
+
+from typing import Any
+
+from mlbackends.audit.reports import LIVE
+from mlbackends.base.errors import BadInput
+from mlbackends_cli.fleet.engines import CLUSTER, loaded, named
+from mlbackends_cli.fleet.sources import collected, read_by, reading
+from mlbackends_cli.fleet.summary import SUMMARY, Summary
+from mlbackends_cli.lazy import documented
+
+
+@documented()
+@reading
+@CLUSTER
+@SUMMARY
+def command(
+    sources: tuple[str, ...],
+    expect: str,
+    ray: str | None,
+    dask: str | None,
+    engine: str | None,
+    **options: Any,
+) -> int:
+    summary = Summary(**options)
+    if summary.baseline == LIVE and LIVE in (sources or (LIVE,)):
+        raise BadInput("- is standard input here; the baseline needs a file")
+    if not (found := named(engine, ray=ray, dask=dask)):
+        return summary.of(lambda visit: collected(sources, expect, visit))
+    ((name, where),) = found
+    workers = loaded(name)
+    if not hasattr(workers, "each"):
+        raise BadInput(f"the engine {name} has no workers that read files")
+    if not sources:
+        raise BadInput("workers cannot read standard input", "name files that they have too")
+    return summary.of(
+        lambda _: read_by(workers.each, where, sources, expect, looks=summary.hazards)
+    )

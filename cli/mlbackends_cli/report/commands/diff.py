@@ -1,0 +1,133 @@
+"""Tell what was added, removed and changed from A to B, by dotted name.
+
+A and B are each a report that `backends info --format json` or `backends snapshot` wrote, a recorded
+machine, or - for the live one. What differs between two looks at one machine is left out: free
+memory, clocks, host names, serial numbers, and the folder in which the environment lies.
+
+What became worse is an error or a warning: a device or a library that is gone, an older version, a
+lower limit, an instruction set that is gone, a new warning of a driver. What is merely new, newer or
+otherwise is a note. Exit 1 where they differ; with --fail-on error, where something is an error.
+What changed to the same value, as a new driver does in several places, is one finding; json has each.
+
+Examples:
+  backends diff good.json -                    what has changed here since `backends snapshot good.json`
+  backends diff good.json - --fail-on error    for CI: what is merely new or newer is no failure
+  backends diff node1.json node2.json --format markdown
+  backends diff old/ new/ --only 'cud*' --ignore '*.found_by'
+"""
+
+import click
+
+from mlbackends.model.difference import Change, Difference, Kind
+from mlbackends_cli import formats
+from mlbackends_cli.lazy import documented
+from mlbackends_cli.options import COLOR, OUTPUT, format_option
+from mlbackends_cli.output import write
+from mlbackends_cli.report import differences
+from mlbackends_cli.report.judgement import code, fail_on_option, write_outcome
+from mlbackends_cli.terminal import Page, ProgressLine, page
+from mlbackends_cli.text import layout
+from mlbackends_cli.text.plain import one_line, without_commands
+from mlbackends_cli.text.prose import Group, Listing, wrapped
+
+_COLOURS = {Kind.ADDED: "32", Kind.REMOVED: "31", Kind.CHANGED: "33"}
+
+
+@documented()
+@click.argument("before", metavar="A")
+@click.argument("after", metavar="B")
+@click.option(
+    "--only",
+    metavar="GLOB",
+    multiple=True,
+    help="Compare only names that fit, such as 'cpu.*' or cudnn; a name takes all below it.",
+)
+@click.option(
+    "--ignore", metavar="GLOB", multiple=True, help="Leave out names that fit, and all below them."
+)
+@format_option("outcome", about="How to write it; json has every value whole.")
+@fail_on_option("note")
+@OUTPUT
+@COLOR
+def command(
+    before: str,
+    after: str,
+    only: tuple[str, ...],
+    ignore: tuple[str, ...],
+    form: str,
+    fail_on: str,
+    output: str,
+    color: str,
+) -> int:
+    from mlbackends.audit.compare import check_globs, compare, narrowed, outcome_of
+    from mlbackends.audit.reports import name_of, reports_of
+
+    with ProgressLine() as progress:
+        reports = reports_of(before, after, progress=progress)
+    check_globs((*only, *ignore), *reports)
+    difference = compare(*reports, names=(name_of(before), name_of(after)))
+    difference = narrowed(difference, only, ignore)
+    style = page(color, output)
+    if form == "table":
+        write(_printed(difference, style), output)
+    elif formats.has(form, "difference") or formats.has(form, "record"):
+        write(formats.text(form, "difference", difference, style), output)
+    elif formats.has(form, "listing"):
+        rows = [
+            (str(each.kind), " also ".join(filter(None, differences.names(cause))), *_cells(each))
+            for cause in differences.worst_first(difference)
+            for each in (cause.change,)
+        ]
+        columns = ("", "name", "before", "after", "weight")
+        notes = tuple(differences.notes(difference))
+        listing = Listing(columns, (Group("", tuple(rows)),), notes=notes)
+        write(formats.text(form, "listing", listing, style), output)
+    else:
+        write_outcome(outcome_of(difference), form, output, style)
+    return code(outcome_of(difference), fail_on=fail_on, strict=False)
+
+
+def _cells(change: Change) -> tuple[str, str, str]:
+    weight = f"{change.severity}: {change.why}" if change.why else str(change.severity)
+    before, after = (
+        "; ".join(text for kind, text in differences.records(change) if kind is not unlike)
+        for unlike in (Kind.ADDED, Kind.REMOVED)
+    )
+    both = (before, after) if before or after else differences.values(change)
+    return (*both, weight)
+
+
+def _printed(difference: Difference, page: Page) -> str:
+    """Return a paragraph for each probe, and how many changes there are."""
+    lines = []
+    for part in differences.parts(difference):
+        lines.append(page.styled(part.probe, "1"))
+        for cause in part.causes:
+            change = cause.change
+            name, others = differences.names(cause, part.probe)
+            records = differences.records(change)
+            text = "" if records else " → ".join(filter(None, differences.values(change)))
+            worse = f" ({change.severity}: {change.why})" if change.why else ""
+            lines += _marked(change.kind, f"{name}: {text}".removesuffix(": ") + worse, page)
+            for kind, record in records:
+                lines += _marked(kind, record, page, 6)
+            if others:
+                lines += wrapped(f"also {others}", page.width, " " * 6, " " * 6)
+        for kind in Kind:
+            packages = [
+                f"{differences.names(each)[0]} {'→'.join(filter(None, differences.values(each.change)))}"
+                for each in part.packages
+                if each.change.kind is kind
+            ]
+            if packages:
+                lines += _marked(kind, f"{len(packages)} {kind}: {', '.join(packages)}", page)
+        lines.append("")
+    for note in differences.notes(difference):
+        lines += wrapped(one_line(note), page.width, "", "  ")
+    return page.fitted(without_commands("\n".join(lines) + "\n", page.sign("·", ".")))
+
+
+def _marked(kind: Kind, text: str, page: Page, indent: int = 2) -> list[str]:
+    first, *others = layout.wrapped(text, page.width - indent - 4)
+    mark = page.styled(differences.MARKS[kind], _COLOURS[kind])
+    return [f"{' ' * indent}{mark} {first}", *(" " * (indent + 4) + each for each in others)]

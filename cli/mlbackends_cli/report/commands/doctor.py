@@ -1,0 +1,90 @@
+"""Find what is known to go wrong on a machine, why it hurts, and how to mend it.
+
+FILE is a report that `backends info --format json` wrote; FILE or DIR may be what `backends snapshot`
+wrote, and - is the live machine. Each finding has a code that stays; `backends explain CODE` prints its
+page. What could not be read is "not checked", never passed.
+
+Examples:
+  backends doctor                            what is wrong here
+  backends doctor --fail-on warning          stricter, for CI
+  backends doctor report.json                of a saved report
+  backends doctor --pid 4242                 what is wrong with a running process
+  backends doctor --ignore cpu-governor --format junit --output doctor.xml
+  backends doctor --exit-code slurm --format line   what drains this node, in one line
+  backends explain openmp-two-runtimes       what one code means
+"""
+
+import re
+from typing import TYPE_CHECKING
+
+import click
+from msgspec.structs import replace
+
+from mlbackends_cli.lazy import documented
+from mlbackends_cli.options import PID, completing, read_report
+from mlbackends_cli.report.judgement import judging
+
+if TYPE_CHECKING:
+    from mlbackends.model.audit import Check, Outcome
+    from mlbackends.model.records import Report
+
+#: Words of cures that change what a process takes when it starts: variables, and files that it loads.
+_AT_START = re.compile(r"\b(export|unset|(re|un)?install|LD_[A-Z_]+)\b", re.IGNORECASE)
+
+
+def _codes() -> tuple[str, ...]:
+    from mlbackends.audit import hazard
+
+    return hazard.codes()
+
+
+@documented()
+@click.argument("subject", metavar="[FILE|DIR|-]", default="-")
+@click.option(
+    "--only",
+    metavar="CODE",
+    multiple=True,
+    shell_complete=completing(_codes),
+    help="Look for this alone.",
+)
+@click.option(
+    "--ignore",
+    metavar="CODE",
+    multiple=True,
+    shell_complete=completing(_codes),
+    help="Leave this out.",
+)
+@PID
+@judging
+def command(
+    subject: str,
+    only: tuple[str, ...],
+    ignore: tuple[str, ...],
+    pid: int | None,
+    python: str,
+    depth: str,
+    timeout: float,
+    redact: bool,
+) -> "tuple[Outcome, Report]":
+    from mlbackends.audit.hazard import load
+    from mlbackends.audit.reports import name_of
+    from mlbackends.audit.runner import examine
+
+    for each in (*only, *ignore):
+        load(each)  # a wrong code is an error before the survey
+    report = read_report(
+        subject, python=python, pid=pid, depth=depth, timeout=timeout, redact=redact
+    )
+    name = f"process {pid}" if pid else name_of(subject)
+    outcome = examine(report, only=only, ignored=ignore, subject=name)
+    if pid:
+        outcome = replace(outcome, checks=tuple(_of_process(each, pid) for each in outcome.checks))
+    return outcome, report
+
+
+def _of_process(check: "Check", pid: int) -> "Check":
+    """Return a check with the cure for a process that runs, whose number takes the place of its shell's."""
+    hint = check.hint
+    if _AT_START.search(f"{check.command} {hint}"):
+        hint = f"{hint.rstrip('.')}; then start process {pid} anew".removeprefix("; ")
+    return replace(check, hint=hint, command=check.command.replace("$$", str(pid)))

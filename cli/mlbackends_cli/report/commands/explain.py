@@ -1,0 +1,244 @@
+"""Explain a device, a hazard, a switch, a reason code, or where mlbackends and torch differ.
+
+TOPIC is the name of a switch or of a group of them, a code from what `backends doctor` or
+`backends trace show --view findings` finds or from the reasons of a report, the code of a deviation,
+or switches, hazards, findings, reasons or deviations for all of those. Behind the word device come
+kinds of devices, such as cuda or mps: what each cannot do and may offer, beside what was found here.
+Without TOPIC: a short index of all that there is. What is longer than the terminal goes through PAGER,
+or less.
+
+Examples:
+  backends explain                       what can be explained, by kind
+  backends explain deviations            where mlbackends and torch.backends differ, and why
+  backends explain openmp-two-runtimes   what a finding of `backends doctor` means
+  backends explain cudnn.benchmark       one switch
+  backends explain cuda.matmul           every switch of a group
+  backends explain dlopen-failed         one reason code
+  backends explain device                which kinds of devices there are
+  backends explain device mps            what MPS cannot do, and which of it applies here
+  backends explain device cuda --report node7.json
+"""
+
+from contextlib import suppress
+from typing import Any
+
+import click
+
+from mlbackends.audit import hazard
+from mlbackends.base import registry
+from mlbackends.base.errors import BadInput, UnknownName
+from mlbackends.model.audit import Problem
+from mlbackends_cli import formats
+from mlbackends_cli.lazy import documented
+from mlbackends_cli.options import COLOR, OUTPUT, format_option, read_report
+from mlbackends_cli.output import write, write_paged
+from mlbackends_cli.terminal import page
+from mlbackends_cli.text import prose
+from mlbackends_cli.text.prose import Passage
+
+_DEVICE, _DEVIATIONS, _HAZARDS = "device", "deviations", "hazards"
+_SWITCHES, _REASONS, _FINDINGS = "switches", "reasons", "findings"
+_FINDERS = "mlbackends.tracing.findings"
+
+
+def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    del param
+    if _DEVICE in (ctx.params.get("topics") or ()):
+        from mlbackends.audit import device_limits
+
+        names = [*device_limits.kinds()]
+    else:
+        names = topics()
+    return [name for name in names if name.startswith(incomplete)]
+
+
+@documented()
+@click.argument("topics", metavar="[TOPIC]...", nargs=-1, shell_complete=_complete)
+@format_option(
+    also=("text", "markdown"), default="text", about="How to print it; json is for devices."
+)
+@click.option(
+    "--report",
+    "--root",
+    "subject",
+    metavar="FILE|DIR|-",
+    help="For devices: the saved report or recorded machine to hold them to; - is the live one."
+    "  [default: -]",
+)
+@OUTPUT
+@COLOR
+def command(
+    topics: tuple[str, ...], form: str, subject: str | None, output: str, color: str
+) -> None:
+    at = topics.index(_DEVICE) if _DEVICE in topics else len(topics)
+    before, kinds = topics[:at], tuple(map(_kind, topics[at + 1 :]))
+    style = page(color, output)
+    if subject is not None and not kinds:
+        raise BadInput(
+            "--report goes with kinds of devices", "write `backends explain device KIND`"
+        )
+    pages = []
+    if kinds:  # look at the machine with the probes that know these kinds
+        from mlbackends.audit import device_limits
+
+        probes = dict.fromkeys(probe for kind in kinds for probe in device_limits.load(kind).probes)
+        report = read_report(subject or "-", names=tuple(probes))
+        pages = [device_limits.page_of(kind, report) for kind in kinds]
+    if form not in ("text", "markdown"):
+        if before or _DEVICE not in topics:
+            hint = "write `backends explain device KIND`"
+            raise BadInput(f"--format {form} is for devices", hint)
+        from mlbackends import __version__
+        from mlbackends.audit import device_limits
+        from mlbackends.model.device_kinds import SCHEMA, KindPages
+
+        pages = pages or [device_limits.page_of(kind) for kind in device_limits.kinds()]
+        record = KindPages(SCHEMA, f"backends {__version__}", tuple(pages))
+        write(formats.text(form, "record", record, style), output)
+        return
+    chapters = before or (() if _DEVICE in topics else ("",))
+    if _DEVICE in topics and not kinds:
+        chapters = (*chapters, _DEVICE)
+    passages = [passage for topic in chapters for passage in explained(topic)]
+    parts = [prose.markdown(passages)] if passages else []
+    if pages:
+        from mlbackends_cli.report import device_pages
+
+        parts += map(device_pages.markdown, pages)
+        passages += [passage for each in pages for passage in device_pages.passages(each)]
+    if form == "markdown":
+        write("\n".join(parts), output)
+    else:
+        write_paged(prose.printed(passages, style), output)
+
+
+def _kind(name: str) -> str:
+    """Return the kind of a device that is named instead of its kind: cuda for h100."""
+    from mlbackends.audit import device_limits
+    from mlbackends.sdpa import named_devices
+
+    if name in device_limits.kinds():
+        return name
+    with suppress(UnknownName):
+        name = named_devices.canonical(name)
+        return named_devices.NAMED[name].device.kind if name in named_devices.NAMED else name
+    return name
+
+
+def topics() -> list[str]:
+    """Return every topic."""
+    from mlbackends.survey import all_codes
+    from mlbackends_cli.switches import pages as switch_pages
+
+    words = (_DEVICE, _DEVIATIONS, _FINDINGS, _HAZARDS, _REASONS, _SWITCHES)
+    return [*words, *hazard.codes(), *_finding_codes(), *switch_pages.topics(), *all_codes()]
+
+
+def explained(topic: str) -> list[Passage]:
+    """Return the passages of a topic: of a group every switch; of "", the kinds of topics.
+
+    Raises UnknownName, with the nearest topic.
+    """
+    if topic == _HAZARDS:
+        return [_hazard(code) for code in hazard.codes()]
+    from mlbackends.audit import device_limits
+    from mlbackends_cli.report import device_pages
+    from mlbackends_cli.switches import pages as switch_pages
+
+    if topic == _DEVICE:
+        return [device_pages.overview()]
+    if topic == _DEVIATIONS:
+        return switch_pages.deviations()
+    from mlbackends.survey import all_codes
+
+    if topic == _FINDINGS:
+        titles = [(code, _title(_finding_file(code))) for code in _finding_codes()]
+        return [Passage("Findings of a trace", tuple(titles))]
+    if topic == _SWITCHES:
+        return [switch_pages.overview()]
+    reasons = all_codes()
+    if topic == _REASONS:
+        return [Passage("Reason codes", tuple(sorted(reasons.items())))]
+    if not topic:
+        return [_index(tuple(sorted(reasons)))]
+    found = [_hazard(topic)] if topic in hazard.codes() else []
+    found += [_finding(topic)] if topic in _finding_codes() else []
+    found += switch_pages.passages(topic)
+    found += [Passage(topic, (("", reasons[topic]),))] if topic in reasons else []
+    if not found:
+        error = UnknownName("topic", topic, tuple(topics()), "backends explain")
+        if topic in device_limits.kinds():
+            error.hint = f"write `backends explain device {topic}`"
+        elif not error.hint.startswith("did"):
+            error.hint = "`backends explain` lists the kinds of topics"
+        raise error
+    return found
+
+
+def _finding_codes() -> list[str]:
+    return [name.replace("_", "-") for name in registry.names(_FINDERS)]
+
+
+def _finding_file(code: str) -> Any:
+    return registry.load(_FINDERS, code.replace("-", "_"))
+
+
+def _title(file: Any) -> str:
+    """Return the first sentence of a file's docstring."""
+    return " ".join((file.__doc__ or "").partition("\n\n")[0].split())
+
+
+def _finding(code: str) -> Passage:
+    """Return a finding of a trace: what it is, and why it hurts and what to do where that never differs."""
+    file = _finding_file(code)
+    lines = [("", _title(file)), ("why", file.Finder.WHY), ("do", file.Finder.ACTION)]
+    return Passage(code, tuple(line for line in lines if line[1]))
+
+
+def _index(reasons: tuple[str, ...]) -> Passage:
+    """Return the kinds of topics, each with how many there are, some of them, and what lists them."""
+    from mlbackends.audit import device_limits
+    from mlbackends.switches.deviations import DEVIATIONS
+    from mlbackends.switches.files import groups
+    from mlbackends.switches.table import SWITCHES
+
+    deviations = tuple(each.code for each in DEVIATIONS)
+    rows = (
+        (_SWITCHES, f"{len(SWITCHES)} of torch.backends, in these groups", groups(), _SWITCHES),
+        (_HAZARDS, f"{len(hazard.codes())} codes of `backends doctor`", hazard.codes(), _HAZARDS),
+        (_FINDINGS, f"{len(_finding_codes())} codes of traces", tuple(_finding_codes()), _FINDINGS),
+        (_REASONS, f"{len(reasons)} codes of what is not usable", reasons, _REASONS),
+        (_DEVIATIONS, f"{len(deviations)} differences from torch", deviations, _DEVIATIONS),
+        (_DEVICE, "kinds of devices, as `backends explain device cuda`", device_limits.kinds(), ""),
+    )
+    lines = [("", "`backends explain NAME` explains one of these:")]
+    for kind, about, names, topic in rows:
+        shown = names if kind in (_SWITCHES, _DEVICE) else (*names[:: len(names) // 3][:3], "...")
+        hint = f"; all: `backends explain {topic}`" if topic else ""
+        lines.append((kind, f"{about}: {', '.join(shown)}{hint}"))
+    return Passage("What can be explained", tuple(lines))
+
+
+def _hazard(code: str) -> Passage:
+    """Return one hazard: what it is, why it hurts, what to do, what it reads, and who met it."""
+    file = hazard.load(code)
+    if error := registry.import_error(file):
+        return Passage(code, (("", f"It cannot be imported: {type(error).__name__}: {error}."),))
+    lines = [
+        ("", hazard.title(file) + "."),
+        ("severity", str(file.SEVERITY)),
+        ("problem of", _affected(file)),
+        ("why", file.WHY),
+        ("do", file.MEND),
+        *hazard.sections(file),
+        ("reads", ", ".join(file.READS) or "every probe"),
+        ("met in", ", ".join(file.SOURCES)),
+    ]
+    return Passage(code, tuple(lines))
+
+
+def _affected(file: Any) -> str:
+    """Return whose problem a hazard is, in words."""
+    affected = f"the {getattr(file, 'PROBLEM', Problem.USER)}"
+    other = getattr(file, "IN_CONTAINER", None)
+    return f"{affected}; in a container of the {other}" if other else affected

@@ -1,0 +1,199 @@
+"""Watch what uses the GPUs, cores and memory, and which backend libraries each process has mapped.
+
+Each process has its share of the CPUs (100 is one), its threads beside the CPUs that it may use by affinity
+and quota, its memory, and its BLAS, OpenMP, CUDA, cuDNN, torch and so on with the versions that
+their files tell. Above them are the machine, the limits of the container with how often its quota
+stopped it, and each NVIDIA GPU.
+
+Keys:
+  q         quit
+  s         sort by the next: cpu, memory, gpu, threads, name, pid
+  /         filter by number, name, user, command or library; escape ends it
+  up, down  scroll
+  ?         help
+
+Examples:
+  backends top                              until q is typed
+  backends top --sort gpu --interval 5
+  backends top --filter torch               only processes whose name or libraries have that
+  backends top --once                       one page, as for a log
+  backends top --once --format json | jq '.processes[] | select(.oversubscribed)'
+"""
+
+import re
+import time
+from contextlib import suppress
+
+import click
+from msgspec.structs import replace
+
+from mlbackends.base.errors import BadInput
+from mlbackends.host.host import Host
+from mlbackends.host.redaction import redacted_usage
+from mlbackends.host.variables import names_of
+from mlbackends.model.usage import Usage
+from mlbackends.usage.sampler import SORTS, Sampler, selected
+from mlbackends_cli import exits, formats
+from mlbackends_cli.lazy import documented
+from mlbackends_cli.options import COLOR, OUTPUT, Seconds, format_option
+from mlbackends_cli.output import log, write
+from mlbackends_cli.report import usage as pages
+from mlbackends_cli.report.screen import Screen
+from mlbackends_cli.terminal import Page, page
+from mlbackends_cli.text.layout import Cell, cropped
+from mlbackends_cli.text.layout import lines as layout_lines
+
+#: After so long the first shares of CPUs are shown.
+_FIRST_SECONDS = 0.3
+#: So long each sample may go on reading mapped files, while it is watched.
+_MAPS_SECONDS = 0.005
+#: Five processes and the lines around them have a place, however many GPUs there are.
+_LEAST_ROWS = 9
+_HELP = (__doc__ or "").partition("Keys:\n")[2].partition("\n\n")[0].splitlines()
+
+
+@documented()
+@click.option("--once", is_flag=True, help="Print one page, measured over --interval, and end.")
+@click.option(
+    "--interval",
+    type=Seconds(min=0.1, max=3600),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time between two samples.",
+)
+@click.option(
+    "--sort",
+    type=click.Choice([*SORTS]),
+    default="cpu",
+    show_default=True,
+    help="What processes are sorted by.",
+)
+@click.option(
+    "--pid",
+    "pids",
+    type=click.IntRange(min=1),
+    multiple=True,
+    help="Show this process alone; may be given again. With --once exit 1 where it is not there.",
+)
+@click.option(
+    "--filter",
+    "text",
+    metavar="TEXT",
+    default="",
+    help="Only processes that have this in number, name, user, command or libraries.",
+)
+@format_option(also=("table",), about="How --once prints it.")
+@click.option(
+    "--redact/--no-redact",
+    default=None,
+    help="Replace user names and home folders, and leave commands out.  [default: --redact with --once]",
+)
+@OUTPUT
+@COLOR
+def command(
+    once: bool,
+    interval: float,
+    sort: str,
+    pids: tuple[int, ...],
+    text: str,
+    form: str,
+    redact: bool | None,
+    output: str,
+    color: str,
+) -> int:
+    if not once and (form != "table" or output):
+        raise BadInput("--format and --output print one sample", "add --once")
+    view = _View(sort, pids, text, hides=once if redact is None else redact)
+    if not once:
+        return view.watch(interval, color)
+    with exits.cleared_up(), Sampler() as sampler:
+        sampler.sample()
+        time.sleep(interval)
+        usage = sampler.sample()
+    shown = view.chosen(usage)
+    write(formats.text_of(form, shown, page(color, output), table=pages.whole), output)
+    missing = {*pids} - {one.pid for one in usage.processes}
+    for pid in sorted(missing):
+        log(f"there is no process {pid}")
+    return exits.NO if missing else exits.YES
+
+
+class _View:
+    """What is shown of the samples, and how keys change that."""
+
+    def __init__(self, sort: str, pids: tuple[int, ...], text: str, *, hides: bool) -> None:
+        self.sort, self.pids, self.text = sort, pids, text
+        self.names = names_of(Host()) if hides else None
+        self.first = 0
+        self.has_more = True
+        self.is_typing = self.shows_help = False
+
+    def chosen(self, usage: Usage) -> Usage:
+        """Return what is shown of a sample."""
+        usage = selected(usage, self.sort, self.pids, self.text)
+        return usage if self.names is None else redacted_usage(usage, self.names)
+
+    def watch(self, interval: float, color: str) -> int:
+        """Draw samples until the user has had enough."""
+        pause, due = min(_FIRST_SECONDS, interval), 0.0
+        with (
+            suppress(KeyboardInterrupt),
+            exits.cleared_up(),
+            Screen("`backends top --once` prints one page") as screen,
+            Sampler(seconds=_MAPS_SECONDS) as sampler,
+        ):
+            while self.has_more:
+                if time.monotonic() >= due:
+                    usage = sampler.sample()
+                    due, pause = time.monotonic() + pause, interval
+                width, height = screen.size()
+                style = replace(page(color), width=max(40, width))
+                screen.draw(self.lines(self.chosen(usage), style, height))
+                self.press(screen.key(due - time.monotonic()))
+        return exits.YES
+
+    def lines(self, usage: Usage, style: Page, height: int) -> list[str]:
+        """Return what fills the screen."""
+        if self.shows_help:
+            rows = [[*map(Cell, re.split("  +", line.strip(), maxsplit=1))] for line in _HELP]
+            return [*layout_lines(rows, style), "any key goes back"]
+        head = pages.header(usage, style)
+        if (most := max(2, height - _LEAST_ROWS)) < len(head):
+            left = f"and {len(head) - most + 1} more lines, on a larger screen or by --once"
+            head[most - 1 :] = [style.fitted(cropped(left, style.width))]
+        room = max(1, height - len(head) - 4)
+        self.first = max(0, min(self.first, len(usage.processes) - 1))
+        body = pages.table(usage, style, usage.processes[self.first : self.first + room])
+        body = body[: room + 1] + [""] * (room + 1 - len(body))
+        shown = f"from {self.first + 1} of {usage.process_count}"
+        keys = f"q quit  s sort: {self.sort}  / filter{': ' * bool(self.text)}{self.text}  ? help  {shown}"
+        bottom = f"filter: {self.text}_" if self.is_typing else keys
+        signs = "  ".join(pages.legend(usage))
+        last = [style.fitted(cropped(line, style.width - 1)) for line in (signs, bottom)]
+        return [*head, "", *body, last[0], style.styled(last[1], "7")]
+
+    def press(self, key: str) -> None:
+        """Change the view by a key."""
+        if self.is_typing:
+            self.is_typing = key not in ("\n", "escape")
+            if key == "\b":
+                self.text = self.text[:-1]
+            elif key == "escape":
+                self.text = ""
+            elif len(key) == 1 and key.isprintable():
+                self.text += key
+        elif self.shows_help:
+            self.shows_help = not key
+        elif key == "s":
+            names = [*SORTS]
+            self.sort = names[(names.index(self.sort) + 1) % len(names)]
+        elif key == "/":
+            self.is_typing, self.text = True, ""
+        elif key == "escape":
+            self.text = ""
+        elif key in ("?", "h"):
+            self.shows_help = True
+        else:
+            self.first += {"up": -1, "down": 1}.get(key, 0)
+            self.has_more = key != "q"

@@ -1,0 +1,216 @@
+"""What `audit` and `doctor` share: their options, how the outcome is written, and the exit code."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import wraps
+from typing import Any
+
+import click
+from msgspec.structs import replace
+
+from mlbackends.base import registry
+from mlbackends.base.errors import MlBackendsError
+from mlbackends.model.audit import Outcome, Problem, Severity, Status
+from mlbackends_cli import exits, formats
+from mlbackends_cli.options import (
+    COLOR,
+    DEPTH,
+    OUTPUT,
+    PYTHON,
+    REDACT,
+    TIMEOUT,
+    Command,
+    Seconds,
+    format_option,
+    together,
+)
+from mlbackends_cli.output import write
+from mlbackends_cli.report.checks import unknown_line
+from mlbackends_cli.terminal import Page, page
+
+NEVER = "never"
+ANY = "any"
+PLAIN = "plain"
+#: What each kind of exit code has for what could not be determined.
+#:
+#: Newer slurmd repeats its HealthCheckProgram until it ends with 0, and does not register before.
+UNKNOWN_CODES = {PLAIN: exits.UNKNOWN, "nagios": 3, "npd": 2, "slurm": 0}
+#: Seconds: slurmd and Nagios kill what they started after 60.
+WITHIN = 50.0
+
+
+_WRITTEN = ("form", "fail_on", "strict", "details", "output", "color")
+
+
+def fail_on_option(default: str) -> Callable[[Command], Command]:
+    """Return the option that says which findings end the command with 1."""
+    return click.option(
+        "--fail-on",
+        type=click.Choice([*(each.value for each in Severity), NEVER]),
+        default=default,
+        show_default=True,
+        help="Exit 1 where something of this severity or worse failed.",
+    )
+
+
+_options = together(
+    PYTHON,
+    DEPTH,
+    TIMEOUT,
+    click.option(
+        "--within",
+        type=Seconds(min=0.1, max=86400),
+        metavar="SECONDS",
+        help="Give up after so long: nothing could be determined then.  [default: no limit; with another"
+        f" --exit-code than plain {WITHIN:g}]",
+    ),
+    REDACT,
+    format_option(
+        "outcome",
+        about="How to write the outcome: for people, for programs, or for what CI and monitoring read.",
+    ),
+    click.option(
+        "--exit-code",
+        "codes",
+        type=click.Choice([*UNKNOWN_CODES]),
+        default=PLAIN,
+        show_default=True,
+        help="Whose exit codes. nagios: 0 well, 1 a warning failed, 2 an error failed, 3 undetermined,"
+        " whatever --fail-on says. npd (node-problem-detector): 0 well, 1 a problem of the node, 2"
+        " undetermined. slurm: 1 a problem of the node, else 0.",
+    ),
+    click.option(
+        "--problem",
+        type=click.Choice([ANY, *(each.value for each in Problem)]),
+        help="Judge only what is the node's (hardware, driver, limits) or the user's (packages, variables)."
+        "  [default: any; with --exit-code npd or slurm, node]",
+    ),
+    fail_on_option(Severity.ERROR.value),
+    click.option("--strict", is_flag=True, help="Exit 3 where something could not be checked."),
+    click.option("--all", "details", is_flag=True, help="Show what passed too, and the evidence."),
+    OUTPUT,
+    COLOR,
+)
+
+
+def judging(judge: Command) -> Command:
+    """Add the options of every command that judges, write what it returns, and return the exit code.
+
+    judge: returns an Outcome and the report that it is of, or the text of a file that is no judgement.
+    """
+
+    @wraps(judge)
+    def command(*, codes: str, problem: str | None, within: float | None, **options: Any) -> int:
+        written = {name: options.pop(name) for name in _WRITTEN}
+        try:
+            with limited(within or (WITHIN if codes != PLAIN else None)):
+                judged = judge(**options)
+            if isinstance(judged, str):
+                write(judged, written["output"])
+                return exits.YES
+            outcome, report = judged
+            if formats.is_for_collectors(written["form"]):
+                from mlbackends.fleet.fingerprint import fingerprints
+
+                outcome = replace(outcome, fingerprints=fingerprints(report))
+            affected = problem or (Problem.NODE if codes in ("npd", "slurm") else ANY)
+            return finish(of_problem(outcome, affected), codes=codes, **written)
+        except Exception as error:
+            if codes != PLAIN:
+                error.exit_code = UNKNOWN_CODES[codes]  # type: ignore[attr-defined]
+                if written["form"] == "line":
+                    with suppress(MlBackendsError, OSError):  # it may be what could not be written
+                        write(unknown_line(str(error)), written["output"])
+            raise
+
+    return _options(command)
+
+
+@contextmanager
+def limited(seconds: float | None) -> Iterator[None]:
+    """Interrupt the block after so many seconds. Raises MlBackendsError then."""
+    if seconds is None:
+        yield
+        return
+    import signal
+
+    # Not SIGINT where there is another: what a shell starts with "&" ignores it.
+    number = getattr(signal, "SIGALRM", signal.SIGINT)
+    before = signal.signal(number, signal.default_int_handler)
+    main, end = threading.get_ident(), time.monotonic() + seconds
+
+    def interrupt() -> None:
+        if hasattr(signal, "pthread_kill"):
+            signal.pthread_kill(main, number)  # a call that waits is interrupted as well
+        else:
+            signal.raise_signal(number)
+
+    timer = threading.Timer(seconds, interrupt)
+    timer.daemon = True
+    timer.start()
+    try:
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()  # it may be about to interrupt
+    except KeyboardInterrupt:
+        if time.monotonic() < end:
+            raise
+        error = MlBackendsError(f"the probes had not ended after {seconds:g} s", "see --within")
+        error.exit_code = exits.UNKNOWN
+        raise error from None
+    finally:
+        signal.signal(number, before)
+
+
+def of_problem(outcome: Outcome, affected: str) -> Outcome:
+    """Return an outcome with the checks of one kind of problem; what nobody has classed is the user's."""
+    if affected == ANY:
+        return outcome
+    is_of_node = affected == Problem.NODE
+    chosen = (each for each in outcome.checks if (each.problem is Problem.NODE) is is_of_node)
+    return replace(outcome, checks=tuple(chosen))
+
+
+def finish(
+    outcome: Outcome,
+    *,
+    form: str,
+    fail_on: str,
+    strict: bool,
+    details: bool,
+    output: str,
+    color: str,
+    codes: str = PLAIN,
+) -> int:
+    """Write the outcome, and return the exit code that it means."""
+    # A program that reads the code need not read the text.
+    with suppress(*[] if codes == PLAIN else [BrokenPipeError]):
+        counted = {NEVER: "note", "nagios": "warning"}
+        least = counted.get(codes) or counted.get(fail_on, fail_on)
+        style = page(color, output, details=details, fail_on=least)
+        write_outcome(outcome, form, output, style)
+    return code(outcome, fail_on=fail_on, strict=strict, codes=codes)
+
+
+def write_outcome(outcome: Outcome, form: str, output: str, page: Page) -> None:
+    """Write the outcome, and let the format publish it elsewhere, as in GitHub's summary."""
+    text = formats.text(form, "outcome", outcome, page)
+    write(text, output, for_all=formats.is_for_collectors(form))
+    module = registry.load("mlbackends_cli.formats", form)
+    if hasattr(module, "publish"):
+        module.publish(outcome)
+
+
+def code(outcome: Outcome, *, fail_on: str, strict: bool, codes: str = PLAIN) -> int:
+    """Return the exit code that an outcome means to who reads such codes."""
+    is_unknown = bool(outcome.with_status(Status.UNKNOWN))
+    if codes == "nagios":
+        worst = max((each.severity.level for each in outcome.failed()), default=0)
+        return worst or (UNKNOWN_CODES[codes] if is_unknown else exits.YES)
+    if fail_on != NEVER and outcome.failed(Severity(fail_on)):
+        return exits.NO
+    return UNKNOWN_CODES[codes] if is_unknown and (strict or codes != PLAIN) else exits.YES

@@ -1,0 +1,132 @@
+"""A machine's processors, memory and limits in a few phrases."""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from mlbackends.base.errors import counted
+from mlbackends_cli.report.processors import Facts, number, rows, text
+from mlbackends_cli.text.plain import binary_size, joined, quantity
+
+_VECTORS = {
+    "fma": "FMA", "vnni": "VNNI", "neon": "NEON", "dotprod": "DotProd", "i8mm": "I8MM", "bf16": "BF16",
+    "fp16": "FP16", "amx": "AMX", "sve2": "SVE2", "sme": "SME", "mma": "MMA", "nnpa": "NNPA",
+    "riscv_vector": "RVV",
+}  # fmt: skip
+_SET_BY = {
+    "affinity": "by the affinity mask",
+    "cpuset": "by the cpuset",
+    "quota": "by the CPU quota",
+    "memory_limit": "above which the kernel kills",
+    "memory_high": "above which the kernel slows",
+    "process_memory_limit": "by the job object, for each process",
+}
+_BY_JOB = {"quota": "by the job object", "memory_limit": "by the job object"}
+
+
+def cpu(facts: Facts) -> Iterator[str]:
+    """Yield the model; cores and clock; vector instructions; caches."""
+    model = re.sub(r"\((R|r|TM|tm)\)", "", text(facts, "model_name"))
+    design = text(facts, "microarchitecture")
+    yield joined(model, design if design not in model else "")
+    kinds = [
+        f"{number(row, 'cores')} {text(row, 'name')}"
+        for row in rows(facts, "kinds")
+        if number(row, "cores") and text(row, "name")
+    ]
+    cores = f" ({' + '.join(kinds)})" if kinds else ""
+    yield joined(
+        _count(facts, "sockets", "socket") if number(facts, "sockets") > 1 else "",
+        f"{_count(facts, 'cores', 'core')}{cores}" if number(facts, "cores") else "",
+        _count(facts, "threads", "thread"),
+        _groups(facts),
+        ", ".join(_clock(facts)),
+    )
+    best = text(facts, "hardware_capability")
+    # DEFAULT is torch's word for a processor without what its kernels are compiled for.
+    names = {"sse4_2": "SSE4.2", "avx": "AVX", **_VECTORS} if best == "DEFAULT" else _VECTORS
+    sets = [best if best != "DEFAULT" else "", *(names[each] for each in names if facts.get(each))]
+    yield joined(" ".join(filter(None, sets)), text(facts, "x86_64_level"))
+    yield joined(*_caches(facts))
+
+
+def _clock(facts: Facts) -> Iterator[str]:
+    base, most, limit = (number(facts, f"{each}_hertz") for each in ("base", "max", "limit"))
+    if base:
+        yield quantity("_hertz", base)
+    if most and most != base:
+        yield f"at most {quantity('_hertz', most)}"
+    if limit and limit < (most or base):
+        yield f"held below {quantity('_hertz', limit)}"
+    if not (base or most) and (now := number(facts, "current_hertz")):
+        yield f"{quantity('_hertz', now)} now"
+    plan = text(facts, "power_mode") or text(facts, "power_plan")
+    if plan not in ("", "balanced"):
+        yield f"power plan: {plan}"
+
+
+def _groups(facts: Facts) -> str:
+    groups = len(rows(facts, "processor_groups"))
+    return f"{groups} processor groups" if groups else ""
+
+
+def _caches(facts: Facts) -> Iterable[str]:
+    """Return each level: how many caches there are, and how large one is."""
+    levels: dict[str, list[str]] = {}
+    for row in rows(facts, "caches"):
+        letter = {"data": "d", "instruction": "i"}.get(text(row, "type"), "")
+        size, count = binary_size(number(row, "size_bytes")), number(row, "instances")
+        levels.setdefault(f"L{number(row, 'level')}{letter}", []).append(
+            f"{count} × {size}" if count > 1 else size
+        )
+    return (f"{level} {' + '.join(sizes)}" for level, sizes in levels.items())
+
+
+def memory(facts: Facts) -> Iterator[str]:
+    """Yield its size, and how it is divided."""
+    swap = "page file" if number(facts, "commit_limit_bytes") else "swap"
+    sizes = [(f"{name}_bytes", word) for name, word in (
+        ("total", "in all"), ("available", "available"), ("swap_total", swap))]  # fmt: skip
+    yield joined(*(
+        f"{binary_size(number(facts, fact))} {word}" for fact, word in sizes if number(facts, fact)
+    ))  # fmt: skip
+    nodes = [size for row in rows(facts, "nodes") if (size := number(row, "total_bytes"))]
+    each = [binary_size(size) for size in nodes]
+    alike = f"{len(nodes)} NUMA nodes of {each[0]}" if nodes else ""
+    pages = text(facts, "transparent_huge_pages")
+    yield joined(
+        "1 NUMA node" if len(nodes) == 1
+        else alike if len(set(each)) < 2
+        else f"{len(nodes)} NUMA nodes: {', '.join(each)}",
+        f"transparent huge pages: {pages}" if pages else "",
+    )  # fmt: skip
+
+
+def limits(facts: Facts) -> Iterator[str]:
+    """Yield how many CPUs and how much memory may be used, and of which group or job."""
+    exact, online = facts.get("effective_cpus_exact"), number(facts, "online_cpus")
+    cpus = f"{exact:g}" if isinstance(exact, float) else str(number(facts, "effective_cpus") or "")
+    reasons = _SET_BY | _BY_JOB if facts.get("job_object") else _SET_BY
+    why = reasons.get(text(facts, "effective_cpus_because"), "")
+    usable = f"{cpus} of {online} CPUs" if why and online else f"{cpus} CPU{'s' * (cpus != '1')}"
+    size = number(facts, "effective_memory_bytes")
+    bound = reasons.get(text(facts, "effective_memory_because"), "")
+    used = number(facts, "memory_usage_bytes") if bound else 0
+    processes = number(facts, "process_limit")
+    group, scheduler = text(facts, "cgroup_version"), text(facts, "scheduler")
+    granted = [_count(facts, f"scheduler_{word.lower()}s", word) for word in ("CPU", "GPU", "task")]
+    yield joined(
+        f"{usable} usable{f', {why}' if why else ''}" if cpus else "",
+        f"{binary_size(size)} of memory, {bound}" if bound else "all memory" if size else "",
+        f"{binary_size(used)} of it used" if used else "",
+        f"at most {processes} processes" if processes else "",
+        f"cgroup {group}" if group not in ("", "none") else "",
+        f"{scheduler}: {', '.join(filter(None, granted))}".removesuffix(": ") if scheduler else "",
+    )
+
+
+def _count(facts: Facts, fact: str, word: str) -> str:
+    return counted(number(facts, fact), word) if number(facts, fact) else ""
+
+
+#: What tells the lines of a probe, by the probe's name.
+ASPECTS = {"cpu": cpu, "memory": memory, "limits": limits}

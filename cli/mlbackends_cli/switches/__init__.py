@@ -1,0 +1,1 @@
+"""The switches of torch.backends: commands and text."""

@@ -1,0 +1,105 @@
+"""List switches: value, origin, and who reads each.
+
+NAME is a switch, or what several begin with: cudnn, cuda.matmul. What is printed is what a Python
+process started here would see. The values of JSON are typed; null stands for what the library
+itself chooses.
+
+Examples:
+  backends flags list
+  backends flags list cuda.matmul mkldnn
+  backends flags list --changed
+  backends flags list --format json | jq '.flags[] | select(.origin != "default")'
+"""
+
+import click
+from msgspec.structs import replace
+
+from mlbackends.model.switches import Switch, Switches
+from mlbackends_cli import exits, formats
+from mlbackends_cli.lazy import documented
+from mlbackends_cli.options import COLOR, OUTPUT, format_option
+from mlbackends_cli.output import write
+from mlbackends_cli.switches.commands.flags import apply, complete, with_values
+from mlbackends_cli.terminal import page
+from mlbackends_cli.text.plain import setting
+from mlbackends_cli.text.prose import Group, Listing
+
+_SPLIT_K = "_split_k"
+
+
+@documented()
+@click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=complete)
+@click.option("--changed", is_flag=True, help="Only those that are not at their default.")
+@format_option("listing", "rows", about="How to print them.")
+@with_values
+@OUTPUT
+@COLOR
+def command(
+    names: tuple[str, ...],
+    changed: bool,
+    form: str,
+    files: tuple[str, ...],
+    settings: tuple[str, ...],
+    output: str,
+    color: str,
+) -> int:
+    from mlbackends.switches import listing
+
+    apply(files, settings)
+    switches = listing.listing(names)
+    if changed:
+        rows = tuple(each for each in switches.flags if each.origin != "default")
+        switches = replace(switches, flags=rows)
+    style = page(color, output)
+    if formats.has(form, "listing"):
+        write(formats.text(form, "listing", _listing(switches, names), style), output)
+    elif formats.has(form, "rows"):
+        write(formats.text(form, "rows", switches.flags, style), output)
+    else:
+        write(formats.text(form, "record", switches, style), output)
+    return exits.YES
+
+
+def _listing(switches: Switches, names: tuple[str, ...]) -> Listing:
+    """Group the switches by module; whether split-K is allowed stands on the line of what sets it.
+
+    Only a switch that was named in full has a line for it of its own: its name is too long for others.
+    """
+    split_k = {
+        each.name: each.value
+        for each in switches.flags
+        if each.name.endswith(_SPLIT_K) and each.name not in names
+    }
+    modules: dict[str, list[Switch]] = {}
+    for each in switches.flags:
+        if each.name not in split_k:
+            modules.setdefault(each.name.rpartition(".")[0], []).append(each)
+    groups, marked = [], set()
+    for at, (module, own) in enumerate(modules.items()):
+        marked |= {(at, number) for number, each in enumerate(own) if each.origin != "default"}
+        rows = tuple(_row(each, split_k.get(each.name + _SPLIT_K, True)) for each in own)
+        groups.append(Group(module or "mlbackends", rows, f"{module}." if module else ""))
+    notes = [each.problem for each in switches.flags if each.problem]
+    if split_k:
+        notes.append(
+            "The switches that end in _split_k stand on the lines of what sets them; `backends flags"
+            " list NAME` shows one alone."
+        )
+    lacked = [f"{each.name} ({each.since})" for each in switches.flags if each.lacking]
+    if lacked:
+        torch = next(each.lacking for each in switches.flags if each.lacking)
+        notes.append(f"{torch} is installed here, and these need a newer one: {', '.join(lacked)}.")
+    columns = ("switch", "value", "read by")
+    return Listing(columns, tuple(groups), tuple(notes), frozenset(marked))
+
+
+def _row(switch: Switch, allows_split_k: bool) -> tuple[str, ...]:
+    value = "?" if switch.problem else setting(switch.value)
+    if switch.accepts.startswith("any order"):
+        value = value.replace(", ", " → ")
+    value += "" if allows_split_k else ", no split-K"
+    is_default = switch.origin == "default"
+    value += (
+        " (default)" if is_default else f" ({switch.origin}; default {setting(switch.default)})"
+    )
+    return (switch.name.rpartition(".")[2], value, ", ".join(switch.obeyed_by) or "nobody yet")

@@ -1,0 +1,160 @@
+"""Compare two traces: what became slower, faster, is new or gone."""
+
+from contextlib import closing
+from typing import Any
+
+import click
+
+from mlbackends.base.errors import BadInput
+from mlbackends_cli import exits
+from mlbackends_cli.lazy import Command
+from mlbackends_cli.options import COLOR, OUTPUT, TypedPath, format_option
+from mlbackends_cli.output import log, write
+from mlbackends_cli.terminal import page
+from mlbackends_cli.trace.options import GROUP_BY, SKIP_FIRST, TOP, WHERE, rows_shown
+
+
+def _ratio(text: str) -> float:
+    """Return how many times as long: 1.1 for "1.1" and "10%"."""
+    found = _number(text, "neither a ratio such as 1.1 nor a share such as 10%", 1.0)
+    if text.lstrip().startswith("-"):
+        raise click.BadParameter(f"{text} is below nothing; give how much slower: 10%, or 1.1")
+    return found
+
+
+def _share(text: str) -> float:
+    """Return a part of the whole: 0.01 for "0.01" and "1%"."""
+    return _number(text, "neither a part such as 0.01 nor a share such as 1%", 0.0)
+
+
+def _number(text: str, otherwise: str, whole: float) -> float:
+    """Return a number; of one with a percent sign the part, on top of the whole."""
+    try:
+        return whole + float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is {otherwise}") from None
+
+
+@click.command(
+    "diff",
+    cls=Command,
+    epilog="""\b
+Examples:
+  backends trace diff before.log after.log
+  backends trace diff main.log branch.log --threshold 20% --whole-threshold 5%
+  backends trace diff a.log b.log --group-by operation,shape,implementation --measure total
+  backends trace diff a.log b.log --format json | jq '.changes[] | select(.verdict=="slower")'
+""",
+)
+@click.argument("before", metavar="BEFORE", type=TypedPath())
+@click.argument("after", metavar="AFTER", type=TypedPath())
+@GROUP_BY
+@click.option(
+    "--measure",
+    type=click.Choice(["median", "mean", "min", "total"]),
+    default="median",
+    show_default=True,
+    help="What is compared.",
+)
+@click.option(
+    "--threshold",
+    type=_ratio,
+    default="10%",
+    show_default=True,
+    metavar="RATIO",
+    help="From which on a call is slower: 10%, or 1.1 times as long.",
+)
+@click.option(
+    "--smallest-share",
+    type=_share,
+    default="1%",
+    show_default=True,
+    metavar="SHARE",
+    help="Calls that take less of the time, before and after, are noise.",
+)
+@click.option(
+    "--whole-threshold",
+    type=_ratio,
+    default=None,
+    metavar="RATIO",
+    help="Fail too where all calls together take so much longer.",
+)
+@WHERE
+@TOP
+@SKIP_FIRST
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Show the calls too that stayed the same or are noise; the formats for programs always do.",
+)
+@format_option("listing", "view")
+@OUTPUT
+@COLOR
+def command(
+    *,
+    before: str,
+    after: str,
+    group_by: str,
+    wheres: tuple[str, ...],
+    skip_first: int,
+    top: int | None,
+    form: str,
+    everything: bool,
+    output: str,
+    color: str,
+    whole_threshold: float | None,
+    **options: Any,
+) -> int:
+    """Compare two traces: what became slower, faster, is new or gone.
+
+    Exit 1 where a call is slower than the thresholds allow, for CI; 3 where nothing could be
+    compared, as where no call fits --where, or no call is in both.
+
+    Calls are found again by tracer, operation, shape, dtype and `asked`: what else the program wants, as
+    forward or backward, the algorithm, bias, what is fused, the layouts of a reorder, a transposed matrix
+    of a product, MKL's words such as N,T. What a library chooses is not in it, so that another
+    implementation, or layout of a convolution, shows as a change of the same call. The direction stands
+    behind the operation: fwd_t (training), fwd_i (inference), bwd_d (data), bwd_w (weights). A reorder
+    into another block is another call.
+
+    Versions, threads, instruction sets and MKL's branch that differ between the traces are named below,
+    and a trace whose times are unsteady: there ratios say little.
+    """
+    from mlbackends.tracing import filters, viewing
+    from mlbackends_cli.trace.listings import printed, uncompared
+    from mlbackends_cli.trace.reading import Logs, accepts_sums
+
+    if before == after == "-":
+        raise BadInput("only one of the traces can come from standard input")
+    options["whole_threshold"] = whole_threshold or 0.0
+    by = filters.grouping(group_by) if group_by else ()
+    if by:
+        options["by"] = by
+    viewing.begin("diff", **options)  # an error in them comes before the files are read
+    logs = (Logs([before]), Logs([after]))
+    where = filters.where(*wheres)
+    with closing(logs[0]), closing(logs[1]):
+        if accepts_sums({}, where, skip_first, by):
+            (first,), (second,) = ([*each.aggregates()] for each in logs)
+            found = viewing.difference(first, second, where, **options)
+        else:
+            left, right = (filters.after_first(each.records(), skip_first) for each in logs)
+            found = viewing.difference(left, right, where, **options)
+    most = rows_shown(top, form)
+    write(printed({"diff": found}, form, page(color, output), most, everything=everything), output)
+    for each in logs:
+        each.print_problems()
+        if not each.readable:
+            log(f"there is no line of MKL or oneDNN in {each.names[0]}")
+    if any(each.damage or not each.readable for each in logs):
+        return exits.UNKNOWN
+    if found.failed:
+        return exits.NO
+    if not (why := uncompared(found)):
+        return exits.YES
+    limits = [f"--where {text!r}" for text in wheres]
+    limits += [f"--skip-first {skip_first}"] if skip_first else []
+    requested = f" (asked for {', '.join(limits)})" if limits else ""
+    log(f"nothing was compared: {why}{requested}")
+    return exits.UNKNOWN

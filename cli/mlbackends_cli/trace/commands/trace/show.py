@@ -1,0 +1,270 @@
+"""Read traces: summary, findings, timeline and more, in many formats."""
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mlbackends.base import registry
+from mlbackends.base.errors import BadInput
+from mlbackends.tracing import EXPORTS
+from mlbackends_cli import exits, formats
+from mlbackends_cli.lazy import Command
+from mlbackends_cli.options import COLOR, OUTPUT, TypedPath, format_option
+from mlbackends_cli.output import log, write
+from mlbackends_cli.terminal import is_terminal, page
+from mlbackends_cli.text.plain import cleaned
+from mlbackends_cli.trace.options import GROUP_BY, SKIP_FIRST, TOP, WHERE, Request, rows_shown
+
+if TYPE_CHECKING:
+    from mlbackends.tracing.filters import Where
+    from mlbackends_cli.trace.reading import Logs
+
+_VIEWS = tuple(name for name in registry.names("mlbackends.tracing.views") if name != "diff")
+_RECORDS = "records"
+#: What also shows lines that are no calls.
+_OF_LINES = frozenset({_RECORDS, "findings", "dispatch"})
+_FIELDS = """\b
+Fields, for --where and --group-by:
+  kind tracer source prefix clock raw key event cache operation shape dtype
+  asked implementation isa slow_path format component engine primitive
+  propagation memory_descriptors attributes auxiliary problem routine
+  partition partition_kind data_formats logical_tensors fpmath_mode scratchpad
+  backend who reason place level text topic version line_number process thread
+  start_ns duration_ns flops bytes gflops gigabytes_per_second executed nested
+  counted workspace_query, and entries of tables: arguments.m state.CNR
+  facts.threading values.isa
+"""
+
+
+@click.command(
+    "show",
+    cls=Command,
+    epilog="""\b
+Examples:
+  backends trace show backends-trace.log
+  backends trace show run.log.gz --group-by operation,shape --top 10
+  backends trace show run.log --view findings --view dispatch
+  backends trace show run.log --where 'isa~avx512 and duration_ns>1ms' --view repro
+  backends trace show run.log --format perfetto --output run.json   # open in ui.perfetto.dev
+  backends trace show run.log --format html --output run.html
+  ONEDNN_VERBOSE=2 python train.py | backends trace show -
+
+"""
+    + _FIELDS,
+)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=TypedPath())
+@click.option(
+    "--view",
+    "views",
+    type=click.Choice([*_VIEWS, "records"]),
+    multiple=True,
+    help="summary: which calls took the time; findings: what to look at; dispatch: why faster"
+    " implementations refused; timeline: when; repro: how to run a call again (benchdnn"
+    " for oneDNN, JSON for MKL); roofline: work"
+    " against traffic; records: every line. May be given again.  [default: summary; records for"
+    " jsonl, csv, parquet and perfetto]",
+)
+@GROUP_BY
+@click.option(
+    "--of",
+    type=click.Choice(["work", "creations", "partitions", "all"]),
+    default="work",
+    show_default=True,
+    help="Which calls a summary is of: work is counted once each.",
+)
+@WHERE
+@TOP
+@SKIP_FIRST
+@format_option(
+    "listing",
+    "view",
+    "trace",
+    also=EXPORTS,
+    about="How to print it. html is one page with all views and plots; perfetto is Chrome's trace.",
+)
+@OUTPUT
+@click.option("--follow", is_flag=True, help="Go on as the file grows, until Ctrl-C.")
+@click.option(
+    "--list-malformed", is_flag=True, help="Only list the lines that could not be read, and why."
+)
+@click.option(
+    "--this-machine",
+    is_flag=True,
+    help="The trace is of this machine: findings compare with its processor, its limits and the speeds"
+    " that it reaches, which are measured for a second; the roofline has these speeds for a roof.",
+)
+@COLOR
+def command(
+    files: tuple[str, ...],
+    *,
+    views: tuple[str, ...],
+    follow: bool,
+    list_malformed: bool,
+    top: int | None,
+    **options: Any,
+) -> int:
+    """Read traces: summary, findings, timeline and more, in many formats.
+
+    FILE is any log that holds lines of MKL or oneDNN, also amid other text, behind ranks' prefixes,
+    packed by gzip, xz or zstd, or in UTF-16; - is standard input. Lines that cannot be read are
+    counted and never stop it.
+
+    Exit 1 where no line of MKL or oneDNN is there or none fits what is asked for, 3 where a
+    file could be read in part only.
+    """
+    if list_malformed and follow:
+        hint = "leave one of them out"
+        raise BadInput("--list-malformed reads to the end of a file, and --follow goes on", hint)
+    if list_malformed:
+        return _list_malformed(files, options["output"])
+    form = options["form"]
+    names_view = options["group_by"] or options["of"] != "work"
+    default = _RECORDS if form in EXPORTS and not names_view else "summary"
+    names = tuple(dict.fromkeys(views)) or (default,)
+    most = (top or 0) if _RECORDS in names else rows_shown(top, form)
+    request = Request(names=names, most=most, **options)
+    _refuse_unused(request, is_page=bool(views or names_view))
+    if follow:
+        from mlbackends_cli.trace.follow import follow as follow_file
+
+        return follow_file(files, request)
+    return _show(files, request)
+
+
+def _refuse_unused(request: Request, *, is_page: bool) -> None:
+    """Raise BadInput for options that would have no effect. is_page: views or groups are named."""
+    form, names = request.form, request.names
+    printable = formats.names("listing", "view", "trace")
+    if form not in printable and names != (_RECORDS,):
+        raise BadInput(
+            f"{form} holds every record and no view of them",
+            "leave --view and --group-by out, or take --format csv",
+        )
+    if formats.has(form, "trace") and is_page:
+        raise BadInput("the HTML page holds all views", "leave --view, --group-by and --of out")
+    if _RECORDS in names and len(names) > 1:
+        raise BadInput("records cannot stand beside views", "ask for them alone")
+    if (request.group_by or request.of != "work") and "summary" not in names:
+        raise BadInput("--group-by and --of are for the summary", "--view summary")
+    if form == "csv" and len(names) > 1:
+        raise BadInput("a CSV file holds one table: one --view", "take --format json for several")
+    if names == (_RECORDS,) and form not in (*EXPORTS, "table"):
+        raise BadInput(f"records are not written as {form}", "take --format jsonl or csv")
+
+
+def _show(files: Sequence[str], request: Request) -> int:
+    from mlbackends.tracing import filters
+    from mlbackends_cli.trace.fitting import Fitting
+    from mlbackends_cli.trace.listings import printed
+    from mlbackends_cli.trace.reading import Logs, regular_size, views
+
+    form, output = request.form, request.output
+    is_page = formats.has(form, "trace")
+    of_lines = bool(_OF_LINES.intersection(request.names))
+    of_calls = not is_page and not of_lines
+    fitting = Fitting(
+        filters.where(*request.wheres),
+        request.skip_first,
+        calls_only=of_calls,
+        executed_only=bool(of_calls and request.skip_first and request.of == "work"),
+    )
+    # Lines that come out while files are read, on a terminal, now or behind a pager.
+    streams = request.names == (_RECORDS,) and output in ("", "-")
+    shows_progress = not streams or regular_size(sys.stdout) is not None
+    with closing(Logs(files, shows_progress=shows_progress)) as logs:
+        if is_page:
+            write(_page(logs, request, fitting.where), output)
+        elif request.names == (_RECORDS,):
+            _write_records(logs, request, fitting.where)
+        else:
+            found = views(logs, request.views(), fitting.where, request.skip_first, request.by())
+            lines = logs.lines if of_lines else logs.readable
+            # Of nothing, the line at the end is better than an empty table.
+            if (lines and fitting.anything) or not formats.has(form, "listing"):
+                write(printed(found, form, page(request.color, output), request.most), output)
+    logs.print_problems()
+    code = exits.UNKNOWN if logs.damage else exits.YES
+    if logs.readable and not fitting.anything:
+        log(fitting.message())
+        return code or exits.NO
+    if logs.ended and not logs.damage and not logs.readable:
+        shown = ", ".join(map(_name, logs.names))
+        if logs.lines:
+            log(f"no line in {shown} can be read as one of MKL or oneDNN")
+        else:
+            log(f"there is no line of MKL or oneDNN in {shown}")
+        return exits.NO
+    return code
+
+
+def _name(file: str) -> str:
+    return "standard input" if file == "-" else file
+
+
+def _page(logs: "Logs", request: Request, where: "Where") -> str:
+    from mlbackends import __version__
+    from mlbackends.model.trace import Text
+    from mlbackends.tracing.filters import after_first
+    from mlbackends.tracing.walk import Walk
+    from mlbackends_cli.trace.page import Contents
+    from mlbackends_cli.trace.reading import accepts_sums
+
+    contents = Contents(request.machine())
+    if accepts_sums({}, where, request.skip_first) and "kind" not in where.fields:
+        walk = Walk(contents.takers, where)
+        logs.walk(walk)
+        contents.text_lines = walk.texts if where(Text()) else 0
+    else:
+        for record in after_first(logs.records(), request.skip_first):
+            if where(record):
+                contents.add(record)
+    title = cleaned(", ".join(os.path.basename(_name(name)) for name in logs.names))
+    created = time.strftime("%Y-%m-%d %H:%M:%S %z")
+    text = contents.result(title, tool=f"backends {__version__}", created=created)
+    return formats.text(request.form, "trace", text, page(request.color, request.output))
+
+
+def _write_records(logs: "Logs", request: Request, where: "Where") -> None:
+    from mlbackends.tracing import exporting
+    from mlbackends.tracing.walk import Walk
+    from mlbackends_cli.trace.reading import accepts_sums, chosen, raw_lines
+
+    form, output = request.form, request.output
+    if form == "parquet" and output in ("", "-") and is_terminal(sys.stdout):
+        raise BadInput("Parquet is no text for a terminal", "--output trace.parquet")
+    # Lines of calls that repeat need not be read in full.
+    is_whole = not request.most and "kind" not in where.fields
+    if form in exporting.LINES and is_whole and accepts_sums({}, where, request.skip_first):
+        with (
+            exporting.opened(output or "-") as file,
+            closing(exporting.LINES[form](file)) as writer,
+        ):
+            logs.walk(Walk((writer,), where))
+        return
+    records = islice(chosen(logs, where, request.skip_first), request.most or None)
+    if form == "table":
+        write(raw_lines(map(str, records)), output)
+        return
+    exporting.export(records, output or "-", form)
+
+
+def _list_malformed(files: Sequence[str], output: str) -> int:
+    """Print each line that could not be read, with its place and the reason."""
+    from mlbackends.model.trace import Malformed
+    from mlbackends_cli.trace.reading import Logs, fit_line
+
+    with closing(Logs(files)) as logs:
+        lines = [
+            f"{_name(name)}:{record.line_number}: {record.reason}\n  {fit_line(record.raw)}"
+            for name, record in logs.records_with_names()
+            if isinstance(record, Malformed)
+        ]
+    write("".join(lines) or "every line of a library could be read\n", output)
+    logs.print_problems(hint=False)
+    return exits.UNKNOWN if logs.damage else exits.YES

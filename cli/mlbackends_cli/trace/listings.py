@@ -1,0 +1,322 @@
+"""The views of a trace as text: lists for people, and what programs read."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from mlbackends.model import trace_views
+from mlbackends.tracing.finder import percent, times, took
+from mlbackends_cli import formats
+from mlbackends_cli.charts.axes import short_number
+from mlbackends_cli.terminal import Page
+from mlbackends_cli.text.plain import one_line, shortened
+from mlbackends_cli.text.prose import Group, Listing
+from mlbackends_cli.trace.narrowing import narrowed
+
+_TITLES = {
+    "findings": "Look at",
+    "dispatch": "Why not faster",
+    "timeline": "When",
+    "roofline": "Work against traffic",
+    "repro": "To run again",
+    "summary": "Where the time went",
+}
+#: Views whose rows are cut here; the others come with the rows that were asked for.
+_CUT = frozenset({"dispatch", "timeline", "diff"})
+_OF_COLUMNS = frozenset({"summary", "roofline", "diff"})
+_LONGEST = 200
+_UNBROKEN = 100_000
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+_STRETCHES = 60
+_CHANGED = ("slower", "faster", "new", "gone")
+_UNCHANGED = ("noise", "same")
+
+
+def printed(
+    views: Mapping[str, trace_views.AnyView],
+    form: str,
+    page: Page,
+    top: int = 0,
+    *,
+    everything: bool = False,
+) -> str:
+    """Return views in a format.
+
+    top: so many rows a group at most, in lists; 0 is all. everything: unchanged calls too.
+    Several views have titles, in one record names.
+    """
+    if formats.has(form, "view"):
+        return "".join(formats.text(form, "view", view, page) for view in views.values())
+    if not formats.has(form, "listing"):
+        whole = next(iter(views.values())) if len(views) == 1 else dict(views)
+        return formats.text(form, "record", whole, page)
+    parts = []
+    for name, view in views.items():
+        found = listing(view, everything=everything)
+        groups = found.groups
+        if isinstance(view, trace_views.Findings) and 0 < top < len(groups):
+            notes = (*found.notes, f"{len(groups) - top:,} more; --top 0 shows all")
+            found = replace(found, groups=groups[:top], notes=notes)
+        # A row that says "1 more" would be as long as the one that it replaces.
+        elif top and name in _CUT and any(len(group.rows) > top + 1 for group in groups):
+            cut = tuple(replace(group, rows=_first_rows(group.rows, top)) for group in groups)
+            found = replace(found, groups=cut, notes=(*found.notes, "--top 0 shows all rows"))
+        if form == "table" and name in _OF_COLUMNS:
+            found = narrowed(found, page)
+        if isinstance(view, trace_views.Difference):  # at the end, where it is read first
+            found = replace(found, notes=(*found.notes, verdict(view)))
+        # What is to be copied stands on lines of its own length.
+        width = _UNBROKEN if isinstance(view, trace_views.Repro) else page.width
+        text = formats.text(form, "listing", found, replace(page, width=width)).lstrip("\n")
+        if len(views) > 1:
+            title = f"## {_TITLES[name]}" if form == "markdown" else _TITLES[name]
+            title = f"\033[1m{title}\033[0m" if form == "table" and page.color else title
+            text = f"{title}\n{text}"
+        parts.append(text)
+    return "\n".join(parts)
+
+
+def _first_rows(rows: tuple[tuple[str, ...], ...], top: int) -> tuple[tuple[str, ...], ...]:
+    left = len(rows) - top
+    return (*rows[:top], (f"{left:,} more", *("" for _ in rows[0][1:]))) if left > 1 else rows
+
+
+def listing(view: trace_views.AnyView, *, everything: bool = False) -> Listing:
+    """Return a view as a list. everything: of a comparison, also what did not change."""
+    if isinstance(view, trace_views.Difference):
+        return _difference(view, everything=everything)
+    return _LISTINGS[type(view)](view)
+
+
+def _text(text: str) -> str:
+    return one_line(shortened(text, _LONGEST))
+
+
+def _time(duration: float | None) -> str:
+    return "" if duration is None else took(duration)
+
+
+def _summary(view: trace_views.Summary) -> Listing:
+    # A column that would be empty, as MKL's implementation, is left out.
+    used = [
+        place
+        for place, _ in enumerate(view.by)
+        if any(row.values[place] for row in view.rows) or len(view.by) == 1
+    ]
+    columns = [*(view.by[place] for place in used), "calls", "time", "share", "cumulative"]
+    columns += ["mean", "median", "min", "max", "±", "GFLOP/s", "GB/s"]
+    rows = [
+        (*(_text(row.values[place]) or "-" for place in used), *_numbers(row)) for row in view.rows
+    ]
+    if not used:
+        columns, rows = ["", *columns], [("all", *row) for row in rows]
+    if view.others is not None:
+        more = f"{view.groups - len(view.rows):,} more"
+        rows.append((more, *("" for _ in used[1:]), *_numbers(view.others)))
+    notes = [f"{times(view.count, 'call')}, {took(view.total_ns)}"]
+    notes += [
+        f"in no total: {times(one.count, 'line')}"
+        f"{f', {took(one.total_ns)}' if one.total_ns else ''}: {one.why}"
+        for one in view.uncounted
+    ]
+    return Listing(tuple(columns), (Group("", tuple(rows)),), tuple(notes))
+
+
+def _numbers(row: trace_views.SummaryRow) -> tuple[str, ...]:
+    has_time = row.mean_ns is not None
+    return (
+        f"{row.count:,}",
+        took(row.total_ns) if has_time else "",
+        percent(row.share) if has_time else "",
+        percent(row.cumulative_share),
+        *map(_time, (row.mean_ns, row.median_ns, row.min_ns, row.max_ns)),
+        "" if row.deviation is None else f"{row.deviation:.0%}",
+        *(
+            "" if rate is None else short_number(rate)
+            for rate in (row.gflops, row.gigabytes_per_second)
+        ),
+    )
+
+
+def _findings(view: trace_views.Findings) -> Listing:
+    groups = []
+    for one in view.found:
+        rows = [("seen", _text(one.seen)), ("why", one.why), ("do", one.action)]
+        rows += [("line", _text(line)) for line in one.evidence]
+        shown = tuple((word, text) for word, text in rows if text)
+        groups.append(Group(f"{one.severity}: {one.code}", shown, one.code))
+    marked = frozenset(
+        (number, 0) for number, one in enumerate(view.found) if one.severity in {"high", "medium"}
+    )
+    notes = () if view.found else (f"nothing was found; {len(view.asked)} things were looked for",)
+    return Listing(("", ""), tuple(groups), notes, marked)
+
+
+def _dispatch(view: trace_views.DispatchView) -> Listing:
+    groups = []
+    for one in view.operations:
+        reasons = ", ".join(f"{name} ({count:,})" for name, count in one.taken)
+        title = f"{one.operation}: {times(one.count, 'refusal')}"
+        title += f"; taken: {reasons}" if reasons else ""
+        rows = []
+        for each in one.refusals:
+            name = _text(each.implementation) or "-"
+            rows.append((name, f"{each.count:,}", _text(each.reason), _text(each.place)))
+        groups.append(Group(_text(title), tuple(rows), one.operation))
+    notes = [] if view.count else ["no refusals: trace with --level dispatch"]
+    if view.left_out:
+        notes.append(f"{view.left_out:,} more kinds of refusal were left out")
+    return Listing(("implementation", "times", "why not", "where"), tuple(groups), tuple(notes))
+
+
+def _timeline(view: trace_views.Timeline) -> Listing:
+    rows = []
+    for lane in view.lanes:
+        sums: dict[str, float] = {}
+        for span in lane.spans:
+            for operation, busy in span.by_operation:
+                sums[operation] = sums.get(operation, 0.0) + busy
+        busiest = _text(max(sums, key=lambda name: sums[name], default=""))
+        numbers = (f"{lane.count:,}", took(lane.busy_ns))
+        rows.append((_text(lane.name), *numbers, busiest, _bars(lane, view)))
+    notes = [f"from 0 to {took(view.end_ns)}"]
+    if view.synthetic:
+        notes.append("the trace has no time stamps: calls stand one behind the other")
+    elif view.partly:
+        notes.append("some calls have no time stamp: they stand behind the call before them")
+    if view.skipped_lanes:
+        notes.append(f"{view.skipped_lanes:,} more threads were left out")
+    columns = ("thread", "calls", "busy", "most", "how busy over time")
+    return Listing(columns, (Group("", tuple(rows)),), tuple(notes))
+
+
+def _bars(lane: trace_views.Lane, view: trace_views.Timeline) -> str:
+    """Return one character a stretch, as high as the lane was busy in it."""
+    busy = [0.0] * _STRETCHES
+    step = (view.end_ns or 1) / _STRETCHES
+    for span in lane.spans:
+        start = span.start_ns / step
+        end = min(_STRETCHES, (span.start_ns + view.width_ns) / step)
+        for place in range(int(start), min(_STRETCHES, int(end) + 1)):
+            inside = min(end, place + 1) - max(start, place)
+            busy[place] += span.busy_ns * max(0.0, inside) / ((end - start) or 1)
+    return "".join(_BLOCKS[min(8, math.ceil(8 * each / step))] for each in busy).rstrip()
+
+
+def _roofline(view: trace_views.Roofline) -> Listing:
+    rows = tuple(
+        (
+            point.operation,
+            _text(point.shape),
+            point.dtype,
+            _text(point.implementation),
+            f"{point.count:,}",
+            took(point.total_ns),
+            *map(short_number, (point.intensity, point.gflops, point.gigabytes_per_second)),
+        )
+        for point in view.points
+    )
+    columns = ("operation", "shape", "dtype", "implementation", "calls", "time", "FLOP/byte")
+    notes = [f"{times(view.left_out, 'call')} without known work left out"] if view.left_out else []
+    if roof := view.roof:
+        speeds = (
+            f"{short_number(roof.gflops)} GFLOP/s, {short_number(roof.gigabytes_per_second)} GB/s"
+        )
+        notes.append(f"this machine reached {speeds} just now ({roof.by})")
+    return Listing((*columns, "GFLOP/s", "GB/s"), (Group("", rows),), tuple(notes))
+
+
+def _repro(view: trace_views.Repro) -> Listing:
+    groups = []
+    for one in view.calls:
+        call = f"{_text(one.shape)}: {times(one.count, 'call')}, {took(one.total_ns)}"
+        rows = [("call", call.removeprefix(": "))]
+        # All of it, since it is to be copied.
+        rows += [(one.tool, line) for line in one.text.rstrip("\n").split("\n") if line]
+        rows += [("note", _text(note)) for note in one.notes]
+        groups.append(Group(_text(one.operation), tuple(rows), one.operation))
+    more = view.groups - len(view.calls)
+    return Listing(("", ""), tuple(groups), (f"and {more:,} more",) if more else ())
+
+
+_LISTINGS: dict[type, Callable[[Any], Listing]] = {
+    trace_views.Summary: _summary,
+    trace_views.Findings: _findings,
+    trace_views.DispatchView: _dispatch,
+    trace_views.Timeline: _timeline,
+    trace_views.Roofline: _roofline,
+    trace_views.Repro: _repro,
+}
+
+
+# ---- a comparison --------------------------------------------------------------------------
+
+
+def uncompared(view: trace_views.Difference) -> str:
+    """Return why two traces have nothing in common that could be compared; "" where they have."""
+    if any(one.before is not None and one.after is not None for one in view.changes):
+        return ""
+    counts = {"before": view.before_count, "after": view.after_count}
+    empty = [name for name, count in counts.items() if not count]
+    if empty:
+        return f"there is no call in the trace {' and the trace '.join(empty)}"
+    return "no call is in both traces"
+
+
+def verdict(view: trace_views.Difference) -> str:
+    """Return how a comparison ended in one line."""
+    counts = Counter(one.verdict for one in view.changes)
+    numbers = ", ".join(f"{counts[name]:,} {name}" for name in _CHANGED)
+    if view.failed:
+        return f"{numbers}: fail"
+    return f"{numbers}: {'nothing was compared' if uncompared(view) else 'pass'}"
+
+
+def _difference(view: trace_views.Difference, *, everything: bool) -> Listing:
+    rows: dict[str, list[tuple[str, ...]]] = {}
+    for one in view.changes:
+        before, after = one.implementation_before, one.implementation_after
+        kernel = before or after
+        if one.before is not None and one.after is not None and before != after:
+            kernel = f"{before or '-'} → {after or '-'}"
+        values = (_text(value) or "-" for value in _joined(view.by, one.values))
+        sides = (getattr(side, f"{view.measure}_ns", None) for side in (one.before, one.after))
+        ratio = "" if one.ratio is None else f"{one.ratio:.2f}"
+        row = (*values, *map(_time, sides), ratio, _text(kernel))
+        rows.setdefault(one.verdict, []).append(row)
+    shown = [name for name in (*_CHANGED, *(_UNCHANGED if everything else ())) if name in rows]
+    groups = [Group(f"{name} ({len(rows[name])})", tuple(rows[name]), name) for name in shown]
+    # They come first.
+    marked = frozenset((0, number) for number, _ in enumerate(rows.get("slower", ())))
+    hidden = [f"{len(rows[name]):,} {name}" for name in ("same", "noise") if name in rows]
+    unchanged = () if everything or not hidden else (f"{', '.join(hidden)}: --all shows them",)
+    ratio = "" if view.ratio is None else f", {view.ratio:.2f} times as long"
+    changed = (
+        f"{one.name}: {' and '.join(one.before)} before, {' and '.join(one.after)} after"
+        for one in view.settings
+    )
+    unsteady = (("before", view.unsteady_before), ("after", view.unsteady_after))
+    notes = (
+        *unchanged,
+        *map(_text, changed),
+        *(f"unsteady {side}: {steadiness}" for side, steadiness in unsteady if steadiness),
+        f"all calls: {took(view.before_ns)} before, {took(view.after_ns)} after{ratio}",
+        f"compared by {view.measure}, from {view.threshold:g} times on",
+        f"calls that take less than {percent(view.smallest_share)} of the time are noise",
+    )
+    columns = (*_joined(view.by, view.by), "before", "after", "ratio", "implementation")
+    return Listing(columns, tuple(groups), notes, marked)
+
+
+def _joined(by: Sequence[str], values: Sequence[str]) -> Sequence[str]:
+    """Return names or values with `asked` behind the operation: "convolution bwd_w"."""
+    if not {"operation", "asked"} <= set(by):
+        return values
+    place, behind = by.index("operation"), by.index("asked")
+    joined = list(values)
+    joined[place] = "call" if values is by else f"{values[place]} {values[behind]}".rstrip()
+    del joined[behind]
+    return joined

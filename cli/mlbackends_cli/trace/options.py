@@ -1,0 +1,117 @@
+"""Options of the commands that read traces."""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from mlbackends.tracing.machine import Machine
+
+
+def _complete_fields(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> "list[CompletionItem]":
+    """Complete the last field of a list."""
+    del ctx, param
+    from click.shell_completion import CompletionItem
+
+    from mlbackends.tracing.fields import NAMES
+
+    before, comma, last = incomplete.rpartition(",")
+    return [
+        CompletionItem(f"{before}{comma}{name}") for name in sorted(NAMES) if name.startswith(last)
+    ]
+
+
+def _joined(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> str:
+    """Return the fields of all --group-by as one list."""
+    del ctx, param
+    if not all(value.strip(" ,") for value in values):
+        raise click.BadParameter("nothing to group by; give fields such as operation,shape")
+    return ",".join(values)
+
+
+WHERE = click.option(
+    "--where",
+    "wheres",
+    metavar="EXPRESSION",
+    multiple=True,
+    help="Only what this holds for, such as 'operation=matmul and duration_ns>20us' or"
+    " 'shape~64x64'. Given again, all must hold.",
+)
+GROUP_BY = click.option(
+    "--group-by",
+    metavar="FIELD,...",
+    multiple=True,
+    callback=_joined,
+    shell_complete=_complete_fields,
+    help="What calls are put together by: tracer, operation, shape, implementation, dtype, isa,"
+    " thread, process, source, arguments.m and so on. Given again, by all of them. Forward and backward"
+    " of one shape are together unless `asked` or `propagation` is given too.",
+)
+SKIP_FIRST = click.option(
+    "--skip-first",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Leave out the first N executions of each call in each process, and in each thread where"
+    " the trace tells them: the warm-up.",
+)
+TOP = click.option(
+    "--top",
+    type=click.IntRange(min=0),
+    default=None,
+    metavar="N",
+    help="So many rows at most; 0 is all.  [default: 20 in tables, else all]",
+)
+_DEFAULT_TOP = 20
+
+
+def rows_shown(top: int | None, form: str) -> int:
+    """Return how many rows a format shows; 0 is all."""
+    usual = _DEFAULT_TOP if form in ("table", "markdown") else 0
+    return usual if top is None else top
+
+
+class Request(NamedTuple):
+    """What the options ask for. names: the views. most: so many rows, 0 is all."""
+
+    names: tuple[str, ...]
+    form: str
+    group_by: str
+    of: str
+    wheres: tuple[str, ...]
+    most: int
+    skip_first: int
+    this_machine: bool
+    output: str
+    color: str
+
+    def by(self) -> tuple[str, ...]:
+        """Return the fields to group by; () is the view's own choice."""
+        from mlbackends.tracing.filters import grouping
+
+        return grouping(self.group_by) if self.group_by else ()
+
+    def views(self) -> dict[str, dict[str, Any]]:
+        """Return the views with their options."""
+        # Other tables are cut where they are printed, so that several views are cut alike.
+        top = {"top": self.most}
+        by = self.by()
+        options: dict[str, dict[str, Any]] = {
+            "summary": {**top, "of": self.of, **({"by": by} if by else {})},
+            "repro": top,
+        }
+        if {"findings", "roofline"} & {*self.names}:
+            machine = self.machine()
+            options |= {"roofline": {**top, "roof": machine.roof}, "findings": {"machine": machine}}
+        return {name: options.get(name, {}) for name in self.names}
+
+    def machine(self) -> "Machine":
+        """Return the machine that the trace is of, with speeds that are measured now."""
+        from mlbackends.tracing.machine import UNKNOWN, this_machine
+        from mlbackends_cli.trace.roof import measured
+
+        return this_machine(measured()) if self.this_machine else UNKNOWN

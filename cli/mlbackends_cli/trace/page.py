@@ -1,0 +1,257 @@
+"""One page about a trace: numbers, findings, charts and tables."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mlbackends.model.trace import Header, Malformed, Record, Text
+from mlbackends.model.trace_views import Finding, Refused, Summary, SummaryRow
+from mlbackends.tracing import LIBRARIES
+from mlbackends.tracing.finder import percent, times, took
+from mlbackends.tracing.machine import UNKNOWN, Machine
+from mlbackends.tracing.viewing import begin
+from mlbackends_cli.charts.axes import short_number
+from mlbackends_cli.charts.svg import Colours
+from mlbackends_cli.text.elements import (
+    bar,
+    document,
+    element,
+    finding,
+    folded,
+    footer,
+    header,
+    scrolled,
+    section,
+    table,
+    words,
+)
+from mlbackends_cli.trace.chart import lanes, points
+
+_WIDE, _NARROW = 1100, 360
+_MOST_BARS, _MOST_CALLS = 15, 60
+_MOST_REFUSALS = 40
+_RATES = ("time", "calls", "GFLOP/s", "GB/s")
+_ORDER = "The longest first."
+
+
+class Contents:
+    """What is on a page, collected in one walk through the records.
+
+    machine: the one that the trace is of.
+    takers: what a `Walk` gives records to, in place of `add`; `text_lines` is then to be set.
+    """
+
+    def __init__(self, machine: Machine = UNKNOWN) -> None:
+        by_call = ("operation", "shape", "dtype", "implementation")
+        self._collectors: dict[str, Any] = {
+            "calls": begin("summary", by=by_call, top=_MOST_CALLS),
+            "findings": begin("findings", machine=machine),
+            "timeline": begin("timeline"),
+            "roofline": begin("roofline", roof=machine.roof),
+            "dispatch": begin("dispatch"),
+        }
+        self.counts = _Counts()
+        self.takers: tuple[Any, ...] = (self.counts, *self._collectors.values())
+        self.text_lines = 0
+        self.title = self.tool = self.created = ""
+
+    def add(self, record: Record) -> None:
+        """Take in one record."""
+        if isinstance(record, Text):
+            self.text_lines += 1
+            return
+        for each in self.takers:
+            each.add(record)
+
+    def result(self, title: str, *, tool: str = "", created: str = "") -> "Contents":
+        """Return itself, complete. title: the command or file; tool: "backends 1.2.3"; created: a time."""
+        self.title, self.tool, self.created = title, tool, created
+        return self
+
+    def views(self) -> dict[str, Any]:
+        """Return the view of each kind of what came in so far."""
+        groups: Any = begin("summary", by=("operation", "implementation", "dtype"))
+        groups.add_groups(self._collectors["calls"])
+        return {
+            name: each.result() for name, each in {**self._collectors, "groups": groups}.items()
+        }
+
+
+class _Counts:
+    """How many lines of libraries there were, unreadable ones too, and the versions that printed them."""
+
+    def __init__(self) -> None:
+        self.versions: dict[str, None] = {}
+        self.lines = self.unreadable = 0
+
+    def add(self, record: Record) -> None:
+        self.lines += 1
+        self.unreadable += isinstance(record, Malformed)
+        if isinstance(record, Header) and len(self.versions) < 20:
+            self.versions[f"{LIBRARIES.get(record.tracer, record.tracer)} {record.version}"] = None
+
+    def add_many(self, record: Record, count: int, durations: Sequence[float]) -> None:
+        del record, durations
+        self.lines += count
+
+
+def trace_page(contents: Contents) -> str:
+    """Return the page."""
+    views = contents.views()
+    groups, calls, roofline = views["groups"], views["calls"], views["roofline"]
+    findings = views["findings"].found
+    operations: Counter[str] = Counter()
+    for row in groups.rows:
+        operations[row.values[0]] += row.total_ns
+    colours = Colours(name for name, _ in operations.most_common())
+    numbers = [
+        (took(calls.total_ns) if calls.total_ns else "-", "in calls that are counted"),
+        (f"{calls.count:,}", "calls"),
+        (f"{calls.groups:,}", "different calls, by shape and kernel"),
+    ]
+    if roofline.points:
+        best = max(point.gflops for point in roofline.points)
+        numbers.append((short_number(best), "GFLOP/s at best"))
+    numbers.append((f"{len(findings)}", "things to look at"))
+    about = [
+        ", ".join(contents.counts.versions),
+        f"as of {contents.created}" if contents.created else "",
+    ]
+    found = element("ul", *map(_finding, findings), kind="findings") if findings else ""
+    uncounted = [
+        [
+            _cell(one.why),
+            _number(f"{one.count:,}"),
+            _number(took(one.total_ns) if one.total_ns else ""),
+        ]
+        for one in calls.uncounted
+    ]
+    rest = table(("why",), uncounted, "numbers few", numbers=("lines", "time"))
+    origin = {
+        "lines of the libraries": f"{contents.counts.lines:,}",
+        "lines of the program": f"{contents.text_lines:,}" if contents.text_lines else "",
+        "could not be read": f"{contents.counts.unreadable:,}"
+        if contents.counts.unreadable
+        else "",
+        "made by": contents.tool,
+    }
+    body = [
+        header(contents.title, about, numbers),
+        "<main>\n",
+        section("look-at", "Look at", found),
+        section("where", "Where the time went", _groups(groups, colours)),
+        section("when", "When", _twice(lanes, views["timeline"], colours)),
+        section("work", "Work against traffic", _twice(points, roofline, colours)),
+        section("calls", "Calls", _calls(calls)),
+        section("refused", "Why not faster", *map(_refused, views["dispatch"].operations)),
+        section("uncounted", "In no total", rest),
+        "</main>\n",
+        footer(origin),
+    ]
+    return document(
+        contents.title, "".join(body), ("page", "findings", "trace", "../charts/charts")
+    )
+
+
+def _twice(draw: Callable[..., str], view: object, colours: Colours) -> str:
+    """Return a chart twice: for a page that is wide, and for one that is not."""
+    charts = {
+        f"picture-{size}": draw(view, colours, width, f"{draw.__name__}-{size}")
+        for size, width in (("wide", _WIDE), ("narrow", _NARROW))
+    }
+    return "\n".join(element("figure", each, kind=kind) for kind, each in charts.items() if each)
+
+
+def _finding(one: Finding) -> str:
+    evidence = ""
+    if one.evidence:
+        lines = words("pre", "\n".join(one.evidence))
+        evidence = element("details", words("summary", "what shows it"), lines)
+    return finding(
+        one.severity,
+        one.seen,
+        one.code,
+        words("p", one.why) if one.why else "",
+        words("p", one.action, "hint") if one.action else "",
+        evidence,
+    )
+
+
+def _groups(summary: Summary, colours: Colours) -> str:
+    """Return the groups that took longest, each with a bar against all of the time."""
+    shown = [row for row in summary.rows[:_MOST_BARS] if row.total_ns]
+    bars = [bar(row.share, colours.of(row.values[0]), percent(row.share)) for row in shown]
+    body = [
+        [share, *(words("td", value) for value in row.values), *map(_number, _numbers(row))]
+        for row, share in zip(shown, bars, strict=True)
+    ]
+    longest = table(("share", *summary.by), body, "numbers", numbers=_RATES, caption=_ORDER)
+    rest = _rest(summary, len(shown))
+    return scrolled(longest, "Where the time went") + rest if body else ""
+
+
+def _calls(summary: Summary) -> str:
+    if not summary.rows:
+        return ""
+    # MKL names no implementation: a column that would be empty is left out.
+    used = [i for i, _ in enumerate(summary.by) if any(row.values[i] for row in summary.rows)]
+    body = []
+    for row in summary.rows:
+        values = [row.values[i] for i in used]
+        cells = [words("td", value, "long" if len(value) > 28 else "") for value in values]
+        share = "" if row.mean_ns is None else percent(row.share)
+        durations = (row.median_ns, row.min_ns, row.max_ns)
+        times_of = ("" if each is None else took(each) for each in durations)
+        body.append([*cells, *map(_number, (share, *_numbers(row), *times_of))])
+    names = [summary.by[i] for i in used]
+    heads = ("share", *_RATES, "median", "min", "max")
+    calls = table(names, body, "numbers", numbers=heads, caption=_ORDER)
+    return scrolled(calls, "Calls") + _rest(summary, len(body))
+
+
+def _numbers(row: SummaryRow) -> list[str]:
+    """Return the cells of a row below `_RATES`."""
+    rates = (row.gflops, row.gigabytes_per_second)
+    numbers = ["" if row.mean_ns is None else took(row.total_ns), f"{row.count:,}"]
+    return numbers + ["" if rate is None else short_number(rate) for rate in rates]
+
+
+def _rest(summary: Summary, shown: int) -> str:
+    """Return a line on the rows behind so many; "" where there are none."""
+    if summary.groups <= shown:
+        return ""
+    left = sum(row.total_ns for row in (*summary.rows[shown:], *filter(None, [summary.others])))
+    share = percent(left / summary.total_ns if summary.total_ns else 0)
+    text = f"and {summary.groups - shown:,} more, {took(left)}, {share} of the time"
+    return words("p", text, "dim")
+
+
+def _refused(one: Refused) -> str:
+    reasons = ", ".join(f"{name} ({count:,})" for name, count in one.taken[:6])
+    title = [
+        words("strong", one.operation or "?"),
+        words("span", times(one.count, "refusal"), "dim"),
+        words("span", f"taken: {reasons}", "dim") if reasons else "",
+    ]
+    body = [
+        (
+            words("td", each.implementation),
+            _cell(each.reason),
+            _cell(each.place),
+            _number(f"{each.count:,}"),
+        )
+        for each in one.refusals[:_MOST_REFUSALS]
+    ]
+    more = len(one.refusals) - _MOST_REFUSALS
+    heads = ("implementation", "why not", "where")
+    refusals = table(heads, body, "numbers", numbers=("times",))
+    rest = words("p", f"and {more:,} more kinds", "dim") if more > 0 else ""
+    return folded(title, scrolled(refusals, f"Refusals of {one.operation}"), rest)
+
+
+def _cell(text: str) -> str:
+    return words("td", text, "long")
+
+
+def _number(text: str) -> str:
+    return words("td", text, "number")

@@ -1,0 +1,254 @@
+"""Saved traces on their way into views: file after file, with a bar of progress, and what is unreadable."""
+
+import os
+import stat
+import sys
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+from mlbackends.base.mounts import call
+from mlbackends.model.trace import AnyRecord, Malformed, Text
+from mlbackends.tracing import fields, reader, viewing
+from mlbackends.tracing.aggregate import Aggregate
+from mlbackends.tracing.filters import Where, after_first
+from mlbackends.tracing.sources import Source, labels
+from mlbackends.tracing.walk import Walk
+from mlbackends_cli.output import log
+from mlbackends_cli.terminal import ProgressLine, has_unicode
+from mlbackends_cli.text.layout import width
+from mlbackends_cli.text.plain import cleaned, one_line, without_commands
+from mlbackends_cli.trace.narrowing import middle_left_out
+
+if TYPE_CHECKING:
+    from mlbackends.model.trace_views import AnyView
+
+#: Fields that differ from call to call, and not among those that are added up together.
+_PER_PLACE = frozenset({"process", "thread", "source"})
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+_LONGEST_NAME = 30
+_WIDEST, _NARROWEST = 40, 10
+#: So many looks back is the rate measured: three seconds.
+_REMEMBERED = 30
+#: A longer wait is not an estimate yet.
+_LONGEST_WAIT = 100 * 3600
+
+
+class Logs:
+    """Files that are read one after the other, each when its turn comes.
+
+    lines: how many lines of libraries came. unreadable: how many of them could not be read.
+    ended: whether all files were read to the end that they have.
+    damage: why files could not be read to their ends. Whoever may leave off before the end closes it.
+    """
+
+    def __init__(self, names: Sequence[str], *, shows_progress: bool = True) -> None:
+        self.names = tuple(names)
+        self.lines = self.unreadable = 0
+        self.ended = False
+        self.damage: list[str] = []
+        self._shows_progress = shows_progress
+        self._progress: ReadingProgress | None = None
+
+    @property
+    def readable(self) -> int:
+        """How many lines of libraries could be read."""
+        return self.lines - self.unreadable
+
+    def records(self) -> Iterator[AnyRecord]:
+        """Yield the records of all files. Raises BadInput where one cannot be opened."""
+        for _, record in self.records_with_names():
+            yield record
+
+    def records_with_names(self) -> Iterator[tuple[str, AnyRecord]]:
+        """Yield the records, each with the name of its file."""
+        for name, label, chunks in self._chunks():
+            for record in reader.records(chunks, log=label):
+                if not isinstance(record, Text):
+                    self.lines += 1
+                    self.unreadable += isinstance(record, Malformed)
+                yield name, record
+
+    def aggregates(self, *, by_file: bool = False) -> Iterator[Aggregate]:
+        """Yield the calls of all files, added up, or those of each file. Raises BadInput as it opens them."""
+        aggregates: list[Aggregate] = []
+        for _, label, chunks in self._chunks():
+            if by_file or not aggregates:
+                aggregates.append(Aggregate(label if by_file else ""))
+            aggregates[-1].add(chunks)
+        for found in aggregates:
+            self.unreadable += found.kinds.get("malformed", 0)
+            self.lines += sum(count for kind, count in found.kinds.items() if kind != "text")
+            yield found
+
+    def walk(self, walk: Walk) -> None:
+        """Walk through all files. Raises BadInput where one cannot be opened."""
+        for _, label, chunks in self._chunks():
+            walk.add(chunks, label)
+        self.unreadable += walk.unreadable
+        self.lines += walk.lines
+
+    def _chunks(self) -> Iterator[tuple[str, str, Iterator[bytes]]]:
+        self._progress = ReadingProgress(self.names) if self._shows_progress else None
+        try:
+            for name, label in zip(self.names, labels(self.names), strict=True):
+                source = Source(name)
+                if self._progress is not None:
+                    self._progress.begin(source)
+                with closing(source):
+                    yield name, label, source.chunks()
+                if damage := source.damage:
+                    self.damage.append(damage if name in damage else f"{name}: {damage}")
+            self.ended = True
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Take the bar off the terminal, if it is still there."""
+        if self._progress is not None:
+            self._progress.clear()
+
+    def print_problems(self, *, hint: bool = True) -> None:
+        """Print to standard error what could not be read."""
+        for damage in self.damage:
+            log(damage)
+        if self.unreadable and hint:
+            noun, pronoun = ("line", "it") if self.unreadable == 1 else ("lines", "them")
+            lines = f"{self.unreadable:,} {noun} could not be read"
+            log(f"{lines}; --list-malformed shows {pronoun}")
+
+
+def accepts_sums(
+    options: Mapping[str, Mapping[str, Any]], where: Where, skip_first: int, by: Sequence[str] = ()
+) -> bool:
+    """Tell whether views can be made of calls that were added up, which is twenty times as fast."""
+    used = where.fields | frozenset(fields.field_name(name) for name in by)
+    changing = fields.CHANGING - _PER_PLACE
+    return (
+        not skip_first
+        and not used & changing
+        and all(viewing.accepts_aggregates(name) for name in options)
+    )
+
+
+def views(
+    logs: Logs,
+    options: Mapping[str, Mapping[str, Any]],
+    where: Where,
+    skip_first: int = 0,
+    by: Sequence[str] = (),
+) -> "dict[str, AnyView]":
+    """Return views of files. by: what they group by."""
+    with closing(logs):
+        if accepts_sums(options, where, skip_first, by):
+            by_file = "source" in where.fields or "source" in map(fields.field_name, by)
+            return viewing.from_aggregates(logs.aggregates(by_file=by_file), options, where)
+        if accepts_sums({}, where, skip_first, by) and all(map(viewing.accepts_repeats, options)):
+            collectors = {name: viewing.begin(name, **each) for name, each in options.items()}
+            logs.walk(Walk(tuple(collectors.values()), where))
+            return {name: each.result() for name, each in collectors.items()}
+        return viewing.views(filter(where, after_first(logs.records(), skip_first)), options)
+
+
+def chosen(logs: Logs, where: Where, skip_first: int = 0) -> Iterator[AnyRecord]:
+    """Yield the records that fit; the program's own text only where its kind is named."""
+    with_text = "kind" in where.fields
+    for record in after_first(logs.records(), skip_first):
+        if (with_text or not isinstance(record, Text)) and where(record):
+            yield record  # type: ignore[misc]  # what went in comes out
+
+
+def raw_lines(raws: Iterable[str]) -> str:
+    """Return lines that neither a terminal nor GitHub's runner takes for a command."""
+    return without_commands("".join(map(fit_line, raws)))
+
+
+def fit_line(raw: str) -> str:
+    """Return a line fit for a terminal."""
+    return cleaned(raw.rstrip("\r\n")) + "\n"
+
+
+class ReadingProgress(ProgressLine):
+    """A bar for all files together; for what has no size, as a pipe, how much of it came.
+
+        reading run.log.gz  ███████▌              38%   80 of 210 MB   95.1 MB/s  0:02 left
+
+    Shares and rates are of the files as they lie on the disk, packed or not.
+    """
+
+    INTERVAL_SECONDS = 0.1
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._count = len(names)
+        sizes = [regular_size(sys.stdin if name == "-" else name) for name in names]
+        self._total = 0 if None in sizes else sum(filter(None, sizes))
+        self._before = self._number = 0
+        self._source: Source | None = None
+        self._positions = deque([(time.monotonic(), 0)], maxlen=_REMEMBERED)
+        super().__init__()
+
+    def begin(self, source: Source) -> None:
+        """Go on to a file; what was read of the one before counts as all of it."""
+        if self._source is not None:
+            self._before += self._source.size or self._source.position
+        self._source = source
+        self._number += 1
+
+    def line(self, room: int) -> str:
+        """Return the line as it is now, at most so many columns wide."""
+        if self._source is None:
+            return ""
+        position = self._before + self._source.position
+        now = time.monotonic()
+        then, start = self._positions[0]
+        self._positions.append((now, position))
+        rate = (position - start) / (now - then) if now > then else 0.0
+        name = self._source.name
+        name = "standard input" if name == "-" else one_line(os.path.basename(name))
+        number = f"{self._number} of {self._count}, " if self._count > 1 else ""
+        head = f"reading {number}{middle_left_out(name, _LONGEST_NAME)}"
+        speed = f"{rate / 1e6:5,.1f} MB/s"
+        if not self._total:
+            numbers = f"{position / 1e6:,.0f} MB  {speed}"
+        else:
+            position = min(position, self._total)  # a file may have grown
+            share = position / self._total
+            left = (self._total - position) / rate if rate > 0 else _LONGEST_WAIT
+            wait = f"{_clock(left) if left < _LONGEST_WAIT else '-:--'} left"
+            # Numbers keep their widths, so that the bar keeps its own.
+            whole = f"{self._total / 1e6:,.0f}"
+            amount = f"{position / 1e6:{len(whole)},.0f} of {whole} MB"
+            numbers = f"{share:4.0%}  {amount}  {speed}  {wait}"
+            left_over = min(_WIDEST, room - width(head) - len(numbers) - 4)
+            if left_over >= _NARROWEST:
+                head += f"  {bar(share, left_over, unicode=has_unicode(sys.stderr))}"
+        line = f"{head}  {numbers}"
+        while width(line) > room:
+            line = line[:-1]
+        return line
+
+
+def regular_size(file: Any) -> int | None:
+    """Return the bytes of a regular file, a name or a stream; None of others, and where none is there."""
+    try:
+        status = call(os.stat, file) if isinstance(file, str) else os.fstat(file.fileno())
+    except (AttributeError, OSError, ValueError):
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+def bar(share: float, width: int, *, unicode: bool = True) -> str:
+    """Return a bar of so many columns, full up to a share between 0 and 1."""
+    if not unicode:
+        return ("#" * round(share * width)).ljust(width, "-")
+    full, part = divmod(int(share * width * 8), 8)
+    return ("█" * full + (_EIGHTHS[part] if part else "")).ljust(width)
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(ceil(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

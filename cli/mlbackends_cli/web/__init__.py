@@ -1,1 +1,0 @@
-"""Pages that need nothing but themselves: nothing is fetched, and they read without a script."""
