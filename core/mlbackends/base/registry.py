@@ -18,19 +18,23 @@ from typing import Any, NoReturn
 from mlbackends.base.errors import UnknownName, did_you_mean, nearest, suggestion
 from mlbackends.base.mounts import call
 
+#: The other three packages. No string elsewhere in `core` names them; a test checks it.
+PROBES = "mlbackends_probes"
+KERNELS = "mlbackends_kernels"
+CLI = "mlbackends_cli"
 _ENTRY_POINTS_LIMIT = 1 << 20
 #: The group of entry points of each registry to which other distributions may add.
 GROUPS = {
-    "mlbackends_probes": "mlbackends.probes",
-    "mlbackends_kernels": "mlbackends.kernels",
-    "mlbackends_kernels.peers": "mlbackends.kernels.peers",
-    "mlbackends_kernels.operations": "mlbackends.kernels.operations",
-    "mlbackends_cli.commands": "mlbackends.cli.commands",
-    "mlbackends_cli.fleet.commands.fleet": "mlbackends.cli.commands.fleet",
-    "mlbackends_cli.switches.commands.flags": "mlbackends.cli.commands.flags",
-    "mlbackends_cli.attention.commands.sdpa": "mlbackends.cli.commands.sdpa",
-    "mlbackends_cli.trace.commands.trace": "mlbackends.cli.commands.trace",
-    "mlbackends_cli.formats": "mlbackends.cli.formats",
+    PROBES: "mlbackends.probes",
+    KERNELS: "mlbackends.kernels",
+    f"{KERNELS}.peers": "mlbackends.kernels.peers",
+    f"{KERNELS}.operations": "mlbackends.kernels.operations",
+    f"{CLI}.commands": "mlbackends.cli.commands",
+    f"{CLI}.fleet.commands.fleet": "mlbackends.cli.commands.fleet",
+    f"{CLI}.switches.commands.flags": "mlbackends.cli.commands.flags",
+    f"{CLI}.attention.commands.sdpa": "mlbackends.cli.commands.sdpa",
+    f"{CLI}.trace.commands.trace": "mlbackends.cli.commands.trace",
+    f"{CLI}.formats": "mlbackends.cli.formats",
     "mlbackends.audit.hazards": "mlbackends.audit.hazards",
     "mlbackends.audit.device_kinds": "mlbackends.device_kinds",
     "mlbackends.fleet.engines": "mlbackends.engines",
