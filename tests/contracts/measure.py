@@ -3,6 +3,8 @@
     python tests/contracts/measure.py [FOLDER]          one tree, as `name value` lines
     python tests/contracts/measure.py --by-folder       what each folder of the product adds
     python tests/contracts/measure.py --list NAME       the places behind one figure
+    python tests/contracts/measure.py --table REVISION [--row NAME BEFORE AFTER ...]
+                                                        both trees as a Markdown table; rows add timings
 
 Only files that git tracks are counted. `DECISIONS.md` has the table that this script made.
 """
@@ -13,6 +15,7 @@ import argparse
 import ast
 import re
 import subprocess
+import tempfile
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -211,15 +214,35 @@ def figures(tree: Tree) -> dict[str, int]:
     return counts | {name: sum(1 for _ in find(tree)) for name, find in LISTS.items()}
 
 
+def table(before: dict[str, int], after: dict[str, int], rows: list[list[str]]) -> str:
+    """Return the figures of two trees in Markdown; rows: name, before and after of what was timed."""
+    figured = [[name.replace("_", " "), f"{before[name]:,}", f"{after[name]:,}"] for name in after]
+    lines = [f"| {' | '.join(row)} |" for row in (*figured, *rows)]
+    return "\n".join(("| | before | after |", "| --- | ---: | ---: |", *lines))
+
+
+def figures_of(root: Path, revision: str) -> dict[str, int]:
+    """Return the figures of an earlier commit, from a checkout that is removed afterwards."""
+    with tempfile.TemporaryDirectory() as folder:
+        clone = ("git", "clone", "-q", "--no-checkout", str(root), folder)
+        subprocess.run(clone, check=True)
+        subprocess.run(("git", "-C", folder, "checkout", "-q", revision), check=True)
+        return figures(Tree(Path(folder)))
+
+
 def main() -> None:
     """Print what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=Path(__file__).parents[2])
     parser.add_argument("--by-folder", action="store_true")
     parser.add_argument("--list", choices=LISTS)
+    parser.add_argument("--table", metavar="REVISION")
+    parser.add_argument("--row", nargs=3, action="append", default=[])
     options = parser.parse_args()
     tree = Tree(options.folder)
-    if options.list:
+    if options.table:
+        print(table(figures_of(options.folder, options.table), figures(tree), options.row))
+    elif options.list:
         for file, line, text in LISTS[options.list](tree):
             print(f"{file}:{line}: {text}")
     elif options.by_folder:
