@@ -146,10 +146,10 @@ def test_explain_exits_1_where_nobody_can() -> None:
 
 
 def test_explain_exits_1_where_the_required_one_cannot() -> None:
-    assert ran("explain", *SHAPE, "--require", "flash_cuda").returncode == 1
+    assert ran("explain", *SHAPE, "--require", "efficient_cuda").returncode == 1
     assert ran("explain", *SHAPE, "--require", "math").returncode == 0
     on_hopper = ("--device", "sm90", "--dtype", "bfloat16")
-    assert ran("explain", *SHAPE, *on_hopper, "--require", "flash_cuda").returncode == 0
+    assert ran("explain", *SHAPE, *on_hopper, "--require", "efficient_cuda").returncode == 0
 
 
 def test_of_many_problems_explain_tells_who_takes_each() -> None:
@@ -236,12 +236,12 @@ def test_list_tells_what_each_takes_and_whether_it_is_usable() -> None:
     entries = {each["name"]: each for each in data["backends"]}
 
     assert entries["math"]["why_not_here"] == []
-    assert "no mask but a causal one" in entries["flash_cuda"]["takes"]
+    assert "no mask but a causal one" in entries["flash_attn_2"]["takes"]
     assert {"dropout", "gradients", "gradients of masks", "logsumexp"} <= set(
         entries["math"]["can"]
     )
-    assert "boolean masks" not in entries["flash_cuda"]["can"]
-    assert "keys in pages" in entries["flash_cuda"]["can"]
+    assert "boolean masks" not in entries["cudnn"]["can"]
+    assert "keys in pages" in entries["math"]["can"]
     assert "gradients of masks" not in entries["torch_flash"]["can"]
     assert "gradients of masks" in entries["torch_math"]["can"]
     assert "inputs that require no gradient" not in entries["math"]["takes"]
@@ -387,10 +387,10 @@ def test_where_no_backend_ran_that_is_said() -> None:
 
 def test_what_is_required_must_run() -> None:
     quick = ("check", *QUICK, "--backend", "math", "--require")
-    data = record(*quick, "flash_cuda")
+    data = record(*quick, "efficient_cuda")
 
     assert data["exit"] == 1
-    assert results(data["problems"][0])["flash_cuda"]["ended"] == "cannot"
+    assert results(data["problems"][0])["efficient_cuda"]["ended"] == "cannot"
     assert record(*quick, "math")["exit"] == 0
 
 
@@ -509,7 +509,7 @@ def test_a_wide_page_tells_the_error_of_each_gradient(width: int) -> None:
 @pytest.fixture(scope="module")
 def failed(additions: dict[str, str]) -> Checked:
     """Return a check of which one backend is wrong, and one cannot."""
-    names = ("--backend", "wrong", "--backend", "flash_cuda")
+    names = ("--backend", "wrong", "--backend", "efficient_cuda")
     done = ran_alone("check", *QUICK, *names, "--format", "json", environment=additions)
     return msgspec.json.decode(done.stdout, type=Checked)
 

@@ -27,9 +27,9 @@ NEEDS_MORE = {
     "tests.gpu": ("", "a GPU"),
     "tests.kernels.attention_cuda": (
         "is not installed",
-        "NVRTC, which .ci/systems cubins installs",
+        "NVRTC, which .ci/systems nvrtc installs",
     ),
-    "tests.kernels.cuda.test_compiled": ("no NVRTC", "NVRTC, which .ci/systems cubins installs"),
+    "tests.kernels.cuda.test_compiled": ("no NVRTC", "NVRTC, which .ci/systems nvrtc installs"),
     "tests.kernels.operations.test_bmm": ("triton", "a wheel of 286 MB"),
     "tests.kernels.peers": ("could not import", "jax, and libraries that need CUDA"),
     "tests.kernels.triton": ("triton", "a wheel of 286 MB"),

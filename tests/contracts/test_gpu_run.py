@@ -185,20 +185,20 @@ def test_numbers_are_those_of_our_best_backend_beside_another() -> None:
         return {"backend": name, "ended": "ran", "timing": timing, "errors": errors, "peer": peer}
 
     results = [
-        *(result("flash_cuda", 2e-3), result("flash_wrong", 1e-3, error=1.0)),
+        *(result("efficient_cuda", 2e-3), result("efficient_wrong", 1e-3, error=1.0)),
         *(result("cudnn", 1e-3), result("torch_cudnn", 2e-3, peer=True)),
     ]
     problem = {
         "checked": {"text": "x", "results": results, "speeds": {"bandwidth_bytes_per_second": 4e9}},
         "least_bytes": 2_000_000,
     }
-    assert measuring.number(problem, "flash", "cudnn") == 0.5
-    assert measuring.number(problem, "flash", "") == pytest.approx(1e3)
+    assert measuring.number(problem, "efficient", "cudnn") == 0.5
+    assert measuring.number(problem, "efficient", "") == pytest.approx(1e3)
     assert measuring.number(problem, "cudnn", "torch_cudnn") == 2.0
     assert measuring.number(problem, "", "memory") == pytest.approx(0.5)
     assert measuring.number(problem, "", "host") == pytest.approx(500)
-    assert measuring.number(problem, "efficient_cuda", "") is None
-    assert "| flash: 0.9 of our cudnn's speed | 0.5 | `x` |" in measuring.wanted(
+    assert measuring.number(problem, "flash", "") is None
+    assert "| cudnn: 0.97 of torch's cuDNN | 2 | `x` |" in measuring.wanted(
         {"forward": {"problems": [problem]}}
     )
 

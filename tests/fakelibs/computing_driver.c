@@ -255,23 +255,6 @@ Result cuLaunchKernel(char *kernel, u32 gx, u32 gy, u32 gz, u32 bx, u32 by, u32 
     return cuLaunchKernelEx(&launch, kernel, arguments, extra);
 }
 
-// ---- tensor maps: what was asked for, as hopper_on_host.h reads it; refused as the driver refuses ----
-
-typedef struct { u64 address, steps[4]; u32 sizes[5]; unsigned short box[5]; unsigned char rank, swizzle, type, fill, interleave; } BoxMap;
-Result cuTensorMapEncodeTiled(BoxMap *map, int type, u32 rank, Address address, const u64 *sizes, const u64 *steps,
-                              const u32 *box, const u32 *element_steps, int interleave, int swizzle, int promotion, int fill) {
-    int ok = (Address)map % 64 == 0 && address % 16 == 0 && rank >= 1 && rank <= 5 && box[0] * 2 <= 128 && promotion <= 3;
-    memset(map, 0, 128);
-    *map = (BoxMap){.address = address, .rank = (unsigned char)rank, .swizzle = (unsigned char)swizzle, .type = (unsigned char)type,
-                    .fill = (unsigned char)fill, .interleave = (unsigned char)interleave};
-    for (u32 i = 0; i < rank && ok; i++) {
-        map->sizes[i] = (u32)sizes[i], map->box[i] = (unsigned short)box[i];
-        ok = sizes[i] >= 1 && sizes[i] <= 1ull << 32 && box[i] >= 1 && box[i] <= 256 && element_steps[i] == 1;
-        if (i) map->steps[i - 1] = steps[i - 1], ok = ok && steps[i - 1] % 16 == 0 && steps[i - 1] < 1ull << 40;
-    }
-    return note("cuTensorMapEncodeTiled", type, rank), ok ? OK : 1;
-}
-
 // ---- graphs: what is captured runs at once, and a graph cannot be launched ----
 
 Result cuStreamBeginCapture_v2(Address stream, int mode) { return (void)mode, capturing = (long)stream, note("cuStreamBeginCapture", (long)stream, 0), OK; }

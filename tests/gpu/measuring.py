@@ -61,12 +61,11 @@ PACKAGES = (
 )
 #: Numbers that are wanted: group, our backend's first letters, beside what, in words, and how much.
 WANTED: tuple[tuple[str, str, str, str, float], ...] = (
-    ("forward", "flash", "cudnn", "of our cudnn's speed", 0.9),
-    ("forward", "flash", "", "TFLOP/s, on an H200", 430.0),
-    ("backward", "flash", "torch_flash", "of torch's flash", 1.0),
+    ("forward", "cudnn", "torch_cudnn", "of torch's cuDNN", 0.97),
+    ("backward", "cudnn", "torch_cudnn", "of torch's cuDNN", 0.97),
+    ("backward", "efficient_cuda", "torch_efficient", "of torch's efficient", 1.0),
     ("decode", "", "memory", "of the measured bandwidth", 0.8),
     ("efficient", "efficient_cuda", "torch_efficient", "of torch's efficient", 1.0),
-    ("forward", "cudnn", "torch_cudnn", "of torch's cuDNN", 0.97),
     ("small", "", "host", "microseconds on the host, at most", 15.0),
 )
 

@@ -18,7 +18,7 @@ from mlbackends.sdpa.switches import PRIORITY_ORDER, SWITCHES, allowed, priority
 from mlbackends.switches import store
 
 #: The order of backends of one kind; those of other distributions follow, by name.
-ORDER = ("flash_cpu", "flash_cuda", "efficient_cuda", "math_cuda", "math")
+ORDER = ("flash_cpu", "efficient_cuda", "math_cuda", "math")
 
 _PLACES = {name: place for place, name in enumerate(ORDER)}
 _TITLES = {

@@ -25,7 +25,6 @@ from mlbackends_kernels.cuda.prepared_calls import (
     forms_of_results,
     results_like,
 )
-from mlbackends_kernels.cuda.tensor_maps import Map
 
 SOURCE = Path(__file__).with_name("attention.cu")
 MASK_SOURCE = SOURCE.with_name("mask.cu")
@@ -39,15 +38,14 @@ Rooms = dict[str, Room]
 class Queue(NamedTuple):
     """Kernels with their grids, in order, and the structure that is the argument of all.
 
-    By the names of arrays: offsets, where their addresses stand in it; maps, where tensor maps of them
-    stand; aligned, which must have addresses of whole 16 bytes.
+    By the names of arrays: offsets, where their addresses stand in it; aligned, which must have addresses
+    of whole 16 bytes.
     """
 
     kernels: list[tuple[Kernel, int]]
     argument: ctypes.Structure
     offsets: Mapping[str, int]
     aligned: Collection[str]
-    maps: Mapping[str, tuple[int, Map]] = {}
 
 
 class DeviceAttention:
@@ -226,7 +224,6 @@ def _prepared(
             index,
             queue.argument,
             [(places[name], at) for name, at in queue.offsets.items() if name in places],
-            [(places[name], *of) for name, of in queue.maps.items()],
         )
         for queue in queues
     ]

@@ -102,9 +102,3 @@ def capability(index: int) -> tuple[int, int]:
     """Return a device's compute capability, such as (9, 0)."""
     major, minor = core_device(index).compute_capability
     return int(major), int(minor)
-
-
-@cache
-def multiprocessors(index: int) -> int:
-    """Return how many multiprocessors a device has."""
-    return int(core_device(index).properties.multiprocessor_count)

@@ -11,16 +11,12 @@ from mlbackends_kernels.cuda.compiling import machine_code
 from mlbackends_kernels.cuda.devices import call, capability, driver
 from mlbackends_kernels.cuda.errors import CudaError, our_errors
 from mlbackends_kernels.cuda.streams import of_core
-from mlbackends_kernels.cuda.tensor_maps import WORDS, encoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from mlbackends_kernels.cuda.tensor_maps import Map
-
 _WORD = 8
-_MOST_MAPS = 64
 #: More dynamic shared memory than this must be allowed for each kernel and device.
 _USUAL_SHARED_BYTES = 48 << 10
 
@@ -78,8 +74,8 @@ class PreparedLaunches:
     """Launches that have one structure of arguments, of which each call changes the addresses alone.
 
     launches: kernels with their grids, in order; index: of their device, which is the current one.
-    offsets: the number of an address, and where in the structure it stands, in bytes. maps: likewise,
-    where a tensor map of what lies there stands. Threads may call it at once.
+    offsets: the number of an address, and where in the structure it stands, in bytes. Threads may call
+    it at once.
     """
 
     def __init__(
@@ -88,7 +84,6 @@ class PreparedLaunches:
         index: int,
         structure: ctypes.Structure,
         offsets: "Sequence[tuple[int, int]]",
-        maps: "Sequence[tuple[int, int, Map]]" = (),
     ) -> None:
         queue = driver().cuLaunchKernel
         self._launches = []
@@ -98,11 +93,6 @@ class PreparedLaunches:
             self._launches.append((functools.partial(queue, kernel.function, *sizes), kernel.name))
         self._bytes = bytes(structure)
         self._words = [(place, offset // _WORD) for place, offset in offsets]
-        seen: list[dict[int, tuple[int, ...]]] = [{} for _ in maps]
-        self._maps = [
-            (place, offset // _WORD, each, known)
-            for (place, offset, each), known in zip(maps, seen, strict=True)
-        ]
         self._spare: list[tuple[Any, Any, int]] = []
 
     def __call__(self, stream: int, addresses: "Sequence[int]") -> None:
@@ -117,14 +107,6 @@ class PreparedLaunches:
         words, _, at = spare
         for place, word in self._words:
             words[word] = addresses[place]
-        for place, word, each, known in self._maps:
-            address = addresses[place]
-            found = known.get(address)
-            if found is None:
-                if len(known) >= _MOST_MAPS:
-                    known.clear()
-                known[address] = found = encoded(each._replace(pointer=address))
-            words[word : word + WORDS] = found
         for launch, name in self._launches:
             (status,) = launch(stream, at, 0)
             if status:

@@ -37,7 +37,7 @@ def test_the_plain_formula_is_usable_wherever_a_test_runs() -> None:
 
 
 def test_a_backend_for_gpus_says_why_not_on_the_cpu() -> None:
-    assert "it needs cuda" in verdicts(MAC, "cpu")["flash_cuda"]
+    assert "it needs cuda" in verdicts(MAC, "cpu")["efficient_cuda"]
 
 
 def test_another_machine_must_have_what_a_backend_is_written_in(
@@ -59,28 +59,28 @@ def test_a_device_that_is_not_usable_has_no_verdicts() -> None:
 def test_what_is_not_named_and_cannot_is_left_out() -> None:
     found = {choice.name for choice in choices(MAC, [Choice("cpu")], (), None)}
 
-    assert "math" in found and "flash_cuda" not in found
+    assert "math" in found and "efficient_cuda" not in found
 
 
 def test_what_is_named_and_cannot_stands_there_once() -> None:
-    (choice,) = choices(MAC, [Choice("cpu"), Choice("mps")], ("flash_cuda",), None)
+    (choice,) = choices(MAC, [Choice("cpu"), Choice("mps")], ("efficient_cuda",), None)
 
     assert choice.device == "cpu"
     assert "on cpu" in choice.why and "on mps" in choice.why
 
 
 def test_what_is_asked_for_and_not_marked_is_told() -> None:
-    (choice,) = choices(MAC, [Choice("cpu")], ("math",), ("flash_cuda",))
+    (choice,) = choices(MAC, [Choice("cpu")], ("math",), ("efficient_cuda",))
 
-    assert choice.name == "flash_cuda" and choice.why
+    assert choice.name == "efficient_cuda" and choice.why
 
 
 def test_the_chosen_backend_computes_and_no_other() -> None:
     numpy = pytest.importorskip("numpy")
-    chosen = usable(AttentionChoice("flash_cuda", "cpu"))
+    chosen = usable(AttentionChoice("efficient_cuda", "cpu"))
     ones = numpy.ones((1, 1, 4, 8), "float32")
 
-    with pytest.raises(NoBackend, match="flash_cuda"):
+    with pytest.raises(NoBackend, match="efficient_cuda"):
         chosen.attend(ones, ones, ones)
     assert usable(AttentionChoice("math", "cpu")).attend(ones, ones, ones).shape == ones.shape
 

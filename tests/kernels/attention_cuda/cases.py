@@ -31,7 +31,7 @@ class Case:
     """One problem. sizes: B, H, L, S, E, Ev. mask: element type, and shape as "B11S".
 
     ones: "key batch" for a key of one batch. size: of the query's numbers. slack: of the limit.
-    sinks: element type. query_lengths, key_lengths: where there are several. page_size: of keys in pages.
+    sinks: element type.
     """
 
     dtype: str
@@ -46,9 +46,6 @@ class Case:
     size: float = 1.0
     slack: float = 1.0
     sinks: str = ""
-    query_lengths: tuple[int, ...] = ()
-    key_lengths: tuple[int, ...] = ()
-    page_size: int = 0
     options: dict[str, Any] = field(default_factory=dict)
 
 
@@ -71,7 +68,6 @@ MASK_SHAPES = ("LS", "1S", "L1", "11", "B11S", "1HLS", "HL1", "BHLS")
 
 WINDOW: dict[str, Any] = {"window": (20, 9)}
 LOWER_WINDOW: dict[str, Any] = {"window": (17, -1), "is_causal": True, "lower_right": True}
-WIDE_WINDOW: dict[str, Any] = {"window": (600, -1), "is_causal": True, "lower_right": True}
 CAPPED: dict[str, Any] = {"softcap": 1.5}
 
 
@@ -145,117 +141,6 @@ WIDE_CASES = {
     f"wide, {word}": Case(**ARITHMETICS[word], sizes=WIDE, mask=("bool", "LS"))
     for word in ("float16", "3xTF32", "full bfloat16")
 }
-_HALF, _BFLOAT = ARITHMETICS["float16"], ARITHMETICS["bfloat16"]
-_SERVED: dict[str, dict[str, Any]] = {
-    "sequences": {
-        "sizes": (1, 4, 70, 121, 24, 16),
-        "query_lengths": (1, 40, 0, 29),
-        "key_lengths": (50, 31, 7, 33),
-    },
-    "pages": {"sizes": (3, 4, 5, 0, 16, 24), "key_lengths": (40, 0, 100), "page_size": 16},
-    "pages of 24 keys": {
-        "sizes": (3, 4, 5, 0, 64, 64),
-        "key_lengths": (7, 30, 61),
-        "page_size": 24,
-    },
-    "sequences and pages": {
-        "sizes": (1, 4, 47, 0, 32, 32),
-        "query_lengths": (1, 45, 1),
-        "key_lengths": (33, 64, 100),
-        "page_size": 16,
-    },
-}
-_DECODED: dict[str, dict[str, Any]] = {
-    "one row": {"sizes": (2, 4, 1, 150, 32, 32)},
-    "one row of groups": {"sizes": (2, 8, 1, 150, 32, 32), "key_heads": 2, "value_heads": 2},
-    "few rows of many groups": {"sizes": (1, 32, 3, 70, 16, 16), "key_heads": 1, "value_heads": 1},
-    "groups, value's own": {"sizes": (1, 8, 2, 70, 16, 16), "key_heads": 2, "value_heads": 4},
-}
-_SEEN: dict[str, dict[str, Any]] = {
-    "": {},
-    "lower right": LOWER,
-    "window": LOWER_WINDOW,
-    "window about the row": {"window": (6, 11)},
-    "cap": CAPPED | LOWER,
-}
-#: What flash_cuda computes: 16 bits, no masks, value with the heads of key where there are gradients.
-FLASH_CASES: dict[str, Case] = {
-    **{
-        name: case
-        for name, case in CASES.items()
-        if case.dtype in ("float16", "bfloat16")
-        and case.capability == "9.0"
-        and not case.mask[0]
-        and case.key_heads == case.value_heads
-    },
-    **{
-        f"{name}, {what or 'all'}, {kind['dtype']}": Case(**kind, **more, options=seen)
-        for index, (name, more) in enumerate((_SERVED | _DECODED).items())
-        for place, (what, seen) in enumerate(_SEEN.items())
-        for kind in ((_HALF, _BFLOAT)[(index + place) % 2],)
-    },
-    **{
-        f"groups in a tile, {what or 'all'}": Case(
-            **_HALF, sizes=(1, 12, 30, 70, 16, 8), key_heads=4, value_heads=4, options=seen
-        )
-        for what, seen in _SEEN.items()
-    },
-    **{
-        f"sinks of {sinks}, {name}": Case(**kind, **more, sinks=sinks, options=LOWER)
-        for name, more in {**_DECODED, **_SERVED}.items()
-        for kind, sinks in ((_HALF, "float32"), (_BFLOAT, "same"))
-        if name != "pages of 24 keys"
-    },
-    "no scale": Case("float16", PLAIN, options={"scale": 0.0}),
-    "negative scale and a cap": Case("float16", PLAIN, options={"scale": -0.5, **CAPPED}),
-    "a cap of 1e-3": Case("float16", PLAIN, options={"softcap": 1e-3}),
-    "a window of the own key": Case("float16", (1, 1, 70, 70, 8, 8), options={"window": (0, 0)}),
-    "rows the same": Case("float16", (1, 2, 70, 90, 16, 8), layout="rows the same", options=LOWER),
-    "no sequence": Case("float16", (1, 2, 0, 0, 8, 8), query_lengths=(0,), key_lengths=(0,)),
-    "rows that grow": Case("bfloat16", (1, 1, 40, 200, 16, 16), layout="rows grow", size=30.0, slack=2),
-    **{
-        f"as for sm{chip}, {name}": Case("bfloat16", sizes, capability=f"{chip // 10}.{chip % 10}")
-        for chip in (86, 120)
-        for name, sizes in (
-            ("plain", (1, 2, 140, 131, 64, 64)),
-            ("wider", (1, 1, 130, 40, 100, 72)),
-        )
-    },
-}  # fmt: skip
-FLASH_WIDE_CASES = {
-    f"{width} wide, {dtype}, sm{capability}": Case(
-        dtype, (1, 1, 37, 70, width, width - 6), capability=capability, options=LOWER
-    )
-    for dtype, width, capability in (
-        ("float16", 128, "9.0"),
-        ("float16", 200, "8.6"),
-    )
-} | {
-    f"one row {width} wide": Case("float16", (1, 2, 1, 99, width, width), capability=capability)
-    for width, capability in ((128, "9.0"), (256, "8.6"))
-}
-_LONG_KEYS: dict[str, dict[str, Any]] = {
-    "one row": {"sizes": (1, 2, 1, 900, 32, 32)},
-    "groups": {"sizes": (1, 4, 2, 520, 24, 16), "key_heads": 2, "value_heads": 2},
-    "many rows": {"sizes": (1, 1, 40, 600, 16, 16)},
-    "sequences": {
-        "sizes": (1, 2, 31, 690, 16, 16),
-        "query_lengths": (1, 30),
-        "key_lengths": (600, 90),
-    },
-    "pages": {"sizes": (2, 4, 1, 0, 16, 16), "key_lengths": (700, 3), "page_size": 32},
-}
-_SEEN_OF_LONG_KEYS: dict[str, dict[str, Any]] = {
-    "all": {"dtype": "float16"},
-    "lower right": {"dtype": "bfloat16", "sinks": "same", "options": LOWER},
-    "window": {"dtype": "float16", "sinks": "float32", "options": WIDE_WINDOW},
-    "cap": {"dtype": "bfloat16", "options": CAPPED},
-}
-FLASH_PART_CASES = {
-    f"{name}, {what}": Case(**more, **seen)
-    for what, seen in _SEEN_OF_LONG_KEYS.items()
-    for name, more in _LONG_KEYS.items()
-}
 
 
 def stored(array: Any, dtype: str) -> Any:
@@ -285,8 +170,6 @@ def laid_out(array: Any, layout: str) -> Any:
         return flat[1:].reshape(array.shape)
     if layout == "rows backwards":
         return np.ascontiguousarray(array[:, :, ::-1])[:, :, ::-1]
-    if layout == "rows the same":
-        return np.broadcast_to(laid_out(array[:, :, :1], ""), array.shape)
     # A multiple of 16 bytes, as a GPU's memory has it and numpy's has not.
     aligned = np.zeros(array.nbytes + 16, "u1")
     first = -aligned.ctypes.data % 16
@@ -321,10 +204,6 @@ class Tensors:
             "key": (batch, case.key_heads or heads),
             "value": (batch, case.value_heads or heads),
         }
-        if case.page_size:
-            pages = sum(-(-each // case.page_size) for each in case.key_lengths) + 2
-            leading |= {name: (pages, leading[name][1]) for name in ("key", "value")}
-            keys = case.page_size
         name, _, what = case.ones.partition(" ")
         if name:
             first, second = leading[name]
@@ -335,8 +214,7 @@ class Tensors:
             name: laid_out(
                 stored(
                     rng.standard_normal((*leading[name], *size))
-                    * (case.size if name == "query" else 1)
-                    * (np.linspace(0, 1, size[0])[:, None] if case.layout == "rows grow" else 1),
+                    * (case.size if name == "query" else 1),
                     self.dtype,
                 ),
                 case.layout,
@@ -346,8 +224,6 @@ class Tensors:
         self.sinks_dtype = case.dtype if case.sinks == "same" else case.sinks
         if case.sinks:
             self.named["sinks"] = stored(rng.standard_normal(heads), self.sinks_dtype)
-        if case.page_size:
-            self.named["page_table"] = self._filled_pages(rng)
         self.mask, self.mask_dtype = None, ""
         kind, letters = case.mask
         if kind:
@@ -369,24 +245,8 @@ class Tensors:
         self.output_shape = (batch, heads, rows, value_wide)
         self.grad_out = stored(rng.standard_normal(self.output_shape), self.dtype)
 
-    def _filled_pages(self, rng: Any) -> Any:
-        """Return a table of pages in no order; numbers that no sequence has become NaN."""
-        size, lengths = self.case.page_size, self.case.key_lengths
-        order = rng.permutation(len(self.named["key"])).astype("int32")
-        table = np.full((len(lengths), -(-max(lengths) // size) + 1), 1 << 30, "int32")
-        unused, at = np.ones((len(order), size), bool), 0
-        for index, keys in enumerate(lengths):
-            count = -(-keys // size)
-            table[index, :count] = order[at : at + count]
-            for key in range(keys):
-                unused[order[at + key // size], key % size] = False
-            at += count
-        for name in ("key", "value"):
-            self.named[name].swapaxes(1, 2)[unused] = stored(np.float64("nan"), self.dtype)
-        return table
-
     def dtype_of(self, name: str) -> str:
-        kinds = {"mask": self.mask_dtype, "sinks": self.sinks_dtype, "page_table": "int32"}
+        kinds = {"mask": self.mask_dtype, "sinks": self.sinks_dtype}
         return kinds.get(name, self.dtype)
 
     def problem(self, **more: Any) -> AttentionProblem:
@@ -394,12 +254,13 @@ class Tensors:
             name: spec(each, self.dtype_of(name)) for name, each in self.named.items()
         }
         device = Device("cuda", 0, capability=self.case.capability)
-        lengths: dict[str, Any] = {
-            "query_lengths": self.case.query_lengths,
-            "key_lengths": self.case.key_lengths,
-            "enable_gqa": bool(self.case.key_heads),
-        }
-        return AttentionProblem(**specs, device=device, **lengths, **self.case.options, **more)
+        return AttentionProblem(
+            **specs,
+            device=device,
+            enable_gqa=bool(self.case.key_heads),
+            **self.case.options,
+            **more,
+        )
 
     def operands(self) -> dict[str, Tensor]:
         return {name: operand(each, self.dtype_of(name)) for name, each in self.named.items()}
@@ -415,8 +276,7 @@ class Tensors:
 
 
 def kind_of(name: str, dtype: str) -> str:
-    floats = ("logsumexp", "summary", "partial", "logarithms")
-    return "float32" if name in floats else dtype
+    return "float32" if name in ("logsumexp", "summary") else dtype
 
 
 def spec(array: Any, dtype: str) -> TensorSpec:
@@ -438,34 +298,8 @@ class Answer:
 
 
 def answer(tensors: Tensors) -> Answer:
-    """Return the output and the logarithms, and the gradients of query, key, value and sinks.
-
-    Sequences of several lengths have no gradients.
-    """
-    case = tensors.case
-    if not case.key_lengths:
-        return _answer(tensors, *(tensors.whole(name) for name in ("query", "key", "value")))
-    query, found, row, key = tensors.whole("query"), [], 0, 0
-    for index, (rows, keys) in enumerate(tensors.problem().sequences):
-        if case.page_size:
-            pages = tensors.named["page_table"][index, : -(-keys // case.page_size)]
-            mine = [
-                numbers(tensors.named[name][pages], tensors.dtype).swapaxes(1, 2)
-                for name in ("key", "value")
-            ]
-            mine = [each.reshape(-1, *each.shape[2:])[:keys].swapaxes(0, 1)[None] for each in mine]
-        else:
-            mine = [tensors.whole(name)[:, :, key : key + keys] for name in ("key", "value")]
-        mine = [each.repeat(query.shape[1] // each.shape[1], axis=1) for each in mine]
-        own = query[:, :, row : row + rows] if case.query_lengths else query[index : index + 1]
-        found.append(_answer(tensors, own, *mine))
-        row, key = row + rows, key + keys
-    axis = 2 if case.query_lengths else 0
-    out, logsumexp = ([getattr(each, name) for each in found] for name in ("out", "logsumexp"))
-    return Answer(np.concatenate(out, axis), np.concatenate(logsumexp, axis), {})
-
-
-def _answer(tensors: Tensors, query: Any, key: Any, value: Any) -> Answer:
+    """Return the output and the logarithms, and the gradients of query, key, value, mask and sinks."""
+    query, key, value = (tensors.whole(name) for name in ("query", "key", "value"))
     problem = tensors.problem()
     scale = (problem.head_dim or 1) ** -0.5 if problem.scale is None else problem.scale
     scores, slope = query @ key.swapaxes(-1, -2) * scale, np.float64(1)
@@ -493,8 +327,6 @@ def _answer(tensors: Tensors, query: Any, key: Any, value: Any) -> Answer:
     weights, sink_weights = weights / total, sink_weights / total
     logsumexp = np.where(blind, 0, top + np.log(total))[..., 0]
     out = weights @ value
-    if problem.key_lengths:
-        return Answer(out, logsumexp, {})
     coming = numbers(tensors.grad_out, tensors.dtype)
     along = (coming * out).sum(-1, keepdims=True)
     for_mask = weights * (coming @ value.swapaxes(-1, -2) - along)

@@ -15,15 +15,11 @@ import pytest
 
 from mlbackends_kernels.attention_cuda.device import MASK_SOURCE, SOURCE
 from mlbackends_kernels.attention_cuda.launches import OF_MASK, Call, arithmetic, tile_of
-from mlbackends_kernels.attention_flash import hopper
-from mlbackends_kernels.attention_flash import launches as flash
 
 if TYPE_CHECKING:
     from mlbackends_kernels.attention_cuda.launches import Launch, Tile
 
 HERE = Path(__file__).parent
-FLASH_SOURCE = SOURCE.parents[1] / "attention_flash" / "flash.cu"
-HOPPER_SOURCE = FLASH_SOURCE.with_name("hopper.cu")
 PASSES = (
     "forward",
     "summarize",
@@ -51,32 +47,6 @@ extern "C" void run_attention_{function}(const unsigned* grid, const unsigned*, 
   run_{number}((const Call*)at[0], grid[0]);
 }}
 """
-_OF_FLASH = """
-extern "C" void launch_{kernel}(const {argument}* given, unsigned grid) {{
-  host::launch(grid, {threads}, shared_memory, {shared}, [&] {{ {kernel}(*given); }});
-}}
-"""
-_OF_FLASHS_DRIVER = """
-extern "C" void run_{kernel}(const unsigned* grid, const unsigned*, void** at) {{
-  launch_{kernel}((const {argument}*)at[0], grid[0]);
-}}
-"""
-
-
-_OF_HOPPERS_DRIVER = """
-extern "C" void run_{kernel}(const unsigned* grid, const unsigned*, void** at) {{
-  alignas(64) static Call call;
-  typedef Tile<{tile}> T;
-  memcpy(&call, at[0], sizeof call);
-  const char* failure = hopper::run(grid[0], T::THREADS, T::SHARED_BYTES, [] {{ {function}<T>(call); }});
-  if (*failure) {{ fputs(failure, stderr); abort(); }}
-}}
-"""
-
-
-def hopper_pass(kernel: str) -> str:
-    """Return the function of hopper.cu that a kernel runs."""
-    return {"hopper_query": "query", "hopper_both": "both"}.get(kernel, "forward")
 
 
 class HostKernels:
@@ -95,7 +65,6 @@ class HostKernels:
         ]
         self._usual = usual
         self._runs: dict[tuple[str, Tile], Any] = {}
-        self._flash: dict[tuple[str, int, int], Any] = {}
 
     def launch(self, what: Launch) -> None:
         key = (what.function, what.tile)
@@ -103,41 +72,9 @@ class HostKernels:
             self._runs |= self._compiled(self._usual if key in self._usual else [key])
         self._runs[key](ctypes.byref(what.whole or what.call), what.grid)
 
-    def launch_flash(self, what: flash.Launch, dtype: str, chip: int) -> None:
-        """Run a kernel of flash.cu as it is compiled for a chip."""
-        key = (dtype, what.width, chip)
-        if key not in self._flash:
-            self._flash[key] = ctypes.CDLL(str(self.flash_library(*key)))
-            assert self._flash[key].serving_bytes() == ctypes.sizeof(flash.Serving)
-        run = self._flash[key][f"launch_{what.kernel}"]
-        run.argtypes = (ctypes.c_void_p, ctypes.c_uint)
-        run(ctypes.byref(what.argument), what.grid)
-
     def of_the_driver(self, tiles: dict[str, Tile]) -> Path:
         """Return a library of which tests/fakelibs/computing_driver.c runs one tile of each pass."""
         return self._attention(list(tiles.items()), _ENTRY + _OF_THE_DRIVER)
-
-    def flash_library(self, dtype: str, width: int, chip: int, of_the_driver: bool = False) -> Path:
-        """Return a library of all kernels of flash.cu as one unit is compiled."""
-        code = "".join(
-            f"#define {name} {value}\n"
-            for name, value in flash.definitions(dtype, width, chip).items()
-        )
-        code += f'#include "{FLASH_SOURCE}"\n'
-        code += 'extern "C" size_t serving_bytes() { return sizeof(Serving); }\n'
-        for kernel in flash.kernels(width):
-            argument = flash.block_of(kernel, width, chip)
-            code += _OF_FLASH.format(kernel=kernel, **argument._asdict())
-            if of_the_driver:
-                code += _OF_FLASHS_DRIVER.format(kernel=kernel, **argument._asdict())
-        if of_the_driver and chip == HOPPER[0] * 10:
-            code = f"#include <deque>\n#include <map>\n{code}namespace on_hopper {{\n"
-            code += f'#include "{HOPPER_SOURCE}"\n'
-            for kernel, tile in hopper.tiles(dtype, width).items():
-                function, arguments = hopper_pass(kernel), ",".join(map(str, tile))
-                code += _OF_HOPPERS_DRIVER.format(kernel=kernel, function=function, tile=arguments)
-            code += "}\n"
-        return self.library(code, FLASH_SOURCE, HOPPER_SOURCE, HERE / "hopper_on_host.h")
 
     def _compiled(self, wanted: list[tuple[str, Tile]]) -> dict[tuple[str, Tile], Any]:
         opened = ctypes.CDLL(str(self._attention(wanted, _ENTRY)))

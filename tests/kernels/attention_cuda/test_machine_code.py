@@ -1,21 +1,16 @@
 """What our kernels become for GPUs that are not here: registers, spills, shared memory, tensor cores.
 
 NVRTC compiles them without a driver, and says what it took; nvdisasm tells which instructions came out.
-What flash_cuda brings with it has been compiled already, and is compared.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 import re
 import shutil
 import subprocess
 import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -29,19 +24,11 @@ from mlbackends_kernels.attention_cuda.launches import (
     shared_limit,
     tile_of,
 )
-from mlbackends_kernels.attention_flash import cubins
-from mlbackends_kernels.attention_flash import launches as flash
 from mlbackends_kernels.cuda import compiling
 from mlbackends_kernels.cuda.errors import CudaUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-_FILE = Path(__file__).resolve().parents[3] / "kernels" / "builder" / "cubins.py"
-_spec = spec_from_file_location("cubins_builder", _FILE)
-assert _spec is not None and _spec.loader is not None
-builder = sys.modules[_spec.name] = module_from_spec(_spec)
-_spec.loader.exec_module(builder)
 
 #: Bytes of a thread, by the width of rows: of the widest, half of all registers hold sums of one gradient.
 MOST_SPILLED = {64: 96, 128: 128, 256: 256}
@@ -163,93 +150,3 @@ def test_every_tile_fits_the_shared_memory_of_its_chip(function: str) -> None:
                         assert tile.shared_bytes(function) <= most
                         assert tile.warps >= 1 and tile.columns % 8 == 0
                         assert tile.columns >= 16 or name not in ("Float16", "BFloat16")
-
-
-# ---- what flash_cuda brings with it ---------------------------------------------------
-
-UNITS = cubins.records()
-#: Bytes of a thread.
-MOST_SPILLED_OF_FLASH = 64
-
-
-def test_the_archive_is_compiled_of_these_sources() -> None:
-    about = json.loads(cubins.RECORDS.read_text(encoding="utf-8"))
-    for name, found in about["sources"].items():
-        expected = builder.fingerprint(builder.FOLDER / name)
-        assert found == expected, (
-            "run kernels/builder/cubins.py: a source of the archive has changed"
-        )
-    assert about["nvrtc"] == ".".join(map(str, builder.NVRTC))
-    assert list(UNITS) == [unit.name for unit in builder.units()]
-
-
-@pytest.mark.parametrize("unit", builder.units(), ids=lambda unit: unit.name)
-def test_a_unit_of_the_archive_stays_within_its_limits(unit: Any) -> None:
-    kernels = UNITS[unit.name]["kernels"]
-    assert set(kernels) == set(unit.kernels)
-    for name, record in kernels.items():
-        block = unit.kernels[name]
-        assert (record["threads"], record["shared"]) == (block.threads, block.shared)
-        assert record["registers"] * record["threads"] <= 65536
-        assert record["spilled"] <= MOST_SPILLED_OF_FLASH
-        assert record["shared"] <= SHARED[int(unit.target[3:].rstrip("a"))] << 10
-        assert record["parameters"] <= 4096
-
-
-def test_the_archive_is_small() -> None:
-    assert cubins.ARCHIVE.stat().st_size < 3 << 20
-
-
-def test_the_archive_holds_what_its_records_say() -> None:
-    for name, record in UNITS.items():
-        assert hashlib.sha256(cubins.machine_code(name)).hexdigest() == record["sha256"]
-
-
-@pytest.mark.parametrize(
-    ("chip", "width"),
-    [(80, 128), (86, 64), (89, 256), (90, 128), (100, 64), (103, 256), (120, 128)],
-)
-def test_its_kernels_multiply_by_tensor_cores_and_copy_beside_that(
-    chip: int, width: int, tmp_path: Path
-) -> None:
-    disassembler = nvdisasm()
-    if not disassembler:
-        pytest.skip("nvdisasm is not installed")
-    file = tmp_path / "cubin"
-    file.write_bytes(cubins.machine_code(f"sm_{chip}/bfloat16/{width}"))
-    command = [disassembler, "-c", str(file)]
-    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    parts = re.split(r"\n\.text\.(\w+):\n", text)
-    code = dict(zip(parts[1::2], parts[2::2], strict=True))
-    tiles: dict[str, tuple[Any, int]] = {
-        "flash_long": (flash.long_tile(width, chip), 2),
-        "flash_short": (flash.short_tile(width), 2),
-        "flash_differentiate_query": (flash.back_tile(width), 3),
-    }
-    for name, (tile, count) in tiles.items():
-        expected = count * width // 16 * tile.columns // 8 * tile.row_tiles
-        assert expected <= len(re.findall(r"\bHMMA\.", code[name])) <= 2 * expected
-        assert re.search(r"\bLDGSTS\b", code[name]) and re.search(r"\bLDSM\b", code[name])
-
-
-@pytest.mark.parametrize(
-    "unit",
-    # Every one in the job `cubins` of .ci/systems: that is minutes of work.
-    [
-        each
-        for each in builder.units()
-        if os.environ.get("EVERY_CUBIN") == "1" or each.name == "sm_86/float16/64"
-    ],
-    ids=lambda unit: unit.name,
-)
-def test_the_archive_can_be_compiled_again(unit: Any) -> None:
-    pytest.importorskip("cuda.bindings", reason="cuda-bindings is not installed")
-    try:
-        version = compiling.nvrtc_version()
-    except CudaUnavailable as error:
-        pytest.skip(f"nvidia-cuda-nvrtc is not installed: {error}")
-    if version != builder.NVRTC:
-        pytest.skip(f"nvidia-cuda-nvrtc is {version}, and {builder.NVRTC} writes the same bytes")
-    cubin, kernels = builder.compiled(unit)
-    assert cubin == cubins.machine_code(unit.name)
-    assert kernels == UNITS[unit.name]["kernels"]
