@@ -52,9 +52,7 @@ class _Format(click.Choice):  # type: ignore[type-arg]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the word; fails for what is none."""
-        if value == self._usual or any(
-            formats.has(value, each) for each in ("record", *self._kinds)
-        ):
+        if value == self._usual or formats.has(value, "record", *self._kinds):
             return value
         return super().convert(value, param, ctx)
 

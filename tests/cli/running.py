@@ -27,7 +27,6 @@ OF_A_PROCESS = {
     ("trace", "mkl"),
     ("trace", "onednn"),
     ("trace", "all"),
-    ("trace", "demo"),
 }
 
 

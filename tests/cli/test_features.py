@@ -1,4 +1,4 @@
-"""What schedulers choose nodes by: labels of Kubernetes, features of Slurm, attributes of OpenTelemetry."""
+"""What schedulers choose nodes by: labels of Kubernetes and features of Slurm."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import re
 import stat
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import pytest
 from hypothesis import given
@@ -61,23 +60,6 @@ def test_the_features_of_a_machine() -> None:
     )
 
 
-def test_the_attributes_of_a_machine_have_its_name_only_where_it_is_shown() -> None:
-    assert "host.name=" not in info("otel")
-    assert "host.name=" in info("otel", "--no-redact")
-    assert "host.arch=amd64," in info("otel")
-
-
-def test_what_is_known_of_opentelemetry_is_read_by_its_own_detector(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    resources = pytest.importorskip("opentelemetry.sdk.resources")
-    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", info("otel").strip())
-
-    found = resources.OTELResourceDetector().detect().attributes
-
-    assert found["host.cpu.model.name"] == "Intel(R) Xeon(R) Platinum 8462Y+"
-
-
 def test_unlike_cards_have_no_common_name_and_instances_are_no_cards() -> None:
     devices = (
         Device(index=0, kind="cuda", name="A"),
@@ -104,11 +86,6 @@ def test_any_facts_are_words(facts: dict[str, dict[str, str]], name: str) -> Non
         assert re.fullmatch(rf"feature\.node\.kubernetes\.io/{label}={label}", line), line
     for feature in formats.text("slurm", "report", found, Page()).split(","):
         assert re.fullmatch(r"[a-z0-9._]+", feature), feature
-    for pair in formats.text("otel", "report", found, Page()).split(","):
-        key, _, value = pair.partition("=")
-        assert re.fullmatch(r"[a-z.]+", key)
-        assert value.isascii() and not set(value) & set(' ",;\\')
-        assert unquote(value, errors="strict") is not None
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no modes of files")

@@ -20,6 +20,7 @@ from mlbackends.fleet.frames import frames
 from mlbackends.model.fleet import Envelope
 from mlbackends_cli.fleet.commands.fleet.recipe import ENGINES
 from mlbackends_cli.fleet.remote import as_json
+from mlbackends_cli.main import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -141,12 +142,12 @@ def test_what_cannot_be_run_is_refused(words: tuple[str, ...], error: str) -> No
 
 
 def test_json_is_asked_of_the_command_and_not_of_its_arguments() -> None:
-    assert as_json(()) == ("info", "--format", "json")
-    assert as_json(("sdpa", "check", "--causal")) == (
+    assert as_json((), main) == ("info", "--format", "json")
+    assert as_json(("sdpa", "check", "--causal"), main) == (
         "sdpa", "check", "--format", "json", "--causal",
     )  # fmt: skip
     words = ("audit", "--", "--format")
-    assert as_json(words) == ("audit", "--format", "json", "--", "--format")
+    assert as_json(words, main) == ("audit", "--format", "json", "--", "--format")
 
 
 @pytest.mark.parametrize("engine_name", ENGINES)

@@ -795,7 +795,7 @@ def test_a_command_without_its_tracer_is_told_how_to_run_it() -> None:
     assert "backends trace all -- python3 ..." in done.stderr
 
 
-@pytest.mark.parametrize("name", ["mkl", "onednn", "all", "show", "diff", "demo"])
+@pytest.mark.parametrize("name", ["mkl", "onednn", "all", "show", "diff"])
 def test_each_command_has_help_with_examples(name: str) -> None:
     done = backends("trace", name, "--help")
     assert done.returncode == 0

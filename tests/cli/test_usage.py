@@ -20,14 +20,14 @@ HOSTS = Path(__file__).parents[1] / "hosts"
         ("info --zzz", "`backends info` has no option --zzz", "`backends info --help` has them all"),
         (
             "info --format jsn",
-            ("--format cannot be 'jsn': it is one of frame, html, json, jsonl, markdown, nfd, otel, slurm,"
+            ("--format cannot be 'jsn': it is one of frame, html, json, jsonl, markdown, nfd, slurm,"
             " table"),
             "did you mean 'json'?",
         ),
         (
             "info --format",
             "--format needs a value",
-            "write --format frame|html|json|jsonl|markdown|nfd|otel|slurm|table",
+            "write --format frame|html|json|jsonl|markdown|nfd|slurm|table",
         ),
         ("info --pid", "--pid needs a value", "write --pid N"),
         ("info --strict=1", "--strict takes no value", "write --strict alone"),

@@ -131,15 +131,6 @@ def test_a_captured_torch_has_every_line_and_its_own_output(tmp_path: Path) -> N
     assert [each for each in records if isinstance(each, Header)]
 
 
-def test_the_demo_runs_what_is_inside_torch() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "mlbackends", "trace", "demo"],
-        capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "Where the time went" in done.stdout
-
-
 @pytest.mark.parametrize("tracer", ["mkl", "onednn"])
 def test_each_demonstration_leaves_a_trace_that_can_be_read(tracer: str, tmp_path: Path) -> None:
     trace = str(tmp_path / "demo.log")

@@ -13,7 +13,6 @@ from xml.etree import ElementTree as ET  # what pytest wrote a moment ago
 NEEDS_MORE = {
     "tests": ("needs Windows", "Windows, which .ci/systems has under Wine"),
     "tests.cli.test_sdpa_bench": ("needs a font", "a font"),
-    "tests.cli.test_features": ("opentelemetry", "OpenTelemetry's SDK, 5 MB"),
     "tests.compat.test_clusters": (
         "",
         "Slurm, NHC, Nagios, Icinga, Prometheus, and schemas of 108 MB",

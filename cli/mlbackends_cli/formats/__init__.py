@@ -19,29 +19,27 @@ It may have `publish(outcome)` too, which is called when an outcome has been wri
 elsewhere, as the summary of a step of GitHub's.
 """
 
-import os
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 from mlbackends.base import registry
 
-KINDS = ("record", "report", "outcome", "difference", "listing", "rows", "view", "trace")
-
 
 def names(*kinds: str) -> tuple[str, ...]:
     """Return the formats that can print one of these kinds."""
-    accepted = {"record", *kinds}
-    return tuple(name for name in registry.names(__name__) if accepted & _functions(name))
+    return tuple(name for name in registry.names(__name__) if has(name, "record", *kinds))
 
 
-def has(form: str, kind: str) -> bool:
-    """Tell whether a word is a format that has a function of its own for a kind."""
-    return form in registry.names(__name__) and kind in _functions(form)
+def has(form: str, *kinds: str) -> bool:
+    """Return whether a word is a format with a function for one of these kinds."""
+    if form not in registry.names(__name__):
+        return False
+    module = registry.load(__name__, form)
+    return any(callable(getattr(module, kind, None)) for kind in kinds)
 
 
 def is_for_collectors(form: str) -> bool:
-    """Tell whether another user's program collects what is written in a format."""
+    """Return whether another user's program collects what is written in a format."""
     return bool(getattr(registry.load(__name__, form), "FOR_COLLECTORS", False))
 
 
@@ -55,14 +53,3 @@ def text(form: str, kind: str, value: Any, page: Any) -> str:
 def text_of(form: str, record: Any, page: Any, **own: Callable[[Any, Any], str]) -> str:
     """Return a record as text, by what a command has for this format, else by the format itself."""
     return own[form](record, page) if form in own else text(form, "record", record, page)
-
-
-@cache
-def _functions(name: str) -> frozenset[str]:
-    """Return the kinds that a format prints; a file of ours is read, not imported."""
-    path = os.path.join(os.path.dirname(__file__), f"{name}.py")
-    if not os.path.isfile(path):  # another distribution's
-        return frozenset(dir(registry.load(__name__, name)))
-    with open(path, encoding="utf-8") as file:
-        source = file.read()
-    return frozenset(kind for kind in KINDS if f"\ndef {kind}(" in source)

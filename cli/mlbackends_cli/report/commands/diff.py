@@ -70,7 +70,7 @@ def command(
     style = page(color, output)
     if form == "table":
         write(_printed(difference, style), output)
-    elif formats.has(form, "difference") or formats.has(form, "record"):
+    elif formats.has(form, "difference", "record"):
         write(formats.text(form, "difference", difference, style), output)
     elif formats.has(form, "listing"):
         rows = [

@@ -13,7 +13,7 @@ Examples:
 import sys
 
 from mlbackends_cli import output
-from mlbackends_cli.fleet.remote import COMMAND, as_json
+from mlbackends_cli.fleet.remote import COMMAND, as_json, root_command
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import timeout_option
 
@@ -25,6 +25,6 @@ def command(timeout: float, command_line: tuple[str, ...]) -> None:
     from mlbackends.fleet.engines import record_of
     from mlbackends.fleet.frames import frames
 
-    program = (sys.executable, "-m", "mlbackends", *as_json(command_line))
+    program = (sys.executable, "-m", "mlbackends", *as_json(command_line, root_command()))
     text = "".join(f"{line}\n" for line in frames(record_of(program, timeout)))
     output.write(text, "")

@@ -11,7 +11,7 @@ import os
 
 import click
 
-from mlbackends_cli.fleet.remote import COMMAND, as_json
+from mlbackends_cli.fleet.remote import COMMAND, as_json, root_command
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.output import write
 
@@ -22,6 +22,7 @@ ENGINES = ("slurm", "clush", "pdsh", "mpi", "ansible", "kubernetes", "ray", "das
 @click.argument("engine", type=click.Choice(ENGINES))
 @COMMAND
 def command(engine: str, command_line: tuple[str, ...]) -> None:
+    as_json(command_line, root_command())  # refuses what nodes cannot run
     write(recipe(engine, command_line), "")
 
 
@@ -33,7 +34,6 @@ def recipe(engine: str, command_line: tuple[str, ...] = ()) -> str:
 
     with open(os.path.join(os.path.dirname(__file__), "recipes.toml"), "rb") as file:
         text = tomllib.load(file)[engine]
-    as_json(command_line)
     words = ["backends", "fleet", "envelope"]
     words += ["--", *command_line] if command_line else []
     text = text.lstrip("\n").replace("{command}", shlex.join(words))

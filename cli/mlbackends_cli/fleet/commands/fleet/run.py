@@ -30,7 +30,7 @@ from mlbackends.fleet.nodesets import expanded
 from mlbackends.model.fleet import Envelope
 from mlbackends_cli import exits
 from mlbackends_cli.fleet.engines import CLUSTER, loaded, named
-from mlbackends_cli.fleet.remote import COMMAND, as_json
+from mlbackends_cli.fleet.remote import COMMAND, as_json, root_command
 from mlbackends_cli.fleet.sources import EXPECT, expected_nodes
 from mlbackends_cli.fleet.summary import SUMMARY, Summary
 from mlbackends_cli.lazy import documented
@@ -83,7 +83,7 @@ def command(
     from mlbackends.fleet.collection import Collection
     from mlbackends.fleet.engines import Job
 
-    as_json(command_line)
+    as_json(command_line, root_command())
     flags = {"slurm": "" if slurm else None, "mpi": "" if mpi else None}
     found = named(engine, **flags, ray=ray, dask=dask) or ([("hosts", "")] if hosts else [])
     if not found:

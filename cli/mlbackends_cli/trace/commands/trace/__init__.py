@@ -15,7 +15,6 @@ In Python, `with mlbackends.trace("onednn") as session:` does the same for a few
 
 EXAMPLES = """\b
 Examples:
-  backends trace demo                                what a trace looks like, from a real one
   backends trace onednn -- python train.py           trace, and a summary at the end
   backends trace all -o run.log -- mpirun -n 4 ./solver
   backends trace show run.log --view findings        what to look at
