@@ -1,7 +1,6 @@
 """Compiling the native libraries, for this machine or another.
 
-They are the shim of `backends trace`, attention on the CPU and its prepared calls, and a CUDA driver that
-has nothing.
+They are the shim of `backends trace`, attention on the CPU, and a CUDA driver that has nothing.
 ``python kernels/builder/compilation.py [FOLDER]`` compiles them into an editable install, or into a folder.
 
 CC is the compiler of C and C++, with the options that choose its target: GCC, clang or zig, as in
@@ -18,7 +17,6 @@ import contextlib
 import hashlib
 import os
 import platform
-import re
 import shlex
 import shutil
 import subprocess
@@ -30,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
 NATIVE = ROOT / "kernels" / "native"
@@ -54,11 +52,6 @@ class Target(NamedTuple):
     def attention(self) -> str:
         """The name of the library of attention."""
         return f"attention{ {'windows': '.dll', 'darwin': '.dylib'}.get(self.system, '.so') }"
-
-    @property
-    def prepared_calls(self) -> str:
-        """The name of the module of prepared calls."""
-        return f"prepared_calls{'.pyd' if self.system == 'windows' else '.abi3.so'}"
 
 
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "powerpc64le": "ppc64le"}
@@ -116,8 +109,7 @@ def compile_into(
     """Compile what a target can have; return why each file is not there, "" where it is.
 
     compiler: its command, by default the one that is found. target: by default what that compiles for; where
-    it is this Python's, what was compiled is tried. required: all but prepared calls, without which calls
-    are slower, must compile. Raises NotCompiled.
+    it is this Python's, what was compiled is tried. required: all must compile. Raises NotCompiled.
     """
     compiler = compiler or find_compiler()
     target = target or target_of(compiler)
@@ -126,13 +118,12 @@ def compile_into(
         **({SHIM: compile_shim, NO_DRIVER: compile_no_driver} if is_elf(target) else {}),
         target.attention: compile_attention,
         ATTENTION_HEADER: copy_attention_header,
-        target.prepared_calls: compile_prepared_calls,
     }.items():
         files[name] = ""
         try:
             compile_part(folder / name, compiler, target)
         except NotCompiled as reason:
-            if required and name != target.prepared_calls:
+            if required:
                 raise
             (folder / name).unlink(missing_ok=True)
             files[name] = str(reason)
@@ -249,83 +240,10 @@ def compile_attention(
 def copy_attention_header(output: Path, compiler: Sequence[str], target: Target) -> None:
     """Copy the header of the library of attention, from which Python reads its structures."""
     del compiler
-    _require_attention(output, target)
-    with _replaced_when_whole(output) as part:
-        shutil.copyfile(NATIVE / "attention" / "problem.h", part)
-
-
-def compile_prepared_calls(output: Path, compiler: Sequence[str], target: Target) -> None:
-    """Compile the module of prepared calls, which calls the library of attention beside it.
-
-    It is of the stable ABI, for every CPython from 3.11 on that has a GIL. Raises NotCompiled.
-    """
-    _require_attention(output, target)
-    include = Path(sysconfig.get_paths()["include"])
-    if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
-        raise NotCompiled("the module of prepared calls is for a CPython that has a GIL")
-    if not (include / "Python.h").is_file():
-        raise NotCompiled(f"there is no Python.h in {include}")
-    source = NATIVE / "python" / "prepared_calls.cpp"
-    with _replaced_when_whole(output) as part, tempfile.TemporaryDirectory() as scratch:
-        linked = ["-x", "none"]
-        if target != running():  # then pyconfig.h, which lies beside Python.h, is another machine's
-            include = Path(shutil.copytree(include, Path(scratch, "include")))
-            (include / "pyconfig.h").write_text(_pyconfig(target), "utf-8")
-        if target.system == "windows":
-            text = source.read_text("utf-8")
-            imported = {
-                target.attention: re.findall(r"\bmlbackends_attention_\w+", text),
-                "python3.dll": [*_OF_MACROS, *re.findall(r"\bPy[A-Za-z]*_[A-Za-z_]+\b", text)],
-            }
-            for name, names in imported.items():
-                linked.append(_import_library(Path(scratch, name), compiler, names))
-        else:
-            more = "-rpath,$ORIGIN" if is_elf(target) else "-undefined,dynamic_lookup"
-            linked += [str(output.with_name(target.attention)), f"-Wl,{more}"]
-        flags = [
-            f"-I{include}",
-            f"-I{NATIVE / 'attention'}",
-            *link_flags(target, output.name, Path(scratch)),
-        ]
-        _run([*compiler, *CPP_FLAGS, *flags, "-o", str(part), str(source), *linked])
-
-
-def _pyconfig(target: Target) -> str:
-    """Return what headers of the stable ABI read of pyconfig.h, for 64-bit processors."""
-    is_windows = target.system == "windows"
-    sizes = {"INT": 4, "LONG": 4 if is_windows else 8, "WCHAR_T": 2 if is_windows else 4}
-    sizes |= dict.fromkeys(("LONG_LONG", "SIZE_T", "TIME_T", "VOID_P"), 8)
-    lines = [f"SIZEOF_{name} {size}" for name, size in sizes.items()]
-    lines += [f"HAVE_{name}_H 1" for name in ("ERRNO", "INTTYPES", "STDDEF", "STDINT")]
-    lines += (
-        ["MS_WINDOWS", "MS_WIN64", "HAVE_DECLSPEC_DLL", "Py_ENABLE_SHARED"]
-        if is_windows
-        else ["HAVE_SSIZE_T 1"]
-    )
-    return "".join(f"#define {line}\n" for line in lines)
-
-
-#: What macros of Python.h call.
-_OF_MACROS = shlex.split(
-    "_Py_Dealloc _Py_NoneStruct _PyArg_ParseTuple_SizeT _PyObject_CallFunction_SizeT PyCMethod_New"
-    " PyEval_RestoreThread PyEval_SaveThread PyModule_Create2"
-)
-
-
-def _import_library(dll: Path, compiler: Sequence[str], names: Iterable[str]) -> str:
-    """Make an import library of a DLL that has these names, and return its file."""
-    stub, library = dll.with_suffix(".c"), dll.with_suffix(".lib")
-    functions = (f"__declspec(dllexport) void {name}(void) {{}}\n" for name in sorted({*names}))
-    stub.write_text("int DllMainCRTStartup(void) { return 1; }\n" + "".join(functions), "utf-8")
-    # Without the C runtime, which zig would compile for it, minutes.
-    flags = ["-shared", "-nostdlib", f"-Wl,--out-implib,{library}"]
-    _run([*compiler, *flags, str(stub), "-o", str(dll)])
-    return str(library)
-
-
-def _require_attention(output: Path, target: Target) -> None:
     if not output.with_name(target.attention).is_file():
         raise NotCompiled("the library of attention was not compiled")
+    with _replaced_when_whole(output) as part:
+        shutil.copyfile(NATIVE / "attention" / "problem.h", part)
 
 
 def is_elf(target: Target) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from mlbackends.base.reasons import Reason
 from mlbackends.model.problem import AttentionProblem
-from mlbackends.sdpa.backend import AttentionBackend, Gradients, Prepared
+from mlbackends.sdpa.backend import AttentionBackend, Gradients
 from mlbackends.sdpa.constraints import dtype_in, last_dim_contiguous, on_device
 from mlbackends.sdpa.sdp_backend import SDPBackend
 
@@ -80,17 +80,3 @@ class FlashCpu(AttentionBackend):
 
         self.require(problem)
         return differentiate(problem, grad_out, *tensors)
-
-    def prepared(self, problem: AttentionProblem, *tensors: Any, **more: Any) -> Prepared | None:
-        del more
-        from mlbackends_kernels.attention_cpu.prepared_calls import prepare_forward
-
-        return prepare_forward(problem, *tensors)
-
-    def prepared_backward(
-        self, problem: AttentionProblem, *tensors: Any, **more: Any
-    ) -> Prepared | None:
-        del more
-        from mlbackends_kernels.attention_cpu.prepared_calls import prepare_backward
-
-        return prepare_backward(problem, *tensors)

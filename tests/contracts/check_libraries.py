@@ -15,20 +15,17 @@ FOLDER = "mlbackends_kernels/lib/"
 HEADER = f"{FOLDER}attention.h"
 #: What a wheel of each system holds beside the header of attention.
 LIBRARIES = {
-    "linux": ("attention.so", "no_driver.so", "prepared_calls.abi3.so", "trace_shim.so"),
-    "macosx": ("attention.dylib", "prepared_calls.abi3.so"),
-    "win": ("attention.dll", "prepared_calls.pyd"),
+    "linux": ("attention.so", "no_driver.so", "trace_shim.so"),
+    "macosx": ("attention.dylib",),
+    "win": ("attention.dll",),
 }
 #: The functions that are looked up in each; of the library of attention those that its header declares.
 SYMBOLS = {
     "no_driver": {"cuInit", "cuLibraryLoadData", "cuTensorMapEncodeTiled"},
-    "prepared_calls": {"PyInit_prepared_calls"},
     "trace_shim": {"mlbackends_listen", "mlbackends_listen_no_more", "printf", "fwrite", "fopen"},
 }
 #: Streams are listened to by what glibc alone has.
 NOT_WITH_MUSL = {"mlbackends_listen", "mlbackends_listen_no_more"}
-#: What an extension module may need of Python: the library of the stable ABI.
-PYTHON = {"prepared_calls.pyd": ("python3.dll",)}
 #: What a library calls itself that stands in for another one.
 NAMES = {"no_driver.so": "libcuda.so.1"}
 #: What LIEF calls the processors of tags.
@@ -122,7 +119,7 @@ def library_faults(platform: Platform, files: Mapping[str, bytes]) -> Iterator[s
         if missing := wanted - library.exported:
             yield f"{short} does not export {', '.join(sorted(missing))}"
         usual = SYSTEM_LIBRARIES.get(platform.tag) or SYSTEM_LIBRARIES[platform.system]
-        own = {*LIBRARIES[platform.system], *PYTHON.get(short, ())}
+        own = LIBRARIES[platform.system]
         for name in library.needed:
             if name.removeprefix("@loader_path/") not in own and not usual.fullmatch(name):
                 yield f"{short} needs {name}, which is no part of the system"

@@ -129,19 +129,17 @@ def test_what_no_system_has_is_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize("tag", ["macosx_11_0_arm64", "macosx_11_0_x86_64"])
 def test_our_reader_says_of_libraries_of_macos_what_lief_says(tmp_path: Path, tag: str) -> None:
     zig = ["-m", "ziglang", "cc", "-target", wheels.PLATFORMS[tag], "-nostdlib"]
-    target, (first, second) = compilation.target_of(zig), check_libraries.LIBRARIES["macosx"]
-    flags = compilation.link_flags(target, first, tmp_path)
-    compiled(tmp_path, wheels.PLATFORMS[tag], ABI, *flags, name=first)
-    compilation.compile_prepared_calls(tmp_path / second, [sys.executable, *zig], target)
-    for file in (tmp_path / first, tmp_path / second):
-        platform = check_libraries.platform_of(tag)
-        theirs = check_libraries.read_library(platform, file.read_bytes())
-        assert theirs is not None and theirs.faults == []
-        (ours,) = read_macho(str(file))
-        assert check_libraries.PROCESSORS[ours.machine] == theirs.processor
-        assert (ours.soname, [*ours.needed]) == (theirs.name, theirs.needed)
-        assert (ours.minimum, ours.rpath) == ("11.0", ())
-        assert exported_symbols(str(file), {*theirs.exported, "absent"}) == theirs.exported
+    target, (name,) = compilation.target_of(zig), check_libraries.LIBRARIES["macosx"]
+    flags = compilation.link_flags(target, name, tmp_path)
+    compiled(tmp_path, wheels.PLATFORMS[tag], ABI, *flags, name=name)
+    file, platform = tmp_path / name, check_libraries.platform_of(tag)
+    theirs = check_libraries.read_library(platform, file.read_bytes())
+    assert theirs is not None and theirs.faults == []
+    (ours,) = read_macho(str(file))
+    assert check_libraries.PROCESSORS[ours.machine] == theirs.processor
+    assert (ours.soname, [*ours.needed]) == (theirs.name, theirs.needed)
+    assert (ours.minimum, ours.rpath) == ("11.0", ())
+    assert exported_symbols(str(file), {*theirs.exported, "absent"}) == theirs.exported
 
 
 METADATA = ("WHEEL", "METADATA")

@@ -643,7 +643,6 @@ def test_the_threads_are_the_least_of_all_limits(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "torch", type("torch", (), {"get_num_threads": lambda: 3}))
     assert threads.get_num_threads() == 3
     assert threads.worth(10**9, 0) == 3 and threads.worth(10**6, 10**4) == 1
-    assert type(threads.worth(2e7, 0.0)) is int  # prepared calls give floats
     for bad in (0, -1, "2", True, 1.0, None):
         with pytest.raises(RuntimeError, match="set_num_threads expects"):
             threads.set_num_threads(bad)  # type: ignore[arg-type]

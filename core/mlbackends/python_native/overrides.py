@@ -6,8 +6,8 @@ A file kernels/operations/NAME.py declares its overrides as data:
         Override(dsl="triton", op_symbol="bmm", dispatch_key="CUDA", condition=fits, run=outer),
     )
 
-A file kernels/NAME.py holds an attention backend, whose class has an attribute `dsl`. The files are
-read once, at the first call; one that cannot be imported is left out: what it needs is not installed.
+The files are read once, at the first call; one that cannot be imported is left out: what it needs is not
+installed. Attention backends are no overrides: switches choose among them.
 A graph is what torch calls the list of overrides that an operation has at one dispatch key. A call
 goes to the first of them that is switched on and whose condition holds, else to the native kernel.
 """
@@ -30,7 +30,7 @@ from mlbackends.python_native import dsls, filters
 from mlbackends.switches import store
 
 ORDER_FUNCTION = "TORCH_PYTHON_NATIVE_USER_GRAPH_ORDER_FN"
-#: The operation of every attention backend.
+#: The operation that torch overrides itself.
 ATTENTION = "scaled_dot_product_attention"
 #: Its dispatch keys, and the operations that a program may name, with a kernel of ours or without.
 _TORCH_NAMES = table("python_native/torch_names")
@@ -99,10 +99,7 @@ def call(
 def get_dsl_operations(dsl_name: str) -> list[str]:
     """Return the operations that a DSL overrides on this machine, sorted; what is off counts too."""
     register()
-    found = {node.op_symbol for node in every_node() if node.dsl_name == dsl_name}
-    if dsl_name in attention_dsls() and dsls.is_available(dsl_name):
-        found.add(ATTENTION)
-    return sorted(found)
+    return sorted({node.op_symbol for node in every_node() if node.dsl_name == dsl_name})
 
 
 def nodes(op_symbol: str, dispatch_key: str) -> tuple[Override, ...]:
@@ -244,13 +241,6 @@ def declared_overrides() -> tuple[tuple[str, Override], ...]:
     return tuple(found)
 
 
-def attention_dsls() -> frozenset[str]:
-    """Return the DSLs that some attention backend in kernels/ is written in."""
-    from mlbackends.sdpa import dispatch
-
-    return frozenset(backend.dsl for backend in dispatch.backends() if backend.dsl)
-
-
 # ---- names ------------------------------------------------------------------
 
 
@@ -267,7 +257,7 @@ def valid_names(kind: str, *, with_kernels: bool = True) -> tuple[str, ...]:
     if with_kernels:
         register()
         if is_dsl:
-            found |= {node.dsl_name for node in every_node()} | attention_dsls()
+            found |= {node.dsl_name for node in every_node()}
         else:
             found |= {node.op_symbol for node in every_node()}
             found |= {override.op_symbol for _, override in declared_overrides()}

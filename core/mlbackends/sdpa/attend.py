@@ -1,21 +1,18 @@
 """scaled_dot_product_attention and its gradients: torch's checks, then the chosen backend."""
 
-from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
 from mlbackends.base import registry
 from mlbackends.model.problem import AttentionProblem
-from mlbackends.sdpa import call_cache
-from mlbackends.sdpa.backend import Gradients, Prepared
-from mlbackends.sdpa.bias import CausalBias
+from mlbackends.sdpa.backend import Gradients
 from mlbackends.sdpa.describe import is_tensor, without_gradients
+from mlbackends.sdpa.dispatch import chosen_backend
 from mlbackends.sdpa.readable import refuse_unreadable
 from mlbackends.sdpa.request import Fields, Operation, Request, requested
 from mlbackends.switches.dynamo import untraced
 
-_NOTHING: tuple[Any, ...] = ()
 _FORWARD = Operation(
     "scaled_dot_product_attention",
     "query key value attn_mask dropout_p is_causal",
@@ -82,21 +79,7 @@ def scaled_dot_product_attention(
     NoBackend, a RuntimeError, where no backend may or can compute it, with all the reasons; IndexError from
     a backend of the CPU for a page that is not there.
     """
-    is_torchs = window is sinks is query_lengths is key_lengths is page_table is None
-    is_torchs = is_torchs and not (softcap or lower_right)
-    given = dropout_p, is_causal, scale, enable_gqa, return_logsumexp
-    fields, own = None, _NOTHING
-    if not is_torchs:
-        fields = Fields(window, lower_right, softcap, sinks, query_lengths, key_lengths, page_table)
-        own = sinks, page_table
-    kind = call_cache.kind_of_call(query, key, value, attn_mask, seed, given, fields)
-    if kind is not None:
-        mask = None if isinstance(attn_mask, CausalBias) else attn_mask
-        for call in call_cache.prepared_calls(kind, ()):
-            found = call(query, key, value, mask, seed, *own)
-            if found is not None:
-                return found
-    fields = fields or Fields()
+    fields = Fields(window, lower_right, softcap, sinks, query_lengths, key_lengths, page_table)
     options = dropout_p, is_causal, scale, enable_gqa, seed
     if not isinstance(return_logsumexp, bool):
         raise _FORWARD.wrong("return_logsumexp", "bool", return_logsumexp)
@@ -116,8 +99,6 @@ def scaled_dot_product_attention(
         problem = _requiring(problem, False, mask=False)
     if return_logsumexp and not problem.wants_gradient:
         problem = replace(problem, logsumexp=True)
-    from mlbackends.sdpa.dispatch import chosen_backend
-
     backend = chosen_backend(problem)
     if problem.wants_gradient:
         # A backend that takes "gradient" returns the logarithms too: the backward pass needs them.
@@ -126,11 +107,6 @@ def scaled_dot_product_attention(
         out, logsumexp = backend.run_with_logsumexp(problem, *tensors, **more)
     else:
         out, logsumexp = backend.run(problem, *tensors, **more), None
-    if kind is not None:
-        results = out, logsumexp
-        # No lambda: its cells would cost every call.
-        prepare = partial(_prepare, problem, return_logsumexp, *tensors, *results, **more)
-        call_cache.keep(kind, prepare)
     return (out, logsumexp) if return_logsumexp else out
 
 
@@ -175,31 +151,13 @@ def scaled_dot_product_attention_backward(
     Source: Dao 2023, FlashAttention-2, algorithm 2; the order of the arguments is that of torch's
     aten._scaled_dot_product_flash_attention_for_cpu_backward.
     """
-    is_torchs = window is sinks is query_lengths is key_lengths is page_table is None
-    is_torchs = is_torchs and not (softcap or lower_right)
-    given = dropout_p, is_causal, scale, enable_gqa, True
-    fields, own = None, _NOTHING
-    if not is_torchs:
-        fields = Fields(window, lower_right, softcap, sinks, query_lengths, key_lengths, page_table)
-        own = sinks, page_table
-    kind = call_cache.kind_of_call(query, key, value, attn_mask, seed, given, fields)
-    if kind is not None:
-        ours = attn_mask_gradient is False and not (dropout_p and seed is None)
-        kind = call_cache.kind_of_backward(kind, grad_out, out, logsumexp) if ours else None
-    mask = None if isinstance(attn_mask, CausalBias) else attn_mask
-    tensors = query, key, value, mask, out, logsumexp
-    if kind is not None:
-        for call in call_cache.prepared_calls(kind, ()):
-            found: Gradients | None = call(grad_out, *tensors, seed, *own)
-            if found is not None:
-                return found
+    fields = Fields(window, lower_right, softcap, sinks, query_lengths, key_lengths, page_table)
     results = {"grad_out": grad_out, "out": out, "logsumexp": logsumexp}
     for name, tensor in results.items():
         if not is_tensor(tensor):
             raise _BACKWARD.wrong(name, "Tensor", tensor)
     if not isinstance(attn_mask_gradient, bool):
         raise _BACKWARD.wrong("attn_mask_gradient", "bool", attn_mask_gradient)
-    fields = fields or Fields()
     options = dropout_p, is_causal, scale, enable_gqa, seed
     request = requested(_BACKWARD, query, key, value, attn_mask, *options, fields=fields)
     more = fields.tensors
@@ -227,13 +185,8 @@ def scaled_dot_product_attention_backward(
     problem = _requiring(request.problem, True, mask=attn_mask_gradient)
     if 0 < problem.dropout < 1 and problem.seed is None:
         raise ValueError("dropout needs the seed of the forward call: it says what was dropped")
-    from mlbackends.sdpa.dispatch import chosen_backend
-
     tensors = query, key, value, request.mask, out, logsumexp
-    gradients = chosen_backend(problem).run_backward(problem, grad_out, *tensors, **more)
-    if kind is not None:
-        call_cache.keep(kind, partial(_prepare_backward, problem, *tensors, **more))
-    return gradients
+    return chosen_backend(problem).run_backward(problem, grad_out, *tensors, **more)
 
 
 def _torch_graph() -> Any:
@@ -243,28 +196,6 @@ def _torch_graph() -> Any:
 
 def _interchange() -> Any:
     return registry.load("mlbackends_kernels.tensors", "interchange")
-
-
-def _prepare(
-    problem: AttentionProblem, return_logsumexp: bool, *tensors: Any, **more: Any
-) -> Prepared | None:
-    """Have the backend prepare calls like one. tensors: its inputs, and its results without a choice."""
-    from mlbackends.sdpa.dispatch import lasting_choice
-
-    backend = lasting_choice(problem, same_sizes=problem.platform == "cuda")
-    if backend is None:
-        return None
-    if not problem.wants_gradient:
-        return backend.prepared(problem, *tensors, **more)
-    call: Prepared | None = _torch_graph().prepared(backend, problem, return_logsumexp, *tensors)
-    return call
-
-
-def _prepare_backward(problem: AttentionProblem, *tensors: Any, **more: Any) -> Prepared | None:
-    from mlbackends.sdpa.dispatch import lasting_choice
-
-    backend = lasting_choice(problem, same_sizes=problem.platform == "cuda")
-    return None if backend is None else backend.prepared_backward(problem, *tensors, **more)
 
 
 def _requiring(problem: AttentionProblem, gradients: bool, *, mask: bool) -> AttentionProblem:

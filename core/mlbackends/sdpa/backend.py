@@ -23,7 +23,7 @@ OPTIONAL = {
     **need.BEYOND_TORCH,
 }
 
-#: A kind of calls made ready; see `AttentionBackend.prepared` and `prepared_backward`.
+#: Not used any more.
 Prepared = Callable[..., Any]
 
 
@@ -55,9 +55,8 @@ class AttentionBackend:
 
     name: the file's name. answers_to: the kind by which torch's switches know it. constraints: all that it
     needs of a problem. takes: what of OPTIONAL it computes; the rest is refused, unless a constraint of
-    its own has the same code. dsl: the language that python_native switches it off by ("triton"), "" for
-    none. tolerance: by element type, how many times the error of the plain computation in the same type
-    its result may have, against float64.
+    its own has the same code. tolerance: for each element type, how many times the error of the plain
+    computation in that type its result may have, against float64.
 
     `is_causal` (from the upper left), `scale` (None is 1 / sqrt(E)), values of another width than the
     query's, and two dimensions or more belong to the plain product, not to OPTIONAL: every kernel that
@@ -70,7 +69,6 @@ class AttentionBackend:
     constraints: ClassVar[tuple[Constraint, ...]] = ()
     takes: ClassVar[frozenset[str]] = frozenset()
     tolerance: ClassVar[dict[str, float]] = {}
-    dsl: ClassVar[str] = ""
     #: Whether it computes on the CPU wherever the tensors are; checks of a device leave it out.
     on_host: ClassVar[bool] = False
     _constraints: ClassVar[tuple[Constraint, ...]] = ()
@@ -104,11 +102,6 @@ class AttentionBackend:
         if not reasons:
             self._supported = problem
         return reasons
-
-    @final
-    def refuses_every_size(self, problem: AttentionProblem) -> bool:
-        """Tell whether it would refuse the problem with other sizes and strides too."""
-        return any(not each.sizes and each.test(problem) for each in self._constraints)
 
     @final
     def require(self, problem: AttentionProblem) -> None:
@@ -179,32 +172,3 @@ class AttentionBackend:
         "gradient" has it.
         """
         raise NotImplementedError
-
-    def prepared(self, problem: AttentionProblem, *tensors: Any, **more: Any) -> Prepared | None:
-        """Return what computes calls like this one, None where each must be looked at.
-
-        tensors: query, key, value, mask, and what `run` returned for them with None, or the two results of
-        `run_with_logsumexp`; more: as of `run`. A window, softcap, sinks, lengths or pages a problem has
-        only on a CUDA device, where all calls have tensors of the same sizes, strides and devices.
-        What is returned is called with tensors of exactly the types of these and of the same element types,
-        a query of the same width, and the call's seed: None to draw one, or what is called for one when it
-        is certain to be needed; and, where the problem has one of these fields, sinks and page table or
-        None. All other options are the problem's. It returns
-        what `run` would, with logsumexp a pair; or None, with nothing done, where it does not know, and
-        where sizes or strides are such as this backend or the operation itself refuses. It must not depend
-        on what may change, but for the switches.
-        """
-        del problem, tensors, more
-        return None
-
-    def prepared_backward(
-        self, problem: AttentionProblem, *tensors: Any, **more: Any
-    ) -> Prepared | None:
-        """Return what computes the gradients of calls like this one, None where each must be looked at.
-
-        tensors, more: as of `run_backward`. What is returned is called with the gradient of the output,
-        then tensors, the seed, and what `prepared` says of fields, and returns Gradients or None. No mask
-        has a gradient.
-        """
-        del problem, tensors, more
-        return None

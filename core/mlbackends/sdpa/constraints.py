@@ -14,16 +14,12 @@ from mlbackends.model.problem import AttentionProblem, TensorSpec, heads_of
 
 
 class Constraint(Struct, frozen=True):
-    """One condition. code: from base/reason_codes.json. sentence: what it asks for. test: see above.
-
-    sizes: whether the test may look at sizes and strides. Where not, what it says holds for all of them.
-    """
+    """One condition. code: from base/reason_codes.json. sentence: what it asks for. test: see above."""
 
     code: str
     sentence: str
     test: Callable[[AttentionProblem], str]
     hint: str = ""
-    sizes: bool = True
 
     def reason(self, problem: AttentionProblem) -> Reason | None:
         """Return why the problem does not pass, None if it does."""
@@ -41,12 +37,12 @@ Test = Callable[[AttentionProblem], str]
 
 
 def constraint(
-    code: str, sentence: str, *, hint: str = "", sizes: bool = True
+    code: str, sentence: str, *, hint: str = ""
 ) -> Callable[[Test], Callable[[], Constraint]]:
     """Make of a test the function that returns its constraint."""
 
     def built(test: Test) -> Callable[[], Constraint]:
-        found = Constraint(code, sentence, test, hint, sizes)
+        found = Constraint(code, sentence, test, hint)
 
         def returned() -> Constraint:
             return found
@@ -68,7 +64,7 @@ def on_device(*platforms: str) -> Constraint:
             return ""
         return f"the tensors are on {problem.platform}; it needs {_either(platforms)}"
 
-    return Constraint("wrong-device", f"tensors on {_either(platforms)}", test, sizes=False)
+    return Constraint("wrong-device", f"tensors on {_either(platforms)}", test)
 
 
 def capability_between(lowest: tuple[int, int], highest: tuple[int, int]) -> Constraint:
@@ -88,7 +84,7 @@ def capability_between(lowest: tuple[int, int], highest: tuple[int, int]) -> Con
             return ""
         return f"the device is sm{_sm(capability)}; it needs {required}"
 
-    return Constraint("wrong-capability", f"a GPU of {required}", test, sizes=False)
+    return Constraint("wrong-capability", f"a GPU of {required}", test)
 
 
 def device_has(*features: str) -> Constraint:
@@ -100,7 +96,7 @@ def device_has(*features: str) -> Constraint:
             return ""
         return f"the device lacks {', '.join(missing)}; it needs {', '.join(features)}"
 
-    return Constraint("missing-feature", f"a device with {', '.join(features)}", test, sizes=False)
+    return Constraint("missing-feature", f"a device with {', '.join(features)}", test)
 
 
 # ---- element types ------------------------------------------------------------
@@ -114,7 +110,7 @@ def dtype_in(*dtypes: str) -> Constraint:
             return ""
         return f"the element type is {problem.dtype}; it takes {', '.join(dtypes)}"
 
-    return Constraint("wrong-dtype", f"element type {_either(dtypes)}", test, sizes=False)
+    return Constraint("wrong-dtype", f"element type {_either(dtypes)}", test)
 
 
 # ---- shapes -------------------------------------------------------------------
@@ -255,7 +251,7 @@ def no_mask(problem: AttentionProblem) -> str:
     return f"there is a mask of shape {list(problem.mask.shape)}; it takes none"
 
 
-@constraint("mask-gradient", "a mask that requires no gradient", sizes=False)
+@constraint("mask-gradient", "a mask that requires no gradient")
 def mask_fixed(problem: AttentionProblem) -> str:
     """Ask for a mask without a gradient of its own."""
     required = problem.mask is not None and problem.mask.requires_grad
@@ -273,7 +269,7 @@ def mask_ranks(*ranks: int) -> Constraint:
     return Constraint("mask-rank", f"a mask of {_either(ranks)} dimensions", test)
 
 
-@constraint("dropout", "no dropout", sizes=False)
+@constraint("dropout", "no dropout")
 def no_dropout(problem: AttentionProblem) -> str:
     """Ask for no dropout."""
     return f"dropout is {problem.dropout}; it takes none" if problem.dropout else ""
@@ -283,7 +279,6 @@ def no_dropout(problem: AttentionProblem) -> str:
     "gradient",
     "inputs that require no gradient",
     hint="call it under torch.no_grad(), or give it tensor.detach()",
-    sizes=False,
 )
 def no_gradient(problem: AttentionProblem) -> str:
     """Ask for inputs that require no gradient."""
@@ -302,13 +297,13 @@ def pages_forward_only(problem: AttentionProblem) -> str:
     return "a gradient is required, and key and value lie in pages; it computes none of these"
 
 
-@constraint("logsumexp", "no demand for the logsumexp of each row", sizes=False)
+@constraint("logsumexp", "no demand for the logsumexp of each row")
 def no_logsumexp(problem: AttentionProblem) -> str:
     """Ask that nobody wants the logarithm of the sum of each row's exponentials."""
     return "the logsumexp of each row is asked for; it tells none" if problem.logsumexp else ""
 
 
-@constraint("nested", "tensors that are not nested", sizes=False)
+@constraint("nested", "tensors that are not nested")
 def not_nested(problem: AttentionProblem) -> str:
     """Ask for plain tensors, not nested ones."""
     nested = any(spec.nested for spec in _inputs(problem))
@@ -335,7 +330,7 @@ def lower_right_causal(problem: AttentionProblem) -> str:
     return f"the {mask} starts in the upper left corner; it takes one to the lower right"
 
 
-@constraint("mask", "no mask of booleans", sizes=False)
+@constraint("mask", "no mask of booleans")
 def no_bool_mask(problem: AttentionProblem) -> str:
     """Ask for a mask of numbers, which are added, or none."""
     if problem.mask is None or problem.mask.dtype != "bool":
@@ -343,7 +338,7 @@ def no_bool_mask(problem: AttentionProblem) -> str:
     return "the mask is of booleans; it takes one of numbers, which are added"
 
 
-@constraint("inner-dtype", "no demand for float64 inside", sizes=False)
+@constraint("inner-dtype", "no demand for float64 inside")
 def no_float64_inside(problem: AttentionProblem) -> str:
     """Ask that nobody wants float64 between the steps of a narrower problem."""
     if problem.inner_dtype != "float64" or problem.dtype == "float64":
@@ -351,7 +346,7 @@ def no_float64_inside(problem: AttentionProblem) -> str:
     return f"float64 is asked for inside; it computes {problem.dtype} in float32"
 
 
-@constraint("window", "no window", sizes=False)
+@constraint("window", "no window")
 def no_window(problem: AttentionProblem) -> str:
     """Ask that rows see keys however far from their own position."""
     if problem.window == (-1, -1):
@@ -360,13 +355,13 @@ def no_window(problem: AttentionProblem) -> str:
     return f"rows see {left} keys to the left and {right} to the right; it takes no window"
 
 
-@constraint("softcap", "no cap on the scores", sizes=False)
+@constraint("softcap", "no cap on the scores")
 def no_softcap(problem: AttentionProblem) -> str:
     """Ask for scores as they are."""
     return f"softcap is {problem.softcap}; it takes none" if problem.softcap else ""
 
 
-@constraint("sinks", "no sinks", sizes=False)
+@constraint("sinks", "no sinks")
 def no_sinks(problem: AttentionProblem) -> str:
     """Ask for sums of the scores of keys alone."""
     return "each head has a sink; it takes none" if problem.sinks is not None else ""

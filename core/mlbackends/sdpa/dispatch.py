@@ -38,7 +38,6 @@ _ORIGINS = {
 @cache
 def backends() -> tuple[AttentionBackend, ...]:
     """Return one of every attention backend of kernels/ and of other distributions, by name."""
-    store.changed()  # earlier decisions were made among others
     loaded = map(_load, registry.names("mlbackends_kernels"))
     return tuple(each for each in loaded if isinstance(each, AttentionBackend))
 
@@ -78,30 +77,6 @@ def chosen_backend(problem: AttentionProblem) -> AttentionBackend:
         if not _reasons(backend, problem, here=True):
             return backend
     raise no_backend(choose(problem))
-
-
-def lasting_choice(
-    problem: AttentionProblem, *, same_sizes: bool = False
-) -> AttentionBackend | None:
-    """Return `chosen_backend` if until a switch is written no other can be, whatever the sizes.
-
-    None where a backend before it might take other sizes, is missing a part, or is kept out by
-    python_native. same_sizes: of problems of the same sizes and strides alone.
-    """
-    for backend in in_order(problem, backends()):
-        if not allowed(backend.answers_to):
-            continue
-        if same_sizes:
-            out = bool(
-                backend.unsupported_reasons(problem)
-                or backend.missing_parts()
-                or backend.library_answer(problem, here=True).reasons
-            )
-        else:
-            out = backend.refuses_every_size(problem)
-        if not out:
-            return None if _reasons(backend, problem, here=True) else backend
-    return None
 
 
 def no_backend(decision: Decision) -> NoBackend:
@@ -174,13 +149,6 @@ def _reasons(
     backend: AttentionBackend, problem: AttentionProblem, here: bool
 ) -> tuple[Reason, ...]:
     reasons = switch_reasons(backend.answers_to)
-    if backend.dsl:
-        from mlbackends.python_native import filters
-
-        key = filters.key_of_platform(problem.platform)
-        if why := filters.why_disabled(backend.dsl, "scaled_dot_product_attention", key):
-            message = f"{backend.name} is switched off: {why}"
-            reasons = (*reasons, Reason("switched-off", message))
     reasons = (*reasons, *backend.unsupported_reasons(problem))
     reasons = reasons or (backend.missing_parts() if here else ())
     return reasons or backend.library_answer(problem, here).reasons

@@ -25,12 +25,6 @@ _lock = RLock()
 _cells: Cells = {}
 _problems: list[str] = []
 _frozen = False
-_states: "dict[object, object]" = {}
-_MOST_STATES = 64
-#: The same object whenever all switches have the same values: earlier decisions hold again.
-state = object()
-#: Another object after each change: what was read while it was the same belongs to one state.
-turn = object()
 _lifted: ContextVar[bool] = ContextVar("mlbackends_freeze_lifted", default=False)
 
 
@@ -116,22 +110,6 @@ def _scope(switches: "Iterable[Switch]", values: "Mapping[Switch, object]") -> I
     finally:
         with _lock:
             _cells.update(found)
-            _switched()
-
-
-def changed() -> None:
-    """Discard all decisions: something beside the switches that they depend on has changed."""
-    with _lock:
-        _states.clear()
-        _switched()
-
-
-def _switched() -> None:
-    """Find the state of the cells, with the lock held, after any of them was written."""
-    global state, turn  # replaced as wholes: a turn never comes back, as a count might
-    if len(_states) >= _MOST_STATES:
-        _states.clear()
-    state, turn = _states.setdefault(tuple(_cells.values()), object()), object()
 
 
 def freeze() -> None:
@@ -183,7 +161,6 @@ def forget() -> None:
         _cells.clear()
         _problems.clear()
         _frozen = False
-        changed()
 
 
 def _switch(name: str) -> Switch:
@@ -224,7 +201,6 @@ def _put_all(checked: "Mapping[Switch, object]", origin: str) -> None:
         _load()
         for switch, value in checked.items():
             put(_cells, switch, value, origin)
-        _switched()
 
 
 def _load() -> None:
@@ -233,7 +209,6 @@ def _load() -> None:
         return
     cells, problems = first_cells()
     _cells.update(cells)
-    _switched()
     _problems.extend(problems)
     for problem in _problems:
         warn(problem)

@@ -3,14 +3,12 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from mlbackends.base import registry
 from mlbackends.base.errors import UnknownName
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.dispatch import backends, choose
 from mlbackends.sdpa.params import SDPAParams, problem_of
 from mlbackends.sdpa.sdp_backend import SDPBackend
-from mlbackends.survey.requirement import Requirement, unmet
 from mlbackends.testing.devices import Choice, device_of, why_unusable
 from mlbackends.testing.machine import Machine
 
@@ -108,21 +106,12 @@ def verdicts(machine: Machine, name: str) -> dict[str, str]:
     device = device_of(machine, name)
     if device is None:
         raise LookupError(why_unusable(machine, name))
-    packages = {}
-    if (
-        machine.subject
-    ):  # whether a backend's package is there tells its probe, as far as it has one
-        probes = registry.names("mlbackends_probes")
-        packages = {each.name: each.dsl for each in backends() if each.dsl in probes}
     found: dict[str, str] = {}
     for dtype in _DTYPES:
         spec = TensorSpec(_SHAPE, dtype)
         problem = AttentionProblem(query=spec, key=spec, value=spec, device=device)
         for verdict in choose(problem, here=not machine.subject).verdicts:
             why = "; ".join(reason.message for reason in verdict.reasons)
-            package = packages.get(verdict.backend)
-            if package and not why:
-                why = unmet(machine.report((package,)), Requirement.parse(package))
             if found.get(verdict.backend) != "":
                 why = f"{verdict.backend} cannot compute on {name}: {why}" if why else ""
                 found[verdict.backend] = why

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 from mlbackends.base.errors import NoBackend
 from mlbackends.base.reasons import Reason
-from mlbackends.switches import store
 
 FILE = f"attention{ {'win32': '.dll', 'darwin': '.dylib'}.get(sys.platform, '.so') }"
 HEADER = "attention.h"
@@ -179,9 +178,7 @@ def lowered(name: str) -> Iterator[None]:
     if name not in names or not library().mlbackends_attention_level_runs(names.index(name)):
         raise ValueError(f"this CPU cannot run {name!r}; it runs {', '.join(usable_levels())}")
     before, _chosen = _chosen, names.index(name)
-    store.changed()
     try:
         yield
     finally:
         _chosen = before
-        store.changed()

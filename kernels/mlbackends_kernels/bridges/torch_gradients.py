@@ -4,12 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from msgspec.structs import replace
 
 from mlbackends.model.problem import AttentionProblem
-from mlbackends.sdpa.backend import AttentionBackend, Prepared
+from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.describe import describe
-from mlbackends_kernels.tensors.interchange import as_array, drawn_seed, like, seeded
+from mlbackends_kernels.tensors.interchange import as_array, like, seeded
 
 
 def attended(
@@ -31,43 +30,6 @@ def attended(
 
     found = list(backend.run_with_logsumexp(problem, *tensors[:4], **more))
     return Attention.apply(found, differentiate, *tensors)  # type: ignore[no-any-return,no-untyped-call,unused-ignore]
-
-
-def prepared(
-    backend: AttentionBackend, problem: AttentionProblem, return_logsumexp: bool, *example: Any
-) -> Prepared | None:
-    """Return what computes calls like one within torch's graph; None where they cannot be prepared.
-
-    example: query, key, value, mask, out and logsumexp of that call. See `AttentionBackend.prepared`.
-    """
-    forward = backend.prepared(problem, *example)
-    backward = backend.prepared_backward(problem, *example)
-    if forward is None or backward is None:
-        return None
-    draws = 0 < problem.dropout < 1
-
-    def call(query: Any, key: Any, value: Any, mask: Any, seed: int | None, *_: Any) -> Any:
-        def drawn() -> int:
-            nonlocal seed
-            seed = drawn_seed(query)
-            return seed
-
-        def differentiate(grad_out: Any, *saved: Any) -> tuple[Any, ...]:
-            found: tuple[Any, ...] | None = backward(grad_out, *saved, seed)
-            if found is None:
-                names = ("query", "key", "value", "mask")
-                pairs = zip(names, saved, strict=False)
-                specs = {name: each if each is None else describe(each) for name, each in pairs}
-                found = backend.run_backward(replace(problem, seed=seed, **specs), grad_out, *saved)
-            return found
-
-        found = forward(query, key, value, mask, drawn if draws and seed is None else seed)
-        if found is None:
-            return None
-        out, logsumexp = Attention.apply(list(found), differentiate, query, key, value, mask)  # type: ignore[no-untyped-call,unused-ignore]
-        return (out, logsumexp) if return_logsumexp else out
-
-    return call
 
 
 def connected(zeros: torch.Tensor, *tensors: Any) -> torch.Tensor:

@@ -8,12 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from mlbackends import python_native
-from mlbackends.model.problem import AttentionProblem, TensorSpec
-from mlbackends.model.records import Device
 from mlbackends.python_native import dsls, filters, overrides
 from mlbackends.python_native.overrides import DISPATCH_KEYS, NOT_OVERRIDABLE, every_node, nodes
-from mlbackends.sdpa import dispatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,59 +85,6 @@ def test_the_override_of_a_dsl_that_cannot_run_is_left_out_and_its_operation_is_
 
     assert "frobnicate" not in overrides.get_dsl_operations("triton")
     assert "frobnicate" in overrides.valid_names(filters.OPERATION)
-
-
-FROBTENTION = """
-from mlbackends.sdpa.backend import AttentionBackend
-from mlbackends.sdpa.sdp_backend import SDPBackend
-
-class Frobtention(AttentionBackend):
-    name, answers_to = "frobtention", SDPBackend.FLASH_ATTENTION
-    dsl = "{dsl}"
-"""
-
-
-def test_an_attention_backend_of_a_dsl_that_is_there_is_one_of_its_operations(
-    added: Added, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    added("kernels", "frobtention", FROBTENTION.format(dsl="mine"))
-
-    assert overrides.get_dsl_operations("mine") == []
-    monkeypatch.setattr(dsls, "is_available", lambda name: name == "mine")
-    assert overrides.get_dsl_operations("mine") == ["scaled_dot_product_attention"]
-    assert "mine" in overrides.valid_names(filters.DSL)
-
-
-def test_an_attention_backend_without_a_dsl_belongs_to_none(added: Added) -> None:
-    before = overrides.attention_dsls()
-    dispatch.backends.cache_clear()
-    added("kernels", "frobtention", FROBTENTION.format(dsl=""))
-
-    assert overrides.attention_dsls() == before
-
-
-def test_switching_triton_off_takes_its_attention_out_of_dispatch(added: Added) -> None:
-    added("kernels", "frobtention", FROBTENTION.format(dsl="triton"))
-    tensor = TensorSpec((2, 4, 16, 64), "float16")
-    device = Device("cuda", 0, capability="9.0")
-    problem = AttentionProblem(query=tensor, key=tensor, value=tensor, device=device)
-
-    def said() -> tuple[str, ...]:
-        verdicts = dispatch.choose(problem, here=False).verdicts
-        (verdict,) = (each for each in verdicts if each.backend == "frobtention")
-        return tuple(reason.message for reason in verdict.reasons)
-
-    assert said() == ()
-    with python_native.triton.disabled():
-        assert said() == (
-            "frobtention is switched off: the DSL triton is switched off by python_native.triton",
-        )
-    with python_native.operations_disabled("scaled_dot_product_attention"):
-        assert "operation scaled_dot_product_attention" in said()[0]
-    python_native.disable_dispatch_keys("CUDA")
-    assert "dispatch key CUDA" in said()[0]
-    python_native.enable_dispatch_keys("CUDA")
-    assert said() == ()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import pytest
 
 import mlbackends
 from mlbackends.base.errors import NoBackend
-from mlbackends.sdpa import call_cache
 from mlbackends.sdpa.bias import causal_lower_right
 
 attend: Any = mlbackends.scaled_dot_product_attention
@@ -124,17 +123,6 @@ def test_the_backward_call_takes_what_the_forward_call_took() -> None:
     assert found.mask is None
 
 
-def test_a_call_with_a_window_is_never_taken_for_one_without() -> None:
-    wanted = attend(Q, K, V, window=(1, 1))
-    for _ in range(4):
-        plain = attend(Q, K, V)
-    assert call_cache.prepared_calls(call_cache.kind_of_call(Q, K, V, None, None, OPTIONS) or ())
-
-    assert np.array_equal(attend(Q, K, V, window=(1, 1)), wanted)
-    assert np.array_equal(attend(Q, K, V), plain)
-
-
-OPTIONS = (0.0, False, None, False, False)
 PAGES: dict[str, Any] = {"page_table": np.zeros((2, 2), "int32"), "key_lengths": (7, 3)}
 
 

@@ -13,7 +13,6 @@ from mlbackends.base.errors import NoBackend
 from mlbackends.base.reasons import Reason
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.model.records import Device
-from mlbackends.python_native import filters
 from mlbackends.sdpa import dispatch
 from mlbackends.sdpa.backend import OPTIONAL, AttentionBackend
 from mlbackends.sdpa.constraints import Constraint, dtype_in, no_mask, on_device
@@ -50,10 +49,6 @@ class Plain(AttentionBackend):
 
 class Bare(AttentionBackend):
     name, answers_to = "bare", MATH
-
-
-class InTriton(AttentionBackend):
-    name, answers_to, dsl = "in_triton", FLASH, "triton"
 
 
 class Cudnn(AttentionBackend):
@@ -142,19 +137,6 @@ def test_a_switch_that_is_off_is_a_reason_beside_the_others() -> None:
     assert off.code == "switched-off"
     assert off.message == "flash attention is switched off: cuda.flash_sdp was set in this program"
     assert mask.code == "mask"
-
-
-def test_a_filter_of_python_native_keeps_its_language_out() -> None:
-    assert chosen(InTriton, Plain) == "in_triton"
-    with filters.disabled(filters.DSL, ["triton"]):
-        decision = choose(problem(), among=[InTriton(), Plain(), Flash()])
-    assert decision.chosen == "flash"
-    refused = next(each for each in decision.verdicts if each.backend == "in_triton")
-    assert "triton is switched off by python_native" in refused.reasons[0].message
-    with filters.disabled(filters.OPERATION, ["scaled_dot_product_attention"]):
-        assert chosen(InTriton, Plain) == "plain"
-    with filters.disabled(filters.DISPATCH_KEY, ["CPU"]):
-        assert chosen(InTriton, Plain) == "plain"
 
 
 def test_a_missing_part_counts_here_and_not_for_another_machine() -> None:

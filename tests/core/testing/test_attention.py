@@ -4,31 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
 import pytest
-from msgspec.structs import replace
 
-from mlbackends.audit.reports import report_of
 from mlbackends.base.errors import NoBackend, UnknownName
-from mlbackends.base.reasons import Reason
-from mlbackends.model.records import Device, Presence, ProbeReport
 from mlbackends.testing.attention import AttentionChoice, check_name, choices, usable, verdicts
 from mlbackends.testing.devices import Choice
 from mlbackends.testing.machine import Machine
-from mlbackends_kernels.efficient_cuda import EfficientCuda
 
 HOSTS = Path(__file__).resolve().parents[2] / "hosts"
 MAC = Machine(str(HOSTS / "macbook-m3.machine"))
-
-
-def with_gpu(folder: Path, triton: ProbeReport) -> Machine:
-    whole = report_of(str(HOSTS / "hgx-h100-eight-gpus.machine"))
-    gpu = Device("cuda", 0, presence=Presence.USABLE, capability="9.0")
-    driver = ProbeReport(Presence.USABLE, devices=(gpu,))
-    probes = {**whole.probes, "cuda_driver": driver, "triton": triton}
-    file = folder / "report.json"
-    file.write_bytes(msgspec.json.encode(replace(whole, depth=Presence.USABLE, probes=probes)))
-    return Machine(str(file))
 
 
 def test_the_plain_formula_is_usable_wherever_a_test_runs() -> None:
@@ -38,17 +22,6 @@ def test_the_plain_formula_is_usable_wherever_a_test_runs() -> None:
 
 def test_a_backend_for_gpus_says_why_not_on_the_cpu() -> None:
     assert "it needs cuda" in verdicts(MAC, "cpu")["efficient_cuda"]
-
-
-def test_another_machine_must_have_what_a_backend_is_written_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(EfficientCuda, "dsl", "triton")
-    there = ProbeReport(Presence.USABLE, version="3.2.0")
-    absent = ProbeReport(Presence.ABSENT, reasons=(Reason("not-found", "no triton anywhere"),))
-
-    assert verdicts(with_gpu(tmp_path, there), "cuda")["efficient_cuda"] == ""
-    assert "no triton anywhere" in verdicts(with_gpu(tmp_path, absent), "cuda")["efficient_cuda"]
 
 
 def test_a_device_that_is_not_usable_has_no_verdicts() -> None:
