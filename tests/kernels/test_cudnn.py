@@ -199,37 +199,6 @@ tell([each for each in cudnn.calls if isinstance(each, (str, list))])
     assert ["stream", 1] in calls
 
 
-def test_calls_that_repeat_run_their_plans_without_a_look(
-    on_fake_cuda: Any, tmp_path: Path
-) -> None:
-    """A gradient of other strides, which the graph of gradients does not know, comes packed to it."""
-    (tmp_path / "cudnn.py").write_text(FRONTEND.replace("{check}", "pass") + HERE)
-    told = on_fake_cuda(f"""
-import sys
-sys.path.insert(0, {str(tmp_path)!r})
-import cudnn
-from mlbackends.sdpa import SDPBackend, attend, sdpa_kernel
-forward = mlbackends.scaled_dot_product_attention
-backward = mlbackends.scaled_dot_product_attention_backward
-tensors = [on_device(rng.random((2, 4, 8, 16)).astype("f2")) for _ in range(3)]
-coming = on_device(rng.random((4, 2, 16, 8)).astype("f2")).permuted((1, 0, 3, 2))
-requested = attend.requested
-forward(*3 * [np.ones((1, 1, 1, 1))])  # backends and switches are there
-with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
-    for call in range(3):
-        attend.requested = requested if call < 2 else None
-        found = forward(*tensors, return_logsumexp=True)
-        tell([type(found).__name__, *(list(each.shape) for each in found)])
-        slopes = backward(coming, *tensors, *found)
-        tell([type(slopes).__name__, *(list(each.shape) for each in slopes[:3])])
-tell([each for each in cudnn.calls if type(each) is list and "key" in each])
-""")
-    *shapes, runs = told.values
-    assert shapes[::2] == 3 * [["tuple", [2, 4, 8, 16], [2, 4, 8]]]
-    assert shapes[1::2] == 3 * [["Gradients", *3 * [[2, 4, 8, 16]]]]
-    assert len(runs) == 6
-
-
 @pytest.mark.parametrize(
     ("message", "words"),
     [
