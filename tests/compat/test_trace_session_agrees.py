@@ -13,9 +13,7 @@ import pytest
 import mlbackends
 from mlbackends.model.trace import Header, Malformed, MklCall, Primitive, Text
 from mlbackends.tracing import reader
-from mlbackends.tracing.capture import command as capture
 from mlbackends.tracing.capture.preload import shim_path
-from mlbackends.tracing.demo.demonstrations import demonstrations
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -129,15 +127,3 @@ def test_a_captured_torch_has_every_line_and_its_own_output(tmp_path: Path) -> N
     assert sum(each.operation == "convolution" and each.executed for each in records) == 3
     assert [each for each in records if isinstance(each, MklCall)]
     assert [each for each in records if isinstance(each, Header)]
-
-
-@pytest.mark.parametrize("tracer", ["mkl", "onednn"])
-def test_each_demonstration_leaves_a_trace_that_can_be_read(tracer: str, tmp_path: Path) -> None:
-    trace = str(tmp_path / "demo.log")
-    (each,) = demonstrations((tracer,))
-    environment = {**os.environ, **each.variables}
-    captured = capture.run(each.command, each.tracers, trace, environment=environment)
-    assert captured.exit_code == 0
-    records = [one for one in reader.read(trace) if one.counted]
-    assert {one.tracer for one in records} == {tracer}
-    assert len({one.operation for one in records}) >= 2

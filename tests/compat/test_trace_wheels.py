@@ -33,10 +33,10 @@ def copies(stem: str) -> list[Path]:
 
 def run(calls: str, library: Path) -> bytes:
     """Return what a few calls of a library print, under the tracing of its own variables."""
-    program = f"from mlbackends.tracing.demo import {calls} as calls\ncalls.main({str(library)!r})"
-    environment = {**os.environ, **VERBOSE, "PYTHONPATH": os.pathsep.join(sys.path)}
+    program = Path(__file__).with_name(f"{calls}.py")
+    environment = {**os.environ, **VERBOSE}
     done = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, check=False
+        [sys.executable, program, library], env=environment, capture_output=True, check=False
     )
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout

@@ -3,7 +3,10 @@
 Source: oneMKL developer reference, cblas_?gemm, cblas_ddot, ?getrf, ?potrf.
 """
 
+from __future__ import annotations
+
 import ctypes
+import sys
 from typing import Any
 
 _ROWS, _PLAIN = 101, 111
@@ -41,3 +44,7 @@ def main(path: str) -> None:
                 mkl.dgetrf_(order, order, matrix, order, pivots, info)
             else:
                 mkl.dpotrf_(b"L", order, matrix, order, info)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -3,8 +3,14 @@
 Source: oneDNN developer guide, C API of version 3; of version 2, products and reorders alone.
 """
 
+from __future__ import annotations
+
 import ctypes
-from collections.abc import Sequence
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _F32 = 3
 _FORWARD_INFERENCE = 96
@@ -136,3 +142,7 @@ def _reorder(dnn: OneDnn, source: object, into: object, memory: ctypes.c_void_p)
     arguments = (source, dnn.engine, into, dnn.engine, None)
     plan = dnn.created("dnnl_reorder_primitive_desc_create", *arguments)
     dnn.run(plan, {_SOURCE: dnn.memory(source), _DESTINATION: memory})
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,1 +1,0 @@
-"""Small programs that make real calls of MKL and oneDNN. Each is run in a process of its own, traced."""
