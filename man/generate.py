@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mlbackends import __version__
 from mlbackends.base import registry
 from mlbackends.base.reasons import shared_codes
+from mlbackends.base.version import __version__
 from mlbackends.host.declared_facts import facts_of
 from mlbackends.model import policy
 from mlbackends.switches.deviations import DEVIATIONS

@@ -67,7 +67,7 @@ def _of_imports(tree: ast.Module, body: str) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
-                if alias.name in words:
+                if alias.name in words or alias.asname == alias.name:
                     yield f"from {node.module} import {alias.name} as {alias.name}"
 
 

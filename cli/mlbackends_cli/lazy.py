@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from mlbackends import isolation
 from mlbackends.base import registry
 from mlbackends.base.errors import BadInput, UnknownName
 from mlbackends.base.patterns import pattern
@@ -122,8 +121,6 @@ class FolderGroup(Command, click.Group):
         folder = self._folder_of(name)
         if folder is None:
             return None
-        if isolation.process_is_ours:
-            isolation.import_msgspec()
         entry = registry.load(folder, name)
         if error := registry.import_error(entry):
             raise BadInput(

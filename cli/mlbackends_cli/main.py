@@ -4,14 +4,14 @@ import contextlib
 import errno
 import os
 import sys
+import warnings
 from itertools import pairwise
 
 import click
 
-import mlbackends.isolation
-from mlbackends import __version__
 from mlbackends.base.errors import MlBackendsError
-from mlbackends_cli import INTERRUPTED, exits, reraise_interrupt
+from mlbackends.base.version import __version__
+from mlbackends_cli import exits
 from mlbackends_cli.lazy import FolderGroup
 from mlbackends_cli.output import log, write
 
@@ -28,10 +28,19 @@ main = FolderGroup(
 click.version_option(__version__, prog_name="backends", message="%(prog)s %(version)s")(main)
 
 
+def command_line() -> int:
+    """Run the command of this process, `sys.argv`, and return its exit code."""
+    warnings.formatwarning = _warning_line
+    if os.name == "nt":  # Ctrl-Break ends it as Ctrl-C does
+        import signal
+
+        signal.signal(signal.SIGBREAK, signal.default_int_handler)  # type: ignore[attr-defined]
+    return guarded_main(sys.argv[1:])
+
+
 def guarded_main(arguments: list[str]) -> int:
-    """Run the command line and return the exit code; nobody sees a traceback."""
-    sys.unraisablehook = reraise_interrupt
-    mlbackends.isolation.process_is_ours = True
+    """Run a command and return its exit code; errors become messages, and a bug's traceback a file."""
+    sys.unraisablehook = _reraise_interrupt
     try:
         code = main.main(arguments, prog_name="backends", standalone_mode=False)
         if sys.stdout is not None:  # a program may be started with its streams closed
@@ -57,7 +66,7 @@ def guarded_main(arguments: list[str]) -> int:
             _fail(arguments, *explained(error, main, arguments))
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        log(INTERRUPTED)
+        log("interrupted")
         return exits.INTERRUPTED
     except BrokenPipeError:  # end as a program that SIGPIPE killed does
         return _end_without_output(exits.CLOSED_PIPE)
@@ -73,6 +82,30 @@ def guarded_main(arguments: list[str]) -> int:
         _report_bug(error, arguments)
         return getattr(error, "exit_code", exits.BUG)
     return code if isinstance(code, int) else exits.YES
+
+
+def _warning_line(message: Warning | str, *_: object, **__: object) -> str:
+    """Return a warning of the library in the form of our other messages, without the line of our code."""
+    from mlbackends_cli.text.plain import log_line
+
+    return f"backends: {log_line(str(message))}\n"
+
+
+def _reraise_interrupt(unraisable: "sys.UnraisableHookArgs") -> None:
+    """Repeat an interrupt that arrived in a callback, such as `__del__`, which cannot raise exceptions."""
+    if unraisable.exc_type is not KeyboardInterrupt:
+        sys.__unraisablehook__(unraisable)
+        return
+    import signal
+
+    # This hook cannot raise it either, but the main program can a moment later.
+    if hasattr(signal, "setitimer"):
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+    else:
+        from threading import Timer
+
+        Timer(0.01, signal.raise_signal, (signal.SIGINT,)).start()
 
 
 def _end_without_output(code: int) -> int:

@@ -10,7 +10,7 @@ Importing this costs nothing: each part is loaded when its name is first touched
 
 import sys
 
-__version__ = "0.1.0"
+from mlbackends.base.version import __version__ as __version__
 
 _MODULES = (
     "cpu", "cuda", "cudnn", "cusparselt", "kleidiai", "mha", "miopen", "mkl", "mkldnn", "mps", "nnpack",

@@ -21,6 +21,7 @@ from mlbackends import quantized as quantized
 from mlbackends import sdpa as sdpa
 from mlbackends import xeon as xeon
 from mlbackends import xnnpack as xnnpack
+from mlbackends.base.version import __version__ as __version__
 from mlbackends.sdpa import CausalBias as CausalBias
 from mlbackends.sdpa import CausalVariant as CausalVariant
 from mlbackends.sdpa import SDPBackend as SDPBackend
@@ -46,7 +47,6 @@ from mlbackends_kernels.operations._call import einsum as einsum
 from mlbackends_kernels.operations._call import matmul as matmul
 from mlbackends_kernels.operations._call import multi_head_attention as multi_head_attention
 
-__version__: str
 fp32_precision: str
 class GenericModule(PropModule):
     fp32_precision: str

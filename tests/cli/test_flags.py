@@ -283,9 +283,9 @@ def test_listing_imports_nothing_that_computes() -> None:
     import sys
 
     program = (
-        "import sys\nfrom mlbackends_cli import run\n"
+        "import sys\nfrom mlbackends_cli import program\n"
         "sys.argv = ['backends', 'flags', 'list', '--format', 'json']\n"
-        "try: run()\nexcept SystemExit: pass\n"
+        "try: program()\nexcept SystemExit: pass\n"
         "print(*sorted({'numpy', 'torch', 'triton'} & set(sys.modules)), file=sys.stderr)"
     )
     done = subprocess.run(

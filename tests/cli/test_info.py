@@ -344,7 +344,7 @@ def test_strict_is_exit_3_where_a_probe_could_not_tell() -> None:
         "import mlbackends_probes.memory as m\n"
         "def find(host): raise KeyError('boom')\n"
         "m.find = find\n"
-        "from mlbackends_cli import run; run()"
+        "from mlbackends_cli import program; program()"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], env=PLAIN, capture_output=True, text=True, check=False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import re
 import signal
@@ -17,7 +16,6 @@ import pytest
 from running import PLAIN, backends
 
 import mlbackends
-import mlbackends_cli
 from mlbackends_cli import exits
 from mlbackends_cli.lazy import Command
 from mlbackends_cli.main import main
@@ -268,7 +266,7 @@ def test_a_bug_is_exit_70_and_says_where_the_traceback_is(tmp_path: Path) -> Non
     program = (
         "import sys; sys.argv = ['backends', 'info', 'python']\n"
         "import mlbackends.host.redaction as r; r.redacted = None\n"
-        "from mlbackends_cli import run; run()"
+        "from mlbackends_cli import program; program()"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -355,21 +353,3 @@ sys.exit(main.guarded_main([]))
     )
     assert done.returncode == 130
     assert done.stderr == "backends: interrupted\n"
-
-
-@pytest.mark.parametrize("text", ["  one line ", "  first\n    second\n      third\n", "\ta tab"])
-def test_what_stands_for_inspect_cleans_texts_as_it_does(text: str) -> None:
-    stand_in = mlbackends_cli._StandIn("inspect")
-
-    assert stand_in.cleandoc(text) == inspect.cleandoc(text)
-    assert stand_in.isfunction is inspect.isfunction
-
-
-def test_the_modules_that_click_does_without_are_there_for_everybody_else() -> None:
-    program = (
-        "import mlbackends_cli; mlbackends_cli._import_click()\n"
-        "import gettext, inspect, click\n"
-        "assert inspect.getsource(inspect.cleandoc) and gettext.translation\n"
-        "assert click.core.ngettext('{} line', '{} lines', 2) == '{} lines'"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True)

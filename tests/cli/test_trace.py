@@ -811,8 +811,8 @@ def test_mkl_has_no_level() -> None:
 def test_help_imports_nothing_that_reads_traces() -> None:
     program = (
         "import sys; sys.argv = ['backends', 'trace', '--help']\n"
-        "from mlbackends_cli import run\n"
-        "try: run()\nexcept SystemExit: pass\n"
+        "from mlbackends_cli import program\n"
+        "try: program()\nexcept SystemExit: pass\n"
         "print(*sys.modules, file=sys.stderr)"
     )
     done = subprocess.run(

@@ -14,12 +14,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from mlbackends import __version__
 from mlbackends.audit.canonical import UNDETERMINED, ComparedReport, Values
 from mlbackends.audit.causes import causes, joined, records, text_of
 from mlbackends.audit.pairs import devices, libraries
 from mlbackends.audit.weights import weighed
 from mlbackends.base.errors import BadInput, UnknownName
+from mlbackends.base.version import __version__
 from mlbackends.host.declared_facts import facts_of
 from mlbackends.model import audit
 from mlbackends.model.audit import Check, Outcome, Status

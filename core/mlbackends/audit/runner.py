@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from mlbackends import __version__
 from mlbackends.audit import hazard
 from mlbackends.audit.hazard import DoesNotApply, NotReported, ReportView
 from mlbackends.base import registry
 from mlbackends.base.shells import in_powershell
+from mlbackends.base.version import __version__
 from mlbackends.model.audit import SCHEMA, Check, Outcome, Problem, Severity, Status
 from mlbackends.model.records import Report
 

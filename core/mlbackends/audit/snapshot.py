@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from mlbackends import __version__
 from mlbackends.base.errors import BadInput
 from mlbackends.base.mounts import check
+from mlbackends.base.version import __version__
 from mlbackends.host.archive import ENDING as ARCHIVE_ENDING
 from mlbackends.host.declared_facts import facts_of
 from mlbackends.host.files import whole_file

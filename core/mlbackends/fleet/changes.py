@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from mlbackends import __version__
+from mlbackends.base.version import __version__
 from mlbackends.fleet.collection import MISSING, Collection, are_near
 from mlbackends.fleet.fingerprint import Facts
 from mlbackends.model.fleet import (

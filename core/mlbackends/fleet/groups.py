@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from mlbackends import __version__
 from mlbackends.base.errors import UnknownName, counted
+from mlbackends.base.version import __version__
 from mlbackends.fleet.collection import HEAD, Collection, Section, are_near
 from mlbackends.fleet.fingerprint import Facts, whole
 from mlbackends.fleet.records import outliers

@@ -14,11 +14,11 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from mlbackends import __version__
 from mlbackends.audit.policy.rules import Golden, Policy
 from mlbackends.audit.policy.selection import Selection
 from mlbackends.base.errors import counted
 from mlbackends.base.registry import names
+from mlbackends.base.version import __version__
 from mlbackends.fleet.collection import Collection, form_of, without_duration
 from mlbackends.fleet.fingerprint import rounded
 from mlbackends.fleet.nodesets import folded

@@ -17,7 +17,6 @@ from typing import IO
 import msgspec
 from msgspec.structs import replace
 
-from mlbackends import isolation
 from mlbackends.base.reasons import Reason
 from mlbackends.host.command import ending, kill_group
 from mlbackends.isolation import server as servers
@@ -35,14 +34,13 @@ EXIT_SECONDS = 5.0
 
 
 class Child:
-    """A child that answers requests; started at once, so that it comes up while we still look.
+    """A child that answers requests. It is started at once, and comes up while probes still search.
 
-    Where FORKS is false, each file gets a child of its own when it is asked for.
-    server: its process, where that was started before.
+    Where FORKS is false, each file gets a child of its own when its request is sent.
     """
 
-    def __init__(self, server: servers.Server | None = None) -> None:
-        self.server = server or servers.Server()
+    def __init__(self) -> None:
+        self.server = servers.Server()
         self.close = self.server.close
 
     def send(self, batches: Iterable[Sequence[Request]]) -> Iterator[Reply]:
@@ -64,10 +62,9 @@ class Child:
             return
         sent: dict[str, Request] = {}
         done: set[int] = set()
-        with _out_of_reach():
-            for reply in self._replies(batches, sent):
-                done.add(reply.id)
-                yield reply
+        for reply in self._replies(batches, sent):
+            done.add(reply.id)
+            yield reply
         requests = [*sent.values(), *rest]  # the child may have gone before all were sent
         left = [
             replace(request, jobs=jobs)
@@ -153,21 +150,6 @@ class Child:
         except subprocess.TimeoutExpired:
             return Reason("timed-out", "the process that opens it still runs and is silent")
         return Reason("exited", f"it ended the process that asks libraries with {ending(code)[1]}")
-
-
-@contextlib.contextmanager
-def _out_of_reach() -> Iterator[None]:
-    """Let no library open our descriptors and memory in /proc, where this process is ours to change."""
-    if not isolation.process_is_ours:
-        yield
-        return
-    from mlbackends.isolation.process import DUMPABLE, prctl
-
-    prctl(DUMPABLE, 0)
-    try:
-        yield
-    finally:
-        prctl(DUMPABLE, 1)
 
 
 def _all_of(requests: Iterable[Request], reason: Reason) -> Iterator[Reply]:

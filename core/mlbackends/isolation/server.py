@@ -1,9 +1,5 @@
-"""The process that opens libraries for us: started, before all else if need be, and ended.
+"""The process that opens libraries for us: started, and ended with everything below it."""
 
-What starts first costs least: nothing here imports msgspec, which takes longer than the rest.
-"""
-
-import atexit
 import contextlib
 import os
 import select
@@ -16,18 +12,12 @@ from mlbackends.base.mounts import environment
 from mlbackends.base.reader import python_command
 from mlbackends.host.command import kill_group, start_group
 
-# Without a collector of cycles, as the command itself: none of these processes lives for long.
-_LEAN = (
-    "import gc; gc.disable(); from mlbackends.isolation import import_msgspec; import_msgspec(); "
-)
-_SERVE = f"{_LEAN}from mlbackends.isolation.worker import main; main()"
+_SERVE = "from mlbackends.isolation.worker import main; main()"
 #: What the child of a single file runs.
-ONE = f"{_LEAN}from mlbackends.isolation.client import answer_one; answer_one()"
+ONE = "from mlbackends.isolation.client import answer_one; answer_one()"
 
 #: Whether one child forks for each file: that is not safe on macOS, and not there on Windows.
 FORKS = sys.platform == "linux"
-
-_early: "list[Server]" = []
 
 
 def start(module: str, **streams: int) -> "subprocess.Popen[bytes]":
@@ -38,14 +28,12 @@ def start(module: str, **streams: int) -> "subprocess.Popen[bytes]":
 class Server:
     """The child that forks for each file; none where FORKS is false.
 
-    process: None where there is none; why_not: why it could not be started. waits: whether `close`
-    waits for its end.
+    process: None where there is none; why_not: why it could not be started.
     """
 
     def __init__(self) -> None:
         self.process: subprocess.Popen[bytes] | None = None
         self.why_not = ""
-        self.waits = True
         if not FORKS:
             return
         try:
@@ -70,28 +58,9 @@ class Server:
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             for number in (signal.SIGTERM, signal.SIGCONT):
                 process.send_signal(number)
-            if self.waits:
-                _wait(process, 0.3)
+            _wait(process, 0.3)
             return
         kill_group(process)
-
-
-def start_early() -> None:
-    """Start what `started` returns; this process waits for its end when it ends itself."""
-    server = Server()
-    server.waits = False
-    _early.append(server)
-
-    def end() -> None:
-        server.waits = True
-        server.close()
-
-    atexit.register(end)
-
-
-def started() -> Server:
-    """Return one that comes up, that which was started early if there is one."""
-    return _early.pop() if _early else Server()
 
 
 def _wait(process: "subprocess.Popen[bytes]", seconds: float) -> None:

@@ -22,7 +22,7 @@ def explain(wordings: Sequence[Wording], names: Sequence[str] = ()) -> Explanati
 
     Raises UnknownName for an unknown backend or device, BadInput for --device cuda without one.
     """
-    from mlbackends import __version__
+    from mlbackends.base.version import __version__
 
     among = chosen_backends(names)
     devices = {name: named_devices.device(name) for name in {each.device for each in wordings}}

@@ -39,7 +39,7 @@ def listing(pythons: Sequence[str] = ()) -> BackendList:
     pythons: the interpreters in whose environments peers are looked for, EXE for all or NAME=EXE for one;
     () for our own.
     """
-    from mlbackends import __version__
+    from mlbackends.base.version import __version__
     from mlbackends.sdpa.verify.peer import peers
     from mlbackends.sdpa.verify.processes import Plan
 

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from mlbackends import __version__
 from mlbackends.base import registry
 from mlbackends.base.errors import BadInput
 from mlbackends.base.reasons import Reason, shared_codes
+from mlbackends.base.version import __version__
 from mlbackends.base.writable import clean, is_text, writable
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import has_compiled_files
-from mlbackends.host.system.kernel import auxiliary_vector
 from mlbackends.model.records import (
     SCHEMA,
     Answer,
@@ -138,10 +137,10 @@ class _Search:
         replies: dict[int, Reply] = {}
         child: Child | None = None
         if self.opens:
-            from mlbackends.isolation import client, server
+            from mlbackends.isolation import client
 
-            # Where every probe runs there will be something to open: let the child come up meanwhile.
-            child = client.Child(server.started()) if all_probes else None
+            # Where every probe runs there will be something to open: the child comes up meanwhile.
+            child = client.Child() if all_probes else None
         batches = self._batches(_by_urgency(names) if child else [names], meanwhile)
         try:
             for batch in filter(None, batches):
@@ -168,9 +167,6 @@ class _Search:
                 if name not in self.modules:
                     self.modules[name] = module
                     self._look(name, module)
-            auxiliary_vector(
-                self.host
-            )  # of a process that no library may reach, this file is root's
             yield self._requests(self.jobs[before:])
         if self.jobs and meanwhile is not None:
             meanwhile()
@@ -204,10 +200,8 @@ def _by_urgency(names: Sequence[str]) -> list[list[str]]:
     """Return the probes whose libraries are opened first, and the others."""
     from mlbackends.isolation.protocol import OPENED_FIRST
 
-    own = registry.own_names("mlbackends_probes")
-    # A probe of another distribution may read files that are root's while libraries are opened.
-    first = [name for name in names if name in OPENED_FIRST or name not in own]
-    return [first, [name for name in names if name not in first]]
+    first = [name for name in names if name in OPENED_FIRST]
+    return [first, [name for name in names if name not in OPENED_FIRST]]
 
 
 def _reach(host: Host, depth: Presence) -> tuple[bool, Presence]:

@@ -2,8 +2,8 @@
 
 import sys
 
-from mlbackends import __version__
 from mlbackends.base.errors import UnknownName
+from mlbackends.base.version import __version__
 from mlbackends.model import switches as records
 from mlbackends.switches import conditions, store
 from mlbackends.switches.files import as_data, groups, members

@@ -13,9 +13,9 @@ from typing import Any, Self
 
 from msgspec.structs import replace
 
-from mlbackends import __version__
 from mlbackends.base.errors import some
 from mlbackends.base.reasons import Reason
+from mlbackends.base.version import __version__
 from mlbackends.host.host import Host
 from mlbackends.host.quantities import numbers_by_name, whole_number
 from mlbackends.host.system import cgroups

@@ -762,34 +762,6 @@ def test_what_is_found_after_a_library_has_killed_the_child_is_opened_too(
     assert replies == {0: Presence.FOUND, 1: Presence.USABLE}
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the child forks on Linux alone")
-def test_while_libraries_are_open_only_what_everybody_may_read_is_read_of_this_process(
-    fake_probe: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fake_probe("good")
-    out_of_reach = False
-    reads: dict[bool, set[str]] = {False: set(), True: set()}
-
-    class Watched(Host):
-        def read_bytes(self, path: str, limit: int = 1 << 20) -> bytes:
-            reads[out_of_reach].add(path)
-            return super().read_bytes(path, limit)
-
-    @contextlib.contextmanager
-    def watched() -> Iterator[None]:
-        nonlocal out_of_reach
-        out_of_reach = True
-        yield
-        out_of_reach = False
-
-    monkeypatch.setattr(client, "_out_of_reach", watched)
-    survey.survey(host=Watched())
-
-    own = {path for path in reads[True] if path.startswith("/proc/self/")}
-    assert own
-    assert all(os.stat(path).st_mode & 0o004 for path in own), own
-
-
 def test_what_is_opened_first_is_what_torch_has_inside_and_vulkan() -> None:
     inside = set()
     for name in registry.own_names("mlbackends_probes"):
@@ -798,17 +770,3 @@ def test_what_is_opened_first_is_what_torch_has_inside_and_vulkan() -> None:
             inside.add(name)
 
     assert set(OPENED_FIRST) == {*inside, "torch", "vulkan"}
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the child forks on Linux alone")
-def test_the_page_of_info_starts_its_child_before_all_else() -> None:
-    program = (
-        "import sys; sys.argv[1:] = ['info']\n"
-        "import mlbackends_cli, mlbackends.isolation.server as server\n"
-        "def early(): print('click' in sys.modules, 'msgspec' in sys.modules); raise SystemExit(0)\n"
-        "server.start_early = early\n"
-        "mlbackends_cli.program()"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-
-    assert done.stdout.split() == [b"False", b"False"]

@@ -88,8 +88,8 @@ def command(
         if before or _DEVICE not in topics:
             hint = "write `backends explain device KIND`"
             raise BadInput(f"--format {form} is for devices", hint)
-        from mlbackends import __version__
         from mlbackends.audit import device_limits
+        from mlbackends.base.version import __version__
         from mlbackends.model.device_kinds import SCHEMA, KindPages
 
         pages = pages or [device_limits.page_of(kind) for kind in device_limits.kinds()]

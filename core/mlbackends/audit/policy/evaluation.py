@@ -8,7 +8,6 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mlbackends import __version__
 from mlbackends.audit.compare import compare, narrowed, sentence
 from mlbackends.audit.policy.assertions import worded
 from mlbackends.audit.policy.expectation import Expectation
@@ -18,6 +17,7 @@ from mlbackends.audit.runner import examine
 from mlbackends.base.comparison import in_unit_of
 from mlbackends.base.errors import BadInput
 from mlbackends.base.patterns import pattern
+from mlbackends.base.version import __version__
 from mlbackends.model.audit import SCHEMA, Check, Outcome, Severity, Status
 from mlbackends.model.dotted import is_certain
 from mlbackends.model.records import Presence, Report

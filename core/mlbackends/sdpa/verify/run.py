@@ -124,7 +124,7 @@ def local_device(name: str) -> NamedDevice:
 
 def _machine() -> dict[str, Any]:
     """Return the fields that every record of a run has."""
-    from mlbackends import __version__
+    from mlbackends.base.version import __version__
 
     threads = registry.load("mlbackends_kernels.attention_cpu", "threads")
     return {

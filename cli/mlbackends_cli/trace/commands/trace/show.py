@@ -208,7 +208,7 @@ def _name(file: str) -> str:
 
 
 def _page(logs: "Logs", request: Request, where: "Where") -> str:
-    from mlbackends import __version__
+    from mlbackends.base.version import __version__
     from mlbackends.model.trace import Text
     from mlbackends.tracing.filters import after_first
     from mlbackends.tracing.walk import Walk
