@@ -1,6 +1,6 @@
-"""Recorded machines: what the probes tell of each is what is expected, and what is true.
+"""Machine descriptions: what the probes report of each is what is expected, and what is true.
 
-`NAME.expected.json` is all that we print; `NAME.facts.json` is what is known of such a machine without us.
+`NAME.facts.json` is what is known of a machine without us; `NAME.expected.json`, of some, is our report.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 HOSTS = Path(__file__).resolve().parents[1] / "hosts"
 NAMES = sorted(path.stem for path in HOSTS.glob("*.machine"))
+GOLDEN = sorted(path.name.partition(".")[0] for path in HOSTS.glob("*.expected.json"))
 LARGEST_FILE = 256 << 10
 
 
@@ -44,7 +45,7 @@ def report_of(name: str) -> Report:
     return report
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", GOLDEN)
 def test_the_survey_of_a_recorded_machine_is_the_expected_one(name: str) -> None:
     told = json.loads(json.dumps(rewriter().lasting(report_of(name))))
 
@@ -58,6 +59,8 @@ def test_no_probe_fails_on_a_recorded_machine(name: str) -> None:
     failures = {
         probe: told.failure for probe, told in report_of(name).probes.items() if told.failure
     }
+    if b"Recorded in part" in about(name):  # without the files that these probes read
+        failures = {probe: failures[probe] for probe in failures.keys() - {"memory", "environment"}}
 
     assert failures == {}
 
@@ -87,7 +90,6 @@ def test_there_are_machines_of_every_kind() -> None:
 
     assert kinds >= {"x86_64", "aarch64", "ppc64le", "s390x", "riscv64", "arm64"} - {"arm64"}
     assert capabilities >= {"DEFAULT", "AVX2", "AVX512", "SVE128", "SVE256", "VSX", "Z VECTOR"}
-    assert len(NAMES) >= 14
 
 
 def test_a_machine_is_files_that_every_system_can_check_out() -> None:
@@ -101,12 +103,25 @@ def tree_of(name: str) -> Tree:
     return read(str(HOSTS / f"{name}.machine"))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_machine_says_what_it_is(name: str) -> None:
-    about = tree_of(name).entries["about.txt"]
+def about(name: str) -> bytes:
+    """Return a machine's about.txt."""
+    text = tree_of(name).entries["about.txt"]
+    assert isinstance(text, bytes)
+    return text
 
-    assert isinstance(about, bytes)
-    assert b"Composed" in about or b"Recorded" in about
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_machine_is_labelled_recorded_or_composed(name: str) -> None:
+    assert (b"Composed" in about(name)) != (b"Recorded" in about(name))
+    assert b"Recorded in part" not in about(name) or b"https://" in about(name)
+
+
+def test_the_documents_count_the_recorded_machines() -> None:
+    recorded = sum(b"Recorded" in about(name) for name in NAMES)
+    page = (HOSTS / "README.md").read_text(encoding="utf-8")
+
+    assert recorded >= 20
+    assert f"{recorded} were recorded, {len(NAMES) - recorded} composed" in page
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,4 +1,6 @@
-"""Write expected.json of the recorded machines anew: ``python tests/hosts/rewrite.py [NAME...]``.
+"""Write expected.json of machines anew: ``python tests/hosts/rewrite.py [NAME...]``.
+
+Without NAME: of those that have one. A NAME that has none gets one.
 
 ``--check`` writes nothing, says which would change, and ends with 1 if any would. Look at the
 difference before you commit it: a golden file that nobody has read proves nothing.
@@ -10,6 +12,7 @@ edited by hand into order; ``--unpack`` makes folders of the named ones, and doe
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -25,6 +28,8 @@ from mlbackends.model.records import Presence, Report
 from mlbackends.survey import survey
 
 HOSTS = Path(__file__).resolve().parent
+#: The longest line of expected.json, in characters.
+LINE = 120
 #: Our own: other distributions may add to them.
 PROBES = sorted(path.stem for path in Path(mlbackends_probes.__path__[0]).glob("[!_]*.py"))
 
@@ -66,8 +71,26 @@ def lasting(report: Report) -> dict[str, Any]:
 
 def golden(name: str) -> bytes:
     """Return the content that expected.json of a machine should have."""
-    encoded = msgspec.json.encode(lasting(looked_at(name)))
-    return msgspec.json.format(encoded, indent=1) + b"\n"
+    return f"{laid_out(lasting(looked_at(name)))}\n".encode()
+
+
+def laid_out(value: Any, depth: int = 0) -> str:
+    """Return a value as JSON in which whatever fits into a line is one, such as a device or a library."""
+    line = json.dumps(value, ensure_ascii=False)
+    if len(line) + depth <= LINE or not isinstance(value, dict | list):
+        return line
+    if isinstance(value, dict):
+        rows = [f"{json.dumps(key)}: {laid_out(row, depth + 1)}" for key, row in value.items()]
+    else:
+        rows = [laid_out(row, depth + 1) for row in value]
+    first, last = "{}" if isinstance(value, dict) else "[]"
+    inner = ",\n".join(f"{' ' * (depth + 1)}{row}" for row in rows)
+    return f"{first}\n{inner}\n{' ' * depth}{last}"
+
+
+def with_golden_files() -> list[str]:
+    """Return the machines that have an expected.json."""
+    return sorted(path.name.partition(".")[0] for path in HOSTS.glob("*.expected.json"))
 
 
 def pack() -> None:
@@ -109,7 +132,7 @@ def main(arguments: list[str] | None = None) -> int:
         (HOSTS / f"{name}.machine").unlink()
     if options.unpack:
         return 0
-    for name in options.names or names():
+    for name in options.names or with_golden_files():
         path = HOSTS / f"{name}.expected.json"
         content = golden(name)
         if not path.is_file() or path.read_bytes() != content:
