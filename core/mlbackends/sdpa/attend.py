@@ -191,11 +191,11 @@ def scaled_dot_product_attention_backward(
 
 def _torch_graph() -> Any:
     """Return the module that joins results to torch's graph."""
-    return registry.load("mlbackends_kernels.bridges", "torch_gradients")
+    return registry.load(f"{registry.KERNELS}.bridges", "torch_gradients")
 
 
 def _interchange() -> Any:
-    return registry.load("mlbackends_kernels.tensors", "interchange")
+    return registry.load(f"{registry.KERNELS}.tensors", "interchange")
 
 
 def _requiring(problem: AttentionProblem, gradients: bool, *, mask: bool) -> AttentionProblem:

@@ -38,13 +38,13 @@ _ORIGINS = {
 @cache
 def backends() -> tuple[AttentionBackend, ...]:
     """Return one of every attention backend of kernels/ and of other distributions, by name."""
-    loaded = map(_load, registry.names("mlbackends_kernels"))
+    loaded = map(_load, registry.names(registry.KERNELS))
     return tuple(each for each in loaded if isinstance(each, AttentionBackend))
 
 
 def unloaded() -> tuple[Verdict, ...]:
     """Return a verdict for each entry of kernels/ that brings no backend, with the reason."""
-    loaded = map(_load, registry.names("mlbackends_kernels"))
+    loaded = map(_load, registry.names(registry.KERNELS))
     return tuple(each for each in loaded if isinstance(each, Verdict))
 
 
@@ -162,7 +162,7 @@ def _verdict(backend: AttentionBackend, problem: AttentionProblem, here: bool) -
 
 def _load(name: str) -> AttentionBackend | Verdict:
     """Return the backend of an entry of kernels/, or a verdict that says why there is none."""
-    entry: object = registry.load("mlbackends_kernels", name)
+    entry: object = registry.load(registry.KERNELS, name)
     error = registry.import_error(entry)
     why = f"{type(error).__name__}: {error}" if error else "it holds no AttentionBackend of its own"
     if error is None and (found := backend_class(entry)):

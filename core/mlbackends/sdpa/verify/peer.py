@@ -4,21 +4,18 @@ Each is a file of kernels/peers/, which defines it as `PEER`; other distribution
 points of the group `mlbackends.kernels.peers`.
 """
 
-import os
-import re
 import sys
 from functools import cache
 
 from msgspec import Struct
 
 from mlbackends.base import registry
-from mlbackends.base.mounts import call
 from mlbackends.base.reasons import Reason
 from mlbackends.model.problem import AttentionProblem
-from mlbackends.model.records import Library, Presence, ProbeReport
+from mlbackends.model.records import Presence, ProbeReport
 from mlbackends.sdpa.constraints import BEYOND_TORCH, Constraint, no_gradient, unmet
 
-FOLDER = "mlbackends_kernels.peers"
+FOLDER = f"{registry.KERNELS}.peers"
 
 
 class Peer(Struct, frozen=True):
@@ -27,11 +24,9 @@ class Peer(Struct, frozen=True):
     answers_to: the SDPBackend that stands for it. probe: the probe that reports whether it is installed.
     constraints: what it takes; on_cuda: what it takes there, () if the same; takes: names of BEYOND_TORCH.
     program: the path of a Python file that the interpreter of its environment runs with `arguments`; it
-    answers as `mlbackends_kernels.checking.serving` does, and imports nothing of mlbackends. install: what
-    to type. function: what a library of the probe must offer; the path of the copy that does is the
-    program's last argument. prefers: a fact of that library, and the value that goes before others.
-    gradient: whether the program computes gradients. packages: of a probe that reports several, those of
-    which one must be there.
+    answers as `mlbackends_kernels.checking.serving` does, and imports nothing of mlbackends. install: the
+    command that installs it. gradient: whether the program computes gradients. packages: where a probe
+    reports several packages, those of which one must be installed.
     """
 
     name: str
@@ -42,8 +37,6 @@ class Peer(Struct, frozen=True):
     program: str
     arguments: tuple[str, ...] = ()
     install: str = ""
-    function: str = ""
-    prefers: tuple[str, str] | None = None
     gradient: bool = False
     takes: frozenset[str] = frozenset()
     on_cuda: tuple[Constraint, ...] = ()
@@ -92,37 +85,7 @@ class Peer(Struct, frozen=True):
             reasons = report.reasons
             message = reasons[0].message if reasons else f"{self.probe} was not found"
             return (Reason("missing-part", message, hint),)
-        if not self.function or self.library(python):
-            return ()
-        if not self._offering(report):
-            files = dict.fromkeys(os.path.basename(each.path) for each in report.libraries)
-            verb = "has" if len(report.libraries) == 1 else "have"
-            named = " and ".join(files) or self.probe
-            message = f"{named} {verb} no {self.function}, which it calls"
-            return (Reason("missing-part", message, hint),)
-        opened = self._offering(_report(self.probe, python, Presence.LOADABLE))
-        reasons = tuple(each.reasons[0] for each in opened if each.reasons)[:1]
-        return tuple(Reason(each.code, each.message, hint) for each in reasons)
-
-    def library(self, python: str = "") -> str:
-        """Return the path of the copy of its library to run: a preferred one, else the newest."""
-        if not self.function:
-            return ""
-        report = _report(self.probe, python, Presence.LOADABLE)
-        found = Presence.FOUND.level
-        opened = [each for each in self._offering(report) if each.presence.level > found]
-
-        def order(one: Library) -> tuple[bool, list[int]]:
-            fact, value = self.prefers or ("", "")
-            # The facts of the copy that the probe reports first are the probe's own.
-            preferred = one.facts.get(fact, report.facts.get(fact)) == value
-            return preferred, [int(each) for each in re.findall(r"\d+", one.version)]
-
-        return max(opened, key=order).path if opened else ""
-
-    def _offering(self, report: ProbeReport) -> list[Library]:
-        """Return the copies that export the function, by their files."""
-        return [each for each in report.libraries if _exports(each.path, self.function)]
+        return ()
 
 
 def peers() -> tuple[Peer, ...]:
@@ -142,21 +105,10 @@ def interpreter(python: str = "") -> str:
 
 
 @cache
-def _exports(path: str, function: str) -> bool:
-    from mlbackends.libraries.elf import defined_symbols
-    from mlbackends.libraries.file_image import NotALibrary
-
-    try:
-        return bool(call(defined_symbols, path, (function,)))
-    except (NotALibrary, OSError):
-        return sys.platform != "linux"  # other formats are not read: opening it decides
-
-
-@cache
-def _report(probe: str, python: str, depth: Presence = Presence.FOUND) -> ProbeReport:
+def _report(probe: str, python: str) -> ProbeReport:
     from mlbackends.host.host import Host
     from mlbackends.host.interpreter import query
     from mlbackends.survey import survey
 
     host = Host("/", python=query(python) if python else None)
-    return survey((probe,), host, depth).probes[probe]
+    return survey((probe,), host, Presence.FOUND).probes[probe]

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from mlbackends.base import registry
 from mlbackends.base.errors import BadInput, UnknownName
 from mlbackends.base.mounts import check_temporary
 from mlbackends.base.reader import python_command
@@ -128,13 +129,11 @@ class Processes:
     def _command(self, name: str) -> list[str]:
         for each in peers():
             if each.name == name:
-                python = self.plan.python_of(name)
-                library = each.library(python)
-                arguments = (*each.arguments, *([library] if library else ()))
-                return program_command(interpreter(python), each.program, arguments)
+                python = interpreter(self.plan.python_of(name))
+                return program_command(python, each.program, each.arguments)
         responder = _RESPONDERS.get(name, f"ours.responder({name!r})")
         module = responder.partition(".")[0]
-        imports = f"from mlbackends_kernels.checking import serving, {module}"
+        imports = f"from {registry.KERNELS}.checking import serving, {module}"
         return python_command(f"{imports}; serving.answer_all({responder})")
 
     def stop(self, kept: Sequence[str] = ()) -> None:

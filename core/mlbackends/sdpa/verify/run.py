@@ -126,7 +126,7 @@ def _machine() -> dict[str, Any]:
     """Return the fields that every record of a run has."""
     from mlbackends.base.version import __version__
 
-    threads = registry.load("mlbackends_kernels.attention_cpu", "threads")
+    threads = registry.load(f"{registry.KERNELS}.attention_cpu", "threads")
     return {
         "tool": f"backends {__version__}",
         "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
