@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from mlbackends.audit.policy.rules import Golden, Policy
 from mlbackends.audit.policy.selection import Selection
 from mlbackends.base.errors import counted
-from mlbackends.base.registry import names
+from mlbackends.base.registry import PROBES, names
 from mlbackends.base.version import __version__
 from mlbackends.fleet.collection import Collection, form_of, without_duration
 from mlbackends.fleet.fingerprint import rounded
@@ -166,7 +166,7 @@ def places_of(policies: Sequence[Policy]) -> set[Place]:
             elif each.head == "devices":
                 found.add(Place(each.probe, is_of_devices=True, name="*"))
         elif isinstance(each, Golden):
-            for probe in names("mlbackends_probes"):
+            for probe in names(PROBES):
                 found |= {Place(probe, False, name) for name in _not_compared(probe)}
     return found
 

@@ -44,14 +44,14 @@ Progress = Callable[[int, int, str], None]
 
 def probe_names() -> tuple[str, ...]:
     """Return the names of every probe, those of other distributions too."""
-    return registry.names("mlbackends_probes")
+    return registry.names(registry.PROBES)
 
 
 def all_codes() -> dict[str, str]:
     """Return every reason code with its sentence, those that probes declare too."""
     codes = shared_codes()
     for name in probe_names():
-        codes.update(getattr(registry.load("mlbackends_probes", name), "CODES", {}))
+        codes.update(getattr(registry.load(registry.PROBES, name), "CODES", {}))
     return codes
 
 
@@ -224,9 +224,9 @@ def _jobs(name: str, finding: Finding, host: Host, first: int) -> "list[Job]":
 
 def _modules(names: Sequence[str]) -> dict[str, ModuleType]:
     """Return probes by name, and those from whose reports they derive their own."""
-    modules = {name: registry.load("mlbackends_probes", name) for name in names}
+    modules = {name: registry.load(registry.PROBES, name) for name in names}
     for needed in [each for one in modules.values() for each in getattr(one, "NEEDS", ())]:
-        modules.setdefault(needed, registry.load("mlbackends_probes", needed))
+        modules.setdefault(needed, registry.load(registry.PROBES, needed))
     return modules
 
 

@@ -58,7 +58,7 @@ class Requirement(Struct, frozen=True):
         comparisons = [part for part in parts if isinstance(part, Comparison)]
         name = comparisons[0].name
         probe = name.partition(".")[0]
-        registry.load("mlbackends_probes", probe)  # an unknown one is an error
+        registry.load(registry.PROBES, probe)  # an unknown one is an error
         clauses = tuple((each.operator, str(each.operand)) for each in comparisons if each.operator)
         return Requirement(text.strip(), probe, name, clauses)
 

@@ -36,8 +36,8 @@ def report_schema() -> dict[str, Any]:
     """
     document = _of(Report, SCHEMA)
     probes: dict[str, Any] = {}
-    for name in registry.names("mlbackends_probes"):
-        module = registry.load("mlbackends_probes", name)
+    for name in registry.names(registry.PROBES):
+        module = registry.load(registry.PROBES, name)
         probes[name] = {
             "$ref": "#/$defs/ProbeReport",
             "description": (module.__doc__ or name).splitlines()[0],  # no text under python -OO

@@ -113,7 +113,7 @@ def backends_report(request: pytest.FixtureRequest) -> Report:
     from mlbackends.base import registry
 
     machine = request.config.stash[RUN].settings.machine
-    return machine.report(() if machine.subject else registry.names("mlbackends_probes"))
+    return machine.report(() if machine.subject else registry.names(registry.PROBES))
 
 
 def _stop_if_unusable(request: pytest.FixtureRequest, why: str) -> None:

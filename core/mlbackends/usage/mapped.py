@@ -101,7 +101,7 @@ def _described(host: Host, name: str, path: str) -> tuple[str, str]:
     soname = os.path.basename(path)
     found_by = "site-packages" if _SITE.match(path) else ""
     library = Library(name, path, soname, owner=owner_of(host, path), found_by=found_by)
-    declared = getattr(registry.load("mlbackends_probes", name), "LIBRARY", None)
+    declared = getattr(registry.load(registry.PROBES, name), "LIBRARY", None)
     if isinstance(declared, CudaLibrary):
         library = declared.versioned(host, library)[0]
     elif describe := getattr(declared, "describe", None):

@@ -44,7 +44,7 @@ def written(report: Report) -> str:
             value = report.probes[probe].facts.get(head) if probe in report.probes else None
             if fact is not None and type(value) is fact.kind and value != "":
                 parts += _fact_rule(name, fact, key, value)
-    for probe in registry.names("mlbackends_probes"):
+    for probe in registry.names(registry.PROBES):
         found = report.probes.get(probe)
         if found is not None and found.presence is not None and is_certain(found):
             parts += _probe_rules(probe, found)
@@ -71,7 +71,7 @@ def _probe_rules(name: str, probe: ProbeReport) -> Iterator[str]:
     if probe.presence is Presence.ABSENT:
         return
     title = name.replace("_", "-")
-    group = getattr(registry.load("mlbackends_probes", name), "GROUP", "library")
+    group = getattr(registry.load(registry.PROBES, name), "GROUP", "library")
     problem = Problem.USER if group == "framework" or name == "python" else Problem.NODE
     version = _version(probe.version)
     if version and (group in _GROUPS or name == "python"):

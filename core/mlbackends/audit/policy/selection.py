@@ -111,7 +111,7 @@ def read(text: str, added: tuple[str, ...] = ()) -> Selection:
     is_identity = head == "devices" and last in ("uuid", "serial")
     order = PRESENCES if is_presence else ()
     selection = Selection(text, probe, head, rest, is_identity, kind, order)
-    probes = registry.names("mlbackends_probes")
+    probes = registry.names(registry.PROBES)
     if probe not in probes and probe in added:
         return selection
     if probe not in probes:
