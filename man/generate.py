@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mlbackends.audit.policy import language as policy
 from mlbackends.base import registry
 from mlbackends.base.reasons import shared_codes
 from mlbackends.base.version import __version__
 from mlbackends.host.declared_facts import facts_of
-from mlbackends.model import policy
 from mlbackends.switches.deviations import DEVIATIONS
 from mlbackends.switches.table import SWITCHES, of_module
 from mlbackends_cli import exits
@@ -213,7 +213,7 @@ def flags_page() -> str:
 def policy_page() -> str:
     """Return backends-policy(7): every table and key of a policy file."""
     lines = [
-        '.\\" Made by man/generate.py from core/mlbackends/model/policy.json; change that.',
+        '.\\" Made by man/generate.py from core/mlbackends/audit/policy/language.json; change that.',
         f'.TH BACKENDS-POLICY 7 "" "backends {__version__}" "Miscellaneous"',
         ".SH NAME",
         "backends\\-policy \\- what is expected of a machine, in TOML",

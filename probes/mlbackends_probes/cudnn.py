@@ -17,6 +17,7 @@ from mlbackends.base.patterns import pattern
 from mlbackends.base.reasons import NotUsable, Reason
 from mlbackends.host.host import Host
 from mlbackends.libraries.c_calls import CDLL, ctypes
+from mlbackends.libraries.cuda import cudnn_release
 from mlbackends.libraries.cuda.device import expect, first_device
 from mlbackends.libraries.cuda.libraries import (
     COPY_FACTS,
@@ -27,7 +28,6 @@ from mlbackends.libraries.cuda.libraries import (
     versioned,
 )
 from mlbackends.libraries.search import libraries_named
-from mlbackends.model.cudnn_version import decoded
 from mlbackends.model.records import Answer, Fact, Finding, Library
 
 FACTS = (
@@ -171,7 +171,7 @@ def load(opened: CDLL, library: Library) -> Answer:
     )
     answer = versioned(
         library,
-        decoded(call.number("cudnnGetVersion")),
+        cudnn_release(call.number("cudnnGetVersion")),
         cuda_version=runtime_version(runtime),
         max_compute_capability=f"{highest // 100}.{highest % 100 // 10}" if highest else "",
     )

@@ -18,8 +18,8 @@ from mlbackends.isolation.service import Lost
 from mlbackends.model.checked import Ended
 from mlbackends.sdpa.dispatch import backends as attention_backends
 from mlbackends.sdpa.verify.processes import BANDWIDTH, PEAK, VALUES, Processes
-from mlbackends.survey.schema import SCHEMAS
 from mlbackends_cli.main import guarded_main
+from mlbackends_cli.report.schemas import SCHEMAS
 from mlbackends_kernels.checking import measures, ours, values
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from mlbackends.base.reasons import Reason
-from mlbackends.model.dotted import undetermined
 from mlbackends.model.records import SCHEMA, Presence, ProbeReport, Report
+from mlbackends.survey.dotted import undetermined
 from mlbackends_cli.report import probes
 from mlbackends_cli.text import plain
 

@@ -325,8 +325,8 @@ def test_another_interpreter_imports_nothing_of_the_current_folder(tmp_path: Pat
 
 @pytest.mark.parametrize("name", registry.names("mlbackends_probes"))
 def test_every_declared_fact_has_its_dotted_name(name: str) -> None:
-    from mlbackends.model import dotted
     from mlbackends.model.records import SCHEMA, Presence, ProbeReport, Report
+    from mlbackends.survey import dotted
 
     declared = list(facts_of(name))
 

@@ -18,7 +18,7 @@ from mlbackends.tracing.aggregate import Aggregate
 from mlbackends.tracing.session.session import Session
 
 if TYPE_CHECKING:
-    from mlbackends.model.display import Displayed
+    from mlbackends.base.display import Displayed
 
 LINE = b"MKL_VERBOSE DGEMM(N,N,8,8,8,0x1,0x2,8,0x3,8,0x4,0x5,8) 1.00us CNR:OFF\n"
 PROBES = {

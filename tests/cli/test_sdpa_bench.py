@@ -17,10 +17,10 @@ from mlbackends.model.checked import Checked, CheckedProblem, Ended, Result, Tim
 from mlbackends.model.records import Device
 from mlbackends.sdpa.problem_text import parse
 from mlbackends.sdpa.verify.speed import compared
-from mlbackends.survey.schema import SCHEMAS
 from mlbackends_cli.attention import bench_table, check_table
 from mlbackends_cli.attention.chart import picture, sheet
 from mlbackends_cli.charts.pictures import drawing, why_no_png
+from mlbackends_cli.report.schemas import SCHEMAS
 from mlbackends_cli.terminal import Page
 
 if TYPE_CHECKING:

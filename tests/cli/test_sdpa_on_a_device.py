@@ -20,7 +20,7 @@ from jsonschema import Draft202012Validator
 from running import in_process
 
 from mlbackends.libraries.cuda import driver
-from mlbackends.survey.schema import SCHEMAS
+from mlbackends_cli.report.schemas import SCHEMAS
 from mlbackends_kernels.attention_cuda import requirements
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlbackends.model.problem import ITEM_BYTES
+from mlbackends.base.element_types import ITEM_BYTES
 from mlbackends.testing import tolerance, unsupported
 from mlbackends.testing.tolerances import DEFAULTS
 

@@ -16,7 +16,7 @@ import pytest
 
 from mlbackends.host.archive import Tree, read
 from mlbackends.host.declared_facts import facts_of
-from mlbackends.model.dotted import NoValue, value
+from mlbackends.survey.dotted import NoValue, value
 
 if TYPE_CHECKING:
     from types import ModuleType

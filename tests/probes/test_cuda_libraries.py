@@ -12,8 +12,8 @@ import pytest
 
 from mlbackends.base import registry
 from mlbackends.host.host import Host
+from mlbackends.libraries.cuda import cudnn_release
 from mlbackends.libraries.cuda.libraries import agree, version_in_file_name, version_in_header
-from mlbackends.model.cudnn_version import decoded
 from mlbackends_probes import cublas, cudnn, cupti, curand, cutensor, nccl, nvrtc
 
 if TYPE_CHECKING:
@@ -403,7 +403,7 @@ def test_versions_agree_as_far_as_both_go(one: str, other: str, source: str, sam
     ("number", "version"), [(92600, "9.26.0"), (90100, "9.1.0"), (8907, "8.9.7"), (7605, "7.6.5")]
 )
 def test_a_cudnn_number_is_a_version(number: int, version: str) -> None:
-    assert decoded(number) == version
+    assert cudnn_release(number) == version
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Notebooks: the page of a report, check or trace in a frame of its own, and its table as plain text.
 
-No `--format`: `mlbackends.model.display` calls it. A frame keeps the page's styles from the notebook's,
+No `--format`: `mlbackends.base.display` calls it. A frame keeps the page's styles from the notebook's,
 and follows the notebook between light and dark, where the browser hands that on.
 """
 

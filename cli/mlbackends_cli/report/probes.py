@@ -11,8 +11,8 @@ from mlbackends.base import registry
 from mlbackends.base.errors import UnknownName, counted
 from mlbackends.base.reasons import UNCHECKED, Reason
 from mlbackends.host.declared_facts import facts_of
-from mlbackends.model.dotted import undetermined
 from mlbackends.model.records import Device, Library, Presence, ProbeReport, Report
+from mlbackends.survey.dotted import undetermined
 from mlbackends_cli.report import machine
 from mlbackends_cli.text.plain import amount, binary_size
 

@@ -24,8 +24,8 @@ from mlbackends.host.declared_facts import facts_of
 from mlbackends.model import audit
 from mlbackends.model.audit import Check, Outcome, Status
 from mlbackends.model.difference import SCHEMA, Change, Difference, Kind, Side
-from mlbackends.model.dotted import is_certain
 from mlbackends.model.records import Device, FactValue, Library, Report
+from mlbackends.survey.dotted import is_certain
 
 _TOLERANCE_PARTS = 100
 #: The share by which two metrics may differ, as the memory does that the kernel leaves on equal machines.

@@ -18,7 +18,6 @@ from mlbackends.base.comparison import fits
 from mlbackends.base.errors import BadInput, UnknownName
 from mlbackends.base.tables import table
 from mlbackends.model.device_kinds import (
-    YARDSTICKS,
     DeviceKind,
     Here,
     JudgedFeature,
@@ -27,9 +26,11 @@ from mlbackends.model.device_kinds import (
     Need,
     Yardstick,
 )
-from mlbackends.model.dotted import is_certain
 from mlbackends.model.records import Device, Library, Report
+from mlbackends.survey.dotted import is_certain
 
+#: The value of a report that decides about a need, under its name for people.
+YARDSTICKS = msgspec.convert(table("audit/yardsticks"), dict[str, Yardstick])
 REGISTRY = device_kinds.__name__
 _FOLDER = os.path.dirname(device_kinds.__file__)
 _COPY_FACTS = ("implementation", "architecture", "threading", "threads", "max_threads", "runtime")

@@ -32,8 +32,8 @@ from mlbackends.base import registry
 from mlbackends.base.errors import UnknownName
 from mlbackends.base.reasons import Reason
 from mlbackends.model.audit import Problem, Severity
-from mlbackends.model.dotted import is_certain
 from mlbackends.model.records import Device, FactValue, Library, ProbeReport, Report
+from mlbackends.survey.dotted import is_certain
 
 __all__ = [
     "DoesNotApply",

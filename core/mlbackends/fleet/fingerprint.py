@@ -16,8 +16,8 @@ import msgspec
 
 from mlbackends.audit.canonical import UNDETERMINED, Canonical, prefix_of
 from mlbackends.host.declared_facts import facts_of
-from mlbackends.model.dotted import is_certain
 from mlbackends.model.records import FactValue, Library, ProbeReport, Report
+from mlbackends.survey.dotted import is_certain
 
 VERSION = 1
 #: So many leading bits of a metric count: what differs by less than a thirtieth is mostly the same.

@@ -147,7 +147,7 @@ def without_addresses(
 
     def named(name: str) -> str:
         lower = name.lower()
-        public = table("model/public_servers")
+        public = table("host/public_servers")
         is_public = any(lower == each or lower.endswith(f".{each}") for each in public)
         if is_public or lower == "localhost" or name in replacements or _IPV4.fullmatch(name):
             return name

@@ -5,8 +5,8 @@ from math import inf
 
 from msgspec import Struct
 
+from mlbackends.base.display import Displayed
 from mlbackends.base.reasons import Reason
-from mlbackends.model.display import Displayed
 from mlbackends.model.problem import AttentionProblem
 
 SCHEMA = "backends.sdpa-check/1"

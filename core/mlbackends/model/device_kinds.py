@@ -7,10 +7,8 @@ A kind is a file of `mlbackends/audit/device_kinds/`, by the word that people ty
 from enum import StrEnum
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta, Struct, field
 
-from mlbackends.base.tables import table
 from mlbackends.model.records import FactValue
 
 SCHEMA = "backends.devices/1"
@@ -38,10 +36,6 @@ class Yardstick(Struct, frozen=True):
 
     names: tuple[str, ...]
     field: str = ""
-
-
-#: The value of a report that decides about a need, under its name for people.
-YARDSTICKS = msgspec.convert(table("model/yardsticks"), dict[str, Yardstick])
 
 
 class Need(Struct, frozen=True):

@@ -18,8 +18,8 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
+from mlbackends.base.display import Displayed
 from mlbackends.base.reasons import Reason
-from mlbackends.model.display import Displayed
 
 SCHEMA = "backends.report/1"
 

@@ -9,7 +9,8 @@ import sys
 from functools import lru_cache
 from typing import Any
 
-from mlbackends.model.problem import ITEM_BYTES, TensorSpec, contiguous_strides
+from mlbackends.base.element_types import ITEM_BYTES
+from mlbackends.model.problem import TensorSpec, contiguous_strides
 from mlbackends.model.records import Device
 
 #: Element types by the codes of the struct module, and of numpy for complex numbers.

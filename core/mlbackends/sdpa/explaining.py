@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mlbackends.base.errors import UnknownName
-from mlbackends.model.cudnn_version import decoded
+from mlbackends.libraries.cuda import cudnn_release
 from mlbackends.model.explanation import SCHEMA, Explained, Explanation
 from mlbackends.model.problem import AttentionProblem, Verdict
 from mlbackends.sdpa import named_devices, rules
@@ -62,7 +62,7 @@ def explained(
         torch_unknown_reason=f"what torch takes on {unknown} is not written down here"
         if unknown
         else "",
-        torch_cudnn=decoded(cudnn) if cudnn else "",
+        torch_cudnn=cudnn_release(cudnn) if cudnn else "",
     )
 
 

@@ -12,15 +12,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
+from mlbackends.base.element_types import ITEM_BYTES, element_type
 from mlbackends.base.errors import BadInput, InvalidProblem, UnknownName, counted, shown
 from mlbackends.base.tables import table
-from mlbackends.model.problem import (
-    ITEM_BYTES,
-    AttentionProblem,
-    TensorSpec,
-    contiguous_strides,
-    element_type,
-)
+from mlbackends.model.problem import AttentionProblem, TensorSpec, contiguous_strides
 from mlbackends.model.records import Device
 from mlbackends.sdpa import named_devices
 

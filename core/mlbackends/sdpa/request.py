@@ -3,9 +3,10 @@
 from operator import index
 from typing import Any, NamedTuple
 
+from mlbackends.base.element_types import REDUCED
 from mlbackends.base.errors import InvalidProblem, NoBackend
 from mlbackends.base.reasons import Reason
-from mlbackends.model.problem import REDUCED, AttentionProblem, TensorSpec
+from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.sdpa.bias import CausalVariant, as_bias
 from mlbackends.sdpa.describe import describe, device_of, is_number, is_tensor
 from mlbackends.sdpa.readable import refuse_unreadable

@@ -12,8 +12,8 @@ from mlbackends.base.errors import BadInput, UnknownName
 from mlbackends.base.patterns import pattern
 from mlbackends.base.reasons import UNCHECKED
 from mlbackends.host.declared_facts import facts_of
-from mlbackends.model import dotted
 from mlbackends.model.records import Presence, ProbeReport, Report
+from mlbackends.survey import dotted
 
 _LANGUAGE = Language(
     name=pattern(r"[A-Za-z]\w*(?:\.\w+)*"),

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from mlbackends.audit.device_limits import kinds, load, page_of
+from mlbackends.audit.device_limits import YARDSTICKS, kinds, load, page_of
+from mlbackends.base.element_types import ITEM_BYTES, element_type
 from mlbackends.base.errors import UnknownName
-from mlbackends.model.device_kinds import YARDSTICKS, Concern
-from mlbackends.model.problem import ITEM_BYTES, element_type
+from mlbackends.model.device_kinds import Concern
 from mlbackends.model.records import Report
 from mlbackends.testing.machine import current
 

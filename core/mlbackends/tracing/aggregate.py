@@ -11,8 +11,8 @@ from collections.abc import Callable, Hashable, Iterable
 from itertools import chain
 from typing import Any, Self
 
+from mlbackends.base.display import Displayed
 from mlbackends.base.registry import load, names
-from mlbackends.model.display import Displayed
 from mlbackends.model.trace import AnyRecord, Call, Malformed, Primitive, Record, Text
 from mlbackends.tracing.numbers import is_time
 from mlbackends.tracing.prefixes import plain, prefix

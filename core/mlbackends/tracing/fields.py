@@ -9,8 +9,8 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
+from mlbackends.base.element_types import element_type
 from mlbackends.base.errors import BadInput, UnknownName, nearest
-from mlbackends.model.problem import element_type
 from mlbackends.model.trace import Record
 
 Reader = Callable[[Record], Any]

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from mlbackends.model.advice import CPU_LIMITS
+from mlbackends.host.system.cgroups import CPU_LIMITS
 from mlbackends.model.trace_views import Roof
 from mlbackends.survey.availability import found_report
 

@@ -3,7 +3,8 @@
 from math import prod
 from typing import Any
 
-from mlbackends.model.problem import REDUCED, AttentionProblem
+from mlbackends.base.element_types import REDUCED
+from mlbackends.model.problem import AttentionProblem
 from mlbackends_kernels.tensors import dropout, interchange
 from mlbackends_kernels.tensors.arithmetic import numpy
 

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import NamedTuple, Protocol
 
-from mlbackends.model.problem import ITEM_BYTES, AttentionProblem
+from mlbackends.base.element_types import ITEM_BYTES
+from mlbackends.model.problem import AttentionProblem
 
 #: The widths of rows in shared memory; a row of another width has zeros at its end.
 WIDTHS = (32, 64, 96, 128, 192, 256)

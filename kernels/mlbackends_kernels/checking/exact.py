@@ -7,7 +7,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mlbackends.model.problem import ITEM_BYTES, AttentionProblem, TensorSpec
+from mlbackends.base.element_types import ITEM_BYTES
+from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends_kernels.attention_cpu.formula import attend, gradients, summed
 from mlbackends_kernels.tensors import interchange
 from mlbackends_kernels.tensors.arithmetic import numpy

@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from mlbackends.base.element_types import ITEM_BYTES
 from mlbackends.base.errors import NoBackend
-from mlbackends.model.problem import ITEM_BYTES, AttentionProblem, TensorSpec
+from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.verify.problem_size import gradient_bytes
 from mlbackends_kernels.checking import serving

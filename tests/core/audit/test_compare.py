@@ -16,10 +16,10 @@ from mlbackends.audit.compare import TOLERANCE, compare, narrowed
 from mlbackends.audit.reports import report_of
 from mlbackends.base.errors import BadInput
 from mlbackends.base.reasons import Reason
-from mlbackends.model import dotted
 from mlbackends.model.difference import Change, Kind
 from mlbackends.model.records import Failure, Library, Presence, ProbeReport, Report
-from mlbackends.survey.schema import SCHEMAS
+from mlbackends.survey import dotted
+from mlbackends_cli.report.schemas import SCHEMAS
 
 HGX = "tests/hosts/hgx-h100-eight-gpus.machine"
 BROKEN = "tests/hosts/broken-environment.machine"

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from mlbackends.audit import device_limits
+from mlbackends.audit.device_limits import YARDSTICKS
 from mlbackends.audit.hazard import ReportView
 from mlbackends.audit.reports import report_of
 from mlbackends.base.reasons import Reason
-from mlbackends.model.device_kinds import YARDSTICKS, Here, Need
+from mlbackends.model.device_kinds import Here, Need
 from mlbackends.model.records import (
     SCHEMA,
     Device,

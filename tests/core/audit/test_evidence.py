@@ -10,7 +10,7 @@ import pytest
 from mlbackends.audit.reports import report_of
 from mlbackends.audit.runner import examine
 from mlbackends.host.declared_facts import facts_of
-from mlbackends.model import dotted
+from mlbackends.survey import dotted
 
 TESTS = Path(__file__).resolve().parents[2]
 SUBJECTS = (

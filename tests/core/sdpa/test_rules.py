@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from mlbackends.base.reasons import shared_codes
-from mlbackends.model.cudnn_version import decoded
+from mlbackends.libraries.cuda import cudnn_release
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.model.records import Device
 from mlbackends.sdpa.rules import CPU_ORDER, rules, unknown_device, why_not
@@ -318,7 +318,7 @@ def test_what_is_not_written_down_is_said_so() -> None:
     [(91900, "9.19.0"), (91002, "9.10.2"), (90100, "9.1.0"), (8907, "8.9.7"), (8903, "8.9.3")],
 )  # fmt: skip
 def test_a_version_of_cudnn_is_written_as_people_do(told: int, written: str) -> None:
-    assert decoded(told) == written
+    assert cudnn_release(told) == written
 
 
 # ---- what came later ------------------------------------------------------------------

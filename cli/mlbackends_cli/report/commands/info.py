@@ -63,7 +63,7 @@ def _probes() -> tuple[str, ...]:
 
 
 def _complete_values(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    from mlbackends.model.dotted import FIELDS
+    from mlbackends.survey.dotted import FIELDS
 
     probe, dot, _ = incomplete.partition(".")
     names = _probes()
@@ -150,8 +150,8 @@ def command(
 ) -> int:
     from mlbackends.host.redaction import redacted
     from mlbackends.host.variables import names_of
-    from mlbackends.model.dotted import plain, undetermined
     from mlbackends.survey import survey
+    from mlbackends.survey.dotted import plain, undetermined
 
     needs: list[Requirement] = []
     if requirements:
@@ -236,7 +236,7 @@ def _bare(report: Report, name: str) -> str:
 
     Raises Incomplete, with exit code 1 where the name is right and this machine has no such value.
     """
-    from mlbackends.model import dotted
+    from mlbackends.survey import dotted
 
     facts = facts_of(name.partition(".")[0])
     try:

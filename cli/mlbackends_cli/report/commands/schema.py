@@ -18,10 +18,10 @@ Examples:
 
 import click
 
-from mlbackends.survey.schema import SCHEMAS
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import OUTPUT
 from mlbackends_cli.output import indented, write
+from mlbackends_cli.report.schemas import SCHEMAS
 
 
 @documented()

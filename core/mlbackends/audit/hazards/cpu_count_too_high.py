@@ -7,7 +7,7 @@ No alarm:  where thread pools take too many as well, which has a code of its own
 
 from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.audit.threads import listed, thread_pools
-from mlbackends.model.advice import CPU_LIMITS
+from mlbackends.host.system.cgroups import CPU_LIMITS
 
 SEVERITY = Severity.NOTE
 PROBLEM = Problem.USER

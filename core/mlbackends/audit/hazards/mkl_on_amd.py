@@ -5,13 +5,10 @@ No alarm:  it is a note, since much is as fast as with others; a copy that no pa
 """
 
 from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
-from mlbackends.model.advice import MKL_ON_AMD, MKL_ON_AMD_ACTION
 
 SEVERITY = Severity.NOTE
 PROBLEM = Problem.USER
 READS = ("cpu", "mkl")
-WHY = MKL_ON_AMD
-MEND = MKL_ON_AMD_ACTION
 SOURCES = (
     "pytorch/builder#504",
     "pytorch/builder#460",

@@ -7,7 +7,7 @@ No alarm:  a quota, which has a code of its own; a runtime that caps what the va
 
 from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.audit.threads import listed, thread_pools
-from mlbackends.model.advice import CPU_LIMITS
+from mlbackends.host.system.cgroups import CPU_LIMITS
 
 SEVERITY = Severity.WARNING
 PROBLEM = Problem.USER

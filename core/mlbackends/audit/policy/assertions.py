@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 from mlbackends.audit.policy.patterns import Pattern
 from mlbackends.base import comparison
+from mlbackends.base.element_types import element_type
 from mlbackends.base.errors import BadInput, UnknownName, shown, suggestion
 from mlbackends.base.patterns import pattern
-from mlbackends.model.problem import element_type
 
 _NUMBERS = pattern(r"[0-9]+(?:\.[0-9]+)*")
 _COUNT = pattern(r"\s*(==|!=|>=|<=|>|<)?\s*([0-9]{1,9})\s*")

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from mlbackends.audit.policy.assertions import read_version
+from mlbackends.audit.policy.language import VERSION
 from mlbackends.base import registry
 from mlbackends.base.tables import table
 from mlbackends.host.declared_facts import facts_of
 from mlbackends.model.audit import Problem
-from mlbackends.model.dotted import is_certain
-from mlbackends.model.policy import VERSION
 from mlbackends.model.records import Device, Fact, Presence, ProbeReport, Report
+from mlbackends.survey.dotted import is_certain
 
 _GROUPS = ("accelerator", "library", "framework")
 _MEBIBYTE = 1 << 20

@@ -19,8 +19,8 @@ from mlbackends.base.errors import BadInput
 from mlbackends.base.patterns import pattern
 from mlbackends.base.version import __version__
 from mlbackends.model.audit import SCHEMA, Check, Outcome, Severity, Status
-from mlbackends.model.dotted import is_certain
 from mlbackends.model.records import Presence, Report
+from mlbackends.survey.dotted import is_certain
 
 _NEEDED_RULE = {
     Status.FAILED: "failed",

@@ -12,12 +12,12 @@ from typing import Any, NoReturn
 
 from msgspec import Struct
 
+from mlbackends.audit.policy import language
 from mlbackends.audit.policy.assertions import is_number
 from mlbackends.audit.reports import bytes_of, is_deeper
 from mlbackends.base.errors import BadInput, shown, suggestion
 from mlbackends.base.mounts import check
 from mlbackends.base.patterns import pattern
-from mlbackends.model import policy as language
 from mlbackends.model.audit import Place
 
 #: The way to a key: that of the third `[[rule]]`'s key min is ("rule", 2, "min").

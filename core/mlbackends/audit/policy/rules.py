@@ -9,13 +9,12 @@ import msgspec
 from msgspec import Struct
 
 from mlbackends.audit import hazard
-from mlbackends.audit.policy import expectation, reader
+from mlbackends.audit.policy import expectation, language, reader
 from mlbackends.audit.policy.expectation import Expectation
 from mlbackends.audit.policy.reader import Document, PolicyError, Table, checked
 from mlbackends.audit.reports import read_report
 from mlbackends.base.errors import BadInput, shown, suggestion
 from mlbackends.base.patterns import pattern
-from mlbackends.model import policy as language
 from mlbackends.model.audit import Place, Problem, Severity
 from mlbackends.model.records import Report
 

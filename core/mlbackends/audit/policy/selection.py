@@ -23,8 +23,8 @@ from mlbackends.base.condition import Comparison, Language, parse
 from mlbackends.base.errors import BadInput, nearest, suggestion
 from mlbackends.base.patterns import pattern
 from mlbackends.host.declared_facts import facts_of
-from mlbackends.model.dotted import FIELDS, below
 from mlbackends.model.records import Device, Library, Presence, Report
+from mlbackends.survey.dotted import FIELDS, below
 
 PRESENCES = tuple(each.value for each in Presence)
 NAME = pattern(

@@ -25,6 +25,14 @@ _DEEPEST = 64
 _NO_LIMIT = 1 << 62
 _PERIOD_MICROSECONDS = "100000"  # the kernel's own, where cpu.max names none
 
+#: What sets how many CPUs are left, by `limits.effective_cpus_because`.
+CPU_LIMITS = {
+    "affinity": "the affinity mask",
+    "cpuset": "the cpuset",
+    "quota": "the CPU quota",
+    "online": "the machine",
+}
+
 
 class Group(Struct, frozen=True):
     """Where the process is in one hierarchy.

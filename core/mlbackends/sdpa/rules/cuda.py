@@ -5,7 +5,8 @@ Source: torch 2.13.0 for CUDA 13.0, 2.14.1 and 2.15.0, their binaries; sdp_utils
 
 from collections.abc import Callable
 
-from mlbackends.model.problem import ITEM_BYTES, REDUCED, AttentionProblem
+from mlbackends.base.element_types import ITEM_BYTES, REDUCED
+from mlbackends.model.problem import AttentionProblem
 from mlbackends.sdpa import constraints as need
 from mlbackends.sdpa.constraints import Constraint, constraint
 from mlbackends.sdpa.rules import shared

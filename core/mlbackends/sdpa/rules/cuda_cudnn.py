@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from mlbackends.model.cudnn_version import decoded
+from mlbackends.libraries.cuda import cudnn_release
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.sdpa import constraints as need
 from mlbackends.sdpa.constraints import Constraint, constraint
@@ -68,16 +68,16 @@ def _there(problem: AttentionProblem, version: int) -> str:
     if not version:
         return "there is no cuDNN; it needs 8.9.3 or newer"
     if version < 8903:
-        return f"cuDNN is {decoded(version)}; it needs 8.9.3 or newer"
+        return f"cuDNN is {cudnn_release(version)}; it needs 8.9.3 or newer"
     if problem.dropout and version < 8906:
-        return f"cuDNN is {decoded(version)}; for dropout it needs 8.9.6 or newer"
+        return f"cuDNN is {cudnn_release(version)}; for dropout it needs 8.9.6 or newer"
     return ""
 
 
 def _broken_dropout(problem: AttentionProblem, version: int) -> str:
     if not problem.dropout or not 91101 <= version < 91400:
         return ""
-    seen = f"dropout is {problem.dropout} and cuDNN {decoded(version)}"
+    seen = f"dropout is {problem.dropout} and cuDNN {cudnn_release(version)}"
     return f"{seen}; from 9.11.1 to 9.13 it takes none"
 
 
@@ -146,12 +146,16 @@ def _at_most(limit: int, problem: AttentionProblem, version: int) -> str:
     seen = max(widths)
     if seen <= limit:
         return ""
-    allowed = f"with cuDNN {decoded(version)} on this GPU it takes at most {limit}"
+    allowed = f"with cuDNN {cudnn_release(version)} on this GPU it takes at most {limit}"
     return f"head_dim is {seen}; {allowed}"
 
 
 def _old_lengths(problem: AttentionProblem, version: int) -> str:
-    length, keys, by = problem.query_length, problem.key_length, f"with cuDNN {decoded(version)}"
+    length, keys, by = (
+        problem.query_length,
+        problem.key_length,
+        f"with cuDNN {cudnn_release(version)}",
+    )
     if 0 < version < 8906 and keys % 64:
         return f"the length of key is {keys}; {by} it must be a multiple of 64"
     if 0 < version < 90000 and length < 64:

@@ -4,7 +4,8 @@ Source: PyTorch's sdp_utils.cpp for ROCm with AOTriton 0.12, which torch 2.13 bu
 AOTriton's releases. None of it was run on such a GPU.
 """
 
-from mlbackends.model.problem import REDUCED, AttentionProblem
+from mlbackends.base.element_types import REDUCED
+from mlbackends.model.problem import AttentionProblem
 from mlbackends.sdpa import constraints as need
 from mlbackends.sdpa.constraints import Constraint, constraint
 from mlbackends.sdpa.rules import shared

@@ -5,8 +5,9 @@ from math import inf, prod
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mlbackends.base.element_types import ITEM_BYTES
 from mlbackends.host.host import Host
-from mlbackends.model.problem import ITEM_BYTES, AttentionProblem, TensorSpec
+from mlbackends.model.problem import AttentionProblem, TensorSpec
 
 #: What the exact computation and an interpreter with numpy take at most beside the tensors.
 _WORKSPACE = 512 << 20

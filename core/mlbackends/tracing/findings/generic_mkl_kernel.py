@@ -1,6 +1,6 @@
 """MKL took its kernel file for no instruction set in particular."""
 
-from mlbackends.model.advice import MKL_ON_AMD, MKL_ON_AMD_ACTION
+from mlbackends.libraries import mkl_on_amd
 from mlbackends.model.trace import Header, MklCall, Record
 from mlbackends.tracing import finder
 from mlbackends.tracing.finder import Found, by_share
@@ -12,7 +12,7 @@ class Finder(finder.Finder):
     """Looks at MKL's header."""
 
     WANTS = frozenset(("work", "notes"))
-    WHY, ACTION = MKL_ON_AMD, MKL_ON_AMD_ACTION
+    WHY, ACTION = mkl_on_amd.WHY, mkl_on_amd.ACTION
 
     def key(self, record: Record) -> type | None:
         is_generic = (

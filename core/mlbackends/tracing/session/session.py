@@ -25,8 +25,8 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from mlbackends.base import registry
+from mlbackends.base.display import Displayed
 from mlbackends.base.errors import BadInput, UnknownName
-from mlbackends.model.display import Displayed
 from mlbackends.tracing import exporting, viewing
 from mlbackends.tracing.reader import line_records
 from mlbackends.tracing.session import listener

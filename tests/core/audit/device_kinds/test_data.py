@@ -11,12 +11,13 @@ import pytest
 from packaging.version import Version
 
 from mlbackends.audit import device_kinds, device_limits
+from mlbackends.audit.device_limits import YARDSTICKS
 from mlbackends.base import registry
 from mlbackends.base.errors import UnknownName
 from mlbackends.base.tables import table
 from mlbackends.host.declared_facts import facts_of
-from mlbackends.model.device_kinds import YARDSTICKS, Concern, Feature, Limit, Need
-from mlbackends.model.dotted import FIELDS
+from mlbackends.model.device_kinds import Concern, Feature, Limit, Need
+from mlbackends.survey.dotted import FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

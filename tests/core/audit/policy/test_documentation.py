@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mlbackends.audit.policy import expectation
+from mlbackends.audit.policy import expectation, language
 from mlbackends.audit.policy.reader import parsed
 from mlbackends.audit.policy.rules import declared
-from mlbackends.model import policy as language
 
 PAGE = (Path(__file__).resolve().parents[4] / "docs" / "policies.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```toml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from mlbackends.audit.policy import language
 from mlbackends.audit.policy.draft import written
 from mlbackends.audit.policy.evaluation import audit
 from mlbackends.audit.policy.reader import Document, parsed
@@ -20,10 +21,9 @@ from mlbackends.audit.policy.rules import declared, read
 from mlbackends.audit.reports import report_of
 from mlbackends.base.errors import BadInput
 from mlbackends.base.reasons import Reason
-from mlbackends.model import policy as language
 from mlbackends.model.audit import Check, Severity, Status
 from mlbackends.model.records import Library, Presence, ProbeReport, Report
-from mlbackends.survey.schema import SCHEMAS
+from mlbackends_cli.report.schemas import SCHEMAS
 
 TESTS = Path(__file__).resolve().parents[3]
 POLICIES = TESTS / "policies"

@@ -3,8 +3,7 @@
 import importlib
 from typing import Any
 
-#: By its name, as the registry loads a leaf: the registry itself imports records, which are shown here.
-_FORMAT = "mlbackends_cli.formats.notebook"
+from mlbackends.base.registry import CLI
 
 
 class Displayed:
@@ -23,22 +22,22 @@ class Displayed:
         return f"<{self.glance()}>"
 
     def __str__(self) -> str:
-        format_ = _notebook()
-        return str(format_.plain(self)) if format_ else repr(self)
+        notebook = _notebook()
+        return str(notebook.plain(self)) if notebook else repr(self)
 
     def _repr_html_(self) -> str | None:
-        format_ = _notebook()
-        return str(format_.framed(self)) if format_ else None
+        notebook = _notebook()
+        return str(notebook.framed(self)) if notebook else None
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        del include, exclude  # IPython sorts that out
+        del include, exclude  # IPython applies them itself
         html = self._repr_html_()
         return {"text/plain": str(self), **({"text/html": html} if html else {})}
 
 
 def _notebook() -> Any:
-    """Return the format for notebooks; None where there is no command line."""
+    """Return the format for notebooks; None where the command line is not installed."""
     try:
-        return importlib.import_module(_FORMAT)
+        return importlib.import_module(f"{CLI}.formats.notebook")
     except ImportError:
         return None

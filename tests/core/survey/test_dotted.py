@@ -8,8 +8,8 @@ import pytest
 
 from mlbackends.base.errors import BadInput, UnknownName
 from mlbackends.base.reasons import Reason
-from mlbackends.model.dotted import NoValue, undetermined, value
 from mlbackends.model.records import SCHEMA, Device, Library, Presence, ProbeReport, Report
+from mlbackends.survey.dotted import NoValue, undetermined, value
 
 REPORT = Report(
     SCHEMA,

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from mlbackends.audit.policy import language
 from mlbackends.base import registry
 from mlbackends.host.declared_facts import facts_of
 from mlbackends.model import (
@@ -16,7 +17,6 @@ from mlbackends.model import (
     difference,
     explanation,
     fleet,
-    policy,
     switches,
     usage,
 )
@@ -97,7 +97,7 @@ SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "difference": partial(_of, Difference, difference.SCHEMA),
     "devices": partial(_of, KindPages, device_kinds.SCHEMA),
     "policy": lambda: _document(
-        policy.SCHEMA, {"$ref": "#/$defs/policy"}, policy.schema()
+        language.SCHEMA, {"$ref": "#/$defs/policy"}, language.schema()
     ),  # by it editors complete and check a policy file
     "sdpa-explain": partial(_of, explanation.Explanation, explanation.SCHEMA),
     "sdpa-list": partial(_of, explanation.BackendList, explanation.LIST_SCHEMA),

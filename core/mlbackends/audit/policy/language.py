@@ -40,7 +40,7 @@ class _Data(Struct, frozen=True, forbid_unknown_fields=True):
     short_form: dict[str, str]
 
 
-_DATA = msgspec.convert(table("model/policy"), _Data)
+_DATA = msgspec.convert(table("audit/policy/language"), _Data)
 KINDS = _DATA.kinds
 #: The keys of each table, by its name; "" is the file itself.
 TABLES = _DATA.tables
