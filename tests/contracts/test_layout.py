@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.metadata
+import sys
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,9 @@ import mlbackends
 import mlbackends_cli
 import mlbackends_kernels
 import mlbackends_probes
+
+sys.path.insert(0, str(Path(__file__).parent))
+import measure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,44 +46,44 @@ REGISTRIES = (
 #: The public names of torch.backends that are modules, and what belongs to them.
 TORCH_NAMES = frozenset({
     "__main__", "cpu", "cuda", "cudnn", "cusparselt", "fft", "jit", "kleidiai", "mha", "miopen", "mkl",
-    "mkldnn", "mps", "nnpack", "openmp", "opt_einsum", "python_native", "quantized", "testing", "xeon",
-    "xnnpack",
-})  # fmt: skip
-#: The rooms of `mlbackends` beside torch's names.
-ROOMS = frozenset({
-    "audit", "base", "fleet", "host", "inject", "isolation", "launch", "libraries", "model", "sdpa", "survey",
-    "switches", "tracing", "usage",
+    "mkldnn", "mps", "nnpack", "openmp", "opt_einsum", "python_native", "quantized", "xeon", "xnnpack",
 })  # fmt: skip
 TORCH = "torch's names"
-#: Our bindings of CUDA's libraries, which give way to NVIDIA's own; nothing may be added here.
-IN_A_CIRCLE = frozenset(f"mlbackends_kernels.cuda.{name}" for name in ("copies", "device_array"))
+#: Circles that are being removed; nothing may be added here.
+IN_A_CIRCLE = frozenset({
+    "mlbackends_kernels.cuda.copies", "mlbackends_kernels.cuda.device_array",
+})  # fmt: skip
+#: Folders that still have strings with the names of higher packages; nothing may be added here.
+STILL_NAMING = tuple(
+    f"core/mlbackends/{name}"
+    for name in (
+        "__init__",
+        "cuda",
+        "fft",
+        "host",
+        "isolation",
+        "jit",
+        "python_native",
+        "sdpa",
+        "tracing",
+    )
+)
 #: Packages whose `__init__` is the public address of what its files define.
 PUBLIC_NAMESPACES = frozenset({"mlbackends.sdpa"})
-#: Which room may import which, at the top of a file or in a function.
-MAY_IMPORT: dict[str, frozenset[str]] = {
-    "base": frozenset(),
-    "model": frozenset({"base"}),
-    "host": frozenset({"base", "model"}),
-    "libraries": frozenset({"base", "model", "host"}),
-    "isolation": frozenset({"base", "model", "host", "libraries"}),
-    "launch": frozenset({"base", "model", "host"}),
-    "survey": frozenset({"base", "model", "host", "isolation"}),
-    "switches": frozenset({"base", "model", "host", "survey"}),
-    TORCH: frozenset({"base", "model", "host", "libraries", "launch", "survey", "switches", "sdpa", "audit"}),
-    "inject": frozenset({"base", "model", "host", "switches"}),
-    "sdpa": frozenset({"base", "model", "host", "libraries", "isolation", "survey", "switches", TORCH}),
-    "audit": frozenset({"base", "model", "host", "libraries", "survey", "switches"}),
-    "fleet": frozenset({"base", "model", "host", "audit"}),
-    "tracing": frozenset({
-        "base", "model", "host", "libraries", "isolation", "launch", "inject", "survey", TORCH,
-    }),
-    "usage": frozenset({"base", "model", "host", "libraries"}),
-    "mlbackends_probes": frozenset({"base", "model", "host", "libraries"}),
-    "mlbackends_kernels": frozenset({
-        "base", "model", "host", "libraries", "isolation", "switches", "sdpa", TORCH,
-    }),
-    "mlbackends_cli": frozenset({*ROOMS, TORCH}),
-}  # fmt: skip
+
+
+def table() -> dict[str, list[str]]:
+    """Return CONTRIBUTING's table: what each package imports, the lowest package first."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = text.partition("| package | imports | what it holds |\n")[2].partition("\n\n")[0]
+    cells = [[cell.strip(" `") for cell in row.split("|")] for row in rows.splitlines()[1:]]
+    return {name: imports.strip("-").split(", ") for _, name, imports, *_ in cells}
+
+
+#: Which package may import which, at the top of a file or in a function.
+MAY_IMPORT = {name: frozenset(filter(None, listed)) for name, listed in table().items()}
+#: The packages of `mlbackends` beside torch's names.
+ROOMS = {name for name in MAY_IMPORT if name.islower() and "_" not in name} - {TORCH}
 
 
 def sources() -> Iterator[tuple[str, Path]]:
@@ -129,6 +133,7 @@ def leaf(name: str) -> str:
 
 
 PATHS = dict(sources())
+TREE = measure.Tree(ROOT)
 
 
 @cache
@@ -153,42 +158,6 @@ def room(name: str) -> str:
         return package
     part = rest.partition(".")[0]
     return part if part in ROOMS else TORCH if part in TORCH_NAMES else ""
-
-
-def module_of(name: str) -> str:
-    """Return the module that a full name is, or is defined in; "" where it is none of ours."""
-    return name if name in PATHS else name.rpartition(".")[0] * (name.rpartition(".")[0] in PATHS)
-
-
-def cycles() -> list[set[str]]:
-    """Return the sets of files that import each other, in a circle of any length.
-
-    The package itself is left out: whoever imports a file below it has imported it already.
-    """
-    packages = {package.__name__ for package in PACKAGES}
-    edges = {
-        name: {module_of(use) for use in used} - {"", name, *packages}
-        for name, used in all_imports().items()
-        if name not in packages
-    }
-
-    def reached(start: str) -> set[str]:
-        found: set[str] = set()
-        left = [start]
-        while left:
-            for use in edges.get(left.pop(), ()):
-                if use not in found:
-                    found.add(use)
-                    left.append(use)
-        return found
-
-    reach = {name: reached(name) for name in edges}
-    circles = {
-        frozenset(other for other in reach[name] if name in reach.get(other, ()))
-        for name in edges
-        if name in reach[name]
-    }
-    return [set(circle) for circle in circles]
 
 
 def test_the_walk_sees_all_packages() -> None:
@@ -252,8 +221,21 @@ def test_a_room_imports_only_what_it_may(name: str) -> None:
     assert not bad
 
 
+def test_the_table_goes_from_low_to_high() -> None:
+    seen: set[str] = set()
+    for name, may in MAY_IMPORT.items():
+        assert may <= seen, f"{name} imports what has no row above it"
+        seen.add(name)
+
+
 def test_no_files_import_each_other_in_a_circle() -> None:
-    assert not [names for names in cycles() if not names <= IN_A_CIRCLE]
+    assert {name for _, _, name in measure.circles(TREE)} <= IN_A_CIRCLE
+
+
+def test_no_string_names_a_higher_package() -> None:
+    """Only base/registry.py has these names; everything else takes them from there."""
+    found = {file for file, _, _ in measure.upward_strings(TREE)}
+    assert {file for file in found if not file.startswith(STILL_NAMING)} == set()
 
 
 def test_no_file_only_hands_on() -> None:
