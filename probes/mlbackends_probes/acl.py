@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
-from mlbackends.libraries.shared_library import SharedLibrary
+from mlbackends.libraries.search import SharedLibrary
 from mlbackends.model.records import Answer, Fact, Finding, Library, nonempty
 
 FACTS = (

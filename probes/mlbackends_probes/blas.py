@@ -20,8 +20,8 @@ from mlbackends.libraries.blas_symbols import (
     require_product,
 )
 from mlbackends.libraries.c_calls import CDLL, ctypes
-from mlbackends.libraries.search import stem_of
-from mlbackends.libraries.shared_library import SharedLibrary
+from mlbackends.libraries.library_names import stem_of
+from mlbackends.libraries.search import SharedLibrary
 from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library, nonempty
 
 FACTS = (

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from mlbackends.base.reasons import NotUsable
 from mlbackends.libraries.blas_symbols import require_product
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
-from mlbackends.libraries.shared_library import SharedLibrary
+from mlbackends.libraries.search import SharedLibrary
 from mlbackends.model.records import Answer, Fact, FactValue, Library
 
 FACTS = (

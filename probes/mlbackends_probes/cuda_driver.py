@@ -18,7 +18,7 @@ from mlbackends.host.host import Host
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.cuda import driver
 from mlbackends.libraries.cuda.visible_devices import environment
-from mlbackends.libraries.search import native_names
+from mlbackends.libraries.library_names import native_names
 from mlbackends.model.records import (
     Answer,
     Device,

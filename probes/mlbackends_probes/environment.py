@@ -15,7 +15,7 @@ from mlbackends.base.reasons import Reason
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host
 from mlbackends.host.system.thread_counts import thread_counts
-from mlbackends.libraries.search import library_path
+from mlbackends.libraries.library_names import library_path
 from mlbackends.model.records import Fact, Finding, Presence
 
 GROUP = "machine"

@@ -9,7 +9,7 @@ Source:   fbgemm/Utils.h and fbgemm/FbgemmConvert.h: fbgemmSupportedCPU, FloatTo
 from mlbackends.base.reasons import NotUsable
 from mlbackends.libraries.blas_symbols import require_equal
 from mlbackends.libraries.c_calls import CDLL, ctypes
-from mlbackends.libraries.shared_library import SharedLibrary
+from mlbackends.libraries.search import SharedLibrary
 from mlbackends.model.records import Answer, Library
 
 # C++ functions of the namespace fbgemm, as the Itanium ABI writes them.

@@ -16,8 +16,8 @@ from mlbackends.base.reasons import NotUsable
 from mlbackends.host.host import Host
 from mlbackends.libraries.blas_symbols import require_equal
 from mlbackends.libraries.c_calls import CDLL, ctypes
-from mlbackends.libraries.search import stem_of
-from mlbackends.libraries.shared_library import SharedLibrary
+from mlbackends.libraries.library_names import stem_of
+from mlbackends.libraries.search import SharedLibrary
 from mlbackends.model.records import Answer, Fact, Library, nonempty
 
 FACTS = (

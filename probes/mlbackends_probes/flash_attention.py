@@ -13,7 +13,7 @@ from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import SET_FACTS, built_for_torch, found_set, package
 from mlbackends.host.python.packages import distribution
 from mlbackends.host.python.requirements import same_public_version
-from mlbackends.libraries.search import stem_of
+from mlbackends.libraries.library_names import stem_of
 from mlbackends.model.records import Fact, Finding, nonempty
 
 GROUP = "framework"

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from mlbackends.host.host import Host
 from mlbackends.libraries.blas_symbols import require_product
 from mlbackends.libraries.c_calls import CDLL, ctypes
-from mlbackends.libraries.shared_library import SharedLibrary
+from mlbackends.libraries.search import SharedLibrary
 from mlbackends.model.records import Answer, Fact, FactValue, Finding, Library, nonempty
 
 FACTS = (

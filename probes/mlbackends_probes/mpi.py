@@ -11,12 +11,12 @@ import re
 
 from msgspec.structs import replace
 
+from mlbackends.base.errors import NotALibrary
 from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
-from mlbackends.libraries.file_image import NotALibrary
-from mlbackends.libraries.headers import extract_symbols
-from mlbackends.libraries.shared_library import SharedLibrary
+from mlbackends.libraries.search import SharedLibrary
+from mlbackends.libraries.symbols import extract_symbols
 from mlbackends.model.records import Answer, Fact, Finding, Library, nonempty
 
 FACTS = (

@@ -10,7 +10,7 @@ Source:   NNPACK's nnpack.h, enum nnp_status and nnp_convolution_inference.
 from mlbackends.base.reasons import NotUsable
 from mlbackends.libraries.blas_symbols import require_equal
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
-from mlbackends.libraries.shared_library import SharedLibrary
+from mlbackends.libraries.search import SharedLibrary
 from mlbackends.model.records import Answer, Library
 
 LIBRARY = SharedLibrary(

@@ -28,7 +28,7 @@ from mlbackends.host.pci import (
 from mlbackends.libraries.c_calls import CDLL
 from mlbackends.libraries.cuda import driver
 from mlbackends.libraries.cuda.visible_devices import environment, visibility_warnings
-from mlbackends.libraries.search import native_names
+from mlbackends.libraries.library_names import native_names
 from mlbackends.model.records import Answer, Device, Finding, Library, Presence, nonempty
 
 GROUP = "accelerator"

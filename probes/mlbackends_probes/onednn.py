@@ -19,7 +19,7 @@ from mlbackends.base.tables import table
 from mlbackends.libraries.blas_symbols import require_equal
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.c_runtime import returned_string
-from mlbackends.libraries.shared_library import SharedLibrary
+from mlbackends.libraries.search import SharedLibrary
 from mlbackends.model.records import Answer, Fact, Library, nonempty
 
 FACTS = (

@@ -13,7 +13,7 @@ from mlbackends.base.patterns import pattern
 from mlbackends.host.host import Host
 from mlbackends.host.python.frameworks import PACKAGE_FACTS, assigned_text, found, package
 from mlbackends.libraries.cuda.driver import driver_release, driver_warning
-from mlbackends.libraries.search import stem_of
+from mlbackends.libraries.library_names import stem_of
 from mlbackends.model.records import Fact, Finding, nonempty
 
 GROUP = "framework"

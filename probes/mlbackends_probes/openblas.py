@@ -15,14 +15,14 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
+from mlbackends.base.errors import NotALibrary
 from mlbackends.base.reasons import NotUsable, Reason
 from mlbackends.host.host import Host
 from mlbackends.host.variables import cpu_flags
 from mlbackends.libraries.blas_symbols import openblas_affixes, require_product
 from mlbackends.libraries.c_calls import CDLL, Calls
-from mlbackends.libraries.file_image import NotALibrary
-from mlbackends.libraries.headers import extract_symbols
-from mlbackends.libraries.shared_library import SharedLibrary
+from mlbackends.libraries.search import SharedLibrary
+from mlbackends.libraries.symbols import extract_symbols
 from mlbackends.model.records import Answer, Library, nonempty
 
 #: Sets of kernels, the best first. A build that lacks one takes the next that it has, but Zen's.
@@ -33,7 +33,7 @@ _X86 = (
 _OF_THREADS = ("blas_memory_alloc", "blas_server_avail", "exec_blas_async")
 
 
-def _file_text(path: str) -> str:
+def openblas_text(path: str) -> str:
     """Return what a file says of its build, without what it adds when it runs; "" without such a text."""
     with open(path, "rb", buffering=0) as file:
         data, piece = b"", b"\0"
@@ -51,7 +51,7 @@ def _described(host: Host, library: Library) -> Library:
     text = _noted(host, library)
     if not text and not library.reasons:
         with suppress(OSError):
-            text = host.extracted(library.path, "openblas_text", str, _file_text)
+            text = host.extracted(library.path, openblas_text, str)
     words = text.split()
     if len(words) < 2:
         return library

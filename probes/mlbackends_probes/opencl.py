@@ -27,7 +27,8 @@ from mlbackends.libraries.c_calls import (
     of_devices,
     require_sums,
 )
-from mlbackends.libraries.search import absent, libraries_named, native_names
+from mlbackends.libraries.library_names import native_names
+from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.records import Answer, Device, Fact, Finding, Library, Presence, nonempty
 
 GROUP = "accelerator"

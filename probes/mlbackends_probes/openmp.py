@@ -16,18 +16,17 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from mlbackends.base.errors import NotALibrary
 from mlbackends.base.reasons import NotUsable, Reason
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host
 from mlbackends.host.variables import valid_instead
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.c_runtime import highest
-from mlbackends.libraries.elf import version_definitions
-from mlbackends.libraries.file_image import NotALibrary
-from mlbackends.libraries.headers import extract, extract_symbols
-from mlbackends.libraries.owners import needed_of_the_system
-from mlbackends.libraries.search import stem_of
-from mlbackends.libraries.shared_library import SharedLibrary
+from mlbackends.libraries.consumers import needed_of_the_system
+from mlbackends.libraries.library_names import stem_of
+from mlbackends.libraries.search import SharedLibrary
+from mlbackends.libraries.symbols import extract_symbols, symbol_versions
 from mlbackends.model.records import Answer, Finding, Library, nonempty
 
 _OUTSIDE = ("LD_LIBRARY_PATH", "conda", "python-prefix", "ld.so.cache", "system-folder")
@@ -48,7 +47,7 @@ def _described(host: Host, library: Library) -> Library:
             defined = extract_symbols(host, library.path, names)
             if defined and "__kmpc_fork_call" not in defined:
                 facts["runtime"] = "gnu"
-                definitions = extract(host, library.path, version_definitions)
+                definitions = symbol_versions(host, library.path)
                 number = highest(definitions, "GOMP_")
                 version = f"GOMP_{number}" if number else ""
                 facts["symbol_version"] = version

@@ -8,7 +8,7 @@ Source:   pytorch_qnnpack.h and qnnpack.h: the status and the clamp operator.
 
 from mlbackends.libraries.blas_symbols import require_equal
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
-from mlbackends.libraries.shared_library import SharedLibrary
+from mlbackends.libraries.search import SharedLibrary
 from mlbackends.model.records import Answer, Library
 
 LIBRARY = SharedLibrary(

@@ -9,7 +9,7 @@ Source:   oneTBB specification: TBB_runtime_version, TBB_runtime_interface_versi
 from msgspec.structs import replace
 
 from mlbackends.libraries.c_calls import CDLL, Calls
-from mlbackends.libraries.shared_library import SharedLibrary
+from mlbackends.libraries.search import SharedLibrary
 from mlbackends.model.records import Answer, Fact, FactValue, Library
 
 FACTS = (

@@ -17,6 +17,7 @@ import re
 
 from msgspec.structs import replace
 
+from mlbackends.base.errors import NotALibrary
 from mlbackends.host.host import Host
 from mlbackends.host.python import frameworks
 from mlbackends.host.python.requirements import required
@@ -25,10 +26,11 @@ from mlbackends.libraries.c_calls import CDLL
 from mlbackends.libraries.c_runtime import highest, returned_string
 from mlbackends.libraries.consumers import marked
 from mlbackends.libraries.cuda.driver import driver_release, driver_warning
-from mlbackends.libraries.elf import version_needs
-from mlbackends.libraries.file_image import NotALibrary
-from mlbackends.libraries.headers import elf_headers, extract, pe_headers
-from mlbackends.libraries.search import libraries_named, native_names, stem_of
+from mlbackends.libraries.elf import elf_headers
+from mlbackends.libraries.library_names import native_names, stem_of
+from mlbackends.libraries.pe import pe_headers
+from mlbackends.libraries.search import libraries_named
+from mlbackends.libraries.symbols import version_needs
 from mlbackends.model.records import Answer, FactValue, Finding, Library, Presence, nonempty
 
 GROUP = "framework"
@@ -200,7 +202,7 @@ def _described(host: Host, library: Library) -> Library:
     if host.platform != "linux" or library.reasons:
         return library
     try:
-        needs = extract(host, library.path, version_needs)
+        needs = host.extracted(library.path, version_needs, dict[str, tuple[str, ...]])
     except (NotALibrary, OSError):
         return library
     names = [name for versions in needs.values() for name in versions]

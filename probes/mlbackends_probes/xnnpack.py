@@ -7,7 +7,7 @@ Source:   XNNPACK's xnnpack.h, enum xnn_status.
 """
 
 from mlbackends.libraries.c_calls import CDLL, Calls
-from mlbackends.libraries.shared_library import SharedLibrary
+from mlbackends.libraries.search import SharedLibrary
 from mlbackends.model.records import Answer, Library
 
 LIBRARY = SharedLibrary(

@@ -20,8 +20,7 @@ from mlbackends.host.host import Host
 from mlbackends.host.pci import FOLDER, link_facts, of_vendor, pci_record, product_name
 from mlbackends.host.variables import not_valid, steering
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
-from mlbackends.libraries.search import absent, libraries_named
-from mlbackends.libraries.shared_library import with_file_version
+from mlbackends.libraries.search import absent, libraries_named, with_file_version
 from mlbackends.model.records import Answer, Device, Fact, Finding, Library, Presence, nonempty
 
 GROUP = "accelerator"

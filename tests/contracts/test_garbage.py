@@ -93,9 +93,9 @@ class Reading(Recording):
         self.seen.add(path)
         return super().read_bytes(path, limit)
 
-    def extracted(self, path: str, name: str, kind: Any, read: Callable[[str], Any]) -> Any:
+    def extracted(self, path: str, read: Callable[[str], Any], kind: Any, name: str = "") -> Any:
         self.seen.add(self.realpath(path))
-        return super().extracted(path, name, kind, read)
+        return super().extracted(path, read, kind, name)
 
 
 @pytest.fixture(scope="session")

@@ -262,7 +262,7 @@ def test_one_runtime_of_openmp_wins_for_the_package_that_takes_it(tmp_path: Path
     ((path, winner),) = winners(host, "openmp").items()
 
     assert path == "/site/torch/lib/libgomp.so.1"
-    assert (winner.used_by, winner.wins_because) == (("torch",), "torch takes it: " + BY_PATH)
+    assert (winner.used_by, winner.wins_because) == (("torch",), "torch uses it: " + BY_PATH)
 
 
 def test_what_a_wheel_brings_is_taken_by_that_wheel(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from mlbackends.base import mounts
 from mlbackends.base.errors import BadInput
-from mlbackends.host.files import opened_at_once
+from mlbackends.host.files import READ_FLAGS
 from mlbackends.host.redaction import Names, redacted
 from mlbackends.model.records import SCHEMA, Presence, Report
 
@@ -136,7 +136,7 @@ def bytes_of(path: str, limit: int, kind: str, shown: str = "", hint: str = "") 
     shown = shown or path
     try:
         mounts.check(path)
-        handle = opened_at_once(path)
+        handle = os.open(path, READ_FLAGS)
         with os.fdopen(handle, "rb") as file:
             is_regular = stat.S_ISREG(os.fstat(handle).st_mode)
             if not is_regular:

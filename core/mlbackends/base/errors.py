@@ -46,6 +46,10 @@ class GroupName(UnknownName):
         self.name = name
 
 
+class NotALibrary(ValueError):
+    """The file is not a library or program that could be read; the message is one sentence."""
+
+
 class BadInput(MlBackendsError, ValueError):
     """A file, an option's value or a folder that cannot be read as what it should be."""
 

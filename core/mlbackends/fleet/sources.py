@@ -15,7 +15,7 @@ from mlbackends.base import mounts
 from mlbackends.base.errors import BadInput
 from mlbackends.fleet.collection import Collection
 from mlbackends.fleet.reader import Head, Reader, lines_of
-from mlbackends.host.files import opened_at_once, read_regular
+from mlbackends.host.files import READ_FLAGS, read_regular
 from mlbackends.model.fleet import SCHEMA, Envelope, Fleet, Status
 
 STANDARD_INPUT = "-"
@@ -145,7 +145,7 @@ def _of_file(source: Source, reader: Reader, collection: Collection) -> Iterator
         mounts.check(path)
         # As with cat, a FIFO that was named is waited for; one that is in a folder may have no writer.
         is_listed = source.is_listed
-        with os.fdopen(opened_at_once(path), "rb") if is_listed else open(path, "rb") as file:
+        with os.fdopen(os.open(path, READ_FLAGS), "rb") if is_listed else open(path, "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 os.set_blocking(file.fileno(), True)
             if _is_fleet(file):

@@ -115,7 +115,7 @@ class Tree:
             with open(copy, "wb") as file:
                 file.write(_of_kind(bytes, entry))
             # Copies follow each other in one inode and within one tick of the clock, and what was read is
-            # known again by inode and times (libraries/elf_image.py).
+            # known again by inode and times (libraries/elf.py).
             time = next(_copies)
             os.utime(copy, (time, time))
             return function(copy, *rest)

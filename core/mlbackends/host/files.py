@@ -15,20 +15,19 @@ READ_LIMIT = 4 << 20
 _LEAST_READ, _PAGE = 1 << 16, 4096
 
 
-def opened_at_once(path: str) -> int:
-    """Return a descriptor to read from; of a FIFO without a writer too. Raises OSError and ValueError."""
-    return os.open(path, flags("O_RDONLY", "O_NONBLOCK"))
-
-
 def flags(*names: str) -> int:
-    """Return these flags of `os.open`, and those that every file of ours has, as far as they are here."""
-    # O_BINARY: Windows would make one character of two at each line's end.
+    """Return these flags of `os.open` and those that all our files have, as far as the system has them."""
+    # O_BINARY: otherwise Windows turns each line's end into one character.
     return sum(getattr(os, name, 0) for name in (*names, "O_NOCTTY", "O_CLOEXEC", "O_BINARY"))
+
+
+#: Opens a file to read from, and a FIFO without a writer at once too.
+READ_FLAGS = flags("O_RDONLY", "O_NONBLOCK")
 
 
 def read_regular(path: str, limit: int = READ_LIMIT) -> bytes:
     """Return a regular file's first bytes, b"" for another kind of file; raises OSError and ValueError."""
-    handle = opened_at_once(path)
+    handle = os.open(path, READ_FLAGS)
     try:
         # A device may give for ever, and a FIFO takes what others wait for.
         status = os.fstat(handle)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import msgspec
 
 from mlbackends.base import mounts
+from mlbackends.base.errors import NotALibrary
 from mlbackends.base.writable import clean, is_text
 from mlbackends.host.files import READ_LIMIT, read_regular, with_slashes
 from mlbackends.host.quantities import to_int
@@ -280,21 +281,25 @@ class Host:
                 return at
         return with_slashes(self._call(os.path.realpath, path, default=path))
 
-    def extracted(self, path: str, name: str, kind: Any, read: Callable[[str], Result]) -> Result:
-        """Return what `read` extracts from a file, of which it gets the place on the disk.
+    def extracted(
+        self, path: str, read: Callable[[str], Result], kind: Any, name: str = ""
+    ) -> Result:
+        """Return what `read` extracts from a file, whose place on the disk it gets.
 
-        kind: the type of the result, which JSON must be able to hold. A recorded host may have the
-        result under that name in `extracts.json`, and no file. Raises what `read` raises, and
-        `mounts.NotAnswering`; as there, `read` is importable by its name.
+        kind: the type of the result, which JSON must be able to hold. name: the result's name in the
+        `extracts.json` of a recorded host, which need not have the file itself; that of `read` by default.
+        Raises what `read` raises, and `mounts.NotAnswering`; as there, `read` is importable by its name.
         """
-        extract = self._extracts.get(self.realpath(path), {})
-        if name in extract:
+        real = self.realpath(path)
+        stored = self._extracts.get(real, {}).get(name or read.__name__)
+        if stored is not None:
             try:
-                return msgspec.convert(extract[name], kind)  # type: ignore[no-any-return]
+                return msgspec.convert(stored, kind)  # type: ignore[no-any-return]
             except msgspec.ValidationError:
-                pass
+                if isinstance(stored, str):
+                    raise NotALibrary(stored) from None
         try:
-            return self._on_disk(read, self.real(self.realpath(path)), seconds=self.timeout)  # type: ignore[no-any-return]
+            return self._on_disk(read, self.real(real), seconds=self.timeout)  # type: ignore[no-any-return]
         except mounts.NotAnswering as error:
             self.note(path, error)
             raise

@@ -1,14 +1,14 @@
-"""Which BLAS a file is, by the functions that it defines, and a product that it must get right."""
+"""Which BLAS a file is, by the functions that it defines, and a check of one matrix product."""
 
 import sys
 
+from mlbackends.base.errors import NotALibrary
 from mlbackends.base.reasons import NotUsable
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host
 from mlbackends.libraries.c_calls import CDLL, ctypes
-from mlbackends.libraries.file_image import NotALibrary
-from mlbackends.libraries.headers import extract_symbols, headers
-from mlbackends.libraries.search import stem_of
+from mlbackends.libraries.library_names import stem_of
+from mlbackends.libraries.symbols import extract_symbols, headers
 from mlbackends.model.records import Library
 
 #: What builds of OpenBLAS put before and after each of its function names.
@@ -16,10 +16,10 @@ OPENBLAS_AFFIXES = (("", ""), ("scipy_", ""), ("", "64_"), ("scipy_", "64_"))
 
 
 def implementation_of(host: Host, library: Library) -> str:
-    """Return openblas, mkl, blis, flexiblas, armpl, nvpl, atlas or netlib; "" where none fits.
+    """Return openblas, mkl, blis, flexiblas, armpl, nvpl, atlas or netlib; "" if none fits.
 
-    netlib is the reference implementation: it has the standard's functions and no other's symbols.
-    blas.json lists the symbols in this order: FlexiBLAS and MKL also have functions of others.
+    netlib is the reference implementation: it has the standard's functions and no symbols of another one.
+    blas.json lists the symbols in this order, because FlexiBLAS and MKL also have functions of others.
     """
     symbols: dict[str, list[str]] = table("libraries/blas")["symbols"]
     try:
@@ -37,7 +37,7 @@ def implementation_of(host: Host, library: Library) -> str:
 
 
 def openblas_affixes(opened: CDLL) -> tuple[str, str] | None:
-    """Return what stands before and after the function names of an opened OpenBLAS."""
+    """Return the prefix and suffix of the function names of an opened OpenBLAS."""
     for before, after in OPENBLAS_AFFIXES:
         if hasattr(opened, f"{before}openblas_get_config{after}"):
             return before, after
@@ -45,20 +45,20 @@ def openblas_affixes(opened: CDLL) -> tuple[str, str] | None:
 
 
 def fortran_integer(bits: int = 32) -> "type[ctypes.c_int64 | ctypes.c_int32]":
-    """Return the type with which to pass integers to Fortran, which takes all by their address.
+    """Return the type of integers for Fortran, which receives all arguments by address.
 
-    bits: what the library was built for, as far as that is known. The low half of a 64-bit integer
-    lies where a 32-bit one is read on little-endian machines, so there the wide one serves both.
+    bits: what the library was built for, if that is known. On little-endian machines the low half of a
+    64-bit integer is where a 32-bit one is read, so the wide type serves both.
     """
     narrow = bits == 32 and sys.byteorder == "big"
     return ctypes.c_int32 if narrow else ctypes.c_int64
 
 
 def require_product(opened: CDLL, function: str = "dgemm_", integer_bits: int = 32) -> None:
-    """Multiply two small matrices, and compare exactly.
+    """Multiply two small matrices, and compare the product exactly.
 
-    function: `dgemm` as Fortran names it there; without it `cblas_dgemm` with 32-bit integers serves.
-    Raises NotUsable where the product is wrong.
+    function: the library's Fortran name of `dgemm`; if it is missing, `cblas_dgemm` with 32-bit integers is
+    used. Raises NotUsable if the product is wrong.
     """
     double = ctypes.c_double
     left = (double * 6)(1, 2, 3, 4, 5, 6)  # 2 rows of 3
@@ -80,6 +80,6 @@ def require_product(opened: CDLL, function: str = "dgemm_", integer_bits: int = 
 
 
 def require_equal(function: str, result: list[float], expected: list[float]) -> None:
-    """Raise NotUsable unless what a function computed is exactly what it must be."""
+    """Raise NotUsable unless a function computed exactly the expected numbers."""
     if result != expected:
-        raise NotUsable("wrong-result", f"{function} gave {result}; right is {expected}")
+        raise NotUsable("wrong-result", f"{function} gave {result}; expected {expected}")

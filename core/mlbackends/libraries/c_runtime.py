@@ -1,30 +1,24 @@
 """The C and C++ libraries of this machine's programs, and a call of a C++ function without a compiler.
 
 What was compiled by a newer GCC needs symbols that an older libstdc++ lacks, and the first copy that a
-process opens serves all of it.
+process opens serves the whole process.
 
 Source: GCC, libstdc++ manual, "ABI Policy and Guidelines", the list of GLIBCXX versions.
 """
 
-from __future__ import annotations
-
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
+from mlbackends.base.errors import NotALibrary
 from mlbackends.base.patterns import bytes_pattern
 from mlbackends.host.files import read_regular
+from mlbackends.host.host import Host
 from mlbackends.host.quantities import dotted_numbers
-from mlbackends.libraries.elf import version_definitions
-from mlbackends.libraries.file_image import NotALibrary
-from mlbackends.libraries.headers import extract
+from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.search import libraries_named
-
-if TYPE_CHECKING:
-    import ctypes
-    from collections.abc import Iterable
-
-    from mlbackends.host.host import Host
+from mlbackends.libraries.symbols import symbol_versions
+from mlbackends.libraries.windows import file_version, system_folder
 
 _GLIBC = ("/lib/*-linux-gnu*/libc.so.6", "/lib64/libc.so.6", "/usr/lib/libc.so.6", "/lib/libc.so.6")
 _MUSL = "/lib/ld-musl-*.so.1"
@@ -35,16 +29,14 @@ _ALPINE = "/lib/apk/db/installed"
 def c_library(host: Host) -> tuple[str, str]:
     """Return "glibc", "musl" or "ucrt" with its version, "" for what is not known.
 
-    A live machine has a call for it. In a folder the library's own banner has the version; one without
-    is at least the newest version that it defines symbols of.
+    A live machine has a call for it. On a recorded one the library's own banner has the version; without a
+    banner it is at least the newest version whose symbols it defines.
     """
     running = host.system("libc")
     if isinstance(running, str) and running:
         name, _, version = running.partition(" ")
         return name, version
     if host.platform == "win32":
-        from mlbackends.libraries.windows import file_version, system_folder
-
         version = file_version(host, f"{system_folder(host)}/ucrtbase.dll")
         return ("ucrt", version) if version else ("", "")
     if host.platform != "linux":
@@ -52,13 +44,13 @@ def c_library(host: Host) -> tuple[str, str]:
     path = next((path for pattern in _GLIBC for path in host.glob(pattern)), "")
     if path:
         try:
-            banner: str = host.extracted(path, "glibc_version", str, _banner)
-            versions = () if banner else extract(host, path, version_definitions)
+            banner: str = host.extracted(path, glibc_version, str)
+            versions = () if banner else symbol_versions(host, path)
         except (NotALibrary, OSError):
             return "glibc", ""
         return "glibc", banner or highest(versions, "GLIBC_")
     if host.glob(_MUSL):
-        # musl itself tells its version only when it runs; Alpine's list of packages has it.
+        # musl prints its version only when it runs; Alpine's list of packages has it.
         for paragraph in host.read(_ALPINE).split("\n\n"):
             fields = dict(line.split(":", 1) for line in paragraph.splitlines() if ":" in line[:2])
             if fields.get("P") == "musl":
@@ -67,7 +59,8 @@ def c_library(host: Host) -> tuple[str, str]:
     return "", ""
 
 
-def _banner(path: str) -> str:
+def glibc_version(path: str) -> str:
+    """Return the version in the banner of a libc.so.6, "" if it has none."""
     return b"".join(_BANNER.findall(read_regular(path))[:1]).decode()
 
 
@@ -78,32 +71,30 @@ def cxx_library(host: Host) -> tuple[str, str]:
     for library in libraries_named(host, "libstdcxx", "libstdc++"):
         if library.wins and library.soname == "libstdc++.so.6":
             try:
-                return library.path, highest(
-                    extract(host, library.path, version_definitions), "GLIBCXX_"
-                )
+                return library.path, highest(symbol_versions(host, library.path), "GLIBCXX_")
             except (NotALibrary, OSError):
                 return library.path, ""
     return "", ""
 
 
 def highest(versions: Iterable[str], prefix: str) -> str:
-    """Return the highest of GLIBCXX_3.4.11 and its like, without the prefix; "" where none is one."""
-    found = (name.removeprefix(prefix) for name in versions if name.startswith(prefix))
-    numbers = max((dotted_numbers(version) for version in found), default=())
+    """Return the highest of versions such as GLIBCXX_3.4.11, without the prefix; "" if there is none."""
+    numbers = max(
+        (dotted_numbers(name.removeprefix(prefix)) for name in versions if name.startswith(prefix)),
+        default=(),
+    )
     return ".".join(map(str, numbers))
 
 
-def returned_string(opened: ctypes.CDLL, function: str) -> str | None:
-    """Call a C++ function without parameters that returns a std::string; None where that is not possible.
+def returned_string(opened: CDLL, function: str) -> str | None:
+    """Call a C++ function without parameters that returns a std::string; None if that is not possible.
 
-    function: the name without parameters as it is mangled, "_ZN2at18get_mkldnn_version". Such a
-    result is written to an address that the caller passes: on x86-64, outside Windows, in the
-    register of the first argument, so a pointer argument is the same call. AArch64 has a register
-    of its own for it, which ctypes cannot set. The string is leaked: the process is short-lived.
+    function: the mangled name without parameters, "_ZN2at18get_mkldnn_version". Such a result is written to
+    an address that the caller passes: on x86-64, except on Windows, in the register of the first argument, so
+    a pointer argument makes the same call. AArch64 uses a separate register, which ctypes cannot set. The
+    string is leaked: the process is short-lived.
     Source: System V ABI for x86-64, 3.2.3; libstdc++'s two string layouts.
     """
-    import ctypes
-
     if sys.platform != "linux" or os.uname().machine != "x86_64" or sys.maxsize < 2**32:
         return None
     for name, is_new in ((f"{function}B5cxx11Ev", True), (f"{function}Ev", False)):

@@ -1,12 +1,13 @@
-"""Which package takes which copy of a BLAS and of an OpenMP runtime, by the headers of its compiled files.
+"""Which package uses which copy of a library, from the headers of its compiled files.
 
-A package's extension modules name what they need; the loader finds that by RPATH, LD_LIBRARY_PATH, RUNPATH
-and its cache, in this order, on Windows as `windows` has it. Where the headers are not to be had (macOS, old
-recordings), a package takes what lies in its own folders, NAME.libs and NAME/.dylibs, where its wheel's
-builder puts just that.
+A package's extension modules name what they need. The loader finds that by RPATH (DT_RPATH),
+LD_LIBRARY_PATH, RUNPATH (DT_RUNPATH) and its cache, in this order. For a file that has a RUNPATH the loader
+ignores RPATHs, its own and those of the files that loaded it. `windows` has the order of Windows. If the
+headers cannot be read (macOS, old recordings), a package uses the files in its own folders, NAME.libs and
+NAME/.dylibs, where the builder of its wheel puts exactly those.
 
-Sources: ld.so(8); auditwheel and delocate; scikit-learn, sklearn/utils/_cython_blas.pyx, which calls
-scipy.linalg.cython_blas.
+Sources: ld.so(8), "library search order"; the System V ABI (generic), "Shared Object Dependencies";
+auditwheel and delocate; scikit-learn, sklearn/utils/_cython_blas.pyx, which calls scipy.linalg.cython_blas.
 """
 
 import os
@@ -17,46 +18,62 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mlbackends.base.errors import joined
+from mlbackends.base.errors import NotALibrary, joined
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host, once_per_host
-from mlbackends.host.python.packages import module_location
-from mlbackends.libraries.file_image import NotALibrary
-from mlbackends.libraries.headers import elf_headers, headers, macho_headers
+from mlbackends.host.python.packages import (
+    Distribution,
+    distributions,
+    module_location,
+    record_bytes,
+)
+from mlbackends.libraries import windows
+from mlbackends.libraries.elf import Elf, elf_headers
+from mlbackends.libraries.library_names import library_path, stem_of
 from mlbackends.libraries.loader_cache import cached_libraries
-from mlbackends.libraries.owners import expanded
-from mlbackends.libraries.search import library_path, stem_of
+from mlbackends.libraries.macho import macho_headers
+from mlbackends.libraries.symbols import headers
 from mlbackends.model.records import Library
 
 #: libblas.so.3 leads to libopenblas.so.0; no front end leads to another one.
 _DEEPEST = 3
+#: The most libraries of packages that are read; an environment with every framework has 2,000.
+MOST_FILES = 4000
+
+
+# ---- BLAS and OpenMP runtimes, by package ---------------------------------------------------------
 
 
 @once_per_host
 def consumers(host: Host) -> dict[str, tuple[str, ...]]:
-    """Return the packages that take each file, by its path without links; files of their own among them."""
+    """Return the packages that use each file, by its path without links; their own files are included."""
     packages = table("libraries/consumers")["packages"]
     used = {name: _used_by(host, package) for name, package in packages.items()}
     for name, package in packages.items():
         if used[name]:
             used[name] += [
-                each
-                for each in used.get(package.get("blas_of"), ())
-                if "omp" not in os.path.basename(each)
+                file
+                for file in used.get(package.get("blas_of"), ())
+                if "omp" not in os.path.basename(file)
             ]
     files = dict.fromkeys(file for name in used for file in used[name])
     return {file: tuple(name for name in used if file in used[name]) for file in files}
 
 
 def marked(host: Host, libraries: list[Library]) -> list[Library]:
-    """Say of the copies of one library who takes which, and let one win for each that takes one.
+    """Mark the copies of one library with the packages that use them, and which copies win.
 
-    Where no package takes any, those stay that the loader finds first. Of a process what it has mapped wins.
+    A copy wins if a package uses it. If no package uses any, those win that the loader finds first. In a
+    process, what it has mapped wins.
     """
-    users = [
-        consumers(host).get(host.realpath(library.path), ()) or _bringing(library)
-        for library in libraries
-    ]
+    users = []
+    for library in libraries:
+        names = consumers(host).get(host.realpath(library.path), ())
+        # auditwheel puts into NAME.libs what the package NAME itself needs.
+        is_own = library.owner and os.path.dirname(library.path).endswith((".libs", "/.dylibs"))
+        if not names and is_own and not library.reasons:
+            names = (library.owner.split(" ")[0],)
+        users.append(names)
     done = []
     for library, names in zip(libraries, users, strict=True):
         if host.pid is not None:
@@ -65,72 +82,72 @@ def marked(host: Host, libraries: list[Library]) -> list[Library]:
             library = replace(library, wins=is_mapped, wins_because=why)
             names = names if is_mapped else ()
         elif names and not library.reasons:
-            verb = "takes" if len(names) == 1 else "take"
+            verb = "uses" if len(names) == 1 else "use"
             why = ": ".join([f"{joined(names)} {verb} it", *[library.wins_because] * library.wins])
             library = replace(library, wins=True, wins_because=why)
         elif any(users) and library.wins:
-            nobody = f"none of {joined(tuple(table('libraries/consumers')['packages']))} takes it"
+            nobody = f"none of {joined(tuple(table('libraries/consumers')['packages']))} uses it"
             why = f"{nobody}; a program that asks for {library.soname} gets it"
             library = replace(library, wins=False, wins_because=why)
         done.append(replace(library, used_by=names))
     return done
 
 
-def _bringing(library: Library) -> tuple[str, ...]:
-    """Return the package in whose NAME.libs a copy lies: auditwheel puts there what that needs itself."""
-    is_own = library.owner and os.path.dirname(library.path).endswith((".libs", "/.dylibs"))
-    return (library.owner.split(" ")[0],) if is_own and not library.reasons else ()
-
-
 def _used_by(host: Host, package: dict[str, Any]) -> list[str]:
-    """Return a package's file, and the BLAS and OpenMP files that it takes; all without links."""
+    """Return a package's file, and the BLAS and OpenMP files that it uses; all without links."""
     location = module_location(host, package["module"])
     if not location:
         return []
-    path = next(
-        filter(None, (_beginning(host, f"{location}/{name}") for name in package["files"])), ""
-    )
-    found = {host.realpath(path): None} if path else {}
+    path = ""
+    for folder, _, start in (f"{location}/{name}".rpartition("/") for name in package["files"]):
+        names = (name for name in host.listdir(folder) if name.startswith(start))
+        path = path or next((f"{folder}/{name}" for name in names), "")
+    files = {host.realpath(path): None} if path else {}
     own = tuple(posixpath.normpath(f"{location}/{folder}") for folder in package["folders"])
     has_headers = False
     with suppress(NotALibrary, OSError):  # a recording may hold a file that needs nothing
         has_headers = bool(headers(host, path).needed)
     if has_headers:
-        _follow(host, path, own, found, _DEEPEST)
-        return list(found)
+        _follow(host, path, own, files, _DEEPEST)
+        return list(files)
     for folder in own:
         for name in filter(_is_ours, host.listdir(folder)):
-            found[host.realpath(f"{folder}/{name}")] = None
-    return list(found)
+            files[host.realpath(f"{folder}/{name}")] = None
+    return list(files)
 
 
-def _beginning(host: Host, start: str) -> str:
-    """Return the first path that begins so, "" where none does."""
-    folder, name = os.path.split(start)
-    names = (each for each in host.listdir(folder) if each.startswith(name))
-    return next((f"{folder}/{each}" for each in names), "")
+def _follow(host: Host, path: str, own: tuple[str, ...], files: dict[str, None], left: int) -> None:
+    """Add the files that a file uses.
 
-
-def _follow(host: Host, path: str, own: tuple[str, ...], found: dict[str, None], left: int) -> None:
-    """Add what a file takes. own: where else what it needs was loaded before, as torch/__init__.py does."""
+    own: folders from which what it needs was loaded before, as torch/__init__.py does.
+    """
     for name, target in _targets(host, path, own):
-        found[host.realpath(target)] = None
+        files[host.realpath(target)] = None
         if left and stem_of(name).startswith(tuple(table("libraries/consumers")["front_ends"])):
             with suppress(NotALibrary, OSError):
-                _follow(host, host.realpath(target), (), found, left - 1)
+                _follow(host, host.realpath(target), (), files, left - 1)
 
 
 def _targets(host: Host, path: str, own: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Yield what a file needs of ours, by the name that it asks for, with the file that it gets."""
+    """Yield the name of each BLAS or OpenMP library that a file needs, and the file that it gets."""
     if host.platform == "win32":
-        from mlbackends.libraries import windows
-
         for name in filter(_is_ours, windows.needs(host, path)):
             if target := windows.resolved(host, path, name, own):
                 yield name.lower(), target
         return
-    if host.platform == "darwin":
-        yield from _targets_of_dyld(host, path)
+    if (
+        host.platform == "darwin"
+    ):  # DYLD_LIBRARY_PATH, then run paths or the whole name; see dyld(1)
+        image = macho_headers(host, path)
+        listed = library_path(host)[1]
+        for name in image.needed:
+            start, _, rest = name.partition("/")
+            leaf = posixpath.basename(name)
+            whole = [f"{folder}/{rest}" for folder in image.rpath] if start == "@rpath" else [name]
+            folders = [place.replace("@loader_path", os.path.dirname(path)) for place in whole]
+            places = [*(f"{folder}/{leaf}" for folder in listed), *map(posixpath.normpath, folders)]
+            if _is_ours(leaf) and (target := next(filter(host.exists, places), "")):
+                yield leaf, target
         return
     elf = elf_headers(host, path)
     runpath = elf.runpath or (own if not elf.rpath else ())
@@ -139,24 +156,10 @@ def _targets(host: Host, path: str, own: tuple[str, ...]) -> Iterator[tuple[str,
             yield name, target
 
 
-def _targets_of_dyld(host: Host, path: str) -> Iterator[tuple[str, str]]:
-    """Yield the same on macOS: by DYLD_LIBRARY_PATH, then by run paths or the whole name; see dyld(1)."""
-    image = macho_headers(host, path)
-    listed = library_path(host)[1]
-    for name in image.needed:
-        start, _, rest = name.partition("/")
-        leaf = posixpath.basename(name)
-        whole = [f"{folder}/{rest}" for folder in image.rpath] if start == "@rpath" else [name]
-        folders = [place.replace("@loader_path", os.path.dirname(path)) for place in whole]
-        places = [*(f"{folder}/{leaf}" for folder in listed), *map(posixpath.normpath, folders)]
-        if _is_ours(leaf) and (target := next(filter(host.exists, places), "")):
-            yield leaf, target
-
-
 def _resolved(
     host: Host, path: str, name: str, rpath: tuple[str, ...], runpath: tuple[str, ...]
 ) -> str:
-    """Return the file that the loader takes for a name that another file needs; "" where it finds none."""
+    """Return the file that the loader opens for a name that another file needs, "" if it finds none."""
     # Intel's and LLVM's runtimes have the functions of GNU's too, and what is preloaded comes first.
     names = (name, "libiomp5", "libomp") if name.startswith("libgomp") else (name,)
     preloaded = host.env("LD_PRELOAD").replace(":", " ").split()
@@ -164,28 +167,109 @@ def _resolved(
         return first
     listed = [folder for folder in library_path(host)[1] if folder.startswith("/")]
     for folder in (*expanded(path, rpath), *listed, *expanded(path, runpath)):
-        found = f"{folder}/{name}"
-        if host.exists(found) and (folder not in listed or _is_loadable(host, found)):
-            return found
-    cached = _cached_by_name(host).get(name, "")
+        file = f"{folder}/{name}"
+        if not host.exists(file):
+            continue
+        machine = ""
+        if folder in listed and host.machine:
+            with suppress(NotALibrary, OSError):
+                machine = elf_headers(host, host.realpath(file)).machine
+        # The loader stops at a broken file, and passes over one for another processor.
+        if machine in ("", host.machine):
+            return file
+    cached = (file for file in cached_libraries(host) if file.rpartition("/")[2] == name)
     usual = (f"{folder}/{name}" for folder in ("/lib64", "/usr/lib64", "/lib", "/usr/lib"))
-    return cached or next(filter(host.exists, usual), "")
-
-
-def _is_loadable(host: Host, path: str) -> bool:
-    """Tell whether the loader stops at a file: at a broken one too, not at one for another processor."""
-    try:
-        return not host.machine or elf_headers(host, host.realpath(path)).machine == host.machine
-    except (NotALibrary, OSError):
-        return True
-
-
-@once_per_host
-def _cached_by_name(host: Host) -> dict[str, str]:
-    return {path.rpartition("/")[2]: path for path in reversed(cached_libraries(host))}
+    return next(cached, "") or next(filter(host.exists, usual), "")
 
 
 def _is_ours(name: str) -> bool:
+    """Return whether a file is a BLAS or an OpenMP runtime by its name."""
     return bool(stem_of(name)) and any(
         word in name.lower() for word in table("libraries/consumers")["names"]
     )
+
+
+# ---- any library, by RPATH ------------------------------------------------------------------------
+
+
+def is_found_by_rpath(host: Host, path: str, soname: str, owner: str) -> bool:
+    """Return whether all files of a package that need its own copy find it before LD_LIBRARY_PATH.
+
+    owner: "NAME VERSION", as `owner_of` returns it; "" is a package without a list.
+    This is assumed of what auditwheel adds if none of the files can be read: it always writes an RPATH.
+    """
+    files = {
+        file: elf
+        for dist in distributions(host).get(owner.partition(" ")[0], ())
+        if path.startswith(f"{dist.folder}/")
+        for file, elf in _libraries(host, dist).items()
+    }
+    folder = os.path.dirname(path)
+    dependents = _dependents(files, {soname, os.path.basename(path)})
+    if not dependents:
+        return folder.endswith(".libs")
+    return all(_leads_to(files, file, folder, frozenset()) for file in dependents)
+
+
+def needed_of_the_system(host: Host, sonames: frozenset[str]) -> dict[str, list[str]]:
+    """Return by soname the packages whose files need a library that is not in any folder they point to.
+
+    The packages' names are in the order of the import path.
+    """
+    needing: dict[str, list[str]] = {}
+    left = MOST_FILES
+    for dists in distributions(host).values():
+        dist = dists[0]
+        for path, elf in _libraries(host, dist).items():
+            left -= 1
+            if left < 0:
+                return needing
+            for soname in sonames.intersection(elf.needed):
+                folders = expanded(path, elf.runpath or elf.rpath)
+                if not any(host.exists(f"{folder}/{soname}") for folder in folders):
+                    packages = needing.setdefault(soname, [])
+                    packages += [dist.name] if dist.name not in packages else []
+    return needing
+
+
+@once_per_host
+def _libraries(host: Host, dist: Distribution) -> dict[str, Elf]:
+    """Return the ELF headers of a package's shared libraries and extension modules, by path."""
+    files: dict[str, Elf] = {}
+    left = MOST_FILES
+    for line in record_bytes(host, dist).splitlines():
+        name = (
+            line.rsplit(b",", 2)[0].strip(b'"').decode(errors="replace") if b".so" in line else ""
+        )
+        if name.endswith(".so") or ".so." in os.path.basename(name):
+            path = posixpath.normpath(f"{dist.folder}/{name}")
+            with suppress(NotALibrary, OSError):
+                files[path] = elf_headers(host, path)
+            left -= 1  # for files too that do not exist
+            if not left:
+                break
+    return files
+
+
+def _dependents(files: dict[str, Elf], names: set[str]) -> list[str]:
+    return [path for path, elf in files.items() if not names.isdisjoint(elf.needed)]
+
+
+def _leads_to(files: dict[str, Elf], path: str, folder: str, met: frozenset[str]) -> bool:
+    """Return whether a file's RPATH, or that of all that load it, leads to a folder."""
+    elf = files[path]
+    if elf.runpath or path in met:
+        return False
+    if folder in expanded(path, elf.rpath):
+        return True
+    loading = _dependents(files, {elf.soname, os.path.basename(path)} - {""})
+    return bool(loading) and all(_leads_to(files, file, folder, met | {path}) for file in loading)
+
+
+def expanded(path: str, folders: tuple[str, ...]) -> list[str]:
+    """Return the folders of a file's RPATH or RUNPATH as paths."""
+    origin = os.path.dirname(path)
+    return [
+        posixpath.normpath(folder.replace("${ORIGIN}", origin).replace("$ORIGIN", origin))
+        for folder in folders
+    ]

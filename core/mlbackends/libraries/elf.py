@@ -1,28 +1,29 @@
-"""What a shared library's ELF file says of it, read without loading it.
+"""ELF files as the loader sees them, and the reader of blocks that PE and Mach-O files share.
 
-Sources: the System V ABI (generic, chapters 4 and 5) and, for GNU hash and symbol versions, the Linux
-Standard Base.
+Only program headers are relied on: section headers may be stripped. Every read is checked against the size
+of the file first. Source: the System V ABI (generic, chapters 4 and 5).
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+import os
+import stat
+import struct
+from collections.abc import Iterator
+from typing import Any, Self
 
 from msgspec import Struct
 
-from mlbackends.libraries.elf_image import ElfImage, opened
-from mlbackends.libraries.file_image import NotALibrary
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from mlbackends.base.errors import NotALibrary
+from mlbackends.base.tables import table
+from mlbackends.host.files import READ_FLAGS
+from mlbackends.host.host import Host, once_per_host
 
 
 class Elf(Struct, frozen=True):
     """The headers and the dynamic section of an ELF file.
 
-    `machine` is in the words of `uname -m` where it has one, else "machine-<number>".
-    `rpath` and `runpath` are as written ($ORIGIN is not expanded) and split at the colons; an
-    empty element, which the loader takes for the current directory, is ".".
+    `machine` is spelled as `uname -m` spells it, or is "machine-<number>". `rpath` and `runpath` are as
+    written ($ORIGIN is not expanded), split at the colons; an empty element, which means the current
+    directory to the loader, is ".".
     """
 
     machine: str
@@ -32,12 +33,18 @@ class Elf(Struct, frozen=True):
     runpath: tuple[str, ...]
 
 
-def read_elf(path: str) -> Elf:
-    """Read the headers and the dynamic section: a few KB whatever the file's size.
+@once_per_host
+def elf_headers(host: Host, path: str) -> Elf:
+    """Return the headers of an ELF file of a host. Raises as read_elf does."""
+    return host.extracted(path, read_elf, Elf)
 
-    Raises NotALibrary, or OSError where the file cannot be opened or read.
+
+def read_elf(path: str) -> Elf:
+    """Read the headers and the dynamic section: a few KB, however large the file is.
+
+    Raises NotALibrary, or OSError if the file cannot be opened or read.
     """
-    with opened(path) as image:
+    with ElfImage(path) as image:
         soname, rpath, runpath = (
             image.string(image.tags[tag]) if tag in image.tags else ""
             for tag in (_DT_SONAME, _DT_RPATH, _DT_RUNPATH)
@@ -46,128 +53,264 @@ def read_elf(path: str) -> Elf:
             machine=image.machine,
             soname=soname,
             needed=tuple(map(image.string, image.needed)),
-            rpath=_directories(rpath),
-            runpath=_directories(runpath),
+            rpath=tuple(part or "." for part in rpath.split(":")) if rpath else (),
+            runpath=tuple(part or "." for part in runpath.split(":")) if runpath else (),
         )
 
 
-def defined_symbols(path: str, names: Iterable[str]) -> frozenset[str]:
-    """Return those of `names` that the library defines for others, whatever their symbol version.
+class FileImage:
+    """An open regular file as numbers and texts at offsets. All that reads raises NotALibrary.
 
-    Searches the library's hash table as the loader does, so the cost grows with the number of names,
-    not with the size of the library. Raises as read_elf does.
+    Raises OSError if the file cannot be opened.
     """
-    with opened(path) as image:
-        if _DT_GNU_HASH in image.tags:
-            table, find = image.tags[_DT_GNU_HASH], _in_gnu_hash
-        elif _DT_HASH in image.tags:
-            table, find = image.tags[_DT_HASH], _in_hash
+
+    #: What the file should be, for the message.
+    noun = "a library"
+    order = "<"
+    word = "Q"
+
+    def __init__(self, path: str) -> None:
+        # Opening a FIFO would block, and opening a device node may have any effect: look first.
+        try:
+            mode = os.stat(path).st_mode
+        except ValueError as error:
+            raise NotALibrary("the path has a character that no file name can have") from error
+        if not stat.S_ISREG(mode):
+            kind = "a directory" if stat.S_ISDIR(mode) else "a device, pipe or socket"
+            raise NotALibrary(f"the path leads to {kind}, not to {self.noun}")
+        self.descriptor = os.open(path, READ_FLAGS)
+        self.size = os.fstat(self.descriptor).st_size
+        self.blocks: dict[int, bytes] = {}
+        try:
+            self._parse()
+        except BaseException:
+            os.close(self.descriptor)
+            raise
+
+    def _parse(self) -> None:
+        """Read the headers of the format. Raises NotALibrary if the file has another one."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.descriptor)
+
+    def block(self, number: int) -> bytes:
+        """Return one of the file's blocks; the last one is shorter."""
+        if number not in self.blocks:
+            if len(self.blocks) >= _BLOCKS_LIMIT:
+                self.blocks.clear()
+            os.lseek(self.descriptor, number * BLOCK_BYTES, os.SEEK_SET)  # Windows has no pread
+            self.blocks[number] = os.read(self.descriptor, BLOCK_BYTES)
+        return self.blocks[number]
+
+    def exactly(self, offset: int, length: int) -> bytes:
+        """Return all bytes of a range."""
+        end = offset + length
+        if end > self.size:
+            raise NotALibrary(
+                f"the file is cut short or damaged: it has {self.size} bytes"
+                f" and its headers point to byte {end}"
+            )
+        number, start = divmod(offset, BLOCK_BYTES)
+        if start + length <= BLOCK_BYTES:
+            data = self.block(number)[start : start + length]
         else:
-            return frozenset()  # the loader finds nothing in it either
-        offset = image.offset_of(table)
-        return frozenset(
-            name for name in names if find(image, offset, name.encode("utf-8", "surrogatepass"))
+            os.lseek(self.descriptor, offset, os.SEEK_SET)
+            data = os.read(self.descriptor, length)
+        if len(data) < length:
+            raise NotALibrary("the file became shorter while it was read")
+        return data
+
+    def unpack(self, layout: str, offset: int) -> tuple[int, ...]:
+        """Unpack at a file offset; "W" in the layout is a word of the file's size."""
+        form = self.order + layout.replace("W", self.word)
+        return struct.unpack(form, self.exactly(offset, struct.calcsize(form)))
+
+    def text(self, offset: int, limit: int) -> bytes | None:
+        """Return the bytes before the next zero, or None if none is within the limit."""
+        for most in (BLOCK_BYTES - offset % BLOCK_BYTES, *_TEXT_BYTES):
+            piece, end, _ = self.exactly(offset, min(most, limit)).partition(b"\0")
+            if end:
+                return piece
+        return None
+
+
+def text_of(name: bytes) -> str:
+    """Return a name in a file as `os.fsdecode` does on Linux, on whatever system the file is read."""
+    return name.decode("utf-8", "surrogateescape")
+
+
+def format_of(head: bytes) -> str:
+    """Return what a file's first bytes show it to be: "a script", "of an unknown format"."""
+    if not head:
+        return "empty"
+    for signature, name in table("libraries/file_formats").items():
+        if head.startswith(bytes.fromhex(signature)):
+            return str(name)
+    if not head.strip(b"\0"):
+        return "blank at its beginning (zeros)"
+    if head.isascii() and b"\0" not in head:
+        script = any(word in head for word in _LINKER_SCRIPT_WORDS)
+        return "a text file (linker script)" if script else "a text file"
+    return "of an unknown format"
+
+
+#: The fields of the images that were read last: eight probes look into libtorch_cpu.
+_read_before: dict[tuple[int, ...], dict[str, Any]] = {}
+
+
+class ElfImage(FileImage):
+    """The headers and the dynamic section, in the file's word size and byte order.
+
+    `tags` maps a dynamic tag to its value, the last one if it is repeated, as the loader does; `needed`
+    holds the string positions of DT_NEEDED, the one tag that repeats by design.
+    """
+
+    noun = "an ELF library"
+
+    def _parse(self) -> None:
+        status = os.fstat(self.descriptor)  # the path may lead to another file by now
+        times = status.st_mtime_ns, status.st_ctime_ns
+        key = (status.st_dev, status.st_ino, status.st_size, *times)
+        if key in _read_before:
+            vars(self).update(_read_before[key], descriptor=self.descriptor)
+            return
+        head = self.block(0)
+        if head[:4] != b"\x7fELF":
+            raise NotALibrary(f"the file is {format_of(head)}, not {self.noun}")
+        self.bits = {b"\x01": 32, b"\x02": 64}.get(head[4:5], 0)
+        self.order = {b"\x01": "<", b"\x02": ">"}.get(head[5:6], "")
+        if not self.bits or not self.order:
+            raise NotALibrary("the ELF header gives no known word size or byte order")
+        self.word = "Q" if self.bits == _WIDE_BITS else "I"
+        self._read_headers()
+        self._read_dynamic()
+        if len(_read_before) >= _IMAGES_LIMIT:
+            _read_before.clear()
+        _read_before[key] = dict(vars(self))
+
+    def chain(
+        self, layout: str, at: int, count: int | None
+    ) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """Yield position and fields of each entry of a list; the last field leads to the next one.
+
+        count: the number of entries that the file states; no more are read than any real file has.
+        """
+        for _ in range(min(_ENTRIES_LIMIT if count is None else count, _ENTRIES_LIMIT)):
+            *fields, following = self.unpack(layout, at)
+            yield at, tuple(fields)
+            if not following:
+                return
+            at += following
+
+    def offset_of(self, address: int) -> int:
+        """Return the file offset from which the loader reads this virtual address."""
+        for kind, offset, start, size in self.segments:
+            if kind == _PT_LOAD and start <= address < start + size:
+                return offset + address - start
+        raise NotALibrary(f"the ELF file is damaged: address {address:#x} is in no loaded segment")
+
+    def _read_headers(self) -> None:
+        kind, number, _, _, start, _, _, _, entry_size, count = self.unpack("HHIWWWIHHH", 16)
+        if kind not in (2, 3):
+            noun = _UNLOADABLE.get(kind, "an ELF file of an unknown type")
+            raise NotALibrary(f"the file is {noun}, not a library or program")
+        self.machine = table("libraries/machines")["elf"].get(
+            f"{number}/{self.bits}", f"machine-{number}"
         )
+        if self.machine == "ppc64" and self.order == "<":
+            self.machine = "ppc64le"
+        layout = self.order + ("IIQQQQQQ" if self.bits == _WIDE_BITS else "IIIIIIII")
+        if entry_size != struct.calcsize(layout) or not 0 < count <= _SEGMENTS_LIMIT:
+            raise NotALibrary(
+                "the ELF file is damaged: its program headers have an impossible size"
+            )
+        self.segments: list[tuple[int, int, int, int]] = []
+        for fields in struct.iter_unpack(layout, self.exactly(start, entry_size * count)):
+            if self.bits == _WIDE_BITS:
+                kind, _, offset, address, _, size, _, _ = fields
+            else:
+                kind, offset, address, _, size, _, _, _ = fields
+            self.segments.append((kind, offset, address, size))
+        end = max((s[1] + s[3] for s in self.segments if s[0] == _PT_LOAD), default=0)
+        if end > self.size:
+            raise NotALibrary(
+                f"the file is cut short: it has {self.size} bytes and its segments need {end}"
+            )
 
+    def _read_dynamic(self) -> None:
+        self.tags: dict[int, int] = {}
+        self.needed: list[int] = []
+        section = next(((s[1], s[3]) for s in self.segments if s[0] == _PT_DYNAMIC), None)
+        if section is None:
+            return
+        offset, size = section
+        if size == 0:
+            raise NotALibrary("the ELF file holds debug information only, not the library itself")
+        layout = f"{self.order}2{'Q' if self.bits == _WIDE_BITS else 'I'}"
+        length = min(size, _DYNAMIC_BYTES_LIMIT)
+        length -= length % struct.calcsize(layout)
+        for tag, value in struct.iter_unpack(layout, self.exactly(offset, length)):
+            if tag == _DT_NULL:
+                break
+            if tag == _DT_NEEDED:
+                self.needed.append(value)
+            else:
+                self.tags[tag] = value
+        if len(self.needed) > _NEEDED_LIMIT:
+            raise NotALibrary("the ELF file is damaged: it needs more libraries than any real one")
 
-def version_definitions(path: str) -> tuple[str, ...]:
-    """List the symbol versions that the library defines, in its own order, such as "GOMP_5.0".
+    def string(self, position: int) -> str:
+        """Return the string at a position of the dynamic string table."""
+        start, size = self._string_table()
+        if position >= size:
+            raise NotALibrary("the ELF file is damaged: a name lies outside its string table")
+        text = self.text(start + position, size - position)
+        if text is None:
+            raise NotALibrary("the ELF file is damaged: a name in its string table has no end")
+        return text_of(text)
 
-    The base definition, which repeats the library's name, is left out. Raises as read_elf does.
-    """
-    with opened(path) as image:
-        if _DT_VERDEF not in image.tags:
-            return ()
-        names = []
-        table, most = image.offset_of(image.tags[_DT_VERDEF]), image.tags.get(_DT_VERDEFNUM)
-        for at, (_, flags, _, name_count, _, first) in image.chain("HHHHIII", table, most):
-            if name_count and not flags & _VER_FLG_BASE:
-                # The names after the first are the versions that this one inherits from.
-                names.append(image.string(image.unpack("I", at + first)[0]))
-        return tuple(names)
+    def _string_table(self) -> tuple[int, int]:
+        if _DT_STRTAB not in self.tags or _DT_STRSZ not in self.tags:
+            raise NotALibrary("the ELF file is damaged: it has names but no string table")
+        return self.offset_of(self.tags[_DT_STRTAB]), self.tags[_DT_STRSZ]
 
-
-def version_needs(path: str) -> dict[str, tuple[str, ...]]:
-    """Return the symbol versions that it needs of each library: {"libc.so.6": ("GLIBC_2.28",)}.
-
-    Raises as read_elf does.
-    """
-    with opened(path) as image:
-        if _DT_VERNEED not in image.tags:
-            return {}
-        needs: dict[str, tuple[str, ...]] = {}
-        left = _VERSIONS_LIMIT
-        table, most = image.offset_of(image.tags[_DT_VERNEED]), image.tags.get(_DT_VERNEEDNUM)
-        for at, (_, count, library, first) in image.chain("HHIII", table, most):
-            name = image.string(library) if min(count, left) else ""
-            for _, (_, _, _, version) in image.chain("IHHII", at + first, min(count, left)):
-                needs[name] = (*needs.get(name, ()), image.string(version))
-                left -= 1
-        return needs
-
-
-_VERSIONS_LIMIT = 4096
-# Real chains hold a handful of symbols; the longest seen come from tables with a single bucket.
-_CHAIN_LIMIT = 1 << 14
-
-_DT_HASH, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 4, 14, 15, 29
-_DT_GNU_HASH, _DT_VERDEF, _DT_VERDEFNUM = 0x6FFFFEF5, 0x6FFFFFFC, 0x6FFFFFFD
-_DT_VERNEED, _DT_VERNEEDNUM = 0x6FFFFFFE, 0x6FFFFFFF
-_VER_FLG_BASE = 1
-_NO_END = "the ELF file is damaged: a chain of its symbol hash table has no end"
-
-
-def _directories(path_list: str) -> tuple[str, ...]:
-    return tuple(part or "." for part in path_list.split(":")) if path_list else ()
-
-
-def _in_gnu_hash(image: ElfImage, table: int, name: bytes) -> bool:
-    bucket_count, first_symbol, bloom_count, bloom_shift = image.unpack("4I", table)
-    if not bucket_count or not bloom_count:
-        return False
-    hashed = 5381
-    for byte in name:
-        hashed = (hashed * 33 + byte) & 0xFFFFFFFF
-    word_bytes = image.bits // 8
-    bloom_at = table + 16
-    at = bloom_at + word_bytes * (hashed // image.bits % bloom_count)
-    (bloom,) = image.unpack("W", at)
-    if not bloom >> hashed % image.bits & bloom >> (hashed >> bloom_shift) % image.bits & 1:
-        return False
-    buckets_at = bloom_at + word_bytes * bloom_count
-    (symbol,) = image.unpack("I", buckets_at + 4 * (hashed % bucket_count))
-    if symbol < first_symbol:
-        return False
-    chain_at = buckets_at + 4 * bucket_count - 4 * first_symbol
-    for index in range(symbol, symbol + _CHAIN_LIMIT):
-        (found,) = image.unpack("I", chain_at + 4 * index)
-        if found | 1 == hashed | 1 and image.defines(index, name):
-            return True
-        if found & 1:
+    def defines(self, index: int, name: bytes) -> bool:
+        """Return whether entry `index` of the symbol table defines `name` for other libraries."""
+        if _DT_SYMTAB not in self.tags:
+            raise NotALibrary("the ELF file is damaged: it has a hash table but no symbol table")
+        symbols = self.offset_of(self.tags[_DT_SYMTAB])
+        if self.bits == _WIDE_BITS:
+            position, info, _, section, value, _ = self.unpack("IBBHQQ", symbols + 24 * index)
+        else:
+            position, value, _, info, _, section = self.unpack("IIIBBH", symbols + 16 * index)
+        if section == _SHN_UNDEF or info >> 4 not in _STB_EXPORTED:
             return False
-    raise NotALibrary(_NO_END)
-
-
-def _in_hash(image: ElfImage, table: int, name: bytes) -> bool:
-    # The one ABI in use whose hash table has words of eight bytes.
-    layout, entry_bytes = ("Q", 8) if image.machine == "s390x" else ("I", 4)
-    bucket_count, chain_count = image.unpack(layout * 2, table)
-    if not bucket_count:
-        return False
-    hashed = 0
-    for byte in name:
-        hashed = (hashed << 4) + byte & 0xFFFFFFFF
-        high = hashed & 0xF0000000
-        hashed = (hashed ^ high >> 24) & ~high
-    buckets_at = table + 2 * entry_bytes
-    chain_at = buckets_at + entry_bytes * bucket_count
-    (index,) = image.unpack(layout, buckets_at + entry_bytes * (hashed % bucket_count))
-    for _ in range(min(chain_count, _CHAIN_LIMIT)):
-        if index == 0:
+        if value == 0 and section != _SHN_ABS and info & 15 != _STT_TLS:
             return False
-        if index < chain_count and image.defines(index, name):
-            return True
-        (index,) = image.unpack(layout, chain_at + entry_bytes * index)
-    if index == 0:
-        return False
-    raise NotALibrary(_NO_END)
+        start, size = self._string_table()
+        if position + len(name) + 1 > size:
+            return False
+        return self.exactly(start + position, len(name) + 1) == name + b"\0"
+
+
+BLOCK_BYTES = 4096
+_BLOCKS_LIMIT = 256
+_TEXT_BYTES = (1 << 10, 16 << 10)
+_LINKER_SCRIPT_WORDS = (b"GNU ld script", b"OUTPUT_FORMAT", b"GROUP", b"INPUT")
+
+_PT_LOAD, _PT_DYNAMIC = 1, 2
+_WIDE_BITS = 64
+_IMAGES_LIMIT = 16
+_SEGMENTS_LIMIT = 1024
+_DYNAMIC_BYTES_LIMIT = 256 << 10
+_NEEDED_LIMIT = 1024
+_ENTRIES_LIMIT = 4096
+_DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_SYMTAB, _DT_STRSZ = 0, 1, 5, 6, 10
+_DT_SONAME, _DT_RPATH, _DT_RUNPATH = 14, 15, 29
+_SHN_UNDEF, _SHN_ABS = 0, 0xFFF1
+_STT_TLS = 6
+_STB_EXPORTED = (1, 2, 10)  # global, weak, unique
+_UNLOADABLE = {1: "an ELF object file that is not linked yet", 4: "an ELF core dump"}

@@ -1,32 +1,26 @@
-"""The libraries that ldconfig wrote down for the loader: the format of /etc/ld.so.cache.
+"""The libraries that ldconfig listed for the loader: the format of /etc/ld.so.cache.
 
-Three layouts are in use: the one of glibc 2.2 and newer ("glibc-ld.so.cache1.1"), the older one
+Three layouts are in use: that of glibc 2.2 and newer ("glibc-ld.so.cache1.1"), the older one
 ("ld.so-1.7.0"), and the older one with the newer appended, which ldconfig wrote before 2.32.
 """
-
-from __future__ import annotations
 
 import struct
 import sys
 from functools import cache
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from mlbackends.base.tables import table
 from mlbackends.host.files import read_regular
-from mlbackends.host.host import once_per_host
-from mlbackends.libraries.file_image import text_of
-
-if TYPE_CHECKING:
-    from mlbackends.host.host import Host
+from mlbackends.host.host import Host, once_per_host
+from mlbackends.libraries.elf import text_of
 
 
 class CacheEntry(Struct, frozen=True, array_like=True):
     """One library as ldconfig found it.
 
-    `hwcap_subdirectory` is the glibc-hwcaps subdirectory ("x86-64-v3") that it lies in, else "":
-    the loader takes such a library on processors of that level only.
+    `hwcap_subdirectory` is the glibc-hwcaps subdirectory ("x86-64-v3") that it is in, or "": the loader
+    uses such a library only on processors of that level.
     """
 
     soname: str
@@ -40,25 +34,23 @@ def cached_libraries(host: Host) -> list[str]:
     """Return the paths in a host's cache that are for its processor."""
     ours = {"amd64": "x86_64", "arm64": "aarch64"}.get(host.machine, host.machine)
     try:
-        entries = host.extracted(
-            "/etc/ld.so.cache",
-            "loader_cache",
-            list[CacheEntry],
-            _read_cache_file,
-        )
+        entries = host.extracted("/etc/ld.so.cache", loader_cache, list[CacheEntry])
     except (OSError, ValueError):
         return []
-    return [each.path for each in entries if not ours or architecture_of(each.flags) in ("", ours)]
+    return [
+        entry.path for entry in entries if not ours or architecture_of(entry.flags) in ("", ours)
+    ]
 
 
-def _read_cache_file(path: str) -> list[CacheEntry]:
+def loader_cache(path: str) -> list[CacheEntry]:
+    """Return the entries of a cache file."""
     return read_cache(read_regular(path))
 
 
 def read_cache(data: bytes) -> list[CacheEntry]:
-    """List the entries in the cache's own order; what is not a cache has none.
+    """Return the entries in the cache's own order; [] if the bytes are not a cache.
 
-    An entry whose names cannot be read is left out, as the loader would pass over it.
+    An entry whose names cannot be read is left out, as the loader passes over it.
     """
     if not data.startswith((_NEW_MAGIC, _OLD_MAGIC)):
         return []
@@ -77,7 +69,7 @@ def read_cache(data: bytes) -> list[CacheEntry]:
             break
     else:
         return []
-    # A character for each byte, so that what most names are, ASCII, is decoded once.
+    # One character for each byte, so that ASCII, which most names are, is decoded once.
     names = data[start if is_new else end :].decode("latin-1")
     entries = []
     for flags, key, value, *_ in struct.iter_unpack(order + layout, data[table_at:end]):
@@ -96,10 +88,10 @@ def _string(names: str, at: int) -> str:
 
 @cache
 def architecture_of(flags: int, little_endian: bool = sys.byteorder == "little") -> str:
-    """Return the machine that an entry is for, in the words of `elf.Elf.machine`.
+    """Return the machine that an entry is for, spelled as `elf.Elf.machine` spells it.
 
-    "" where the flags do not tell: 32-bit x86, PowerPC, SPARC and others share the value 0.
-    They do not tell the byte order of PowerPC either; it is that of the cache.
+    "" if the flags do not state it: 32-bit x86, PowerPC, SPARC and others share the value 0. They do not
+    state the byte order of PowerPC either; it is that of the cache.
     """
     name: str = table("libraries/machines")["loader_cache"].get(str(flags >> 8 & 0xFF), "")
     return "ppc64le" if name == "ppc64" and little_endian else name

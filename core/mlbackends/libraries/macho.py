@@ -1,26 +1,21 @@
-"""What a library of macOS says of itself, read without loading it: the counterpart of `elf`.
+"""The load commands and exports of a library of macOS, read without loading it.
 
 Sources: Apple, <mach-o/loader.h>, <mach-o/fat.h> and, for the trie of exports, dyld's MachOFile.
 """
 
-from __future__ import annotations
-
-import os
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from msgspec import Struct
 
-from mlbackends.libraries.file_image import FileImage, NotALibrary, format_of, opened_file, text_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+from mlbackends.base.errors import NotALibrary
+from mlbackends.host.host import Host, once_per_host
+from mlbackends.libraries.elf import FileImage, format_of, text_of
 
 
 class MachO(Struct, frozen=True):
-    """One slice of a Mach-O file: what it is for, and what it needs.
+    """One slice of a Mach-O file: its processor, and what it needs.
 
-    `machine` is in the words of `uname -m`, else "machine-<number>". `soname` is the install name, such
+    `machine` is spelled as `uname -m` spells it, or is "machine-<number>". `soname` is the install name, such
     as "@rpath/libomp.dylib", which others have in `needed`. `rpath` is as written (@loader_path is not
     expanded). `minimum` is the oldest macOS that loads it, such as "11.0".
     """
@@ -32,43 +27,52 @@ class MachO(Struct, frozen=True):
     minimum: str
 
 
+@once_per_host
+def macho_headers(host: Host, path: str) -> MachO:
+    """Return the slice of a Mach-O file for this machine, or else the first. Raises as read_macho does."""
+    slices = host.extracted(path, read_macho, tuple[MachO, ...])
+    return next((part for part in slices if part.machine == host.machine), slices[0])
+
+
 def read_macho(path: str) -> tuple[MachO, ...]:
     """Read the load commands of each slice: one, or those of a universal binary in their order.
 
-    Raises NotALibrary, or OSError where the file cannot be opened or read.
+    Raises NotALibrary, or OSError if the file cannot be opened or read.
     """
-    with _opened(path) as images:
-        return tuple(image.described() for image in images)
+    with MachOFile(path) as file:
+        return tuple(part.described() for part in file.slices)
 
 
 def exported_symbols(path: str, names: Iterable[str]) -> frozenset[str]:
-    """Return those of `names` that every slice exports, as C spells them; raises as read_macho does."""
-    with _opened(path) as images:
-        return frozenset(name for name in names if all(image.exports(name) for image in images))
+    """Return those of `names` that every slice exports, as C spells them. Raises as read_macho does."""
+    with MachOFile(path) as file:
+        return frozenset(name for name in names if all(part.exports(name) for part in file.slices))
 
 
-@contextmanager
-def _opened(path: str) -> Iterator[list[MachOImage]]:
-    with opened_file(path, "a Mach-O library") as descriptor:
-        file = FileImage(descriptor, os.fstat(descriptor).st_size)
-        head = file.block(0)
+class MachOFile(FileImage):
+    """A Mach-O file with its slices: one, or several in a universal binary."""
+
+    noun = "a Mach-O library"
+
+    def _parse(self) -> None:
+        head = self.block(0)
         if head[:4] not in _UNIVERSAL:
-            yield [MachOImage(file, 0)]
+            self.slices = [MachOImage(self, 0)]
             return
-        file.order = ">"
-        (count,) = file.unpack("I", 4)
+        self.order = ">"
+        (count,) = self.unpack("I", 4)
         if not 0 < count <= _SLICES_LIMIT:  # Java's classes begin with the same bytes
             raise NotALibrary(f"the file is no universal binary: it would have {count} slices")
         layout, length = _UNIVERSAL[head[:4]]
-        slices = [file.unpack(layout, 8 + length * i)[2] for i in range(count)]
-        yield [MachOImage(file, start) for start in slices]
+        starts = [self.unpack(layout, 8 + length * i)[2] for i in range(count)]
+        self.slices = [MachOImage(self, start) for start in starts]
 
 
 class MachOImage(FileImage):
-    """One slice of an open file, and its load commands: places by what the command is."""
+    """One slice of an open file, and its load commands: the position of each."""
 
-    def __init__(self, file: FileImage, start: int) -> None:
-        super().__init__(file.descriptor, file.size)
+    def __init__(self, file: MachOFile, start: int) -> None:
+        self.descriptor, self.size, self.blocks = file.descriptor, file.size, file.blocks
         self.start = start
         head = self.exactly(start, max(0, min(28, self.size - start)))
         self.order, is_wide = _THIN.get(head[:4], ("", False))
@@ -88,7 +92,7 @@ class MachOImage(FileImage):
             at += size
 
     def described(self) -> MachO:
-        """Return what the load commands say."""
+        """Return what the load commands state."""
         names = self._texts(_ID)
         return MachO(
             machine=self.machine,
@@ -99,7 +103,7 @@ class MachOImage(FileImage):
         )
 
     def _texts(self, *commands: int) -> tuple[str, ...]:
-        """Return the text of each of these commands; a field of theirs says where it begins."""
+        """Return the text of each of these commands; a field holds its offset."""
         texts = []
         for command, at in self.commands:
             if command in commands:
@@ -109,7 +113,7 @@ class MachOImage(FileImage):
         return tuple(texts)
 
     def _minimum(self) -> str:
-        """Return the oldest macOS; "" where it is for another system or says none."""
+        """Return the oldest macOS; "" if it is for another system or states none."""
         for command, at in self.commands:
             if command == _BUILD_VERSION:
                 platform, version = self.unpack("II", at + 8)
@@ -121,7 +125,7 @@ class MachOImage(FileImage):
         return ""
 
     def exports(self, name: str) -> bool:
-        """Tell whether the trie of exports has a function or variable of C, as dyld looks it up."""
+        """Return whether the trie of exports has a function or variable of C, as dyld looks it up."""
         for command, at in self.commands:
             if command in _EXPORTS:
                 offset, size = self.unpack("II", at + _EXPORTS[command])

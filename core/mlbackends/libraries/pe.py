@@ -1,32 +1,27 @@
-"""What a DLL's PE file says of it, read without loading it: the counterpart of `elf`.
+"""The headers, imports and version of a DLL, read from its PE file without loading it.
 
 Source: Microsoft, "PE Format"; VERSIONINFO, VS_FIXEDFILEINFO and String in the Windows API reference.
 """
 
-from __future__ import annotations
-
-import os
 import struct
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
+from mlbackends.base.errors import NotALibrary
 from mlbackends.base.tables import table
-from mlbackends.libraries.file_image import FileImage, NotALibrary, format_of, opened_file
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+from mlbackends.host.host import Host, once_per_host
+from mlbackends.libraries.elf import FileImage, format_of
 
 
 class Pe(Struct, frozen=True):
     """The headers, the imports and the version resource of a PE file.
 
-    `machine` is in the words of `uname -m` where it has one, else "machine-<number>". `soname` is the name
-    that the linker wrote into the export table; the loader goes by that of the file. `needed` is opened with
-    the file, `delayed` at the first call of a function, and to `forwards` some exported functions lead, as
-    all of conda-forge's libblas.dll do. `file_version` and `product_version` are four
-    numbers; `strings` are those of the first language: FileDescription, ProductName, ...
+    `machine` is spelled as `uname -m` spells it, or is "machine-<number>". `soname` is the name that the
+    linker wrote into the export table; the loader uses the file's name. `needed` is opened with the file,
+    `delayed` at the first call of a function. Exported functions may lead to `forwards`, as all of
+    conda-forge's libblas.dll do. `file_version` and `product_version` are four numbers; `strings` are those
+    of the first language: FileDescription, ProductName, ...
     """
 
     machine: str
@@ -39,16 +34,15 @@ class Pe(Struct, frozen=True):
     strings: dict[str, str] = {}
 
 
-@contextmanager
-def opened(path: str) -> Iterator[PeImage]:
-    """Open a file and read its headers; raises NotALibrary where it is no PE file, and OSError."""
-    with opened_file(path, "a DLL") as descriptor:
-        yield PeImage(descriptor)
+@once_per_host
+def pe_headers(host: Host, path: str) -> Pe:
+    """Return the headers of a PE file of a host. Raises as read_pe does."""
+    return host.extracted(path, read_pe, Pe)
 
 
 def read_pe(path: str) -> Pe:
-    """Read headers, imports and version; raises NotALibrary, or OSError where the file cannot be read."""
-    with opened(path) as image:
+    """Read headers, imports and version. Raises NotALibrary, or OSError if the file cannot be read."""
+    with PeImage(path) as image:
         soname = (
             image.name(image.unpack("I", exports + 12)[0]) if (exports := image.exports) else ""
         )
@@ -63,8 +57,8 @@ def read_pe(path: str) -> Pe:
 
 
 def imported_functions(path: str) -> dict[str, tuple[str, ...]]:
-    """Return the functions that a file takes by name of each DLL; raises as read_pe does."""
-    with opened(path) as image:
+    """Return the functions that a file imports by name from each DLL. Raises as read_pe does."""
+    with PeImage(path) as image:
         found: dict[str, list[str]] = {}
         for at, library in image.imports(_IMPORTS, 20, 12):
             lookups, bound = image.unpack("I12xI", at)
@@ -74,7 +68,7 @@ def imported_functions(path: str) -> dict[str, tuple[str, ...]]:
 
 def exported_symbols(path: str, names: Iterable[str]) -> frozenset[str]:
     """Return those of `names` that a DLL exports; the loader searches its sorted names as this does."""
-    with opened(path) as image:
+    with PeImage(path) as image:
         if not image.exports:
             return frozenset()
         count, _, table_at = image.unpack("III", image.exports + 24)
@@ -97,13 +91,14 @@ def exported_symbols(path: str, names: Iterable[str]) -> frozenset[str]:
 
 
 class PeImage(FileImage):
-    """The headers of a PE file; addresses in it are relative to where the loader puts it."""
+    """The headers of a PE file. Addresses are relative to the address at which it is loaded."""
 
-    def __init__(self, descriptor: int) -> None:
-        super().__init__(descriptor, os.fstat(descriptor).st_size)
+    noun = "a DLL"
+
+    def _parse(self) -> None:
         head = self.block(0)
         if head[:2] != b"MZ":
-            raise NotALibrary(f"the file is {format_of(head)}, not a DLL")
+            raise NotALibrary(f"the file is {format_of(head)}, not {self.noun}")
         (start,) = self.unpack("I", 0x3C)
         if self.exactly(start, 4) != b"PE\0\0":
             raise NotALibrary("the file is a program for DOS or 16-bit Windows, not a DLL")
@@ -133,12 +128,12 @@ class PeImage(FileImage):
         self.exports = self._directory(_EXPORTS)
 
     def _directory(self, number: int) -> int:
-        """Return where a data directory lies in the file, 0 without one."""
+        """Return the file offset of a data directory, 0 without one."""
         address, size = self.directories[number] if number < len(self.directories) else (0, 0)
         return self.offset_of(address) if address and size else 0
 
     def offset_of(self, address: int) -> int:
-        """Return where in the file the loader takes this address from."""
+        """Return the file offset from which the loader reads this address."""
         for start, size, raw in self.sections:
             if start <= address < start + size:
                 return raw + address - start
@@ -159,7 +154,7 @@ class PeImage(FileImage):
         return self.bytes_at(address).decode("ascii", "replace")
 
     def imports(self, directory: int, entry_bytes: int, name_at: int) -> Iterator[tuple[int, str]]:
-        """Yield the entries of one of the two tables of imports: their places, and the DLLs' names."""
+        """Yield position and DLL name of each entry of one of the two import tables."""
         start = self._directory(directory)
         for at in range(start, start + entry_bytes * _IMPORTS_LIMIT, entry_bytes) if start else ():
             (address,) = self.unpack("I", at + name_at)
@@ -172,7 +167,7 @@ class PeImage(FileImage):
             raise NotALibrary("the PE file is damaged: it needs more libraries than any real one")
 
     def functions(self, address: int) -> Iterator[str]:
-        """Yield the names in a table of functions; those that are taken by their number have none."""
+        """Yield the names in a table of functions; those imported by number have none."""
         word, start = ("Q" if self.is_wide else "I"), self.offset_of(address)
         size = struct.calcsize(word)
         for at in range(start, start + size * _FUNCTIONS_LIMIT, size):
@@ -183,7 +178,7 @@ class PeImage(FileImage):
                 yield self.name(entry + 2)  # behind a hint of two bytes
 
     def forwards(self) -> Iterator[str]:
-        """Yield the DLLs to which the first exported functions lead, instead of to code."""
+        """Yield the DLLs that the first exported functions are forwarded to."""
         if not self.exports:
             return
         start, size = self.directories[_EXPORTS]
@@ -211,12 +206,12 @@ class PeImage(FileImage):
         if fixed < 0 or len(data) < fixed + 24:
             return "", "", {}
         parts = struct.unpack_from("<8H", data, fixed + 8)
-        # The high half of each number comes second, as it lies in memory.
+        # The high half of each number comes second in memory.
         numbers = [f"{parts[i + 1]}.{parts[i]}.{parts[i + 3]}.{parts[i + 2]}" for i in (0, 4)]
         return numbers[0], numbers[1], _strings(data)
 
     def _entry(self, root: int, folder: int, number: int | None) -> int:
-        """Return where an entry of a folder of resources leads, the first one for None; 0 without one."""
+        """Return where an entry of a resource folder leads (the first one for None), 0 without one."""
         named, numbered = self.unpack("HH", folder + 12)
         for i in range(min(named + numbered, _RESOURCES_LIMIT)):
             identity, target = self.unpack("II", folder + 16 + 8 * i)

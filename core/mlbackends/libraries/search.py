@@ -1,72 +1,94 @@
-"""Where libraries are: every copy, by every way that a program could come to it.
+"""Where libraries are: every copy, found along every path by which a program could reach it.
 
-Finding never opens a library. The steps are in the order in which a process that is started from this
-environment would meet the copies; the first copy of a soname wins. search_steps.json has the steps and what
-makes each of them win; last come variables such as CUDA_HOME, by their own names.
+Finding never opens a library. The steps are in the order in which a process started from this environment
+would meet the copies; the first copy of a soname wins. search_steps.json lists the steps and why each of them
+wins; variables such as CUDA_HOME come last, under their own names.
 
 Source: ld.so(8), the order of RPATH, LD_LIBRARY_PATH, RUNPATH, cache and default folders.
 """
 
 import os
 import re
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
 
+from msgspec import Struct
 from msgspec.structs import replace
 
+from mlbackends.base.errors import NotALibrary
 from mlbackends.base.mounts import NotAnswering, is_silent
-from mlbackends.base.patterns import pattern
 from mlbackends.base.reasons import Reason
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import conda_prefix, python_folders
-from mlbackends.libraries.file_image import NotALibrary
-from mlbackends.libraries.headers import elf_headers, extract_symbols, macho_headers, pe_headers
+from mlbackends.host.variables import not_valid, steering
+from mlbackends.libraries import windows
+from mlbackends.libraries.consumers import is_found_by_rpath, marked
+from mlbackends.libraries.elf import Elf, read_elf
+from mlbackends.libraries.library_names import key_of, library_path, native_names, stem_of
 from mlbackends.libraries.loader_cache import cached_libraries
-from mlbackends.libraries.owners import is_found_by_rpath, owner_of
-from mlbackends.model.records import Library
+from mlbackends.libraries.macho import macho_headers
+from mlbackends.libraries.owners import owner_of
+from mlbackends.libraries.pe import pe_headers
+from mlbackends.libraries.symbols import extract_symbols
+from mlbackends.model.records import Finding, Library
 
-_ENDING = pattern(r"\.(?:so(?:\.[0-9]\w*)*|(?:[0-9][0-9.]*\.)?dylib)$")
-_NUMBERS = pattern(r"[_.-]?[0-9][0-9._-]*$")
-_LINUX_NAME = pattern(r"\b(lib[\w-]+)(\.so(?:\.[0-9]+)*)?")
-_HASH_LENGTHS = range(6, 41)
-_HASH_DIGITS = frozenset("0123456789abcdef")
-
-#: Where wheels of NVIDIA put libraries; the last two under Windows, to CUDA 12 and from 13.
+#: The folders of libraries in NVIDIA's wheels; the last two on Windows, up to CUDA 12 and from 13.
 _NVIDIA_FOLDERS = ("lib", "lib64", "bin", "bin/x86_64")
 
 #: A library file's stem, its path, and the step that found it.
 Place = tuple[str, str, str]
 
 
-def stem_of(file_name: str) -> str:
-    """Return a library file's name without hash and version; "" for what is no shared library.
+class SharedLibrary(Struct, frozen=True):
+    """A library as its probe declares it: its names, its folders, and what it is built into.
 
-    libcudnn.so.9 -> libcudnn; libgomp-24e2ab19.so.1.0.0 -> libgomp; libomp.5.dylib -> libomp.
+    stems, homes, wheels: as in `libraries_named`.
+    folders: as there; "$MKLROOT" at the beginning stands for the value of that variable (the folder is left
+    out if it is not set), and "{machine}" for the processor as the kernel spells it.
+    symbols: functions of which at least one is defined by a torch that has the library built in.
+    missing: what the reason of an absence names; the first stem by default.
+    describe: adds facts to a copy.
     """
-    stem, so, version = file_name.partition(".so")
-    numbers = version[1:].split(".")
-    is_plain = not version or (
-        version[0] == "." and all(each[:1].isdecimal() and each.isalnum() for each in numbers)
-    )
-    # As most are named; the pattern takes longer to compile than all of them to split.
-    if not (stem and so and is_plain):
-        if file_name[-4:].lower() == ".dll":
-            stem = file_name[:-4].partition("_v0.")[0]  # libopenblas_v0.3.27--3aa239bc...: scipy's
-        elif not so and ".dylib" not in file_name:
-            return ""
-        elif ending := _ENDING.search(file_name, 1):
-            stem = file_name[: ending.start()]
-        else:
-            return ""
-    if "-" not in stem:
-        return stem
-    # auditwheel adds a hash to a name, which may stand before a version.
-    name, _, mark = stem.rpartition("-")
-    digits, _, rest = mark.partition(".")
-    is_hash = len(digits) in _HASH_LENGTHS and _HASH_DIGITS.issuperset(digits)
-    is_marked = name and is_hash and all(sign.isalnum() or sign in "._" for sign in rest)
-    return name if is_marked else stem
+
+    name: str
+    stems: tuple[str, ...]
+    homes: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    wheels: tuple[str, ...] = ()
+    symbols: tuple[str, ...] = ()
+    missing: str = ""
+    describe: Callable[[Host, Library], Library] | None = None
+
+    def find(self, host: Host) -> Finding:
+        """Find every copy, the variables that steer it, and those that hold an invalid value."""
+        folders = []
+        for folder in self.folders:
+            variable, slash, below = folder.partition("/")
+            home = host.env(variable[1:]).rstrip("/")
+            if home or not variable:
+                folders.append(f"{home}{slash}{below}".replace("{machine}", host.machine))
+        libraries = libraries_named(
+            host, self.name, *self.stems, homes=self.homes, folders=folders, wheels=self.wheels
+        )
+        if self.describe:
+            libraries = [self.describe(host, library) for library in libraries]
+        if self.symbols:
+            libraries += inside(host, self.name, "libtorch_cpu", self.symbols)
+        libraries = marked(host, libraries)
+        facts = steering(host, self.name.lower())
+        if not libraries:
+            # The system's own are among the loader's folders, which the reason names anyway.
+            customary = [folder for folder in folders if not folder.startswith("/usr/")]
+            reason = absent(host, self.missing or self.stems[0], self.homes, customary)
+            return Finding(facts=facts, reasons=(reason,))
+        warnings = not_valid(host, self.name.lower())
+        return Finding(tuple(libraries), facts=facts, warnings=warnings)
+
+
+def with_file_version(host: Host, library: Library) -> Library:
+    """Return a copy with the version in its file's full name: libze_loader.so.1.8.0."""
+    match = re.search(r"\.so\.(\d+\.\d+[\d.]*)$", host.realpath(library.path))
+    return replace(library, version=match[1]) if match else library
 
 
 def libraries_named(
@@ -79,7 +101,7 @@ def libraries_named(
 ) -> list[Library]:
     """Return every copy of a library, in the order in which they would be met.
 
-    stems: Linux' file names without version and extension: "libcudnn".
+    stems: file names on Linux without version and ending: "libcudnn".
     homes: variables that name a toolkit's folder; its lib, lib64, bin and targets/*/lib are searched.
     folders: customary folders, with patterns ("/usr/local/cuda*/lib64").
     wheels: folders below site-packages, with patterns, beyond those that every search covers
@@ -98,52 +120,35 @@ def libraries_named(
     ]
     for variable in homes:
         if home := host.folders(variable)[0] if host.env(variable) else "":
-            inside = [f"{home}/{below}" for below in ("lib64", "lib", "bin", "bin/x64")]
-            inside += host.glob(f"{home}/targets/*/lib")
-            special += [(folder, variable) for folder in inside]
+            below = [f"{home}/{folder}" for folder in ("lib64", "lib", "bin", "bin/x64")]
+            below += host.glob(f"{home}/targets/*/lib")
+            special += [(folder, variable) for folder in below]
     special += [(at, "well-known-folder") for customary in folders for at in host.glob(customary)]
     for folder, step in special:
         places += [
             place for place in _in_folder(host, folder, step) if key_of(host, place[0]) in keys
         ]
-    return _mark_winners(host, _distinct(host, name, places))
+    # One record for each file, however many names lead to it, under the first name met.
+    copies: dict[str, Library] = {}
+    mapped = host.mapped_files()
+    for _, path, step in places:
+        real = host.realpath(path)
+        if real in copies:
+            continue
+        library = replace(_described(host, path, real, step), name=name, found_by=step)
+        if host.pid is not None:
+            library = replace(library, used=path in mapped or real in mapped)
+            if not mapped.get(path, mapped.get(real, True)) and not library.reasons:
+                message = f"the process has an older {path} mapped: it was replaced since"
+                library = replace(library, reasons=(Reason("replaced", message),))
+        copies[real] = library
+    return _mark_winners(host, list(copies.values()))
 
 
-def key_of(host: Host, stem: str) -> str:
-    """Return what a stem is compared by: on Windows Linux' name, without case and without numbers at its end.
-
-    cublas64_12 and libcublas are one: names.json has what Windows calls a library.
-    """
-    if host.platform != "win32":
-        return stem
-    bare = _NUMBERS.sub("", stem.lower())
-    return _names_of_windows().get(bare, bare)
-
-
-@cache
-def _names_of_windows() -> dict[str, str]:
-    return {
-        _NUMBERS.sub("", file.lower().removesuffix(".dll")): _NUMBERS.sub("", name.lower())
-        for name, files in table("libraries/names").items()
-        for file in files
-    }
-
-
-def native_names(host: Host, text: str) -> str:
-    """Return a text about libraries by Linux' names with those that their files have on this system."""
-    if host.platform == "linux":
-        return text
-
-    def native_name(match: re.Match[str]) -> str:
-        if host.platform == "win32":
-            return str(table("libraries/names").get(match[1], [match[1]])[0])
-        return f"{match[1]}.dylib" if match[2] else match[0]
-
-    return _LINUX_NAME.sub(native_name, text)
-
-
-def searched(host: Host, homes: Sequence[str] = (), folders: Sequence[str] = ()) -> str:
-    """Say in a phrase where `libraries_named` looks, for the reason of an absence."""
+def absent(
+    host: Host, library: str, homes: Sequence[str] = (), folders: Sequence[str] = ()
+) -> Reason:
+    """Return the reason for a library that was not found, with the places that were searched."""
     places = []
     if python_folders(host):
         places.append("this Python's wheels")
@@ -158,33 +163,28 @@ def searched(host: Host, homes: Sequence[str] = (), folders: Sequence[str] = ())
         places.append("the loader's cache" if cached_libraries(host) else "the loader's folders")
     places += [f"{variable} ({host.env(variable)})" for variable in homes if host.env(variable)]
     places += [folder for folder in folders if "*" not in folder][:2]
-    return ", ".join(places)
-
-
-def absent(
-    host: Host, library: str, homes: Sequence[str] = (), folders: Sequence[str] = ()
-) -> Reason:
-    """Return the reason for a library that is nowhere, with the places that were searched."""
-    library, places = native_names(host, library), searched(host, homes, folders)
+    library, searched = native_names(host, library), ", ".join(places)
     if host.pid is not None:
-        return Reason("not-mapped", f"the process has mapped no {library}; nor is one in {places}")
-    return Reason("not-found", f"no {library} in {places}")
+        return Reason(
+            "not-mapped", f"the process has mapped no {library}; nor is one in {searched}"
+        )
+    return Reason("not-found", f"no {library} in {searched}")
 
 
 def absent_but_on_linux(host: Host, library: str, homes: Sequence[str] = ()) -> Reason:
-    """Return the same of what exists for Linux alone, which elsewhere does not apply."""
+    """Return the same for a library that exists for Linux only; on other systems it does not apply."""
     if host.platform in ("win32", "darwin"):
-        return Reason("not-this-platform", f"it is for Linux alone; this is {host.platform}")
+        return Reason("not-this-platform", f"it is for Linux only; this is {host.platform}")
     return absent(host, library, homes)
 
 
 @once_per_host
 def _everywhere(host: Host) -> dict[str, list[tuple[int, Place]]]:
-    """Return every library in every general place by its stem, numbered in the steps' order: once a host."""
-    found: dict[str, list[tuple[int, Place]]] = {}
+    """Return every library in every general place by its stem, numbered in the order of the steps."""
+    places: dict[str, list[tuple[int, Place]]] = {}
     for i, place in enumerate(_places(host)):
-        found.setdefault(key_of(host, place[0]), []).append((i, place))
-    return found
+        places.setdefault(key_of(host, place[0]), []).append((i, place))
+    return places
 
 
 def _places(host: Host) -> Iterator[Place]:
@@ -202,17 +202,15 @@ def _places(host: Host) -> Iterator[Place]:
             yield from _in_folder(host, folder.rstrip("/"), variable)
     for base in python_folders(host):
         names = host.listdir(base)
-        inside = [name for name in names if name.endswith((".libs", ".dylibs"))]
+        below = [name for name in names if name.endswith((".libs", ".dylibs"))]
         if "nvidia" in names:
             for part in host.listdir(f"{base}/nvidia"):
-                inside += [f"nvidia/{part}/{lib}" for lib in _NVIDIA_FOLDERS]
+                below += [f"nvidia/{part}/{lib}" for lib in _NVIDIA_FOLDERS]
         if "torch" in names:
-            inside.append("torch/lib")
-        for folder in inside:
+            below.append("torch/lib")
+        for folder in below:
             yield from _in_folder(host, f"{base}/{folder}", "site-packages")
     if is_windows:
-        from mlbackends.libraries import windows
-
         for folder, step in windows.folders(host):
             yield from _in_folder(host, folder, step)
         return
@@ -234,17 +232,6 @@ def _places(host: Host) -> Iterator[Place]:
             yield from _in_folder(host, folder, "system-folder")
 
 
-def library_path(host: Host) -> tuple[str, list[str]]:
-    """Return the variable that lists folders for the loader, and its elements as they are written."""
-    if host.platform == "win32":
-        return "PATH", host.folders("PATH")
-    variable = "DYLD_LIBRARY_PATH" if host.platform == "darwin" else "LD_LIBRARY_PATH"
-    value = host.env(variable)
-    if host.platform != "darwin":
-        value = value.replace(";", ":")  # ld.so(8) takes either
-    return variable, value.split(":") if value else []
-
-
 def _is_absolute(folder: str) -> bool:
     return folder.startswith("/") or (len(folder) > 2 and folder[1] == ":")
 
@@ -255,26 +242,9 @@ def _in_folder(host: Host, folder: str, step: str) -> Iterator[Place]:
             yield stem, f"{folder}/{name}", step
 
 
-def _distinct(host: Host, name: str, places: list[Place]) -> list[Library]:
-    """One record for each file, however many names lead to it, under the first name met."""
-    found: dict[str, Library] = {}
-    mapped = host.mapped_files()
-    for _, path, step in places:
-        real = host.realpath(path)
-        if real not in found:
-            library = replace(_described(host, path, real, step), name=name, found_by=step)
-            if host.pid is not None:
-                library = replace(library, used=path in mapped or real in mapped)
-                if not mapped.get(path, mapped.get(real, True)) and not library.reasons:
-                    message = f"the process has an older {path} mapped: it was replaced since"
-                    library = replace(library, reasons=(Reason("replaced", message),))
-            found[real] = library
-    return list(found.values())
-
-
 @once_per_host
 def _described(host: Host, path: str, real: str, step: str) -> Library:
-    """Return a file's record, with what its ELF headers say and the package that owns it: once a host."""
+    """Return a file's record, with what its headers state and the package that owns it."""
     owner = owner_of(host, real) or owner_of(host, path)
     library = Library("", path, found_by=step, owner=owner, soname=os.path.basename(path))
     code = message = ""
@@ -283,13 +253,24 @@ def _described(host: Host, path: str, real: str, step: str) -> Library:
     elif not host.exists(real):
         code, message = "dangling-link", _why_gone(host, library, real)
     elif "/stubs/" in path:
-        code, message = (
-            "stub-library",
-            f"{path} is for linking only; the driver brings the real one",
-        )
+        code = "stub-library"
+        message = f"{path} is for linking only; the driver installs the real one"
     elif host.platform in ("linux", "win32", "darwin"):
+        process, noun = host.machine, "machine"
         try:
-            library, machine, ours = _with_headers(host, library, real)
+            if host.platform == "linux":
+                elf = host.extracted(real, read_elf, Elf)
+                machine, library = (
+                    elf.machine,
+                    replace(library, soname=elf.soname or library.soname),
+                )
+            elif host.platform == "darwin":
+                machine = macho_headers(host, real).machine
+            else:
+                dll = pe_headers(host, real)
+                machine, version = dll.machine, windows.version_of(dll)
+                library = replace(library, soname=library.soname.lower(), version=version)
+                process, noun = windows.process_machine(host), "Python"
         except NotALibrary as error:
             code, message = "not-a-library", f"{path}: {error}"
         except OSError as error:
@@ -297,61 +278,44 @@ def _described(host: Host, path: str, real: str, step: str) -> Library:
             code = "not-answering" if is_late else "permission-denied"
             message = f"{path}: {error.strerror}"
         else:
-            if ours and machine != ours:
-                code, noun = (
-                    "wrong-architecture",
-                    "Python" if host.platform == "win32" else "machine",
-                )
-                message = f"the file is for {machine}; this {noun} is {ours}"
+            if process and machine != process:
+                code = "wrong-architecture"
+                message = f"the file is for {machine}; this {noun} is {process}"
     return replace(library, reasons=(Reason(code, message),)) if code else library
 
 
-def _with_headers(host: Host, library: Library, path: str) -> tuple[Library, str, str]:
-    """Return a library with its own name and version, its processor, and that of a process here."""
-    if host.platform == "linux":
-        elf = elf_headers(host, path)
-        return replace(library, soname=elf.soname or library.soname), elf.machine, host.machine
-    if host.platform == "darwin":
-        return library, macho_headers(host, path).machine, host.machine
-    from mlbackends.libraries import windows
-
-    pe = pe_headers(host, path)
-    library = replace(library, soname=library.soname.lower(), version=windows.version_of(pe))
-    return library, pe.machine, windows.process_machine(host)
-
-
 def _why_gone(host: Host, library: Library, real: str) -> str:
-    """Say of a name that leads to no file where it leads, or else what names it."""
+    """Return where a name leads that leads to no file, or else what names it."""
     path = library.path
     if host.is_link(path):
         if host.is_link(real):
             return f"{path} is a link that leads back to itself"
-        return f"{path} is a link to {host.readlink(path)}, which is not there"
+        return f"{path} is a link to {host.readlink(path)}, which does not exist"
     if library.found_by == "mapped":
         return f"the process has {path} mapped, and the file was removed since"
     if real != path:
-        return f"{path} leads to {real}, which is not there"
-    by = {"ld.so.cache": "the loader's cache"}.get(library.found_by, library.found_by)
-    return f"{path} is named by {by} and is not there"
+        return f"{path} leads to {real}, which does not exist"
+    source = "the loader's cache" if library.found_by == "ld.so.cache" else library.found_by
+    return f"{path} is named by {source} and does not exist"
 
 
 def _mark_winners(host: Host, libraries: list[Library]) -> list[Library]:
-    """Say of each soname which copy wins, and of the others what shadows them."""
+    """Mark which copy of each soname wins, and what shadows the others."""
     whole = [library for library in libraries if not library.reasons]
     winners: dict[str, Library] = {}
-    for one in whole:
-        winners.setdefault(one.soname, one)
+    for library in whole:
+        winners.setdefault(library.soname, library)
     # A wheel's copy that is found by RPATH comes before one in LD_LIBRARY_PATH.
-    listed = {one.soname for one in libraries if one.found_by == "LD_LIBRARY_PATH"}
+    listed = {library.soname for library in libraries if library.found_by == "LD_LIBRARY_PATH"}
     by_rpath_names: set[str] = set()
-    for one in whole:
-        if one.soname in listed - by_rpath_names and one.found_by == "site-packages":
-            before = winners[one.soname].found_by in ("LD_LIBRARY_PATH", "site-packages")
-            if before and is_found_by_rpath(host, one.path, one.soname, one.owner):
-                by_rpath_names.add(one.soname)
-                winners[one.soname] = one
+    for library in whole:
+        if library.soname in listed - by_rpath_names and library.found_by == "site-packages":
+            before = winners[library.soname].found_by in ("LD_LIBRARY_PATH", "site-packages")
+            if before and is_found_by_rpath(host, library.path, library.soname, library.owner):
+                by_rpath_names.add(library.soname)
+                winners[library.soname] = library
     by_rpath = "by RPATH, which is searched before LD_LIBRARY_PATH"
-    marked = []
+    done = []
     for library in libraries:
         winner = winners.get(library.soname)
         package = (winner.owner if winner else "").partition(" ")[0] or "its package"
@@ -366,26 +330,23 @@ def _mark_winners(host: Host, libraries: list[Library]) -> list[Library]:
         elif winner is not None and not library.reasons:
             how = f"{package} finds it {by_rpath}" if is_by_rpath else winner.found_by
             library = replace(library, wins_because=f"{winner.path} is found first: {how}")
-        marked.append(library)
-    return marked
+        done.append(library)
+    return done
 
 
 def inside(host: Host, name: str, carrier: str, symbols: Sequence[str]) -> list[Library]:
     """Return a record for each copy of another library that has this one built in.
 
-    carrier: the stem of the other, such as "libtorch_cpu". symbols: the dynamic symbols of which one
-    must be defined. No other file of the carrier is read.
+    carrier: the stem of the other, such as "libtorch_cpu". symbols: the dynamic symbols of which at least
+    one must be defined. No other file of the carrier is read.
     """
-    found = []
+    copies = []
     for library in libraries_named(host, name, carrier):
         try:
             is_inside = not library.reasons and bool(extract_symbols(host, library.path, symbols))
-        except (
-            NotALibrary,
-            OSError,
-        ):  # macOS and Windows have other formats; damage shows only here
+        except (NotALibrary, OSError):  # macOS and Windows have other formats; damage shows here
             continue
         if is_inside:
             owner = library.owner.split(" ")[0] or carrier
-            found.append(replace(library, found_by=f"inside {owner}", wins=False, wins_because=""))
-    return found
+            copies.append(replace(library, found_by=f"inside {owner}", wins=False, wins_because=""))
+    return copies

@@ -1,12 +1,12 @@
-"""Where Windows looks for a DLL, as Python has it, and which file it takes.
+"""Where Python on Windows looks for a DLL, and which file it gets.
 
 Python opens an extension module, and ctypes a library, with LOAD_LIBRARY_SEARCH_DEFAULT_DIRS and the file's
-own folder. What that needs is, in this order: a module that the process has already, by its name without
-folder; the system's own (KnownDLLs, API sets); a file in the folder of what needs it, in that of the
-program, in those of os.add_dll_directory, in System32. PATH is searched in the old way alone: by ctypes with
-winmode=0 and ctypes.util.find_library, by torch's second try, by conda's Python, and by other programs.
-SafeDllSearchMode moves only the current folder, and KnownDLLs and side-by-side manifests name nothing that
-computes: they are left out.
+own folder. Windows looks for each DLL that this needs, in this order: among the modules that the process has
+already, by name without folder; among the system's own (KnownDLLs, API sets); in the folder of the file that
+needs it, in that of the program, in those of os.add_dll_directory, in System32. PATH is searched only in the
+old mode: by ctypes with winmode=0 and ctypes.util.find_library, by torch's second try, by conda's Python, and
+by other programs. SafeDllSearchMode moves only the current folder, and KnownDLLs and side-by-side manifests
+name no library that computes: they are left out.
 
 Sources: Microsoft, "Dynamic-link library search order"; CPython, Python/dynload_win.c and
 Modules/_ctypes/callproc.c; torch/__init__.py, _load_dll_libraries; delvewheel; conda-forge/python-feedstock,
@@ -18,22 +18,21 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 
-from mlbackends.base.errors import joined
+from mlbackends.base.errors import NotALibrary, joined
 from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import conda_prefix, python_folders
-from mlbackends.libraries.file_image import NotALibrary
-from mlbackends.libraries.headers import extract, extract_symbols, pe_headers
-from mlbackends.libraries.pe import Pe, imported_functions
+from mlbackends.libraries.pe import Pe, imported_functions, pe_headers
+from mlbackends.libraries.symbols import extract_symbols
 from mlbackends.model.records import FactValue
 
-#: With this begins the file version of what belongs to CUDA; it is that of an old driver model.
+#: The beginning of the file version of CUDA's libraries, from an old driver model.
 _NVIDIA = "6.14.11."
 _MKL_LAYERS = {"": "intel_thread", "INTEL": "intel_thread", "TBB": "tbb_thread"}
 _MOST_FILES = 500
-#: What LoadLibrary says: something is not there, lacks a function, is no DLL, does not start.
+#: Errors of LoadLibrary: a file is missing, lacks a function, is not a DLL, does not start.
 NO_MODULE, _NO_FUNCTION, _OTHER_FORMAT, _INITIALISATION = 126, 127, 193, 1114
-#: What else it says of a file: no access, no memory, no signature, ...
+#: Its other errors for a file: no access, no memory, no signature, ...
 _REFUSED = (5, 8, 577, 998, 1455, 4551)
 REDISTRIBUTABLE = (
     "install Microsoft's Visual C++ Redistributable: https://aka.ms/vc14/vc_redist.x64.exe"
@@ -62,13 +61,13 @@ def library_folders(host: Host) -> list[str]:
 
 @once_per_host
 def program_folder(host: Host) -> str:
-    """Return the folder of the interpreter's program: a virtual environment's starts that of its base."""
+    """Return the folder of the interpreter's program; a virtual environment's starts that of its base."""
     base = str(host.python.get("base_prefix", ""))
     return base or os.path.dirname(str(host.python.get("executable", "")))
 
 
 def folders(host: Host) -> Iterator[tuple[str, str]]:
-    """Yield the folders where a DLL is looked for by its name, in their order, with the step's name."""
+    """Yield the folders in which a DLL is searched by its name, in order, with the step's name."""
     met = set()
     ordered = [(program_folder(host), "application")]
     inside_conda = conda_prefix(host)
@@ -86,38 +85,40 @@ def folders(host: Host) -> Iterator[tuple[str, str]]:
 
 @once_per_host
 def process_machine(host: Host) -> str:
-    """Return the processor that the interpreter was built for, in the words of `Pe.machine`."""
+    """Return the processor that the interpreter was built for, spelled as in `Pe.machine`."""
     with suppress(NotALibrary, OSError):
         return pe_headers(host, host.realpath(str(host.python.get("executable", "")))).machine
     return {"AMD64": "x86_64", "ARM64": "aarch64", "x86": "i386"}.get(host.machine, host.machine)
 
 
 def version_of(pe: Pe) -> str:
-    """Return the version that a DLL's resource tells, "" where its numbers are not those of a release."""
+    """Return the version in a DLL's resource, "" if its numbers are not those of a release."""
     product, text = pe.strings.get("ProductName", ""), pe.strings.get("FileVersion", "")
     if release := re.search(r"NVIDIA CUDA (\d+\.\d+\.\d+)", product):
         return release[1]
     if pe.file_version.startswith(_NVIDIA) or not pe.file_version.strip("0."):
         return ""
     if "OpenMP" in product and re.fullmatch(r"\d{8}", text):
-        return f"{pe.strings.get('ProductVersion', '')}.{text}"  # as Intel's runtime itself says it
+        return (
+            f"{pe.strings.get('ProductVersion', '')}.{text}"  # as Intel's runtime itself prints it
+        )
     return pe.file_version.removesuffix(".0")
 
 
 def file_version(host: Host, path: str) -> str:
-    """Return the version of a file in four numbers, "" where it is not there or tells none."""
+    """Return the version of a file in four numbers, "" if it does not exist or has none."""
     with suppress(NotALibrary, OSError):
         return pe_headers(host, path).file_version if host.is_file(path) else ""
     return ""
 
 
-# ---- which file is taken -------------------------------------------------------------------------
+# ---- which file is opened ------------------------------------------------------------------------
 
 
 def needs(host: Host, path: str) -> list[str]:
-    """Return the DLLs that a file needs, now or at a first call; raises as `read_pe` does.
+    """Return the DLLs that a file needs, now or at a first call. Raises as `read_pe` does.
 
-    Of mkl_rt those too that its layer of threads needs: it opens that by name, from its own folder.
+    For mkl_rt that includes what its threading layer needs, which it opens by name from its own folder.
     """
     pe = pe_headers(host, path)
     names = [*pe.needed, *pe.delayed, *pe.forwards]
@@ -131,20 +132,20 @@ def needs(host: Host, path: str) -> list[str]:
 
 
 def resolved(host: Host, path: str, name: str, opened: tuple[str, ...] = ()) -> str:
-    """Return the file that is taken for a name which another file needs; "" where none is found.
+    """Return the file that is opened for a name that another file needs, "" if none is found.
 
     opened: folders whose files the package has opened by then, or has added to the search.
     """
-    ours = (
+    usual = (
         os.path.dirname(path),
         program_folder(host),
         *library_folders(host),
         system_folder(host),
     )
     old = host.folders("PATH") if conda_prefix(host) else ()
-    for folder in (*opened, *ours, *old):
-        if found := _names(host, folder).get(name.lower()):
-            return f"{folder}/{found}"
+    for folder in (*opened, *usual, *old):
+        if file := _names(host, folder).get(name.lower()):
+            return f"{folder}/{file}"
     return ""
 
 
@@ -156,9 +157,9 @@ def _names(host: Host, folder: str) -> dict[str, str]:
 def missing(host: Host, path: str, opened: tuple[str, ...] = ()) -> list[tuple[str, str]]:
     """Return each DLL that opening a file would not find, with the file that needs it.
 
-    What is delayed is not looked for: without it the file opens.
+    Delayed imports are not searched: the file opens without them.
     """
-    found: dict[str, str] = {}
+    lacking: dict[str, str] = {}
     todo, met = [path], set[str]()
     system = system_folder(host).lower()
     while todo and len(met) < _MOST_FILES:
@@ -170,69 +171,61 @@ def missing(host: Host, path: str, opened: tuple[str, ...] = ()) -> list[tuple[s
                 met.add(name.lower())
                 target = resolved(host, file, name, opened)
                 if not target:
-                    found[name] = file
+                    lacking[name] = file
                 elif os.path.dirname(target).lower() != system:
                     todo.append(target)
-    return list(found.items())
+    return list(lacking.items())
 
 
 def cxx_runtime_facts(host: Host, path: str) -> dict[str, FactValue]:
     """Return what opening a file would not find, and the C++ runtime that it gets."""
-    found = resolved(host, path, "msvcp140.dll")
+    runtime = resolved(host, path, "msvcp140.dll")
     facts: dict[str, FactValue] = {"missing_libraries": [name for name, _ in missing(host, path)]}
     with suppress(NotALibrary, OSError):
-        version = version_of(pe_headers(host, found)) if found else ""
-        facts |= {"cxx_runtime_path": found, "cxx_runtime_version": version}
+        version = version_of(pe_headers(host, runtime)) if runtime else ""
+        facts |= {"cxx_runtime_path": runtime, "cxx_runtime_version": version}
     return facts
 
 
 def refusal(host: Host, path: str, code: int) -> Reason | None:
-    """Return why Windows does not open a file; None for a code of GetLastError that is not its loader's."""
+    """Return why Windows does not open a file, None for a GetLastError code that is not its loader's."""
     if code == NO_MODULE:
         lacking = missing(host, path)
         message, hint = "Windows does not find it, or a DLL that it opens while it starts", ""
         if lacking:
             named = [name if by == path else f"{name} (for {by})" for name, by in lacking[:3]]
             message = f"it needs {joined(named)}, which the loader does not find"
-            hint = (
-                f"install what brings {lacking[0][0]}, or add its folder with os.add_dll_directory"
-            )
+            hint = f"install the package with {lacking[0][0]}, or add its folder with os.add_dll_directory"
         if any(is_runtime(name) for name, _ in lacking):
             hint = REDISTRIBUTABLE
         return Reason("missing-dependency", message, hint)
     if code == _NO_FUNCTION:
-        return Reason("missing-symbol", _lacking_function(host, path))
+        message = "a DLL that it needs lacks a function: another version of that is found first"
+        with suppress(NotALibrary, OSError):
+            kind = dict[str, tuple[str, ...]]
+            for library, functions in host.extracted(path, imported_functions, kind).items():
+                target = resolved(host, path, library)
+                defined = extract_symbols(host, target, functions) if target else set(functions)
+                if absent := sorted(set(functions) - defined):
+                    message = f"it needs {absent[0]} of {library}, and {target} does not have it"
+                    break
+        return Reason("missing-symbol", message)
     if code == _OTHER_FORMAT:
         with suppress(NotALibrary, OSError):
             machine, ours = pe_headers(host, path).machine, process_machine(host)
             if machine != ours:
                 message = f"the file is for {machine}; this Python is {ours}"
                 return Reason("wrong-architecture", message)
-        return Reason("not-a-library", f"{path} is no DLL for this Windows, or is damaged")
+        return Reason("not-a-library", f"{path} is not a DLL for this Windows, or is damaged")
     if code == _INITIALISATION:
-        message = "a DLL refused to start (WinError 1114): its own, or one of those that it needs"
-        hint = f"an msvcp140.dll that is too old does that: {REDISTRIBUTABLE}"
+        message = "a DLL failed to initialise (WinError 1114): this one, or one that it needs"
+        hint = f"an msvcp140.dll that is too old can cause this: {REDISTRIBUTABLE}"
         return Reason("dlopen-failed", message, hint)
     if code in _REFUSED:
         return Reason("dlopen-failed", f"Windows does not open it: WinError {code}")
     return None
 
 
-def _lacking_function(host: Host, path: str) -> str:
-    """Say which function one of the DLLs that a file needs does not have."""
-    with suppress(NotALibrary, OSError):
-        for library, functions in extract(host, path, imported_functions).items():
-            target = resolved(host, path, library)
-            lacking = (
-                []
-                if not target
-                else sorted(set(functions) - extract_symbols(host, target, functions))
-            )
-            if lacking:
-                return f"it needs {lacking[0]} of {library}, and {target} does not have it"
-    return "a DLL that it needs lacks a function: another version of that is found first"
-
-
 def is_runtime(name: str) -> bool:
-    """Tell whether a DLL is a part of Visual C++'s runtime."""
+    """Return whether a DLL is part of Visual C++'s runtime."""
     return name.lower().startswith(("vcruntime", "msvcp", "concrt", "vcomp", "libomp140"))

@@ -16,8 +16,8 @@ from mlbackends.base.tables import table
 from mlbackends.base.writable import clean
 from mlbackends.host.host import Host
 from mlbackends.libraries.cuda.libraries import CudaLibrary, package_version, version_in_file_name
+from mlbackends.libraries.library_names import stem_of
 from mlbackends.libraries.owners import owner_of
-from mlbackends.libraries.search import stem_of
 from mlbackends.model.records import Library
 from mlbackends.model.usage import MappedLibrary
 

@@ -93,7 +93,7 @@ def test_an_archive_is_the_machine(content: bytes, tmp_path: Path) -> None:
     assert host.realpath("/sys/class/drm/card0/vendor").endswith("/devices/0000:00:02.0/vendor")
     assert host.glob("/sys/class/drm/card*/vendor") == ["/sys/class/drm/card0/vendor"]
     assert (host.size("/usr/lib/libx.so"), host.size("/proc/version")) == (7000, 20)
-    assert host.extracted("/usr/lib/libx.so", "head", bytes, _head) == b"\x7fELF\xff"
+    assert host.extracted("/usr/lib/libx.so", _head, bytes) == b"\x7fELF\xff"
     assert host.run("sysctl", "-a") == "hw.ncpu: 8\n"
     assert not host.exists("/proc/nothing") and not host.is_file("/proc")
     assert host.read("/proc") == host.readlink("/proc") == ""
@@ -270,7 +270,7 @@ def test_copies_that_follow_each_other_are_told_apart_by_their_times(tmp_path: P
         return int(os.stat(path).st_mtime)
 
     files = ("/usr/lib/libx.so", "/proc/version", "/proc/device-tree/model")
-    assert len({host.extracted(file, "second", int, second_of) for file in files}) == len(files)
+    assert len({host.extracted(file, second_of, int) for file in files}) == len(files)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the names are those of another system")

@@ -11,7 +11,7 @@ import pytest
 from mlbackends.base.reasons import NotUsable
 from mlbackends.base.tables import table
 from mlbackends.libraries.c_calls import Calls, decimal_version, status_names
-from mlbackends.libraries.shared_library import SharedLibrary
+from mlbackends.libraries.search import SharedLibrary
 from mlbackends.model.records import Answer, Library
 
 if TYPE_CHECKING:

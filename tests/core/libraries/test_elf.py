@@ -18,16 +18,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mlbackends.base.errors import NotALibrary
 from mlbackends.host.host import Host
-from mlbackends.libraries.elf import (
-    Elf,
+from mlbackends.libraries.elf import Elf, elf_headers, read_elf
+from mlbackends.libraries.symbols import (
     defined_symbols,
-    read_elf,
+    extract_symbols,
+    symbol_versions,
     version_definitions,
     version_needs,
 )
-from mlbackends.libraries.file_image import NotALibrary
-from mlbackends.libraries.headers import elf_headers, extract, extract_symbols
 
 needs_cc = pytest.mark.skipif(
     shutil.which("cc") is None or sys.platform != "linux", reason="no cc that makes ELF files"
@@ -620,8 +620,8 @@ def test_a_host_may_have_the_headers_and_no_file(tmp_path: Path) -> None:
     host = Host(str(tmp_path))
 
     assert elf_headers(host, "/liba.so") == headers
-    assert extract(host, "/liba.so", version_needs) == NEEDS
-    assert extract(host, "/liba.so", version_definitions) == ("A_1",)
+    assert host.extracted("/liba.so", version_needs, dict[str, tuple[str, ...]]) == NEEDS
+    assert symbol_versions(host, "/liba.so") == ("A_1",)
     assert extract_symbols(host, "/liba.so", ("alpha", "beta", "gamma")) == {"alpha"}
     with pytest.raises(NotALibrary, match="is a script"):
         elf_headers(host, "/script")

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlbackends.base.errors import NotALibrary
 from mlbackends.host.host import Host
-from mlbackends.libraries.file_image import NotALibrary
-from mlbackends.libraries.headers import extract_symbols, macho_headers
-from mlbackends.libraries.macho import MachO, exported_symbols, read_macho
+from mlbackends.libraries.macho import MachO, exported_symbols, macho_headers, read_macho
 from mlbackends.libraries.search import libraries_named
+from mlbackends.libraries.symbols import extract_symbols
 
 if TYPE_CHECKING:
     from pathlib import Path

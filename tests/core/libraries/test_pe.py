@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mlbackends.libraries.file_image import NotALibrary
+from mlbackends.base.errors import NotALibrary
 from mlbackends.libraries.pe import Pe, exported_symbols, imported_functions, read_pe
 from mlbackends.libraries.windows import refusal
 

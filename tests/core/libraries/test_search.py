@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from mlbackends.host.host import Host
-from mlbackends.libraries.search import absent, inside, libraries_named, stem_of
+from mlbackends.libraries.library_names import stem_of
+from mlbackends.libraries.search import absent, inside, libraries_named
 
 Build = Callable[..., Path]
 
@@ -263,11 +264,11 @@ def test_what_is_no_library_says_what_it_is(machine: Machine) -> None:
     [
         (
             "libthing.so.1.0",
-            "/usr/lib/libthing.so.1 is a link to libthing.so.1.0, which is not there",
+            "/usr/lib/libthing.so.1 is a link to libthing.so.1.0, which does not exist",
         ),
         (
             "/gone/thing.so",
-            "/usr/lib/libthing.so.1 is a link to /gone/thing.so, which is not there",
+            "/usr/lib/libthing.so.1 is a link to /gone/thing.so, which does not exist",
         ),
         ("libthing.so.1", "/usr/lib/libthing.so.1 is a link that leads back to itself"),
     ],
@@ -287,7 +288,9 @@ def test_a_file_that_was_named_and_is_gone_is_no_link(machine: Machine) -> None:
     (found,) = libraries_named(host, "thing", "libthing")
 
     assert found.reasons[0].code == "dangling-link"
-    assert found.reasons[0].message == "/gone/libthing.so.1 is named by LD_PRELOAD and is not there"
+    assert (
+        found.reasons[0].message == "/gone/libthing.so.1 is named by LD_PRELOAD and does not exist"
+    )
 
 
 def test_a_file_for_another_processor_is_told_and_does_not_win(machine: Machine) -> None:

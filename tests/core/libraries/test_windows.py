@@ -8,8 +8,9 @@ import pytest
 
 from mlbackends.libraries import windows
 from mlbackends.libraries.consumers import consumers
+from mlbackends.libraries.library_names import key_of, native_names, stem_of
 from mlbackends.libraries.pe import Pe
-from mlbackends.libraries.search import absent, key_of, libraries_named, native_names, stem_of
+from mlbackends.libraries.search import absent, libraries_named
 
 if TYPE_CHECKING:
     from tests.conftest import WindowsMachine
@@ -183,7 +184,7 @@ def test_what_is_missing_is_named_with_what_needs_it(windows_machine: WindowsMac
         (126, "missing-dependency", "it needs MSVCP140.dll (for C:/Python311/Lib/site-packages/"),
         (127, "missing-symbol", "lacks a function"),
         (193, "wrong-architecture", "the file is for aarch64; this Python is x86_64"),
-        (1114, "dlopen-failed", "refused to start (WinError 1114)"),
+        (1114, "dlopen-failed", "failed to initialise (WinError 1114)"),
         (5, "dlopen-failed", "WinError 5"),
     ],
 )

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
-from mlbackends.base.errors import BadInput
+from mlbackends.base.errors import BadInput, NotALibrary
 from mlbackends.base.writable import cleaned
 from mlbackends.host.archive import Tree
 from mlbackends.host.files import READ_LIMIT, with_slashes
@@ -91,12 +91,17 @@ class Recording(Host):
             self._contents[path] = data
         return data
 
-    def extracted(self, path: str, name: str, kind: Any, read: Callable[[str], Any]) -> Any:
+    def extracted(self, path: str, read: Callable[[str], Any], kind: Any, name: str = "") -> Any:
         self._paths[path] = None
-        result = self._source.extracted(path, name, kind, read)
+        name = name or read.__name__
+        try:
+            result = self._source.extracted(path, read, kind, name)
+        except NotALibrary as error:
+            self._extracts.setdefault(self._source.realpath(path), {})[name] = str(error)
+            raise
         extract = self._extracts.setdefault(self._source.realpath(path), {})
-        if isinstance(result, dict):  # of some symbols, and then of others
-            extract[name] = {**extract.get(name, {}), **result}
+        if isinstance(result, dict) and isinstance(before := extract.get(name), dict):
+            extract[name] = {**before, **result}  # of some symbols, and then of others
         else:
             extract[name] = result
         return result

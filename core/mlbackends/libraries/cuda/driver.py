@@ -18,7 +18,7 @@ from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.pci import display_driver, of_vendor
 from mlbackends.libraries.c_calls import Calls
 from mlbackends.libraries.cuda.visible_devices import VARIABLE, lacks_capability, visible
-from mlbackends.libraries.headers import pe_headers
+from mlbackends.libraries.pe import pe_headers
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.records import Answer, FactValue, Library, nonempty
 

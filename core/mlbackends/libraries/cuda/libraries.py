@@ -26,7 +26,8 @@ from mlbackends.host.python.packages import distributions
 from mlbackends.host.quantities import dotted_numbers, leading_version
 from mlbackends.host.variables import not_valid, steering
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
-from mlbackends.libraries.search import absent, key_of, libraries_named, stem_of
+from mlbackends.libraries.library_names import key_of, stem_of
+from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.records import Answer, Fact, Finding, Library, nonempty
 
 HOMES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")

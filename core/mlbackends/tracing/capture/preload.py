@@ -12,9 +12,9 @@ import os
 import stat
 from collections.abc import Mapping
 
+from mlbackends.base.errors import NotALibrary
 from mlbackends.base.mounts import which
-from mlbackends.libraries.elf_image import opened
-from mlbackends.libraries.file_image import NotALibrary
+from mlbackends.libraries.elf import ElfImage
 
 _PT_INTERP = 3
 _MOST_INTERPRETERS = 4
@@ -49,7 +49,7 @@ def why_not(path: str, shim: str, environment: Mapping[str, str]) -> str:
             has_rights = has_rights or bool(os.getxattr(path, "security.capability"))
         if has_rights:
             return f"{path} runs with more rights than ours, so nothing is preloaded into it"
-        with opened(path) as program, opened(shim) as ours:
+        with ElfImage(path) as program, ElfImage(shim) as ours:
             if program.machine != ours.machine:
                 return f"{path} is for {program.machine}, the shim for {ours.machine}"
             if not any(segment[0] == _PT_INTERP for segment in program.segments):

@@ -13,7 +13,7 @@ from mlbackends.audit.reports import report_of
 from mlbackends.audit.runner import examine
 from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host
-from mlbackends.libraries.elf_image import ElfImage
+from mlbackends.libraries.elf import ElfImage
 from mlbackends.model.audit import Check, Severity, Status
 from mlbackends.model.records import Device, Library, Presence
 from mlbackends.survey import survey
@@ -476,11 +476,10 @@ def test_a_damaged_library_of_a_wheel_is_told_of_the_live_machine(
     whole = fake_library("openblas", "libscipy_openblas64_-32a4b2a6.so", source="int x;")
     folder = tmp_path / "site" / "numpy.libs"
     folder.mkdir(parents=True)
-    with whole.open("rb") as file:
-        segments = ElfImage(file.fileno()).segments
-        end = max(offset + size for _, offset, _, size in segments)
-        # The head stays, by which it is found; of the last segment a byte is cut off.
-        (folder / whole.name).write_bytes(file.read()[: end - 1])
+    with ElfImage(str(whole)) as image:
+        end = max(offset + size for _, offset, _, size in image.segments)
+    # The head stays, by which it is found; of the last segment a byte is cut off.
+    (folder / whole.name).write_bytes(whole.read_bytes()[: end - 1])
     host = Host(python={"path": [str(tmp_path / "site")]}, environment={})
     subject = survey(("openblas",), host, Presence.USABLE)
 

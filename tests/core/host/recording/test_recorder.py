@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from mlbackends.base.errors import BadInput
+from mlbackends.base.errors import BadInput, NotALibrary
 from mlbackends.host.declared_facts import facts_of
 from mlbackends.host.device_nodes import accel_nodes
 from mlbackends.host.host import Host
@@ -19,10 +19,9 @@ from mlbackends.host.recording import recorder as recording_module
 from mlbackends.host.recording.anonymise import Anonymiser
 from mlbackends.host.recording.recorder import Recording
 from mlbackends.host.redaction import Names
-from mlbackends.libraries.elf import version_definitions
-from mlbackends.libraries.file_image import NotALibrary
-from mlbackends.libraries.headers import elf_headers, extract, extract_symbols
+from mlbackends.libraries.elf import elf_headers
 from mlbackends.libraries.loader_cache import cached_libraries
+from mlbackends.libraries.symbols import extract_symbols, symbol_versions
 from mlbackends.model.records import Presence
 from mlbackends.survey import probe_names, survey
 
@@ -309,7 +308,7 @@ def test_of_a_library_what_was_extracted_is_written(tmp_path: Path, fake_library
     headers = elf_headers(recording, str(link))
     assert extract_symbols(recording, str(link), names) == {"openblas_answer"}
     assert extract_symbols(recording, str(link), ("other",)) == {"other"}
-    versions = extract(recording, str(link), version_definitions)
+    versions = symbol_versions(recording, str(link))
     recording.read_bytes(str(real))
 
     again = written(recording, tmp_path / "machine")
@@ -318,7 +317,7 @@ def test_of_a_library_what_was_extracted_is_written(tmp_path: Path, fake_library
     assert again.realpath(str(link)) == str(real)
     assert elf_headers(again, str(link)) == headers
     assert extract_symbols(again, str(real), (*names, "other")) == {"openblas_answer", "other"}
-    assert extract(again, str(real), version_definitions) == versions
+    assert symbol_versions(again, str(real)) == versions
 
 
 def test_the_loaders_cache_is_kept_without_names_of_people(tmp_path: Path) -> None:

@@ -1,0 +1,159 @@
+"""The symbols that a library defines and the symbol versions that it needs, found as the loader finds them.
+
+Sources: the System V ABI; for GNU hash tables and symbol versions, the Linux Standard Base.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from mlbackends.base.errors import NotALibrary
+from mlbackends.host.host import Host, once_per_host
+from mlbackends.libraries import macho, pe
+from mlbackends.libraries.elf import Elf, ElfImage, elf_headers
+
+
+def headers(host: Host, path: str) -> "Elf | pe.Pe | macho.MachO":
+    """Return machine, own name and needed libraries of a file. Raises NotALibrary and OSError."""
+    if host.platform == "win32":
+        return pe.pe_headers(host, path)
+    return macho.macho_headers(host, path) if host.platform == "darwin" else elf_headers(host, path)
+
+
+def extract_symbols(host: Host, path: str, names: Iterable[str]) -> frozenset[str]:
+    """Return those of `names` that a library of a host defines, as `defined_symbols` does."""
+    names = tuple(names)
+    readers = {"win32": pe.exported_symbols, "darwin": macho.exported_symbols}
+    read = partial(_are_defined, readers.get(host.platform, defined_symbols), names)
+    defined = host.extracted(path, read, dict[str, bool], "defined_symbols")
+    return frozenset(name for name in names if defined.get(name))
+
+
+def _are_defined(
+    read: Callable[[str, Iterable[str]], frozenset[str]], names: tuple[str, ...], path: str
+) -> dict[str, bool]:
+    defined = read(path, names)
+    return {name: name in defined for name in names}
+
+
+@once_per_host
+def symbol_versions(host: Host, path: str) -> tuple[str, ...]:
+    """Return the symbol versions that a library of a host defines, as `version_definitions` does."""
+    return host.extracted(path, version_definitions, tuple[str, ...])
+
+
+def defined_symbols(path: str, names: Iterable[str]) -> frozenset[str]:
+    """Return those of `names` that an ELF library defines for others, whatever their symbol version.
+
+    Searches the library's hash table, so the cost grows with the number of names and not with the size of
+    the library. Raises as read_elf does.
+    """
+    with ElfImage(path) as image:
+        if _DT_GNU_HASH in image.tags:
+            table, search = image.tags[_DT_GNU_HASH], _in_gnu_hash
+        elif _DT_HASH in image.tags:
+            table, search = image.tags[_DT_HASH], _in_hash
+        else:
+            return frozenset()  # the loader finds nothing in it either
+        offset = image.offset_of(table)
+        return frozenset(
+            name for name in names if search(image, offset, name.encode("utf-8", "surrogatepass"))
+        )
+
+
+def version_definitions(path: str) -> tuple[str, ...]:
+    """Return the symbol versions that the library defines, in its own order, such as "GOMP_5.0".
+
+    The base definition, which repeats the library's name, is left out. Raises as read_elf does.
+    """
+    with ElfImage(path) as image:
+        if _DT_VERDEF not in image.tags:
+            return ()
+        names = []
+        table, most = image.offset_of(image.tags[_DT_VERDEF]), image.tags.get(_DT_VERDEFNUM)
+        for at, (_, flags, _, name_count, _, first) in image.chain("HHHHIII", table, most):
+            if name_count and not flags & _VER_FLG_BASE:
+                # The names after the first are the versions that this one inherits from.
+                names.append(image.string(image.unpack("I", at + first)[0]))
+        return tuple(names)
+
+
+def version_needs(path: str) -> dict[str, tuple[str, ...]]:
+    """Return the symbol versions that a library needs of each other: {"libc.so.6": ("GLIBC_2.28",)}.
+
+    Raises as read_elf does.
+    """
+    with ElfImage(path) as image:
+        if _DT_VERNEED not in image.tags:
+            return {}
+        needs: dict[str, tuple[str, ...]] = {}
+        left = _VERSIONS_LIMIT
+        table, most = image.offset_of(image.tags[_DT_VERNEED]), image.tags.get(_DT_VERNEEDNUM)
+        for at, (_, count, library, first) in image.chain("HHIII", table, most):
+            name = image.string(library) if min(count, left) else ""
+            for _, (_, _, _, version) in image.chain("IHHII", at + first, min(count, left)):
+                needs[name] = (*needs.get(name, ()), image.string(version))
+                left -= 1
+        return needs
+
+
+_VERSIONS_LIMIT = 4096
+# Real chains hold a handful of symbols; the longest seen come from tables with a single bucket.
+_CHAIN_LIMIT = 1 << 14
+
+_DT_HASH, _DT_GNU_HASH = 4, 0x6FFFFEF5
+_DT_VERDEF, _DT_VERDEFNUM = 0x6FFFFFFC, 0x6FFFFFFD
+_DT_VERNEED, _DT_VERNEEDNUM = 0x6FFFFFFE, 0x6FFFFFFF
+_VER_FLG_BASE = 1
+_NO_END = "the ELF file is damaged: a chain of its symbol hash table has no end"
+
+
+def _in_gnu_hash(image: ElfImage, table: int, name: bytes) -> bool:
+    bucket_count, first_symbol, bloom_count, bloom_shift = image.unpack("4I", table)
+    if not bucket_count or not bloom_count:
+        return False
+    hashed = 5381
+    for byte in name:
+        hashed = (hashed * 33 + byte) & 0xFFFFFFFF
+    word_bytes = image.bits // 8
+    bloom_at = table + 16
+    at = bloom_at + word_bytes * (hashed // image.bits % bloom_count)
+    (bloom,) = image.unpack("W", at)
+    if not bloom >> hashed % image.bits & bloom >> (hashed >> bloom_shift) % image.bits & 1:
+        return False
+    buckets_at = bloom_at + word_bytes * bloom_count
+    (symbol,) = image.unpack("I", buckets_at + 4 * (hashed % bucket_count))
+    if symbol < first_symbol:
+        return False
+    chain_at = buckets_at + 4 * bucket_count - 4 * first_symbol
+    for index in range(symbol, symbol + _CHAIN_LIMIT):
+        (entry,) = image.unpack("I", chain_at + 4 * index)
+        if entry | 1 == hashed | 1 and image.defines(index, name):
+            return True
+        if entry & 1:
+            return False
+    raise NotALibrary(_NO_END)
+
+
+def _in_hash(image: ElfImage, table: int, name: bytes) -> bool:
+    # The one ABI in use whose hash table has words of eight bytes.
+    layout, entry_bytes = ("Q", 8) if image.machine == "s390x" else ("I", 4)
+    bucket_count, chain_count = image.unpack(layout * 2, table)
+    if not bucket_count:
+        return False
+    hashed = 0
+    for byte in name:
+        hashed = (hashed << 4) + byte & 0xFFFFFFFF
+        high = hashed & 0xF0000000
+        hashed = (hashed ^ high >> 24) & ~high
+    buckets_at = table + 2 * entry_bytes
+    chain_at = buckets_at + entry_bytes * bucket_count
+    (index,) = image.unpack(layout, buckets_at + entry_bytes * (hashed % bucket_count))
+    for _ in range(min(chain_count, _CHAIN_LIMIT)):
+        if index == 0:
+            return False
+        if index < chain_count and image.defines(index, name):
+            return True
+        (index,) = image.unpack(layout, chain_at + entry_bytes * index)
+    if index == 0:
+        return False
+    raise NotALibrary(_NO_END)
