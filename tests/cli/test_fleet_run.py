@@ -132,7 +132,7 @@ def test_srun_is_used_as_it_is_there(tmp_path: Path) -> None:
         (("--slurm", "--", "snapshot"), "has no --format json"),
         (("--slurm", "--", "info", "--format", "table"), "leave --format out"),
         (("--slurm", "--", "nonesuch"), "there is no command"),
-        (("--dask", "127.0.0.1:1", "--hosts", "n[1-"), "no node set"),
+        (("--dask", "127.0.0.1:1", "--hosts", "n[1-"), "not a node set"),
     ],
 )
 def test_what_cannot_be_run_is_refused(words: tuple[str, ...], error: str) -> None:

@@ -29,7 +29,16 @@ INTERPRETER = (
     *("binutils", "libc-bin", "mount", "procps", "sed", "util-linux"),
 )
 MODULES = (
-    *("click", "cpuinfo", "hypothesis", "jsonschema", "markdown-it", "numpy", "packaging"),
+    *(
+        "click",
+        "clustershell",
+        "cpuinfo",
+        "hypothesis",
+        "jsonschema",
+        "markdown-it",
+        "numpy",
+        "packaging",
+    ),
     *("prometheus-client", "psutil", "pytest", "pytest-timeout", "pytest-xdist", "setuptools"),
     *("threadpoolctl", "yaml", "zstandard"),
 )

@@ -24,10 +24,8 @@ def run(job: Job, take: Take) -> None:
         from ClusterShell.Event import EventHandler
         from ClusterShell.Task import task_self
         from ClusterShell.Worker.Worker import WorkerError
-    except ImportError:
-        raise BadInput(
-            "--hosts needs ClusterShell, which is not here", "pip install 'mlbackends[fleet]'"
-        ) from None
+    except ImportError as error:
+        raise BadInput(f"--hosts needs ClusterShell, which cannot be imported: {error}") from None
     handler = _handler(EventHandler, take)
     task = task_self()
     task.set_info("fanout", job.fanout)
