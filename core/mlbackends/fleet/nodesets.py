@@ -1,4 +1,4 @@
-"""Node sets such as node[001-064,070], read and written by ClusterShell; here are the limit and the errors."""
+"""Node sets such as node[001-064,070], read and written by ClusterShell; the limit and errors are ours."""
 
 import re
 from collections.abc import Iterable

@@ -1,8 +1,8 @@
 """Run a command on every node, on an engine that is there, and compare what the nodes print.
 
-It uses your existing engine and never starts one: --hosts is ssh by ClusterShell, --slurm is srun in the current
-allocation, --mpi is the mpirun on the PATH, --ray and --dask are running clusters. Other packages add engines,
-which --engine names.
+It uses your existing engine and never starts one: --hosts is ssh by ClusterShell, --slurm is srun in the
+current allocation, --mpi is the mpirun on the PATH, --ray and --dask are running clusters. Other packages add
+engines, which --engine names.
 
 COMMAND is one of backends that has --format json, without that word; info where none is given, whose reports
 are compared as backends fleet summarize does. On each node it runs in a process group that is killed at
