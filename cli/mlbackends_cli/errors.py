@@ -53,7 +53,7 @@ def first_help(main: click.Command) -> str:
     lines = []
     for line in (main.help or "").splitlines():
         if line.endswith(":") and not line.startswith(" "):
-            lines.append(page.styled(line[:-1], "1;4"))
+            lines.append(page.styled(line[:-1], "bold underline"))
         elif line in shown:
             command, _, text = line.strip().partition("   ")
             short = f"  {command} {page.sign('·', '-')} {text.strip()}" if text else f"  {command}"

@@ -61,7 +61,7 @@ class Command(click.Command):
 
         style = page("auto")
         ctx.color = style.color  # click strips styles from what goes to no terminal
-        return _HEADING.sub(lambda found: style.styled(found[0], "1"), text)
+        return _HEADING.sub(lambda found: style.styled(found[0], "bold"), text)
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the first example, then what click writes."""

@@ -4,9 +4,12 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from rich.progress import ProgressColumn
 
 _ASCII = str.maketrans({
     "·": "-", "…": "~", "×": "x", "→": "->", "—": "-", "–": "-", "✓": "+", "✗": "x", "•": "-", "◐": "~",
@@ -37,8 +40,13 @@ class Page(Struct, frozen=True):
     fail_on: str = "note"
 
     def styled(self, text: str, style: str) -> str:
-        """Return text in one of the terminal's styles, by its number; plain without colour."""
-        return f"\033[{style}m{text}\033[0m" if self.color and style and text else text
+        """Return text in one of rich's styles, such as "bold red"; plain without colour."""
+        if not (self.color and style and text):
+            return text
+        from rich.color import ColorSystem
+        from rich.style import Style
+
+        return Style.parse(style).render(text, color_system=ColorSystem.STANDARD)
 
     def sign(self, fancy: str, plain: str) -> str:
         """Return the first where there are characters beyond ASCII, else the second."""
@@ -186,21 +194,21 @@ def survey_progress(done: int, total: int, waited_for: str) -> str:
 
 
 class ProgressLine:
-    """One line on standard error with how far a command is; on a terminal only, after half a second.
+    """A line of progress on standard error, drawn by rich: on a terminal only, after half a second.
 
-    It is drawn by a thread of its own, since a library that hangs blocks the others, and is gone
-    at the end of its `with`. sentence: makes the line of how many are done, how many there are, and
-    what is waited for.
+    It is gone at the end of its `with`. rich is imported by the thread that shows the line, so a command
+    that ends before does not wait for it. sentence: returns the line's text for the number that is
+    done, the number in all, and what is waited for.
     """
 
     DELAY_SECONDS = 0.5
-    INTERVAL_SECONDS = 0.5
+    REFRESHES_PER_SECOND = 2.0
 
     def __init__(self, sentence: Callable[[int, int, str], str] = survey_progress) -> None:
         self._sentence = sentence
-        self._text = "looking at this machine"
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._draw, daemon=True)
+        self._state = (0.0, 0.0, "looking at this machine")
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._show, daemon=True)
         if interprets_sequences(sys.stderr) and can_redraw(os.environ):
             self._thread.start()
 
@@ -211,30 +219,39 @@ class ProgressLine:
         self.clear()
 
     def __call__(self, done: int, total: int, waited_for: str) -> None:
-        """Take in that `done` of `total` are done, and what is waited for."""
-        self._text = self._sentence(done, total, waited_for)
+        """Take note that `done` of `total` are done, and what is waited for."""
+        self._state = (done, total, self._sentence(done, total, waited_for))
 
-    def line(self, room: int) -> str:
-        """Return what is shown now, at most so many columns wide."""
-        return self._text[:room]
+    def state(self) -> tuple[float, float, str]:
+        """Return what is done, what there is in all or 0 if that is unknown, and the text."""
+        return self._state
 
-    def _draw(self) -> None:
-        shown = ""
-        pause = self.DELAY_SECONDS
-        while not self._done.wait(pause):
-            pause = self.INTERVAL_SECONDS
-            room = (_size(sys.stderr)[0] or 80) - 1  # a line that wraps cannot be erased
-            line = self.line(max(1, room))
-            if line != shown:
-                sys.stderr.write(f"\r\033[K{line}")
-                sys.stderr.flush()
-                shown = line
-        if shown:
-            sys.stderr.write("\r\033[K")
-            sys.stderr.flush()
+    def columns(self) -> "list[ProgressColumn]":
+        """Return what the line consists of."""
+        from rich.progress import BarColumn, TextColumn
+
+        return [BarColumn(bar_width=20), TextColumn("{task.description}", markup=False)]
+
+    def _show(self) -> None:
+        if self._is_over.wait(self.DELAY_SECONDS):
+            return
+        from rich.console import Console
+        from rich.progress import Progress
+
+        console = Console(stderr=True, emoji=False, highlight=False, no_color=None)
+        line = Progress(*self.columns(), console=console, transient=True, auto_refresh=False)
+        task = line.add_task("", total=None)
+        with line:
+            console.show_cursor()  # a signal that ends this process must not leave it hidden
+            while not self._is_over.is_set():
+                done, total, text = self.state()
+                line.update(
+                    task, completed=done, total=total or None, description=text, refresh=True
+                )
+                self._is_over.wait(1 / self.REFRESHES_PER_SECOND)
 
     def clear(self) -> None:
-        """Take the line away."""
-        self._done.set()
+        """Remove the line."""
+        self._is_over.set()
         if self._thread.is_alive():
             self._thread.join()

@@ -251,8 +251,6 @@ def test_a_key_ends_the_view_and_the_terminal_is_as_before(terminal: Terminal, k
     os.write(terminal.end, key)
 
     assert terminal.code() == 0
-    # What is wider than the screen is cut there while the view is shown, and wraps again behind it.
-    assert terminal.shown.find(b"\033[?7l") < terminal.shown.find(b"\033[?7h")
     assert termios.tcgetattr(terminal.end) == terminal.modes
 
 

@@ -23,6 +23,7 @@ HEAVY = {
     "pkg_resources",
     "psutil",
     "pynvml",
+    "rich",
     "socket",
     "ssl",
     "tomllib",
@@ -67,6 +68,7 @@ def test_version_loads_nothing_but_the_package() -> None:
         ("info", "--depth", "found", "--format", "json"),
         ("info", "--depth", "found", "--format", "jsonl"),
         ("info", "--depth", "found", "--get", "cpu.capability"),
+        ("info", "--depth", "found", "--format", "slurm"),
     ],
     ids=" ".join,
 )
@@ -79,6 +81,21 @@ def test_what_scripts_call_loads_nothing_heavy(arguments: tuple[str, ...]) -> No
     assert "mlbackends.switches" not in modules
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("diff", "-", "-", "--format", "json"),
+        ("doctor", "--format", "junit"),
+        ("explain", "reasons", "--format", "json"),
+        ("flags", "list", "--format", "json"),
+        ("top", "--once", "--interval", "0.1", "--format", "json"),
+    ],
+    ids=" ".join,
+)
+def test_only_pages_for_people_are_rendered_by_rich(arguments: tuple[str, ...]) -> None:
+    assert not {name for name in loaded(*arguments) if name.partition(".")[0] == "rich"}
+
+
 @pytest.mark.parametrize("device", ["cpu", "sm90"])
 def test_explaining_who_computes_attention_loads_no_array_and_nothing_heavy(device: str) -> None:
     modules = loaded("sdpa", "explain", "--shape", "2,8,1024,64", "--device", device)
@@ -89,7 +106,7 @@ def test_explaining_who_computes_attention_loads_no_array_and_nothing_heavy(devi
 
 
 def test_the_full_page_loads_nothing_that_is_heavy() -> None:
-    assert {name.partition(".")[0] for name in tops(loaded("info"))} <= {"logging"}
+    assert {name.partition(".")[0] for name in tops(loaded("info"))} <= {"logging", "rich"}
 
 
 def test_help_imports_no_command() -> None:

@@ -28,12 +28,12 @@ def printed(explanation: Explanation, page: Page) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     head, *lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
     return page.fitted(
-        "\n".join([page.styled(head, "1"), *lines, "", "--all prints the reasons, for each.\n"])
+        "\n".join([page.styled(head, "bold"), *lines, "", "--all prints the reasons, for each.\n"])
     )
 
 
 def _reasons(explained: Explained, explanation: Explanation, page: Page) -> Iterator[str]:
-    yield page.styled(explained.text, "1")
+    yield page.styled(explained.text, "bold")
     yield f"on {explained.device}: {explained.device_title}"
     yield ""
     ours = explained.chosen or "no backend"
@@ -53,12 +53,12 @@ def _torch(explained: Explained, explanation: Explanation) -> str:
 
 
 def _section(title: str, choice: str, verdicts: Sequence[Verdict], page: Page) -> Iterator[str]:
-    yield f"  {title} {page.styled(choice, '1')}"
+    yield f"  {title} {page.styled(choice, 'bold')}"
     room = max((len(each.backend) for each in verdicts), default=0)
     indent = " " * (room + 8)
     width = max(min(page.width, _WIDEST), len(indent) + 26)
     for verdict in verdicts:
-        mark = page.styled("✓", "32") if verdict.usable else page.styled("✗", "31")
+        mark = page.styled("✓", "green") if verdict.usable else page.styled("✗", "red")
         lines: list[str] = []
         for reason in verdict.reasons:
             message = one_line(f"{reason.message} [{reason.code}]")
@@ -126,8 +126,8 @@ def printed_list(listed: BackendList, page: Page) -> str:
             for reason in reasons:
                 hint = f"; {reason.hint}" if reason.hint else ""
                 lines.append((title, f"{reason.message} [{reason.code}]{hint}"))
-        mark, color = ("✗", "31") if entry.why_not_here else ("✓", "32")
-        mark, color = ("!", "33") if entry.slower_here else (mark, color)
+        mark, color = ("✗", "red") if entry.why_not_here else ("✓", "green")
+        mark, color = ("!", "yellow") if entry.slower_here else (mark, color)
         # 39 ends the colour alone: the heading around it stays bold.
         mark = f"\033[{color}m{mark}\033[39m" if page.color else mark
         passages.append(Passage(f"{mark} {entry.name}", tuple(lines)))

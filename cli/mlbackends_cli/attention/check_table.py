@@ -38,9 +38,9 @@ def printed(checked: Checked, page: Page) -> str:
         about = [f"  mlbackends takes {ours}, torch would take {torch}"]
         about += [f"  {line}" for line in tables.about(problem)]
         lines = [line for text in about for line in wrapped(text, page.width, "", " " * 4)]
-        before = [page.styled(line, "2") for line in lines]
+        before = [page.styled(line, "dim") for line in lines]
         if problem.failure:
-            sign = page.styled(page.sign("✗", "x"), "31")
+            sign = page.styled(page.sign("✗", "x"), "red")
             before += wrapped(f"  {sign} {one_line(problem.failure)}", page.width, "", " " * 4)
         rows, results = tables.rows(problem), list(problem.results)
         sections.append(Section(problem.text, before, rows, results))

@@ -18,10 +18,10 @@ FASTEST = "fastest"
 _WIDER = "a wider page, such as with COLUMNS=200, has more columns"
 #: How a result ended: its sign, that of a terminal without it, and a colour.
 MARKS = {
-    "good": ("✓", "+", "32"),
-    "bad": ("✗", "x", "31"),
-    "cannot": ("–", "-", "2"),
-    "open": ("?", "?", "33"),
+    "good": ("✓", "+", "green"),
+    "bad": ("✗", "x", "red"),
+    "cannot": ("–", "-", "dim"),
+    "open": ("?", "?", "yellow"),
 }
 #: The cells of a backend that ran, by the heads of their columns.
 Row = dict[str, str]
@@ -206,7 +206,7 @@ def printed(
     everywhere = _refused_everywhere(sections)
     is_cut, shown = False, set[str]()
     for section in sections:
-        lines += [page.styled(section.title, "1"), *section.before]
+        lines += [page.styled(section.title, "bold"), *section.before]
         cells = [row for _, row in section.rows]
         widths = {
             name: max(len(name), *(len(row.get(name, "")) for row in cells))
@@ -222,23 +222,23 @@ def printed(
         shown |= set(widths)
         if widths:
             lines.append(
-                page.styled(f"    {_aligned({name: name for name in widths}, widths)}", "2")
+                page.styled(f"    {_aligned({name: name for name in widths}, widths)}", "dim")
             )
         for result, row in section.rows:
             text = _aligned(row, widths)
-            text = page.styled(text, "1") if row.get("slower by") == FASTEST else text
+            text = page.styled(text, "bold") if row.get("slower by") == FASTEST else text
             lines.append(f"  {mark(result, page)} {text}")
         for each in section.explained:
             if _reason_key(each) not in everywhere:
                 lines += why_lines(each, page)
         lines.append("")
     if everywhere:
-        lines.append(page.styled("cannot compute any of these", "1"))
+        lines.append(page.styled("cannot compute any of these", "bold"))
         lines += [line for each in everywhere.values() for line in why_lines(each, page)]
         lines.append("")
     lines += wrapped(notes[0], page.width, "", "  ")
     for note in (*of_shown(notes[1:], columns, shown), *([_WIDER] if is_cut else [])):
-        lines += [page.styled(line, "2") for line in wrapped(note, page.width, "", "  ")]
+        lines += [page.styled(line, "dim") for line in wrapped(note, page.width, "", "  ")]
     text = without_commands("\n".join(lines).rstrip("\n") + "\n")
     return page.fitted(text)
 
@@ -301,7 +301,7 @@ def why_lines(result: Result, page: Page) -> Iterator[str]:
             if reason.hint:
                 hint = f"      {page.sign('→', '->')} {one_line(reason.hint)}"
                 yield from (
-                    page.styled(each, "2") for each in wrapped(hint, page.width, "", " " * 8)
+                    page.styled(each, "dim") for each in wrapped(hint, page.width, "", " " * 8)
                 )
     elif not result.right:
         from mlbackends.sdpa.verify.outcome import summary

@@ -12,7 +12,7 @@ _WIDEST, _TALL = 110, 15
 #: The bits of a braille character, by row and column.
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 _MARKS, _HOLLOW, _PLAIN = "●■▲◆▼★", "○□△◇▽☆", "o#^*v+"
-_COLORS = ("34", "33", "32", "35", "36", "31")
+_COLORS = ("blue", "yellow", "green", "magenta", "cyan", "red")
 
 
 def printed(plots: Sequence[Plot], page: Page) -> str:
@@ -35,7 +35,7 @@ def _barred(plot: Plot, names: list[str], page: Page) -> list[str]:
     bars = plot.bars
     if not bars:
         return []
-    lines = [page.styled(line, "1") for line in wrapped(plot.title, page.width)]
+    lines = [page.styled(line, "bold") for line in wrapped(plot.title, page.width)]
     texts = [f"{short_number(point.y)} {plot.up}" for _, point in bars]
     name = max(len(series.name) for series, _ in bars)
     room = max(4, min(page.width, _WIDEST) - name - max(map(len, texts)) - 4)
@@ -68,7 +68,7 @@ class _Canvas:
         """Return the plot's lines, from its title to the name of the axis below it."""
         plot, page = self._plot, self._page
         if plot.roof:
-            self._join(plot.roof.line(self._across.ends), "2")
+            self._join(plot.roof.line(self._across.ends), "dim")
         for each in self._drawn if plot.joined else ():
             for part in each.lines():
                 self._join([(point.x, point.y) for point in part], self._color(each))
@@ -77,7 +77,7 @@ class _Canvas:
                 self._cells[self._cell(point)] = self._mark(each, hollow=point.hollow)
         names = self._names_by_row()
         about = f"{plot.up}   {' and '.join(plot.roof.names)}" if plot.roof else plot.up
-        found = [page.styled(line, "1") for line in wrapped(plot.title, page.width)]
+        found = [page.styled(line, "bold") for line in wrapped(plot.title, page.width)]
         found += wrapped(about, page.width)
         for row in range(_TALL):
             number = self._rows.get(row, "").rjust(self._gutter)

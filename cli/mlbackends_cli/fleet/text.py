@@ -160,7 +160,7 @@ def _cut(text: str) -> str:
 
 def table(fleet: Fleet, page: Page) -> str:
     """Return the fleet for a terminal."""
-    lines = wrapped(page.styled(headline(fleet), "1"), page.width, "", "  ")
+    lines = wrapped(page.styled(headline(fleet), "bold"), page.width, "", "  ")
     for each in fleet.silent:
         text = f"{each.status:<11} {len(each.nodes):>4}  {nodes_of(each.nodes, whole=page.details)}"
         lines += wrapped(f"{text}  {one_line(each.error)}", page.width, "  ", " " * 20)
@@ -186,13 +186,13 @@ def table(fleet: Fleet, page: Page) -> str:
 
 
 def _kind(kind: Kind, compared_with: str, page: Page) -> Iterator[str]:
-    yield from (page.styled(line, "1") for line in wrapped(heading(kind), page.width, "", "  "))
+    yield from (page.styled(line, "bold") for line in wrapped(heading(kind), page.width, "", "  "))
     yield from wrapped(agreement(kind, compared_with), page.width, "  ", "  ")
     for deviation in kind.deviations:
         count = f"{len(deviation.nodes):,} of {kind.nodes:,}"
         nodes = nodes_of(deviation.nodes, whole=page.details)
         first, *others = wrapped(f"{count}  {nodes}", page.width, "  ", " " * 6)
-        yield page.styled(first, "33")
+        yield page.styled(first, "yellow")
         yield from others
         found = causes(deviation)
         most = len(found) if page.details else _MOST_CAUSES
@@ -263,7 +263,7 @@ def facts_table(facts: FleetFacts, page: Page) -> str:
     """Return facts with their values for a terminal, the rarest first."""
     lines: list[str] = []
     for fact in facts.facts:
-        lines += wrapped(page.styled(one_line(fact.name), "1"), page.width)
+        lines += wrapped(page.styled(one_line(fact.name), "bold"), page.width)
         for holders in fact.values:
             nodes = nodes_of(holders.nodes, whole=page.details)
             text = f"{len(holders.nodes):>6,}  {shown(fact.name, holders.value)}  {nodes}"
@@ -316,7 +316,7 @@ def _comings(difference: FleetDifference, *, whole: bool) -> Iterator[tuple[str,
 def changes_table(difference: FleetDifference, page: Page) -> str:
     """Return what became of a fleet for a terminal."""
     head = f"{number_of(difference.nodes)} reported both times"
-    lines = [page.styled(head, "1")]
+    lines = [page.styled(head, "bold")]
     for word, text in _comings(difference, whole=page.details):
         lines += wrapped(f"{word}: {text}", page.width, "  ", "      ")
     for change in difference.changes:
@@ -333,7 +333,7 @@ def changes_table(difference: FleetDifference, page: Page) -> str:
             left = nodes_of(change.left_behind, whole=page.details)
             text = f"{len(change.left_behind):,} left behind: {left}"
             found = wrapped(text, page.width, "  ", "      ")
-            lines += [page.styled(found[0], "33"), *found[1:]]
+            lines += [page.styled(found[0], "yellow"), *found[1:]]
     if not difference.changes:
         lines += ["", "no node changed"]
     for note in difference.notes:

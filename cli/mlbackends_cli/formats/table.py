@@ -27,11 +27,17 @@ from mlbackends_cli.text.layout import (
 from mlbackends_cli.text.plain import amount, without_commands
 from mlbackends_cli.text.prose import Listing
 
-_COLORS = {"usable": "32", "loadable": "36", "found": "33", "broken": "31", "unknown": "31"}
+_COLORS = {
+    "usable": "green",
+    "loadable": "cyan",
+    "found": "yellow",
+    "broken": "red",
+    "unknown": "red",
+}
 _SEVERITIES = {
-    Severity.ERROR: ("✗", "31"),
-    Severity.WARNING: ("!", "33"),
-    Severity.NOTE: ("·", "36"),
+    Severity.ERROR: ("✗", "red"),
+    Severity.WARNING: ("!", "yellow"),
+    Severity.NOTE: ("·", "cyan"),
 }
 #: A reason of at most so many characters is repeated for each library.
 _SHORT = 40
@@ -66,7 +72,7 @@ def _listed(listing: Listing, page: Page) -> Iterator[str]:
         if group.title:
             yield from grid([[Cell(group.title, NAME)]], [page.width], page)
         for number, (first, *others) in enumerate(group.rows):
-            style = "33" if (at, number) in listing.marked else ""
+            style = "yellow" if (at, number) in listing.marked else ""
             if columns:
                 row = [Cell(each, style) for each in (first, *others)]
                 yield from grid([row], [columns[0] - indent, *columns[1:]], page, indent)
@@ -149,7 +155,7 @@ def _row(row: probes.Row, text: str, page: Page, version: str | None = None) -> 
     return [_mark(row.probe), Cell(row.name, NAME), *between, ends]
 
 
-def _named(mark: str, name: str, text: str, style: str = "31") -> list[Cell]:
+def _named(mark: str, name: str, text: str, style: str = "red") -> list[Cell]:
     return [Cell(mark, style), Cell(name, NAME), Cell(text)]
 
 
@@ -194,8 +200,8 @@ def _libraries(rows: Iterable[probes.Row], page: Page) -> Iterator[Row]:
 def _look_at(report: Report) -> Iterator[Row]:
     """Yield what is broken, then what is not as it should be, each with its cure."""
     broken, warnings = probes.broken(report), probes.warnings(report)
-    found = [(probes.MARKS["broken"], "31", *each) for each in broken]
-    found += [("!", "33", *each) for each in warnings[:_MOST_WARNINGS]]
+    found = [(probes.MARKS["broken"], "red", *each) for each in broken]
+    found += [("!", "yellow", *each) for each in warnings[:_MOST_WARNINGS]]
     for mark, color, name, one in found:
         hint = f"\n→ {one.hint}" if one.hint else ""
         yield _named(mark, name, one.message + hint, color)
@@ -263,7 +269,7 @@ def _short(rows: list[list[Cell]], page: Page) -> tuple[list[str], list[list[Cel
 
 def _records(fact: str, rows: probes.Table, page: Page, indent: int = 2) -> Iterator[str]:
     """Yield a list of records as a table, the last columns below their rows where it is too wide."""
-    yield from lines([[Cell(fact, "3")]], page) if fact else ()
+    yield from lines([[Cell(fact, "italic")]], page) if fact else ()
     names = probes.columns(rows)
     texts = [[amount(name, row[name]) if name in row else "" for name in names] for row in rows]
     table = [[Cell(name, NAME) for name in names], *(list(map(Cell, each)) for each in texts)]
@@ -368,9 +374,6 @@ def _by_cause(ended: Iterable[Check]) -> tuple[tuple[str, str], ...]:
 def _failed(group: list[Check], page: Page) -> str:
     check = group[0]
     sign, color = _SEVERITIES[check.severity]
-    head = f"{sign} {check.severity}"
-    if page.color:  # 39 ends the colour alone: the heading around it stays bold
-        head = f"\033[{color}m{head}\033[39m"
     place = f" ({declared})" if (declared := checks.place(check)) else ""
     times = f", {len(group)} times" if len(group) > 1 else ""
     dash = "- " if len(group) > 1 else ""
@@ -380,8 +383,8 @@ def _failed(group: list[Check], page: Page) -> str:
     if page.details:
         evidence = dict.fromkeys(row for each in group for row in checks.evidence(each, units=True))
         lines += [("seen", f"{name} = {value}") for name, value in evidence]
-    heading = f"{head} {checks.code(check)}{place}{times}"
-    text = prose.printed((prose.Passage(heading, tuple(lines)),), page)
+    heading = f"{sign} {check.severity} {checks.code(check)}{place}{times}"
+    text = prose.printed((prose.Passage(heading, tuple(lines)),), page, f"bold {color}")
     # On lines of their own and never broken: they are there to be copied.
     commands = dict.fromkeys(checks.line(each.command) for each in group if each.command)
     return text + "".join(f"  {'type'.ljust(width)}  {command}\n" for command in commands)

@@ -1,4 +1,4 @@
-"""A terminal that a command draws over, as it was before when the command ends; and the keys typed there."""
+"""A full-screen view that rich draws, and the keys that are typed on it."""
 
 import os
 import select
@@ -6,6 +6,10 @@ import sys
 import time
 from contextlib import suppress
 from typing import Any, Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
 
 from mlbackends.base.errors import BadInput
 from mlbackends_cli.terminal import interprets_sequences, is_dumb, is_terminal
@@ -17,25 +21,26 @@ if os.name == "nt":
 else:
     import termios
 
-#: The other screen, without a cursor; what is wider than it is cut there, and moves no line.
-_ENTER, _LEAVE = "\033[?1049h\033[?25l\033[?7l", "\033[?7h\033[?25h\033[?1049l"
 _SEQUENCES = {
     "\033[A": "up", "\033OA": "up", "\033[B": "down", "\033OB": "down", "\033": "escape",
     "\xe0H": "up", "\xe0P": "down", "\x00H": "up", "\x00P": "down", "\r": "\n", "\x7f": "\b", "\b": "\b",
 }  # fmt: skip
-#: Seconds after which a change of the terminal's size is seen.
+#: Seconds after which a change of the terminal's size is noticed.
 _GLANCE = 0.1
 
 
 class Screen:
-    """The other screen of a terminal, without a cursor, where each key comes at once.
+    """The alternate screen of a terminal, drawn by rich, on which each key is read at once.
 
-    instead: what to type where there is no terminal; `BadInput` says so.
+    instead: what to type if there is no terminal; `BadInput` has it as a hint.
     """
 
     def __init__(self, instead: str) -> None:
         if is_dumb() or not interprets_sequences(sys.stdout):
-            raise BadInput("standard output is no terminal that can be drawn over", instead)
+            raise BadInput("standard output is not a terminal that can be drawn on", instead)
+        # Colour was decided with the page: styles arrive in the text.
+        console = Console(color_system="standard", no_color=False, legacy_windows=False)
+        self._live = Live(console=console, screen=True, auto_refresh=False)
         self._keys = [sys.stdin.fileno()] if is_terminal(sys.stdin) else []
         self._typed = ""
         self._modes: Any = None
@@ -47,7 +52,7 @@ class Screen:
             modes[3] &= ~(termios.ICANON | termios.ECHO)
             modes[6][termios.VSUSP] = b"\0"  # Ctrl-Z would leave its shell on this screen
             termios.tcsetattr(descriptor, termios.TCSADRAIN, modes)
-        self._write(_ENTER)
+        self._live.start()
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -55,26 +60,19 @@ class Screen:
             with suppress(termios.error):  # the terminal is gone
                 termios.tcsetattr(descriptor, termios.TCSADRAIN, self._modes)
         with suppress(OSError):
-            self._write(_LEAVE)
+            self._live.stop()
 
-    @staticmethod
-    def _write(text: str) -> None:
-        sys.stdout.buffer.write(text.encode(sys.stdout.encoding, "replace"))
-        sys.stdout.buffer.flush()
-
-    @staticmethod
-    def size() -> tuple[int, int]:
-        """Return its columns and rows; 80 and 24 where it does not tell."""
-        width, height = os.get_terminal_size(sys.stdout.fileno())
-        return width or 80, height or 24
+    def size(self) -> tuple[int, int]:
+        """Return the number of columns and rows."""
+        return self._live.console.size
 
     def draw(self, lines: list[str]) -> None:
-        """Show lines from the top; those that have no room are left out."""
-        shown = lines[: self.size()[1]]
-        self._write("\033[H" + "\033[K\n".join(shown) + "\033[K\033[J")
+        """Show lines from the top; those for which there is no space are left out."""
+        text = Text.from_ansi("\n".join(lines), no_wrap=True, overflow="crop")
+        self._live.update(text, refresh=True)
 
     def key(self, seconds: float) -> str:
-        """Return the next key within so many seconds; "" without one, or when the size has changed."""
+        """Return the next key within a time; "" if there is none, or if the size has changed."""
         size, end = self.size(), time.monotonic() + seconds
         while not self._typed and self.size() == size and (left := end - time.monotonic()) > 0:
             if not self._keys:

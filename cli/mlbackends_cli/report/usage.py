@@ -15,7 +15,7 @@ _LABEL = 9
 _NARROW = 100
 _NARROWEST = 60
 _FEW_CORES, _MOST_CORE_LINES = 8, 3
-_RED, _YELLOW, _GREEN, _DIM, _BOLD = "31", "33", "32", "2", "1"
+_RED, _YELLOW, _GREEN, _DIM, _BOLD = "red", "yellow", "green", "dim", "bold"
 
 
 def header(usage: Usage, page: Page) -> list[str]:

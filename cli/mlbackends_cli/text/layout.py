@@ -1,36 +1,33 @@
-"""Lines of a page: cells that align, and text that breaks between words or at the separators of a path."""
+"""Lines of a page, rendered by rich: cells that align, and text that breaks between phrases and words."""
 
+import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from typing import NamedTuple
 
 from msgspec.structs import replace
+from rich.cells import cell_len, chop_cells
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.plain import cleaned
 
-#: Where text may be broken, the best first, and what stands there on one line.
-_BREAKS = tuple(
-    (re.compile(pattern), glue)
-    for pattern, glue in (
-        (r" · ", " · "),
-        (r"\s+", " "),
-        (r"(?<=[/\\])", ""),
-        (r"(?<=[-_.,:;=+&?@|])", ""),
-    )
-)
+#: Where text may be broken, the best first, and what is there on one line.
+_BREAKS = ((re.compile(" · "), " · "), (re.compile(r"\s+"), " "), (re.compile(r"(?<=[/\\])"), ""))
 _STYLE = re.compile("\033\\[[0-9;]*m")
-_WORDS = re.compile(r"\s+|(?<=[/\\])")
 #: Text that would get fewer columns than this, or than its longest word, begins on a line of its own.
 _NARROW = 24
 _GAP = 3
-# Bold, underlined and dim read on a light background and on a dark one; the colours are the terminal's own.
-HEADING, NAME, DIM = "1;4", "1", "2"
+# Bold, underlined and dim are readable on light and dark backgrounds; colours are the terminal's own.
+HEADING, NAME, DIM = "bold underline", "bold", "dim"
 
 
 class Cell(NamedTuple):
-    """Text in one of the terminal's styles, by its numbers."""
+    """Text in one of rich's styles."""
 
     text: str
     style: str = ""
@@ -39,115 +36,129 @@ class Cell(NamedTuple):
 Row = Sequence[Cell]
 
 
-def width(text: str) -> int:
-    """Return how many columns of a terminal a line takes, without the styles in it."""
-    text = _STYLE.sub("", text) if "\033" in text else text
-    if text.isascii() or max(text) < "\u0300":
-        return len(text)
-    import unicodedata
+def _console(width: int, *, color: bool = False) -> Console:
+    """Return a console that writes to memory; the page has already decided about width and colour."""
+    return Console(
+        file=io.StringIO(),
+        width=width,
+        color_system="standard" if color else None,
+        force_terminal=color,
+        legacy_windows=False,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        _environ={},
+    )
 
-    wide = sum(unicodedata.east_asian_width(each) in "WF" for each in text)
-    return len(text) + wide - sum(unicodedata.combining(each) > 0 for each in text)
+
+def width(text: str) -> int:
+    """Return the number of terminal columns that a line needs, without its styles."""
+    return cell_len(_STYLE.sub("", text) if "\033" in text else text)
 
 
 def wrapped(text: str, room: int, level: int = 0) -> list[str]:
-    """Return lines of at most `room` columns; a word is broken only where it alone is wider."""
+    """Return lines of at most `room` columns, broken between phrases, words or the parts of a path.
+
+    Anything else is broken only if it is wider than a whole line.
+    """
     if width(text) <= room:
         return [text]
     if level == len(_BREAKS):
-        most = room if width(text) == len(text) else room // 2
-        return [text[at : at + most] for at in range(0, len(text), most)]
+        return chop_cells(text, max(room, 2))
     pattern, glue = _BREAKS[level]
     lines = [""]
     for part in pattern.split(text):
         joined = f"{lines[-1]}{glue}{part}" if lines[-1] else part
-        lines[-1:] = (
-            [joined] if width(joined) <= room else [lines[-1], *wrapped(part, room, level + 1)]
-        )
+        fits = width(joined) <= room
+        lines[-1:] = [joined] if fits else [lines[-1], *wrapped(part, room, level + 1)]
     return [line for line in lines if line]
 
 
 def cropped(text: str, room: int) -> str:
-    """Return as much of a text as fits into so many columns; an ellipsis ends one that was cut."""
-    if not text or width(text) <= room:
-        return text
-    while text and width(text) >= room:
-        text = text[:-1]
-    return text + "…" * (room > 0)
+    """Return as much of a text as fits into `room` columns, with an ellipsis if it was cut."""
+    line = Text(text)
+    line.truncate(max(room, 0), overflow="ellipsis")
+    return line.plain
 
 
 def widths(rows: Iterable[Row]) -> list[int]:
-    """Return how wide each column is at most; rows may be of different lengths."""
+    """Return the width of each column; rows may have different lengths."""
     columns = zip_longest(*rows, fillvalue=Cell(""))
     return [max(width(cleaned(cell.text)) for cell in column) for column in columns]
 
 
 def grid(rows: Iterable[Row], columns: Sequence[int], page: Page, indent: int = 0) -> Iterator[str]:
     """Yield rows as lines of the page, each cell wrapped in its column; a column of width 0 is left out."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for room in filter(None, columns):
+        table.add_column(width=room)
     for row in rows:
-        pairs = [(cell, room) for cell, room in zip(row, columns, strict=True) if room]
-        cells = [
-            [line for part in cell.text.split("\n") for line in wrapped(cleaned(part), room)]
-            for cell, room in pairs
-        ]
-        for texts in zip_longest(*cells, fillvalue=""):
-            whole, blanks = "", indent
-            for text, (cell, room) in zip(texts, pairs, strict=True):
-                if text:
-                    whole += " " * blanks + page.styled(text, cell.style)
-                    blanks = 0
-                blanks += room - width(text) + 2
-            yield whole
+        cells = []
+        for cell, room in zip(row, columns, strict=True):
+            if room:
+                parts = [wrapped(cleaned(part), room) for part in cell.text.split("\n")]
+                text = "\n".join(line for lines in parts for line in lines)
+                cells.append(Text(text, cell.style, no_wrap=True))
+        table.add_row(*cells)
+    console = _console(indent + sum(columns) + 2 * len(columns), color=page.color)
+    console.print(Padding(table, (0, 0, 0, indent)), end="")
+    text = console.file.getvalue()  # type: ignore[attr-defined]  # it is the StringIO from above
+    yield from (line.rstrip() for line in text.removesuffix("\n").split("\n"))
 
 
 def lines(
     rows: Sequence[Row], page: Page, columns: Sequence[int] | None = None, indent: int = 2
 ) -> Iterator[str]:
-    """Yield rows of short cells with a text behind them, which goes below them on a narrow page.
+    """Yield rows of short cells followed by a text, which goes below them on a narrow page.
 
-    columns: how wide the short cells are; as wide as these rows need by default.
+    columns: the widths of the short cells; as wide as these rows need by default.
     """
     columns = widths(row[:-1] for row in rows) if columns is None else columns
-    before = indent + sum(each + 2 for each in columns if each)
+    room = page.width - indent - sum(column + 2 for column in columns if column)
+    below = page.width - indent - 2
     widest = max((width(part) for row in rows for part in row[-1].text.split("\n")), default=0)
-    room, below = page.width - before, page.width - indent - 2
-    for row in rows:
-        *cells, text = row
-        word = max(map(width, _WORDS.split(text.text)))
-        if min(_NARROW, widest) <= room and not room < word <= below:
-            yield from grid([row], [*columns, max(room, 1)], page, indent)
+
+    def fits_beside(row: Row) -> bool:
+        # A path stays in one piece if a line of its own is wide enough for it.
+        word = max(map(width, row[-1].text.split()), default=0)
+        return min(_NARROW, widest) <= room and not room < word <= below
+
+    for is_beside, group in groupby(rows, fits_beside):
+        if is_beside:
+            yield from grid(group, [*columns, max(room, 1)], page, indent)
             continue
-        heads = [cell for cell in cells if cell.text]
-        sizes = widths([heads])
-        left = page.width - indent - sum(sizes) - 2 * len(sizes)
-        if "\n" not in text.text and width(text.text) <= left:
-            yield from grid([[*heads, text]], [*sizes, max(left, 1)], page, indent)
-            continue
-        if heads:
-            sizes[-1] = max(1, min(sizes[-1], sizes[-1] + left + 2))
-            yield from grid([heads], sizes, page, indent)
-        yield from grid([[text]], [below], page, indent + 2)
+        for *cells, text in group:
+            heads = [cell for cell in cells if cell.text]
+            sizes = widths([heads])
+            left = page.width - indent - sum(sizes) - 2 * len(sizes)
+            if "\n" not in text.text and width(text.text) <= left:
+                yield from grid([[*heads, text]], [*sizes, max(left, 1)], page, indent)
+                continue
+            if heads:
+                sizes[-1] = max(1, min(sizes[-1], sizes[-1] + left + 2))
+                yield from grid([heads], sizes, page, indent)
+            yield from grid([[text]], [below], page, indent + 2)
 
 
 def sections(
-    found: Iterable[tuple[str, Sequence[Row]]], page: Page, style: str = HEADING
+    titled: Iterable[tuple[str, Sequence[Row]]], page: Page, style: str = HEADING
 ) -> Iterator[str]:
-    """Yield rows below their titles; the short cells of all align."""
-    found = [*found]
-    columns = widths(row[:-1] for _, rows in found for row in rows)
-    for title, rows in found:
+    """Yield rows below their titles; the short cells of all sections align."""
+    titled = [*titled]
+    columns = widths(row[:-1] for _, rows in titled for row in rows)
+    for title, rows in titled:
         yield page.styled(title, style)
-        for row in rows:
-            yield from lines([row], page, columns[: len(row) - 1])
+        for length, group in groupby(rows, len):
+            yield from lines([*group], page, columns[: length - 1])
 
 
 def side_by_side(left: Iterable[str], right: Iterable[str], page: Page) -> Iterator[str]:
-    """Yield two columns of lines, each of half the page."""
+    """Yield two columns of lines, each half as wide as the page."""
     room = half(page).width + _GAP
     for one, other in zip_longest(left, right, fillvalue=""):
         yield one + " " * (room - width(one)) + other if other else one
 
 
 def half(page: Page) -> Page:
-    """Return the page as wide as one of two columns."""
+    """Return the page with the width of one of two columns."""
     return replace(page, width=(page.width - _GAP) // 2)

@@ -7,7 +7,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlbackends_cli.terminal import Page
-from mlbackends_cli.text.layout import NAME, Cell, sections
 from mlbackends_cli.text.plain import without_commands
 
 #: So many columns a line of text has at most: longer ones are hard to read.
@@ -53,8 +52,13 @@ def wrapped(text: str, width: int, first: str = "", rest: str = "") -> list[str]
     )
 
 
-def printed(passages: Iterable[Passage], page: Page) -> str:
-    """Return passages for a terminal, or for the log of a CI job, which must take no line for a command."""
+def printed(passages: Iterable[Passage], page: Page, style: str = "bold") -> str:
+    """Return passages for a terminal, or for the log of a CI job, which must not run a line as a command.
+
+    style: that of the headings.
+    """
+    from mlbackends_cli.text.layout import Cell, sections  # rich, which JSON does not need
+
     page = replace(page, width=min(page.width, _WIDEST))
     parts = []
     for passage in passages:
@@ -62,7 +66,7 @@ def printed(passages: Iterable[Passage], page: Page) -> str:
             [*([Cell(term)] if term else []), Cell(" ".join(text.split()))]
             for term, text in passage.lines
         ]
-        parts.append("\n".join([*sections([(passage.heading, rows)], page, NAME), ""]))
+        parts.append("\n".join([*sections([(passage.heading, rows)], page, style), ""]))
     return without_commands("\n".join(parts), page.sign("·", "."))
 
 

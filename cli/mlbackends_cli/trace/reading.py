@@ -3,11 +3,8 @@
 import os
 import stat
 import sys
-import time
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from mlbackends.base.mounts import call
@@ -18,23 +15,18 @@ from mlbackends.tracing.filters import Where, after_first
 from mlbackends.tracing.sources import Source, labels
 from mlbackends.tracing.walk import Walk
 from mlbackends_cli.output import log
-from mlbackends_cli.terminal import ProgressLine, has_unicode
-from mlbackends_cli.text.layout import width
+from mlbackends_cli.terminal import ProgressLine
 from mlbackends_cli.text.plain import cleaned, one_line, without_commands
 from mlbackends_cli.trace.narrowing import middle_left_out
 
 if TYPE_CHECKING:
+    from rich.progress import ProgressColumn
+
     from mlbackends.model.trace_views import AnyView
 
 #: Fields that differ from call to call, and not among those that are added up together.
 _PER_PLACE = frozenset({"process", "thread", "source"})
-_EIGHTHS = " ▏▎▍▌▋▊▉█"
 _LONGEST_NAME = 30
-_WIDEST, _NARROWEST = 40, 10
-#: So many looks back is the rate measured: three seconds.
-_REMEMBERED = 30
-#: A longer wait is not an estimate yet.
-_LONGEST_WAIT = 100 * 3600
 
 
 class Logs:
@@ -172,14 +164,12 @@ def fit_line(raw: str) -> str:
 
 
 class ReadingProgress(ProgressLine):
-    """A bar for all files together; for what has no size, as a pipe, how much of it came.
+    """A bar for all files together; for what has no size, such as a pipe, the amount that was read.
 
-        reading run.log.gz  ███████▌              38%   80 of 210 MB   95.1 MB/s  0:02 left
-
-    Shares and rates are of the files as they lie on the disk, packed or not.
+    Shares and rates refer to the files as they are on the disk, compressed or not.
     """
 
-    INTERVAL_SECONDS = 0.1
+    REFRESHES_PER_SECOND = 10.0
 
     def __init__(self, names: Sequence[str]) -> None:
         self._count = len(names)
@@ -187,48 +177,36 @@ class ReadingProgress(ProgressLine):
         self._total = 0 if None in sizes else sum(filter(None, sizes))
         self._before = self._number = 0
         self._source: Source | None = None
-        self._positions = deque([(time.monotonic(), 0)], maxlen=_REMEMBERED)
         super().__init__()
 
     def begin(self, source: Source) -> None:
-        """Go on to a file; what was read of the one before counts as all of it."""
+        """Go on to a file; the one before counts as read to its end."""
         if self._source is not None:
             self._before += self._source.size or self._source.position
         self._source = source
         self._number += 1
 
-    def line(self, room: int) -> str:
-        """Return the line as it is now, at most so many columns wide."""
+    def state(self) -> tuple[float, float, str]:
+        """Return the bytes that were read, those of all files or 0, and the name of the file."""
         if self._source is None:
-            return ""
+            return 0.0, self._total, ""
         position = self._before + self._source.position
-        now = time.monotonic()
-        then, start = self._positions[0]
-        self._positions.append((now, position))
-        rate = (position - start) / (now - then) if now > then else 0.0
         name = self._source.name
         name = "standard input" if name == "-" else one_line(os.path.basename(name))
         number = f"{self._number} of {self._count}, " if self._count > 1 else ""
-        head = f"reading {number}{middle_left_out(name, _LONGEST_NAME)}"
-        speed = f"{rate / 1e6:5,.1f} MB/s"
+        done = min(position, self._total) if self._total else position  # a file may have grown
+        return done, self._total, f"reading {number}{middle_left_out(name, _LONGEST_NAME)}"
+
+    def columns(self) -> "list[ProgressColumn]":
+        """Return what the line consists of."""
+        from rich import progress
+
+        text = progress.TextColumn("{task.description}", markup=False)
+        amounts = [progress.DownloadColumn(), progress.TransferSpeedColumn()]
         if not self._total:
-            numbers = f"{position / 1e6:,.0f} MB  {speed}"
-        else:
-            position = min(position, self._total)  # a file may have grown
-            share = position / self._total
-            left = (self._total - position) / rate if rate > 0 else _LONGEST_WAIT
-            wait = f"{_clock(left) if left < _LONGEST_WAIT else '-:--'} left"
-            # Numbers keep their widths, so that the bar keeps its own.
-            whole = f"{self._total / 1e6:,.0f}"
-            amount = f"{position / 1e6:{len(whole)},.0f} of {whole} MB"
-            numbers = f"{share:4.0%}  {amount}  {speed}  {wait}"
-            left_over = min(_WIDEST, room - width(head) - len(numbers) - 4)
-            if left_over >= _NARROWEST:
-                head += f"  {bar(share, left_over, unicode=has_unicode(sys.stderr))}"
-        line = f"{head}  {numbers}"
-        while width(line) > room:
-            line = line[:-1]
-        return line
+            return [text, *amounts]
+        share, left = progress.TaskProgressColumn(), progress.TimeRemainingColumn()
+        return [text, progress.BarColumn(), share, *amounts, left]
 
 
 def regular_size(file: Any) -> int | None:
@@ -238,17 +216,3 @@ def regular_size(file: Any) -> int | None:
     except (AttributeError, OSError, ValueError):
         return None
     return status.st_size if stat.S_ISREG(status.st_mode) else None
-
-
-def bar(share: float, width: int, *, unicode: bool = True) -> str:
-    """Return a bar of so many columns, full up to a share between 0 and 1."""
-    if not unicode:
-        return ("#" * round(share * width)).ljust(width, "-")
-    full, part = divmod(int(share * width * 8), 8)
-    return ("█" * full + (_EIGHTHS[part] if part else "")).ljust(width)
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(ceil(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -26,11 +26,10 @@ from mlbackends_cli.output import write
 from mlbackends_cli.report import differences
 from mlbackends_cli.report.judgement import code, fail_on_option, write_outcome
 from mlbackends_cli.terminal import Page, ProgressLine, page
-from mlbackends_cli.text import layout
 from mlbackends_cli.text.plain import one_line, without_commands
 from mlbackends_cli.text.prose import Group, Listing, wrapped
 
-_COLOURS = {Kind.ADDED: "32", Kind.REMOVED: "31", Kind.CHANGED: "33"}
+_COLOURS = {Kind.ADDED: "green", Kind.REMOVED: "red", Kind.CHANGED: "yellow"}
 
 
 @documented()
@@ -101,7 +100,7 @@ def _printed(difference: Difference, page: Page) -> str:
     """Return a paragraph for each probe, and how many changes there are."""
     lines = []
     for part in differences.parts(difference):
-        lines.append(page.styled(part.probe, "1"))
+        lines.append(page.styled(part.probe, "bold"))
         for cause in part.causes:
             change = cause.change
             name, others = differences.names(cause, part.probe)
@@ -128,6 +127,8 @@ def _printed(difference: Difference, page: Page) -> str:
 
 
 def _marked(kind: Kind, text: str, page: Page, indent: int = 2) -> list[str]:
-    first, *others = layout.wrapped(text, page.width - indent - 4)
+    from mlbackends_cli.text.layout import wrapped as layout_wrapped
+
+    first, *others = layout_wrapped(text, page.width - indent - 4)
     mark = page.styled(differences.MARKS[kind], _COLOURS[kind])
     return [f"{' ' * indent}{mark} {first}", *(" " * (indent + 4) + each for each in others)]

@@ -37,11 +37,7 @@ from mlbackends_cli import exits, formats
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import COLOR, OUTPUT, Seconds, format_option
 from mlbackends_cli.output import log, write
-from mlbackends_cli.report import usage as pages
-from mlbackends_cli.report.screen import Screen
 from mlbackends_cli.terminal import Page, page
-from mlbackends_cli.text.layout import Cell, cropped
-from mlbackends_cli.text.layout import lines as layout_lines
 
 #: After so long the first shares of CPUs are shown.
 _FIRST_SECONDS = 0.3
@@ -112,11 +108,17 @@ def command(
         time.sleep(interval)
         usage = sampler.sample()
     shown = view.chosen(usage)
-    write(formats.text_of(form, shown, page(color, output), table=pages.whole), output)
+    write(formats.text_of(form, shown, page(color, output), table=_whole), output)
     missing = {*pids} - {one.pid for one in usage.processes}
     for pid in sorted(missing):
         log(f"there is no process {pid}")
     return exits.NO if missing else exits.YES
+
+
+def _whole(usage: Usage, style: Page) -> str:
+    from mlbackends_cli.report.usage import whole  # rich, which JSON does not need
+
+    return whole(usage, style)
 
 
 class _View:
@@ -135,7 +137,9 @@ class _View:
         return usage if self.names is None else redacted_usage(usage, self.names)
 
     def watch(self, interval: float, color: str) -> int:
-        """Draw samples until the user has had enough."""
+        """Draw samples until the user quits."""
+        from mlbackends_cli.report.screen import Screen
+
         pause, due = min(_FIRST_SECONDS, interval), 0.0
         with (
             suppress(KeyboardInterrupt),
@@ -155,6 +159,10 @@ class _View:
 
     def lines(self, usage: Usage, style: Page, height: int) -> list[str]:
         """Return what fills the screen."""
+        from mlbackends_cli.report import usage as pages
+        from mlbackends_cli.text.layout import Cell, cropped
+        from mlbackends_cli.text.layout import lines as layout_lines
+
         if self.shows_help:
             rows = [[*map(Cell, re.split("  +", line.strip(), maxsplit=1))] for line in _HELP]
             return [*layout_lines(rows, style), "any key goes back"]
@@ -171,7 +179,7 @@ class _View:
         bottom = f"filter: {self.text}_" if self.is_typing else keys
         signs = "  ".join(pages.legend(usage))
         last = [style.fitted(cropped(line, style.width - 1)) for line in (signs, bottom)]
-        return [*head, "", *body, last[0], style.styled(last[1], "7")]
+        return [*head, "", *body, last[0], style.styled(last[1], "reverse")]
 
     def press(self, key: str) -> None:
         """Change the view by a key."""
