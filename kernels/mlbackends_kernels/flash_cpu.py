@@ -45,7 +45,7 @@ class FlashCpu(AttentionBackend):
             reasons += error.reasons
         return reasons
 
-    def slower_here(self) -> tuple[Reason, ...]:
+    def slower_reasons(self) -> tuple[Reason, ...]:
         from mlbackends_kernels.attention_cpu.library import NEWER_COMPILER, missing_levels
 
         if not (names := missing_levels()):

@@ -193,7 +193,7 @@ def test_the_live_machine_is_looked_at_unless_another_is_named() -> None:
     done = backends("explain", "device", "cpu", "--format", "json")
 
     (page,) = msgspec.json.decode(done.stdout, type=KindPages).kinds
-    assert (page.kind, page.found) == ("cpu", True)
+    assert (page.kind, page.present) == ("cpu", True)
     assert page.values["limits.effective_cpus"]
 
 

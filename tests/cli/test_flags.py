@@ -27,7 +27,7 @@ def test_list_names_every_switch_with_value_default_origin_and_who_obeys() -> No
     assert benchmark["value"] is False
     assert benchmark["default"] is False
     assert benchmark["origin"] == "default"
-    assert benchmark["obeyed_by"] == ["torch"]
+    assert benchmark["used_by"] == ["torch"]
 
 
 def test_what_list_prints_fits_the_schema() -> None:

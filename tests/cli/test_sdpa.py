@@ -235,7 +235,7 @@ def test_list_tells_what_each_takes_and_whether_it_is_usable() -> None:
     data = record("list")
     entries = {each["name"]: each for each in data["backends"]}
 
-    assert entries["math"]["why_not_here"] == []
+    assert entries["math"]["unavailable_reasons"] == []
     assert "no mask but a causal one" in entries["flash_attn_2"]["takes"]
     assert {"dropout", "gradients", "gradients of masks", "logsumexp"} <= set(
         entries["math"]["can"]
@@ -255,15 +255,15 @@ def test_list_warns_of_a_library_without_a_level_that_the_cpu_has(
 ) -> None:
     """A compiler that knew no AVX-512 BF16, and a CPU that has it."""
     before = {each["name"]: each for each in record("list")["backends"]}
-    if before["flash_cpu"]["why_not_here"]:
+    if before["flash_cpu"]["unavailable_reasons"]:
         pytest.skip("the library of attention was not built")
     monkeypatch.setattr(library, "missing_levels", lambda: ("avx512_bf16",))
     entries = {each["name"]: each for each in record("list")["backends"]}
-    (reason,) = entries["flash_cpu"]["slower_here"]
+    (reason,) = entries["flash_cpu"]["slower_reasons"]
 
     assert reason["message"].endswith("compiled without avx512_bf16, which this CPU has")
     assert "--no-binary mlbackends" in reason["hint"]
-    assert entries["math"]["slower_here"] == []
+    assert entries["math"]["slower_reasons"] == []
     assert "! flash_cpu" in ran("list").stdout
     assert "compiled without avx512" in ran("list", "--format", "markdown").stdout
 
@@ -275,7 +275,7 @@ def test_an_addition_that_cannot_be_imported_is_listed_with_why(tmp_path: Path) 
     data = record("list", run=ran_alone, environment={"PYTHONPATH": str(tmp_path)})
     (entry,) = [each for each in data["backends"] if each["name"] == "broken"]
 
-    assert "nothing_there" in entry["why_not_here"][0]["message"]
+    assert "nothing_there" in entry["unavailable_reasons"][0]["message"]
 
 
 def test_the_devices_are_listed() -> None:
@@ -311,7 +311,7 @@ def test_the_units_beside_the_tolerance_are_record(words: tuple[str, ...]) -> No
 def test_every_feature_is_right() -> None:
     # The plain formula is what others are held to: where there is another, that one is enough.
     (flash,) = [each for each in record("list")["backends"] if each["name"] == "flash_cpu"]
-    name = "math" if flash["why_not_here"] else "flash_cpu"
+    name = "math" if flash["unavailable_reasons"] else "flash_cpu"
     words = ("--problems", str(PROBLEMS / "small.txt"), "--rounds", "0", "--backend", name)
     data = record("check", *words)
 
@@ -401,7 +401,7 @@ def test_a_peer_computes_in_its_own_process_and_is_not_to_blame(additions: dict[
     (row,) = data["problems"][0]["results"]
 
     assert data["exit"] == 0
-    assert row["peer"] and row["told"] == {"version": "0.5"}
+    assert row["peer"] and row["details"] == {"version": "0.5"}
     assert row["errors"]["largest_absolute"] > row["errors"]["largest_allowed"]
     words = ("--backend", "halved", "--require", "halved")  # not the one that hangs, too
     assert record("check", *QUICK, *words, run=ran_alone, environment=additions)["exit"] == 1
@@ -556,7 +556,7 @@ def test_a_processor_of_less_than_this_one_is_taken_at_its_word() -> None:
         return
     (row,) = msgspec.json.decode(done.stdout)["problems"][0]["results"]
     if row["ended"] == "ran":
-        assert row["told"]["instruction set"] in ("baseline", "neon")
+        assert row["details"]["instruction set"] in ("baseline", "neon")
     else:
         assert [each["code"] for each in row["reasons"]] == ["missing-part"]
 

@@ -123,7 +123,7 @@ def check_sdpa() -> None:
         else:
             assert result["ended"] == "cannot" and result["reasons"], result
     if results["flash_cpu"]["ended"] == "ran":
-        NATIVE.append(results["flash_cpu"]["told"]["instruction set"])
+        NATIVE.append(results["flash_cpu"]["details"]["instruction set"])
 
 
 def check_explain() -> None:

@@ -120,14 +120,17 @@ def printed_list(listed: BackendList, page: Page) -> str:
             limits = ", ".join(f"{dtype} {times:g}×" for dtype, times in entry.tolerance.items())
             limits += " the plain formula's error, and a few units in the last place beside it"
             lines.append(("may err", limits))
-        if not entry.why_not_here:
+        if not entry.unavailable_reasons:
             lines.append(("here", "installed; --peers runs it" if entry.peer else "usable"))
-        for title, reasons in (("not here", entry.why_not_here), ("slower", entry.slower_here)):
+        for title, reasons in (
+            ("not here", entry.unavailable_reasons),
+            ("slower", entry.slower_reasons),
+        ):
             for reason in reasons:
                 hint = f"; {reason.hint}" if reason.hint else ""
                 lines.append((title, f"{reason.message} [{reason.code}]{hint}"))
-        mark, color = ("✗", "red") if entry.why_not_here else ("✓", "green")
-        mark, color = ("!", "yellow") if entry.slower_here else (mark, color)
+        mark, color = ("✗", "red") if entry.unavailable_reasons else ("✓", "green")
+        mark, color = ("!", "yellow") if entry.slower_reasons else (mark, color)
         # 39 ends the colour alone: the heading around it stays bold.
         mark = f"\033[{color}m{mark}\033[39m" if page.color else mark
         passages.append(Passage(f"{mark} {entry.name}", tuple(lines)))
@@ -146,7 +149,10 @@ def markdown_list(listed: BackendList, _page: Page) -> str:
             _kind(each),
             "; ".join(each.takes),
             ", ".join(each.can),
-            next((reason.message for reason in (*each.why_not_here, *each.slower_here)), "yes"),
+            next(
+                (reason.message for reason in (*each.unavailable_reasons, *each.slower_reasons)),
+                "yes",
+            ),
         )
         for each in listed.backends
     ]

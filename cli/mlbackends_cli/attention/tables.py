@@ -179,7 +179,9 @@ def ran(problem: CheckedProblem) -> list[Result]:
 def name_of(result: Result) -> str:
     """Return a backend's name with what distinguishes it from others of that name."""
     words = ["peer"] if result.peer else []
-    words += [result.told[name] for name in ("instruction set", "version") if name in result.told]
+    words += [
+        result.details[name] for name in ("instruction set", "version") if name in result.details
+    ]
     return f"{result.backend} ({', '.join(words)})" if words else result.backend
 
 

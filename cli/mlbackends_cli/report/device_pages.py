@@ -112,9 +112,9 @@ def _sentence(here: Here | None, yes: str, no: str, word: str) -> str:
 
 def _head(page: KindPage) -> Iterator[tuple[str, str]]:
     """Yield what was found of the kind, and the values of its page."""
-    if page.found is False:
+    if page.present is False:
         yield "", "No such device is here; below is what holds of the kind."
-    elif page.found is None and page.because:
+    elif page.present is None and page.because:
         yield "", f"Whether one is here could not be determined: {one_line(page.because)}."
     for device in page.devices[:_DEVICES_SHOWN]:
         yield "device", shortened(one_line(device), _MOST_CHARACTERS)

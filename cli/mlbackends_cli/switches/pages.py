@@ -61,7 +61,7 @@ def switch(switch: Switch) -> Passage:
         lines.append(("in flags()", f"{_value(switch, switch.inside_flags)} unless given"))
     if not switch.read_only:
         lines.append(("variable", ", ".join(switch.variables)))
-    lines.append(("read by", ", ".join(switch.obeyed_by) or "nobody yet"))
+    lines.append(("read by", ", ".join(switch.used_by) or "nobody yet"))
     if switch.reached == "variable":
         in_python = "read when a library is loaded; nothing in Python changes it"
     else:

@@ -139,7 +139,7 @@ def _all_met(needs: tuple[Need, ...], report: ReportView) -> Here:
 
 def met(need: Need, report: ReportView) -> Here:
     """Return whether the machine of a report meets a need, and which devices do where it is about them."""
-    yardstick = YARDSTICKS[need.of]
+    yardstick = YARDSTICKS[need.property]
     if yardstick.field:
         return _met_by_devices(need, yardstick, report)
     for name in yardstick.names:
@@ -147,7 +147,7 @@ def met(need: Need, report: ReportView) -> Here:
         value = report.version(probe) if last == "version" else report.fact(name)
         if value not in (None, ""):
             fits_need = _fits(need, value)
-            because = f"{need.of} is {_text(value)}"
+            because = f"{need.property} is {_text(value)}"
             if isinstance(value, list) and need.one_of:
                 because = f"{' or '.join(need.one_of)} is {'' if fits_need else 'not '}there"
             return Here(fits_need, because)
@@ -180,7 +180,7 @@ def _met_by_devices(need: Need, yardstick: Yardstick, report: ReportView) -> Her
         numbers, failing = (", ".join(map(str, each)) for each in (on, not_on))
         return Here(None, f"device {numbers} {has} {need}, device {failing} not", on, not_on)
     if all(isinstance(value, str) for value in values.values()):
-        because = f"{need.of} is {', '.join(dict.fromkeys(map(_text, values.values())))}"
+        because = f"{need.property} is {', '.join(dict.fromkeys(map(_text, values.values())))}"
     else:
         because = f"the driver says {'yes' if on else 'no'}"
     if missing := count - len(on) - len(not_on):

@@ -86,7 +86,7 @@ def refuse(values: Mapping[str, object], plan: Plan, target: Target | None) -> N
         if not switch.of_torch:
             continue
         if torch is None:
-            is_read = OURS in switch.obeyed_by and "mlbackends" in target.modules
+            is_read = OURS in switch.used_by and "mlbackends" in target.modules
             if not _libraries(switch) and not is_read:
                 raise BadInput(
                     f"{switch.name} is read by torch, and the environment of {target.executable} has no"
@@ -116,7 +116,7 @@ def refuse(values: Mapping[str, object], plan: Plan, target: Target | None) -> N
 
 
 def _libraries(switch: Switch) -> set[str]:
-    return set(switch.obeyed_by) - {OURS, TORCH}
+    return set(switch.used_by) - {OURS, TORCH}
 
 
 # ---- the start --------------------------------------------------------------

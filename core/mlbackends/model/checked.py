@@ -98,7 +98,7 @@ class Result(Struct, frozen=True):
 
     peer: whether it is of another project. tolerance: how many times the reference's error it may have.
     errors: of its result; gradients: of each gradient, by the name of its tensor. incomparable: why they
-    cannot be compared with the exact ones, "" if they can. told: facts of it, such as a version.
+    cannot be compared with the exact ones, "" if they can. details: facts about it, such as a version.
     command: what to type to repeat it alone.
     """
 
@@ -114,7 +114,7 @@ class Result(Struct, frozen=True):
     incomparable: str = ""
     timing: Timing | None = None
     memory: Memory | None = None
-    told: dict[str, str] = {}
+    details: dict[str, str] = {}
     gradients: dict[str, Errors] = {}
 
     @property

@@ -41,21 +41,21 @@ class Yardstick(Struct, frozen=True):
 class Need(Struct, frozen=True):
     """One thing that must be there.
 
-    of: a name in YARDSTICKS. at_least: the version, or capability, from which on. one_of: words one of
-    which must be the value or among the values; a trailing * stands for any end. With neither, the
-    value must be true, or not empty.
+    property: a name in YARDSTICKS. at_least: the lowest version or capability. one_of: words, one of which
+    must be the value or among the values; a trailing * matches any ending. With neither, the value must be
+    true or not empty.
     """
 
-    of: str
+    property: str
     at_least: str = ""
     one_of: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         if self.at_least:
-            return f"{self.of} {self.at_least}"
+            return f"{self.property} {self.at_least}"
         *first, last = self.one_of or ("",)
         words = f"{', '.join(first)} or {last}" if first else last
-        return f"{self.of} {words}".rstrip()
+        return f"{self.property} {words}".rstrip()
 
 
 class Limit(Struct, frozen=True):
@@ -137,13 +137,13 @@ class JudgedFeature(Struct, frozen=True):
 class KindPage(Struct, frozen=True):
     """All that is known of one kind of device.
 
-    found: whether the report has such a device; null where it could not be determined, and `because` says
-    why. values: what the report tells of it, under dotted names.
+    present: whether the report has such a device; null where that could not be determined, for the reason in
+    `because`. values: what the report tells of it, under dotted names.
     """
 
     kind: str
     title: str
-    found: bool | None
+    present: bool | None
     because: str
     devices: tuple[str, ...]
     limits: tuple[JudgedLimit, ...]

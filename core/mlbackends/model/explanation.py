@@ -53,8 +53,8 @@ class BackendEntry(Struct, frozen=True):
     answers_to: the SDPBackend that torch's switches know it by. takes: what it asks of a problem, a
     sentence each. can: what it takes beside the plain problem, such as dropout and gradients; by the
     same constraints. tolerance: by element type, how many times the error of the plain computation in
-    the same type its result may have. why_not_here: what keeps it from computing here, () if nothing
-    does. slower_here: what makes it slower than this CPU can be. peer: whether it is of another
+    the same type its result may have. unavailable_reasons: what keeps it from computing here, () if nothing
+    does. slower_reasons: what makes it slower than this CPU can be. peer: whether it is of another
     project, run by `sdpa check --peers`.
     """
 
@@ -63,10 +63,10 @@ class BackendEntry(Struct, frozen=True):
     summary: str
     takes: tuple[str, ...]
     tolerance: dict[str, float]
-    why_not_here: tuple[Reason, ...] = ()
+    unavailable_reasons: tuple[Reason, ...] = ()
     peer: bool = False
     can: tuple[str, ...] = ()
-    slower_here: tuple[Reason, ...] = ()
+    slower_reasons: tuple[Reason, ...] = ()
 
 
 class BackendList(Struct, frozen=True):

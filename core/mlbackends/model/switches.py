@@ -12,7 +12,7 @@ class Switch(Struct, frozen=True):
 
     value: None where the library itself chooses, or where the older switch has no word for the state,
     which `problem` then tells. origin: default, environment, file or set. variable: the environment
-    variable of its first value. obeyed_by: who acts on it. reached: attribute, function, flags (through
+    variable of its first value. used_by: who acts on it. reached: attribute, function, flags (through
     `flags()` and `set_flags()` alone) or variable. since: the first torch that has it
     with this value, "" for 2.13 or older. lacking: the torch here if that is older, "" otherwise.
     """
@@ -21,7 +21,7 @@ class Switch(Struct, frozen=True):
     value: Any
     default: Any
     origin: str
-    obeyed_by: tuple[str, ...]
+    used_by: tuple[str, ...]
     variable: str
     accepts: str
     reached: str

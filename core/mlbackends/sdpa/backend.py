@@ -134,7 +134,7 @@ class AttentionBackend:
         del problem, here
         return LibraryAnswer()
 
-    def slower_here(self) -> tuple[Reason, ...]:
+    def slower_reasons(self) -> tuple[Reason, ...]:
         """Return what makes it slower than this machine can be; () if nothing, or if it cannot run."""
         return ()
 

@@ -48,15 +48,15 @@ def listing(pythons: Sequence[str] = ()) -> BackendList:
     for backend in backends():
         lines = (type(backend).__doc__ or backend.name).strip().splitlines() or [backend.name]
         can = abilities(backend.unsupported_reasons)
-        why_not_here = _why_not_here(backend, cuda)
+        unavailable_reasons = _why_not_here(backend, cuda)
         entry = BackendEntry(
             name=backend.name,
             answers_to=backend.answers_to.name,
             summary=lines[0].rstrip("."),
             takes=tuple(each.sentence for each in backend.every_constraint()),
             tolerance=dict(backend.tolerance),
-            why_not_here=why_not_here,
-            slower_here=() if why_not_here else backend.slower_here(),
+            unavailable_reasons=unavailable_reasons,
+            slower_reasons=() if unavailable_reasons else backend.slower_reasons(),
             can=(*can, "logsumexp") if "logsumexp" in backend.takes else can,
         )
         entries.append(entry)
@@ -70,7 +70,7 @@ def listing(pythons: Sequence[str] = ()) -> BackendList:
             summary=peer.summary,
             takes=peer.sentences(),
             tolerance={},
-            why_not_here=peer.why_missing(plan.python_of(peer.name)),
+            unavailable_reasons=peer.why_missing(plan.python_of(peer.name)),
             can=abilities(peer.unsupported_reasons),
             peer=True,
         )

@@ -43,7 +43,7 @@ class Switch:
     #: Older spellings of the variable, with the value that 1 and 0 stand for.
     also: "dict[str, dict[str, str]] | None" = None
     #: Who reads it; () where nothing does yet.
-    obeyed_by: tuple[str, ...] = (TORCH,)
+    used_by: tuple[str, ...] = (TORCH,)
     #: The functions that write and read it in torch, where it is no attribute of torch.backends; one of the
     #: switch's own name where it is reached by a function.
     torch_set = torch_get = ""
@@ -71,7 +71,7 @@ class Switch:
             {**self.also, ours: {}} if self.also else {self.variable: {}}
         )
         #: Whether torch has this switch, or reads its variable.
-        self.of_torch = TORCH in self.obeyed_by
+        self.of_torch = TORCH in self.used_by
 
     @property
     def doc(self) -> str:
@@ -109,28 +109,28 @@ def _sdp(name: str, *, private: bool = False) -> Switch:
         _BOOL,
         True,
         reached="function",
-        obeyed_by=_BOTH,
+        used_by=_BOTH,
         torch_set=setter,
         torch_get=getter,
     )
 
 
 _ROWS = (
-    Switch("fp32_precision", _PRECISION, "none", inside_flags="none", freezable=True, obeyed_by=_BOTH),
+    Switch("fp32_precision", _PRECISION, "none", inside_flags="none", freezable=True, used_by=_BOTH),
     Switch("float32_matmul_precision", Choice("highest", "high", "medium"), "highest",
-         reached="function", obeyed_by=_BOTH, torch_set="torch.set_float32_matmul_precision",
+         reached="function", used_by=_BOTH, torch_set="torch.set_float32_matmul_precision",
          torch_get="torch.get_float32_matmul_precision"),
     # ---- cuda ---------------------------------------------------------------
     Switch("cuda.matmul.allow_tf32", _BOOL, False,
-         variable="TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", obeyed_by=_BOTH),
-    Switch("cuda.matmul.fp32_precision", _MATMUL_PRECISION, "none", obeyed_by=_BOTH),
-    Switch("cuda.matmul.allow_fp16_reduced_precision_reduction", _REDUCTION, (True, True), obeyed_by=_BOTH),
+         variable="TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", used_by=_BOTH),
+    Switch("cuda.matmul.fp32_precision", _MATMUL_PRECISION, "none", used_by=_BOTH),
+    Switch("cuda.matmul.allow_fp16_reduced_precision_reduction", _REDUCTION, (True, True), used_by=_BOTH),
     Switch("cuda.matmul.allow_fp16_reduced_precision_reduction_split_k", _BOOL, True,
-         obeyed_by=_BOTH, read_only=True),
-    Switch("cuda.matmul.allow_bf16_reduced_precision_reduction", _REDUCTION, (True, True), obeyed_by=_BOTH),
+         used_by=_BOTH, read_only=True),
+    Switch("cuda.matmul.allow_bf16_reduced_precision_reduction", _REDUCTION, (True, True), used_by=_BOTH),
     Switch("cuda.matmul.allow_bf16_reduced_precision_reduction_split_k", _BOOL, True,
-         obeyed_by=_BOTH, read_only=True),
-    Switch("cuda.matmul.allow_fp16_accumulation", _BOOL, False, obeyed_by=_BOTH),
+         used_by=_BOTH, read_only=True),
+    Switch("cuda.matmul.allow_fp16_accumulation", _BOOL, False, used_by=_BOTH),
     Switch("cuda.matmul.prefer_cublaslt_grouped_gemm", _BOOL, False, since="2.14"),
     Switch("cuda.preferred_linalg_library", Choice("default", "cusolver", "magma"), "default",
          reached="function", variable="TORCH_LINALG_PREFER_CUSOLVER",
@@ -142,7 +142,7 @@ _ROWS = (
          Choice("cublas", "cublaslt", "ck",
                aliases={"default": "cublas", "hipblas": "cublas", "hipblaslt": "cublaslt"}),
          "cublas",
-         reached="function", variable="TORCH_BLAS_PREFER_CUBLASLT", obeyed_by=_BOTH,
+         reached="function", variable="TORCH_BLAS_PREFER_CUBLASLT", used_by=_BOTH,
          also={
              "TORCH_BLAS_PREFER_CUBLASLT": {"1": "cublaslt", "0": "cublas"},
              "TORCH_BLAS_PREFER_HIPBLASLT": {"1": "cublaslt", "0": "cublas"},
@@ -152,10 +152,10 @@ _ROWS = (
          reached="function", variable="TORCH_ROCM_FA_PREFER_CK",
          also={"TORCH_ROCM_FA_PREFER_CK": {"1": "ck", "0": ""}}),
     Switch("cuda.cublas_workspace_size", kinds.Workspace(), None,
-         reached="function", variable="CUBLAS_WORKSPACE_CONFIG", obeyed_by=(OURS, CUBLAS, TORCH),
+         reached="function", variable="CUBLAS_WORKSPACE_CONFIG", used_by=(OURS, CUBLAS, TORCH),
          needs="cuda"),
     Switch("cuda.cublaslt_workspace_size", kinds.Kibibytes(), None,
-         reached="function", variable="CUBLASLT_WORKSPACE_SIZE", obeyed_by=_BOTH, needs="cuda"),
+         reached="function", variable="CUBLASLT_WORKSPACE_SIZE", used_by=_BOTH, needs="cuda"),
     Switch("cuda.cublas_workspace_cache", _BOOL, False,
          reached="variable", variable="TORCH_CUBLAS_WORKSPACE_CACHE", since="2.15"),
     _sdp("flash"),
@@ -164,17 +164,17 @@ _ROWS = (
     _sdp("cudnn"),
     _sdp("overrideable", private=True),
     Switch("cuda.fp16_bf16_reduction_math_sdp", _BOOL, False,
-         reached="function", obeyed_by=_BOTH, torch_set=f"{_CUDA}allow_fp16_bf16_reduction_math_sdp",
+         reached="function", used_by=_BOTH, torch_set=f"{_CUDA}allow_fp16_bf16_reduction_math_sdp",
          torch_get=f"{_CUDA}fp16_bf16_reduction_math_sdp_allowed"),
     Switch("cuda.sdp_priority_order",
          kinds.Permutation(
              "math", "flash_attention", "efficient_attention", "cudnn_attention", "overrideable"
          ),
          (1, 2, 0, 3, 4),
-         reached="function", obeyed_by=_BOTH,
+         reached="function", used_by=_BOTH,
          torch_set=f"{_C}_set_sdp_priority_order", torch_get=f"{_C}_get_sdp_priority_order"),
     Switch("cuda.cudnn_sdp_deprioritized", _BOOL, False,
-         reached="variable", variable="TORCH_CUDNN_SDPA_DEPRIORITIZED", obeyed_by=_BOTH),
+         reached="variable", variable="TORCH_CUDNN_SDPA_DEPRIORITIZED", used_by=_BOTH),
     # ---- cudnn --------------------------------------------------------------
     Switch("cudnn.enabled", _BOOL, True, inside_flags=False, freezable=True),
     Switch("cudnn.benchmark", _BOOL, False, inside_flags=False, freezable=True),
@@ -182,7 +182,7 @@ _ROWS = (
     Switch("cudnn.deterministic", _BOOL, False, inside_flags=False, freezable=True),
     Switch("cudnn.allow_tf32", _BOOL, True, inside_flags=True, freezable=True),
     Switch("cudnn.fp32_precision", _CUDA_PRECISION, "none",
-         inside_flags="none", freezable=True, obeyed_by=_BOTH),
+         inside_flags="none", freezable=True, used_by=_BOTH),
     Switch("cudnn.depthwise_kernel", Choice("auto", "cudnn", "native"), "auto",
          inside_flags="auto", freezable=True),
     Switch("cudnn.conv.fp32_precision", _CUDA_PRECISION, "tf32"),
@@ -192,38 +192,38 @@ _ROWS = (
     # ---- the CPU's libraries ------------------------------------------------
     Switch("cpu.capability",
          Choice("default", "avx2", "avx512", "vsx", "zvector", "sve128", "sve256", optional=True), None,
-         reached="variable", variable="ATEN_CPU_CAPABILITY", obeyed_by=_BOTH),
-    Switch("mkldnn.enabled", _BOOL, True, inside_flags=False, freezable=True, obeyed_by=_BOTH),
+         reached="variable", variable="ATEN_CPU_CAPABILITY", used_by=_BOTH),
+    Switch("mkldnn.enabled", _BOOL, True, inside_flags=False, freezable=True, used_by=_BOTH),
     Switch("mkldnn.deterministic", _BOOL, False, inside_flags=False, freezable=True),
     Switch("mkldnn.allow_tf32", _BOOL, None, inside_flags=True, freezable=True, needs="xpu"),
     Switch("mkldnn.fp32_precision", _PRECISION, "none",
-         inside_flags="none", freezable=True, obeyed_by=_BOTH),
-    Switch("mkldnn.matmul.fp32_precision", _PRECISION, "none", obeyed_by=_BOTH),
+         inside_flags="none", freezable=True, used_by=_BOTH),
+    Switch("mkldnn.matmul.fp32_precision", _PRECISION, "none", used_by=_BOTH),
     Switch("mkldnn.conv.fp32_precision", _PRECISION, "none"),
     Switch("mkldnn.rnn.fp32_precision", _PRECISION, "none"),
     Switch("mkldnn.verbose_level", Text(), None,
-         reached="variable", variable="ONEDNN_VERBOSE", obeyed_by=(ONEDNN,)),
+         reached="variable", variable="ONEDNN_VERBOSE", used_by=(ONEDNN,)),
     Switch("mkldnn.default_fpmath_mode",
          Choice("STRICT", "BF16", "F16", "TF32", "ANY", unknown=ValueError, optional=True), None,
-         reached="variable", variable="ONEDNN_DEFAULT_FPMATH_MODE", obeyed_by=(ONEDNN,)),
+         reached="variable", variable="ONEDNN_DEFAULT_FPMATH_MODE", used_by=(ONEDNN,)),
     Switch("mkldnn.max_cpu_isa", Text(), None,
-         reached="variable", variable="ONEDNN_MAX_CPU_ISA", obeyed_by=(ONEDNN,)),
+         reached="variable", variable="ONEDNN_MAX_CPU_ISA", used_by=(ONEDNN,)),
     Switch("mkl.verbose_level", Choice("0", "1", "2", optional=True), None,
-         reached="variable", variable="MKL_VERBOSE", obeyed_by=(MKL,)),
+         reached="variable", variable="MKL_VERBOSE", used_by=(MKL,)),
     Switch("mkl.num_threads", Count(1), None,
-         reached="variable", variable="MKL_NUM_THREADS", obeyed_by=(MKL, TORCH)),
+         reached="variable", variable="MKL_NUM_THREADS", used_by=(MKL, TORCH)),
     Switch("mkl.conditional_numerical_reproducibility", Text(), None,
-         reached="variable", variable="MKL_CBWR", obeyed_by=(MKL,)),
+         reached="variable", variable="MKL_CBWR", used_by=(MKL,)),
     Switch("openmp.num_threads", kinds.ThreadCounts(), None,
-         reached="variable", variable="OMP_NUM_THREADS", obeyed_by=(OPENMP, MKL, ONEDNN, TORCH)),
+         reached="variable", variable="OMP_NUM_THREADS", used_by=(OPENMP, MKL, ONEDNN, TORCH)),
     Switch("nnpack.enabled", _BOOL, True,
          inside_flags=False, reached="flags", torch_set="torch.backends.nnpack.set_flags",
          torch_get=f"{_C}_get_nnpack_enabled"),
     Switch("mha.fastpath_enabled", _BOOL, True,
-         reached="function", obeyed_by=_BOTH, torch_set="torch.backends.mha.set_fastpath_enabled",
+         reached="function", used_by=_BOTH, torch_set="torch.backends.mha.set_fastpath_enabled",
          torch_get="torch.backends.mha.get_fastpath_enabled"),
     Switch("miopen.immediate", _BOOL, False, inside_flags=False, freezable=True),
-    Switch("opt_einsum.enabled", _BOOL, PROBED, inside_flags=None, obeyed_by=_BOTH),
+    Switch("opt_einsum.enabled", _BOOL, PROBED, inside_flags=None, used_by=_BOTH),
     Switch("opt_einsum.strategy",
          Choice(
              "auto", "greedy", "optimal", "auto-hq", "branch-all", "branch-1", "branch-2",
@@ -231,15 +231,15 @@ _ROWS = (
              unknown=ValueError, wrong_type=ValueError, optional=True,
          ),
          PROBED,
-         inside_flags=None, obeyed_by=_BOTH),
+         inside_flags=None, used_by=_BOTH),
     Switch("quantized.engine", Choice("fbgemm", "qnnpack", "onednn", "x86"), PROBED),
     Switch("xnnpack.enabled", _BOOL, PROBED, read_only=True),
     Switch("python_native.disabled", _BOOL, False,
-         reached="variable", variable="TORCH_DISABLE_NATIVE_JIT", obeyed_by=_BOTH),
+         reached="variable", variable="TORCH_DISABLE_NATIVE_JIT", used_by=_BOTH),
     Switch("python_native.aot_disabled", _BOOL, False,
          reached="variable", variable="TORCH_DISABLE_NATIVE_AOT", since="2.15"),
     Switch("python_native.skip_version_check", _BOOL, False,
-         reached="variable", variable="TORCH_NATIVE_SKIP_VERSION_CHECK", obeyed_by=_BOTH),
+         reached="variable", variable="TORCH_NATIVE_SKIP_VERSION_CHECK", used_by=_BOTH),
 )  # fmt: skip
 
 #: Every switch by its name, in the order of the table.

@@ -58,7 +58,7 @@ def unsupported(
     if not limit.lifted_by:
         return why
     if report is None:  # of the probes that decide
-        values = [value for need in limit.lifted_by for value in YARDSTICKS[need.of].names]
+        values = [value for need in limit.lifted_by for value in YARDSTICKS[need.property].names]
         probes = (*own.devices, *(value.partition(".")[0] for value in values))
         report = current().report(tuple(dict.fromkeys(probes)))
     judged = next(each.here for each in page_of(kind, report).limits if each.limit == limit)

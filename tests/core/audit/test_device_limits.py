@@ -215,7 +215,7 @@ def test_amx_is_where_the_kernel_shows_it() -> None:
 def test_without_such_a_device_nothing_is_held_to_it() -> None:
     page = device_limits.page_of("cuda", recorded("macbook-m3"))
 
-    assert page.found is False
+    assert page.present is False
     assert not any(each.here for each in page.limits)
     assert not any(each.here for each in page.features)
 
@@ -224,27 +224,27 @@ def test_where_only_the_framework_knows_it_is_not_said_to_be_absent() -> None:
     untold = ProbeReport(None, reasons=(Reason("only-the-framework-knows", "no file tells"),))
     page = device_limits.page_of("mtia", made(mtia=untold, torch=ProbeReport(Presence.ABSENT)))
 
-    assert page.found is None
+    assert page.present is None
     assert page.because == "no file tells"
 
 
 def test_a_report_without_the_probe_cannot_tell() -> None:
     page = device_limits.page_of("xpu", made())
 
-    assert (page.found, page.because) == (None, "the report has no xpu")
+    assert (page.present, page.because) == (None, "the report has no xpu")
 
 
 def test_a_probe_that_failed_cannot_tell() -> None:
     reasons = (Reason("timed-out", "it did not answer"),)
     page = device_limits.page_of("xpu", made(xpu=ProbeReport(None, reasons=reasons)))
 
-    assert (page.found, page.because) == (None, "xpu could not be determined: it did not answer")
+    assert (page.present, page.because) == (None, "xpu could not be determined: it did not answer")
 
 
 def test_without_a_report_the_data_alone_is_told() -> None:
     page = device_limits.page_of("cuda")
 
-    assert (page.found, page.because, page.values) == (None, "", {})
+    assert (page.present, page.because, page.values) == (None, "", {})
     assert len(page.limits) == len(device_limits.load("cuda").limits)
 
 
@@ -354,4 +354,4 @@ def test_every_kind_has_a_page_on_every_machine(kind: str, host: str) -> None:
 
     assert page.kind == kind
     judged = [each.here for each in page.limits] + [each.here for each in page.features]
-    assert all((here is not None) is bool(page.found) for here in judged)
+    assert all((here is not None) is bool(page.present) for here in judged)

@@ -21,7 +21,7 @@ def bench(seconds: float, *, processor: str = "Xeon", instructions: str = "avx2"
             "backend": "flash_cpu",
             "ended": "ran",
             "timing": {"calls": 9, "median_seconds": seconds},
-            "told": {"instruction set": instructions},
+            "details": {"instruction set": instructions},
         }
     ]
     problem = {"checked": {"text": "--shape 1,8,64,32", "results": results}}
@@ -83,7 +83,7 @@ def test_facts_of_records_are_compared_as_those_of_reports() -> None:
     found = fleet(n1=bench(1.0), n2=bench(1.0), n3=odd)
     ((deviation,),) = (kind.deviations for kind in found.kinds)
     assert deviation.nodes == ("n3",)
-    assert [each.name for each in deviation.differences] == [f"{NAME}.told.instruction set"]
+    assert [each.name for each in deviation.differences] == [f"{NAME}.details.instruction set"]
 
 
 @pytest.mark.parametrize(

@@ -111,8 +111,8 @@ def test_a_variable_is_a_name_that_shells_take_and_of_one_row(flag: Switch) -> N
 
 @each_row
 def test_who_obeys_is_named(flag: Switch) -> None:
-    assert set(flag.obeyed_by) <= {OURS, TORCH, MKL, ONEDNN, OPENMP, CUBLAS}
-    assert flag.of_torch == (TORCH in flag.obeyed_by)
+    assert set(flag.used_by) <= {OURS, TORCH, MKL, ONEDNN, OPENMP, CUBLAS}
+    assert flag.of_torch == (TORCH in flag.used_by)
     if flag.of_torch and flag.reached in ("function", "flags"):
         assert flag.torch_set.startswith("torch.")
         assert flag.torch_get.startswith("torch.")

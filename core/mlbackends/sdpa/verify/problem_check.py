@@ -182,7 +182,7 @@ class ProblemCheck:
             return replace(result, ended=lost.ended, reasons=(lost.reason,))
         if "extra_bytes" in answer:
             result = replace(result, memory=Memory(answer["extra_bytes"], answer["measured_by"]))
-        result = replace(result, told=details)
+        result = replace(result, details=details)
         if 0 < self.problem.dropout < 1 and result.peer:
             return replace(result, incomparable="it draws for itself which weights it drops")
         tolerance = USUAL_TOLERANCE if result.tolerance is None else result.tolerance

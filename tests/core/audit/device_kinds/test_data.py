@@ -121,7 +121,7 @@ def test_a_limit_of_an_element_type_has_the_name_of_one() -> None:
 def test_a_need_is_told_by_probes_of_the_kind() -> None:
     for kind in KINDS:
         for need in needs(kind):
-            probes = {name.partition(".")[0] for name in YARDSTICKS[need.of].names}
+            probes = {name.partition(".")[0] for name in YARDSTICKS[need.property].names}
             assert probes <= set(device_limits.load(kind).probes), (kind, need)
             assert not (need.at_least and need.one_of), (kind, need)
             if need.at_least:
@@ -141,7 +141,7 @@ def test_a_yardstick_reads_what_a_report_can_hold(name: str) -> None:
 
 
 def test_every_yardstick_is_needed() -> None:
-    assert {need.of for kind in KINDS for need in needs(kind)} == set(YARDSTICKS)
+    assert {need.property for kind in KINDS for need in needs(kind)} == set(YARDSTICKS)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,11 @@ def test_a_word_of_a_driver_is_one_that_its_probe_asks_for(probe: str, of: str) 
         },
     }[probe]()
     wanted = {
-        word for kind in KINDS for need in needs(kind) if need.of == of for word in need.one_of
+        word
+        for kind in KINDS
+        for need in needs(kind)
+        if need.property == of
+        for word in need.one_of
     }
 
     assert wanted <= asked

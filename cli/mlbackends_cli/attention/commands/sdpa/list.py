@@ -5,7 +5,7 @@ backends of other projects, which `backends sdpa check --peers` runs.
 
 Examples:
   backends sdpa list
-  backends sdpa list --format json | jq '.backends[] | select(.why_not_here == []).name'
+  backends sdpa list --format json | jq '.backends[] | select(.unavailable_reasons == []).name'
   backends sdpa list --devices
 """
 

@@ -102,4 +102,4 @@ def _row(switch: Switch, allows_split_k: bool) -> tuple[str, ...]:
     value += (
         " (default)" if is_default else f" ({switch.origin}; default {setting(switch.default)})"
     )
-    return (switch.name.rpartition(".")[2], value, ", ".join(switch.obeyed_by) or "nobody yet")
+    return (switch.name.rpartition(".")[2], value, ", ".join(switch.used_by) or "nobody yet")
