@@ -24,7 +24,7 @@ from mlbackends.audit.policy import language as policy
 from mlbackends.base import registry
 from mlbackends.base.reasons import shared_codes
 from mlbackends.base.version import __version__
-from mlbackends.host.declared_facts import facts_of
+from mlbackends.host.declared import facts_of
 from mlbackends.switches.deviations import DEVIATIONS
 from mlbackends.switches.table import SWITCHES, of_module
 from mlbackends_cli import exits

@@ -10,8 +10,8 @@ Source:   macOS 11 release notes, "dynamic linker"; Apple, "Accelerate"; veclib_
 import re
 
 from mlbackends.base.reasons import Reason
+from mlbackends.host.declared import not_valid, steering
 from mlbackends.host.host import Host
-from mlbackends.host.variables import not_valid, steering
 from mlbackends.libraries.blas_symbols import require_product
 from mlbackends.libraries.c_calls import CDLL
 from mlbackends.model.records import Answer, Fact, Finding, Library

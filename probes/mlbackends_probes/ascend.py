@@ -16,11 +16,11 @@ from msgspec.structs import replace
 from mlbackends.base.patterns import pattern
 from mlbackends.base.reasons import NotUsable, Reason
 from mlbackends.base.tables import table
+from mlbackends.host.declared import steering
 from mlbackends.host.device_nodes import all_denied, device_nodes
 from mlbackends.host.host import Host
 from mlbackends.host.pci import link_facts, of_vendor, pci_record
 from mlbackends.host.python.packages import distribution
-from mlbackends.host.variables import steering
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.records import Answer, Device, Finding, Library, Presence, nonempty

@@ -8,13 +8,20 @@ Source:   Linux, sysfs-devices-system-cpu, proc(5); torch 2.13, DispatchStub.cpp
 """
 
 from mlbackends.host.cpu import features, speed, topology
-from mlbackends.host.cpu.cpuinfo import Block, architecture_of, identity, read_blocks
-from mlbackends.host.cpu.microarchitecture import microarchitecture
-from mlbackends.host.declared_facts import facts_of
+from mlbackends.host.cpu.cpuinfo import (
+    Block,
+    architecture_of,
+    identity,
+    microarchitecture,
+    read_blocks,
+)
+from mlbackends.host.cpu.macos import macos_facts
+from mlbackends.host.declared import facts_of
 from mlbackends.host.host import Host
 from mlbackends.host.quantities import whole_number
 from mlbackends.host.system.kernel import auxiliary_vector, system_controls
 from mlbackends.host.system.numa import numa_nodes
+from mlbackends.host.windows import cpu as windows
 from mlbackends.model.records import FactValue, Finding, Presence
 
 GROUP = "machine"
@@ -30,8 +37,6 @@ def find(host: Host) -> Finding:
     architecture = architecture_of(machine, blocks)
     facts: dict[str, FactValue] = {"architecture": architecture, "machine": machine}
     if host.platform == "darwin":
-        from mlbackends.host.cpu.macos import macos_facts
-
         controls = system_controls(host)
         words = features.features_of_macos(controls)
         facts |= macos_facts(controls)
@@ -98,8 +103,6 @@ def find(host: Host) -> Finding:
 
 
 def _of_windows(host: Host, architecture: str, blocks: list[Block]) -> dict[str, FactValue]:
-    from mlbackends.host.windows import cpu as windows
-
     cpus, kinds = windows.online_cpus(host), windows.kind_groups(host)
     return {
         **topology.topology_facts(host, architecture, blocks, cpus, kinds),

@@ -12,9 +12,9 @@ import os
 
 from mlbackends.base.patterns import pattern
 from mlbackends.base.reasons import Reason
+from mlbackends.host.declared import steering
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import conda_prefix, distributions, python_folders
-from mlbackends.host.variables import steering
 from mlbackends.libraries.cuda.driver import decode, driver_release, driver_warning
 from mlbackends.libraries.cuda.libraries import (
     component_versions,

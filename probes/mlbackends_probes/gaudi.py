@@ -9,11 +9,11 @@ Source:   Linux Documentation/ABI/testing/sysfs-driver-habanalabs; habanalabs_dr
 
 from mlbackends.base.reasons import Reason
 from mlbackends.base.tables import table
+from mlbackends.host.declared import steering
 from mlbackends.host.device_nodes import accel_nodes, unusable
 from mlbackends.host.host import Host
 from mlbackends.host.pci import link_facts, of_vendor, pci_record
 from mlbackends.host.python.packages import distribution
-from mlbackends.host.variables import steering
 from mlbackends.libraries.search import absent, absent_but_on_linux, libraries_named
 from mlbackends.model.records import Fact, FactValue, Finding, nonempty
 

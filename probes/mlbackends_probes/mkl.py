@@ -19,8 +19,8 @@ from msgspec.structs import replace
 
 from mlbackends.base.patterns import pattern
 from mlbackends.base.reasons import Reason
+from mlbackends.host.cpu.cpuinfo import cpu_flags
 from mlbackends.host.host import Host
-from mlbackends.host.variables import cpu_flags
 from mlbackends.libraries.blas_symbols import require_product
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.search import SharedLibrary

@@ -9,11 +9,11 @@ Source:   AWS Neuron driver, neuron_pci.c (PCI names); AWS Neuron documentation,
 
 from mlbackends.base.reasons import Reason
 from mlbackends.base.tables import table
+from mlbackends.host.declared import steering
 from mlbackends.host.device_nodes import all_denied, device_nodes
 from mlbackends.host.host import Host
 from mlbackends.host.pci import of_vendor, pci_record
 from mlbackends.host.python.packages import distribution
-from mlbackends.host.variables import steering
 from mlbackends.libraries.search import absent, absent_but_on_linux, libraries_named
 from mlbackends.model.records import Fact, Finding, nonempty
 

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from mlbackends.base.errors import NotALibrary
 from mlbackends.base.reasons import NotUsable, Reason
+from mlbackends.host.cpu.cpuinfo import cpu_flags
 from mlbackends.host.host import Host
-from mlbackends.host.variables import cpu_flags
 from mlbackends.libraries.blas_symbols import openblas_affixes, require_product
 from mlbackends.libraries.c_calls import CDLL, Calls
 from mlbackends.libraries.search import SharedLibrary

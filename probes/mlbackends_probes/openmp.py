@@ -13,14 +13,15 @@ import contextlib
 import os
 import re
 from collections.abc import Callable
+from threading import Thread
 
 from msgspec.structs import replace
 
 from mlbackends.base.errors import NotALibrary
 from mlbackends.base.reasons import NotUsable, Reason
 from mlbackends.base.tables import table
+from mlbackends.host.declared import valid_instead
 from mlbackends.host.host import Host
-from mlbackends.host.variables import valid_instead
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.c_runtime import highest
 from mlbackends.libraries.consumers import needed_of_the_system
@@ -165,8 +166,6 @@ def load(opened: CDLL, library: Library) -> Answer:
 
 def _printed(call: Callable[[], object]) -> str:
     """Return what a call writes to stderr."""
-    from threading import Thread
-
     reading, writing = os.pipe()
     pieces: list[bytes] = []
 

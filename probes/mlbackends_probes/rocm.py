@@ -18,11 +18,11 @@ from msgspec.structs import replace
 from mlbackends.base.patterns import pattern
 from mlbackends.base.reasons import NotUsable, Reason
 from mlbackends.base.tables import table
+from mlbackends.host.declared import steering
 from mlbackends.host.device_nodes import all_denied, render_node, unusable
 from mlbackends.host.host import Host
 from mlbackends.host.pci import FOLDER, display_driver, link_facts, link_now
 from mlbackends.host.python.packages import distributions
-from mlbackends.host.variables import steering
 from mlbackends.libraries import amd
 from mlbackends.libraries.c_calls import CDLL, ctypes, decimal_version
 from mlbackends.libraries.search import absent, libraries_named

@@ -18,10 +18,10 @@ import re
 from msgspec.structs import replace
 
 from mlbackends.base.errors import NotALibrary
+from mlbackends.host.declared import steering
 from mlbackends.host.host import Host
 from mlbackends.host.python import frameworks
 from mlbackends.host.python.requirements import required
-from mlbackends.host.variables import steering
 from mlbackends.libraries.c_calls import CDLL
 from mlbackends.libraries.c_runtime import highest, returned_string
 from mlbackends.libraries.consumers import marked
@@ -31,6 +31,7 @@ from mlbackends.libraries.library_names import native_names, stem_of
 from mlbackends.libraries.pe import pe_headers
 from mlbackends.libraries.search import libraries_named
 from mlbackends.libraries.symbols import version_needs
+from mlbackends.libraries.windows import cxx_runtime_facts
 from mlbackends.model.records import Answer, FactValue, Finding, Library, Presence, nonempty
 
 GROUP = "framework"
@@ -196,8 +197,6 @@ def _described(host: Host, library: Library) -> Library:
     if version and "\n" not in version and version.isprintable():
         library = replace(library, version=version)
     if host.platform == "win32" and not library.reasons:
-        from mlbackends.libraries.windows import cxx_runtime_facts
-
         return replace(library, facts=nonempty(cxx_runtime_facts(host, library.path)))
     if host.platform != "linux" or library.reasons:
         return library

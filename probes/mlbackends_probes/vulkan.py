@@ -12,10 +12,12 @@ import msgspec
 from msgspec.structs import replace
 
 from mlbackends.base.reasons import Reason
+from mlbackends.host.declared import steering
 from mlbackends.host.host import Host
-from mlbackends.host.variables import steering
+from mlbackends.host.windows.pci import registered_drivers
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.search import absent, libraries_named
+from mlbackends.libraries.vulkan import added, version_text
 from mlbackends.model.records import Answer, Fact, Finding, Library, Presence, nonempty
 
 GROUP = "accelerator"
@@ -69,8 +71,6 @@ def _drivers(host: Host, folders: list[str]) -> tuple[list[dict[str, str]], list
     is_windows = host.platform == "win32"
     found = (only or host.env("VK_ADD_DRIVER_FILES")).split(";" if is_windows else ":")
     if is_windows and not only:
-        from mlbackends.host.windows.pci import registered_drivers
-
         found += registered_drivers(host, "Vulkan\\Drivers", "VulkanDriverName")
     for folder in () if only or is_windows else dict.fromkeys(folders):
         found += [f"{folder}/{name}" for name in host.listdir(folder)]
@@ -109,9 +109,6 @@ def _drivers(host: Host, folders: list[str]) -> tuple[list[dict[str, str]], list
 
 def load(opened: CDLL, library: Library) -> Answer:
     """Ask the loader for the version of Vulkan that it speaks."""
-    # Here and below, since whoever only looks for drivers needs no structures of Vulkan's.
-    from mlbackends.libraries.vulkan import version_text
-
     version, call = ctypes.c_uint32(), Calls(opened, "vulkan", unnamed="see VkResult")
     call("vkEnumerateInstanceVersion", ctypes.byref(version))
     return Answer(replace(library, version=version_text(version.value)))
@@ -119,6 +116,4 @@ def load(opened: CDLL, library: Library) -> Answer:
 
 def use(opened: CDLL, library: Library) -> Answer:
     """List the devices through an instance, and let each add two arrays."""
-    from mlbackends.libraries.vulkan import added
-
     return added(opened, library)

@@ -15,10 +15,10 @@ import struct
 from msgspec.structs import replace
 
 from mlbackends.base.reasons import NotUsable, Reason
+from mlbackends.host.declared import not_valid, steering
 from mlbackends.host.device_nodes import render_node, unusable
 from mlbackends.host.host import Host
 from mlbackends.host.pci import FOLDER, link_facts, of_vendor, pci_record, product_name
-from mlbackends.host.variables import not_valid, steering
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.search import absent, libraries_named, with_file_version
 from mlbackends.model.records import Answer, Device, Fact, Finding, Library, Presence, nonempty

@@ -17,7 +17,7 @@ import pytest
 from running import backends_alone
 
 from mlbackends.base import registry
-from mlbackends.host.declared_facts import facts_of
+from mlbackends.host.declared import facts_of
 
 HANG = "#include <unistd.h>\n__attribute__((constructor)) void f(void) { for (;;) pause(); }"
 NAMES = ("libnccl.so.2", "libcudnn.so.9", "libOpenCL.so.1", "libvulkan.so.1", "libfftw3.so.3")

@@ -21,7 +21,7 @@ from mlbackends.audit.hazard import Symptom
 from mlbackends.audit.reports import report_of
 from mlbackends.audit.runner import claimed, examine
 from mlbackends.base import registry
-from mlbackends.host.declared_facts import facts_of
+from mlbackends.host.declared import facts_of
 from mlbackends.model.audit import Check, Problem, Severity, Status
 from mlbackends.survey import all_codes
 from mlbackends.switches.deviations import DEVIATIONS

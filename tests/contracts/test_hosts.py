@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mlbackends.host.archive import Tree, read
-from mlbackends.host.declared_facts import facts_of
+from mlbackends.host.declared import facts_of
 from mlbackends.survey.dotted import NoValue, value
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pytest
 
 import mlbackends_probes
 from mlbackends.base import registry
-from mlbackends.host.declared_facts import facts_of
+from mlbackends.host.declared import facts_of
 from mlbackends.host.host import Host
 from mlbackends.model.records import Finding, Presence, Report
 from mlbackends.survey import all_codes, survey

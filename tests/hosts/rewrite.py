@@ -22,7 +22,7 @@ import msgspec
 
 import mlbackends_probes
 from mlbackends.host.archive import of_folder, read
-from mlbackends.host.declared_facts import facts_of
+from mlbackends.host.declared import facts_of
 from mlbackends.host.host import Host
 from mlbackends.model.records import Presence, Report
 from mlbackends.survey import survey

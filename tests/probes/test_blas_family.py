@@ -163,7 +163,7 @@ def test_variables_of_openblas_are_facts_and_nonsense_in_them_is_a_warning(
     assert finding.facts["environment"] == {"OPENBLAS_NUM_THREADS": "many", "GOTO_NUM_THREADS": "4"}
     (warning,) = finding.warnings
     assert warning.code == "override-invalid"
-    assert "whole number from 1 on" in warning.message
+    assert "whole number of at least 1" in warning.message
 
 
 def test_mkl_tells_its_version_and_multiplies(fake_library: FakeLibrary) -> None:

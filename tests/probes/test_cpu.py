@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mlbackends.base.tables import table
-from mlbackends.host.declared_facts import facts_of
+from mlbackends.host.declared import facts_of
 from mlbackends.host.host import Host
 from mlbackends.model.records import Presence
 from mlbackends_probes import cpu

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from mlbackends.base import registry
-from mlbackends.host.declared_facts import facts_of
+from mlbackends.host.declared import facts_of
 from mlbackends.host.host import Host
 from mlbackends.model.records import Finding
 

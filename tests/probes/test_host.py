@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mlbackends.host import declared_facts
+from mlbackends.host import declared
 from mlbackends.host.host import Host
 from mlbackends.model.records import Presence
 from mlbackends_probes import host as probe
@@ -81,7 +81,7 @@ def test_kernel_and_names_come_from_uname(tmp_path: Path) -> None:
     facts = facts_of(tmp_path, uname=uname)
     assert (facts["kernel_name"], facts["kernel_release"]) == ("Linux", "6.8.0")
     assert (facts["machine"], facts["host_name"]) == ("aarch64", "gpu17")
-    roles = {name: fact.role for name, fact in declared_facts.facts_of("host").items()}
+    roles = {name: fact.role for name, fact in declared.facts_of("host").items()}
     assert roles["host_name"] == roles["boot_id"] == "identity"
 
 
@@ -442,4 +442,4 @@ def test_an_empty_machine_has_a_platform_and_no_sign_of_a_container(tmp_path: Pa
 
 
 def test_every_fact_that_is_told_is_declared() -> None:
-    assert probe.find(Host()).facts.keys() <= declared_facts.facts_of("host").keys()
+    assert probe.find(Host()).facts.keys() <= declared.facts_of("host").keys()

@@ -3,7 +3,7 @@
 from typing import Any
 
 from mlbackends.base.reasons import Reason
-from mlbackends.host.declared_facts import facts_of
+from mlbackends.host.declared import facts_of
 from mlbackends.model.audit import Check, Outcome, Severity, Status
 from mlbackends.model.difference import Difference
 from mlbackends.model.records import Device, Library, ProbeReport, Report

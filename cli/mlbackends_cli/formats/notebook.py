@@ -9,8 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from mlbackends.host.host import Host
-from mlbackends.host.redaction import redacted
-from mlbackends.host.variables import names_of
+from mlbackends.host.redaction import names_of, redacted
 from mlbackends.model.checked import Checked
 from mlbackends.model.records import Report
 from mlbackends.tracing import viewing

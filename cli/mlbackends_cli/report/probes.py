@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from mlbackends.base import registry
 from mlbackends.base.errors import UnknownName, counted
 from mlbackends.base.reasons import UNCHECKED, Reason
-from mlbackends.host.declared_facts import facts_of
+from mlbackends.host.declared import facts_of
 from mlbackends.model.records import Device, Library, Presence, ProbeReport, Report
 from mlbackends.survey.dotted import undetermined
 from mlbackends_cli.report import machine

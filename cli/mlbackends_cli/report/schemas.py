@@ -8,7 +8,7 @@ import msgspec
 
 from mlbackends.audit.policy import language
 from mlbackends.base import registry
-from mlbackends.host.declared_facts import facts_of
+from mlbackends.host.declared import facts_of
 from mlbackends.model import (
     audit,
     benched,

@@ -20,7 +20,7 @@ from mlbackends.audit.pairs import devices, libraries
 from mlbackends.audit.weights import weighed
 from mlbackends.base.errors import BadInput, UnknownName
 from mlbackends.base.version import __version__
-from mlbackends.host.declared_facts import facts_of
+from mlbackends.host.declared import facts_of
 from mlbackends.model import audit
 from mlbackends.model.audit import Check, Outcome, Status
 from mlbackends.model.difference import SCHEMA, Change, Difference, Kind, Side

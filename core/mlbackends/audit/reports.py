@@ -54,7 +54,7 @@ def report_of(
         return redacted(report, Names()) if redact and not report.redacted else report
     from mlbackends.host.host import Host
     from mlbackends.host.interpreter import of_process, query
-    from mlbackends.host.variables import names_of
+    from mlbackends.host.redaction import names_of
     from mlbackends.survey import survey
 
     live = subject == LIVE

@@ -13,7 +13,7 @@ from mlbackends.base.errors import BadInput
 from mlbackends.base.mounts import check
 from mlbackends.base.version import __version__
 from mlbackends.host.archive import ENDING as ARCHIVE_ENDING
-from mlbackends.host.declared_facts import facts_of
+from mlbackends.host.declared import facts_of
 from mlbackends.host.files import whole_file
 from mlbackends.model.records import Presence, Report
 
@@ -55,7 +55,7 @@ def record(
     """
     from mlbackends.host.recording.anonymise import Anonymiser, SecretsRemover
     from mlbackends.host.recording.recorder import Recording
-    from mlbackends.host.variables import names_of
+    from mlbackends.host.redaction import names_of
     from mlbackends.survey import survey
 
     check(path)

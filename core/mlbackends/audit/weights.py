@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from mlbackends.base.comparison import fits
 from mlbackends.base.errors import BadInput
 from mlbackends.base.tables import table
-from mlbackends.host.declared_facts import facts_of
+from mlbackends.host.declared import facts_of
 from mlbackends.model.audit import Severity
 from mlbackends.model.difference import Change
 from mlbackends.model.records import Presence

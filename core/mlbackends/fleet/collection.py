@@ -20,7 +20,7 @@ from mlbackends.audit.reports import is_deeper
 from mlbackends.fleet.fingerprint import Facts, canonical_facts, fingerprint, rounded
 from mlbackends.fleet.reader import Head
 from mlbackends.fleet.records import Figures, contents
-from mlbackends.host.declared_facts import facts_of
+from mlbackends.host.declared import facts_of
 from mlbackends.model.fleet import Envelope, Fleet, Hazard, Status
 from mlbackends.model.records import SCHEMA as REPORT_SCHEMA
 from mlbackends.model.records import FactValue, Presence, ProbeReport

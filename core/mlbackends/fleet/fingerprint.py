@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from mlbackends.audit.canonical import UNDETERMINED, Canonical, prefix_of
-from mlbackends.host.declared_facts import facts_of
+from mlbackends.host.declared import facts_of
 from mlbackends.model.records import FactValue, Library, ProbeReport, Report
 from mlbackends.survey.dotted import is_certain
 

@@ -23,7 +23,7 @@ from mlbackends.fleet.collection import Collection, form_of, without_duration
 from mlbackends.fleet.fingerprint import rounded
 from mlbackends.fleet.nodesets import folded
 from mlbackends.fleet.records import FailedChecks, sort_of
-from mlbackends.host.declared_facts import facts_of
+from mlbackends.host.declared import facts_of
 from mlbackends.model.audit import SCHEMA, Check, Outcome, Severity, Status
 from mlbackends.model.fleet import Envelope, Hazard
 from mlbackends.model.records import Device, ProbeReport, Report

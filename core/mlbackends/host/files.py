@@ -1,7 +1,9 @@
-"""Reading regular files, and writing files and standard output as a whole."""
+"""Reading regular files, writing files and standard output as a whole, and locking files."""
 
+import errno
 import io
 import os
+import select
 import stat
 import sys
 from collections.abc import Iterator
@@ -10,6 +12,11 @@ from typing import Any, BinaryIO
 
 from mlbackends.base.mounts import check
 
+if os.name != "nt":
+    import fcntl
+
+#: An offset of 2^62 and one byte, each as its lower and its upper half.
+_FAR = (0, 1 << 30, 1, 0)
 #: No file that a probe reads is larger than this, in bytes; more is cut off.
 READ_LIMIT = 4 << 20
 _LEAST_READ, _PAGE = 1 << 16, 4096
@@ -26,14 +33,14 @@ READ_FLAGS = flags("O_RDONLY", "O_NONBLOCK")
 
 
 def read_regular(path: str, limit: int = READ_LIMIT) -> bytes:
-    """Return a regular file's first bytes, b"" for another kind of file; raises OSError and ValueError."""
+    """Return a regular file's first bytes, b"" for another kind of file. Raises OSError and ValueError."""
     handle = os.open(path, READ_FLAGS)
     try:
-        # A device may give for ever, and a FIFO takes what others wait for.
+        # A device may never end, and reading a FIFO takes what others wait for.
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
             return b""
-        # A file with a size gives a page at least before its end; /proc's have none, and may give less.
+        # A read of a file with a size returns at least a page before its end; of /proc it may return less.
         least = _PAGE if status.st_size else 1
         pieces, size = [], max(status.st_size, _LEAST_READ)
         while limit > 0 and (piece := os.read(handle, min(limit, size))):
@@ -48,9 +55,9 @@ def read_regular(path: str, limit: int = READ_LIMIT) -> bytes:
 
 @contextmanager
 def whole_file(path: str, mode: int | None = None) -> Iterator[BinaryIO]:
-    """Open a file that is replaced when the block ends; what was there before stays until then.
+    """Open a file that is replaced when the block ends; the old content stays until then.
 
-    mode: None for the old file's, or as the umask has it. A device or a FIFO is written to directly.
+    mode: None for the old file's, or that of the umask. A device or a FIFO is written to directly.
     Raises OSError.
     """
     check(path)
@@ -58,9 +65,9 @@ def whole_file(path: str, mode: int | None = None) -> Iterator[BinaryIO]:
         with open(path, "wb") as device:  # /dev/stderr, a FIFO
             yield device
         return
-    import tempfile
+    import tempfile  # takes 4 ms, and most commands write no file
 
-    # Through a link: the new file must come to be on the file system of the old one.
+    # Through a link: the new file must be on the file system of the old one.
     target = os.path.realpath(path)
     if mode is None and os.path.exists(path):
         mode = os.stat(path).st_mode & 0o777
@@ -84,14 +91,14 @@ def whole_file(path: str, mode: int | None = None) -> Iterator[BinaryIO]:
 def standard_output() -> Iterator[BinaryIO]:
     """Open standard output for bytes, all of which are written when the block ends.
 
-    Under PYTHONUNBUFFERED Python's own stream writes what the system takes at once, and drops the rest; a
-    pipe that its other end made non-blocking does the same to it. Raises OSError; nothing is left to be
-    tried again at the interpreter's end.
+    Under PYTHONUNBUFFERED Python's own stream writes what the system accepts at once and drops the rest, as
+    it does on a pipe that its other end made non-blocking. Raises OSError; nothing is left to be tried again
+    when the interpreter ends.
     """
     sys.stdout.flush()
     try:
         number = sys.stdout.fileno()
-    except (AttributeError, OSError, ValueError):  # no file: a test or a notebook took it
+    except (AttributeError, OSError, ValueError):  # not a file: a test or a notebook replaced it
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
@@ -125,8 +132,6 @@ class _Descriptor(io.RawIOBase):
             try:
                 left = left[os.write(self.number, left) :]
             except BlockingIOError:
-                import select
-
                 poller = select.poll()
                 poller.register(self.number, select.POLLOUT)
                 poller.poll()
@@ -134,5 +139,36 @@ class _Descriptor(io.RawIOBase):
 
 
 def with_slashes(path: str) -> str:
-    """Return a path of this machine in the one style of ours: C:/Python/python.exe under Windows."""
+    """Return a path of this machine with slashes: C:/Python/python.exe on Windows."""
     return path.replace("\\", "/") if os.name == "nt" else path
+
+
+def lock(descriptor: int) -> bool:
+    """Lock a file for this process alone; return whether no other one has it.
+
+    On Windows the lock is on a byte far behind the end of any file, since nobody else may read or write
+    what is locked there.
+    """
+    if os.name == "nt":
+        import ctypes
+        import msvcrt
+
+        kernel = ctypes.CDLL("kernel32")
+        handle = ctypes.c_void_p(msvcrt.get_osfhandle(descriptor))  # type: ignore[attr-defined]
+        kernel.UnlockFile(handle, *_FAR)  # in case it is ours already
+        return bool(kernel.LockFile(handle, *_FAR))
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:  # some file systems have no locks
+        return error.errno not in (errno.EWOULDBLOCK, errno.EACCES)
+    return True
+
+
+def share(descriptor: int) -> None:
+    """Let others lock a file in the same way: it shows that somebody has the file.
+
+    On Windows this does nothing: the lock itself shows that.
+    """
+    if os.name != "nt":
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_SH)

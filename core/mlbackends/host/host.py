@@ -1,18 +1,19 @@
 """The machine as a probe sees it: files under a root, the environment, commands, uname.
 
-`Host()` is the live machine. `Host("/some/folder")` is a recorded one: a folder that holds /proc,
-/sys and friends, or one with `root/`, `host.json` and `commands/` as `Recording` writes them. An archive of
-such a folder is the same; it is read into memory.
-A probe that uses nothing else works on both, and its `find` is tested on recorded machines.
+`Host()` is the live machine. `Host("/some/folder")` is a recorded one: a folder that holds /proc, /sys and
+others, or one with `root/`, `host.json` and `commands/` as `Recording` writes them, or an archive of such a
+folder, which is read into memory. A probe that uses nothing else works on both, and its `find` is tested on
+recorded machines.
 
-What no file tells stands in `host.json`, the fields of `recorded.Description`; a recorded host without it
-has an empty environment, and `None` where only the live machine could tell.
-`extracts.json` has what was read out of large files, such as libraries, in place of the files.
+`host.json` has what no file contains, the fields of `recorded.Description`; a recorded host without it has an
+empty environment, and `None` for what only the live machine could report. `extracts.json` has what was read
+out of large files, such as libraries, instead of the files.
 """
 
 import os
 import sys
 from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -24,16 +25,19 @@ from mlbackends.base.writable import clean, is_text
 from mlbackends.host.files import READ_LIMIT, read_regular, with_slashes
 from mlbackends.host.quantities import to_int
 
+if sys.platform == "win32":
+    from mlbackends.host.windows import calls, processes
+
 if TYPE_CHECKING:
     from mlbackends.host.recorded import Description
 
-#: Links on the way to one file, as in Linux.
+#: The most links on the path to one file, as in Linux.
 _LINK_LIMIT = 40
 
-#: No folder anywhere, so that no path below it is there.
+#: Not a folder on any system, so no path below it exists.
 _NOWHERE = "/dev/null"
 
-#: Marks, in the cache of a host, what did not answer while a result came to be.
+#: Marks, in the cache of a host, what did not answer while a result was made.
 _silent = object()
 
 Parameters = ParamSpec("Parameters")
@@ -41,7 +45,7 @@ Result = TypeVar("Result")
 
 
 def once_per_host(read: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Decorate a function of a host, its first argument, so that it runs once a host and arguments.
+    """Decorate a function whose first argument is a host, so that it runs once for each host and arguments.
 
     Its callers share the result and must not change it.
     """
@@ -66,13 +70,12 @@ def once_per_host(read: Callable[Parameters, Result]) -> Callable[Parameters, Re
 class Host:
     """One machine. Its methods return "", [] or None for what is missing, forbidden or garbage.
 
-    root: the folder that stands for "/", or an archive. pid: the process whose view is taken for
-    /proc/self, the environment and the affinity; None is our own. python: the interpreter whose
-    packages are looked at, with the fields of `Host.python`. timeout: seconds after which a mount is held
-    not to answer.
+    root: the folder that represents "/", or an archive. pid: the process that is inspected: its /proc/self,
+    environment and affinity are used instead of ours. python: the interpreter whose packages are inspected,
+    with the fields of `Host.python`. timeout: seconds after which a mount counts as not answering.
     """
 
-    #: Makes a call with a place on the disk, or in the archive that stands for it.
+    #: Makes a call with a path on the disk, or in the archive that replaces it.
     _on_disk: "Callable[..., Any]" = staticmethod(mounts.call)
 
     def __init__(
@@ -84,7 +87,7 @@ class Host:
         environment: dict[str, str] | None = None,
         timeout: float = 5.0,
     ) -> None:
-        #: Paths that are there and may not be read, in the order they were met.
+        #: Paths that exist and may not be read, in the order they were met.
         self.denied: list[str] = []
         #: Each call on a mount that did not answer, or no longer is called: the mount and the path.
         self.silent: list[tuple[str, str]] = []
@@ -97,7 +100,7 @@ class Host:
         self.cache: dict[Any, Any] = {}
         self.is_live = os.path.abspath(root) == os.path.abspath(os.sep)
         self.root = _root_of(pid) if pid is not None and self.is_live else ""
-        #: What no file of a recorded machine tells; None for the live one.
+        #: What no file of a recorded machine contains; None for the live one.
         self._recorded: Description | None = None
         if not self.is_live:
             from mlbackends.host.recorded import opened
@@ -110,15 +113,13 @@ class Host:
         if environment is not None:
             variables = environment
         elif pid is not None and sys.platform == "win32":
-            from mlbackends.host.windows.processes import environment as environment_of
-
-            variables = environment_of(pid)
+            variables = processes.environment(pid)
         elif pid is not None:
             data = self.read_bytes("/proc/self/environ").decode(errors="surrogateescape")
             variables = dict(item.split("=", 1) for item in data.split("\0") if "=" in item)
         else:
             variables = self._recorded.environment if self._recorded else os.environ
-        # A record holds text only. One folder of LD_LIBRARY_PATH that is not UTF-8 costs the others nothing.
+        # A record holds text only. One folder of LD_LIBRARY_PATH that is not UTF-8 leaves the others.
         is_windows = self.platform == "win32"  # where their names have no case
         self.environment = {
             name.upper() if is_windows else name: clean(value)
@@ -129,16 +130,16 @@ class Host:
     # ---- files -----------------------------------------------------------------------------
 
     def real(self, path: str) -> str:
-        """Return where `path` lies on this machine's disk, links resolved below the root.
+        """Return the place of `path` on this machine's disk, with links resolved below the root.
 
-        A link never leads out of a recorded root, whatever it says.
+        A link never leads out of a recorded root, whatever its target.
         """
         if self.pid is not None and path.startswith("/proc/self/"):
             path = f"/proc/{self.pid}/{path[11:]}"
         if self._is_of_this_machine(path):
             # Under Windows a path without a drive would be one of whatever drive is the current one.
             return _NOWHERE + path if os.name == "nt" and path[:1] == "/" else path
-        # What a link of a loop says is for us to follow: the system would follow it out of the root.
+        # Links in a loop are followed here: the system would follow them out of the root.
         found = self._resolve(path)
         return self._below_root(found) if found else _NOWHERE + path
 
@@ -146,7 +147,7 @@ class Host:
         return self.root + (path if path[:1] == "/" else f"/{path}")
 
     def _is_of_this_machine(self, path: str) -> bool:
-        """Tell whether a path is one of this machine's own; the kernel's files are, of a container too."""
+        """Return whether a path is one of this machine's own, as the kernel's files of a container are."""
         return not self.root or (self.is_live and path.startswith(("/proc/", "/sys/")))
 
     def _resolve(self, path: str) -> str:
@@ -155,7 +156,7 @@ class Host:
 
     @once_per_host
     def _target_of(self, path: str) -> str:
-        """Return what a link below the root says, "" for what is no link."""
+        """Return the target of a link below the root, "" if it is not a link."""
         try:
             return str(self._on_disk(os.readlink, self._below_root(path)))
         except (OSError, ValueError):  # a path from a record may hold a NUL
@@ -168,7 +169,7 @@ class Host:
     def _call(
         self, function: Callable[..., Result], path: str, *rest: Any, default: Result
     ) -> Result:
-        """Return a function's result for where a path lies, or the default where it cannot be had."""
+        """Return a function's result for the place of a path, or the default if the call fails."""
         try:
             return self._on_disk(function, self.real(path), *rest, seconds=self.timeout)  # type: ignore[no-any-return]
         except (OSError, ValueError) as error:  # a folder, a device, an attribute that refuses
@@ -176,49 +177,49 @@ class Host:
         return default
 
     def note(self, path: str, error: Exception) -> None:
-        """Keep in mind that a path may not be read, or did not answer."""
+        """Note that a path may not be read, or did not answer."""
         if isinstance(error, mounts.NotAnswering):
             self.silent.append((error.mount, path))
         elif isinstance(error, PermissionError) and path not in self.denied:
             self.denied.append(path)
 
     def read(self, path: str, limit: int = READ_LIMIT) -> str:
-        """Return a file's text, stripped at the end; "" where it cannot be read."""
+        """Return a file's text, stripped at the end; "" if it cannot be read."""
         return self.read_bytes(path, limit).decode(errors="replace").rstrip("\n\0 ")
 
     def read_int(self, path: str) -> int | None:
-        """Return a file's content as a whole number (decimal or 0x...), None where it is none."""
+        """Return a file's content as a whole number (decimal or 0x...), None if it is not a number."""
         return to_int(self.read(path, 4096))
 
     def exists(self, path: str) -> bool:
-        """Tell whether something is there; a link to nothing is not."""
+        """Return whether something exists; a link to nothing does not."""
         return self._call(os.path.exists, path, default=False)
 
     def is_file(self, path: str) -> bool:
-        """Tell whether a regular file is there, through links."""
+        """Return whether a path leads to a regular file."""
         return self._call(os.path.isfile, path, default=False)
 
     def is_dir(self, path: str) -> bool:
-        """Tell whether a folder is there, through links."""
+        """Return whether a path leads to a folder."""
         return self._call(os.path.isdir, path, default=False)
 
     def is_link(self, path: str) -> bool:
-        """Tell whether the last part of the path is a symbolic link."""
+        """Return whether the last part of the path is a symbolic link."""
         return bool(self.readlink(path))
 
     def can_open(self, path: str) -> bool:
-        """Tell whether this user may read and write it (a device node); never opens it.
+        """Return whether this user may read and write a device node, which is never opened.
 
-        On a recorded host the nodes that it may not stand in its system calls, under `denied_nodes`.
+        On a recorded host `denied_nodes` among its system calls lists those that it may not.
         """
         if not self.is_live:
             return path not in (self.system("denied_nodes") or ())
         return self._call(os.access, path, os.R_OK | os.W_OK, default=False)
 
     def size(self, path: str) -> int:
-        """Return a file's size in bytes, 0 where it is not there.
+        """Return a file's size in bytes, 0 if it does not exist.
 
-        A recorded host may hold less of a file than there was; it then has the size apart.
+        A recorded host may hold only a part of a file, and then has the size separately.
         """
         if self._recorded and path in self._recorded.sizes:
             return self._recorded.sizes[path]
@@ -226,10 +227,9 @@ class Host:
 
     @once_per_host
     def listdir(self, path: str) -> list[str]:
-        """Return the names in a folder, sorted; [] where it cannot be read.
+        """Return the names in a folder, sorted; [] if it cannot be read.
 
-        A name that is not UTF-8 is left out: nothing that we look for has one, and no record could
-        hold it.
+        Names that are not UTF-8 are left out: nothing that we look for has one, and no record can hold it.
         """
         listing: Callable[..., list[str]] = os.listdir
         nothing: list[str] = []
@@ -238,23 +238,23 @@ class Host:
     @once_per_host
     def glob(self, pattern: str) -> list[str]:
         """Return the paths that match a pattern with `*`, `?` or `[...]` in any part, sorted."""
-        found, parts = [""], pattern.strip("/").split("/")
+        paths, parts = [""], pattern.strip("/").split("/")
         if parts[0][1:] == ":":
-            found = [parts.pop(0)]
+            paths = [parts.pop(0)]
         for part in parts:
             if any(sign in part for sign in "*?["):
-                found = [
+                paths = [
                     f"{base}/{name}"
-                    for base in found
+                    for base in paths
                     for name in self.listdir(base or "/")
                     if _matches(name, part) and not (name[0] == "." and part[0] != ".")
                 ]
             else:
-                found = [f"{base}/{part}" for base in found]
-        return [path for path in found if self.exists(path)]
+                paths = [f"{base}/{part}" for base in paths]
+        return [path for path in paths if self.exists(path)]
 
     def readlink(self, path: str) -> str:
-        """Return what a symbolic link says; "" where it is none."""
+        """Return the target of a symbolic link, "" if the path is not one."""
         folder, name = os.path.split(path)
         at = os.path.join(self.real(folder), name)
         try:
@@ -269,8 +269,8 @@ class Host:
         if not self._is_of_this_machine(path):
             return self._resolve(path) or path
         folder, _, name = path.rpartition("/")
-        # Most files that are resolved lie in a few folders.
-        # But of "C:/x" the folder is whatever that drive's current one is.
+        # Most files that are resolved are in a few folders.
+        # But the folder of "C:/x" would be the drive's current one.
         if (
             folder[-1:] not in ("", ":")
             and name not in ("", ".", "..")
@@ -304,18 +304,18 @@ class Host:
             self.note(path, error)
             raise
 
-    # ---- what no file tells --------------------------------------------------------------------
+    # ---- what no file contains -----------------------------------------------------------------
 
     def env(self, name: str, default: str = "") -> str:
         """Return an environment variable of the process that is inspected."""
         return self.environment.get(name, default)
 
     def folders(self, variable: str) -> list[str]:
-        """Return the folders that a variable lists, of Windows in our style of paths; an empty one is "."."""
+        """Return the folders that a variable lists, with slashes on Windows too; an empty one is "."."""
         listed = self.env(variable).split(";" if self.platform == "win32" else ":")
         if self.platform == "win32":
-            listed = [each.strip(' "').replace("\\", "/") for each in listed]
-        return [each.rstrip("/") or each or "." for each in listed] if self.env(variable) else []
+            listed = [folder.strip(' "').replace("\\", "/") for folder in listed]
+        return [path.rstrip("/") or path or "." for path in listed] if self.env(variable) else []
 
     @property
     def platform(self) -> str:
@@ -324,14 +324,12 @@ class Host:
 
     @once_per_host
     def uname(self) -> dict[str, str]:
-        """Return sysname, nodename, release, version and machine; {} where they are not recorded."""
+        """Return sysname, nodename, release, version and machine; {} if they are not recorded."""
         if self._recorded:
             return self._recorded.uname
         keys = ("sysname", "nodename", "release", "version", "machine")
         if sys.platform == "win32":
-            from mlbackends.host.windows.calls import names
-
-            return dict(zip(keys, names(), strict=True))
+            return dict(zip(keys, calls.names(), strict=True))
         return dict(zip(keys, os.uname(), strict=True))
 
     @property
@@ -340,13 +338,11 @@ class Host:
         return self.uname().get("machine", "")
 
     def affinity(self) -> tuple[int, ...] | None:
-        """Return the CPUs that the process may run on; None where that is not known."""
+        """Return the CPUs that the process may run on, None if that is not known."""
         if self._recorded:
             return self._recorded.affinity
         if sys.platform == "win32":
-            from mlbackends.host.windows.calls import affinity
-
-            return affinity(self.pid)
+            return calls.affinity(self.pid)
         try:
             return tuple(sorted(os.sched_getaffinity(self.pid or 0)))
         except (AttributeError, OSError):
@@ -356,9 +352,7 @@ class Host:
     def is_ours(self) -> bool:
         """Whether the process that is inspected is this user's; without one it is this process."""
         if sys.platform == "win32" and self.pid is not None:
-            from mlbackends.host.windows.processes import is_ours
-
-            return is_ours(self.pid)
+            return processes.is_ours(self.pid)
         try:
             return self.pid is None or os.stat(f"/proc/{self.pid}").st_uid == os.geteuid()
         except (AttributeError, OSError):
@@ -366,69 +360,61 @@ class Host:
 
     @once_per_host
     def mapped_files(self) -> dict[str, bool]:
-        """Return the files that the process which is inspected has mapped, and whether each is still there.
+        """Return the files that the inspected process has mapped, and whether each still exists.
 
-        One that was replaced on the disk is not; of Windows' modules that cannot be: they are locked.
-        {} where no process is inspected.
+        One that was replaced on the disk does not; on Windows modules are locked and cannot be replaced.
+        {} if no process is inspected.
         """
         if sys.platform == "win32" and self.pid is not None:
-            from mlbackends.host.windows.processes import modules
-
             try:
-                return dict.fromkeys(map(with_slashes, modules(self.pid)), True)
+                return dict.fromkeys(map(with_slashes, processes.modules(self.pid)), True)
             except OSError:
                 return {}
-        found: dict[str, bool] = {}
+        files: dict[str, bool] = {}
         text = self.read("/proc/self/maps", 32 << 20) if self.pid is not None else ""
         for line in text.splitlines():
             parts = line.split(None, 5)
             if len(parts) == 6 and parts[5].startswith("/"):
                 path = parts[5].removesuffix(" (deleted)")
-                found[path] = found.get(path, True) and path == parts[5]
-        return found
+                files[path] = files.get(path, True) and path == parts[5]
+        return files
 
     def disk(self, path: str) -> tuple[int, int] | None:
-        """Return a file system's total and free bytes; None where that is not known."""
+        """Return a file system's total and free bytes, None if they are not known."""
         if self._recorded:
             return self._recorded.disks.get(path)
         if sys.platform == "win32":
-            from mlbackends.host.windows.calls import disk
-
-            return self._call(disk, path, default=None)
+            return self._call(calls.disk, path, default=None)
         status = self._call(os.statvfs, path, default=None)
         if status is None:
             return None
         return status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
 
     def system(self, name: str) -> Any:
-        """Return what only a call tells ("libc", "page_size", ...), as recorded or live; None without."""
+        """Return what only a call reports ("libc", "page_size", ...), recorded or live; None if unknown."""
         if self._recorded:
             return getattr(self._recorded.system, name, None)
         if name not in self.cache:
-            calls = _CALLS
+            answers = _CALLS
             if sys.platform == "win32":
-                from mlbackends.host.windows.calls import CALLS
-
-                calls = {**_CALLS, **CALLS}
+                answers = {**_CALLS, **calls.CALLS}
             try:
-                self.cache[name] = calls[name]()
+                self.cache[name] = answers[name]()
             except (AttributeError, KeyError, ValueError, OSError):  # of another system
                 self.cache[name] = None
         return self.cache[name]
 
     def registry(self, key: str, *names: str) -> dict[str, Any]:
-        """Return those values of a key of Windows' registry that are there: texts, numbers, lists of texts.
+        """Return values of a key of Windows' registry, those that exist: texts, numbers, lists of texts.
 
-        Without names, all: only of a key that names neither a person nor a machine.
-        key: from HKLM or HKCU on. Of binary values these are the hexadecimal digits.
+        names: of the values; all without any, which is only for keys that identify no person or machine.
+        key: begins with HKLM or HKCU. Binary values are returned as hexadecimal digits.
         """
         if self._recorded:
             values = self._recorded.registry.get(key, {})
             return {name: values[name] for name in names or values if name in values}
         if sys.platform == "win32":
-            from mlbackends.host.windows.calls import registry_values
-
-            return registry_values(key, names)
+            return calls.registry_values(key, names)
         return {}
 
     def registry_keys(self, key: str) -> list[str]:
@@ -436,9 +422,7 @@ class Host:
         if self._recorded:
             return self._recorded.registry_keys.get(key, [])
         if sys.platform == "win32":
-            from mlbackends.host.windows.calls import registry_keys
-
-            return registry_keys(key)
+            return calls.registry_keys(key)
         return []
 
     @property
@@ -462,7 +446,7 @@ class Host:
         return self._python or {}
 
     def run(self, *command: str, timeout: float = 5.0) -> str:
-        """Return a command's standard output; "" where it is missing, fails or takes too long.
+        """Return a command's standard output; "" if it is missing, fails or takes too long.
 
         On a recorded host the output is the file `commands/NAME ARGUMENTS`, with "/" as "_".
         """
@@ -490,9 +474,9 @@ def _root_of(pid: int) -> str:
 
 
 def resolved(path: str, target_of: Callable[[str], str]) -> str:
-    """Return a path without links, one of Windows from its drive on; "" for links in a loop.
+    """Return a path without links, a path of Windows from its drive on; "" for links in a loop.
 
-    target_of: returns what a link says, given its path without links, and "" for what is no link.
+    target_of: returns a link's target, given its path without links, and "" if it is not a link.
     """
     top = "" if path[1:2] == ":" else "/"
     todo = [part for part in path.split("/") if part][::-1]
@@ -519,11 +503,9 @@ def resolved(path: str, target_of: Callable[[str], str]) -> str:
 
 
 def _matches(name: str, pattern: str) -> bool:
-    """Tell whether a name matches a pattern, as `fnmatchcase` does: a star is most often its only sign."""
+    """Return whether a name matches a pattern, as `fnmatchcase` does; most have one star only."""
     before, _, behind = pattern.partition("*")
     if any(sign in f"{before}{behind}" for sign in "*?["):
-        from fnmatch import fnmatchcase
-
         return fnmatchcase(name, pattern)
     at_both = name.startswith(before) and name.endswith(behind)
     return at_both and "*" in pattern and len(name) >= len(pattern) - 1
@@ -536,7 +518,7 @@ def _absolute(folder: str) -> str:
         return ""
 
 
-#: What only a call returns, by the names of `system` in host.json: "glibc 2.36", bytes, ticks a second.
+#: What only a call returns, by the names of `system` in host.json: "glibc 2.36", bytes, ticks per second.
 _CALLS: dict[str, Callable[[], Any]] = {
     "libc": lambda: os.confstr("CS_GNU_LIBC_VERSION"),
     "page_size": lambda: os.sysconf("SC_PAGE_SIZE"),

@@ -16,6 +16,7 @@ from mlbackends.base.patterns import DIGITS_AS_ZEROS
 from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.quantities import decimal
+from mlbackends.host.windows import pci as windows
 from mlbackends.model.records import Device, FactValue, nonempty
 
 FOLDER = "/sys/bus/pci/devices"
@@ -82,9 +83,7 @@ class PciDevice(Struct, frozen=True):
 def pci_devices(host: Host) -> tuple[PciDevice, ...]:
     """Return every PCI device, by address; () where there is no PCI or no kernel that tells."""
     if host.platform == "win32":
-        from mlbackends.host.windows.pci import pci_devices as devices_of_windows
-
-        return tuple(PciDevice(**fields) for fields in devices_of_windows(host))
+        return tuple(PciDevice(**fields) for fields in windows.pci_devices(host))
     # Virtual functions come in hundreds; the numbers that matter here are small.
     names = [name for name in host.listdir(FOLDER) if _is_address(name)]
     devices = (_read(host, name) for name in names[:_DEVICES_LIMIT])
@@ -122,9 +121,7 @@ def display_driver(host: Host, device: PciDevice) -> dict[str, Any]:
     """
     if not device.registry_key:
         return {}
-    from mlbackends.host.windows.pci import display_driver as driver_of_windows
-
-    return driver_of_windows(host, device.registry_key)
+    return windows.display_driver(host, device.registry_key)
 
 
 def pci_record(

@@ -12,12 +12,11 @@ import msgspec
 from msgspec import Meta, Struct
 
 from mlbackends.base.errors import BadInput
+from mlbackends.host import archive
 from mlbackends.host.files import read_regular, with_slashes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from mlbackends.host.archive import Tree
 
 _SIZE_LIMIT = 64 << 20
 #: A folder with none of them is no machine's root; half a machine is one.
@@ -148,7 +147,7 @@ class Opened(NamedTuple):
     extracts: dict[str, dict[str, Any]]
     commands: str
     root: str
-    tree: "Tree | None"
+    tree: archive.Tree | None
 
 
 def opened(folder: str, has_environment: bool) -> Opened:
@@ -160,16 +159,12 @@ def opened(folder: str, has_environment: bool) -> Opened:
     if not os.path.isdir(folder):
         if not os.path.isfile(folder):
             raise BadInput(f"{folder} is not a folder", "give a folder with proc/ and sys/ in it")
-        from mlbackends.host.archive import read
-
-        tree = read(folder)
+        tree = archive.read(folder)
         call, folder = tree.call, _of_machine(tree)
     has_description = call(os.path.isfile, posixpath.join(folder, "host.json"))
     description = _decoded(call, folder, "host.json", Description)
     if description.platform == "win32" and not tree:
-        from mlbackends.host.archive import of_folder
-
-        tree = of_folder(folder)
+        tree = archive.of_folder(folder)
         call, folder = tree.call, tree.top
     extracts = _decoded(call, folder, "extracts.json", dict[str, dict[str, Any]])
     commands = inside(call, folder, "commands")
@@ -188,7 +183,7 @@ def _directly(function: "Callable[..., Any]", path: str, *rest: Any) -> Any:
     return function(path, *rest)
 
 
-def _of_machine(tree: "Tree") -> str:
+def _of_machine(tree: archive.Tree) -> str:
     """Return the path of the machine in an archive: most tars have its folder, and all else in that."""
     names = tree.call(os.listdir, f"{tree.top}/")
     folders = [name for name in names if tree.call(os.path.isdir, f"{tree.top}/{name}")]

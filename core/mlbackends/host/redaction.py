@@ -26,7 +26,9 @@ from mlbackends.base.patterns import (
 )
 from mlbackends.base.reasons import Reason
 from mlbackends.base.tables import table
-from mlbackends.host.declared_facts import facts_of
+from mlbackends.host.declared import facts_of
+from mlbackends.host.host import Host
+from mlbackends.host.windows.system import CONTAINER_USERS
 from mlbackends.model.records import Device, Report
 
 if TYPE_CHECKING:
@@ -46,9 +48,6 @@ _SEPARATOR = pattern(r"([/\\]+)")
 _SYSTEM = r"/+(?:usr/(?!local/)|(?:proc|sys(?!/fs/cgroup/)|dev|etc|boot|lib\w*)(?![\w.-]))"
 _OF_THE_SYSTEM = pattern(rf"(?:-[IL])?{_SYSTEM}")
 _SYSTEM_PATH = rf"{_START}{_SYSTEM}[^{_ENDS}]*"
-
-#: The accounts of a container of Windows, which name nobody.
-CONTAINER_USERS = ("ContainerAdministrator", "ContainerUser")
 
 #: Names of people and machines that are also words: to replace them would change what a text means.
 COMMON_WORDS = frozenset({
@@ -94,6 +93,20 @@ class Names(Struct, frozen=True):
     node: str = ""
     user: str = ""
     home: str = ""
+
+
+def names_of(host: Host) -> Names:
+    """Return the host's name, the user's name and the home folder, where files state them."""
+    # A service or `env -i` has no HOME; the system's list of users has this one.
+    number = str(host.system("user_id"))
+    entries = [line.split(":") for line in host.read("/etc/passwd").splitlines()]
+    entry = next((row for row in entries if len(row) > 5 and row[2] == number), [""] * 6)
+    home = host.env("HOME") or host.env("USERPROFILE") or entry[5]
+    user = host.env("USER") or host.env("LOGNAME") or entry[0]
+    if host.platform == "win32":
+        home, user = host.env("USERPROFILE").replace("\\", "/"), host.env("USERNAME")
+    node = host.uname().get("nodename", "") or host.read("/proc/sys/kernel/hostname", 256)
+    return Names(node=node, user=user or home.rstrip("/").rpartition("/")[2], home=home)
 
 
 def host_names(names: Names) -> list[str]:

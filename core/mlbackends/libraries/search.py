@@ -18,9 +18,9 @@ from mlbackends.base.errors import NotALibrary
 from mlbackends.base.mounts import NotAnswering, is_silent
 from mlbackends.base.reasons import Reason
 from mlbackends.base.tables import table
+from mlbackends.host.declared import not_valid, steering
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import conda_prefix, python_folders
-from mlbackends.host.variables import not_valid, steering
 from mlbackends.libraries import windows
 from mlbackends.libraries.consumers import is_found_by_rpath, marked
 from mlbackends.libraries.elf import Elf, read_elf

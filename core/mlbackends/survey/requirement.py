@@ -11,7 +11,7 @@ from mlbackends.base.condition import Comparison, Joined, Language, Unreadable, 
 from mlbackends.base.errors import BadInput, UnknownName
 from mlbackends.base.patterns import pattern
 from mlbackends.base.reasons import UNCHECKED
-from mlbackends.host.declared_facts import facts_of
+from mlbackends.host.declared import facts_of
 from mlbackends.model.records import Presence, ProbeReport, Report
 from mlbackends.survey import dotted
 

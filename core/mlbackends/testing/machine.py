@@ -57,7 +57,7 @@ class Machine:
 
     def _shared(self, names: tuple[str, ...]) -> Report:
         """Return a report of the named probes, from the shared folder as far as they are there."""
-        from mlbackends.host.locks import lock
+        from mlbackends.host.files import lock
 
         path = os.path.join(self._share, f"{self.depth.value}.json")
         try:

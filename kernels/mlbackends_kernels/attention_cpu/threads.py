@@ -73,7 +73,7 @@ def _quota() -> int:
 
     host, quota = Host("/"), inf
     if host.platform == "win32":
-        from mlbackends.host.windows.memory import job_limits
+        from mlbackends.host.windows.system import job_limits
 
         quota = job_limits(host, os.cpu_count() or 1).get("cpu_quota") or inf
     else:

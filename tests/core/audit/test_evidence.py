@@ -9,7 +9,7 @@ import pytest
 
 from mlbackends.audit.reports import report_of
 from mlbackends.audit.runner import examine
-from mlbackends.host.declared_facts import facts_of
+from mlbackends.host.declared import facts_of
 from mlbackends.survey import dotted
 
 TESTS = Path(__file__).resolve().parents[2]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mlbackends.audit.compare import compare
 from mlbackends.audit.reports import report_of
 from mlbackends.audit.weights import weighed
-from mlbackends.host.declared_facts import facts_of
+from mlbackends.host.declared import facts_of
 from mlbackends.model.audit import Severity
 from mlbackends.model.difference import Change, Kind
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mlbackends.base import registry
-from mlbackends.host.declared_facts import facts_of
+from mlbackends.host.declared import facts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

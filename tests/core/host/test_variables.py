@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mlbackends.base.tables import table
+from mlbackends.host.cpu.cpuinfo import cpu_flags
+from mlbackends.host.declared import not_valid, steering, valid_instead
 from mlbackends.host.host import Host
-from mlbackends.host.variables import cpu_flags, not_valid, steering, valid_instead
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,14 +22,14 @@ def test_whole_numbers_are_taken_as_c_reads_them(value: str) -> None:
     "value", ["0", "-1", "1.5", "1_0", "0x4", "\u0664", "9" * 5000, "\0", "two"]
 )
 def test_what_is_no_whole_number_or_too_small_is_told_what_would_do(value: str) -> None:
-    assert valid_instead(value, {"minimum": 1}) == "a whole number from 1 on"
+    assert valid_instead(value, {"minimum": 1}) == "a whole number of at least 1"
 
 
 def test_one_bad_part_spoils_a_list() -> None:
     rule = {"minimum": 1, "list": True}
 
     assert valid_instead("4,2,1", rule) == ""
-    assert valid_instead("4,,1", rule) == "whole numbers from 1 on, with commas between them"
+    assert valid_instead("4,,1", rule) == "whole numbers of at least 1, separated by commas"
 
 
 def test_words_are_compared_without_their_case_unless_it_matters() -> None:
@@ -63,7 +64,7 @@ def test_a_value_that_is_not_taken_is_quoted_in_the_warning() -> None:
 
     (warning,) = not_valid(host, "openblas")
 
-    assert warning.message == "OPENBLAS_LOOPS is 'many\\n'; it takes a whole number from 0 on"
+    assert warning.message == "OPENBLAS_LOOPS is 'many\\n'; it must be a whole number of at least 0"
 
 
 @pytest.mark.parametrize("text", ["", "flags", "flags\t:", "\0\ufffd:\n:::"])

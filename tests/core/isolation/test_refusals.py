@@ -25,7 +25,7 @@ def error_of_windows(number: int | None, message: str, errno: int | None = None)
 @pytest.mark.parametrize(
     ("error", "code", "words"),
     [
-        (error_of_windows(193, "[WinError 193] %1 is no application", 8), "not-a-library", "no DLL"),
+        (error_of_windows(193, "[WinError 193] %1 is no application", 8), "not-a-library", "not a DLL"),
         (error_of_windows(126, "[WinError 126] not found", 22), "missing-dependency", "does not find"),
         (FileNotFoundError("Could not find module 'C:\\a\\fake.dll' (or one of its dependencies). Try"),
          "missing-dependency", "a DLL that it opens"),

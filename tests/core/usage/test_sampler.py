@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mlbackends.host.host import Host
-from mlbackends.host.redaction import Names, redacted_usage
-from mlbackends.host.variables import names_of
+from mlbackends.host.redaction import Names, names_of, redacted_usage
 from mlbackends.model.usage import (
     SCHEMA,
     GroupUsage,

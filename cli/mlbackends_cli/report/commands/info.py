@@ -25,7 +25,7 @@ import click
 
 from mlbackends.base import registry
 from mlbackends.base.errors import BadInput, Incomplete
-from mlbackends.host.declared_facts import facts_of
+from mlbackends.host.declared import facts_of
 from mlbackends.host.host import Host
 from mlbackends.model.records import Presence, Report
 from mlbackends_cli import exits, formats
@@ -148,8 +148,7 @@ def command(
     output: str,
     color: str,
 ) -> int:
-    from mlbackends.host.redaction import redacted
-    from mlbackends.host.variables import names_of
+    from mlbackends.host.redaction import names_of, redacted
     from mlbackends.survey import survey
     from mlbackends.survey.dotted import plain, undetermined
 

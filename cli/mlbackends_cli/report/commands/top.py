@@ -29,8 +29,7 @@ from msgspec.structs import replace
 
 from mlbackends.base.errors import BadInput
 from mlbackends.host.host import Host
-from mlbackends.host.redaction import redacted_usage
-from mlbackends.host.variables import names_of
+from mlbackends.host.redaction import names_of, redacted_usage
 from mlbackends.model.usage import Usage
 from mlbackends.usage.sampler import SORTS, Sampler, selected
 from mlbackends_cli import exits, formats

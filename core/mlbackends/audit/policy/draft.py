@@ -12,7 +12,7 @@ from mlbackends.audit.policy.assertions import read_version
 from mlbackends.audit.policy.language import VERSION
 from mlbackends.base import registry
 from mlbackends.base.tables import table
-from mlbackends.host.declared_facts import facts_of
+from mlbackends.host.declared import facts_of
 from mlbackends.model.audit import Problem
 from mlbackends.model.records import Device, Fact, Presence, ProbeReport, Report
 from mlbackends.survey.dotted import is_certain

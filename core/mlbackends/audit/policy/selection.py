@@ -22,7 +22,7 @@ from mlbackends.base.comparison import SIGNS
 from mlbackends.base.condition import Comparison, Language, parse
 from mlbackends.base.errors import BadInput, nearest, suggestion
 from mlbackends.base.patterns import pattern
-from mlbackends.host.declared_facts import facts_of
+from mlbackends.host.declared import facts_of
 from mlbackends.model.records import Device, Library, Presence, Report
 from mlbackends.survey.dotted import FIELDS, below
 

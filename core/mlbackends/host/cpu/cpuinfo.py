@@ -1,11 +1,14 @@
-"""Who made the CPU and what it is called: /proc/cpuinfo, whose form each architecture chose.
+"""The maker, name and microarchitecture of the CPU, from /proc/cpuinfo.
 
-arm.json has the names of Arm's cores, which the kernel does not tell; its source is the Main ID Register's
+Its form depends on the architecture.
+
+arm.json has the names of Arm's cores, which the kernel does not report; its source is the Main ID Register's
 fields in Arm's and the makers' reference manuals.
 """
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec import Struct
 
@@ -13,6 +16,7 @@ from mlbackends.base.patterns import pattern
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host
 from mlbackends.host.quantities import one_line, parse_cpu_list, whole_number
+from mlbackends.host.windows.cpu import processor_blocks
 
 #: One paragraph of /proc/cpuinfo: keys in lower case; of keys that repeat, the first.
 Block = dict[str, str]
@@ -33,8 +37,6 @@ def read_blocks(host: Host) -> list[Block]:
     differs there between CPUs stands in /sys.
     """
     if host.platform == "win32":
-        from mlbackends.host.windows.cpu import processor_blocks
-
         return processor_blocks(host)
     text = host.read("/proc/cpuinfo", _FIRST_READ)
     blocks = parse_blocks(text)
@@ -281,3 +283,63 @@ _DESCRIBE = {
     "s390x": _z,
     "riscv64": _riscv,
 }
+
+
+def cpu_flags(host: Host) -> frozenset[str]:
+    """Return the instruction sets of the first processor by Linux's names, empty if unknown."""
+    if host.platform == "win32":
+        return frozenset(" ".join(block["flags"] for block in read_blocks(host)[:1]).split())
+    for line in host.read("/proc/cpuinfo", 16 << 10).splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() in ("flags", "Features"):
+            return frozenset(value.split())
+    return frozenset()
+
+
+_POWER_OF_ARCHSPEC = {"ppc64": (7, 8, 9, 10), "ppc64le": (8, 9, 10)}
+
+
+def microarchitecture(architecture: str, facts: dict[str, Any]) -> dict[str, str]:
+    """Return `microarchitecture` and `archspec`, the name by which Spack and EasyBuild choose builds.
+
+    facts: those of a CPU's identity; {} if neither name is known. Cores of several kinds have one name on
+    x86, and one each on Arm: "Cortex-X925 + Cortex-A725".
+    Source: Linux, arch/x86/include/asm/intel-family.h and arch/x86/kernel/cpu/amd.c; archspec's
+    microarchitectures.json, where a CPU that is newer than its newest entry has the name of that entry.
+    """
+    names = table("host/cpu/microarchitectures")
+    model_name = str(facts.get("model_name", ""))
+    name = archspec = ""
+    if "family" in facts:
+        entry: dict[str, str] = next((row for row in names["x86"] if _is_model(row, facts)), {})
+        name, archspec = entry.get("name", ""), entry.get("archspec", "")
+    elif generation := facts.get("power_generation"):
+        name = f"POWER{generation}"
+        if generation in _POWER_OF_ARCHSPEC.get(architecture, ()):
+            archspec = f"power{generation}{'le' if architecture == 'ppc64le' else ''}"
+    elif facts.get("model_name_source") == "part-number":
+        name = model_name.removeprefix(f"{facts.get('vendor', '')} ")
+    elif found_name := re.match(r"Apple (M\d+)|(Spacemit\(R\) X\d+$|[a-z]+,[\w-]+$)", model_name):
+        name = found_name[1] or found_name[2]  # macOS; RISC-V, by the maker or by the device tree
+    if not archspec:
+        chip = re.search(r"\((M\d)\b", name)  # "Firestorm (M1 Pro)"
+        archspec = names["archspec"].get(chip[1] if chip else name, "")
+    facts = {"microarchitecture": name, "archspec": archspec}
+    return {fact: value for fact, value in facts.items() if value}
+
+
+def _is_model(entry: dict[str, Any], facts: dict[str, Any]) -> bool:
+    """Return whether an entry's ranges, such as "0x10-0x1f 0x61", have a CPU's model and stepping."""
+    if (entry["vendor"], entry["family"]) != (facts.get("vendor_id"), facts["family"]):
+        return False
+    for ranges, number in (
+        (entry["models"], facts.get("model")),
+        (entry.get("steppings", ""), facts.get("stepping")),
+    ):
+        bounds = [part.partition("-") for part in ranges.split()]
+        if bounds and not any(
+            number is not None and int(low, 0) <= number <= int(high or low, 0)
+            for low, _, high in bounds
+        ):
+            return False
+    return True

@@ -11,7 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from mlbackends.base.reasons import Reason
+from mlbackends.host.declared import not_valid, steering
 from mlbackends.host.host import Host, once_per_host
+from mlbackends.host.pci import of_vendor
 from mlbackends.host.python.packages import (
     Distribution,
     distributions,
@@ -23,7 +25,6 @@ from mlbackends.host.python.packages import (
     python_folders,
 )
 from mlbackends.host.python.requirements import Requirement, required, same_public_version
-from mlbackends.host.variables import not_valid, steering
 from mlbackends.model.records import Fact, FactValue, Finding, Presence, nonempty
 
 #: The facts that `found` reports of a package.
@@ -338,8 +339,6 @@ def torch_version_file(host: Host) -> str:
 
 def gpu_unused(host: Host, build: str, hint: str) -> Reason | None:
     """Return the warning that a build for the CPU alone runs beside an NVIDIA GPU, or None."""
-    from mlbackends.host.pci import of_vendor
-
     gpus = [device for device in of_vendor(host, "10de") if device.is_display]
     if not gpus:
         return None

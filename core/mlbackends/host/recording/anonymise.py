@@ -17,7 +17,6 @@ from mlbackends.base.patterns import HARDWARE_ADDRESS, HOME, LONG_ID, SID, URL_L
 from mlbackends.base.tables import table
 from mlbackends.host.recording import excerpts
 from mlbackends.host.redaction import (
-    CONTAINER_USERS,
     NUMERIC_SERVER,
     Names,
     host_names,
@@ -27,6 +26,7 @@ from mlbackends.host.redaction import (
     is_somebodys,
     without_addresses,
 )
+from mlbackends.host.windows.system import CONTAINER_USERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

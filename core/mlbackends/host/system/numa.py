@@ -15,6 +15,7 @@ from mlbackends.host.quantities import (
     parse_cpu_mask,
     whole_number,
 )
+from mlbackends.host.windows import cpu as windows
 from mlbackends.model.records import FactValue, nonempty
 
 NODE = "/sys/devices/system/node"
@@ -43,9 +44,7 @@ def numa_nodes(host: Host) -> Nodes:
     firmware says that the nearest CPUs reach.
     """
     if host.platform == "win32":
-        from mlbackends.host.windows.cpu import numa_nodes as nodes_of_windows
-
-        return nodes_of_windows(host)
+        return windows.numa_nodes(host)
     memory = node_memory(host)
     cpus = {each: _cpus(host, each) for each in memory}
     devices, tiers, bandwidths = {}, {}, {}

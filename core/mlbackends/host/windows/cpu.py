@@ -24,9 +24,6 @@ _RELATIONS = {
     "die_cpus_list": "dies",
 }
 _KINDS = ("performance", "efficiency", "low-power")
-_IN_XCR0_TOO = {
-    str(mask): tuple(names) for mask, names in table("host/windows/cpuid")["needs_xcr0"].items()
-}
 _REGISTERS = ("eax", "ebx", "ecx", "edx")
 
 
@@ -136,7 +133,8 @@ def features_of_cpuid(leaves: dict[str, list[int]]) -> list[str]:
                     if value >> bit & 1 and name != "-"
                 ]
     enabled = leaves.get("xcr0", [0])[0]
-    lost = [names for mask, names in _IN_XCR0_TOO.items() if enabled & int(mask) != int(mask)]
+    needs = table("host/windows/cpuid")["needs_xcr0"]
+    lost = [tuple(names) for mask, names in needs.items() if enabled & int(mask) != int(mask)]
     return [name for name in found if not any(_needs(name, names) for names in lost)]
 
 

@@ -14,8 +14,10 @@ from msgspec.structs import replace
 from mlbackends.base.patterns import pattern
 from mlbackends.base.reasons import NotUsable, Reason
 from mlbackends.base.tables import table
+from mlbackends.host.device_nodes import denied
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.pci import display_driver, of_vendor
+from mlbackends.host.system.surroundings import container_signs
 from mlbackends.libraries.c_calls import Calls
 from mlbackends.libraries.cuda.visible_devices import VARIABLE, lacks_capability, visible
 from mlbackends.libraries.pe import pe_headers
@@ -129,9 +131,6 @@ def device_nodes(host: Host) -> list[str]:
 
 def node_problems(host: Host, nodes: list[str]) -> tuple[Reason, ...]:
     """Return what keeps a program from the GPUs although the kernel module is loaded."""
-    from mlbackends.host.device_nodes import denied
-    from mlbackends.host.system.surroundings import container_signs
-
     if not any(name.removeprefix("/dev/nvidia").isdecimal() for name in nodes):
         return (
             Reason(

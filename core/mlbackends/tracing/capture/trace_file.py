@@ -16,8 +16,7 @@ from typing import Self
 
 from mlbackends.base.errors import BadInput
 from mlbackends.base.mounts import check
-from mlbackends.host.files import flags, with_slashes
-from mlbackends.host.locks import lock, share
+from mlbackends.host.files import flags, lock, share, with_slashes
 from mlbackends.tracing.capture.environment import ranks_files
 
 _PIECE_BYTES = 1 << 20

@@ -15,7 +15,7 @@ from mlbackends.audit.device_limits import YARDSTICKS
 from mlbackends.base import registry
 from mlbackends.base.errors import UnknownName
 from mlbackends.base.tables import table
-from mlbackends.host.declared_facts import facts_of
+from mlbackends.host.declared import facts_of
 from mlbackends.model.device_kinds import Concern, Feature, Limit, Need
 from mlbackends.survey.dotted import FIELDS
 

@@ -16,7 +16,7 @@ from mlbackends.audit.policy.evaluation import audit
 from mlbackends.audit.policy.reader import parsed
 from mlbackends.audit.policy.rules import declared
 from mlbackends.audit.reports import report_of
-from mlbackends.host.declared_facts import facts_of
+from mlbackends.host.declared import facts_of
 from mlbackends.model.audit import Outcome, Status
 from mlbackends.model.records import SCHEMA, Device, Presence, ProbeReport, Report
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from mlbackends.base.tables import table
-from mlbackends.host.cpu.cpuinfo import identity, parse_blocks
-from mlbackends.host.cpu.microarchitecture import microarchitecture
+from mlbackends.host.cpu.cpuinfo import identity, microarchitecture, parse_blocks
 
 
 def x86(vendor: str, family: int, model: int, stepping: int = 0) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from mlbackends.base.errors import BadInput, NotALibrary
-from mlbackends.host.declared_facts import facts_of
+from mlbackends.host.declared import facts_of
 from mlbackends.host.device_nodes import accel_nodes
 from mlbackends.host.host import Host
 from mlbackends.host.recording import recorder as recording_module

@@ -15,7 +15,7 @@ from mlbackends.host.pci import display_driver, pci_devices
 from mlbackends.host.recording.anonymise import Anonymiser
 from mlbackends.host.recording.recorder import Recording
 from mlbackends.host.windows import cpu, system
-from mlbackends.host.windows.memory import job_limits
+from mlbackends.host.windows.system import job_limits
 from mlbackends.libraries.cuda.driver import driver_release
 from mlbackends.model.records import Presence
 from mlbackends.survey import survey
