@@ -89,11 +89,12 @@ def read_by(
     node has said anything.
     """
     from mlbackends.fleet.collection import Collection
-    from mlbackends.fleet.parts import read_on
+    from mlbackends.fleet.parts import parts_of, read_on
 
     collection = Collection(expected_nodes(expect))
+    parts = parts_of(sources)
     with ProgressLine(lambda done, total, _: f"{done:,} of {total:,} parts") as progress:
-        for done, total in read_on(each, where, sources, collection, looks=looks):
+        for done, total in read_on(each, where, parts, collection, looks=looks):
             progress(done, total, "")
     return _of_someone(collection)
 

@@ -48,7 +48,12 @@ def difference_of(
             Silent(status, error, tuple(sorted(nodes)))
             for (status, error), nodes in sorted(gone.items())
         ),
-        changes=tuple(sorted(_changes(pairs, steps, comparison), key=_largest_first)),
+        changes=tuple(
+            sorted(
+                _changes(pairs, steps, comparison),
+                key=lambda change: (-len(change.nodes), change.nodes),
+            )
+        ),
         notes=tuple(notes if left_out else ()),
     )
 
@@ -82,10 +87,6 @@ def _changes(
         )
         short_first = sorted(found_steps, key=lambda step: ("[" in step.name, len(step.name)))
         yield Change(nodes, left, tuple(short_first))
-
-
-def _largest_first(change: Change) -> tuple[int, tuple[str, ...]]:
-    return (-len(change.nodes), change.nodes)
 
 
 class _Comparison:

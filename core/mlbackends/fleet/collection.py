@@ -301,16 +301,12 @@ class Collection:
         for name, ranges in fleet.ranges.items():
             for text, (least, most) in ranges.items():
                 self._range(name, msgspec.json.decode(text), least, most)
-        self._expect(fleet.expected)
-
-    def _expect(self, expected: tuple[str, ...] | int | None) -> None:
-        """Add what another collection expects."""
-        if isinstance(self.expected, tuple) and isinstance(expected, tuple):
-            self.expected = tuple(dict.fromkeys((*self.expected, *expected)))
-        elif isinstance(self.expected, int) and isinstance(expected, int):
-            self.expected += expected
+        if isinstance(self.expected, tuple) and isinstance(fleet.expected, tuple):
+            self.expected = tuple(dict.fromkeys((*self.expected, *fleet.expected)))
+        elif isinstance(self.expected, int) and isinstance(fleet.expected, int):
+            self.expected += fleet.expected
         elif self.expected is None:
-            self.expected = expected
+            self.expected = fleet.expected
 
     def all_silent(self) -> dict[tuple[Status, str], list[str]]:
         """Return the nodes without a report by why, those too that were expected by name and said nothing."""

@@ -86,6 +86,9 @@ def fleet_of(
         for (status, error), names in sorted(collection.all_silent().items())
     )
     expected = collection.expected
+    facts_by_probe: dict[str, dict[str, Facts]] = {}
+    for section in collection.sections.values():
+        facts_by_probe.setdefault(section.probe, {})[section.fingerprint] = section.facts
     known = {*expected} if isinstance(expected, tuple) else None
     reported = (*collection.nodes, *collection.silent)
     unexpected = tuple(each for each in reported if each not in known) if known is not None else ()
@@ -108,7 +111,7 @@ def fleet_of(
             )
             for machine, sections in view.machines.items()
         ),
-        sections=_sections(collection),
+        sections=facts_by_probe,
         ranges={
             name: {msgspec.json.encode(value).decode(): pair for value, pair in ranges.items()}
             for name, ranges in collection.ranges.items()
@@ -118,13 +121,6 @@ def fleet_of(
         outliers=tuple(far),
         unchecked=collection.unchecked,
     )
-
-
-def _sections(collection: Collection) -> dict[str, dict[str, Facts]]:
-    found: dict[str, dict[str, Facts]] = {}
-    for section in collection.sections.values():
-        found.setdefault(section.probe, {})[section.fingerprint] = section.facts
-    return found
 
 
 def _notes(collection: Collection, unexpected: Sequence[str]) -> Iterable[str]:
@@ -239,7 +235,13 @@ class _Comparison:
             if len(values) > max(_FEW, self._total // 2):
                 not_compared.append(name)
                 continue
-            usual = self._usual(name, values)
+            if self._baseline is not None:
+                usual = self._baseline.facts.get(name)
+            else:  # of two that are equally frequent always the same one, whichever came first
+                usual = max(
+                    values,
+                    key=lambda pair: (sum(map(self._sizes.__getitem__, pair[1])), _text(pair[0])),
+                )[0]
             for value, machines in values:
                 if value != usual:
                     real = (self._real(name, value), self._real(name, usual))
@@ -324,21 +326,12 @@ class _Comparison:
                 least = low
         return found
 
-    def _usual(self, name: str, values: list[tuple[Any, frozenset[int]]]) -> Any:
-        if self._baseline is not None:
-            return self._baseline.facts.get(name)
-        # Of two that are equally usual one must be, whichever came first.
-        return max(values, key=lambda each: (self._count(each[1]), _text(each[0])))[0]
-
     def _real(self, name: str, value: Any) -> Any:
         """Return the least real value that a rounded metric stands for; another value as it is."""
         rounded, real = (self._baseline.metrics if self._baseline else {}).get(name, (None, 0.0))
         if value is not None and value == rounded:
             return real
         return self._view.collection.real(name, value)
-
-    def _count(self, machines: Iterable[int]) -> int:
-        return sum(self._sizes[each] for each in machines)
 
 
 def _text(value: object) -> bytes:

@@ -133,10 +133,10 @@ def _value(section: Raw | None, place: Place) -> tuple[bytes, ...]:
         rows = [each.get("volatile", Raw(b"{}")) for each in devices]
     if place.name == "*":
         return tuple(map(bytes, rows))
-    return tuple(_of_row(row, place.name) for row in rows)
+    return tuple(_field(row, place.name) for row in rows)
 
 
-def _of_row(row: Raw, name: str) -> bytes:
+def _field(row: Raw, name: str) -> bytes:
     try:
         return bytes(msgspec.json.decode(row, type=dict[str, Raw]).get(name, Raw()))
     except msgspec.ValidationError:  # no table: whoever reads it fails
@@ -310,7 +310,11 @@ def fleet_outcome(judge: Judge, collection: Collection) -> Outcome:
             continue
         for check, nodes in sorted(sorts.values(), key=lambda pair: -len({*pair[1]})):
             if check.status not in (Status.PASSED, Status.SKIPPED):
-                checks.append(_of_nodes(check, sorted({*nodes}), total))
+                having = sorted({*nodes})
+                scope = f"{len(having):,} of {total:,} nodes ({folded(having, _MOST_RANGES)})"
+                message = f"{scope}: {check.message or check.title}"
+                evidence = {"nodes": folded(having), **check.evidence}
+                checks.append(replace(check, message=message, evidence=evidence))
     return Outcome(
         schema=first.schema if first else "",
         tool=first.tool if first else "",
@@ -319,15 +323,6 @@ def fleet_outcome(judge: Judge, collection: Collection) -> Outcome:
         subject=counted(total, "node"),
         created=max((outcome.created for outcome, _ in judge.outcomes.values()), default=""),
         checks=tuple(checks),
-    )
-
-
-def _of_nodes(check: Check, nodes: Sequence[str], total: int) -> Check:
-    scope = f"{len(nodes):,} of {total:,} nodes ({folded(nodes, _MOST_RANGES)})"
-    return replace(
-        check,
-        message=f"{scope}: {check.message or check.title}",
-        evidence={"nodes": folded(nodes), **check.evidence},
     )
 
 

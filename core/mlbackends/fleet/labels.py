@@ -1,17 +1,18 @@
-"""What transports write before each line of a node, and the lines that they write themselves."""
+"""The labels that transports write before each line of a node, and their own lines about nodes."""
 
 import re
 from typing import NamedTuple
 
 from mlbackends.base.errors import BadInput
+from mlbackends.fleet.nodesets import expanded
 from mlbackends.model.fleet import Status
 
 
 class Line(NamedTuple):
     """A line without its label. label: b"" for none. is_name: whether the label names the node.
 
-    may_have_blank: some versions of the transport have a blank between the label and the text, which is
-    then the text's first.
+    may_have_blank: some versions of the transport write a blank between label and text; it is then the first
+    character of the text.
     """
 
     label: bytes
@@ -20,8 +21,8 @@ class Line(NamedTuple):
     may_have_blank: bool = False
 
 
-class Word(NamedTuple):
-    """What a transport says itself of a node: that it ended, or could not be reached."""
+class Failure(NamedTuple):
+    """A transport's own report on a node: that it failed, or could not be reached."""
 
     node: bytes
     status: Status
@@ -34,7 +35,7 @@ _LABEL = re.compile(
         (?:\[(?P<host>[\w.-]{1,255}):\d+\])?<std(?:out|err|diag)>:
     | \[(?P<pod>(?:pod/)?[\w./:-]{1,512})\]\                 # kubectl logs --prefix
     | \ *(?P<rank>\d{1,9}):(?:\ |$)                          # srun --label
-    | (?:slurmstepd-)?                                       # what slurmstepd says itself
+    | (?:slurmstepd-)?                                       # own lines of slurmstepd
       (?P<name>[A-Za-z0-9][\w.-]{0,254}                      # pdsh, clush
         |[0-9A-Fa-f:]{0,40}::[0-9A-Fa-f:.]{0,40}(?:%[\w.-]{1,15})?):(?:\ |$)
     """,
@@ -50,8 +51,8 @@ _OWN = re.compile(
     rb"(?P<nodes>[\w.-]+(?:\[[\d,-]+\][\w.-]*)?(?:,[\w.-]+(?:\[[\d,-]+\][\w.-]*)?)*)"
     rb"(?: \(\d+\))?: (?P<what>.*)"
 )
-#: What stands before a colon and is no node, in lower case.
-NO_NODES = frozenset({
+#: Words before a colon that are not nodes, in lower case.
+NOT_NODES = frozenset({
     b"srun", b"slurmstepd", b"salloc", b"clush", b"pdsh", b"ssh", b"bash", b"sh", b"mpirun", b"prterun",
     b"kubectl", b"error", b"warning", b"info", b"debug", b"note", b"hint", b"backends", b"traceback",
 })  # fmt: skip
@@ -64,54 +65,52 @@ _AWAY = re.compile(
 
 
 def split(line: bytes) -> Line:
-    """Return a line as its label and the text behind it."""
-    found = _LABEL.match(line) if line[:1] not in b'{}"\t' else None
-    if found is None:
+    """Return a line as its label and the text after it."""
+    match = _LABEL.match(line) if line[:1] not in b'{}"\t' else None
+    if match is None:
         return Line(b"", False, line)
-    text = line[found.end() :]
-    if found["job"]:
-        job, _, rank = found["job"].rpartition(b",")
-        label = found["host"] or b"rank-%b@%b" % (rank, job)
-        return Line(label, bool(found["host"]), text, may_have_blank=True)
-    if found["name"]:
-        return Line(found["name"], found["name"].lower() not in NO_NODES, text)
-    return Line(found["pod"] or b"task-" + found["rank"], False, text)
+    text = line[match.end() :]
+    if match["job"]:
+        job, _, rank = match["job"].rpartition(b",")
+        label = match["host"] or b"rank-%b@%b" % (rank, job)
+        return Line(label, bool(match["host"]), text, may_have_blank=True)
+    if match["name"]:
+        return Line(match["name"], match["name"].lower() not in NOT_NODES, text)
+    return Line(match["pod"] or b"task-" + match["rank"], False, text)
 
 
-def of_ansible(line: bytes) -> tuple[Line, Word | None] | None:
-    """Return what a line of Ansible's says of a host, and the word that it has for it; None for another."""
-    found = _ANSIBLE.fullmatch(line)
-    if found is None:
+def ansible_result(line: bytes) -> tuple[Line, Failure | None] | None:
+    """Return the line of a host that Ansible reports on, and its failure; None for another line."""
+    match = _ANSIBLE.fullmatch(line)
+    if match is None:
         return None
-    text = found["text"] or found["json"] or b""
-    own = Line(found["host"], True, text)
-    code = (found["code"] or b"0").decode()
-    if found["word"] == b"UNREACHABLE":
-        return own, Word(found["host"], Status.UNREACHABLE, "Ansible could not reach it")
-    if found["word"] == b"FAILED":
+    text = match["text"] or match["json"] or b""
+    labelled = Line(match["host"], True, text)
+    code = (match["code"] or b"0").decode()
+    if match["word"] == b"UNREACHABLE":
+        return labelled, Failure(match["host"], Status.UNREACHABLE, "Ansible could not reach it")
+    if match["word"] == b"FAILED":
         error = f"the command ended with {code}"
         late = code in ("124", "137")
-        return own, Word(found["host"], Status.TIMEOUT if late else Status.ERROR, error)
-    return own, None
+        return labelled, Failure(match["host"], Status.TIMEOUT if late else Status.ERROR, error)
+    return labelled, None
 
 
-def own_words(line: bytes) -> list[Word]:
-    """Return what clush, pdsh or srun say themselves of nodes in a line."""
-    from mlbackends.fleet.nodesets import expanded
-
-    found = _OWN.match(line)
-    if found is None:
+def failures_in(line: bytes) -> list[Failure]:
+    """Return the failures of nodes in a line of clush, pdsh or srun itself."""
+    match = _OWN.match(line)
+    if match is None:
         return []
-    error = found["what"].decode(errors="replace")[:200]
+    error = match["what"].decode(errors="replace")[:200]
     try:
-        names = expanded(found["nodes"].decode())
+        names = expanded(match["nodes"].decode())
     except BadInput:
         return []
-    return [Word(name.encode(), status_of(error), error) for name in names]
+    return [Failure(name.encode(), status_of(error), error) for name in names]
 
 
 def status_of(error: str) -> Status:
-    """Return what a sentence of ssh or of a scheduler means."""
+    """Return the status that a message of ssh or of a scheduler means."""
     if _AWAY.search(error):
         return Status.UNREACHABLE
     return Status.TIMEOUT if _LATE.search(error) else Status.ERROR

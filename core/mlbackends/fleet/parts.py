@@ -1,6 +1,6 @@
-"""A fleet that is too large for one reader: read in parts by the workers of a cluster, and put together.
+"""A fleet that is too large for one reader: the workers of a cluster read it in parts, which are merged.
 
-The parts come to the same as one reader's summary; a report whose frames stand in two files is garbled.
+The result is the same as one reader's summary, but a report whose frames are in two files is garbled.
 """
 
 import os
@@ -19,19 +19,21 @@ from mlbackends.fleet.judging import Finder
 from mlbackends.fleet.records import united
 from mlbackends.fleet.sources import STANDARD_INPUT, Source, fleet_in, sources_of, taken
 
-#: About two seconds of work. A larger file is a part alone.
+#: About two seconds of work. A larger file is a part of its own.
 PART_BYTES = 64 << 20
 PART_FILES = 2000
-_FILES = "name files that they have too"
+_FILES = "name files that the workers can read too"
 
 #: What engines define as `each`.
 Each = Callable[[str, Callable[[Any], Any], Sequence[Any]], Iterator[tuple[int, Any]]]
 
 
-def parts_of(paths: Sequence[str]) -> list[tuple[Source, ...]]:
-    """Return what paths name in parts of at most PART_BYTES and PART_FILES. Raises BadInput."""
+def parts_of(
+    paths: Sequence[str], part_bytes: int = PART_BYTES, part_files: int = PART_FILES
+) -> list[tuple[Source, ...]]:
+    """Return the sources that paths name, in parts of at most so many bytes and files. Raises BadInput."""
     parts: list[list[Source]] = []
-    room = 0
+    left = 0
     for source in sources_of(paths):
         if source.path == STANDARD_INPUT:
             raise BadInput("workers cannot read standard input", _FILES)
@@ -45,16 +47,16 @@ def parts_of(paths: Sequence[str]) -> list[tuple[Source, ...]]:
             size, is_pipe = 0, False
         if is_pipe and not source.is_listed:
             raise BadInput(f"workers cannot read a pipe: {source.path}", _FILES)
-        if not parts or size > room or len(parts[-1]) >= PART_FILES:
+        if not parts or size > left or len(parts[-1]) >= part_files:
             parts.append([])
-            room = PART_BYTES
+            left = part_bytes
         parts[-1].append(replace(source, path=os.path.abspath(source.path)))
-        room -= size
+        left -= size
     return [tuple(part) for part in parts]
 
 
 def part_of(sources: Iterable[Source], *, looks: bool) -> bytes:
-    """Return what sources hold as a fleet in JSON: the work of one worker. looks: for hazards."""
+    """Return the fleet in sources as JSON: the work of one worker. looks: whether to look for hazards."""
     collection, finder = Collection(), Finder(looks=looks)
     for _ in taken(sources, collection, finder.visit):
         pass
@@ -63,19 +65,23 @@ def part_of(sources: Iterable[Source], *, looks: bool) -> bytes:
 
 
 def read_on(
-    each: Each, where: str, paths: Sequence[str], collection: Collection, *, looks: bool
+    each: Each,
+    where: str,
+    parts: Sequence[tuple[Source, ...]],
+    collection: Collection,
+    *,
+    looks: bool,
 ) -> Iterator[tuple[int, int]]:
-    """Put what paths hold to the collection, read by an engine's workers.
+    """Add parts, read by an engine's workers, to the collection.
 
-    Yields how many parts are done, and how many there are. The parts are put together in their own order,
-    whichever ends first. Raises BadInput, and MlBackendsError where a worker fails.
+    Yields the number of finished parts and of all parts. They are merged in their own order, whichever ends
+    first. Raises BadInput, and MlBackendsError where a worker fails.
     """
-    parts = parts_of(paths)
-    found: dict[int, bytes] = {}
+    results: dict[int, bytes] = {}
     done = 0
     for place, data in each(where, partial(part_of, looks=looks), parts):
-        found[place] = data
-        while done in found:
-            collection.merge(fleet_in(found.pop(done), "what a worker found"))
+        results[place] = data
+        while done in results:
+            collection.merge(fleet_in(results.pop(done), "the result of a worker"))
             done += 1
         yield done, len(parts)

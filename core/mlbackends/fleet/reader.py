@@ -1,19 +1,22 @@
-"""Whatever engines print, as envelopes: one for each report that came, and for each that did not come whole.
+"""The output of engines, as envelopes: one for each report, and one for each that did not arrive whole.
 
-Read are frames, and records and envelopes as JSON, on one line or many, behind the labels of srun, pdsh,
-clush, mpirun, kubectl and Ansible or without any:
+It reads frames, and records and envelopes as JSON on one line or many, with or without the labels of srun,
+pdsh, clush, mpirun, kubectl and Ansible:
 
     reader = Reader()
     for envelope in reader.read(lines): ...
 
-An engine that has the output of each node apart needs none of this: it makes envelopes itself. The label of
-the transport comes before the name in a report; a bare number is no name. Nothing from a node is
-trusted: it is limited in size, and what cannot be read is an envelope that says so.
+A line goes through `Reader._line`: labels.py separates the label, a frame goes to `Assembly.add` (frames.py),
+and everything else to `Reader._text`. An engine that has the output of each node apart needs none of this: it
+creates envelopes itself. The transport's label takes precedence over the name in a report, but a bare number
+is not a name. Nothing from a node is trusted: its size is limited, and what cannot be read becomes an
+envelope with the error.
 """
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import BinaryIO
 
 import msgspec
@@ -29,7 +32,7 @@ _TOKEN = re.compile(rb'["\\{}\[\]]')
 _BEGINNING = b'{"schema":"backends.'
 _SCHEMA = b'"schema": "backends.'
 _ENVELOPE = b'{"schema":"backends.envelope/'
-#: How the head of an envelope ends: the report that then begins is its own.
+#: The end of an envelope's head: the report that begins next belongs to it.
 _BEFORE_REPORT = b'"report":'
 _COLOR = re.compile(rb"\x1b\[[\d;]*[mK]")
 _BLOCK = 1 << 20
@@ -45,7 +48,7 @@ class Head(Struct):
 
 
 def lines_of(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the lines of a file without their ends; of one that no report is as long as, the beginning."""
+    """Yield the lines of a file without newlines; a line that is longer than any report is cut."""
     rest = b""
     is_skipping = False
     while block := file.read(_BLOCK):
@@ -63,7 +66,7 @@ def lines_of(file: BinaryIO) -> Iterator[bytes]:
 
 
 class Text:
-    """JSON that comes in pieces. is_too_large: it is longer than any report, and was not kept."""
+    """JSON that comes in pieces. is_too_large: it is longer than any report and was discarded."""
 
     def __init__(self) -> None:
         self.is_too_large = False
@@ -72,7 +75,7 @@ class Text:
         self._in_string = self._is_escaped = False
 
     def add(self, piece: bytes) -> bool:
-        """Add a piece; tell whether the text ends with it."""
+        """Add a piece; return whether the text ends with it."""
         self._size += len(piece)
         self._pieces.append(piece)
         if self._size > REPORT_LIMIT:
@@ -99,9 +102,9 @@ class Text:
 
 
 class _Stream(Struct):
-    """What came under one label. text: a record that has begun. word: what the transport says of the node.
+    """What came under one label. text: an unfinished record. failure: the transport's report on the node.
 
-    has_damage: a line with a frame's mark was no whole frame.
+    has_damage: a line had a frame's mark and was not a valid frame.
     """
 
     label: bytes
@@ -111,14 +114,14 @@ class _Stream(Struct):
     has_record: bool = False
     has_damage: bool = False
     has_blank: bool = False
-    word: labels.Word | None = None
+    failure: labels.Failure | None = None
 
 
 class Reader:
     """Reads the lines of one or several sources.
 
-    garbled: what was lost that no node can be named for, by what it was, and how often. unchecked: how many
-    records as JSON were put together from labelled pieces.
+    garbled: how often something was lost whose node is unknown, by what was lost. unchecked: the number of
+    JSON records that were put together from labelled pieces.
     """
 
     def __init__(self) -> None:
@@ -126,76 +129,64 @@ class Reader:
         self.unchecked = 0
         self._frames = Assembly()
         self._streams: dict[bytes, _Stream] = {}
-        self._of_ansible = b""
+        self._ansible_host = b""
         self._own_names: set[bytes] = set()
         self._is_of_node = False
 
     def read(
         self, lines: Iterable[bytes], name: str = "", *, is_of_node: bool = True
     ) -> Iterator[Envelope]:
-        """Yield an envelope for each record of a source, and for what is no whole record at its end.
+        """Yield an envelope for each record of a source, and at the end for each incomplete one.
 
-        lines: without their ends. name: of a node, for a record that nothing else names. is_of_node: all
-        records are of that node; else the first that has no name.
+        lines: without newlines. name: the node's name, for records without one. is_of_node: all records are
+        of that node; otherwise only the first one without a name.
         """
         self._is_of_node = bool(name) and is_of_node
-        for envelope in self._envelopes(lines):
+        for envelope in chain(chain.from_iterable(map(self._line, lines)), self._end()):
             if envelope.node or not name:
                 yield envelope
             else:
                 yield replace(envelope, node=name)
                 name = name if is_of_node else ""
 
-    def _envelopes(self, lines: Iterable[bytes]) -> Iterator[Envelope]:
-        for line in lines:
-            yield from self._line(line)
-        yield from self._end()
-
     def _line(self, line: bytes) -> list[Envelope]:
-        if b"\x1b[" in line:  # of clush or Ansible; JSON escapes what a node has
+        """Return the envelopes that a line completes."""
+        if b"\x1b[" in line:  # colours of clush or Ansible; JSON escapes those of a node
             line = _COLOR.sub(b"", line)
-        at = line.find(MARK)
-        if at >= 0:
-            return self._framed(line, at)
-        if line[:1] == b"{" and line[-1:] == b"}" and not self._of_ansible:
-            return self._text(Line(b"", False, line))
-        if found := labels.of_ansible(line):
-            split, word = found
-            self._of_ansible = split.label
-            self._stream(split).word = word
-            return self._text(split) if split.text else []
-        if words := labels.own_words(line):
-            for word in words:
-                self._stream(Line(word.node, True, b"")).word = word
-            return []
-        split = labels.split(line)
-        if not split.label and self._of_ansible:
-            split = Line(self._of_ansible, True, line)
-        return self._text(split)
-
-    def _framed(self, line: bytes, at: int) -> list[Envelope]:
-        """Take in a line that has the mark of a frame, which the text of a record may have too."""
-        split = labels.split(line) if at else Line(b"", False, line)
-        if at < len(line) - len(split.text):
-            split = Line(b"", False, line)
-        if not split.label and self._of_ansible:
-            split = Line(self._of_ansible, True, line)
+        mark = line.find(MARK)
+        if mark < 0:
+            if line[:1] == b"{" and line[-1:] == b"}" and not self._ansible_host:
+                return self._text(Line(b"", False, line))
+            if result := labels.ansible_result(line):
+                labelled, failure = result
+                self._ansible_host = labelled.label
+                self._stream(labelled).failure = failure
+                return self._text(labelled) if labelled.text else []
+            if failures := labels.failures_in(line):
+                for failure in failures:
+                    self._stream(Line(failure.node, True, b"")).failure = failure
+                return []
+        labelled = labels.split(line)
+        if 0 <= mark < len(line) - len(labelled.text):  # the label is text in front of a frame
+            labelled = Line(b"", False, line)
+        if not labelled.label and self._ansible_host:
+            labelled = Line(self._ansible_host, True, line)
+        if mark < 0:
+            return self._text(labelled)
         damaged = self._frames.damaged
-        found = self._named(self._frames.add(line, split.label), split)
-        stream = self._streams.get(split.label)
-        has_text = _BEGINNING in split.text or (stream is not None and stream.text is not None)
-        if self._frames.damaged > damaged and has_text:
-            self._frames.damaged = damaged
-            return found + self._text(split)
-        if split.label:
-            stream = self._stream(split)
-            if self._frames.damaged > damaged:
-                stream.has_damage = True
-            else:
-                stream.has_record = True
+        envelopes = self._named(self._frames.add(line, labelled.label), labelled)
+        is_damaged = self._frames.damaged > damaged
+        stream = self._stream(labelled)
+        if is_damaged and (stream.text is not None or _BEGINNING in labelled.text):
+            self._frames.damaged = damaged  # a record whose text contains a frame's mark
+            return envelopes + self._text(labelled)
+        if not labelled.label:
+            self._own_names.update(envelope.node.encode() for envelope in envelopes)
+        elif is_damaged:
+            stream.has_damage = True
         else:
-            self._own_names.update(each.node.encode() for each in found)
-        return found
+            stream.has_record = True
+        return envelopes
 
     def _stream(self, line: Line) -> _Stream:
         stream = self._streams.get(line.label)
@@ -206,7 +197,7 @@ class Reader:
         return stream
 
     def _text(self, line: Line) -> list[Envelope]:
-        """Take in a line under its label: a record, a piece of one, or other text."""
+        """Read a line without frames: a record, a piece of one, or other text."""
         stream, text = self._stream(line), line.text
         if line.may_have_blank:
             if (stream.text is None and text[:2] in (b" {", b"{", b"{}")) or text[:1] == b"{":
@@ -216,11 +207,18 @@ class Reader:
         if stream.text is not None and text.startswith(_BEGINNING):
             begins_anew = text.startswith(_ENVELOPE)
             if begins_anew or not stream.text.data.endswith(_BEFORE_REPORT):
-                found = self._lost(stream)  # the end of the record before did not come
+                found = self._lost(stream)  # the end of the previous record is missing
         if stream.text is None:
             if text[:1] != b"{":
                 stream.last_line = text.strip()[:_LONGEST_ERROR] or stream.last_line
-                return found + self._behind_text(stream, line)
+                # A record may follow other text, such as a time; pieces of one are lost.
+                at = line.text.find(_BEGINNING)
+                if at < 0 and _SCHEMA not in line.text:
+                    return found
+                if at >= 0 and (envelopes := self._record(line.text[at:], line)) is not None:
+                    return found + envelopes
+                stream.text = Text()
+                return found + self._lost(stream)
             if text[-1:] == b"}" and (envelopes := self._record(text, line)) is not None:
                 return found + envelopes
             stream.text = Text()
@@ -233,18 +231,8 @@ class Reader:
             self.unchecked += len(envelopes)
         return found + envelopes
 
-    def _behind_text(self, stream: _Stream, line: Line) -> list[Envelope]:
-        """Return the record in a line that begins otherwise, as with a time; pieces of one are lost."""
-        at = line.text.find(_BEGINNING)
-        if at < 0 and _SCHEMA not in line.text:
-            return []
-        if at >= 0 and (envelopes := self._record(line.text[at:], line)) is not None:
-            return envelopes
-        stream.text = Text()
-        return self._lost(stream)
-
     def _record(self, data: bytes, line: Line) -> list[Envelope] | None:
-        """Return the envelope of a record, [] for JSON that is no record, None for what is no JSON."""
+        """Return the envelope of a record, [] for other JSON, None for text that is not JSON."""
         try:
             schema = msgspec.json.decode(data, type=Head).schema
             if not schema.startswith("backends."):
@@ -255,7 +243,7 @@ class Reader:
         except msgspec.ValidationError as failure:
             if _BEGINNING not in data[:100]:
                 return []
-            envelope = Envelope(status=Status.ERROR, error=f"it is no envelope: {failure}")
+            envelope = Envelope(status=Status.ERROR, error=f"it is not an envelope: {failure}")
         except RecursionError:
             if _BEGINNING not in data[:100]:
                 return []
@@ -266,17 +254,17 @@ class Reader:
         return self._named([envelope], line)
 
     def _named(self, envelopes: Iterable[Envelope], line: Line) -> list[Envelope]:
-        """Return envelopes with the name of their node: the label, if it is one, before their own."""
-        if line.is_name:
-            name = line.label.decode(errors="replace")
-            return [replace(each, node=name) for each in envelopes]
+        """Return envelopes with the name of their node: the label if it is a name, otherwise their own."""
         label = line.label.decode(errors="replace")
-        if "/" in label:  # pod/NAME/CONTAINER
+        if not line.is_name and "/" in label:  # pod/NAME/CONTAINER
             label = label.removeprefix("pod/").partition("/")[0]
-        return [each if each.node else replace(each, node=label) for each in envelopes]
+        return [
+            envelope if envelope.node and not line.is_name else replace(envelope, node=label)
+            for envelope in envelopes
+        ]
 
     def _lost(self, stream: _Stream) -> list[Envelope]:
-        """Return what is to be said of a record that did not come whole; one without a name is counted."""
+        """Return an error envelope for an incomplete record; one without a name is counted as garbled."""
         assert stream.text is not None
         is_too_large, stream.text = stream.text.is_too_large, None
         stream.has_record = True
@@ -284,18 +272,20 @@ class Reader:
             self.garbled["records of unnamed nodes"] += 1
             return []
         error = "its report did not come whole; frames do: --format frame"
-        wrong = Envelope(status=Status.GARBLED, error=error)
+        envelope = Envelope(status=Status.GARBLED, error=error)
         if is_too_large:
             error = f"its report is larger than {REPORT_LIMIT >> 20} MiB"
-            wrong = Envelope(status=Status.ERROR, error=error)
-        return self._named([_by_word(wrong, stream)], Line(stream.label, stream.is_name, b""))
+            envelope = Envelope(status=Status.ERROR, error=error)
+        line = Line(stream.label, stream.is_name, b"")
+        return self._named([_with_failure(envelope, stream)], line)
 
     def _end(self) -> Iterator[Envelope]:
+        """Yield an envelope for each incomplete message or record, and for each label without a record."""
         for label, envelope in self._frames.incomplete():
             stream = self._streams.get(label or envelope.node.encode())
             if stream is not None:
                 stream.has_record = True
-                envelope = _by_word(envelope, stream)
+                envelope = _with_failure(envelope, stream)
             is_name = bool(label) and stream is not None and stream.is_name
             yield from self._named([envelope], Line(label, is_name, b""))
         if self._frames.damaged:
@@ -304,32 +294,31 @@ class Reader:
             if stream.text is not None:
                 yield from self._lost(stream)
             elif stream.label and not stream.has_record and stream.label not in self._own_names:
-                yield from self._wordless(stream)
-        self._frames, self._of_ansible = Assembly(), b""
+                line = Line(stream.label, stream.is_name, b"")
+                yield from self._named(_without_record(stream), line)
+        self._frames, self._ansible_host = Assembly(), b""
         self._streams.clear()
         self._own_names.clear()
 
-    def _wordless(self, stream: _Stream) -> Iterator[Envelope]:
-        """Yield what is to be said of a label under which no record came."""
-        line = Line(stream.label, stream.is_name, b"")
-        if stream.word:
-            text = stream.last_line.decode(errors="replace")
-            error = ": ".join(filter(None, (stream.word.error, text)))
-            yield from self._named([Envelope(status=stream.word.status, error=error)], line)
-        elif stream.has_damage:
-            wrong = Envelope(status=Status.GARBLED, error="no frame of its report came whole")
-            yield from self._named([wrong], line)
-        elif stream.label.lower() not in labels.NO_NODES:
-            text = stream.last_line.decode(errors="replace")
-            status = labels.status_of(text)
-            if status is Status.TIMEOUT and not text.startswith("exit code "):
-                status = Status.ERROR
-            error = f"it printed no report but: {text}" if text else "it printed no report"
-            yield from self._named([Envelope(status=status, error=error)], line)
+
+def _without_record(stream: _Stream) -> Iterator[Envelope]:
+    """Yield why no record came under a label; nothing for a label that is not a node."""
+    text = stream.last_line.decode(errors="replace")
+    if stream.failure:
+        error = ": ".join(filter(None, (stream.failure.error, text)))
+        yield Envelope(status=stream.failure.status, error=error)
+    elif stream.has_damage:
+        yield Envelope(status=Status.GARBLED, error="no frame of its report came whole")
+    elif stream.label.lower() not in labels.NOT_NODES:
+        status = labels.status_of(text)
+        if status is Status.TIMEOUT and not text.startswith("exit code "):
+            status = Status.ERROR
+        error = f"it printed no report but: {text}" if text else "it printed no report"
+        yield Envelope(status=status, error=error)
 
 
-def _by_word(envelope: Envelope, stream: _Stream) -> Envelope:
-    """Return a report that did not come whole as the transport has it: late, or unreachable."""
-    if stream.word is None or stream.word.status is Status.ERROR:
+def _with_failure(envelope: Envelope, stream: _Stream) -> Envelope:
+    """Return an incomplete report with the transport's reason, if it was late or unreachable."""
+    if stream.failure is None or stream.failure.status is Status.ERROR:
         return envelope
-    return replace(envelope, status=stream.word.status, error=stream.word.error)
+    return replace(envelope, status=stream.failure.status, error=stream.failure.error)

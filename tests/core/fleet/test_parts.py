@@ -11,13 +11,12 @@ import pytest
 from streams import envelope_of
 
 from mlbackends.base.errors import BadInput
-from mlbackends.fleet import parts as reading
 from mlbackends.fleet.collection import Collection
 from mlbackends.fleet.frames import frames
 from mlbackends.fleet.groups import fleet_of
 from mlbackends.fleet.judging import Finder
 from mlbackends.fleet.parts import parts_of, read_on
-from mlbackends.fleet.sources import read, sources_of
+from mlbackends.fleet.sources import sources_of, taken
 from mlbackends.model.fleet import Envelope, Status
 
 if TYPE_CHECKING:
@@ -54,16 +53,12 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("files", [1, 3, 1000])
 @pytest.mark.parametrize("where", ["a", "b"])
-def test_the_parts_come_to_what_one_reader_finds(
-    folder: Path, files: int, where: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reading, "PART_FILES", files)
+def test_the_parts_come_to_what_one_reader_finds(folder: Path, files: int, where: str) -> None:
     alone, together = Collection(), Collection()
     finder = Finder(looks=True)
-    for envelope in read(sources_of([str(folder)]), alone):
-        if (name := alone.add(envelope)) in alone.nodes:
-            finder.visit(name, envelope)
-    done = [*read_on(each, where, [str(folder)], together, looks=True)]
+    [*taken(sources_of([str(folder)]), alone, finder.visit)]
+    parts = parts_of([str(folder)], part_files=files)
+    done = [*read_on(each, where, parts, together, looks=True)]
 
     found, wanted = fleet_of(together), fleet_of(alone)
     assert found.kinds == wanted.kinds
@@ -75,19 +70,16 @@ def test_the_parts_come_to_what_one_reader_finds(
     }  # fmt: skip
     nodes = {node for each in finder.hazards for node in each.nodes}
     assert nodes == {node for each in together.hazards for node in each.nodes} == {"n21", "n22"}
-    assert done[-1][0] == done[-1][1] == len(parts_of([str(folder)]))
+    assert done[-1] == (len(parts), len(parts))
 
 
-def test_the_first_report_of_a_node_is_taken_whichever_worker_is_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reading, "PART_BYTES", 1)
+def test_the_first_report_of_a_node_is_taken_whichever_worker_is_first(tmp_path: Path) -> None:
     for at in range(4):
         lines = frames(envelope_of("n1", kind=at))
         (tmp_path / f"{at}.frame").write_text("\n".join(lines))
     for where in "abcd":
         collection = Collection()
-        [*read_on(each, where, [str(tmp_path)], collection, looks=False)]
+        [*read_on(each, where, parts_of([str(tmp_path)], 1), collection, looks=False)]
         fleet = fleet_of(collection)
         (only,) = fleet.configurations
         assert fleet.sections["cpu"][only.sections["cpu"]]["cpu.kind"] == 0
@@ -98,9 +90,8 @@ def test_the_first_report_of_a_node_is_taken_whichever_worker_is_first(
 def test_a_link_to_nothing_costs_its_node_alone(folder: Path) -> None:
     (folder / "n23.frame").symlink_to("nowhere")
     alone, together = Collection(), Collection()
-    for envelope in read(sources_of([str(folder)]), alone):
-        alone.add(envelope)
-    [*read_on(each, "a", [str(folder)], together, looks=False)]
+    [*taken(sources_of([str(folder)]), alone)]
+    [*read_on(each, "a", parts_of([str(folder)]), together, looks=False)]
     assert "n23" in alone.silent and together.silent == alone.silent
     assert {*together.nodes} == {*alone.nodes}
 
@@ -123,6 +114,5 @@ def test_a_file_named_beside_others_is_told_where_it_holds_no_report(tmp_path: P
     (tmp_path / "n2.frame").write_text("")
     collection = Collection()
     names = [str(tmp_path / "n1.frame"), str(tmp_path / "n2.frame")]
-    for envelope in read(sources_of(names), collection):
-        collection.add(envelope)
+    [*taken(sources_of(names), collection)]
     assert collection.silent == {"n2": (Status.ERROR, "there is no report in its file")}

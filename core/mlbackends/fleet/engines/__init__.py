@@ -151,7 +151,7 @@ def run_launcher(
                 process.wait(1.0)
             errors.seek(0)
             yield from (
-                line for line in lines_of(cast("BinaryIO", errors)) if labels.own_words(line)
+                line for line in lines_of(cast("BinaryIO", errors)) if labels.failures_in(line)
             )
 
         try:
