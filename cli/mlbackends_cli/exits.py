@@ -1,5 +1,7 @@
 """The exit codes of every command, and what each means; the man pages print this table."""
 
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -24,8 +26,6 @@ def cleared_up() -> Iterator[None]:
     signal that is ignored, as by nohup, or handled already stays so; and so do all in a thread other
     than the main one, which cannot change them.
     """
-    import signal
-    import threading
 
     def leave(number: int, frame: Any) -> NoReturn:
         del frame

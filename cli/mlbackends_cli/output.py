@@ -7,10 +7,13 @@ import sys
 from errno import ENOENT
 from typing import Any
 
+import click
+
 from mlbackends.base.errors import BadInput
 from mlbackends.base.mounts import check
 from mlbackends.base.patterns import pattern
 from mlbackends.host.files import standard_output, whole_file
+from mlbackends_cli.text.plain import log_line
 
 _LACKING = "mlbackends.ascii"
 _HALVES = pattern("[\ud800-\udfff]")
@@ -61,7 +64,6 @@ def write_paged(text: str, path: str = "") -> None:
     if path or not 0 < terminal.rows() <= text.count("\n"):
         write(text, path)
         return
-    import click
 
     # PAGER, else less -R; a pager that is left early is no error.
     click.echo_via_pager(text.rstrip("\n"))
@@ -69,10 +71,6 @@ def write_paged(text: str, path: str = "") -> None:
 
 def log(message: str, hint: str = "") -> None:
     """Print one line to standard error, and a hint below it; nobody need read it."""
-    import click
-
-    from mlbackends_cli.text.plain import log_line
-
     try:
         click.echo(f"backends: {log_line(message)}", err=True)
         if hint:

@@ -129,7 +129,7 @@ def test_a_bug_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("mlbackends.audit.runner.examine", fail)
+    monkeypatch.setattr("mlbackends_cli.report.commands.doctor.examine", fail)
     for codes, code in (("slurm", 0), ("npd", 2), ("nagios", 3), ("plain", 70)):
         done = backends("doctor", WELL, "--exit-code", codes, "--format", "line")
 

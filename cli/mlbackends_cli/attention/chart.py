@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from mlbackends.base.errors import counted
 from mlbackends.model.benched import Benched, BenchedProblem
 from mlbackends.model.checked import Ended, Result, Timing
+from mlbackends.sdpa.verify.outcome import summary
 from mlbackends_cli.attention.tables import hardware_of
 from mlbackends_cli.charts.axes import short_number
 from mlbackends_cli.charts.pictures import style_alone
@@ -114,8 +115,6 @@ def _timed(problem: BenchedProblem) -> dict[str, Timing]:
 
 
 def _why(result: Result) -> str:
-    from mlbackends.sdpa.verify.outcome import summary
-
     if result.ended is Ended.RAN:
         return f"wrong: {summary(result)}" if not result.right else "it was not timed"
     return "; ".join(each.message for each in result.reasons) or str(result.ended)

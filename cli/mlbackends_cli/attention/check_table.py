@@ -2,6 +2,7 @@
 
 from mlbackends.base.errors import counted
 from mlbackends.model.checked import Checked, Ended
+from mlbackends.sdpa.verify.outcome import summary
 from mlbackends_cli.attention import tables
 from mlbackends_cli.attention.tables import GRADIENTS, Section, ran
 from mlbackends_cli.terminal import Page
@@ -71,8 +72,6 @@ def notes(checked: Checked) -> list[str]:
 
 def markdown(checked: Checked, _page: Page) -> str:
     """Return a table for each problem with why a backend gave no result or a wrong one, and the notes."""
-    from mlbackends.sdpa.verify.outcome import summary
-
     parts = []
     for problem in checked.problems:
         rows = [

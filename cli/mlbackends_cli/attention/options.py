@@ -8,7 +8,8 @@ import click
 from click.core import ParameterSource
 
 from mlbackends.base.errors import BadInput
-from mlbackends.sdpa import named_devices, problem_text
+from mlbackends.sdpa import named_devices, problem_file, problem_text
+from mlbackends.sdpa.dispatch import backends
 from mlbackends.sdpa.problem_text import WORDS, Wording
 from mlbackends_cli.options import Command, completing, format_option, timeout_option
 
@@ -54,7 +55,6 @@ def wordings_of(options: dict[str, Any]) -> tuple[Wording, ...]:
     if not files:
         return problem_text.wordings(words)
     usual = {name: texts for name, texts in words.items() if name != "shape"}
-    from mlbackends.sdpa import problem_file
 
     found = list(problem_text.wordings(words)) if "shape" in words else []
     for path in files:
@@ -85,8 +85,6 @@ def refuse_beside_saved(options: dict[str, Any]) -> None:
 
 
 def _backends() -> list[str]:
-    from mlbackends.sdpa.dispatch import backends
-
     return [each.name for each in backends()]
 
 

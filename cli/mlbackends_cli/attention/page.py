@@ -5,6 +5,7 @@ from math import prod
 
 from mlbackends.model.benched import Benched
 from mlbackends.model.checked import Checked, CheckedProblem, Ended, Result
+from mlbackends.sdpa.verify.outcome import summary
 from mlbackends_cli.attention import bench_table, check_table
 from mlbackends_cli.attention.chart import plots, sheet, short_title
 from mlbackends_cli.attention.tables import (
@@ -75,8 +76,6 @@ def _document(
     texts: Sequence[str],
     picture: str = "",
 ) -> str:
-    from mlbackends.sdpa.verify.outcome import summary
-
     wrong = [
         finding(
             "note" if each.peer else "error",

@@ -8,6 +8,8 @@ from mlbackends.base.errors import counted, some
 from mlbackends.base.tables import table
 from mlbackends.model.benched import Benched, BenchedProblem
 from mlbackends.model.checked import Checked, CheckedProblem, DeviceSpeeds, Ended, Result, Timing
+from mlbackends.sdpa.verify.outcome import summary
+from mlbackends.sdpa.verify.problem_size import least_bytes
 from mlbackends.tracing.finder import took
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.plain import binary_size, one_line, without_commands
@@ -76,8 +78,6 @@ def _on_device(result: Result, problem: CheckedProblem, speeds: DeviceSpeeds) ->
 
 def speed_of_memory(problem: CheckedProblem, timing: Timing) -> float:
     """Return the bytes a second of inputs and result, each moved once."""
-    from mlbackends.sdpa.verify.problem_size import least_bytes
-
     return least_bytes(problem.problem) / timing.median_seconds
 
 
@@ -306,8 +306,6 @@ def why_lines(result: Result, page: Page) -> Iterator[str]:
                     page.styled(each, "dim") for each in wrapped(hint, page.width, "", " " * 8)
                 )
     elif not result.right:
-        from mlbackends.sdpa.verify.outcome import summary
-
         text = f"    {result.backend} is wrong: {summary(result)}"
         yield from wrapped(text, page.width, "", " " * 6)
     elif result.incomparable:

@@ -10,6 +10,7 @@ Examples:
 """
 
 import click
+from click.shell_completion import get_completion_class
 
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.output import write
@@ -19,14 +20,10 @@ SHELLS = ("bash", "zsh", "fish")
 
 def script(shell: str) -> str:
     """Return the completion script of bash, zsh or fish, as click's templates have it."""
-    from click.shell_completion import get_completion_class
-
-    from mlbackends_cli.main import main
-
     kind = get_completion_class(shell)
     assert kind is not None
     # Only the template is wanted: bash's own `source()` would first ask the bash that is installed.
-    completion = kind(main, {}, "backends", "_BACKENDS_COMPLETE")
+    completion = kind(click.Command("backends"), {}, "backends", "_BACKENDS_COMPLETE")
     return kind.source_template % completion.source_vars() + "\n"
 
 

@@ -20,6 +20,8 @@ from mlbackends_cli import exits
 from mlbackends_cli.errors import contexts
 from mlbackends_cli.lazy import FolderGroup, documented
 from mlbackends_cli.output import write_paged
+from mlbackends_cli.terminal import page
+from mlbackends_cli.text.manual import plain
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -49,9 +51,6 @@ def _open_manual(names: tuple[str, ...]) -> int:
     if not found:
         raise BadInput(f"there is no manual page {name}", "`backends help` lists the commands")
     if os.name == "nt":  # where no man is
-        from mlbackends_cli.terminal import page
-        from mlbackends_cli.text.manual import plain
-
         for path in found:
             with open(path, encoding="utf-8") as file:
                 write_paged(plain(file.read(), page("auto").width))

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING
 import click
 
 from mlbackends.base.errors import BadInput, Incomplete
+from mlbackends.fleet.collection import Collection
+from mlbackends.fleet.nodesets import expanded
+from mlbackends.fleet.parts import parts_of, read_on
+from mlbackends.fleet.sources import STANDARD_INPUT, sources_of, taken
 from mlbackends.model.audit import Severity
 from mlbackends_cli.options import COLOR, OUTPUT, TypedPath, format_option, together
 from mlbackends_cli.report.judgement import fail_on_option
 from mlbackends_cli.terminal import ProgressLine, is_terminal
 
 if TYPE_CHECKING:
-    from mlbackends.fleet.collection import Collection
     from mlbackends.fleet.parts import Each
     from mlbackends.model.fleet import Envelope
 
@@ -42,8 +45,6 @@ OUTCOME = together(
 
 def expected_nodes(text: str) -> tuple[str, ...] | int | None:
     """Return what --expect says: names, a number, or None. Raises BadInput."""
-    from mlbackends.fleet.nodesets import expanded
-
     if not text:
         return None
     if text.isdecimal() and len(text) < 10:
@@ -64,9 +65,6 @@ def collected(
     visit: called with the name of a node and its envelope, for each report that was taken. Raises
     BadInput for what cannot be read, and Incomplete where no node has said anything.
     """
-    from mlbackends.fleet.collection import Collection
-    from mlbackends.fleet.sources import STANDARD_INPUT, sources_of, taken
-
     if not sources and is_terminal(sys.stdin):
         raise BadInput(
             "no reports: standard input is a terminal",
@@ -88,9 +86,6 @@ def read_by(
     Raises BadInput for what cannot be read, MlBackendsError where a worker fails, and Incomplete where no
     node has said anything.
     """
-    from mlbackends.fleet.collection import Collection
-    from mlbackends.fleet.parts import parts_of, read_on
-
     collection = Collection(expected_nodes(expect))
     parts = parts_of(sources)
     with ProgressLine(lambda done, total, _: f"{done:,} of {total:,} parts") as progress:

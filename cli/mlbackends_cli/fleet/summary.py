@@ -6,8 +6,15 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mlbackends.audit.reports import report_of
+from mlbackends.fleet.groups import baseline_of, fleet_of
+from mlbackends.fleet.judging import Finder
+from mlbackends.fleet.records import united
 from mlbackends_cli import exits, formats
+from mlbackends_cli.charts import pictures
+from mlbackends_cli.fleet import chart
 from mlbackends_cli.fleet import text as fleets
+from mlbackends_cli.fleet.page import fleet_page
 from mlbackends_cli.options import COLOR, OUTPUT, TypedPath, format_option, together
 from mlbackends_cli.output import refuse_unwritable, write
 from mlbackends_cli.terminal import page
@@ -78,14 +85,6 @@ class Summary(Struct, frozen=True):
 
         gather: is given what it must call with each report that was taken.
         """
-        from mlbackends.audit.reports import report_of
-        from mlbackends.fleet.groups import baseline_of, fleet_of
-        from mlbackends.fleet.judging import Finder
-        from mlbackends.fleet.records import united
-        from mlbackends_cli.charts import pictures
-        from mlbackends_cli.fleet import chart
-        from mlbackends_cli.fleet.page import fleet_page
-
         if self.plot:
             refuse_unwritable(self.output or "-", self.plot)
         draw = pictures.drawing(self.plot, chart.sheet) if self.plot else None

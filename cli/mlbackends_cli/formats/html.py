@@ -8,6 +8,7 @@ from mlbackends.model.audit import Check, Outcome, Severity, Status
 from mlbackends.model.difference import Difference
 from mlbackends.model.records import Device, Library, ProbeReport, Report
 from mlbackends_cli.report import checks, probes
+from mlbackends_cli.report.difference_page import difference_page
 from mlbackends_cli.report.machine_chart import picture
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.elements import (
@@ -26,6 +27,7 @@ from mlbackends_cli.text.elements import (
     words,
 )
 from mlbackends_cli.text.plain import amount
+from mlbackends_cli.trace.page import trace_page
 
 #: So many rows, devices and copies of a library are shown.
 _MOST = 200
@@ -35,8 +37,6 @@ _BOX = '<input type="search" hidden="" placeholder="Filter" aria-label="Filter t
 
 def trace(contents: Any, _page: Page) -> str:
     """Return the page of a trace, from its `Contents`."""
-    from mlbackends_cli.trace.page import trace_page
-
     return trace_page(contents)
 
 
@@ -251,8 +251,6 @@ def outcome(outcome: Outcome, page: Page) -> str:
 
 def difference(difference: Difference, page: Page) -> str:
     """Return what became worse, and the rest; it is open where the page asks for details."""
-    from mlbackends_cli.report.difference_page import difference_page
-
     return difference_page(difference, is_open=page.details)
 
 

@@ -9,6 +9,7 @@ from mlbackends.model.records import Report
 from mlbackends.model.trace_views import AnyView
 from mlbackends_cli.output import json_line
 from mlbackends_cli.terminal import Page
+from mlbackends_cli.trace.rows import table_of
 
 
 def report(report: Report, page: Page) -> str:
@@ -31,8 +32,6 @@ def rows(records: Iterable[Any], _page: Page) -> str:
 
 def view(view: AnyView, page: Page) -> str:
     """Return one line a row of a view, each with the view's name."""
-    from mlbackends_cli.trace.rows import table_of
-
     columns, found = table_of(view)
     tag = {"view": view.__struct_config__.tag}
     return rows((tag | dict(zip(columns, row, strict=True)) for row in found), page)

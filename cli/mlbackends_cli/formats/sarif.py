@@ -6,6 +6,7 @@ What was not checked is a notification of the run.
 
 import re
 from typing import Any
+from urllib.parse import quote
 
 from mlbackends.model.audit import Check, Outcome, Severity, Status
 from mlbackends_cli.output import indented
@@ -90,8 +91,6 @@ def _rule(check: Check, outcome: Outcome) -> dict[str, Any]:
 
 
 def _result(outcome: Outcome, check: Check, number: int, index: int) -> dict[str, Any]:
-    from urllib.parse import quote
-
     path, line = checks.location(outcome, check)
     evidence = dict(checks.evidence(check))
     place = {

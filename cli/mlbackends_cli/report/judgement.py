@@ -1,5 +1,6 @@
 """What `audit` and `doctor` share: their options, how the outcome is written, and the exit code."""
 
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 
 from mlbackends.base import registry
 from mlbackends.base.errors import MlBackendsError
+from mlbackends.fleet.fingerprint import fingerprints
 from mlbackends.model.audit import Outcome, Problem, Severity, Status
 from mlbackends_cli import exits, formats
 from mlbackends_cli.options import (
@@ -112,8 +114,6 @@ def judging(judge: Command) -> Command:
                 return exits.YES
             outcome, report = judged
             if formats.is_for_collectors(written["form"]):
-                from mlbackends.fleet.fingerprint import fingerprints
-
                 outcome = replace(outcome, fingerprints=fingerprints(report))
             affected = problem or (Problem.NODE if codes in ("npd", "slurm") else ANY)
             return finish(of_problem(outcome, affected), codes=codes, **written)
@@ -134,7 +134,6 @@ def limited(seconds: float | None) -> Iterator[None]:
     if seconds is None:
         yield
         return
-    import signal
 
     # Not SIGINT where there is another: what a shell starts with "&" ignores it.
     number = getattr(signal, "SIGALRM", signal.SIGINT)

@@ -3,10 +3,13 @@
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+from click.shell_completion import CompletionItem
+
+from mlbackends.tracing.fields import NAMES
+from mlbackends.tracing.filters import grouping
+from mlbackends.tracing.machine import UNKNOWN, this_machine
 
 if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
     from mlbackends.tracing.machine import Machine
 
 
@@ -15,9 +18,6 @@ def _complete_fields(
 ) -> "list[CompletionItem]":
     """Complete the last field of a list."""
     del ctx, param
-    from click.shell_completion import CompletionItem
-
-    from mlbackends.tracing.fields import NAMES
 
     before, comma, last = incomplete.rpartition(",")
     return [
@@ -91,8 +91,6 @@ class Request(NamedTuple):
 
     def by(self) -> tuple[str, ...]:
         """Return the fields to group by; () is the view's own choice."""
-        from mlbackends.tracing.filters import grouping
-
         return grouping(self.group_by) if self.group_by else ()
 
     def views(self) -> dict[str, dict[str, Any]]:
@@ -111,7 +109,6 @@ class Request(NamedTuple):
 
     def machine(self) -> "Machine":
         """Return the machine that the trace is of, with speeds that are measured now."""
-        from mlbackends.tracing.machine import UNKNOWN, this_machine
         from mlbackends_cli.trace.roof import measured
 
         return this_machine(measured()) if self.this_machine else UNKNOWN

@@ -12,10 +12,15 @@ Examples:
   backends audit --policy gpu.toml --exit-code nagios
 """
 
+import datetime as dt
 from typing import Any
 
 import click
 
+from mlbackends.audit.policy.draft import written as policy_of
+from mlbackends.audit.policy.evaluation import audit
+from mlbackends.audit.policy.rules import read
+from mlbackends.audit.reports import name_of
 from mlbackends.base.errors import BadInput
 from mlbackends.model.audit import Outcome
 from mlbackends.model.records import Report
@@ -45,18 +50,11 @@ def command(
     timeout: float,
     redact: bool,
 ) -> tuple[Outcome, Report] | str:
-    import datetime as dt
-
-    from mlbackends.audit.policy.evaluation import audit
-    from mlbackends.audit.policy.rules import read
-    from mlbackends.audit.reports import name_of
 
     look: dict[str, Any] = {"python": python, "depth": depth, "timeout": timeout}
     if write_policy and policies:
         raise BadInput("--init writes a policy; it goes with no --policy")
     if write_policy:
-        from mlbackends.audit.policy.draft import written as policy_of
-
         return policy_of(read_report(subject, **look))
     if not policies:
         raise BadInput(

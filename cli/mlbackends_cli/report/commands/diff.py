@@ -18,6 +18,8 @@ Examples:
 
 import click
 
+from mlbackends.audit.compare import check_globs, compare, narrowed, outcome_of
+from mlbackends.audit.reports import name_of, reports_of
 from mlbackends.model.difference import Change, Difference, Kind
 from mlbackends_cli import formats
 from mlbackends_cli.lazy import documented
@@ -58,9 +60,6 @@ def command(
     output: str,
     color: str,
 ) -> int:
-    from mlbackends.audit.compare import check_globs, compare, narrowed, outcome_of
-    from mlbackends.audit.reports import name_of, reports_of
-
     with ProgressLine() as progress:
         reports = reports_of(before, after, progress=progress)
     check_globs((*only, *ignore), *reports)

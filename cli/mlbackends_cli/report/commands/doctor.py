@@ -20,6 +20,10 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import replace
 
+from mlbackends.audit import hazard
+from mlbackends.audit.hazard import load
+from mlbackends.audit.reports import name_of
+from mlbackends.audit.runner import examine
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import PID, completing, read_report
 from mlbackends_cli.report.judgement import judging
@@ -33,8 +37,6 @@ _AT_START = re.compile(r"\b(export|unset|(re|un)?install|LD_[A-Z_]+)\b", re.IGNO
 
 
 def _codes() -> tuple[str, ...]:
-    from mlbackends.audit import hazard
-
     return hazard.codes()
 
 
@@ -66,10 +68,6 @@ def command(
     timeout: float,
     redact: bool,
 ) -> "tuple[Outcome, Report]":
-    from mlbackends.audit.hazard import load
-    from mlbackends.audit.reports import name_of
-    from mlbackends.audit.runner import examine
-
     for each in (*only, *ignore):
         load(each)  # a wrong code is an error before the survey
     report = read_report(

@@ -24,14 +24,22 @@ from typing import Any
 
 import click
 
-from mlbackends.audit import hazard
+from mlbackends.audit import device_limits, hazard
 from mlbackends.base import registry
 from mlbackends.base.errors import BadInput, UnknownName
+from mlbackends.base.version import __version__
 from mlbackends.model.audit import Problem
+from mlbackends.model.device_kinds import SCHEMA, KindPages
+from mlbackends.survey import all_codes
+from mlbackends.switches.deviations import DEVIATIONS
+from mlbackends.switches.files import groups
+from mlbackends.switches.table import SWITCHES
 from mlbackends_cli import formats
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import COLOR, OUTPUT, format_option, read_report
 from mlbackends_cli.output import write, write_paged
+from mlbackends_cli.report import device_pages
+from mlbackends_cli.switches import pages as switch_pages
 from mlbackends_cli.terminal import page
 from mlbackends_cli.text import prose
 from mlbackends_cli.text.prose import Passage
@@ -43,12 +51,7 @@ _FINDERS = "mlbackends.tracing.findings"
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     del param
-    if _DEVICE in (ctx.params.get("topics") or ()):
-        from mlbackends.audit import device_limits
-
-        names = [*device_limits.kinds()]
-    else:
-        names = topics()
+    names = [*device_limits.kinds()] if _DEVICE in (ctx.params.get("topics") or ()) else topics()
     return [name for name in names if name.startswith(incomplete)]
 
 
@@ -79,8 +82,6 @@ def command(
         )
     pages = []
     if kinds:  # look at the machine with the probes that know these kinds
-        from mlbackends.audit import device_limits
-
         probes = dict.fromkeys(probe for kind in kinds for probe in device_limits.load(kind).probes)
         report = read_report(subject or "-", names=tuple(probes))
         pages = [device_limits.page_of(kind, report) for kind in kinds]
@@ -88,9 +89,6 @@ def command(
         if before or _DEVICE not in topics:
             hint = "write `backends explain device KIND`"
             raise BadInput(f"--format {form} is for devices", hint)
-        from mlbackends.audit import device_limits
-        from mlbackends.base.version import __version__
-        from mlbackends.model.device_kinds import SCHEMA, KindPages
 
         pages = pages or [device_limits.page_of(kind) for kind in device_limits.kinds()]
         record = KindPages(SCHEMA, f"backends {__version__}", tuple(pages))
@@ -102,8 +100,6 @@ def command(
     passages = [passage for topic in chapters for passage in explained(topic)]
     parts = [prose.markdown(passages)] if passages else []
     if pages:
-        from mlbackends_cli.report import device_pages
-
         parts += map(device_pages.markdown, pages)
         passages += [passage for each in pages for passage in device_pages.passages(each)]
     if form == "markdown":
@@ -114,7 +110,6 @@ def command(
 
 def _kind(name: str) -> str:
     """Return the kind of a device that is named instead of its kind: cuda for h100."""
-    from mlbackends.audit import device_limits
     from mlbackends.sdpa import named_devices
 
     if name in device_limits.kinds():
@@ -127,9 +122,6 @@ def _kind(name: str) -> str:
 
 def topics() -> list[str]:
     """Return every topic."""
-    from mlbackends.survey import all_codes
-    from mlbackends_cli.switches import pages as switch_pages
-
     words = (_DEVICE, _DEVIATIONS, _FINDINGS, _HAZARDS, _REASONS, _SWITCHES)
     return [*words, *hazard.codes(), *_finding_codes(), *switch_pages.topics(), *all_codes()]
 
@@ -141,15 +133,11 @@ def explained(topic: str) -> list[Passage]:
     """
     if topic == _HAZARDS:
         return [_hazard(code) for code in hazard.codes()]
-    from mlbackends.audit import device_limits
-    from mlbackends_cli.report import device_pages
-    from mlbackends_cli.switches import pages as switch_pages
 
     if topic == _DEVICE:
         return [device_pages.overview()]
     if topic == _DEVIATIONS:
         return switch_pages.deviations()
-    from mlbackends.survey import all_codes
 
     if topic == _FINDINGS:
         titles = [(code, _title(_finding_file(code))) for code in _finding_codes()]
@@ -197,11 +185,6 @@ def _finding(code: str) -> Passage:
 
 def _index(reasons: tuple[str, ...]) -> Passage:
     """Return the kinds of topics, each with how many there are, some of them, and what lists them."""
-    from mlbackends.audit import device_limits
-    from mlbackends.switches.deviations import DEVIATIONS
-    from mlbackends.switches.files import groups
-    from mlbackends.switches.table import SWITCHES
-
     deviations = tuple(each.code for each in DEVIATIONS)
     rows = (
         (_SWITCHES, f"{len(SWITCHES)} of torch.backends, in these groups", groups(), _SWITCHES),

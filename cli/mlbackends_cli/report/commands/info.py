@@ -27,7 +27,10 @@ from mlbackends.base import registry
 from mlbackends.base.errors import BadInput, Incomplete
 from mlbackends.host.declared import facts_of
 from mlbackends.host.host import Host
+from mlbackends.host.redaction import names_of, redacted
 from mlbackends.model.records import Presence, Report
+from mlbackends.survey import dotted, survey
+from mlbackends.survey.dotted import FIELDS, plain, undetermined
 from mlbackends_cli import exits, formats
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import (
@@ -63,8 +66,6 @@ def _probes() -> tuple[str, ...]:
 
 
 def _complete_values(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    from mlbackends.survey.dotted import FIELDS
-
     probe, dot, _ = incomplete.partition(".")
     names = _probes()
     if dot and probe in names:
@@ -148,10 +149,6 @@ def command(
     output: str,
     color: str,
 ) -> int:
-    from mlbackends.host.redaction import names_of, redacted
-    from mlbackends.survey import survey
-    from mlbackends.survey.dotted import plain, undetermined
-
     needs: list[Requirement] = []
     if requirements:
         from mlbackends.survey import requirement
@@ -235,8 +232,6 @@ def _bare(report: Report, name: str) -> str:
 
     Raises Incomplete, with exit code 1 where the name is right and this machine has no such value.
     """
-    from mlbackends.survey import dotted
-
     facts = facts_of(name.partition(".")[0])
     try:
         value: Any = dotted.value(report, name, tuple(facts))

@@ -20,7 +20,10 @@ from collections.abc import Sequence
 
 import click
 
+from mlbackends.audit.snapshot import ENDING, record, refuse_file
 from mlbackends.base.errors import BadInput
+from mlbackends.host.archive import ENDING as ARCHIVE_ENDING
+from mlbackends.host.host import Host
 from mlbackends.model.records import Presence
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import PYTHON, TIMEOUT, depth_option, read_report, root_option
@@ -68,9 +71,6 @@ def command(
     depth: str | None,
     timeout: float,
 ) -> None:
-    from mlbackends.audit.snapshot import ENDING, refuse_file
-    from mlbackends.host.archive import ENDING as ARCHIVE_ENDING
-
     if target in ("-", ""):
         raise BadInput(
             "a snapshot needs a name",
@@ -121,8 +121,6 @@ def _write_machine(
     overwrite: bool,
 ) -> list[str]:
     """Write a recorded machine; return lines about it."""
-    from mlbackends.audit.snapshot import record
-    from mlbackends.host.host import Host
     from mlbackends.host.interpreter import query
 
     described = query(python, timeout) if python else None

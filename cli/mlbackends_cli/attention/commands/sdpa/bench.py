@@ -24,7 +24,14 @@ from typing import Any
 import click
 
 from mlbackends.base.errors import BadInput
+from mlbackends.model.benched import Benched
+from mlbackends.sdpa.verify import speed
+from mlbackends.sdpa.verify.processes import Plan
+from mlbackends.sdpa.verify.run import bench
 from mlbackends_cli import exits, formats
+from mlbackends_cli.attention import bench_table
+from mlbackends_cli.attention import chart as attention
+from mlbackends_cli.attention import page as attention_page
 from mlbackends_cli.attention.options import (
     PYTHON,
     SAVED,
@@ -36,9 +43,11 @@ from mlbackends_cli.attention.options import (
     time_limit,
     wordings_of,
 )
+from mlbackends_cli.charts import blocks, pictures
 from mlbackends_cli.exits import cleared_up
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import COLOR, OUTPUT, format_option
+from mlbackends_cli.output import refuse_unwritable, write
 from mlbackends_cli.terminal import ProgressLine, page
 
 _BAR = 24
@@ -101,16 +110,6 @@ def command(
     color: str,
     **options: Any,
 ) -> int:
-    from mlbackends.model.benched import Benched
-    from mlbackends.sdpa.verify import speed
-    from mlbackends.sdpa.verify.processes import Plan
-    from mlbackends.sdpa.verify.run import bench
-    from mlbackends_cli.attention import bench_table
-    from mlbackends_cli.attention import chart as attention
-    from mlbackends_cli.attention import page as attention_page
-    from mlbackends_cli.charts import blocks, pictures
-    from mlbackends_cli.output import refuse_unwritable, write
-
     run: Benched | None = None
     if saved:
         refuse_beside_saved(options)

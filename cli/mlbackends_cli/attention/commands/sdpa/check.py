@@ -26,7 +26,14 @@ from typing import Any
 
 import click
 
+from mlbackends.model.checked import Checked
+from mlbackends.sdpa.verify.outcome import outcome_of
+from mlbackends.sdpa.verify.processes import Plan
+from mlbackends.sdpa.verify.run import check
+from mlbackends.sdpa.verify.speed import read_saved
 from mlbackends_cli import exits, formats
+from mlbackends_cli.attention import check_table
+from mlbackends_cli.attention import page as attention_page
 from mlbackends_cli.attention.options import (
     PYTHON,
     SAVED,
@@ -67,14 +74,6 @@ def _progress(done: int, total: int, problem: str) -> str:
 @OUTPUT
 @COLOR
 def command(saved: str, form: str, output: str, color: str, **options: Any) -> int:
-    from mlbackends.model.checked import Checked
-    from mlbackends.sdpa.verify.outcome import outcome_of
-    from mlbackends.sdpa.verify.processes import Plan
-    from mlbackends.sdpa.verify.run import check
-    from mlbackends.sdpa.verify.speed import read_saved
-    from mlbackends_cli.attention import check_table
-    from mlbackends_cli.attention import page as attention_page
-
     if saved:
         refuse_beside_saved(options)
         checked = read_saved(saved, Checked)

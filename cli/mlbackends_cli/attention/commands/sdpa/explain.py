@@ -16,7 +16,9 @@ from typing import Any
 
 import click
 
+from mlbackends.sdpa import explaining
 from mlbackends_cli import exits, formats
+from mlbackends_cli.attention import backends
 from mlbackends_cli.attention.options import (
     FORMAT,
     backend_option,
@@ -25,6 +27,7 @@ from mlbackends_cli.attention.options import (
 )
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import COLOR, OUTPUT
+from mlbackends_cli.output import write
 from mlbackends_cli.terminal import page
 
 
@@ -45,10 +48,6 @@ def command(
     color: str,
     **words: Any,
 ) -> int:
-    from mlbackends.sdpa import explaining
-    from mlbackends_cli.attention import backends
-    from mlbackends_cli.output import write
-
     wordings = wordings_of(words)
     explaining.chosen_backends(required)
     explanation = explaining.explain(wordings, (*names, *required) if names else ())

@@ -12,10 +12,13 @@ Examples:
 import click
 
 from mlbackends.base.errors import BadInput
+from mlbackends.sdpa.listing import listing
 from mlbackends_cli import exits, formats
+from mlbackends_cli.attention import backends
 from mlbackends_cli.attention.options import FORMAT, PYTHON
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import COLOR, OUTPUT
+from mlbackends_cli.output import write
 from mlbackends_cli.terminal import page
 
 
@@ -26,16 +29,12 @@ from mlbackends_cli.terminal import page
 @OUTPUT
 @COLOR
 def command(devices: bool, pythons: tuple[str, ...], form: str, output: str, color: str) -> int:
-    from mlbackends_cli.attention import backends
-    from mlbackends_cli.output import write
-
     style = page(color, output)
     if devices:
         if form != "table":
             raise BadInput(f"--devices has no format {form}; it is a table")
         write(backends.devices(style), output)
         return exits.YES
-    from mlbackends.sdpa.listing import listing
 
     own = {"table": backends.printed_list, "markdown": backends.markdown_list}
     write(formats.text_of(form, listing(pythons), style, **own), output)

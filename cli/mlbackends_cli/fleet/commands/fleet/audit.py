@@ -9,10 +9,14 @@ Examples:
   backends fleet audit reports/ --policy gpu.toml --format sarif --output fleet.sarif
 """
 
+import datetime as dt
 from typing import Any
 
 import click
 
+from mlbackends.audit.policy.evaluation import audit
+from mlbackends.audit.policy.rules import read
+from mlbackends.fleet.judging import Judge, fleet_outcome, places_of
 from mlbackends_cli.fleet.sources import OUTCOME, collected, reading
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import TypedPath
@@ -34,11 +38,6 @@ from mlbackends_cli.report.judgement import finish
 def command(
     sources: tuple[str, ...], expect: str, policies: tuple[str, ...], **written: Any
 ) -> int:
-    import datetime as dt
-
-    from mlbackends.audit.policy.evaluation import audit
-    from mlbackends.audit.policy.rules import read
-    from mlbackends.fleet.judging import Judge, fleet_outcome, places_of
 
     rules = [read(path) for path in policies]
     today = dt.datetime.now().astimezone().date()

@@ -12,6 +12,7 @@ Examples:
 
 import click
 
+from mlbackends.fleet.changes import difference_of
 from mlbackends_cli import exits, formats
 from mlbackends_cli.fleet import text as fleets
 from mlbackends_cli.fleet.sources import collected
@@ -38,8 +39,6 @@ from mlbackends_cli.terminal import page
 def command(
     old: str, new: str, fail_on: str, details: bool, form: str, output: str, color: str
 ) -> int:
-    from mlbackends.fleet.changes import difference_of
-
     difference = difference_of(collected([old]), collected([new]), (old, new))
     style = page(color, output, details=details)
     text = formats.text_of(

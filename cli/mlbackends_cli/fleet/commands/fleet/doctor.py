@@ -14,6 +14,9 @@ from typing import Any
 
 import click
 
+from mlbackends.audit.hazard import load
+from mlbackends.audit.runner import examine
+from mlbackends.fleet.judging import Judge, fleet_outcome
 from mlbackends_cli.fleet.sources import OUTCOME, collected, reading
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.report.judgement import finish
@@ -31,10 +34,6 @@ def command(
     ignore: tuple[str, ...],
     **written: Any,
 ) -> int:
-    from mlbackends.audit.hazard import load
-    from mlbackends.audit.runner import examine
-    from mlbackends.fleet.judging import Judge, fleet_outcome
-
     for each in (*only, *ignore):
         load(each)  # a wrong code is an error before anything is read
     judge = Judge(lambda report: examine(report, only=only, ignored=ignore))

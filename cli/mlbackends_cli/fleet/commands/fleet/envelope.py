@@ -12,6 +12,8 @@ Examples:
 
 import sys
 
+from mlbackends.fleet.engines import record_of
+from mlbackends.fleet.frames import frames
 from mlbackends_cli import output
 from mlbackends_cli.fleet.remote import COMMAND, as_json, root_command
 from mlbackends_cli.lazy import documented
@@ -22,9 +24,6 @@ from mlbackends_cli.options import timeout_option
 @timeout_option(60.0, "How long the command may take before it is killed.", most=86400)
 @COMMAND
 def command(timeout: float, command_line: tuple[str, ...]) -> None:
-    from mlbackends.fleet.engines import record_of
-    from mlbackends.fleet.frames import frames
-
     program = (sys.executable, "-m", "mlbackends", *as_json(command_line, root_command()))
     text = "".join(f"{line}\n" for line in frames(record_of(program, timeout)))
     output.write(text, "")

@@ -13,6 +13,7 @@ Examples:
 import click
 
 from mlbackends.base.errors import BadInput
+from mlbackends.fleet.groups import facts_of_fleet
 from mlbackends_cli import formats
 from mlbackends_cli.fleet import text as fleets
 from mlbackends_cli.fleet.sources import EXPECT, collected
@@ -39,8 +40,6 @@ def command(
     output: str,
     color: str,
 ) -> None:
-    from mlbackends.fleet.groups import facts_of_fleet
-
     if not (words or differing):
         raise BadInput(
             "no fact: name one, such as nvidia.version", "--differing shows all that differ"

@@ -7,7 +7,10 @@ Examples:
   backends fleet recipe kubernetes -- doctor
 """
 
+import json
 import os
+import shlex
+import tomllib
 
 import click
 
@@ -28,10 +31,6 @@ def command(engine: str, command_line: tuple[str, ...]) -> None:
 
 def recipe(engine: str, command_line: tuple[str, ...] = ()) -> str:
     """Return the recipe of an engine for a command of ours."""
-    import json
-    import shlex
-    import tomllib
-
     with open(os.path.join(os.path.dirname(__file__), "recipes.toml"), "rb") as file:
         text = tomllib.load(file)[engine]
     words = ["backends", "fleet", "envelope"]

@@ -26,6 +26,8 @@ from typing import Any
 import click
 
 from mlbackends.base.errors import BadInput
+from mlbackends.fleet.collection import Collection
+from mlbackends.fleet.engines import Job
 from mlbackends.fleet.nodesets import expanded
 from mlbackends.model.fleet import Envelope
 from mlbackends_cli import exits
@@ -80,9 +82,6 @@ def command(
     command_line: tuple[str, ...],
     **options: Any,
 ) -> int:
-    from mlbackends.fleet.collection import Collection
-    from mlbackends.fleet.engines import Job
-
     as_json(command_line, root_command())
     flags = {"slurm": "" if slurm else None, "mpi": "" if mpi else None}
     found = named(engine, **flags, ray=ray, dask=dask) or ([("hosts", "")] if hosts else [])

@@ -17,10 +17,16 @@ Examples:
   backends flags check run.toml
 """
 
+import warnings
 from collections.abc import Iterable
 
 import click
 
+from mlbackends.inject import requested
+from mlbackends.switches import store
+from mlbackends.switches.cells import refuse_contradictions
+from mlbackends.switches.files import settings as settings_of
+from mlbackends.switches.table import SWITCHES
 from mlbackends_cli.lazy import FolderGroup
 from mlbackends_cli.options import completing, together
 from mlbackends_cli.output import log
@@ -29,8 +35,6 @@ command = FolderGroup(__name__, name="flags")
 
 
 def _names() -> Iterable[str]:
-    from mlbackends.switches.table import SWITCHES
-
     return SWITCHES
 
 
@@ -59,10 +63,6 @@ with_values = together(
 
 def environment_problems() -> list[str]:
     """Return what is wrong with the variables of this environment, a sentence each."""
-    import warnings
-
-    from mlbackends.switches import store
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return store.problems()
@@ -73,11 +73,6 @@ def apply(files: tuple[str, ...], settings: tuple[str, ...]) -> None:
     for problem in environment_problems():
         log(problem)
     if files or settings:
-        from mlbackends.inject import requested
-        from mlbackends.switches import store
-        from mlbackends.switches.cells import refuse_contradictions
-        from mlbackends.switches.files import settings as settings_of
-
         refuse_contradictions(requested(settings, files))  # as `backends run` does
         for path in files:
             store.load_file(path)

@@ -15,6 +15,11 @@ from collections.abc import Mapping
 import click
 
 from mlbackends.base.errors import BadInput
+from mlbackends.switches import files as flag_files
+from mlbackends.switches import store
+from mlbackends.switches.listing import installed_torch, lacking
+from mlbackends.switches.startup import as_error
+from mlbackends.switches.table import SWITCHES
 from mlbackends_cli import exits
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.output import log, write
@@ -28,10 +33,6 @@ _MOST = (1 << 20) + 1
 @documented()
 @click.argument("files", metavar="[FILE.toml]...", nargs=-1)
 def command(files: tuple[str, ...]) -> int:
-    from mlbackends.switches import files as flag_files
-    from mlbackends.switches import store
-    from mlbackends.switches.startup import as_error
-
     for path in files:
         if path == "-":
             path = "standard input"
@@ -47,9 +48,6 @@ def command(files: tuple[str, ...]) -> int:
 
 
 def _print(name: str, values: Mapping[str, object]) -> None:
-    from mlbackends.switches.listing import installed_torch, lacking
-    from mlbackends.switches.table import SWITCHES
-
     count = len(values)
     word = "switch" if count == 1 else "switches"
     write(log_line(f"{name}: {count} {word}, all right"))

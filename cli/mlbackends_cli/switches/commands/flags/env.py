@@ -17,6 +17,7 @@ import click
 
 from mlbackends.base.errors import BadInput, shown
 from mlbackends.base.shells import SHELLS, assignment, own_shell
+from mlbackends.switches import store
 from mlbackends_cli import exits, formats
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import OUTPUT, format_option
@@ -41,8 +42,6 @@ from mlbackends_cli.terminal import page
 def command(
     form: str, shell: str | None, files: tuple[str, ...], settings: tuple[str, ...], output: str
 ) -> int:
-    from mlbackends.switches import store
-
     apply(files, settings)
     variables = store.environment()
     if form == "shell":

@@ -8,6 +8,9 @@ Examples:
 
 import click
 
+from mlbackends.switches import store
+from mlbackends.switches.files import as_data
+from mlbackends.switches.table import SWITCHES
 from mlbackends_cli import exits
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.output import json_line, log, write
@@ -19,10 +22,6 @@ from mlbackends_cli.switches.commands.flags import apply, complete, with_values
 @click.option("--origin", is_flag=True, help="Print where the value comes from, not the value.")
 @with_values
 def command(name: str, origin: bool, files: tuple[str, ...], settings: tuple[str, ...]) -> int:
-    from mlbackends.switches import store
-    from mlbackends.switches.files import as_data
-    from mlbackends.switches.table import SWITCHES
-
     apply(files, settings)
     try:
         value = store.read(name)

@@ -15,6 +15,7 @@ import click
 from msgspec.structs import replace
 
 from mlbackends.model.switches import Switch, Switches
+from mlbackends.switches import listing
 from mlbackends_cli import exits, formats
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import COLOR, OUTPUT, format_option
@@ -43,8 +44,6 @@ def command(
     output: str,
     color: str,
 ) -> int:
-    from mlbackends.switches import listing
-
     apply(files, settings)
     switches = listing.listing(names)
     if changed:

@@ -6,12 +6,15 @@ from typing import Any
 import click
 
 from mlbackends.base.errors import BadInput
+from mlbackends.tracing import filters, viewing
 from mlbackends_cli import exits
 from mlbackends_cli.lazy import Command
 from mlbackends_cli.options import COLOR, OUTPUT, TypedPath, format_option
 from mlbackends_cli.output import log, write
 from mlbackends_cli.terminal import page
+from mlbackends_cli.trace.listings import printed, uncompared
 from mlbackends_cli.trace.options import GROUP_BY, SKIP_FIRST, TOP, WHERE, rows_shown
+from mlbackends_cli.trace.reading import Logs, accepts_sums
 
 
 def _ratio(text: str) -> float:
@@ -121,10 +124,6 @@ def command(
     Versions, threads, instruction sets and MKL's branch that differ between the traces are named below,
     and a trace whose times are unsteady: there ratios say little.
     """
-    from mlbackends.tracing import filters, viewing
-    from mlbackends_cli.trace.listings import printed, uncompared
-    from mlbackends_cli.trace.reading import Logs, accepts_sums
-
     if before == after == "-":
         raise BadInput("only one of the traces can come from standard input")
     options["whole_threshold"] = whole_threshold or 0.0

@@ -12,18 +12,34 @@ import click
 
 from mlbackends.base import registry
 from mlbackends.base.errors import BadInput
-from mlbackends.tracing import EXPORTS
+from mlbackends.base.version import __version__
+from mlbackends.model.trace import Malformed, Text
+from mlbackends.tracing import EXPORTS, filters
+from mlbackends.tracing.filters import after_first
+from mlbackends.tracing.walk import Walk
 from mlbackends_cli import exits, formats
 from mlbackends_cli.lazy import Command
 from mlbackends_cli.options import COLOR, OUTPUT, TypedPath, format_option
 from mlbackends_cli.output import log, write
 from mlbackends_cli.terminal import is_terminal, page
 from mlbackends_cli.text.plain import cleaned
+from mlbackends_cli.trace.fitting import Fitting
+from mlbackends_cli.trace.follow import follow as follow_file
+from mlbackends_cli.trace.listings import printed
 from mlbackends_cli.trace.options import GROUP_BY, SKIP_FIRST, TOP, WHERE, Request, rows_shown
+from mlbackends_cli.trace.page import Contents
+from mlbackends_cli.trace.reading import (
+    Logs,
+    accepts_sums,
+    chosen,
+    fit_line,
+    raw_lines,
+    regular_size,
+    views,
+)
 
 if TYPE_CHECKING:
     from mlbackends.tracing.filters import Where
-    from mlbackends_cli.trace.reading import Logs
 
 _VIEWS = tuple(name for name in registry.names("mlbackends.tracing.views") if name != "diff")
 _RECORDS = "records"
@@ -131,8 +147,6 @@ def command(
     request = Request(names=names, most=most, **options)
     _refuse_unused(request, is_page=bool(views or names_view))
     if follow:
-        from mlbackends_cli.trace.follow import follow as follow_file
-
         return follow_file(files, request)
     return _show(files, request)
 
@@ -159,11 +173,6 @@ def _refuse_unused(request: Request, *, is_page: bool) -> None:
 
 
 def _show(files: Sequence[str], request: Request) -> int:
-    from mlbackends.tracing import filters
-    from mlbackends_cli.trace.fitting import Fitting
-    from mlbackends_cli.trace.listings import printed
-    from mlbackends_cli.trace.reading import Logs, regular_size, views
-
     form, output = request.form, request.output
     is_page = formats.has(form, "trace")
     of_lines = bool(_OF_LINES.intersection(request.names))
@@ -208,13 +217,6 @@ def _name(file: str) -> str:
 
 
 def _page(logs: "Logs", request: Request, where: "Where") -> str:
-    from mlbackends.base.version import __version__
-    from mlbackends.model.trace import Text
-    from mlbackends.tracing.filters import after_first
-    from mlbackends.tracing.walk import Walk
-    from mlbackends_cli.trace.page import Contents
-    from mlbackends_cli.trace.reading import accepts_sums
-
     contents = Contents(request.machine())
     if accepts_sums({}, where, request.skip_first) and "kind" not in where.fields:
         walk = Walk(contents.takers, where)
@@ -232,8 +234,6 @@ def _page(logs: "Logs", request: Request, where: "Where") -> str:
 
 def _write_records(logs: "Logs", request: Request, where: "Where") -> None:
     from mlbackends.tracing import exporting
-    from mlbackends.tracing.walk import Walk
-    from mlbackends_cli.trace.reading import accepts_sums, chosen, raw_lines
 
     form, output = request.form, request.output
     if form == "parquet" and output in ("", "-") and is_terminal(sys.stdout):
@@ -256,9 +256,6 @@ def _write_records(logs: "Logs", request: Request, where: "Where") -> None:
 
 def _list_malformed(files: Sequence[str], output: str) -> int:
     """Print each line that could not be read, with its place and the reason."""
-    from mlbackends.model.trace import Malformed
-    from mlbackends_cli.trace.reading import Logs, fit_line
-
     with closing(Logs(files)) as logs:
         lines = [
             f"{_name(name)}:{record.line_number}: {record.reason}\n  {fit_line(record.raw)}"
