@@ -1,4 +1,4 @@
-"""What became of a fleet: which facts changed on which nodes, and which nodes were left behind."""
+"""The difference between two states of a fleet: facts that changed, on which nodes, and on which not."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -23,7 +23,7 @@ _Steps = dict[str, tuple[Any, Any]]
 def difference_of(
     before: Collection, after: Collection, names: tuple[str, str] = ("", "")
 ) -> FleetDifference:
-    """Return what changed on the nodes that reported both times. names: what people call the two."""
+    """Return what changed on the nodes that reported both times. names: of the two states, for people."""
     comparison = _Comparison(before, after)
     common = [node for node in before.nodes if node in after.nodes]
     pairs: dict[tuple[int, int], list[str]] = {}
@@ -63,7 +63,7 @@ def _changes(
     steps: dict[tuple[int, int], _Steps],
     comparison: "_Comparison",
 ) -> Iterator[Change]:
-    """Yield the changes; facts that changed on the same nodes, and left the same behind, are one."""
+    """Yield the changes; facts that changed, and did not change, on the same nodes are one change."""
     changed: dict[tuple[str, bytes], tuple[Step, Any, list[tuple[int, int]]]] = {}
     for pair, found in steps.items():
         for name, (was, now) in found.items():
@@ -129,7 +129,7 @@ class _Comparison:
         return self._facts[side][machine]
 
     def _is_near(self, name: str, *values: Any) -> bool:
-        """Tell whether two rounded metrics stand for real values within the tolerance."""
+        """Return whether the measured values of two rounded metrics are within the tolerance."""
         ranges = [side.ranges.get(name, {}) for side in self._sides]
         if not all(ranges) or any(
             not isinstance(value, int | float) or value not in known

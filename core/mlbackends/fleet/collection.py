@@ -1,8 +1,8 @@
-"""Envelopes taken in, one after another, and kept as distinct configurations: not as reports.
+"""A collection adds envelopes one after another and keeps distinct configurations instead of reports.
 
-What is the same on many nodes is kept once: of each probe every distinct canonical form, of each machine
-which of these it has, of each node which of these machines it is. Two collections can be put together, so
-that parts of a fleet can be read in several places.
+Whatever is the same on many nodes is stored once: each distinct canonical form of a probe, the forms that
+make up each distinct machine, and the machine of each node. Two collections can be merged, so that parts of a
+fleet can be read in several places.
 """
 
 import hashlib
@@ -25,15 +25,15 @@ from mlbackends.model.fleet import Envelope, Fleet, Hazard, Status
 from mlbackends.model.records import SCHEMA as REPORT_SCHEMA
 from mlbackends.model.records import FactValue, Presence, ProbeReport
 
-#: A fact with more values than this in the whole fleet is one that each node has otherwise; it is dropped.
+#: A fact with more distinct values than this differs on nearly every node, and is dropped.
 MOST_VALUES = 1000
-#: Names of facts in the whole fleet; a node that brings more is an error.
+#: The most names of facts in the whole fleet; a node that exceeds it is an error.
 MOST_FACTS = 100_000
 MOST_PROBES = 500
-#: Why there is no report of a node that should have one, where nothing else is known of it.
+#: The reason for a missing report where nothing else is known.
 MISSING = (Status.MISSING, "nothing came from it")
 _REPORTS = REPORT_SCHEMA.partition("/")[0]
-#: The section with what a report says of itself: its depth and the tool.
+#: The section with the depth of a report and the tool that made it.
 HEAD = "report"
 
 _DURATION = re.compile(rb',\s*"duration_seconds"\s*:\s*[0-9.eE+-]+\s*\}$')
@@ -63,9 +63,9 @@ class Section(Struct):
 
 
 class Collection:
-    """What came from every node. expected: the names of nodes, or how many; None where nobody said.
+    """The reports of all nodes. expected: the names of nodes, their number, or None for unknown.
 
-    silent: nodes without a report, with status and sentence. repeated: reports beyond a node's first.
+    silent: nodes without a report, with status and reason. repeated: reports after a node's first.
     unchecked: reports put together from pieces that have no checksum.
     """
 
@@ -76,9 +76,9 @@ class Collection:
         self.garbled: Counter[str] = Counter()
         self.unchecked = 0
         self.varying: set[str] = set()
-        #: Of records that are no reports, by name and node.
+        #: The figures of records other than reports, by name and node.
         self.figures: dict[str, dict[str, float]] = {}
-        #: Of collections that were put to this one.
+        #: The hazards of merged collections.
         self.hazards: list[Hazard] = []
         self.ranges: dict[str, dict[FactValue, tuple[float, float]]] = {}
         self.sections: dict[int, Section] = {}
@@ -95,10 +95,10 @@ class Collection:
         self._unnamed = 0
         self._count = 0
 
-    # ---- what comes --------------------------------------------------------------------------------
+    # ---- envelopes ---------------------------------------------------------------------------------
 
     def add(self, envelope: Envelope) -> str:
-        """Take in an envelope; return the node's name."""
+        """Add an envelope; return the node's name."""
         name = self._name(envelope.node)
         if envelope.status is not Status.OK:
             self._failed(name, envelope.status, envelope.error)
@@ -141,7 +141,7 @@ class Collection:
     # ---- reports -----------------------------------------------------------------------------------
 
     def _sections_of(self, data: Raw) -> tuple[tuple[int, ...], Figures]:
-        """Return the numbers of a record's sections, and its figures. Raises ValueError for none of ours."""
+        """Return the numbers of a record's sections, and its figures. Raises ValueError for other records."""
         schema = msgspec.json.decode(data, type=Head).schema
         if schema.startswith(_REPORTS) and schema != REPORT_SCHEMA:
             found = f"{schema[:80]!r}; this version reads {REPORT_SCHEMA!r}"
@@ -176,7 +176,7 @@ class Collection:
         return prefix
 
     def _section(self, name: str, data: bytes, canonical: Canonical, place: str) -> int:
-        """Return the number of a section. place: what its canonical form depends on besides the text."""
+        """Return the number of a section. place: the depth and prefix on which its canonical form depends."""
         key = (without_duration(data), place)
         texts = self._texts.setdefault(name, {})
         if (number := texts.get(key)) is not None:
@@ -199,7 +199,7 @@ class Collection:
         return number
 
     def _range(self, name: str, value: FactValue, least: float, most: float) -> None:
-        """Widen the range of real values that a rounded one stands for."""
+        """Extend the range of measured values that were rounded to a value."""
         ranges = self.ranges.setdefault(name, {})
         if value in ranges:
             before = ranges[value]
@@ -208,7 +208,7 @@ class Collection:
             ranges[value] = (least, most)
 
     def _number(self, probe: str, facts: Facts) -> int:
-        """Return the number of a canonical form, which is kept if it is new."""
+        """Return the number of a canonical form, which is stored if it is new."""
         while True:
             facts = {name: value for name, value in facts.items() if name not in self.varying}
             digest = fingerprint(facts)
@@ -235,7 +235,7 @@ class Collection:
             return self._count
 
     def _drop(self, name: str) -> None:
-        """Take a fact out of every canonical form; forms that are then the same become one."""
+        """Remove a fact from every canonical form; forms that are equal without it become one."""
         self.varying.add(name)
         self._values[name] = set()
         self._texts.clear()
@@ -262,7 +262,7 @@ class Collection:
         self.nodes = {node: renamed[machine] for node, machine in self.nodes.items()}
 
     def real(self, name: str, value: Any) -> Any:
-        """Return the least real value that a rounded metric stands for; another value as it is."""
+        """Return the smallest measured value that was rounded to a metric's value; other values unchanged."""
         ranges = self.ranges.get(name, {})
         is_known = isinstance(value, int | float | str) and value in ranges
         return ranges[value][0] if is_known else value
@@ -270,7 +270,7 @@ class Collection:
     # ---- several collections -----------------------------------------------------------------------
 
     def merge(self, fleet: Fleet) -> None:
-        """Put another collection to this one. Raises ValueError where it is not whole."""
+        """Merge another collection into this one. Raises ValueError where it is incomplete."""
         for name in fleet.varying:
             if name not in self.varying:
                 self._drop(name)
@@ -309,7 +309,7 @@ class Collection:
             self.expected = fleet.expected
 
     def all_silent(self) -> dict[tuple[Status, str], list[str]]:
-        """Return the nodes without a report by why, those too that were expected by name and said nothing."""
+        """Return the nodes without a report by reason, including expected nodes from which nothing came."""
         found: dict[tuple[Status, str], list[str]] = {}
         for node, why in self.silent.items():
             found.setdefault(why, []).append(node)
@@ -321,7 +321,7 @@ class Collection:
 
 
 def are_near(*numbers: float) -> bool:
-    """Tell whether real values of a metric count as the same."""
+    """Return whether measured values of a metric count as equal."""
     return max(numbers) - min(numbers) <= TOLERANCE * max(map(abs, numbers))
 
 
@@ -332,12 +332,12 @@ def without_duration(section: bytes) -> bytes:
 
 @cache
 def _roles(probe: str) -> dict[str, str]:
-    """Return the roles of the facts that are no plain facts."""
+    """Return the facts of a probe whose role is not "fact", with their roles."""
     return {name: fact.role for name, fact in facts_of(probe).items() if fact.role != "fact"}
 
 
 def form_of(name: str, data: bytes) -> tuple[bytes, dict[str, FactValue]]:
-    """Return a digest of a probe's report without what differs between equal machines, and its metrics.
+    """Return a digest of a probe's report without values that differ between equal machines, and its metrics.
 
     Two reports with the same digest and, rounded, the same metrics have the same canonical form.
     """

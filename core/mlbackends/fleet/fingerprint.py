@@ -1,9 +1,9 @@
-"""The canonical form of what a probe found, and its fingerprint.
+"""The canonical form of a probe's report, and its fingerprint.
 
-Two machines that are the same have the same form: what is volatile or names the machine is left out,
-metrics are rounded, lists are sorted, devices and copies of a library are counted, and a path in the
-environment or the home folder begins there. The first part of a fingerprint, "1:", is the version of
-this form; fingerprints of two versions say nothing of each other.
+Equal machines have equal forms: volatile values and those that identify the machine are left out, metrics are
+rounded, lists are sorted, devices and copies of a library are counted, and paths in the environment or the
+home folder begin there. The first part of a fingerprint, "1:", is the version of this form; fingerprints of
+different versions cannot be compared.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from mlbackends.model.records import FactValue, Library, ProbeReport, Report
 from mlbackends.survey.dotted import is_certain
 
 VERSION = 1
-#: So many leading bits of a metric count: what differs by less than a thirtieth is mostly the same.
+#: The number of leading bits of a metric that count: values within 3 % are mostly equal.
 _METRIC_BITS = 5
 
 Facts = dict[str, FactValue]
@@ -51,7 +51,7 @@ def _digest(value: Any) -> str:
 
 
 def canonical_facts(name: str, probe: ProbeReport, canonical: Canonical) -> Facts:
-    """Return what a probe found as values by dotted name; see the head of this module.
+    """Return a probe's report as values by dotted name; see the head of this module.
 
     `nvidia.devices` is how many there are, and a field of theirs has a count for each value:
     {"16": 7, "8": 1}. Of several copies of a library a field is a list, the copy that wins first.
@@ -127,7 +127,7 @@ def _columns(rows: Iterable[Iterable[tuple[str, FactValue]]], count: int) -> Fac
 
 
 def _counted(rows: Iterable[dict[str, FactValue]]) -> Facts:
-    """Return how often each value of a name stands in the rows."""
+    """Return how often each value of a name appears in the rows."""
     found: dict[str, Counter[str]] = {}
     for row in rows:
         for name, value in row.items():

@@ -1,4 +1,4 @@
-"""What is the same and what differs in a collection: kinds of nodes, and in each the nodes that deviate."""
+"""Differences within a collection: kinds of nodes, and the nodes of each kind that deviate."""
 
 import fnmatch
 from collections.abc import Container as Names
@@ -31,15 +31,17 @@ from mlbackends.model.fleet import (
 from mlbackends.model.records import FactValue, Report
 
 MAJORITY = "the majority"
-#: What makes nodes of one kind. Not the number of GPUs: a node that lost one would be a kind of its own.
+#: The facts that define a kind. Not the number of GPUs: a node that lost one would be a separate kind.
 BY = ("cpu.model_name", "*.devices.name", "*.processor")
 
-#: So many values of a fact are compared however few the nodes are.
+#: The number of values of a fact that are compared however few the nodes are.
 _FEW = 3
+#: The number of unexpected nodes that a note names.
+_MOST_NAMES = 6
 
 
 class Baseline(Struct):
-    """What nodes should be. name: for people. metrics: the rounded and the real value of each metric."""
+    """What nodes should be. name: for people. metrics: the rounded and the measured value of each metric."""
 
     name: str
     facts: Facts
@@ -47,7 +49,7 @@ class Baseline(Struct):
 
 
 def baseline_of(report: Report, name: str) -> Baseline:
-    """Return a report as what nodes should be."""
+    """Return a report as the baseline that nodes are compared with."""
     collection = Collection()
     collection.add(Envelope(node=name, report=Raw(msgspec.json.encode(report))))
     facts = {
@@ -64,11 +66,11 @@ def baseline_of(report: Report, name: str) -> Baseline:
 def fleet_of(
     collection: Collection, by: Sequence[str] = (), baseline: Baseline | None = None
 ) -> Fleet:
-    """Return what a collection comes to.
+    """Return the fleet that a collection describes.
 
-    by: the facts by which nodes are of one kind, BY where there are none; "*" stands for any probe. baseline:
-    what nodes are compared with; else the value that most nodes of their kind have. Raises
-    UnknownName for a fact that no node has.
+    by: the facts that define a kind of nodes, BY if empty; "*" matches any probe. baseline: what nodes are
+    compared with; without it, with the value that most nodes of their kind have. Raises UnknownName for a
+    fact that no node has.
     """
     view = _View(collection)
     nodes = view.nodes
@@ -128,9 +130,10 @@ def _notes(collection: Collection, unexpected: Sequence[str]) -> Iterable[str]:
     if isinstance(collection.expected, int) and count != collection.expected:
         few = "fewer" if count < collection.expected else "more"
         number = abs(collection.expected - count)
-        yield f"{number:,} {few} nodes than were expected; --expect with their names tells which"
+        yield f"{number:,} {few} nodes than were expected; --expect with their names shows which"
     if unexpected:
-        yield f"{len(unexpected):,} nodes that were not expected have something to say"
+        names = ", ".join(unexpected[:_MOST_NAMES]) + ", ..." * (len(unexpected) > _MOST_NAMES)
+        yield f"{counted(len(unexpected), 'unexpected node')} reported: {names}"
     if collection.repeated:
         reports = sum(collection.repeated.values())
         yield f"{reports:,} more reports of {len(collection.repeated):,} nodes; the first of each was taken"
@@ -155,7 +158,7 @@ def _notes(collection: Collection, unexpected: Sequence[str]) -> Iterable[str]:
 
 
 class _View:
-    """A collection by machine: which sections each has, and which nodes are one."""
+    """A collection by machine: its sections and its nodes."""
 
     def __init__(self, collection: Collection) -> None:
         self.collection = collection
@@ -177,7 +180,7 @@ class _View:
 
 
 def check_names(view: _View, names: Sequence[str]) -> None:
-    """Raise UnknownName for the name of a fact that no node has, nor has a wildcard."""
+    """Raise UnknownName for a name without a wildcard that no node has as a fact."""
     known = view.names()
     for name in names:
         if "*" not in name and name not in known and known:
@@ -203,7 +206,7 @@ def _kinds(
 
 
 def _title(facts: Facts, by: Sequence[str]) -> dict[str, FactValue | None]:
-    """Return the facts of a section that name a kind; of devices which there are, not how many."""
+    """Return the facts of a section that define a kind; of devices the values, not their number."""
     names = {
         fact
         for fact in facts
@@ -225,7 +228,7 @@ class _Comparison:
         self._total = sum(self._sizes.values())
 
     def kind(self, title: dict[str, FactValue | None]) -> Kind:
-        """Return what the machines have in common and in what they differ."""
+        """Return what the machines have in common and how they differ."""
         not_compared = []
         alike: dict[frozenset[int], list[Difference]] = {}
         for name, values in self.values().items():
@@ -271,9 +274,9 @@ class _Comparison:
     def values(
         self, names: Names[str] | None = None
     ) -> dict[str, list[tuple[Any, frozenset[int]]]]:
-        """Return by fact each value with the machines that have it; None for those that have none.
+        """Return by fact each value with the machines that have it; None for machines without the fact.
 
-        names: the facts; None for those that differ, or that the baseline has.
+        names: the facts; None for those that differ, or that are in the baseline.
         """
         holders: dict[int, tuple[Section, set[int]]] = {}
         for machine in self._machines:
@@ -304,7 +307,7 @@ class _Comparison:
     def _merged(
         self, name: str, values: list[tuple[Any, frozenset[int]]]
     ) -> list[tuple[Any, frozenset[int]]]:
-        """Return the values of a metric with those as one whose real values are within the tolerance."""
+        """Return the values of a metric; those whose measured values are within the tolerance are merged."""
         ranges = dict(self._view.collection.ranges.get(name, {}))
         if not ranges:
             return values
@@ -327,7 +330,7 @@ class _Comparison:
         return found
 
     def _real(self, name: str, value: Any) -> Any:
-        """Return the least real value that a rounded metric stands for; another value as it is."""
+        """Return the smallest measured value that was rounded to a metric's value; other values unchanged."""
         rounded, real = (self._baseline.metrics if self._baseline else {}).get(name, (None, 0.0))
         if value is not None and value == rounded:
             return real
@@ -339,7 +342,7 @@ def _text(value: object) -> bytes:
 
 
 def _report_order(difference: Difference) -> tuple[bool, bool, int, str]:
-    """Return by what differences are sorted: numbers of devices and versions first, then short names."""
+    """Return the sort key of a difference: numbers of devices and versions first, then short names."""
     name = difference.name
     is_short = name.endswith((".devices", ".version"))
     return (not is_short, "[" in name, name.count("."), name)

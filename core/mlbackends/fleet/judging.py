@@ -1,9 +1,9 @@
-"""Checks of every node, made once for each distinct configuration.
+"""Checks of every node, evaluated once for each distinct configuration.
 
-A judgement reads a report alone, so that reports with the same values have the same outcome. What is
-volatile or identifies differs between any two nodes, and most checks read none of it: which of these
-values one has read is noted, and only reports with the same of these share an outcome. Metrics are the
-same where they are so rounded, but for those that a policy names.
+A judgement depends on the report alone, so reports with equal values have the same outcome. Volatile and
+identifying values differ between any two nodes, and most checks read none of them: each value that is read is
+recorded, and only reports in which these are equal share an outcome. Metrics are equal if they are equal when
+rounded, except those that a policy names.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -40,7 +40,7 @@ REPORTED = "node-report"
 
 
 class Place(NamedTuple):
-    """Where a value stands that differs between equal machines. name: "*" for all in a table."""
+    """The place of a value that differs between equal machines. name: "*" for all in a table."""
 
     probe: str
     is_of_devices: bool
@@ -50,7 +50,7 @@ class Place(NamedTuple):
 class Judge:
     """Judges nodes by a function that reads a report and nothing else.
 
-    places: values that it may read in a way that is not noted. evaluated: how many times it was called.
+    places: values that it may read without being recorded. evaluated: how many times it was called.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Judge:
         self._forms: dict[str, dict[bytes, bytes]] = {}
 
     def visit(self, node: str, envelope: Envelope) -> None:
-        """Judge the report of a node, which a collection has taken."""
+        """Judge the report of a node, which a collection has accepted."""
         data = envelope.report
         assert isinstance(data, Raw)
         key = self._key(data)
@@ -93,8 +93,8 @@ class Judge:
         try:
             report = msgspec.json.decode(data, type=Report)
         except (msgspec.DecodeError, RecursionError) as error:
-            # What a collection does not compare may be of any type in a report that is not ours.
-            message = f"not checked: it is no report of probes: {error}"
+            # Values that a collection does not compare may have any type in a foreign report.
+            message = f"not checked: it is not a report of probes: {error}"
             check = Check(
                 REPORTED, "every node has a report", Severity.ERROR, Status.UNKNOWN, message
             )
@@ -102,7 +102,7 @@ class Judge:
         return self._judgement(_watched(report, read))
 
     def _key(self, data: Raw) -> tuple[Any, ...]:
-        """Return what an outcome can depend on."""
+        """Return the values that an outcome can depend on."""
         document = msgspec.json.decode(data, type=dict[str, Raw])
         if "probes" not in document:  # the record of another command than info
             return (bytes(data),)
@@ -125,7 +125,7 @@ class Judge:
 
 
 def _value(section: Raw | None, place: Place) -> tuple[bytes, ...]:
-    """Return what stands at a place, of devices for each."""
+    """Return the values at a place, one per device for those of devices."""
     parts = msgspec.json.decode(section, type=dict[str, Raw]) if section else {}
     rows = [parts["facts"]] if "facts" in parts and not place.is_of_devices else []
     if place.is_of_devices and "devices" in parts:
@@ -139,7 +139,7 @@ def _value(section: Raw | None, place: Place) -> tuple[bytes, ...]:
 def _field(row: Raw, name: str) -> bytes:
     try:
         return bytes(msgspec.json.decode(row, type=dict[str, Raw]).get(name, Raw()))
-    except msgspec.ValidationError:  # no table: whoever reads it fails
+    except msgspec.ValidationError:  # not a table: reading it fails
         return bytes(row)
 
 
@@ -151,7 +151,7 @@ def _not_compared(probe: str) -> frozenset[str]:
 
 @cache
 def _unlike(probe: str) -> frozenset[str]:
-    """Return those of them that are no metrics."""
+    """Return those of them that are not metrics."""
     declared = facts_of(probe)
     return frozenset(name for name in _not_compared(probe) if declared[name].role != "metric")
 
@@ -172,7 +172,7 @@ def places_of(policies: Sequence[Policy]) -> set[Place]:
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """Yield every record in a value; not those of a kept report."""
+    """Yield every record in a value, except those of a stored report."""
     if isinstance(value, Struct):
         yield value
         if not isinstance(value, Golden):
@@ -186,7 +186,7 @@ def _parts(value: Any) -> Iterator[Any]:
 
 
 class Finder:
-    """Finds hazards: the checks that failed on nodes by themselves, and where asked what reports show."""
+    """Finds hazards: checks that failed on the nodes themselves, and, if asked, hazards in their reports."""
 
     def __init__(self, *, looks: bool) -> None:
         self._finders: list[Judge | FailedChecks] = [FailedChecks()]
@@ -196,7 +196,7 @@ class Finder:
             self._finders.append(Judge(examine))
 
     def visit(self, node: str, envelope: Envelope) -> None:
-        """Look at what a node has to say, which a collection has taken."""
+        """Examine the envelope of a node, which a collection has accepted."""
         for finder in self._finders:
             finder.visit(node, envelope)
 
@@ -207,7 +207,7 @@ class Finder:
 
 
 class _Watched(Table):
-    """A table that notes what somebody reads in it. noted: of these names alone; None for all."""
+    """A table that records which values are read. noted: only these names; None for all."""
 
     def __init__(
         self, values: dict[str, Any], noted: frozenset[str] | None, note: Callable[[str], None]
@@ -228,7 +228,7 @@ class _Watched(Table):
         return super().__getitem__(name)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return a value, which is noted."""
+        """Return a value, which is recorded."""
         self._read(name)
         return super().get(name, default)
 
@@ -241,7 +241,7 @@ class _Watched(Table):
         return super().__iter__()
 
     def keys(self) -> Any:
-        """Return the names, all of which are noted; so do values and items."""
+        """Return the names, all of which are recorded; so do values and items."""
         self._read_all()
         return super().keys()
 
@@ -257,7 +257,7 @@ class _Watched(Table):
 
 
 def _watched(report: Report, read: set[Place]) -> Report:
-    """Return a report that puts into `read` what is read of values that differ between equal machines."""
+    """Return a report that adds to `read` each value it is asked for that differs between equal machines."""
 
     def device(probe: str, one: Device) -> Device:
         def note(name: str) -> None:
@@ -282,9 +282,9 @@ def _watched(report: Report, read: set[Place]) -> Report:
 
 
 def fleet_outcome(judge: Judge, collection: Collection) -> Outcome:
-    """Return the outcomes of all nodes as one: each check that failed somewhere says on how many nodes.
+    """Return the outcomes of all nodes as one: a failed check states on how many nodes it failed.
 
-    A node without a report is a check that could not be made.
+    A node without a report is a check with the status unknown.
     """
     first = next((outcome for outcome, _ in judge.outcomes.values()), None)
     total = len(collection.nodes)
@@ -304,7 +304,7 @@ def fleet_outcome(judge: Judge, collection: Collection) -> Outcome:
     for sorts in by_code.values():
         statuses = {check.status for check, _ in sorts.values()}
         if statuses <= {Status.PASSED, Status.SKIPPED}:
-            # What does not apply to some nodes and passed on the others has passed.
+            # A check that passed, or does not apply, on every node has passed.
             every = sorted(sorts.values(), key=lambda pair: pair[0].status is not Status.PASSED)
             checks.append(every[0][0])
             continue

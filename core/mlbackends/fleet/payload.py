@@ -1,7 +1,7 @@
-"""What runs on a node, whatever the engine: a command in a process group that dies at its limit.
+"""The code that runs on a node: a command in a process group that is killed at its time limit.
 
 Ray and Dask send this file and `mlbackends.host.command` to their workers by value, so that these need
-nothing of ours but the program. Both import the standard library alone.
+only the program itself. Both import the standard library alone.
 """
 
 import os
@@ -10,14 +10,14 @@ from collections.abc import Sequence
 
 from mlbackends.host.command import ending, outcome_of
 
-#: What Slurm calls a node, and what the downward API of Kubernetes is mostly set to.
+#: Set by Slurm, and usually by the downward API of Kubernetes.
 _NAMES = ("SLURMD_NODENAME", "NODE_NAME")
 _LAST_BYTES = 2000
 _LONGEST_ERROR = 160
 
 
 def node_name() -> str:
-    """Return what this node is called."""
+    """Return the name of this node."""
     for variable in _NAMES:
         if name := os.environ.get(variable):
             return name
@@ -29,8 +29,8 @@ def node_name() -> str:
 def run(command: Sequence[str], seconds: float) -> tuple[str, str, str, str]:
     """Run a command of this node.
 
-    Returns the node's name, "ok", "timeout" or "error", a sentence where the command did not end with 0, and
-    its output. A process that hangs in a driver and cannot be killed is not waited for.
+    Returns the node's name, "ok", "timeout" or "error", the reason where the command did not end with 0, and
+    its output. Does not wait for a process that hangs in a driver and cannot be killed.
     """
     node = node_name()
     with tempfile.TemporaryFile() as errors:

@@ -1,4 +1,4 @@
-"""Records other than reports: facts and figures by name, and the figures that are far from the others."""
+"""Records other than reports: their facts and figures by name, and outliers among the figures."""
 
 import fnmatch
 import re
@@ -27,7 +27,7 @@ _HEAD_BYTES = 100
 _MOST_VALUES = 20_000
 _NUMBERS = re.compile(r"[\w.:/~-]*\d[\w.:/~-]*")
 _DEEPEST = 40
-#: Of fewer nodes none can be called the odd one.
+#: Among fewer nodes none is an outlier.
 _FEWEST = 3
 _DEVIATIONS = 5.0
 #: The standard deviation of a normal distribution by its median absolute deviation.
@@ -38,13 +38,13 @@ _LEAST_SHARE = 0.1
 def contents(data: Raw) -> tuple[str, Facts, Figures]:
     """Return a record's kind, such as "sdpa-bench", its facts and its figures.
 
-    Raises ValueError for what is no record of a command.
+    Raises ValueError for anything but the record of a command.
     """
     record = msgspec.json.decode(data, type=dict[str, Any])
     schema = str(record.get("schema", "backends.trace/1" if "view" in record else ""))
     found = _OUR_SCHEMA.fullmatch(schema)
     if found is None or found[1].startswith(("fleet", "envelope")):
-        raise ValueError(f"its schema is {shown(schema[:80])}, which is none of what a node prints")
+        raise ValueError(f"its schema is {shown(schema[:80])}, which no command for nodes prints")
     kind = found[1]
     facts: Facts = {}
     figures: Figures = {}
@@ -82,7 +82,7 @@ def _leaves(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
 
 
 def _name(element: Any) -> str:
-    """Return what an element of a list is called, "" for nothing."""
+    """Return the name of an element of a list, "" without one."""
     if not isinstance(element, dict):
         return ""
     if isinstance(values := element.get("values"), list):  # a row of a trace's view
@@ -95,13 +95,13 @@ def _name(element: Any) -> str:
 
 
 class FailedChecks:
-    """The checks of `audit` and `doctor` that failed, and on which nodes."""
+    """The failed checks of `audit` and `doctor`, and their nodes."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[object, ...], tuple[Check, list[str]]] = {}
 
     def visit(self, node: str, envelope: Envelope) -> None:
-        """Take in an envelope whose record was taken; another than of an outcome is nothing."""
+        """Read an envelope that a collection has accepted; only outcomes are of interest."""
         report = envelope.report
         if report is UNSET or _OUTCOME not in bytes(memoryview(report)[:_HEAD_BYTES]):
             return
@@ -120,15 +120,15 @@ class FailedChecks:
 
 
 def sort_of(check: Check) -> tuple[object, ...]:
-    """Return what checks of several nodes have in common that are one: all but numbers in their messages."""
+    """Return the key by which checks of several nodes are one: everything but numbers in their messages."""
     message = _NUMBERS.sub("#", check.message)
     return check.code, check.instance, check.status, check.severity, message
 
 
 def united(hazards: Iterable[Hazard]) -> tuple[Hazard, ...]:
-    """Return each hazard once with all its nodes: the worst first, and of these what most nodes have.
+    """Return each hazard once with all its nodes: the worst first, then the most frequent.
 
-    Messages that differ in numbers alone, as of addresses, are one; that of the first node stands for all.
+    Messages that differ only in numbers, such as addresses, are one; that of the first node is kept.
     """
     found: dict[tuple[object, ...], tuple[Check, set[str]]] = {}
     for each in hazards:
@@ -149,7 +149,7 @@ def _is(kind: str, what: str, name: str) -> bool:
 
 
 def outliers(figures: Mapping[str, Mapping[str, float]], nodes: Sequence[str]) -> Iterator[Outlier]:
-    """Yield the figures of these nodes, which are of one kind, that are far from their median.
+    """Yield the outliers: figures of these nodes, all of one kind, that are far from their median.
 
     Far is more than 5 standard deviations, estimated by the median absolute deviation, and more than a
     tenth. figures: by name, of each node.

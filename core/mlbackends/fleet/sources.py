@@ -1,4 +1,4 @@
-"""Where reports come from: standard input, files, folders of files, and recorded machines."""
+"""The sources of reports: standard input, files, folders of files, and recorded machines."""
 
 import os
 import re
@@ -23,7 +23,7 @@ _ENDINGS = ("", ".frame", ".frames", ".json", ".jsonl", ".log", ".out", ".txt")
 _OF_A_FILE = re.compile(r"(\.(?:frames?|jsonl?|log|out|txt|machine|tar|tgz|gz))+$")
 _FLEET = re.compile(rb'\s*\{\s*"schema"\s*:\s*"backends\.fleet/')
 _REPORT = re.compile(rb'BK1 |\s*\{\s*"schema"\s*:\s*"backends\.')
-#: Bytes of a file with a fleet; its longest part is the names of the nodes.
+#: The most bytes of a file with a fleet; most of it is the names of the nodes.
 FLEET_LIMIT = 512 << 20
 
 

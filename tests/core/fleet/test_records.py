@@ -89,7 +89,7 @@ def test_facts_of_records_are_compared_as_those_of_reports() -> None:
 @pytest.mark.parametrize(
     ("record", "error"),
     [
-        ({"schema": "other"}, "none of what a node prints"),
+        ({"schema": "other"}, "no command for nodes prints"),
         ({"schema": "backends.report/9"}, "this version reads"),
         ({"schema": "backends.x/1", "a": [{"b": 1}] * 30_000}, "values"),
     ],

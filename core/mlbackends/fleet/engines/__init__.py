@@ -1,20 +1,20 @@
-"""What runs a command once on every node: one file an engine, named as `backends fleet run` names it.
+"""Engines run a command once on every node: one file per engine, named as in `backends fleet run`.
 
-An engine is attached to, never started. It defines
+An engine must be running already; we never start one. It defines
 
     def run(job: Job, take: Callable[[Envelope], None]) -> None: ...
 
-which calls `take` with an envelope for each node that has something to say, as it comes, and returns when all
-have or when the job's limit is over. It may define `expected(job)`, the names of the nodes that it will run
-on, so that one that is lost is named, and
+which calls `take` with each node's envelope as it arrives, and returns when all have arrived or the job's
+time is over. It may define `expected(job)`, the names of the nodes that it will run on, so that lost nodes
+are named, and
 
     def each(
         where: str, function: Callable[[Any], Any], items: Sequence[Any]
     ) -> Iterator[tuple[int, Any]]: ...
 
-which has workers with mlbackends call a function for each item, and yields the item's place and what came
-of it, as they are done: so a fleet is read in parts. All raise BadInput or MlBackendsError where the engine
-is not there.
+which lets workers that have mlbackends call a function for each item, and yields the item's place and result
+as they finish: this is how a fleet is read in parts. All raise BadInput or MlBackendsError where the engine
+cannot be reached.
 Other distributions add engines by the entry points `mlbackends.engines`.
 """
 
@@ -39,16 +39,16 @@ from mlbackends.host.command import kill_group, start_group
 from mlbackends.model.fleet import Envelope, Status
 
 Take = Callable[[Envelope], None]
-#: How much longer than the command itself what starts and watches it on a node may take.
+#: The time that starting and watching the command on a node may take in addition to the command.
 GRACE_SECONDS = 10.0
 _ENDING_SECONDS = 5.0
 
 
 class Job(Struct, frozen=True):
-    """What is to be run. command: on each node; it prints frames, and ends by itself at the limit.
+    """A command to run on each node. command: it prints frames, and ends by itself at the limit.
 
-    seconds: the limit of the command. where: the engine's address, "" for the usual one. nodes: the names of
-    the nodes, () for all that the engine has. fanout: how many connections at once.
+    seconds: the limit of the command. where: the engine's address, "" for the default. nodes: the names of
+    the nodes, () for all of the engine's. fanout: the number of simultaneous connections.
     """
 
     command: tuple[str, ...]
@@ -81,7 +81,7 @@ def record_of(command: Sequence[str], seconds: float) -> Envelope:
 
 
 def envelopes_of(output: bytes, node: str, failure: Envelope | None = None) -> list[Envelope]:
-    """Return the envelopes in what one node printed; where there is none, what failed."""
+    """Return the envelopes in a node's output, or one with an error: `failure`, if the engine has one."""
     reader = Reader()
     found = [replace(each, node=node) for each in reader.read(output.split(b"\n"), node)]
     if found:
@@ -95,7 +95,7 @@ def envelopes_of(output: bytes, node: str, failure: Envelope | None = None) -> l
 
 
 def from_worker(result: tuple[str, str, str, str], taken: set[str], address: str) -> list[Envelope]:
-    """Return the envelopes of what `payload.run` returned. taken: the names of nodes that came before."""
+    """Return the envelopes of a result of `payload.run`. taken: the names of earlier nodes."""
     node, status, error, output = result
     if node in taken:
         node = f"{node}@{address}"
@@ -111,11 +111,11 @@ def run_launcher(
     nodes: Sequence[str],
     environment: Mapping[str, str] | None = None,
 ) -> None:
-    """Run a program that starts the job's command on every node and prints what each prints: srun, mpirun.
+    """Run srun or mpirun, which starts the job's command on every node and prints the output of all.
 
-    Frames are taken from its output, and what it says itself of nodes from its errors. Where the job's limit
-    is over it is stopped, and `nodes` of which nothing has come are late. Raises BadInput where it is not
-    here, and MlBackendsError where no node has said anything.
+    Its output is read for frames, and its errors for failures of nodes. At the end of the job's time it is
+    stopped, and `nodes` from which nothing came have timed out. Raises BadInput where it cannot be started,
+    and MlBackendsError where no node reported.
     """
     command = [*launcher, *limited(job)]
     with tempfile.TemporaryFile() as errors:
@@ -173,5 +173,5 @@ def run_launcher(
 
 
 def limited(job: Job) -> list[str]:
-    """Return the job's command as a node is to run it: ended by coreutils, where it cannot end itself."""
+    """Return the job's command under coreutils' timeout, for a node where it cannot end itself."""
     return ["timeout", "-k", "5", f"{job.node_seconds:g}", *job.command]

@@ -15,7 +15,7 @@ from mlbackends.fleet.engines import GRACE_SECONDS, Job, Take, from_worker
 from mlbackends.host import command
 from mlbackends.model.fleet import Envelope, Status
 
-#: So long nothing may come before the scheduler is asked whether it is there, or of a result that is.
+#: How long to wait for a result before checking that the scheduler still answers, or for a finished one.
 SILENT_SECONDS = 60.0
 
 
@@ -83,7 +83,7 @@ def each(
 
 
 def _result(task: Any, where: str) -> Any:
-    """Return what a task that has ended came to. Raises MlBackendsError."""
+    """Return the result of a finished task. Raises MlBackendsError."""
     if task.status == "error":
         raise MlBackendsError(f"a worker of Dask failed: {task.exception()}")
     try:
@@ -123,7 +123,7 @@ def _attached(where: str) -> Iterator[Any]:
         from distributed import Client
     except ImportError:
         raise BadInput(
-            "--dask needs Dask's distributed, which is not here", "pip install distributed"
+            "--dask needs Dask's distributed, which is not installed", "pip install distributed"
         ) from None
     if not where:
         raise BadInput("--dask needs the address of a scheduler, such as tcp://head:8786")
@@ -135,8 +135,8 @@ def _attached(where: str) -> Iterator[Any]:
             f"what listens at {where} does not answer as a Dask scheduler does"
         ) from None
     except (OSError, ValueError, MemoryError) as error:  # MemoryError: of another protocol's bytes
-        raise BadInput(f"there is no Dask scheduler at {where}: {error}") from None
-    # What it logs of a connection that is lost we say in one line.
+        raise BadInput(f"no Dask scheduler can be reached at {where}: {error}") from None
+    # Its log of a lost connection becomes our one-line error.
     logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
     with client:
         if not client.scheduler_info(n_workers=-1)["workers"]:

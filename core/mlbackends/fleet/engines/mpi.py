@@ -19,7 +19,7 @@ def run(job: Job, take: Take) -> None:
     """Run one rank on each node that mpirun knows, or on those that are named."""
     launcher = job.where or shutil.which("mpirun") or shutil.which("mpiexec")
     if launcher is None:
-        raise BadInput("there is no mpirun here", "load the module of your MPI")
+        raise BadInput("neither mpirun nor mpiexec is on PATH", "load the module of your MPI")
     version = outcome_of([launcher, "--version"], _VERSION_SECONDS, os.environ).output
     hosts = ",".join(job.nodes)
     if "Open MPI" in version or "OpenRTE" in version or "PRRTE" in version:

@@ -26,7 +26,7 @@ def run(job: Job, take: Take) -> None:
             if job.nodes and name not in job.nodes:
                 continue
             if not node["Alive"]:
-                lost = "Ray says that this node is dead"
+                lost = "Ray reports that this node is dead"
                 take(Envelope(node=name, status=Status.UNREACHABLE, error=lost))
                 continue
             here = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
@@ -61,13 +61,13 @@ def _attached(where: str) -> Iterator[Any]:
     try:
         import ray
     except ImportError:
-        raise BadInput("--ray needs Ray, which is not here", "pip install ray") from None
+        raise BadInput("--ray needs Ray, which is not installed", "pip install ray") from None
     is_ours = not ray.is_initialized()
     try:
         if is_ours:
             ray.init(address=where or "auto", log_to_driver=False, logging_level="error")
     except (ConnectionError, RuntimeError, ValueError) as error:
-        raise BadInput(f"there is no Ray cluster at {where or 'auto'}: {error}") from None
+        raise BadInput(f"no Ray cluster can be reached at {where or 'auto'}: {error}") from None
     try:
         yield ray
     finally:

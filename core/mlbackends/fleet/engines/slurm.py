@@ -19,7 +19,7 @@ def expected(job: Job) -> tuple[str, ...]:
     """Return the nodes of the allocation, or those of them that are named."""
     if "SLURM_JOB_ID" not in os.environ:
         raise BadInput(
-            "there is no Slurm allocation here, and none is made",
+            "this is not inside a Slurm allocation, and none is created",
             "salloc -N8, or in a batch script: backends fleet run --slurm",
         )
     return job.nodes or expanded(os.environ.get("SLURM_JOB_NODELIST", ""))
@@ -28,7 +28,8 @@ def expected(job: Job) -> tuple[str, ...]:
 def run(job: Job, take: Take) -> None:
     """Run one step of the allocation, on the nodes that start tasks.
 
-    srun kills the tasks of a whole step where one node cannot start its own: an empty step tells which.
+    srun kills the tasks of a whole step where one node cannot start its own; an empty step shows which nodes
+    those are.
     """
     nodes = expected(job)
     lost = _not_launched(nodes)
