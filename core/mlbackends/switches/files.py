@@ -22,7 +22,7 @@ from mlbackends.switches.table import SWITCHES, Switch
 _TRUE_OR_FALSE = "values are true or false"
 _LIMIT = 1 << 20
 _LONGEST = 300
-#: So many parts a key is followed down; no switch has as many.
+#: How many parts of a key are followed down; no switch has as many.
 _DEEPEST = 5
 
 
@@ -36,21 +36,28 @@ def switches(data: bytes, path: str) -> "dict[str, object]":
 
     path: the name of the file in BadInput.
     """
-    text, tables = parsed(data, path)
+    from mlbackends.base.toml_document import parsed
+
+    if len(data) > _LIMIT:
+        raise BadInput(f"{path} is larger than {_LIMIT} bytes; that is no file of switches")
+    document = parsed(data, path)
     found: dict[str, object] = {}
-    for name, value in leaves(tables, groups()):
+    paths: dict[str, tuple[str, ...]] = {}
+    for keys, value in _leaves(document.tables, groups()):
+        name = ".".join(keys)
         switch = SWITCHES.get(name)
         if switch is None:
             error = unknown(name)
-            raise BadInput(f"{path}:{line_of(text, name)}: {error}", error.hint)
+            raise BadInput(f"{path}:{document.line(keys)}: {error}", error.hint)
         try:
             found[name] = from_data(switch, value)
         except ValueError as why:
-            place = f"{path}:{line_of(text, name)}"
+            place = f"{path}:{document.line(keys)}"
             raise BadInput(f"{place}: {name} cannot be {shown(value)}: {why}") from None
+        paths[name] = keys
     sentence, names = contradiction(found)
     if sentence:
-        line = max(line_of(text, name) for name in names)
+        line = max(document.line(paths[name]) for name in names)
         raise BadInput(f"{path}:{line}: {sentence}", ADVICE)
     return found
 
@@ -163,61 +170,17 @@ def read_bytes(path: str) -> bytes:
     return data
 
 
-def parsed(data: bytes, path: str) -> "tuple[str, dict[str, object]]":
-    """Return the text of a file and its tables. A byte order mark of UTF-8 is ignored."""
-    import tomllib
-
-    if len(data) > _LIMIT:
-        raise BadInput(f"{path} is larger than {_LIMIT} bytes; that is no file of switches")
-    try:
-        text = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8")
-        return text, tomllib.loads(text)
-    except UnicodeDecodeError as error:
-        utf16 = data[:2] in (b"\xff\xfe", b"\xfe\xff")
-        detail = "; it begins as UTF-16 does" if utf16 else ""
-        line = data[: error.start].count(b"\n") + 1
-        raise BadInput(f"{path}:{line}: not UTF-8 at byte {error.start}{detail}") from None
-    except tomllib.TOMLDecodeError as error:
-        # tomllib has the place at the end: "... (at line 1, column 7)", "... (at end of document)".
-        problem, _, place = str(error).removesuffix(")").rpartition(" (at ")
-        line_number, _, column = place.removeprefix("line ").partition(", ")
-        if not column:
-            line_number, column = str(len(text.rstrip("\n").split("\n"))), "at the end"
-        hint = "TOML has lines such as NAME = VALUE, and texts in quotes"
-        raise BadInput(f"{path}:{line_number}: {problem} ({column})", hint) from None
-    except RecursionError:
-        raise BadInput(f"{path}: nested more deeply than any switch is") from None
-    except ValueError:  # int() refuses thousands of digits
-        raise BadInput(f"{path}: a number in it has thousands of digits") from None
-
-
-def leaves(
-    table: "dict[str, object]", groups: "tuple[str, ...]", prefix: str = "", depth: int = 1
-) -> Iterator[tuple[str, object]]:
-    """Yield the dotted keys of tables and their values; a group's empty table sets nothing."""
+def _leaves(
+    table: "dict[str, object]", groups: "tuple[str, ...]", above: "tuple[str, ...]" = ()
+) -> Iterator[tuple[tuple[str, ...], object]]:
+    """Yield the keys that lead to each value; a group's empty table sets nothing."""
     for key, value in table.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, dict) and depth < _DEEPEST and (value or name in groups):
-            yield from leaves(value, groups, f"{name}.", depth + 1)
+        path = (*above, key)
+        is_group = bool(value) or ".".join(path) in groups
+        if isinstance(value, dict) and len(path) < _DEEPEST and is_group:
+            yield from _leaves(value, groups, path)
         else:
-            yield name, value
-
-
-def line_of(text: str, name: str) -> int:
-    """Return the line on which a key stands, counted from 1: its last part, below its table's head."""
-    table, best = "", 1
-    for number, line in enumerate(text.split("\n"), 1):
-        left, sign, _ = line.partition("#")[0].replace(" ", "").replace('"', "").partition("=")
-        left = left.strip()
-        if left.startswith("["):
-            table, whole = left.strip("[]"), left.strip("[]")
-        else:
-            whole = f"{table}.{left}".strip(".")
-        if left and (whole == name or (sign and whole.startswith(f"{name}."))):
-            return number
-        if sign and left.rpartition(".")[2] == name.rpartition(".")[2]:
-            best = number
-    return best
+            yield path, value
 
 
 def groups() -> tuple[str, ...]:

@@ -105,12 +105,8 @@ def test_a_file_may_say_nothing(written: Any, text: str) -> None:
         (b"\n\xff\xfe\x00", "flags.toml:2: not UTF-8 at byte 1$"),
         ("[cudnn]".encode("utf-16"), "not UTF-8 at byte 0; it begins as UTF-16 does"),
         (b"\x00\x01\x02", "flags.toml:1: "),
-        ("x = " + "[" * 100_000, "flags.toml: nested more deeply than any switch is$"),
-        # Newer Pythons refuse so many parts of a name.
-        (
-            "a." * 5000 + "b = 1",
-            "flags.toml(?::1: there is no switch named 'a.a.a|: nested more deep)",
-        ),
+        ("x = " + "[" * 100_000, "flags.toml:1: nested more than 40 deep$"),
+        ("a." * 5000 + "b = 1", "flags.toml:1: nested more than 40 deep$"),
         ("k" * 100_000 + " = 1", "flags.toml:1: there is no switch named 'k{77}\\.\\.\\.'$"),
         ("fp32_precision = '" + "k" * 100_000 + "'", "^.{10,300}$"),
         ("#" * (1 << 20) + "\n", "larger than 1048576 bytes"),

@@ -1,13 +1,9 @@
 """Policy files: read by tomllib, every key checked. An error has FILE:LINE: KEY."""
 
 import datetime as dt
-import operator
 import os
 import re
-import tomllib
-from bisect import bisect_left
 from collections.abc import Iterator
-from functools import cached_property, reduce
 from typing import Any, NoReturn
 
 from msgspec import Struct
@@ -15,33 +11,15 @@ from msgspec import Struct
 from mlbackends.audit.policy import language
 from mlbackends.audit.policy.assertions import is_number
 from mlbackends.audit.reports import bytes_of, is_deeper
+from mlbackends.base import toml_document
 from mlbackends.base.errors import BadInput, shown, suggestion
 from mlbackends.base.mounts import check
 from mlbackends.base.patterns import pattern
+from mlbackends.base.toml_document import DEEPEST, Path
 from mlbackends.model.audit import Place
-
-#: The way to a key: that of the third `[[rule]]`'s key min is ("rule", 2, "min").
-Path = tuple[str | int, ...]
 
 #: No policy is larger, in bytes: a thousand rules have a tenth of it.
 LIMIT = 1 << 20
-#: So many brackets inside each other, and parts of a dotted key, are read; no policy has a tenth of it.
-DEEPEST = 40
-
-_LONG_KEY = pattern(
-    rf"""(?:^|[{{,])[ \t\[]*(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{DEEPEST}}}""",
-    re.MULTILINE,
-)
-_BRACKETS = pattern(rf"(?:[\[{{]\s*+(?:[\w-]++\s*+=\s*+)?+){{{DEEPEST + 1}}}")
-_HEAD = pattern(r"""[ \t]*\[\[[ \t]*["']?([\w-]+)["']?[ \t]*\]\]""")
-#: What hides brackets and ends of lines: strings and comments; else brackets and ends of lines themselves.
-_TOKEN = pattern(
-    r"""["]{3}(?:[^\\]|\\.)*?"{3,5}|'{3}.*?'{3,5}|"(?:[^"\\]|\\.)*"|'[^']*'|#[^\n]*|[][{}\n]""",
-    re.DOTALL,
-)
-#: What a line that looks like a key may stand in: a text of several lines, a table of its own.
-_HIDING = pattern(r"""["]{3}|'{3}|\n[ \t]*\[""")
-_CLOSING = {"[": "]", "{": "}"}
 _PLAIN = pattern(r"(?=.*[0-9A-Za-z])[\w-]{1,80}", re.ASCII)
 
 
@@ -49,79 +27,22 @@ class PolicyError(BadInput):
     """Something is wrong in a policy file; the message begins with FILE:LINE."""
 
 
-class Document(Struct, frozen=True, dict=True):
-    """One file that was read. file: as a message shows it. folder: the folder it may refer to files in."""
+class Document(toml_document.Document, frozen=True, dict=True, kw_only=True):
+    """One policy file that was read. folder: the folder it may refer to files in."""
 
     path: str
-    file: str
     folder: str
-    text: str
-    tables: dict[str, Any]
-
-    @cached_property
-    def _heads(self) -> dict[str, list[tuple[int, int]]]:
-        """Where each [[table]] begins, by its name, and on which line."""
-        heads: dict[str, list[tuple[int, int]]] = {}
-        line, last = 1, 0
-        for at, _ in _cuts(self.text):  # a text of several lines may hold what looks like one
-            if head := _HEAD.match(self.text, at):
-                line += self.text.count("\n", last, at)
-                last = at
-                heads.setdefault(head[1], []).append((at, line))
-        return heads
 
     def place(self, path: Path) -> Place:
-        """Return where a key stands, or what it would stand in."""
-        text, first = self.text, 1
-        while path and not _has(self.tables, path):
-            path = path[:-1]
-        if len(path) > 1 and isinstance(path[1], int):
-            starts = self._heads.get(str(path[0]), [])
-            # One [[table]] is enough, and quicker.
-            if len(starts) == len(self.tables[str(path[0])]):
-                (start, first), (end, _) = [*starts, (len(text), 0)][path[1] : path[1] + 2]
-                text, path = text[start:end], (path[0], 0, *path[2:])
-                lines = text.split("\n")  # TOML knows no other ends of lines
-                found = [i for i, line in enumerate(lines) if line.startswith(f"{path[-1]} =")]
-                # As nearly all keys are written: parsing would take twice as long as judging the rule.
-                if len(path) == 3 and len(found) == 1 and not _HIDING.search(text):
-                    return Place(self.file, first + found[0])
-        cuts = _cuts(text)
-        at = bisect_left(
-            cuts, True, key=lambda cut: _has(tomllib.loads(f"{text[: cut[0]]}\n{cut[1]}"), path)
-        )
-        return Place(self.file, first + text.count("\n", 0, cuts[max(at - 1, 0)][0]))
+        """Return where a key is, or what it would be in."""
+        return Place(self.file, self.line(path))
 
     def wrong(self, path: Path, message: str) -> NoReturn:
         """Raise PolicyError: the file, the line, the key and what is wrong with it."""
         keys = [part for part in path if isinstance(part, str)]
         key = ".".join(part if _PLAIN.fullmatch(part) else repr(part[:80]) for part in keys)
-        head = f"{self.file}:{self.place(path).line}: "
+        head = f"{self.file}:{self.line(path)}: "
         raise PolicyError(f"{head}{key}: {message}" if key else f"{head}{message}")
-
-
-def _has(value: Any, path: Path) -> bool:
-    try:
-        reduce(operator.getitem, path, value)
-    except (LookupError, TypeError):
-        return False
-    return True
-
-
-def _cuts(text: str) -> list[tuple[int, str]]:
-    """Return where lines end outside of strings, each with what closes the brackets that are open there.
-
-    What stands before such a place, closed, is TOML: the first that has a key ends the key's line.
-    """
-    cuts, closing = [(0, "")], ""
-    for token in _TOKEN.finditer(f"{text}\n"):
-        if token[0] == "\n":
-            cuts.append((token.end(), closing))
-        elif token[0] in _CLOSING:
-            closing = _CLOSING[token[0]] + closing
-        elif token[0] in "]}":
-            closing = closing[1:]
-    return cuts
 
 
 # ---- reading -----------------------------------------------------------------------------------
@@ -139,20 +60,12 @@ def read(path: str, folder: str = "") -> Document:
 
 def parsed(data: bytes, path: str, folder: str) -> Document:
     """Return a file as tables, before any key is checked."""
-    from mlbackends.switches import files
-
-    file = one_line(path)
-    # Before tomllib sees it: a dotted key of a thousand parts costs it hours, brackets its stack.
-    whole = data.decode("utf-8", "replace")
-    if found := _LONG_KEY.search(whole) or _BRACKETS.search(whole):
-        line = whole.count("\n", 0, found.end()) + 1
-        raise PolicyError(f"{file}:{line}: nested more than {DEEPEST} deep: no policy is")
-    text, tables = files.parsed(data, file)
-    document = Document(path, file, folder, text, tables)
-    for key, value in tables.items():
+    document = toml_document.parsed(data, one_line(path))
+    policy = Document(document.file, document.text, document.tables, path=path, folder=folder)
+    for key, value in policy.tables.items():
         if isinstance(value, dict | list) and is_deeper(value, DEEPEST):
-            document.wrong((key,), f"nested more than {DEEPEST} deep: no policy is")
-    return document
+            policy.wrong((key,), f"nested more than {DEEPEST} deep")
+    return policy
 
 
 def beside(document: Document, name: str) -> str:

@@ -371,7 +371,7 @@ def test_tables_of_any_shape_are_refused_or_are_a_policy(
     tables = {**top, "schema": 1, "rule": rules}
     said = ""
     try:
-        policy = declared(Document("/nowhere/a.toml", "a.toml", "/nowhere", "", tables))
+        policy = declared(Document("a.toml", "", tables, path="/nowhere/a.toml", folder="/nowhere"))
         audit([policy], RUNNER, TODAY)
     except BadInput as error:
         said = str(error)

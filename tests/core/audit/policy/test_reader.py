@@ -11,11 +11,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mlbackends.audit.policy.reader import Path, parsed
+from mlbackends.audit.policy.reader import parsed
 from mlbackends.base.errors import BadInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from mlbackends.base.toml_document import Path
 
 BLANK = st.sampled_from(["", " ", "\t", "  "])
 NOISE = st.sampled_from(["", "\n", "# x = 1\n", '# """ [[rule]]\n', "\r\n", "  # '''\n"])
