@@ -1,9 +1,9 @@
-"""CPU: what the processor is, what its instructions can do, and how its cores hang together.
+"""CPU: what the processor is, what its instructions can do, and how its cores are arranged.
 
 Finds:    /proc/cpuinfo, /sys/devices/system/cpu and node, the auxiliary vector; macOS: `sysctl -a`; Windows:
-          CPUID, GetLogicalProcessorInformationEx, the registry.
-Caveats:  a virtual machine may hide caches, frequencies and mitigations; on Arm the name of a core
-          is looked up by its part number, which is a guess at what the product is called.
+          CPUID, GetLogicalProcessorInformationEx, the registry; other systems: py-cpuinfo, in a child.
+Caveats:  a virtual machine may hide caches, frequencies and mitigations; on Arm the name of a core is looked
+          up by its part number, which is a guess at the product's name.
 Source:   Linux, sysfs-devices-system-cpu, proc(5); torch 2.13, DispatchStub.cpp; x86-64 psABI.
 """
 
@@ -15,11 +15,11 @@ from mlbackends.host.cpu.cpuinfo import (
     microarchitecture,
     read_blocks,
 )
-from mlbackends.host.cpu.macos import macos_facts
+from mlbackends.host.cpu.other_systems import of_macos, of_py_cpuinfo
 from mlbackends.host.declared import facts_of
 from mlbackends.host.host import Host
 from mlbackends.host.quantities import whole_number
-from mlbackends.host.system.kernel import auxiliary_vector, system_controls
+from mlbackends.host.system.kernel import auxiliary_vector
 from mlbackends.host.system.numa import numa_nodes
 from mlbackends.host.windows import cpu as windows
 from mlbackends.model.records import FactValue, Finding, Presence
@@ -32,14 +32,13 @@ _SMT = frozenset({"on", "off", "forceoff", "notsupported", "notimplemented", *"1
 
 
 def find(host: Host) -> Finding:
-    """Look at the CPUs; a fact that nothing tells is left out."""
+    """Inspect the CPUs; a fact that is not known is left out."""
     blocks, machine = read_blocks(host), host.machine
     architecture = architecture_of(machine, blocks)
     facts: dict[str, FactValue] = {"architecture": architecture, "machine": machine}
     if host.platform == "darwin":
-        controls = system_controls(host)
-        words = features.features_of_macos(controls)
-        facts |= macos_facts(controls)
+        words, own = of_macos(host)
+        facts |= own
     elif host.platform == "win32":
         words = features.features_of(architecture, blocks, {})
         facts |= identity(architecture, blocks) | _of_windows(host, architecture, blocks)
@@ -70,8 +69,8 @@ def find(host: Host) -> Finding:
             facts |= {"mitigations": affected, "not_affected": not_affected}
             facts["costly_mitigations"] = speed.costly(affected)
     else:
-        words = frozenset()
-        facts["threads"] = host.system("cpu_count")
+        words, own = of_py_cpuinfo(host)
+        facts |= own
     vector_bytes = {}
     for extension in ("sve", "sme"):
         text = host.read(f"/proc/sys/abi/{extension}_default_vector_length", 64)

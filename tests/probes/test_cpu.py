@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import sys
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -393,6 +394,57 @@ def test_each_kind_of_core_speaks_for_itself(tmp_path: Path) -> None:
         {**shared, "size_bytes": 512 << 10, "kind": "Cortex-A725"},
     ]
     assert "part" not in facts and facts["vendor"] == "Arm"
+
+
+# ---- systems that py-cpuinfo reads -------------------------------------------------------------
+
+
+def test_a_system_without_a_reader_of_ours_is_read_by_py_cpuinfo(tmp_path: Path) -> None:
+    report = {
+        "arch": "X86_64",
+        "count": 8,
+        "vendor_id_raw": "AuthenticAMD",
+        "brand_raw": "AMD EPYC 7763 64-Core Processor",
+        "hz_advertised": [2450000000, 0],
+        "family": 25,
+        "model": 1,
+        "stepping": 1,
+        "flags": ["avx", "avx2", "bmi1", "sse3"],
+        "l2_cache_size": 524288,
+        "l3_cache_size": "32 MB",
+    }
+    system = {"py_cpuinfo": report, "cpu_count": 8}
+    host = machine(tmp_path, "amd64", {}, platform="freebsd14", system=system)
+
+    facts = look(host).facts
+
+    assert (facts["vendor"], facts["model_name"]) == ("AMD", "AMD EPYC 7763 64-Core Processor")
+    assert facts["model_name_source"] == "py-cpuinfo"
+    assert (facts["microarchitecture"], facts["threads"]) == ("Zen 3", 8)
+    assert (facts["base_hertz"], facts["avx2"]) == (2_450_000_000, True)
+    assert facts["caches"] == [
+        {"level": 2, "type": "unified", "size_bytes": 512 << 10},
+        {"level": 3, "type": "unified", "size_bytes": 32 << 20},
+    ]
+
+
+def test_a_system_on_which_py_cpuinfo_fails_has_its_count_of_cpus(tmp_path: Path) -> None:
+    host = machine(tmp_path, "sun4v", {}, platform="sunos5", system={"cpu_count": 64})
+    assert look(host).facts["threads"] == 64
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="on other systems it is the only witness")
+def test_py_cpuinfo_agrees_on_this_machine() -> None:
+    host = Host()
+    report = host.system("py_cpuinfo")
+    facts = look(host).facts
+    if facts["architecture"] != "x86_64":
+        pytest.skip("py-cpuinfo reads other fields there")
+    ours = [facts[name] for name in ("vendor_id", "model_name", "family", "model", "stepping")]
+    fields = ("vendor_id_raw", "brand_raw", "family", "model", "stepping")
+    assert ours == [report[field] for field in fields]
+    assert set(facts["features"]) <= set(report["flags"])
 
 
 def test_every_feature_fact_is_declared() -> None:

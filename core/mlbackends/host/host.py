@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 #: The most links on the path to one file, as in Linux.
 _LINK_LIMIT = 40
 
+#: py-cpuinfo takes 1.5 s; its own checks may hang on a system that it does not know.
+_CPUINFO_SECONDS = 10.0
+
 #: Not a folder on any system, so no path below it exists.
 _NOWHERE = "/dev/null"
 
@@ -400,8 +403,8 @@ class Host:
                 answers = {**_CALLS, **calls.CALLS}
             try:
                 self.cache[name] = answers[name]()
-            except (AttributeError, KeyError, ValueError, OSError):  # of another system
-                self.cache[name] = None
+            except (AttributeError, KeyError, ValueError, OSError, msgspec.DecodeError):
+                self.cache[name] = None  # of another system
         return self.cache[name]
 
     def registry(self, key: str, *names: str) -> dict[str, Any]:
@@ -518,12 +521,22 @@ def _absolute(folder: str) -> str:
         return ""
 
 
+def _py_cpuinfo() -> dict[str, Any] | None:
+    """Return what py-cpuinfo reports, from a process of its own that is stopped if it takes too long."""
+    from mlbackends.host.command import outcome_of
+
+    command = (sys.executable, "-m", "cpuinfo", "--json")
+    output = outcome_of(command, _CPUINFO_SECONDS, os.environ).output
+    return msgspec.json.decode(output, type=dict[str, Any]) if output.strip() else None
+
+
 #: What only a call returns, by the names of `system` in host.json: "glibc 2.36", bytes, ticks per second.
 _CALLS: dict[str, Callable[[], Any]] = {
     "libc": lambda: os.confstr("CS_GNU_LIBC_VERSION"),
     "page_size": lambda: os.sysconf("SC_PAGE_SIZE"),
     "clock_ticks": lambda: os.sysconf("SC_CLK_TCK"),
     "cpu_count": os.cpu_count,
+    "py_cpuinfo": _py_cpuinfo,
     "user_id": lambda: os.geteuid(),  # noqa: PLW0108  Windows has none
     "group_ids": lambda: sorted({*os.getgroups(), os.getegid()}),
 }

@@ -102,6 +102,7 @@ class _System(Struct, frozen=True):
     page_size: _Count | None = None
     clock_ticks: _Count | None = None
     cpu_count: _Count | None = None
+    py_cpuinfo: dict[str, Any] | None = None
     user_id: _Number | None = None
     group_ids: list[_Number] | None = None
     denied_nodes: list[str] | None = None

@@ -1,20 +1,69 @@
-"""CPUs of macOS, by its settings.
+"""CPUs of macOS by its settings, and by py-cpuinfo those of systems that have no reader of ours.
 
-Source: sysctl(3) of macOS, hw.* and machdep.cpu.*.
+Source: sysctl(3) of macOS, hw.* and machdep.cpu.*; py-cpuinfo's README, "Fields".
 """
 
 from typing import Any
 
 from mlbackends.base.tables import table
-from mlbackends.host.quantities import size_in_bytes, whole_number
-from mlbackends.host.system.kernel import control_number
+from mlbackends.host.cpu.features import canonical, features_of_macos
+from mlbackends.host.host import Host
+from mlbackends.host.quantities import one_line, size_in_bytes, whole_number
+from mlbackends.host.system.kernel import control_number, system_controls
 from mlbackends.model.records import FactValue, nonempty
 
 Facts = dict[str, FactValue]
 
+#: The caches that py-cpuinfo reports, with their level and type.
+_CACHES = (
+    ("l1_data_cache_size", 1, "data"),
+    ("l1_instruction_cache_size", 1, "instruction"),
+    ("l2_cache_size", 2, "unified"),
+    ("l3_cache_size", 3, "unified"),
+)
+
+
+def of_macos(host: Host) -> tuple[frozenset[str], Facts]:
+    """Return the features and facts that `sysctl -a` has, with those of py-cpuinfo for what it lacks."""
+    controls = system_controls(host)
+    words, facts = features_of_macos(controls), macos_facts(controls)
+    if host.is_live and (not words or "model_name" not in facts):
+        other_words, other_facts = of_py_cpuinfo(host)
+        words, facts = words or other_words, {**other_facts, **facts}
+    return words, facts
+
+
+def of_py_cpuinfo(host: Host) -> tuple[frozenset[str], Facts]:
+    """Return the features that py-cpuinfo reports, and identity, threads, base frequency and caches."""
+    report: dict[str, Any] = host.system("py_cpuinfo") or {}
+    name, vendor = one_line(str(report.get("brand_raw", ""))), str(report.get("vendor_id_raw", ""))
+    hertz, *_ = report.get("hz_advertised") or (0,)
+    numbers = {"threads": "count", "family": "family", "model": "model", "stepping": "stepping"}
+    sizes = (
+        (level, kind, size_in_bytes(str(report.get(field, "")))) for field, level, kind in _CACHES
+    )
+    facts = {
+        "vendor_id": vendor,
+        "vendor": table("host/cpu/names")["x86_vendors"].get(vendor, vendor),
+        "model_name": name,
+        "model_name_source": "py-cpuinfo" if name else "",
+        **{
+            fact: whole_number(str(report.get(field, "")), highest=1 << 20)
+            for fact, field in numbers.items()
+        },
+        "base_hertz": whole_number(str(hertz), 1, 20 * 10**9),
+        "caches": [
+            {"level": level, "type": kind, "size_bytes": size}
+            for level, kind, size in sizes
+            if size
+        ],
+    }
+    facts["threads"] = facts["threads"] or host.system("cpu_count")
+    return canonical(report.get("flags", [])), nonempty(facts)
+
 
 def macos_facts(controls: dict[str, str]) -> Facts:
-    """Return identity, counts, kinds of core, caches and frequency as `sysctl -a` has them."""
+    """Return identity, counts, kinds of core, caches and frequency from `sysctl -a`."""
     name = controls.get("machdep.cpu.brand_string") or controls.get("hw.model", "")
     vendor = controls.get("machdep.cpu.vendor", "")
     facts: dict[str, Any] = {
@@ -33,7 +82,7 @@ def macos_facts(controls: dict[str, str]) -> Facts:
         facts["microcode"] = hex(facts["microcode"])
     if facts["threads"] and facts["cores"]:
         facts["threads_per_core"] = -(-facts["threads"] // facts["cores"])
-    # The prefix of each perflevel's settings and its kind of core, the strongest first.
+    # The prefix of each perflevel's settings and its kind of core, the fastest first.
     levels: dict[str, Facts] = {}
     for number in range(whole_number(controls.get("hw.nperflevels", ""), 0, 8) or 0):
         prefix = f"hw.perflevel{number}."
