@@ -62,15 +62,8 @@ ELSEWHERE = {
         "verbose-reaches-every-copy": "test_a_copy_beside_torchs_own_is_switched_here_alone",
     },
     "test_python_native_agrees.py": {
-        "dsl-names-checked": "test_both_take_a_typo_and_we_warn_of_it",
-        "unconditional-overrides-can-be-off": "test_registering_an_override_ends_as_in_torch",
         "dsl-controllers-stay": "test_torch_lets_a_dsl_be_overwritten_and_we_do_not",
         "dsl-enabled-is-a-bool": "test_torch_takes_any_value_for_enabled_and_we_take_a_bool",
-        "dsl-order-read-when-needed": "test_a_wrong_order_breaks_the_import_of_torch_and_the_first",
-        "overrides-count-at-once": "test_an_override_waits_for_the_next_rebuild_in_torch_and",
-        "overrides-are-checked": "test_an_override_is_taken_as_it_comes_by_torch_and_checked_here",
-        "override-order-checked": "test_a_foreign_override_is_ordered_in_by_torch_and_not_here",
-        "dsl-scopes-overlap": "test_the_first_of_two_scopes_ends_both_in_torch_and_the_last_here",
     },
     "test_jit_agrees.py": {
         "jit-spec-any-value": "test_values_of_a_spec_have_one_type_in_torch_and_any_here",
