@@ -13,8 +13,9 @@ import pytest
 from builds import IS_NEWEST
 
 from mlbackends.base.errors import MlBackendsError
-from mlbackends.launch.cores import parse_lscpu
+from mlbackends.launch.cores import Topology, topology_of
 from mlbackends.launch.launcher import Launch, prepare
+from mlbackends.launch.options import OPTIONS, Options
 from mlbackends.xeon import run_cpu as ours
 
 if TYPE_CHECKING:
@@ -43,6 +44,16 @@ def lscpu(*sizes: int, threads: int = 1) -> str:
 
 
 TWO = lscpu(4, 4, threads=2)
+
+
+def topology(text: str) -> Topology:
+    """Return the cores that such a text describes."""
+    rows = [tuple(map(int, line.split(","))) for line in text.splitlines()[1:]]
+    cores: dict[int, list[int]] = {}
+    for cpu, core, *_ in rows:
+        cores.setdefault(core, []).append(cpu)
+    nodes = {cpu: node for cpu, _, _, node in rows}
+    return topology_of(cores.values(), nodes, sorted(set(nodes.values())), sorted(nodes))
 
 
 @pytest.fixture
@@ -97,10 +108,10 @@ def our_launch(
 ) -> Launch:
     args = ours.create_args().parse_args([*arguments, "--", "s.py"])
     return prepare(
-        ours.options_of(args),
+        Options(**{option.name: getattr(args, option.name) for option in OPTIONS}),
         ("s.py",),
         {"HOME": os.environ.get("HOME", "/"), **(environment or {})},
-        topology=parse_lscpu(text),
+        topology=topology(text),
         works=lambda command: numactl or command[0] != "numactl",
     )
 
@@ -120,8 +131,6 @@ AGREED = [
     [],
     ["--ninstances", "3"],
     ["--ncores-per-instance", "3"],
-    ["--ncores-per-instance", "3", "1"],
-    ["--ncores-per-instance", "3", "1", "--skip-cross-node-cores"],
     ["--ninstances", "2", "--skip-cross-node-cores"],
     ["--ncores-per-instance", "3", "--ninstances", "2", "--skip-cross-node-cores"],
     ["--ncores_per_instance", "2", "--skip_cross_node_cores"],
@@ -139,9 +148,7 @@ AGREED = [
     ["--core-list", "3,2,1,0", "--ncores-per-instance", "2", "--ninstances", "2"],
     ["--core-list", "0,1,2,3", "--ncores-per-instance", "1", "--ninstances", "2"],
     ["--core-list", "5,6", "--ncores-per-instance", "1", "--ninstances", "2", "--node-id", "0"],
-    ["--core-list", "0,1,2,3", "--ncores-per-instance", "1", "2"],
     ["--disable-taskset"],
-    ["--disable-numactl", "--ninstances", "2"],
     ["--disable-numactl", "--disable-taskset", "--ninstances", "2"],
 ]
 
@@ -182,7 +189,6 @@ def test_plans_below_torchrun_agree_and_our_threads_are_the_cores_that_are_left(
         ["--ninstances", "9"],
         pytest.param(["--ninstances", "3", "--ncores-per-instance", "3"], marks=older),
         pytest.param(["--ninstances", "4", "--rank", "4"], marks=older),
-        pytest.param(["--ninstances", "3", "--ncores-per-instance", "3", "1"], marks=newest),
         ["--enable-tcmalloc", "--enable-jemalloc"],
     ],
     ids=" ".join,
@@ -260,45 +266,7 @@ def test_every_option_of_torch_is_here_with_its_default() -> None:
     assert vars(mine.parse_args(["s.py", "a"])) == {**defaults, "cores": None}
 
 
-@pytest.mark.parametrize("text", [lscpu(4, threads=2), TWO, lscpu(*[3] * 9)])
-def test_cores_agree(text: str) -> None:
-    info, expected = ours.CPUinfo(text), theirs._CPUinfo(text)
-    assert info._physical_core_nums() == expected._physical_core_nums()
-    assert info._logical_core_nums() == expected._logical_core_nums()
-    assert info.get_all_physical_cores() == expected.get_all_physical_cores()
-    assert info.get_all_logical_cores() == expected.get_all_logical_cores()
-    for node in range(expected.node_nums):
-        assert info.get_node_physical_cores(node) == expected.get_node_physical_cores(node)
-        assert info.get_node_logical_cores(node) == expected.get_node_logical_cores(node)
-    assert info.numa_aware_check([2, 0]) == expected.numa_aware_check([2, 0])
-
-
 # ---- where we deviate: torch's behaviour first, ours after it ----------------------------------
-
-
-def test_twelve_nodes_are_ten_in_torch_and_twelve_here() -> None:
-    text = lscpu(*[2] * 12)
-    assert theirs._CPUinfo(text).node_nums == 10
-    assert len(ours.CPUinfo(text).topology.nodes) == 12
-
-
-def test_uneven_nodes_are_twelve_cores_in_an_older_torch_and_ten_here() -> None:
-    text = lscpu(6, 4)
-    assert theirs._CPUinfo(text)._physical_core_nums() == (10 if IS_NEWEST else 12)
-    assert ours.CPUinfo(text).physical_core_nums() == 10
-
-
-def test_an_empty_node_is_an_error_in_torch_and_node_0_here() -> None:
-    text = "0,0,0,\n1,1,0,"
-    with pytest.raises(ValueError, match="invalid literal"):
-        theirs._CPUinfo(text)
-    assert ours.CPUinfo(text).get_node_logical_cores(0) == [0, 1]
-
-
-def test_a_core_is_named_by_its_number_in_torch_and_by_its_cpu_here() -> None:
-    text = "0,0,0,0\n1,0,0,0\n2,1,0,0\n3,1,0,0"
-    assert theirs._CPUinfo(text).get_all_physical_cores() == [0, 1]
-    assert ours.CPUinfo(text).get_all_physical_cores() == [0, 2]
 
 
 def test_instances_of_hyper_threads_share_cores_in_torch_and_none_here(torch_plans: Any) -> None:
@@ -368,7 +336,7 @@ def test_options_beside_a_core_list_are_dropped_by_torch_and_count_or_are_told_o
     beside = [*listed, "--throughput-mode"]
     assert our_plans(beside, TWO)[0] == torch_plans(beside, TWO)[0]
     told = [text for _, text in our_launch(beside, TWO).notices]
-    assert "--throughput-mode does not count beside --core-list" in told
+    assert "--throughput-mode has no effect with --core-list" in told
 
 
 def test_without_numactl_and_taskset_torch_gives_up_and_our_launcher_binds(
@@ -457,3 +425,18 @@ def test_a_module_is_refused_by_torch_and_runs_here() -> None:
     done = ran("mlbackends", "-m", "this")
     assert done.returncode == 0
     assert "Zen" in done.stdout
+
+
+@newest
+def test_several_sizes_are_accepted_by_torch_and_refused_here(torch_plans: Any) -> None:
+    sizes = ["--ncores-per-instance", "1", "1"]
+    assert len(torch_plans([*PLAIN, *sizes], TWO)[0]) == 2
+    assert ran("mlbackends", *sizes, "s.py").returncode == 2
+
+
+def test_logs_are_printed_with_a_tag_by_torch_and_only_written_here(tmp_path: Path) -> None:
+    program = ("--log-path", str(tmp_path), "--no-python", "echo", "text")
+    assert ran("torch.backends", *program).stdout == "[run0]:text\n"
+    assert ran("mlbackends", *program).stdout == ""
+    logs = list(tmp_path.glob("**/stdout.log"))
+    assert [log.read_text() for log in logs] == ["text\n"] * 2

@@ -153,7 +153,9 @@ def replace_process(command: Sequence[str], environment: Mapping[str, str]) -> N
         from mlbackends.host.job_object import run_in_our_place
 
         try:
-            raise SystemExit(run_in_our_place([path, *command[1:]], environment))
+            code = run_in_our_place([path, *command[1:]], environment)
+            # Windows has codes such as 0xC0000005, which Python takes only as negative numbers.
+            raise SystemExit(code if code < 1 << 31 else code - (1 << 32))
         except (OSError, ValueError) as error:
             raise not_started(command[0], error) from None
     # Python ignores these two for itself, and what is ignored stays so in the next program.

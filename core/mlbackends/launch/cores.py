@@ -1,7 +1,7 @@
-"""The cores that a launch may use: which CPUs each has, and on which NUMA node it lies.
+"""The cores that a launch may use, their CPUs and their NUMA nodes.
 
-Cores come from /sys or /proc/cpuinfo of the machine, or from the output of lscpu; CPUs that are off, or
-that the affinity mask or cpuset of this process leaves out, are not among them.
+Cores come from /sys or /proc/cpuinfo, without CPUs that are off and those that the affinity mask or cpuset
+of this process excludes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from mlbackends.base.errors import BadInput
-from mlbackends.base.patterns import pattern
 from mlbackends.host.cpu.cpuinfo import read_blocks
 from mlbackends.host.cpu.topology import core_groups, online_cpus
 from mlbackends.host.host import Host
@@ -17,11 +16,6 @@ from mlbackends.host.quantities import parse_cpu_list
 from mlbackends.host.system.cgroups import allowed_cpus, allowed_memory_nodes
 from mlbackends.host.system.numa import numa_nodes
 from mlbackends.launch.notices import Refused
-
-_LONGEST = 1 << 22
-#: CPU, core, socket and node, of which all but the first may be missing. Further columns do not count.
-#: What is taken of blanks is kept (*+): else a line of many takes the fourth power of their number.
-_LSCPU_LINE = pattern(r"\s*([0-9]{1,6})\s*" + r",\s*+([0-9]{1,6}|-?)\s*+" * 3 + r"(?:,|$)")
 
 
 class Core(Struct, frozen=True, order=True):
@@ -32,10 +26,9 @@ class Core(Struct, frozen=True, order=True):
 
 
 class Topology(Struct, frozen=True):
-    """The usable cores, node by node and in a node by their lowest CPU.
+    """The usable cores, by node and then by their lowest CPU.
 
-    memory_nodes: those whose memory the process may be bound to. online: CPUs that are on, usable
-    or not.
+    memory_nodes: the nodes whose memory may be used. online: every CPU that is on, usable or not.
     """
 
     cores: tuple[Core, ...]
@@ -44,21 +37,15 @@ class Topology(Struct, frozen=True):
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """The NUMA nodes that own a usable CPU; they need not count from 0, nor without gaps."""
+        """The NUMA nodes that have a usable CPU; their numbers may have gaps."""
         return tuple(dict.fromkeys(core.node for core in self.cores))
 
     def physical(self, node: int | None = None) -> tuple[int, ...]:
-        """Return one CPU of each core, the lowest; of one node, or of all, node by node.
-
-        Raises BadInput for a node that owns no usable CPU.
-        """
+        """Return the lowest CPU of each core, of one node or of all; raises BadInput for an unknown node."""
         return tuple(core.cpus[0] for core in self._of(node))
 
     def logical(self, node: int | None = None) -> tuple[int, ...]:
-        """Return every usable CPU, core by core; of one node, or of all, node by node.
-
-        Raises BadInput for a node that owns no usable CPU.
-        """
+        """Return every usable CPU, core by core; of one node or of all, as `physical` does."""
         return tuple(cpu for core in self._of(node) for cpu in core.cpus)
 
     def node_of(self) -> dict[int, int]:
@@ -77,20 +64,14 @@ def topology_of(
     memory_nodes: Iterable[int],
     online: Iterable[int],
 ) -> Topology:
-    """Put together which CPUs share a core, and each CPU's node.
-
-    A CPU of no node counts to the lowest there is: kernels without NUMA have one node, 0.
-    """
+    """Return cores made of CPUs that share one; a CPU without a node gets the lowest node."""
     lowest = min(nodes.values(), default=0)
     cores = [Core(nodes.get(min(group), lowest), tuple(sorted(group))) for group in groups if group]
     return Topology(tuple(sorted(cores)), tuple(memory_nodes), tuple(online))
 
 
 def read_topology(host: Host) -> Topology:
-    """Return the cores of a machine that this process may use.
-
-    Raises Refused where the system is not Linux, and where it names no CPU at all.
-    """
+    """Return the cores of a machine that this process may use; raises Refused if that is not Linux."""
     if host.platform != "linux":
         name = host.uname().get("sysname") or host.platform
         raise Refused(f"{name} is not supported!!!", "cores can be bound on Linux only")
@@ -120,35 +101,3 @@ def read_topology(host: Host) -> Topology:
             allowed = parse_cpu_list(value)
     memory_nodes = [node for node in memory or [0] if not allowed or node in allowed]
     return topology_of(groups, owners, memory_nodes, online)
-
-
-def parse_lscpu(text: str) -> Topology:
-    """Return the cores that the lines name; lines with # are comments.
-
-    A CPU without a core is off, and left out. A CPU without a node lies on the lowest node. Raises
-    BadInput for a line that is none of these, and where no CPU is left.
-    """
-    cores: dict[tuple[int, int], list[int]] = {}
-    nodes: dict[int, int] = {}
-    for line in text[:_LONGEST].splitlines():
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        found = _LSCPU_LINE.match(line)
-        if found is None:
-            raise BadInput(
-                f"lscpu's line {line.strip()[:80]!r} is not four numbers: CPU, core, socket, node"
-            )
-        cpu, core, socket, node = (
-            int(each) if each.isdecimal() else None for each in found.groups()
-        )
-        if cpu is None or core is None:
-            continue
-        cores.setdefault((socket or 0, core), []).append(cpu)
-        if node is not None:
-            nodes[cpu] = node
-    listed = sorted(cpu for cpus in cores.values() for cpu in cpus)
-    if not listed:
-        raise BadInput("lscpu's output names no CPU: lines such as 0,0,0,0 are needed")
-    if len(set(listed)) < len(listed):
-        raise BadInput("lscpu's output names a CPU twice")
-    return topology_of(cores.values(), nodes, sorted(set(nodes.values())) or [0], listed)

@@ -1,8 +1,7 @@
 """A launch from its options to its exit code, and what binds the instances to their cores.
 
-numactl binds memory too, and needs a right that many containers take away; so it is tried with the
-very cores and nodes that it will get, and taskset after it. Where neither may be used, the program
-is started with the affinity mask that it shall have, which needs no tool.
+numactl binds memory too, but needs a right that many containers withhold. It is therefore tried with the
+cores and nodes that it will get; without it the launcher sets the affinity of each program itself.
 """
 
 import os
@@ -20,11 +19,6 @@ from mlbackends.launch.options import Options
 from mlbackends.launch.planning import Instance, plan
 from mlbackends.launch.processes import Child, executable, run
 from mlbackends.launch.variables import THREADS, child_environment
-
-_NO_NUMACTL = (
-    "numactl is missing or may not bind here, so memory is not bound to NUMA nodes;"
-    " that may be slower on a machine with several"
-)
 
 
 class Launch(Struct, frozen=True):
@@ -44,14 +38,11 @@ def launch(
     """Start a program on its cores, once or several times, and return the first failure's exit code.
 
     command: a Python script and its arguments; with `module` a module's name, with `no_python` any
-    command. environment: the programs' own before ours is added; this process's by default. say:
-    gets each notice as a level ("INFO", "WARNING", "ERROR") and a sentence; by default it goes to
-    standard error. 0 if no program failed, 128 + N for one that signal N ended.
+    command. environment: the base of the programs' environment; this process's by default. say:
+    receives each notice as a level and a sentence; by default they go to standard error.
 
-    Raises before anything is started, and each is an MlBackendsError too: RuntimeError for options
-    that contradict each other or ask for too much, ValueError for a value that cannot be read or a
-    node that is not there, KeyError for a CPU that is not there, AssertionError for fewer cores
-    than torchrun's ranks.
+    Raises before anything is started: Refused (a RuntimeError), BadInput (a ValueError), UnknownCpu (a
+    KeyError) or TooFewCores (an AssertionError), as torch does.
     """
     say = say or write_notice
     prepared = prepare(options, command, environment)
@@ -70,41 +61,50 @@ def prepare(
     topology: Topology | None = None,
     works: Callable[[list[str]], bool] | None = None,
 ) -> Launch:
-    """Return what `launch` would start, without starting it.
+    """Return what `launch` would start. Raises as `launch` does.
 
-    topology: the cores; those of this machine by default. works: tells whether a binding command
-    can be used; it is tried by default. Raises as `launch` does.
+    topology: the cores; this machine's by default. works: tells whether a binding command can be
+    used; it is tried by default.
     """
     program = program_command(options, command)
-    found = os.environ if environment is None else environment
-    planned = plan(options, topology or read_topology(Host()), found)
-    merged, of_environment = child_environment(options, planned, found)
+    inherited = os.environ if environment is None else environment
+    planned = plan(options, topology or read_topology(Host()), inherited)
+    merged, notices = child_environment(options, planned, inherited)
     executable(program[0], merged)
-    tool, of_binding = choose_tool(options, planned.instances, works or can_start_behind)
+    cpus = sorted(cpu for instance in planned.instances for cpu in instance.cpus)
+    nodes = sorted({node for instance in planned.instances for node in instance.memory_nodes})
+    by_numactl = not options.disable_numactl
+    if by_numactl and not (works or can_start_behind)(numactl(Instance(tuple(cpus), tuple(nodes)))):
+        by_numactl = False
+        notices.append(
+            warning(
+                "numactl is missing or may not bind here, so memory is not bound to NUMA nodes;"
+                " that may be slower on a machine with several"
+            )
+        )
+    is_bound = not (options.disable_numactl and options.disable_taskset)
     children = tuple(
         Child(
-            (*binding_command(tool, one.cpus, one.memory_nodes), *program),
+            (*(numactl(instance) if by_numactl else ()), *program),
             # As many threads of OpenMP as the instance has CPUs, unless that was set.
-            merged if THREADS in found else {**merged, THREADS: str(len(one.cpus))},
-            one.cpus if tool == "affinity" else (),
+            merged if THREADS in inherited else {**merged, THREADS: str(len(instance.cpus))},
+            instance.cpus if is_bound and not by_numactl else (),
         )
-        for one in planned.instances
+        for instance in planned.instances
     )
     commands = [information(shlex.join(child.command)) for child in children]
-    return Launch(children, (*planned.notices, *of_binding, *of_environment, *commands))
+    return Launch(children, (*planned.notices, *notices, *commands))
 
 
 def program_command(options: Options, command: Sequence[str]) -> list[str]:
-    """Return the command of each instance without what binds it; raises Refused where it makes none."""
+    """Return the command of each instance, without what binds it; raises Refused for contradictions."""
     if options.latency_mode and options.throughput_mode:
         raise Refused("--latency-mode and --throughput-mode exclude each other; give one of them")
     if not command:
         raise Refused("no program was given")
     if options.no_python:
         if options.module:
-            raise Refused(
-                "--module needs python, and --no-python goes without it; give one of them"
-            )
+            raise Refused("--module needs python and --no-python excludes it; give one of them")
         return list(command)
     if not options.module and not command[0].endswith(".py"):
         raise Refused(
@@ -115,7 +115,7 @@ def program_command(options: Options, command: Sequence[str]) -> list[str]:
 
 
 def write_notice(level: str, sentence: str) -> None:
-    """Write a line to standard error: time, name, level and sentence, as torch's launcher has them."""
+    """Write a line to standard error: time, name, level and sentence, in the form of torch's launcher."""
     now = time.time()
     stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now))
     line = f"{stamp},{int(now * 1000) % 1000:03d} - mlbackends.launch - {level} - {sentence}\n"
@@ -124,55 +124,21 @@ def write_notice(level: str, sentence: str) -> None:
         sys.stderr.flush()
 
 
-def binding_command(tool: str, cpus: Sequence[int], memory_nodes: Sequence[int]) -> list[str]:
-    """Return what stands before the program; nothing for "affinity" and "none"."""
-    if tool == "numactl":
-        nodes = ",".join(map(str, memory_nodes))
-        return ["numactl", "-C", cpu_ranges(cpus), *(("-m", nodes) if nodes else ())]
-    if tool == "taskset":
-        return ["taskset", "-c", cpu_ranges(cpus)]
-    return []
-
-
-def cpu_ranges(cpus: Sequence[int]) -> str:
-    """Return CPUs as numactl and taskset take them, in torch's spelling: 0-3,8-8."""
+def numactl(instance: Instance) -> list[str]:
+    """Return the command that binds an instance, with ranges in torch's spelling: 0-3,8-8."""
     ranges: list[list[int]] = []
-    for cpu in sorted(cpus):
+    for cpu in sorted(instance.cpus):
         if ranges and cpu == ranges[-1][1] + 1:
             ranges[-1][1] = cpu
         else:
             ranges.append([cpu, cpu])
-    return ",".join(f"{low}-{high}" for low, high in ranges)
-
-
-def choose_tool(
-    options: Options, instances: Sequence[Instance], works: Callable[[list[str]], bool]
-) -> tuple[str, list[Notice]]:
-    """Return what binds the instances on this machine: "numactl", "taskset", "affinity" or "none".
-
-    "affinity" is the launcher itself by sched_setaffinity; "none" leaves the instances unbound.
-    works: tells whether a program can be started behind such a command.
-    """
-    if options.disable_numactl and options.disable_taskset:
-        return "none", []
-    cpus = [cpu for one in instances for cpu in one.cpus]
-    nodes = sorted({node for one in instances for node in one.memory_nodes})
-    notices: list[Notice] = []
-    for tool, is_disabled, otherwise in (
-        ("numactl", options.disable_numactl, _NO_NUMACTL),
-        ("taskset", options.disable_taskset, "taskset is missing or may not bind here"),
-    ):
-        if is_disabled:
-            continue
-        if works(binding_command(tool, cpus, nodes)):
-            return tool, notices
-        notices.append(warning(otherwise))
-    notices.append(information("the launcher itself binds the instances to their cores"))
-    return "affinity", notices
+    nodes = ",".join(map(str, instance.memory_nodes))
+    cpus = ",".join(f"{low}-{high}" for low, high in ranges)
+    return ["numactl", "-C", cpus, *(("-m", nodes) if nodes else ())]
 
 
 def can_start_behind(command: list[str]) -> bool:
-    """Tell whether a program that does nothing can be started behind this binding command."""
+    """Tell whether a program that does nothing can be started by this binding command."""
     silent = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in range(3)]
     arguments = [*command, "true"]
     try:

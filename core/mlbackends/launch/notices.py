@@ -1,7 +1,7 @@
-"""What a launch reports on its way, and what is raised where its options are wrong.
+"""What a launch reports, and the exceptions for wrong options.
 
-The exceptions have the types of torch, and exit code 2. A value that cannot be read, or a node that is
-not there, is a `BadInput`, which is a ValueError.
+The exceptions have the types of torch, and exit code 2. A value that cannot be read, or a node that does
+not exist, is a `BadInput`, which is a ValueError.
 """
 
 from mlbackends.base.errors import MlBackendsError
@@ -21,15 +21,15 @@ def warning(sentence: str) -> Notice:
 
 
 class Refused(MlBackendsError, RuntimeError):
-    """Options that contradict each other, or ask for more than there is."""
+    """Options that contradict each other, or need more than this machine has."""
 
 
 class UnknownCpu(MlBackendsError, KeyError):
-    """A CPU that is not there, is off, or is not for this process."""
+    """A CPU that does not exist, is off, or that this process may not use."""
 
     def __str__(self) -> str:
         return str(self.args[0])  # KeyError itself would put it in quotes
 
 
 class TooFewCores(MlBackendsError, AssertionError):
-    """An instance has fewer cores than torchrun's processes share it."""
+    """An instance has fewer cores than torchrun has processes for it."""

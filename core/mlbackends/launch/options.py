@@ -1,4 +1,4 @@
-"""The options of a launch as data: argparse, click and the man page are made from one table, options.json.
+"""The options of a launch, from which argparse, click and the man page are made; texts are in options.json.
 
 Names, spellings and defaults are those of torch 2.15's run_cpu; `cores` is ours.
 """
@@ -12,10 +12,7 @@ from mlbackends.base.tables import table
 
 
 class Option(Struct, frozen=True, kw_only=True):
-    """One option: what the help shows, and its field in `Options`.
-
-    short: a spelling of one letter, or "". kind: bool (a flag without a value), int or str.
-    """
+    """One option. kind: bool (a flag without a value), int or str. short: one letter, or ""."""
 
     name: str
     group: tuple[str, str]
@@ -28,13 +25,12 @@ class Option(Struct, frozen=True, kw_only=True):
     @property
     def flags(self) -> tuple[str, ...]:
         """Every spelling, short first: -m --module; --node-id --node_id."""
-        dashed = f"--{self.name.replace('_', '-')}"
-        underscored = f"--{self.name}"
-        return tuple(dict.fromkeys(flag for flag in (self.short, dashed, underscored) if flag))
+        spellings = (self.short, f"--{self.name.replace('_', '-')}", f"--{self.name}")
+        return tuple(dict.fromkeys(filter(None, spellings)))
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """The settings of a launch; -1 and None stand for "not given"."""
+    """The settings of a launch; -1 and None mean "not given"."""
 
     multi_instance: bool = False
     module: bool = False
@@ -43,7 +39,7 @@ class Options(Struct, frozen=True, kw_only=True):
     enable_jemalloc: bool = False
     use_default_allocator: bool = False
     disable_iomp: bool = False
-    ncores_per_instance: int | tuple[int, ...] = -1
+    ncores_per_instance: int = -1
     ninstances: int = -1
     skip_cross_node_cores: bool = False
     rank: int = -1

@@ -1,4 +1,4 @@
-"""From options and cores to instances: how many, and which CPUs each gets.
+"""From options and cores to instances: how many there are, and which CPUs each gets.
 
 Nothing is read from the machine here. Instances share no CPU. Source: torch 2.15, run_cpu.
 """
@@ -20,20 +20,16 @@ _CORES_IN_LATENCY_MODE = 4
 
 
 class Instance(Struct, frozen=True):
-    """One program that will be started.
-
-    memory_nodes: the NUMA nodes of its CPUs whose memory it may be bound to.
-    """
+    """One program that will be started. memory_nodes: the NUMA nodes of its CPUs that have memory."""
 
     cpus: tuple[int, ...]
     memory_nodes: tuple[int, ...]
 
 
 class Plan(Struct, frozen=True):
-    """What will be started, and the notices on it.
+    """What will be started, and the notices about it.
 
-    threads: how many CPUs the first instance has. shares_cores: hyper-threads of one core may both be in
-    use.
+    threads: the number of CPUs of the first instance. shares_cores: hyper-threads of one core may be used.
     """
 
     instances: tuple[Instance, ...]
@@ -48,13 +44,10 @@ def plan(options: Options, topology: Topology, environment: Mapping[str, str]) -
     environment: LOCAL_WORLD_SIZE and LOCAL_RANK, which torchrun sets, split each instance's cores.
     Raises Refused, BadInput, UnknownCpu or TooFewCores: the exceptions of torch by their other base.
     """
-    sizes = sizes_of(options)
-    counts = [("--ninstances", options.ninstances)]
-    counts += [("--ncores-per-instance", size) for size in sizes]
-    for name, number in counts:
-        if number != -1 and number < 1:
-            raise BadInput(f"{name} is {number}; at least 1 is needed")
-    has_counts = options.ninstances != -1 or sizes != (-1,)
+    for name in ("ninstances", "ncores_per_instance"):
+        if (number := getattr(options, name)) != -1 and number < 1:
+            raise BadInput(f"--{name.replace('_', '-')} is {number}; at least 1 is needed")
+    has_counts = options.ninstances != -1 or options.ncores_per_instance != -1
     if options.multi_instance and not has_counts and not options.latency_mode:
         options = replace(options, throughput_mode=True)
     notices: list[Notice] = []
@@ -68,18 +61,7 @@ def plan(options: Options, topology: Topology, environment: Mapping[str, str]) -
             raise Refused(f"--rank is {options.rank}; the instances are 0 to {len(shares) - 1}")
         shares = [shares[options.rank]]
         notices.append(information(f"assigning {len(shares[0])} cores for instance {options.rank}"))
-    ranks = _number(environment, "LOCAL_WORLD_SIZE", 1)
-    if ranks > 1:
-        rank = _number(environment, "LOCAL_RANK", 0)
-        if rank >= ranks:
-            raise BadInput(f"LOCAL_RANK is {rank}; with a LOCAL_WORLD_SIZE of {ranks} it is lower")
-        least = min(map(len, shares))
-        if least < ranks:
-            raise TooFewCores(
-                f"each rank needs a core at least; there are {least} for {ranks} ranks"
-            )
-        parts = [(share, len(share) // ranks) for share in shares]
-        shares = [share[rank * size : (rank + 1) * size] for share, size in parts]
+    shares = _share_of_rank(shares, environment)
     instances = []
     for index, share in enumerate(shares):
         nodes = sorted({owner[cpu] for cpu in share})
@@ -96,29 +78,34 @@ def plan(options: Options, topology: Topology, environment: Mapping[str, str]) -
     return Plan(tuple(instances), len(shares[0]), shares_cores, tuple(notices))
 
 
-def _number(environment: Mapping[str, str], name: str, lowest: int) -> int:
-    """Return a variable of torchrun, `lowest` where it is not set."""
-    text = environment.get(name, str(lowest))
-    found = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else -1
-    if found < lowest:
-        raise BadInput(f"{name} is {text[:40]!r}; a whole number from {lowest} up is needed")
-    return found
-
-
-# ---- which CPUs -------------------------------------------------------------
+def _share_of_rank(shares: Shares, environment: Mapping[str, str]) -> Shares:
+    """Return what one of torchrun's processes gets of each instance's cores."""
+    numbers = []
+    for name, lowest in (("LOCAL_WORLD_SIZE", 1), ("LOCAL_RANK", 0)):
+        text = environment.get(name, str(lowest))
+        number = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else -1
+        if number < lowest:
+            raise BadInput(f"{name} is {text[:40]!r}; a whole number from {lowest} up is needed")
+        numbers.append(number)
+    ranks, rank = numbers
+    if rank >= ranks > 1:
+        raise BadInput(f"LOCAL_RANK is {rank}; with a LOCAL_WORLD_SIZE of {ranks} it is lower")
+    if (least := min(map(len, shares))) < ranks:
+        raise TooFewCores(f"each rank needs a core at least; there are {least} for {ranks} ranks")
+    rank = rank if ranks > 1 else 0
+    sizes = [len(share) // ranks for share in shares]
+    return [
+        share[rank * size : (rank + 1) * size] for share, size in zip(shares, sizes, strict=True)
+    ]
 
 
 def chosen_cpus(options: Options, topology: Topology, notices: list[Notice]) -> tuple[int, ...]:
-    """Return the CPUs that the options choose, node by node; a --core-list's by number, as torch has it.
-
-    Raises BadInput for a list that cannot be read and a node that is not there, UnknownCpu for a
-    CPU that cannot be used, Refused for options that contradict each other.
-    """
+    """Return the CPUs that the options choose, node by node; those of --core-list by number, as in torch."""
     if options.core_list is not None:
         if options.cores is not None:
-            raise Refused("--core-list and --cores both say which CPUs to use; give one of them")
+            raise Refused("--core-list and --cores both choose the CPUs; give one of them")
         cpus = _usable(options.core_list, "--core-list", topology)
-        if sizes_of(options) == (-1,):
+        if options.ncores_per_instance == -1:
             raise Refused("--core-list needs --ncores-per-instance, which was not given")
         for name, is_set in (
             ("--node-id", options.node_id != -1),
@@ -127,55 +114,46 @@ def chosen_cpus(options: Options, topology: Topology, notices: list[Notice]) -> 
             ("--throughput-mode", options.throughput_mode),
         ):
             if is_set:
-                notices.append(warning(f"{name} does not count beside --core-list"))
+                notices.append(warning(f"{name} has no effect with --core-list"))
         return cpus
     node = None if options.node_id == -1 or has_modes(options) else options.node_id
     if options.cores is not None:
         chosen = set(_usable(options.cores, "--cores", topology))
         cpus = tuple(cpu for cpu in topology.logical(node) if cpu in chosen)
         if not cpus:
-            raise Refused(f"none of the CPUs {options.cores} lies on node {options.node_id}")
+            raise Refused(f"none of the CPUs {options.cores} is on node {options.node_id}")
         return cpus
-    if options.use_logical_core and not has_modes(options):
-        return topology.logical(node)
-    return topology.physical(node)
+    is_logical = options.use_logical_core and not has_modes(options)
+    return topology.logical(node) if is_logical else topology.physical(node)
 
 
 def has_modes(options: Options) -> bool:
-    """Tell whether latency or throughput mode decides: a --core-list with its counts goes before."""
+    """Tell whether latency or throughput mode decides; --core-list with its counts overrides both."""
     return options.core_list is None and (options.latency_mode or options.throughput_mode)
 
 
-def listed_cpus(text: str, name: str) -> list[int]:
-    """Return the numbers of a list such as "0,1,2" or "0-3,8", in its order.
-
-    name: the option, for the message. Raises BadInput for anything else, and for a number that
-    stands there twice.
-    """
-    found: dict[int, None] = {}
-    for item in text.split(","):
-        piece = item.strip()
-        cpus = parse_cpu_list(piece) if " " not in piece and ":" not in piece else ()
-        if not cpus:
-            raise BadInput(
-                f"{name} {text[:80]!r} is not a list of CPUs: {piece[:40]!r} is no number below "
-                f"{HIGHEST} and no range; write 0,1,2 or 0-3,8"
-            )
-        for cpu in cpus:
-            if cpu in found:
-                raise BadInput(f"{name} {text[:80]!r} names CPU {cpu} twice")
-            found[cpu] = None
-        if len(found) > HIGHEST:
-            raise BadInput(f"{name} names more than {HIGHEST} CPUs")
-    return list(found)
-
-
 def _usable(text: str, name: str, topology: Topology) -> tuple[int, ...]:
-    """Return the CPUs of a list, sorted; raises UnknownCpu for one that this process may not use."""
-    cpus, usable = listed_cpus(text, name), set(topology.logical())
+    """Return the CPUs of a list such as "0-3,8", sorted. name: the option.
+
+    Raises BadInput for what is not a list, or names a CPU twice; UnknownCpu for one that may not be used.
+    """
+    cpus: list[int] = []
+    for item in text[: 16 * HIGHEST].split(","):
+        piece = item.strip()
+        numbers = parse_cpu_list(piece) if " " not in piece and ":" not in piece else ()
+        if not numbers:
+            raise BadInput(
+                f"{name} {text[:80]!r} is not a list of CPUs: {piece[:40]!r} is not a number below "
+                f"{HIGHEST} or a range; write 0,1,2 or 0-3,8"
+            )
+        cpus += numbers
+        if len(set(cpus)) < len(cpus):
+            raise BadInput(f"{name} {text[:80]!r} names a CPU twice")
+    usable = set(topology.logical())
     for cpu in cpus:
         if cpu not in usable:
-            state = "is not for this process" if cpu in topology.online else "is off or not there"
+            is_on = cpu in topology.online
+            state = "may not be used by this process" if is_on else "is off or does not exist"
             raise UnknownCpu(
                 f"CPU {cpu} {state}; this process may use {format_cpu_list(usable)}",
                 "affinity masks and cpusets of containers and schedulers count",
@@ -183,25 +161,13 @@ def _usable(text: str, name: str, topology: Topology) -> tuple[int, ...]:
     return tuple(sorted(cpus))
 
 
-# ---- how many, and how large ------------------------------------------------
-
-
-def sizes_of(options: Options) -> tuple[int, ...]:
-    """Return the numbers of --ncores-per-instance, (-1,) where it is not given."""
-    per_instance = options.ncores_per_instance
-    return per_instance if isinstance(per_instance, tuple) else (per_instance,)
-
-
 def shares_of_mode(
     options: Options, cpus: Sequence[int], by_node: Shares, notices: list[Notice]
 ) -> Shares:
-    """Divide in latency mode (four cores each, and the rest) or throughput mode (one instance per node).
-
-    by_node: the CPUs of each node. Raises Refused where no node has four cores and none may be spanned.
-    """
+    """Divide in latency mode (four cores each, and the rest) or throughput mode (one instance per node)."""
     mode = "latency" if options.latency_mode else "throughput"
     conflicting = "--ninstances, --ncores-per-instance, --node-id and --use-logical-core"
-    notices.append(warning(f"--{mode}-mode decides alone: {conflicting} do not count"))
+    notices.append(warning(f"--{mode}-mode overrides {conflicting}"))
     if mode == "throughput":
         return by_node
     size = _CORES_IN_LATENCY_MODE
@@ -217,64 +183,38 @@ def shares_of_mode(
 def shares_of_counts(
     options: Options, cpus: Sequence[int], by_node: Shares, notices: list[Notice]
 ) -> Shares:
-    """Divide by --ninstances and --ncores-per-instance; one instance has all where neither is given.
-
-    by_node: the CPUs of each node. Raises Refused where the options need more cores than there are, BadInput
-    where they give another number of sizes than of instances.
-    """
-    count, sizes, total = options.ninstances, sizes_of(options), len(cpus)
-    if len(sizes) > 1 and count not in (-1, len(sizes)):
-        raise BadInput(
-            f"--ninstances is {count}, and --ncores-per-instance has {len(sizes)} numbers"
-        )
-    if len(sizes) == 1 and sizes[0] == -1:
+    """Divide by --ninstances and --ncores-per-instance; without both, one instance gets all CPUs."""
+    count, size, total = options.ninstances, options.ncores_per_instance, len(cpus)
+    if size == -1:
         count = max(count, 1)
         if count > total:
             raise Refused(f"there are {total} cores for {count} instances; each needs one at least")
         if options.skip_cross_node_cores and count <= len(by_node):
             return by_node[:count]
         size = total // count
-        if options.skip_cross_node_cores:
-            while size > 1 and sum(len(group) // size for group in by_node) < count:
-                size -= 1
-        sizes = (size,) * count
-    elif len(sizes) == 1:
-        if count == -1:  # a list of cores is shared out, as torch did before 2.14
-            count = max(total // sizes[0], 1) if options.core_list is not None else 1
-        sizes *= count
-    needed = sum(sizes)
-    if needed > total and len(sizes) == 1:
-        raise Refused(f"--ncores-per-instance is {needed}; there are {total} cores")
-    if needed > total:
-        sized = f" of {sizes[0]} cores" if len(set(sizes)) == 1 else ""
-        raise Refused(f"{len(sizes)} instances{sized} need {needed}; there are {total}")
-    if options.core_list is not None and needed < total:
-        used = f"of the {total} cores in --core-list only the first {needed} are used"
+        while options.skip_cross_node_cores and size > 1 and _fitting(by_node, size) < count:
+            size -= 1
+    elif count == -1:  # a list of cores is divided, as torch did before 2.14
+        count = max(total // size, 1) if options.core_list is not None else 1
+    if count * size > total:
+        needed = f"{count} instances of {size} cores need {count * size}"
+        raise Refused(f"{needed}; there are {total}")
+    if options.core_list is not None and count * size < total:
+        used = f"of the {total} cores in --core-list only the first {count * size} are used"
         notices.append(warning(used))
-    if options.skip_cross_node_cores:
-        shares = _within_nodes(sizes, by_node)
-        left = f"{total - needed} cores are left over so that no instance spans nodes"
-        notices.append(information(left))
-        return shares
-    starts = [sum(sizes[:at]) for at in range(len(sizes))]
-    return [tuple(cpus[at : at + size]) for at, size in zip(starts, sizes, strict=True)]
+    if not options.skip_cross_node_cores:
+        return [tuple(cpus[at * size : (at + 1) * size]) for at in range(count)]
+    if _fitting(by_node, size) < count:
+        raise Refused(
+            f"--skip-cross-node-cores leaves no node with {size} cores free for an instance;"
+            f" the largest has {max(map(len, by_node))}"
+        )
+    if count <= len(by_node) and all(len(group) >= size for group in by_node[:count]):
+        return [group[:size] for group in by_node[:count]]
+    parts = [group[at : at + size] for group in by_node for at in range(0, len(group), size)]
+    return [part for part in parts if len(part) == size][:count]
 
 
-def _within_nodes(sizes: Sequence[int], by_node: Shares) -> Shares:
-    """Return one instance a node where they fit so, else as many on a node as it has cores for."""
-    if len(sizes) <= len(by_node):
-        pairs = list(zip(sizes, by_node, strict=False))
-        if all(size <= len(group) for size, group in pairs):
-            return [group[:size] for size, group in pairs]
-    left, shares = list(by_node), []
-    for size in sizes:
-        at = next((at for at, group in enumerate(left) if len(group) >= size), None)
-        if at is None:
-            largest = max(map(len, by_node))
-            raise Refused(
-                f"--skip-cross-node-cores leaves no node with {size} cores free for an instance;"
-                f" the largest has {largest}"
-            )
-        shares.append(left[at][:size])
-        left[at] = left[at][size:]
-    return shares
+def _fitting(by_node: Shares, size: int) -> int:
+    """Return the number of instances of a size that span no nodes."""
+    return sum(len(group) // size for group in by_node)

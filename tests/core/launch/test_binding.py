@@ -8,69 +8,68 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mlbackends.launch.launcher import binding_command, can_start_behind, choose_tool, cpu_ranges
+from mlbackends.launch.cores import topology_of
+from mlbackends.launch.launcher import Launch, can_start_behind, numactl, prepare
 from mlbackends.launch.options import Options
 from mlbackends.launch.planning import Instance
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-INSTANCES = (Instance((0, 1), (0,)), Instance((8, 9), ()))
-BOTH = ["numactl", "taskset"]
+MACHINE = topology_of([(0,), (1,), (2,), (8,)], {0: 0, 1: 0, 2: 1, 8: 1}, (0,), range(9))
 
 
-def chosen(works: list[str], **options: bool) -> tuple[str, list[str], list[list[str]]]:
-    """Return the tool, what was told of it, and the commands that were tried."""
+def prepared(*, works: bool, **options: bool) -> tuple[Launch, list[list[str]]]:
+    """Return what would be started in two instances, and the binding commands that were tried."""
     tried: list[list[str]] = []
 
     def can(command: list[str]) -> bool:
         tried.append(command)
-        return command[0] in works
+        return works
 
-    tool, notices = choose_tool(Options(**options), INSTANCES, can)  # type: ignore[arg-type]
-    return tool, [level for level, _ in notices], tried
-
-
-def test_ranges_are_spelled_as_in_torch() -> None:
-    assert cpu_ranges((8, 0, 1, 2)) == "0-2,8-8"
+    given = Options(
+        ninstances=2, no_python=True, use_default_allocator=True, disable_iomp=True, **options
+    )
+    return prepare(given, [sys.executable], {}, topology=MACHINE, works=can), tried
 
 
-def test_numactl_binds_memory_too_where_there_is_some() -> None:
-    assert binding_command("numactl", (0, 1), (0, 3)) == ["numactl", "-C", "0-1", "-m", "0,3"]
-    assert binding_command("numactl", (8,), ()) == ["numactl", "-C", "8-8"]
+def test_numactl_binds_memory_too_if_there_is_some() -> None:
+    assert numactl(Instance((8, 0, 1, 2), (0, 3))) == ["numactl", "-C", "0-2,8-8", "-m", "0,3"]
+    assert numactl(Instance((8,), ())) == ["numactl", "-C", "8-8"]
 
 
-def test_taskset_binds_cores() -> None:
-    assert binding_command("taskset", (0, 1), (0,)) == ["taskset", "-c", "0-1"]
+def test_numactl_is_tried_with_the_cores_and_nodes_of_the_instances() -> None:
+    made, tried = prepared(works=True)
+
+    assert tried == [["numactl", "-C", "0-2,8-8", "-m", "0"]]
+    assert [child.command[:3] for child in made.children] == [
+        ("numactl", "-C", "0-1"),
+        ("numactl", "-C", "2-2,8-8"),
+    ]
+    assert [child.cpus for child in made.children] == [(), ()]
 
 
-def test_numactl_is_tried_with_the_very_cores_and_nodes_of_the_instances() -> None:
-    assert chosen(BOTH) == ("numactl", [], [["numactl", "-C", "0-1,8-9", "-m", "0"]])
-
-
-def test_taskset_follows_numactl_with_a_warning() -> None:
+def test_without_numactl_the_launcher_binds_with_a_warning() -> None:
     """Report pytorch 131011: in a container whose cpuset lacks CPU 0 numactl may not bind."""
-    tool, levels, _ = chosen(["taskset"])
-    assert (tool, levels) == ("taskset", ["WARNING"])
+    made, _ = prepared(works=False)
+
+    assert [child.cpus for child in made.children] == [(0, 1), (2, 8)]
+    assert any(level == "WARNING" and "numactl" in text for level, text in made.notices)
 
 
-def test_taskset_that_was_chosen_needs_no_warning() -> None:
-    assert chosen(BOTH, disable_numactl=True)[:2] == ("taskset", [])
+def test_with_numactl_disabled_the_launcher_binds_and_nothing_is_tried() -> None:
+    made, tried = prepared(works=True, disable_numactl=True)
+
+    assert [child.cpus for child in made.children] == [(0, 1), (2, 8)]
+    assert tried == []
 
 
-def test_without_a_tool_the_launcher_binds() -> None:
-    tool, levels, _ = chosen([])
-    assert (tool, levels) == ("affinity", ["WARNING", "WARNING", "INFO"])
+def test_with_both_disabled_nothing_binds() -> None:
+    made, tried = prepared(works=True, disable_numactl=True, disable_taskset=True)
 
-
-def test_without_numactl_and_with_taskset_forbidden_the_launcher_binds() -> None:
-    tool, _, tried = chosen(["taskset"], disable_taskset=True)
-    assert tool == "affinity"
-    assert [command[0] for command in tried] == ["numactl"]
-
-
-def test_with_both_forbidden_nothing_binds_and_nothing_is_tried() -> None:
-    assert chosen(BOTH, disable_numactl=True, disable_taskset=True) == ("none", [], [])
+    assert [child.cpus for child in made.children] == [(), ()]
+    assert made.children[0].command == (sys.executable,)
+    assert tried == []
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="binds on Linux")

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlbackends.base.errors import BadInput
+from mlbackends.base.errors import MlBackendsError
 from mlbackends.launch.cores import topology_of
 from mlbackends.launch.options import Options
-from mlbackends.launch.planning import chosen_cpus, listed_cpus
+from mlbackends.launch.planning import chosen_cpus
 
 if TYPE_CHECKING:
     from mlbackends.launch.notices import Notice
@@ -54,7 +54,7 @@ def test_cores_need_no_counts_and_come_core_by_core() -> None:
 
 def test_cores_of_a_node_are_those_in_both() -> None:
     assert chosen(Options(cores="0-2", node_id=1)) == (2,)
-    with pytest.raises(RuntimeError, match="lies on node 1"):
+    with pytest.raises(RuntimeError, match="is on node 1"):
         chosen(Options(cores="0,1", node_id=1))
 
 
@@ -64,7 +64,7 @@ def test_two_lists_exclude_each_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cpu", "seen"), [("8", "is not for this process"), ("9", "is off or not there")]
+    ("cpu", "seen"), [("8", "may not be used by this process"), ("9", "is off or does not exist")]
 )
 def test_a_cpu_that_cannot_be_used_says_why(cpu: str, seen: str) -> None:
     with pytest.raises(KeyError) as raised:
@@ -81,24 +81,23 @@ def test_what_does_not_count_beside_a_core_list_is_told() -> None:
 
 @pytest.mark.parametrize(
     ("text", "cpus"),
-    [("0", [0]), ("0,2,1", [0, 2, 1]), ("0-3,8", [0, 1, 2, 3, 8]), (" 1 , 2 ", [1, 2])],
+    [("0", (0,)), ("0,2,1", (0, 1, 2)), ("0-3,7", (0, 1, 2, 3, 7)), (" 1 , 2 ", (1, 2))],
 )
-def test_a_list_has_numbers_and_ranges(text: str, cpus: list[int]) -> None:
-    assert listed_cpus(text, "--cores") == cpus
+def test_a_list_has_numbers_and_ranges(text: str, cpus: tuple[int, ...]) -> None:
+    assert chosen(Options(core_list=text, ncores_per_instance=1)) == cpus
 
 
 @pytest.mark.parametrize(
     "text",
     ["", "a", "1,", ",1", "1;2", "3-1", "-1", "1 2", "0-9:2/4", "1.5", "99999999", "1,1", "0-3,2"],
 )
-def test_what_is_no_list_is_refused_by_the_options_name(text: str) -> None:
+def test_what_is_not_a_list_is_refused_by_the_options_name(text: str) -> None:
     with pytest.raises(ValueError, match=r"^--core-list"):
-        listed_cpus(text, "--core-list")
+        chosen(Options(core_list=text, ncores_per_instance=1))
 
 
 @given(st.text(max_size=40))
 def test_any_text_is_a_list_or_a_misuse(text: str) -> None:
-    cpus = [0]
-    with contextlib.suppress(BadInput):
-        cpus = listed_cpus(text, "--cores")
-    assert cpus and len(set(cpus)) == len(cpus)
+    with contextlib.suppress(MlBackendsError):
+        cpus = chosen(Options(cores=text))
+        assert cpus and len(set(cpus)) == len(cpus)

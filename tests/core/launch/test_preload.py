@@ -4,25 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlbackends.launch.variables import find_library, is_preloaded, library_folders, preload_entries
+from mlbackends.launch.variables import find_library, is_preloaded, library_folders
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def test_an_entry_that_is_not_there_is_dropped_and_told(tmp_path: Path) -> None:
-    there = tmp_path / "libthere.so"
-    there.touch()
-    entries, notices = preload_entries({"LD_PRELOAD": f"/none/libx.so:{there}"})
-    assert entries == [str(there)]
-    assert notices == [("WARNING", "/none/libx.so doesn't exist. Removing it from LD_PRELOAD.")]
-
-
-def test_an_entry_without_a_folder_is_the_loaders_to_find() -> None:
-    assert preload_entries({"LD_PRELOAD": "libm.so.6 libz.so.1"}) == (
-        ["libm.so.6", "libz.so.1"],
-        [],
-    )
 
 
 def test_folders_of_the_environment_come_before_the_systems() -> None:

@@ -106,11 +106,11 @@ def test_several_programs_have_no_stdin(tmp_path: Path) -> None:
     assert run([python(code), python(code)], silent) == 0
 
 
-def test_each_instance_has_its_logs(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_each_instance_has_its_logs(tmp_path: Path) -> None:
     code = "import sys; print('out', sys.argv[1]); print('err', sys.argv[1], file=sys.stderr)"
     children = [python(code, "a"), python(code, "b")]
     assert run(children, silent, log_path=str(tmp_path), log_file_prefix="foo") == 0
-    (attempt,) = tmp_path.glob("*/attempt_0")
+    (attempt,) = tmp_path.glob("foo_*/attempt_0")
     logs = {str(path.relative_to(attempt)): path.read_text() for path in attempt.glob("*/*")}
     assert logs == {
         "0/stdout.log": "out a\n",
@@ -118,9 +118,19 @@ def test_each_instance_has_its_logs(tmp_path: Path, capfd: pytest.CaptureFixture
         "1/stdout.log": "out b\n",
         "1/stderr.log": "err b\n",
     }
-    shown = capfd.readouterr()
-    assert sorted(shown.out.splitlines()) == ["[foo0]:out a", "[foo1]:out b"]
-    assert sorted(shown.err.splitlines()) == ["[foo0]:err a", "[foo1]:err b"]
+
+
+def test_each_run_has_a_folder_of_its_own(tmp_path: Path) -> None:
+    for _ in range(2):
+        assert run([Child(("true",), ENVIRONMENT)], silent, log_path=str(tmp_path / "logs")) == 0
+
+    assert len(list((tmp_path / "logs").glob("run_*/attempt_0/0/stdout.log"))) == 2
+
+
+def test_logs_below_a_file_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match="logs cannot be written in"):
+        run([Child(("true",), ENVIRONMENT)], silent, log_path=str(tmp_path / "file"))
 
 
 def test_a_program_that_cannot_be_started_leaves_none_running(tmp_path: Path) -> None:
@@ -137,7 +147,7 @@ def test_a_program_that_cannot_be_started_leaves_none_running(tmp_path: Path) ->
 def test_a_program_is_found_on_the_path_of_its_own_environment(tmp_path: Path) -> None:
     program = tmp_path / "our-program"
     program.write_text("#!/bin/sh\n")
-    with pytest.raises(RuntimeError, match="may be executed"):
+    with pytest.raises(RuntimeError, match="not an executable program"):
         executable(str(program), ENVIRONMENT)
     with pytest.raises(RuntimeError, match=r"no program 'our-program' on PATH"):
         executable("our-program", {"PATH": str(tmp_path)})

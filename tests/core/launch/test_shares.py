@@ -40,20 +40,6 @@ def test_a_size_alone_makes_one_instance_and_of_a_list_of_cores_as_many_as_fit()
     assert counted(EVEN, ncores_per_instance=3, core_list="0-7") == [(0, 1, 2), (3, 4, 5)]
 
 
-def test_several_sizes_make_an_instance_each() -> None:
-    assert counted(EVEN, ncores_per_instance=(3, 1)) == [(0, 1, 2), (3,)]
-    assert counted(UNEVEN, ncores_per_instance=(6, 2), skip_cross_node_cores=True) == [
-        (0, 1, 2, 3, 4, 5),
-        (6, 7),
-    ]
-    with pytest.raises(RuntimeError, match="no node with 6 cores free for an instance"):
-        counted(UNEVEN, ncores_per_instance=(2, 6), skip_cross_node_cores=True)
-    with pytest.raises(ValueError, match="--ninstances is 3, and --ncores-per-instance has 2"):
-        counted(EVEN, ncores_per_instance=(3, 1), ninstances=3)
-    with pytest.raises(RuntimeError, match="2 instances need 9; there are 8"):
-        counted(EVEN, ncores_per_instance=(5, 4))
-
-
 def test_no_instance_spans_nodes_where_that_is_asked() -> None:
     spared = {"ninstances": 2, "skip_cross_node_cores": True}
     assert counted(EVEN, ncores_per_instance=3, **spared) == [(0, 1, 2), (4, 5, 6)]
@@ -80,7 +66,7 @@ def test_a_count_that_must_not_span_gets_the_largest_size_that_fits() -> None:
     [
         ({"ninstances": 9}, "there are 8 cores for 9 instances"),
         ({"ninstances": 3, "ncores_per_instance": 3}, "3 instances of 3 cores need 9; there are 8"),
-        ({"ncores_per_instance": 9}, "--ncores-per-instance is 9; there are 8 cores"),
+        ({"ncores_per_instance": 9}, "1 instances of 9 cores need 9; there are 8"),
         ({"ncores_per_instance": 5, "skip_cross_node_cores": True}, "the largest has 4"),
         (
             {"ninstances": 3, "ncores_per_instance": 3, "skip_cross_node_cores": True},

@@ -53,19 +53,17 @@ def _complete_settings(
 
     del ctx, param
     name, sign, _ = incomplete.partition("=")
-    offered = {}
-    if not sign:
-        offered = {
-            f"{switch.name}=": switch.doc for switch in SWITCHES.values() if not switch.read_only
-        }
-    elif name in SWITCHES:
-        kind = SWITCHES[name].kind
-        words = () if kind.name == "order" else getattr(kind, "words", ())
-        words = ("true", "false") if kind.name == "bool" else words
-        offered = {f"{name}={word}": "" for word in words}
+    completions = {
+        f"{switch.name}=": switch.doc for switch in SWITCHES.values() if not switch.read_only
+    }
+    if sign:
+        kind = SWITCHES[name].kind if name in SWITCHES else None
+        words = () if getattr(kind, "name", "") == "order" else getattr(kind, "words", ())
+        words = ("true", "false") if getattr(kind, "name", "") == "bool" else words
+        completions = {f"{name}={word}": "" for word in words}
     return [
         CompletionItem(text, help=about)
-        for text, about in offered.items()
+        for text, about in completions.items()
         if text.startswith(incomplete)
     ]
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from mlbackends.base.errors import MlBackendsError
 from mlbackends.base.mounts import call, call_or
-from mlbackends.launch.signals import (
+from mlbackends.host.signals import (
     FROM_THE_TERMINAL,
     RESTORED,
     SENT_ON,

@@ -13,7 +13,7 @@ import pytest
 if sys.platform != "linux":
     pytest.skip("launches are Linux's", allow_module_level=True)
 
-from mlbackends.launch.signals import WaitedSignals, ended, send
+from mlbackends.host.signals import WaitedSignals, ended, send
 
 
 def test_a_signal_of_a_process_is_handed_out() -> None:
@@ -54,7 +54,7 @@ def test_a_process_that_is_gone_does_not_matter() -> None:
 
 FIRST_PROCESS = """
 import ctypes, os, time
-from mlbackends.launch.signals import ended
+from mlbackends.host.signals import ended
 
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # what is left behind becomes our child, as that of process 1
 own = os.fork()
