@@ -2,7 +2,7 @@
 
 Switches: `mkldnn.matmul.fp32_precision` in memory; on a device those of `cuda.matmul`,
 `cuda.preferred_blas_library`, `cuda.cublas_workspace_size` and `cuda.cublaslt_workspace_size`. A batch
-of matrices on a device goes to the kernel that `python_native` has for bmm, where there is one.
+of matrices on a device goes to cuBLAS.
 """
 
 from typing import Any
@@ -42,12 +42,4 @@ def _on_device(a: Any, b: Any) -> Any:
     if a.device != b.device:
         raise RuntimeError(f"both must lie on one device: cuda:{a.device} and cuda:{b.device}")
     shape = product_shape(a.shape, b.shape)
-
-    def by_cublas(a: Any, b: Any) -> Any:
-        return multiply(a, b, shape)
-
-    if len(a.shape) != 3 or len(b.shape) != 3 or a.shape[0] != b.shape[0]:
-        return by_cublas(a, b)
-    from mlbackends.python_native.overrides import call
-
-    return call("bmm", "CUDA", by_cublas, a, b)
+    return multiply(a, b, shape)

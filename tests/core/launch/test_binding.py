@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -27,9 +27,8 @@ def prepared(*, works: bool, **options: bool) -> tuple[Launch, list[list[str]]]:
         tried.append(command)
         return works
 
-    given = Options(
-        ninstances=2, no_python=True, use_default_allocator=True, disable_iomp=True, **options
-    )
+    plain: dict[str, Any] = {"use_default_allocator": True, "disable_iomp": True, **options}
+    given = Options(ninstances=2, no_python=True, **plain)
     return prepare(given, [sys.executable], {}, topology=MACHINE, works=can), tried
 
 
