@@ -17,7 +17,7 @@ from mlbackends.model.problem import AttentionProblem
 from mlbackends.sdpa import constraints as need
 from mlbackends.sdpa.backend import AttentionBackend, Gradients, LibraryAnswer, Prepared
 from mlbackends.sdpa.constraints import constraint
-from mlbackends.sdpa.sdp_backend import SDPBackend
+from mlbackends.sdpa.switches import SDPBackend
 
 if TYPE_CHECKING:
     from mlbackends.isolation.service import Service

@@ -10,7 +10,7 @@ from mlbackends.base.reasons import Reason
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.sdpa import constraints as need
 from mlbackends.sdpa.backend import AttentionBackend
-from mlbackends.sdpa.sdp_backend import SDPBackend
+from mlbackends.sdpa.switches import SDPBackend
 from mlbackends_kernels.attention_cuda.by_kernels import ByKernels
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from mlbackends.base.reasons import Reason
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.sdpa.backend import AttentionBackend, Gradients
 from mlbackends.sdpa.constraints import dtype_in, last_dim_contiguous, on_device
-from mlbackends.sdpa.sdp_backend import SDPBackend
+from mlbackends.sdpa.switches import SDPBackend
 
 
 class FlashCpu(AttentionBackend):

@@ -9,7 +9,7 @@ from mlbackends.base.reasons import Reason
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.sdpa.backend import AttentionBackend, Gradients
 from mlbackends.sdpa.constraints import dtype_in, on_device, pages_forward_only
-from mlbackends.sdpa.sdp_backend import SDPBackend
+from mlbackends.sdpa.switches import SDPBackend
 from mlbackends_kernels.attention_cpu.formula import attend, gradients
 from mlbackends_kernels.tensors import interchange
 from mlbackends_kernels.tensors.arithmetic import without_numpy

@@ -25,7 +25,7 @@ import os, signal, sys, time
 from mlbackends.base import registry
 from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.constraints import on_device
-from mlbackends.sdpa.sdp_backend import SDPBackend
+from mlbackends.sdpa.switches import SDPBackend
 
 class Fake(AttentionBackend):
     name, answers_to = "{name}", SDPBackend.FLASH_ATTENTION
@@ -168,7 +168,7 @@ def test_explain_fits_a_narrow_page(form: str) -> None:
     done = ran("explain", *SHAPE, *words, environment={"COLUMNS": "60"})
 
     assert done.returncode == 0
-    assert "there is a mask" in " ".join(done.stdout.split())
+    assert "masks are not supported" in " ".join(done.stdout.split())
     if form == "table":
         assert max(map(len, done.stdout.splitlines())) <= 72
 
@@ -189,7 +189,7 @@ def test_plain_characters_where_the_terminal_has_no_others() -> None:
     [
         ((), "no problem is given"),
         (("--shape", "1,2,8"), ""),
-        (("--shape", "1,2,8,-4"), "no whole number"),
+        (("--shape", "1,2,8,-4"), "not a whole number"),
         ((*SHAPE, "--dtype", "float31"), "did you mean 'float32'?"),
         ((*SHAPE, "--device", "sm91"), "did you mean 'sm90'?"),
         ((*SHAPE, "--kv-heads", "1", "--gqa", "--mask", "causl"), "did you mean 'causal'?"),
@@ -225,7 +225,7 @@ def test_a_problem_that_no_memory_holds_is_not_begun() -> None:
     data = record("check", "--shape", "64,1024,16384,128", "--rounds", "0")
 
     assert data["exit"] == 1
-    assert "GiB of memory are free" in data["problems"][0]["failure"]
+    assert "GiB are free" in data["problems"][0]["failure"]
 
 
 # ---- list --------------------------------------------------------------------------
@@ -236,14 +236,12 @@ def test_list_tells_what_each_takes_and_whether_it_is_usable() -> None:
     entries = {each["name"]: each for each in data["backends"]}
 
     assert entries["math"]["unavailable_reasons"] == []
-    assert "no mask but a causal one" in entries["flash_attn_2"]["takes"]
-    assert {"dropout", "gradients", "gradients of masks", "logsumexp"} <= set(
-        entries["math"]["can"]
-    )
+    assert "no mask other than a causal one" in entries["flash_attn_2"]["takes"]
+    assert {"dropout", "gradients", "mask gradients", "logsumexp"} <= set(entries["math"]["can"])
     assert "boolean masks" not in entries["cudnn"]["can"]
-    assert "keys in pages" in entries["math"]["can"]
-    assert "gradients of masks" not in entries["torch_flash"]["can"]
-    assert "gradients of masks" in entries["torch_math"]["can"]
+    assert "paged keys" in entries["math"]["can"]
+    assert "mask gradients" not in entries["torch_flash"]["can"]
+    assert "mask gradients" in entries["torch_math"]["can"]
     assert "inputs that require no gradient" not in entries["math"]["takes"]
     assert entries["torch_flash"]["peer"]
     assert ran("list").stdout.count("\n  is") == len(entries)
@@ -326,7 +324,7 @@ def test_an_exact_result_that_takes_too_long_says_what_gives_it_longer() -> None
 
     assert done.returncode == 1
     assert "did not answer within 0.01 s" in " ".join(done.stdout.split())
-    assert "--timeout gives it longer" in " ".join(done.stdout.split())
+    assert "use a longer --timeout" in " ".join(done.stdout.split())
 
 
 @pytest.mark.slow

@@ -174,7 +174,7 @@ def test_a_part_of_this_machine_cannot_be_named_after_another() -> None:
     done = in_process(("sdpa", "check", "--shape", "1,2,16,8", "--device", "h100"), {})
 
     assert done.returncode == 2
-    assert "only this machine's CPU and CUDA devices are" in done.stderr
+    assert "is not a CPU or CUDA device of this machine" in done.stderr
 
 
 def test_a_peer_that_is_missing_is_named_alone(on_device: Any) -> None:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.sdpa import named_devices, rules
 from mlbackends.sdpa.rules.environment import NEWEST
-from mlbackends.sdpa.sdp_backend import SDPBackend
+from mlbackends.sdpa.switches import SDPBackend
 from mlbackends_kernels.cuda import attention_graph
 from mlbackends_kernels.cudnn import Cudnn
 

@@ -17,10 +17,10 @@ import mlbackends
 from mlbackends import sdpa
 from mlbackends.base.errors import InvalidProblem
 from mlbackends.sdpa import cuda_surface, dispatch, switches
-from mlbackends.sdpa.params import problem_of
+from mlbackends.sdpa.cuda_surface import problem_of
 from mlbackends.sdpa.rules import CPU_ORDER, why_not
 from mlbackends.sdpa.rules.environment import environment_here
-from mlbackends.sdpa.sdp_backend import SDPBackend
+from mlbackends.sdpa.switches import SDPBackend
 from mlbackends.switches import store
 from mlbackends.switches.table import SWITCHES
 

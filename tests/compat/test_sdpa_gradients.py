@@ -17,7 +17,7 @@ import mlbackends
 from mlbackends.base.errors import NoBackend
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.sdpa.dispatch import backends
-from mlbackends.sdpa.sdp_backend import SDPBackend
+from mlbackends.sdpa.switches import SDPBackend
 
 pytestmark = [
     pytest.mark.torch,

@@ -8,8 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from mlbackends.model.checked import Ended
-from mlbackends.sdpa.problem_file import read_file
-from mlbackends.sdpa.problem_text import parse
+from mlbackends.sdpa.problem_text import parse, read_file
 from mlbackends.sdpa.verify.processes import Plan
 from mlbackends.sdpa.verify.run import check
 

@@ -204,8 +204,7 @@ def test_numbers_are_those_of_our_best_backend_beside_another() -> None:
 
 
 def test_every_problem_is_one_that_is_timed_alone_but_those_that_are_checked() -> None:
-    from mlbackends.sdpa.problem_file import read_file
-    from mlbackends.sdpa.problem_text import parse
+    from mlbackends.sdpa.problem_text import parse, read_file
 
     assert len(read_file(str(FOLDER / "problems" / "check.txt"), {})) > 20
     for name in (*measuring.GROUPS, "quick"):

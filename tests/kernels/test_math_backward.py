@@ -366,7 +366,7 @@ def test_the_inputs_stay_as_they_are() -> None:
 def test_what_it_cannot_do_it_refuses_backwards_too() -> None:
     spec = TensorSpec((2, 2), "int32", requires_grad=True)
     problem = AttentionProblem(query=spec, key=spec, value=spec)
-    with pytest.raises(NoBackend, match="the element type is int32"):
+    with pytest.raises(NoBackend, match="the dtype is int32"):
         backend.run_backward(problem, *[None] * 7)
 
 

@@ -58,7 +58,7 @@ def wordings_of(options: dict[str, Any]) -> tuple[Wording, ...]:
 
     found = list(problem_text.wordings(words)) if "shape" in words else []
     for path in files:
-        found += problem_file.read_file(path, usual)
+        found += problem_text.read_file(path, usual)
     unique = tuple(dict.fromkeys(found))
     if not unique:
         raise BadInput("no problem is given")

@@ -5,13 +5,12 @@ from mlbackends.switches.modules import install
 
 #: The public names that are defined in other modules, by module.
 _ELSEWHERE = {
-    "sdpa.params": ("SDPAParams",),
     "sdpa.cuda_surface": (
         "allow_fp16_bf16_reduction_math_sdp", "can_use_cudnn_attention",
         "can_use_efficient_attention", "can_use_flash_attention", "cudnn_sdp_enabled", "enable_cudnn_sdp",
         "enable_flash_sdp", "enable_math_sdp", "enable_mem_efficient_sdp", "flash_sdp_enabled",
         "fp16_bf16_reduction_math_sdp_allowed", "is_flash_attention_available", "math_sdp_enabled",
-        "mem_efficient_sdp_enabled", "sdp_kernel",
+        "mem_efficient_sdp_enabled", "SDPAParams", "sdp_kernel",
     ),
     "cuda.preferences": (
         "blas_workspace_size", "cublas_workspace_size", "cublaslt_workspace_size",

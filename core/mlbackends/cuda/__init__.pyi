@@ -12,6 +12,7 @@ from mlbackends.cuda.preferences import preferred_blas_library as preferred_blas
 from mlbackends.cuda.preferences import preferred_linalg_library as preferred_linalg_library
 from mlbackends.cuda.preferences import preferred_rocm_fa_library as preferred_rocm_fa_library
 from mlbackends.sdpa import SDPBackend as SDPBackend
+from mlbackends.sdpa.cuda_surface import SDPAParams as SDPAParams
 from mlbackends.sdpa.cuda_surface import allow_fp16_bf16_reduction_math_sdp as allow_fp16_bf16_reduction_math_sdp
 from mlbackends.sdpa.cuda_surface import can_use_cudnn_attention as can_use_cudnn_attention
 from mlbackends.sdpa.cuda_surface import can_use_efficient_attention as can_use_efficient_attention
@@ -27,7 +28,6 @@ from mlbackends.sdpa.cuda_surface import is_flash_attention_available as is_flas
 from mlbackends.sdpa.cuda_surface import math_sdp_enabled as math_sdp_enabled
 from mlbackends.sdpa.cuda_surface import mem_efficient_sdp_enabled as mem_efficient_sdp_enabled
 from mlbackends.sdpa.cuda_surface import sdp_kernel as sdp_kernel
-from mlbackends.sdpa.params import SDPAParams as SDPAParams
 from mlbackends_kernels.cuda.memory import memory_stats as memory_stats
 from mlbackends_kernels.cuda.streams import on_stream as on_stream
 

@@ -9,9 +9,8 @@ _HOMES = {
     "attend": ("scaled_dot_product_attention", "scaled_dot_product_attention_backward"),
     "backend": ("Gradients",),
     "bias": ("CausalBias", "CausalVariant", "causal_lower_right", "causal_upper_left"),
-    "params": ("SDPAParams",),
-    "sdp_backend": ("SDPBackend",),
-    "switches": ("sdpa_kernel",),
+    "cuda_surface": ("SDPAParams",),
+    "switches": ("SDPBackend", "sdpa_kernel"),
 }
 _LAZY = {name: f"{__name__}.{home}:{name}" for home, names in _HOMES.items() for name in names}
 __all__ = sorted(_LAZY)  # noqa: PLE0605  of _LAZY

@@ -7,7 +7,7 @@ from mlbackends.sdpa.bias import CausalBias as CausalBias
 from mlbackends.sdpa.bias import CausalVariant as CausalVariant
 from mlbackends.sdpa.bias import causal_lower_right as causal_lower_right
 from mlbackends.sdpa.bias import causal_upper_left as causal_upper_left
-from mlbackends.sdpa.params import SDPAParams as SDPAParams
-from mlbackends.sdpa.sdp_backend import SDPBackend as SDPBackend
+from mlbackends.sdpa.cuda_surface import SDPAParams as SDPAParams
+from mlbackends.sdpa.switches import SDPBackend as SDPBackend
 from mlbackends.sdpa.switches import sdpa_kernel as sdpa_kernel
 

@@ -7,9 +7,8 @@ from msgspec.structs import replace
 from mlbackends.base import registry
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.sdpa.backend import Gradients
-from mlbackends.sdpa.describe import is_tensor, without_gradients
+from mlbackends.sdpa.describe import is_tensor, refuse_unreadable, without_gradients
 from mlbackends.sdpa.dispatch import chosen_backend
-from mlbackends.sdpa.readable import refuse_unreadable
 from mlbackends.sdpa.request import Fields, Operation, Request, requested
 from mlbackends.switches.dynamo import untraced
 
@@ -47,37 +46,35 @@ def scaled_dot_product_attention(
     """Return softmax(query @ transposed(key) * scale + attn_mask) @ value.
 
     Shapes: query (..., H, L, E), key (..., Hkv, S, E), value (..., Hkv, S, Ev); the result is (..., H, L, Ev)
-    and of the same kind as query: a numpy array for a numpy array, a torch tensor for a torch tensor,
-    whose gradients are ours where query, key, value or a mask of numbers requires one; gradients of
-    gradients are refused.
-    The mask of a numpy.ma.MaskedArray is ignored: all its numbers count.
-    attn_mask: a CausalBias; or booleans, False where a key is not seen; or numbers that are added to
-    the scores; of a shape that broadcasts to (..., H, L, S). A row that sees no key is 0;
-    one that sees keys, and whose scores all overflow to -inf, is NaN.
-    dropout_p: the probability, 0 to 1, that a weight is dropped; it counts whenever it is above 0, and
-    what is kept is divided by 1 - dropout_p. seed decides which ones are dropped, by its lower 64 bits;
-    without one it is repeatable by torch.manual_seed for torch's tensors (whose generator for the CPU is
-    drawn from, once a call), by numpy.random.seed for all others. They are not the ones that torch itself
-    would drop.
+    and of the same kind as query: a numpy array for a numpy array, a torch tensor for a torch tensor. A torch
+    result has our gradients where query, key, value or a float mask requires one; gradients of gradients are
+    not supported. The mask of a numpy.ma.MaskedArray is ignored.
+    attn_mask: a CausalBias, a boolean mask (False hides a key), or a float mask that is added to the scores;
+    its shape must broadcast to (..., H, L, S). A row that sees no key is 0; a row whose scores all overflow
+    to -inf is NaN.
+    dropout_p: the probability, 0 to 1, that a weight is dropped, also outside of training; the other weights
+    are divided by 1 - dropout_p. The lower 64 bits of seed decide which weights are dropped. Without a seed,
+    torch.manual_seed makes calls with torch's tensors repeatable (one number is drawn from its CPU generator
+    for each call), and numpy.random.seed all others. torch itself would drop other weights.
     scale: None for 1/sqrt(E). enable_gqa: heads of key and value serve groups of query heads.
-    return_logsumexp: return also the natural logarithm of the sum of the exponentials of each row's
-    scores, scaled and masked: (..., H, L), of the kind of query, float64 for float64, else float32, 0
-    for a row that sees no key. It has no gradient.
+    return_logsumexp: also return the natural logarithm of the sum of the exponentials of each row's scores,
+    scaled and masked: (..., H, L), of the kind of query, float64 for float64, otherwise float32; 0 for a row
+    that sees no key. It has no gradient.
 
-    The rest is not in torch's function, and not every backend has it (`backends sdpa list`).
-    window: how many keys to the left and right of its own position a row sees, -1 for all; row i of L has
-    the position i, with lower_right i + S - L, where a causal mask ends, too.
+    torch's function lacks the other arguments, and not every backend supports them (`backends sdpa list`).
+    window: the number of keys that a row sees to the left and right of its own position, -1 for all. Row i of
+    L has the position i, or i + S - L with lower_right, which aligns a causal mask bottom-right too.
     softcap: scores become softcap * tanh(scores / softcap) before masks; 0 for none.
-    sinks: (H,), of query's type or float32: one more score for each head, which counts in every row's sum
-    and in its logarithm, and has no value. A row that sees no key has its sink as logarithm.
-    query_lengths, key_lengths: of sequences that lie one after another in (1, H, L, E) and (1, Hkv, S, E),
-    as ints or a tensor of them, which is read; each sequence sees itself alone.
-    page_table: (B, most pages) of int32: the pages of each sequence, of which key (pages, Hkv, page size, E)
-    and value consist, and of whose keys key_lengths (B,) count. They have no gradient.
+    sinks: (H,), of query's type or float32: an additional score for each head, which counts in the sum and
+    the logarithm of every row and has no value. The logarithm of a row that sees no key is its sink.
+    query_lengths, key_lengths: the lengths of sequences that are packed one after another in (1, H, L, E) and
+    (1, Hkv, S, E), as ints or as a tensor, whose values are read; a sequence sees only itself.
+    page_table: (B, max pages) of int32: the pages of each sequence in key (pages, Hkv, page size, E) and in
+    value, of whose keys the first key_lengths (B,) count. Paged tensors have no gradient.
 
     Raises RuntimeError, TypeError, ValueError, IndexError and NotImplementedError where torch does;
-    NoBackend, a RuntimeError, where no backend may or can compute it, with all the reasons; IndexError from
-    a backend of the CPU for a page that is not there.
+    NoBackend, a RuntimeError, with all reasons where no backend may or can compute it; IndexError from a CPU
+    backend for a page that does not exist.
     """
     fields = Fields(window, lower_right, softcap, sinks, query_lengths, key_lengths, page_table)
     options = dropout_p, is_causal, scale, enable_gqa, seed
@@ -91,8 +88,8 @@ def scaled_dot_product_attention(
         zeros_like = _interchange().zeros_like
         out = zeros_like(query, request.output_shape)
         logsumexp = zeros_like(query, request.output_shape[:-1], request.logsumexp_dtype)
-        wanting = any(getattr(each, "requires_grad", False) for each in tensors[:3])
-        if wanting and not without_gradients():
+        requires = any(getattr(tensor, "requires_grad", False) for tensor in tensors[:3])
+        if requires and not without_gradients():
             out = _torch_graph().connected(out, *tensors[:3])
         return (out, logsumexp) if return_logsumexp else out
     if problem.wants_gradient and without_gradients():
@@ -101,7 +98,7 @@ def scaled_dot_product_attention(
         problem = replace(problem, logsumexp=True)
     backend = chosen_backend(problem)
     if problem.wants_gradient:
-        # A backend that takes "gradient" returns the logarithms too: the backward pass needs them.
+        # A backend with gradients also returns the logarithms, which the backward pass needs.
         out, logsumexp = _torch_graph().attended(backend, problem, *tensors, **more)
     elif return_logsumexp:
         out, logsumexp = backend.run_with_logsumexp(problem, *tensors, **more)
@@ -136,18 +133,18 @@ def scaled_dot_product_attention_backward(
 ) -> Gradients:
     """Return the gradients of query, key and value, and optionally of the mask, given that of the result.
 
-    out and logsumexp: what `scaled_dot_product_attention(..., return_logsumexp=True)` returned for the
-    same arguments. grad_out is of out's shape (..., H, L, Ev) and element type; logsumexp (..., H, L),
-    float64 for float64, else float32. seed: the one of that call, which decides what dropout dropped.
-    Given out and logsumexp of more keys than are given here, what these keys add to the gradients.
-    attn_mask_gradient: return the gradient of a mask of numbers too; of booleans there is none. That of
-    sinks is always returned. The rest is as in the forward call.
-    Each gradient is of the shape, element type and kind of its tensor, summed over what was broadcast
-    or shared by a group of heads. A row that sees no key gives 0; what is empty gives zeros.
+    out and logsumexp: the results of `scaled_dot_product_attention(..., return_logsumexp=True)` for the same
+    arguments. grad_out has the shape (..., H, L, Ev) and element type of out; logsumexp is (..., H, L),
+    float64 for float64, otherwise float32. seed: the seed of that call, for dropout.
+    If out and logsumexp are from a call with more keys, the result is what the given keys contribute.
+    attn_mask_gradient: also return the gradient of a float mask; that of sinks is always returned. The other
+    arguments are those of the forward call.
+    Each gradient has the shape, element type and kind of its tensor, and is summed over broadcast dimensions
+    and over the heads that share a key head. A row that sees no key, and an empty tensor, give zeros.
 
-    Raises what `scaled_dot_product_attention` raises; RuntimeError also where a shape, an element type
-    or a device does not fit, or where torch is to record gradients of these gradients, which have none;
-    ValueError for dropout without a seed.
+    Raises what `scaled_dot_product_attention` raises; RuntimeError also where a shape, an element type or a
+    device does not fit, or where torch would record gradients of these gradients; ValueError for dropout
+    without a seed.
     Source: Dao 2023, FlashAttention-2, algorithm 2; the order of the arguments is that of torch's
     aten._scaled_dot_product_flash_attention_for_cpu_backward.
     """
@@ -168,14 +165,14 @@ def scaled_dot_product_attention_backward(
         for name, tensor in {**named, **results, **more}.items():
             if getattr(tensor, "requires_grad", False):
                 raise RuntimeError(
-                    f"{name} requires a gradient, and gradients have none of their own here:"
-                    " call it under torch.no_grad(), or give it tensor.detach()"
+                    f"{name} requires a gradient, but second-order gradients are not supported:"
+                    " call it under torch.no_grad(), or pass tensor.detach()"
                 )
     if request.problem is None:
         specs = {
-            name: _BACKWARD.described(name, each)
-            for name, each in named.items()
-            if each is not None
+            name: _BACKWARD.described(name, tensor)
+            for name, tensor in named.items()
+            if tensor is not None
         }
         mask = specs.pop("attn_mask", None)
         if attn_mask_gradient and mask is not None and mask.dtype != "bool":
@@ -184,13 +181,13 @@ def scaled_dot_product_attention_backward(
         return Gradients(*(zeros_like(named[name], spec.shape) for name, spec in specs.items()))
     problem = _requiring(request.problem, True, mask=attn_mask_gradient)
     if 0 < problem.dropout < 1 and problem.seed is None:
-        raise ValueError("dropout needs the seed of the forward call: it says what was dropped")
+        raise ValueError("dropout needs the seed of the forward call, to drop the same weights")
     tensors = query, key, value, request.mask, out, logsumexp
     return chosen_backend(problem).run_backward(problem, grad_out, *tensors, **more)
 
 
 def _torch_graph() -> Any:
-    """Return the module that joins results to torch's graph."""
+    """Return the module that adds results to torch's graph of gradients."""
     return registry.load(f"{registry.KERNELS}.bridges", "torch_gradients")
 
 
@@ -199,7 +196,7 @@ def _interchange() -> Any:
 
 
 def _requiring(problem: AttentionProblem, gradients: bool, *, mask: bool) -> AttentionProblem:
-    """Return a problem of which all tensors, and a mask of numbers, require gradients or none."""
+    """Return the problem with or without gradients of all tensors. mask: the same for a float mask."""
     required = dict.fromkeys(("query", "key", "value"), gradients)
     if problem.sinks is not None:
         required["sinks"] = gradients
@@ -219,9 +216,9 @@ def _refuse_results(request: Request, results: dict[str, Any], place: str) -> No
         shape, dtype = request.output_shape, request.dtype
         if name == "logsumexp":
             shape, dtype = shape[:-1], request.logsumexp_dtype
-        if request.output_shape and spec.shape != shape:  # of nested tensors nothing is known
+        if request.output_shape and spec.shape != shape:  # unknown for nested tensors
             raise RuntimeError(f"{name} has the shape {list(spec.shape)}; it must be {list(shape)}")
         if spec.dtype != dtype:
-            raise RuntimeError(f"{name} is of {spec.dtype}; it must be of {dtype}")
+            raise RuntimeError(f"{name} has the dtype {spec.dtype}; it must be {dtype}")
         if spec.device != place:
-            raise RuntimeError(f"{name} lies on {spec.device}; query lies on {place}")
+            raise RuntimeError(f"{name} is on {spec.device}; query is on {place}")

@@ -1,4 +1,4 @@
-"""AttentionBackend: what a file in kernels/ must offer."""
+"""AttentionBackend: the interface of a file in kernels/."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, final
@@ -8,9 +8,9 @@ from mlbackends.base.reasons import Reason
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.sdpa import constraints as need
 from mlbackends.sdpa.constraints import Constraint, unmet
-from mlbackends.sdpa.sdp_backend import SDPBackend
+from mlbackends.sdpa.switches import SDPBackend
 
-#: What a problem may ask for beside the plain product, and the constraint of a backend without it.
+#: Optional features of a problem, and the constraint of a backend without them.
 OPTIONAL = {
     "dropout": need.no_dropout(),
     "float64_inside": need.no_float64_inside(),
@@ -28,9 +28,9 @@ Prepared = Callable[..., Any]
 
 
 class Gradients(NamedTuple):
-    """The gradients of one call, each of the shape and element type of its tensor.
+    """The gradients of one call, each with the shape and element type of its tensor.
 
-    mask, sinks: None where there are none, or none that require a gradient.
+    mask, sinks: None where the problem has none, or none that require a gradient.
     """
 
     query: Any
@@ -41,9 +41,9 @@ class Gradients(NamedTuple):
 
 
 class LibraryAnswer(NamedTuple):
-    """What a library says of a problem: its reasons against it.
+    """A library's own verdict on a problem: its reasons against it.
 
-    note: which one takes it, or why none could be asked.
+    note: which library supports it, or why none could be asked.
     """
 
     reasons: tuple[Reason, ...] = ()
@@ -51,17 +51,16 @@ class LibraryAnswer(NamedTuple):
 
 
 class AttentionBackend:
-    """One way to compute attention. A file in kernels/ holds one subclass of its own, and no more.
+    """One way to compute attention. A file in kernels/ defines exactly one subclass.
 
-    name: the file's name. answers_to: the kind by which torch's switches know it. constraints: all that it
-    needs of a problem. takes: what of OPTIONAL it computes; the rest is refused, unless a constraint of
-    its own has the same code. tolerance: for each element type, how many times the error of the plain
+    name: the file's name. answers_to: its kind, which torch's switches allow or forbid. constraints: all its
+    requirements. takes: the names in OPTIONAL that it supports; the others are refused, unless one of its
+    constraints has the same code. tolerance: for each element type, how many times the error of the plain
     computation in that type its result may have, against float64.
 
-    `is_causal` (from the upper left), `scale` (None is 1 / sqrt(E)), values of another width than the
-    query's, and two dimensions or more belong to the plain product, not to OPTIONAL: every kernel that
-    is known has the first two, and most have the others. A backend without one of them must have a
-    constraint that refuses it, since silence promises it.
+    `is_causal` (top-left), `scale` (None is 1 / sqrt(E)), value_dim ≠ head_dim, and two dimensions or more
+    are not in OPTIONAL: every known kernel has the first two, and most have the others. A backend without
+    one of them needs a constraint that refuses it.
     """
 
     name: ClassVar[str]
@@ -69,20 +68,21 @@ class AttentionBackend:
     constraints: ClassVar[tuple[Constraint, ...]] = ()
     takes: ClassVar[frozenset[str]] = frozenset()
     tolerance: ClassVar[dict[str, float]] = {}
-    #: Whether it computes on the CPU wherever the tensors are; checks of a device leave it out.
+    #: Whether it always computes on the CPU; checks of another device leave it out.
     on_host: ClassVar[bool] = False
     _constraints: ClassVar[tuple[Constraint, ...]] = ()
-    #: The last problem without reasons: the same object is checked when it is chosen, and when it runs.
+    #: The last supported problem: the same object is checked when it is chosen and when it runs.
     _supported: AttentionProblem | None = None
 
     def __init_subclass__(cls) -> None:
-        """Refuse a backend that switches could not reach, or an unknown word in `takes`."""
+        """Refuse a backend without a kind, or with an unknown name in `takes`."""
         kind = getattr(cls, "answers_to", SDPBackend.ERROR)
         if kind is SDPBackend.ERROR or not hasattr(cls, "name"):
-            raise TypeError(f"{cls.__name__} needs a name, and an SDPBackend that it answers to")
+            raise TypeError(f"{cls.__name__} needs `name`, and an SDPBackend in `answers_to`")
         if unknown := cls.takes - OPTIONAL.keys():
             accepted = ", ".join(OPTIONAL)
-            raise TypeError(f"{cls.__name__} takes {', '.join(unknown)}; it can take {accepted}")
+            names = ", ".join(unknown)
+            raise TypeError(f"{cls.__name__}.takes has {names}; it may have {accepted}")
         codes = {each.code for each in cls.constraints}
         refused = (each for name, each in OPTIONAL.items() if name not in cls.takes)
         cls._constraints = (*cls.constraints, *(each for each in refused if each.code not in codes))
@@ -90,12 +90,12 @@ class AttentionBackend:
     @classmethod
     @final
     def every_constraint(cls) -> tuple[Constraint, ...]:
-        """Return its constraints, and those for what it does not take."""
+        """Return its constraints, and those of the features that it lacks."""
         return cls._constraints
 
     @final
     def unsupported_reasons(self, problem: AttentionProblem) -> tuple[Reason, ...]:
-        """Return every reason against the problem, from its records alone; () if it is supported."""
+        """Return every reason against the problem, from its record alone; () if it is supported."""
         if problem is self._supported:
             return ()
         reasons = unmet(self._constraints, problem)
@@ -108,7 +108,7 @@ class AttentionBackend:
         """Raise NoBackend, with all reasons, unless the problem is supported. `run` begins with it."""
         if reasons := self.unsupported_reasons(problem):
             messages = "; ".join(reason.message for reason in reasons)
-            raise NoBackend(f"{self.name} cannot do this: {messages}", reasons)
+            raise NoBackend(f"{self.name} does not support this: {messages}", reasons)
 
     @final
     def require_here(self, problem: AttentionProblem) -> None:
@@ -120,55 +120,54 @@ class AttentionBackend:
             raise NoBackend(f"{self.name} cannot run here: {message}", reasons, reasons[0].hint)
 
     def missing_parts(self) -> tuple[Reason, ...]:
-        """Return what this installation lacks to run it (a package, a driver); () if nothing.
+        """Return what this installation lacks to run it, such as a package or a driver; () if nothing.
 
-        Called only for a supported problem that is to be run here, so it may look, but not compute.
+        It is called only for a supported problem that is to run here, so it may search, but not compute.
         """
         return ()
 
     def library_answer(self, problem: AttentionProblem, here: bool) -> LibraryAnswer:
-        """Return what its library, where it decides by itself, says of a supported problem.
+        """Return its library's verdict on a supported problem, for a library that decides by itself.
 
-        here: the device is there and will compute it; else it is described, and a process may be started.
+        here: the device exists and will compute; otherwise it is described, and a process may be started.
         """
         del problem, here
         return LibraryAnswer()
 
     def slower_reasons(self) -> tuple[Reason, ...]:
-        """Return what makes it slower than this machine can be; () if nothing, or if it cannot run."""
+        """Return why it is slower than this machine allows; () if it is not, or if it cannot run."""
         return ()
 
     def details(self) -> dict[str, str]:
-        """Return facts of it where it runs, by name: "instruction set", "threads", "version"."""
+        """Return facts about it on this machine: "instruction set", "threads", "version"."""
         return {}
 
     def run(self, problem: AttentionProblem, *tensors: Any, **more: Any) -> Any:
-        """Compute it. The result is of the same kind as query.
+        """Compute the problem. The result is of the same kind as query.
 
-        tensors: query, key, value, and optionally a mask, the caller's own. more: "sinks" and
-        "page_table", each where the problem has it: what does not take "sinks" or "pages" need not have
-        such an argument.
+        tensors: the caller's query, key, value, and optionally a mask. more: "sinks" and "page_table", each
+        where the problem has it; a backend that does not take "sinks" or "pages" needs no such argument.
         """
         return self.run_with_logsumexp(problem, *tensors, **more)[0]
 
     def run_with_logsumexp(
         self, problem: AttentionProblem, *tensors: Any, **more: Any
     ) -> tuple[Any, Any]:
-        """Compute it, and the logarithm of the sum of each row's exponentials: (..., H, L).
+        """Compute the problem, and the logarithm of the sum of each row's exponentials: (..., H, L).
 
-        tensors, more: as of `run`. That is of float64 for float64, else of float32, of the kind of query.
-        A sink is part of the sum. For a row that sees no key it is the head's sink, or 0 without one. A
-        backend that takes "logsumexp" or "gradient" has it.
+        tensors, more: as for `run`. The logarithms are of the kind of query, float64 for float64, otherwise
+        float32. A sink is part of the sum. For a row that sees no key the logarithm is the head's sink, or
+        0 without one. A backend that takes "logsumexp" or "gradient" needs this method.
         """
         raise NotImplementedError
 
     def run_backward(
         self, problem: AttentionProblem, grad_out: Any, *tensors: Any, **more: Any
     ) -> Gradients:
-        """Return the gradients, given that of the result.
+        """Return the gradients, given the gradient of the result.
 
-        tensors: query, key, value, mask, and what `run_with_logsumexp` returned for them; more: as of
-        `run`. Mask and sinks have a gradient where their records require it. A backend that takes
-        "gradient" has it.
+        tensors: query, key, value, mask, and what `run_with_logsumexp` returned for them; more: as for
+        `run`. Mask and sinks get a gradient where their records require one. A backend that takes "gradient"
+        needs this method.
         """
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""CausalBias: a causal mask that is never written out, from the upper left or to the lower right.
+"""CausalBias: a causal mask that is never materialised, aligned top-left or bottom-right.
 
 causal_upper_left(3, 4)    1 0 0 0        causal_lower_right(3, 4)    1 1 0 0
 1 1 0 0                                    1 1 1 0
@@ -10,14 +10,14 @@ from typing import Any
 
 
 class CausalVariant(IntEnum):
-    """In which corner of the scores the diagonal lies."""
+    """The corner of the scores from which the diagonal starts."""
 
     UPPER_LEFT = 1
     LOWER_RIGHT = 2
 
 
 class CausalBias:
-    """A causal mask for scores of (seq_len_q, seq_len_kv), to give as `attn_mask`."""
+    """A causal mask for scores of (seq_len_q, seq_len_kv), to pass as `attn_mask`."""
 
     def __init__(self, variant: CausalVariant, seq_len_q: int, seq_len_kv: int) -> None:
         assert isinstance(variant, CausalVariant), (
@@ -45,7 +45,7 @@ class CausalBias:
         return self.seq_len_kv - self.seq_len_q if lower_right else 0
 
     def rows(self) -> list[list[bool]]:
-        """Return the mask written out: True where a row sees a key."""
+        """Return the mask as rows of bools: True where a row sees a key."""
         keys = range(self.seq_len_kv)
         return [[key <= row + self.diagonal for key in keys] for row in range(self.seq_len_q)]
 
@@ -62,13 +62,13 @@ class CausalBias:
 
 
 def causal_upper_left(*size: int) -> CausalBias:
-    """Return a causal mask whose diagonal starts in the upper left corner."""
+    """Return a top-left causal mask."""
     assert len(size) == 2, f"a causal mask has 2 sizes, not {len(size)}"
     return CausalBias(CausalVariant.UPPER_LEFT, *size)
 
 
 def causal_lower_right(*size: int) -> CausalBias:
-    """Return a causal mask whose diagonal ends in the lower right corner."""
+    """Return a bottom-right causal mask."""
     assert len(size) == 2, f"a causal mask has 2 sizes, not {len(size)}"
     return CausalBias(CausalVariant.LOWER_RIGHT, *size)
 

@@ -1,20 +1,20 @@
-"""What a backend may ask of a problem: each a code, a sentence for the docs, and a test.
+"""Constraints: the conditions that a backend sets for a problem, each a code, a sentence and a test.
 
-The same object refuses a problem, fills the table of what a backend takes, and names its test. A
-test returns "" for a problem that passes, else what was seen and what is needed.
+The same object refuses a problem and describes the backend in `backends sdpa list`. A test returns "" for a
+problem that passes, otherwise the value that was found and the value that is needed.
 """
 
 from collections.abc import Callable
 
 from msgspec import Struct
 
-from mlbackends.base.errors import counted, joined
+from mlbackends.base.errors import joined
 from mlbackends.base.reasons import Reason
 from mlbackends.model.problem import AttentionProblem, TensorSpec, heads_of
 
 
 class Constraint(Struct, frozen=True):
-    """One condition. code: from base/reason_codes.json. sentence: what it asks for. test: see above."""
+    """One condition. code: from base/reason_codes.json. sentence: what is required. test: see above."""
 
     code: str
     sentence: str
@@ -23,14 +23,14 @@ class Constraint(Struct, frozen=True):
 
     def reason(self, problem: AttentionProblem) -> Reason | None:
         """Return why the problem does not pass, None if it does."""
-        seen = self.test(problem)
-        return Reason(self.code, seen, self.hint) if seen else None
+        message = self.test(problem)
+        return Reason(self.code, message, self.hint) if message else None
 
 
 def unmet(constraints: tuple[Constraint, ...], problem: AttentionProblem) -> tuple[Reason, ...]:
     """Return a reason for every constraint that the problem does not pass."""
-    asked = [constraint.reason(problem) for constraint in constraints]
-    return tuple([reason for reason in asked if reason is not None])
+    reasons = [constraint.reason(problem) for constraint in constraints]
+    return tuple([reason for reason in reasons if reason is not None])
 
 
 Test = Callable[[AttentionProblem], str]
@@ -39,13 +39,13 @@ Test = Callable[[AttentionProblem], str]
 def constraint(
     code: str, sentence: str, *, hint: str = ""
 ) -> Callable[[Test], Callable[[], Constraint]]:
-    """Make of a test the function that returns its constraint."""
+    """Turn a test into a function that returns its constraint."""
 
     def built(test: Test) -> Callable[[], Constraint]:
-        found = Constraint(code, sentence, test, hint)
+        made = Constraint(code, sentence, test, hint)
 
         def returned() -> Constraint:
-            return found
+            return made
 
         returned.__name__, returned.__doc__ = test.__name__, test.__doc__
         return returned
@@ -57,20 +57,20 @@ def constraint(
 
 
 def on_device(*platforms: str) -> Constraint:
-    """Ask for tensors on one of these platforms: "cpu", "cuda", "rocm", ..."""
+    """Require tensors on one of these platforms: "cpu", "cuda", "rocm", ..."""
 
     def test(problem: AttentionProblem) -> str:
         if problem.platform in platforms:
             return ""
-        return f"the tensors are on {problem.platform}; it needs {_either(platforms)}"
+        return f"needs {_either(platforms)} tensors; these are on {problem.platform}"
 
     return Constraint("wrong-device", f"tensors on {_either(platforms)}", test)
 
 
 def capability_between(lowest: tuple[int, int], highest: tuple[int, int]) -> Constraint:
-    """Ask for a CUDA device of a compute capability in a range, both ends included.
+    """Require a CUDA device whose compute capability is in a range, both ends included.
 
-    Silent where the device is no CUDA device: `on_device` says that.
+    Other devices pass: `on_device` refuses them.
     """
     required = f"sm{_sm(lowest)} to sm{_sm(highest)}"
 
@@ -79,22 +79,22 @@ def capability_between(lowest: tuple[int, int], highest: tuple[int, int]) -> Con
             return ""
         capability = problem.capability
         if capability is None:
-            return f"the compute capability of the device is not known; it needs {required}"
+            return f"the compute capability of the device is unknown; needs {required}"
         if lowest <= capability <= highest:
             return ""
-        return f"the device is sm{_sm(capability)}; it needs {required}"
+        return f"the device is sm{_sm(capability)}; needs {required}"
 
     return Constraint("wrong-capability", f"a GPU of {required}", test)
 
 
 def device_has(*features: str) -> Constraint:
-    """Ask for features that the device's record lists, such as "avx2"."""
+    """Require features that the device's record lists, such as "avx2"."""
 
     def test(problem: AttentionProblem) -> str:
-        missing = [each for each in features if each not in problem.device.features]
+        missing = [feature for feature in features if feature not in problem.device.features]
         if not missing:
             return ""
-        return f"the device lacks {', '.join(missing)}; it needs {', '.join(features)}"
+        return f"the device lacks {', '.join(missing)}; needs {', '.join(features)}"
 
     return Constraint("missing-feature", f"a device with {', '.join(features)}", test)
 
@@ -103,21 +103,21 @@ def device_has(*features: str) -> Constraint:
 
 
 def dtype_in(*dtypes: str) -> Constraint:
-    """Ask for one of these element types."""
+    """Require one of these element types."""
 
     def test(problem: AttentionProblem) -> str:
         if problem.dtype in dtypes:
             return ""
-        return f"the element type is {problem.dtype}; it takes {', '.join(dtypes)}"
+        return f"the dtype is {problem.dtype}; supported: {', '.join(dtypes)}"
 
-    return Constraint("wrong-dtype", f"element type {_either(dtypes)}", test)
+    return Constraint("wrong-dtype", f"dtype {_either(dtypes)}", test)
 
 
 # ---- shapes -------------------------------------------------------------------
 
 
 def rank_is(rank: int = 4) -> Constraint:
-    """Ask for query, key and value of so many dimensions."""
+    """Require query, key and value to have this number of dimensions."""
 
     def test(problem: AttentionProblem) -> str:
         ranks = [len(spec.shape) for spec in _inputs(problem)]
@@ -125,32 +125,32 @@ def rank_is(rank: int = 4) -> Constraint:
             return ""
         return (
             f"query, key and value have {ranks[0]}, {ranks[1]} and {ranks[2]} dimensions;"
-            f" each needs {rank}"
+            f" {rank} are needed"
         )
 
-    return Constraint("wrong-rank", f"query, key and value of {rank} dimensions", test)
+    return Constraint("wrong-rank", f"query, key and value with {rank} dimensions", test)
 
 
-@constraint("batch-differs", "query, key and value of the same batch size")
+@constraint("batch-differs", "equal batch sizes of query, key and value")
 def equal_batch(problem: AttentionProblem) -> str:
-    """Ask for one batch size, without broadcasting."""
+    """Require equal batch sizes, without broadcasting."""
     batches = [spec.shape[:-3] for spec in _inputs(problem)]
     if batches[0] == batches[1] == batches[2] or problem.page_table is not None:
         return ""
-    seen = ", ".join(_size(batch) for batch in batches)
-    return f"query, key and value have the batch sizes {seen}; they must be equal"
+    sizes = ", ".join(str(b[0]) if len(b) == 1 else str(list(b)) for b in batches)
+    return f"query, key and value have the batch sizes {sizes}; they must be equal"
 
 
-@constraint("heads-differ", "as many heads in key and value as in the query")
+@constraint("heads-differ", "equal numbers of heads in query, key and value")
 def equal_heads(problem: AttentionProblem) -> str:
-    """Ask for as many heads in key and value as in the query."""
+    """Require equal numbers of heads."""
     return "" if len(set(_heads(problem))) == 1 else _heads_differ(problem, "they must be equal")
 
 
 def grouped_heads(*, value_may_differ: bool = False, one_for_all: bool = False) -> Constraint:
-    """Ask for equal heads, or with enable_gqa for heads of key and value that divide the query's.
+    """Require equal numbers of heads, or with enable_gqa numbers in key and value that divide the query's.
 
-    value_may_differ: with enable_gqa, key and value need not have as many heads as each other.
+    value_may_differ: with enable_gqa, key and value may have different numbers of heads.
     one_for_all: without it, they may also have one head each.
     """
 
@@ -161,34 +161,36 @@ def grouped_heads(*, value_may_differ: bool = False, one_for_all: bool = False) 
         if not problem.enable_gqa:
             return _heads_differ(problem, "they must be equal unless enable_gqa is True")
         if key != value and not value_may_differ:
-            return _heads_differ(problem, "key and value must have equally many")
+            return _heads_differ(problem, "key and value must have the same number")
         return ""
 
-    return Constraint("heads-differ", "equal heads, or grouped ones with enable_gqa", test)
+    return Constraint(
+        "heads-differ", "equal numbers of heads, or grouped heads with enable_gqa", test
+    )
 
 
-@constraint("head-dim-differs", "value as wide as query and key")
+@constraint("head-dim-differs", "value_dim = head_dim")
 def same_head_dim(problem: AttentionProblem) -> str:
-    """Ask for a value as wide as query and key."""
+    """Require value_dim to equal head_dim."""
     if problem.head_dim == problem.value_dim:
         return ""
     return (
-        f"head_dim is {problem.head_dim} and value_dim {problem.value_dim}; they must be the same"
+        f"head_dim is {problem.head_dim} and value_dim is {problem.value_dim}; they must be equal"
     )
 
 
 def head_dim_at_most(limit: int) -> Constraint:
-    """Ask for rows of query, key and value of at most so many elements."""
+    """Require a head_dim and a value_dim of at most this limit."""
 
     def test(problem: AttentionProblem) -> str:
-        seen = max(problem.head_dim, problem.value_dim)
-        return "" if seen <= limit else f"head_dim is {seen}; it takes at most {limit}"
+        width = max(problem.head_dim, problem.value_dim)
+        return "" if width <= limit else f"head_dim is {width}; the limit is {limit}"
 
     return Constraint("head-dim-too-large", f"head_dim at most {limit}", test)
 
 
 def head_dim_multiple_of(step: int) -> Constraint:
-    """Ask for rows of query, key and value of a multiple of so many elements."""
+    """Require a head_dim and a value_dim that are multiples of a number."""
 
     def test(problem: AttentionProblem) -> str:
         odd = [dim for dim in (problem.head_dim, problem.value_dim) if dim % step]
@@ -197,9 +199,9 @@ def head_dim_multiple_of(step: int) -> Constraint:
     return Constraint("head-dim-unaligned", f"head_dim a multiple of {step}", test)
 
 
-@constraint("empty-sequence", "lengths above zero")
+@constraint("empty-sequence", "sequence lengths above zero")
 def non_empty(problem: AttentionProblem) -> str:
-    """Ask for at least one row of query and key."""
+    """Require at least one row in query and key."""
     if problem.query_length and problem.key_length:
         return ""
     return (
@@ -208,9 +210,9 @@ def non_empty(problem: AttentionProblem) -> str:
     )
 
 
-@constraint("causal-not-square", "equal lengths where is_causal")
+@constraint("causal-not-square", "equal lengths with is_causal")
 def square_causal(problem: AttentionProblem) -> str:
-    """Ask for equal lengths of query and key where the mask is causal."""
+    """Require equal lengths of query and key with a causal mask."""
     if not problem.is_causal or problem.query_length == problem.key_length:
         return ""
     return (
@@ -223,10 +225,9 @@ def square_causal(problem: AttentionProblem) -> str:
 
 
 def last_dim_contiguous(*, singleton_exempt: bool = False, mask_too: bool = False) -> Constraint:
-    """Ask for rows whose elements lie side by side.
+    """Require rows with contiguous elements.
 
-    singleton_exempt: where the query's rows have one element, their strides do not matter.
-    mask_too: the mask as well.
+    singleton_exempt: strides do not matter where the query's rows have one element. mask_too: the mask too.
     """
 
     def test(problem: AttentionProblem) -> str:
@@ -235,156 +236,159 @@ def last_dim_contiguous(*, singleton_exempt: bool = False, mask_too: bool = Fals
         masks = [("mask", problem.mask)] if mask_too and problem.mask else []
         named = [*zip(("query", "key", "value"), _inputs(problem), strict=True), *masks]
         bad = [f"{name} {spec.strides[-1]}" for name, spec in named if spec.strides[-1] != 1]
-        return f"the last dimension has the stride of {', '.join(bad)}; it must be 1" if bad else ""
+        return (
+            f"the strides of the last dimension must be 1; they are {', '.join(bad)}" if bad else ""
+        )
 
-    return Constraint("rows-not-contiguous", "rows whose elements lie side by side", test)
+    return Constraint("rows-not-contiguous", "rows with contiguous elements", test)
 
 
-# ---- what else a problem may ask for --------------------------------------------
+# ---- optional features ----------------------------------------------------------
 
 
-@constraint("mask", "no mask but a causal one")
+@constraint("mask", "no mask other than a causal one")
 def no_mask(problem: AttentionProblem) -> str:
-    """Ask for no mask but a causal one."""
+    """Refuse every mask but a causal one."""
     if problem.mask is None:
         return ""
-    return f"there is a mask of shape {list(problem.mask.shape)}; it takes none"
+    return f"masks are not supported; there is one of shape {list(problem.mask.shape)}"
 
 
-@constraint("mask-gradient", "a mask that requires no gradient")
+@constraint("mask-gradient", "a mask that does not require a gradient")
 def mask_fixed(problem: AttentionProblem) -> str:
-    """Ask for a mask without a gradient of its own."""
+    """Refuse a mask that requires a gradient."""
     required = problem.mask is not None and problem.mask.requires_grad
-    return "the mask requires a gradient; it gives none" if required else ""
+    return "gradients of masks are not supported; the mask requires one" if required else ""
 
 
 def mask_ranks(*ranks: int) -> Constraint:
-    """Ask for a mask of one of these numbers of dimensions."""
+    """Require a mask with one of these numbers of dimensions."""
 
     def test(problem: AttentionProblem) -> str:
         if problem.mask is None or len(problem.mask.shape) in ranks:
             return ""
-        return f"the mask has {len(problem.mask.shape)} dimensions; it takes {_either(ranks)}"
+        return f"the mask has {len(problem.mask.shape)} dimensions; {_either(ranks)} are supported"
 
-    return Constraint("mask-rank", f"a mask of {_either(ranks)} dimensions", test)
+    return Constraint("mask-rank", f"a mask with {_either(ranks)} dimensions", test)
 
 
 @constraint("dropout", "no dropout")
 def no_dropout(problem: AttentionProblem) -> str:
-    """Ask for no dropout."""
-    return f"dropout is {problem.dropout}; it takes none" if problem.dropout else ""
+    """Refuse dropout."""
+    return f"dropout is not supported; it is {problem.dropout}" if problem.dropout else ""
 
 
 @constraint(
     "gradient",
-    "inputs that require no gradient",
-    hint="call it under torch.no_grad(), or give it tensor.detach()",
+    "inputs that do not require gradients",
+    hint="call it under torch.no_grad(), or pass tensor.detach()",
 )
 def no_gradient(problem: AttentionProblem) -> str:
-    """Ask for inputs that require no gradient."""
+    """Refuse inputs that require gradients."""
     names = ("query", "key", "value", "mask", "sinks")
     inputs = zip(names, (*_inputs(problem), problem.mask, problem.sinks), strict=True)
     wanting = [name for name, spec in inputs if spec is not None and spec.requires_grad]
     verb = "requires" if len(wanting) == 1 else "require"
-    return f"{joined(wanting)} {verb} a gradient; it computes none" if wanting else ""
+    return f"gradients are not supported; {joined(wanting)} {verb} one" if wanting else ""
 
 
-@constraint("gradient", "with keys in pages, inputs that require no gradient")
+@constraint("gradient", "no gradients with paged keys")
 def pages_forward_only(problem: AttentionProblem) -> str:
-    """Ask for no gradient where keys lie in pages."""
+    """Refuse gradients where keys are stored in pages."""
     if problem.page_table is None or not problem.wants_gradient:
         return ""
-    return "a gradient is required, and key and value lie in pages; it computes none of these"
+    return "gradients are not supported with paged keys; one is required"
 
 
-@constraint("logsumexp", "no demand for the logsumexp of each row")
+@constraint("logsumexp", "no request for the logsumexp of the rows")
 def no_logsumexp(problem: AttentionProblem) -> str:
-    """Ask that nobody wants the logarithm of the sum of each row's exponentials."""
-    return "the logsumexp of each row is asked for; it tells none" if problem.logsumexp else ""
+    """Refuse to return the logarithm of the sum of each row's exponentials."""
+    return (
+        "the logsumexp of the rows is requested and cannot be returned" if problem.logsumexp else ""
+    )
 
 
 @constraint("nested", "tensors that are not nested")
 def not_nested(problem: AttentionProblem) -> str:
-    """Ask for plain tensors, not nested ones."""
+    """Refuse nested tensors."""
     nested = any(spec.nested for spec in _inputs(problem))
-    return "the tensors are nested; it takes plain ones" if nested else ""
+    return "nested tensors are not supported" if nested else ""
 
 
-@constraint("causal-lower-right", "a causal mask from the upper left corner")
+@constraint("causal-lower-right", "top-left causal masks only")
 def no_lower_right(problem: AttentionProblem) -> str:
-    """Ask that a causal mask starts in the upper left corner."""
+    """Refuse bottom-right causal masks and windows."""
     if not problem.lower_right or all(rows == keys for rows, keys in problem.sequences):
         return ""
     mask = "causal mask" if problem.is_causal else "window"
-    return f"the {mask} ends in the lower right corner; it takes one from the upper left"
+    return f"bottom-right alignment of the {mask} is not supported, only top-left"
 
 
-@constraint("causal-upper-left", "a causal mask or a window to the lower right corner")
+@constraint("causal-upper-left", "bottom-right causal masks and windows only")
 def lower_right_causal(problem: AttentionProblem) -> str:
-    """Ask that a causal mask or a window ends in the lower right corner."""
+    """Refuse top-left causal masks and windows."""
     if problem.lower_right or problem.band == (-1, -1):
         return ""
     if all(rows == keys for rows, keys in problem.sequences):
         return ""
     mask = "causal mask" if problem.is_causal else "window"
-    return f"the {mask} starts in the upper left corner; it takes one to the lower right"
+    return f"top-left alignment of the {mask} is not supported, only bottom-right"
 
 
-@constraint("mask", "no mask of booleans")
+@constraint("mask", "no boolean mask")
 def no_bool_mask(problem: AttentionProblem) -> str:
-    """Ask for a mask of numbers, which are added, or none."""
+    """Refuse boolean masks."""
     if problem.mask is None or problem.mask.dtype != "bool":
         return ""
-    return "the mask is of booleans; it takes one of numbers, which are added"
+    return "boolean masks are not supported, only float masks, which are added"
 
 
-@constraint("inner-dtype", "no demand for float64 inside")
+@constraint("inner-dtype", "no float64 intermediates")
 def no_float64_inside(problem: AttentionProblem) -> str:
-    """Ask that nobody wants float64 between the steps of a narrower problem."""
+    """Refuse float64 intermediates for narrower elements."""
     if problem.inner_dtype != "float64" or problem.dtype == "float64":
         return ""
-    return f"float64 is asked for inside; it computes {problem.dtype} in float32"
+    return f"float64 intermediates are not supported; {problem.dtype} is computed in float32"
 
 
 @constraint("window", "no window")
 def no_window(problem: AttentionProblem) -> str:
-    """Ask that rows see keys however far from their own position."""
+    """Refuse windows."""
     if problem.window == (-1, -1):
         return ""
     left, right = ("all" if side < 0 else str(side) for side in problem.window)
-    return f"rows see {left} keys to the left and {right} to the right; it takes no window"
+    return f"windows are not supported; rows see {left} keys to the left and {right} to the right"
 
 
-@constraint("softcap", "no cap on the scores")
+@constraint("softcap", "no softcap")
 def no_softcap(problem: AttentionProblem) -> str:
-    """Ask for scores as they are."""
-    return f"softcap is {problem.softcap}; it takes none" if problem.softcap else ""
+    """Refuse capped scores."""
+    return f"softcap is not supported; it is {problem.softcap}" if problem.softcap else ""
 
 
 @constraint("sinks", "no sinks")
 def no_sinks(problem: AttentionProblem) -> str:
-    """Ask for sums of the scores of keys alone."""
-    return "each head has a sink; it takes none" if problem.sinks is not None else ""
+    """Refuse sinks."""
+    return "sinks are not supported" if problem.sinks is not None else ""
 
 
-@constraint("variable-lengths", "sequences of one length")
+@constraint("variable-lengths", "no packed sequences")
 def no_variable_lengths(problem: AttentionProblem) -> str:
-    """Ask for sequences that do not lie one after another."""
+    """Refuse sequences that are packed one after another."""
     if not problem.query_lengths:
         return ""
-    count = counted(len(problem.query_lengths), "sequence")
-    return f"{count} of their own lengths lie one after another; it takes one length for all"
+    return f"packed sequences are not supported; there are {len(problem.query_lengths)}"
 
 
-@constraint("pages", "keys and values that do not lie in pages")
+@constraint("pages", "no paged keys")
 def no_pages(problem: AttentionProblem) -> str:
-    """Ask for key and value without a table of pages."""
+    """Refuse key and value that are stored in pages."""
     if problem.page_table is None:
         return ""
-    return f"key and value lie in pages of {problem.key.shape[-2]}; it takes whole sequences"
+    return f"paged keys are not supported; key has pages of {problem.key.shape[-2]}"
 
 
-#: What torch's scaled_dot_product_attention has no argument for, and the constraint of what lacks it.
+#: Features without an argument of torch's function, and the constraint of a backend without them.
 BEYOND_TORCH = {
     "pages": no_pages(),
     "sinks": no_sinks(),
@@ -405,10 +409,6 @@ def _heads(problem: AttentionProblem) -> tuple[int, int, int]:
 def _heads_differ(problem: AttentionProblem, needed: str) -> str:
     query, key, value = _heads(problem)
     return f"query, key and value have {query}, {key} and {value} heads; {needed}"
-
-
-def _size(sizes: tuple[int, ...]) -> str:
-    return str(sizes[0]) if len(sizes) == 1 else str(list(sizes))
 
 
 def _sm(capability: tuple[int, int]) -> str:

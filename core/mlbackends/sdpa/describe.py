@@ -1,10 +1,12 @@
-"""The TensorSpec and the Device of a caller's tensor, without touching its values.
+"""The TensorSpec and the Device of a caller's tensor, without reading its values.
 
-It may be an array of numpy, a tensor of torch, anything with `__dlpack__` or `__cuda_array_interface__`
-beside a shape and a dtype (JAX, CuPy), or a buffer. No library is imported for it: the one that made the
-tensor is in the process already.
+A tensor is a numpy array, a torch tensor, an object with a shape, a dtype and `__dlpack__` or
+`__cuda_array_interface__` (JAX, CuPy), or a buffer. No library is imported: the one that made the tensor is
+already loaded.
 """
 
+import contextlib
+import ctypes
 import sys
 from functools import lru_cache
 from typing import Any
@@ -13,20 +15,24 @@ from mlbackends.base.element_types import ITEM_BYTES
 from mlbackends.model.problem import TensorSpec, contiguous_strides
 from mlbackends.model.records import Device
 
-#: Element types by the codes of the struct module, and of numpy for complex numbers.
+#: Element types by their codes in the struct module, and in numpy for complex numbers.
 _FORMATS = {
     "?": "bool", "e": "float16", "f": "float32", "d": "float64", "Zf": "complex64", "Zd": "complex128",
     "b": "int8", "h": "int16", "i": "int32", "l": "int64", "q": "int64",
     "B": "uint8", "H": "uint16", "I": "uint32", "L": "uint64", "Q": "uint64",
 }  # fmt: skip
-#: DLPack's numbers of kinds of devices. Source: dlpack.h, DLDeviceType.
+#: Platforms by DLPack's device type. Source: dlpack.h, DLDeviceType.
 _DLPACK_KINDS = {
     1: "cpu", 2: "cuda", 3: "cpu", 8: "mps", 10: "rocm", 11: "cpu", 13: "cuda", 14: "xpu",
 }  # fmt: skip
 
+_OUTSIDE = "call it outside of traced code (torch.compile breaks its graph there by itself)"
+#: torch's modes in which a result would become a constant of the traced graph.
+_TRACERS = ("FAKE", "FUNCTIONAL", "PROXY")
+
 
 def is_tensor(value: object) -> bool:
-    """Tell whether `describe` understands it."""
+    """Return whether `describe` accepts a value."""
     if is_torch(value):
         return True
     if hasattr(value, "shape") and hasattr(value, "dtype"):
@@ -41,45 +47,43 @@ def is_tensor(value: object) -> bool:
 
 
 def is_torch(value: object) -> bool:
-    """Tell whether it is a tensor of the torch that is in this process."""
+    """Return whether a value is a tensor of the loaded torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, getattr(torch, "Tensor", ()))
 
 
 def is_number(value: object) -> bool:
-    """Tell whether it is a real number: Python's, one of numpy's, or a torch tensor of no dimension."""
+    """Return whether a value is a real number: Python's, numpy's, or a torch tensor without dimensions."""
     if isinstance(value, int | float):
         return True
     if is_torch(value):
         return getattr(value, "ndim", 1) == 0
-    # numpy's scalars have an element type as its arrays do, and no items to set.
+    # numpy's scalars have an element type, as its arrays do, but no items to assign.
     kind = getattr(getattr(value, "dtype", None), "kind", "")
     return kind in {"f", "i", "u"} and not hasattr(value, "__setitem__")
 
 
 def describe(tensor: Any) -> TensorSpec:
-    """Return the record of a tensor.
-
-    Raises TypeError for what is none, RuntimeError for a sparse one.
-    """
+    """Return the record of a tensor. Raises TypeError for other objects, RuntimeError for sparse tensors."""
     if is_torch(tensor):
         return _of_torch(tensor)
     if not is_tensor(tensor):
-        raise TypeError(f"{type(tensor).__name__} is no tensor: it has no shape and element type")
+        raise TypeError(
+            f"{type(tensor).__name__} is not a tensor: it has no shape and element type"
+        )
     if not hasattr(tensor, "dtype"):
         view = memoryview(tensor)
         dtype = _FORMATS.get(view.format.lstrip("@=<>!"))
         foreign = ">!" if sys.byteorder == "little" else "<"
         if dtype is None or view.format[:1] in foreign:
-            message = f"elements of the format {view.format!r} are none that is computed with"
-            raise TypeError(message)
+            raise TypeError(f"elements of the format {view.format!r} are not supported")
         steps = _in_elements(view.strides or (), view.itemsize)
         return TensorSpec(view.shape or (), dtype, steps, device="cpu")
     shape = tuple(map(int, tensor.shape))
     strides, item_bytes = getattr(tensor, "strides", None), getattr(tensor.dtype, "itemsize", 0)
     if isinstance(strides, tuple) and item_bytes:  # in bytes, as numpy and CuPy have them
         strides = _in_elements(strides, item_bytes)
-        if shape[-1:] == (1,):  # NumPy gives a dimension of one element any stride
+        if shape[-1:] == (1,):  # NumPy may give a dimension of size one any stride
             strides = (*strides[:-1], 1)
     else:
         strides = contiguous_strides(shape)
@@ -87,7 +91,7 @@ def describe(tensor: Any) -> TensorSpec:
     if hasattr(tensor, "__dlpack_device__"):
         kind, index = tensor.__dlpack_device__()
         if int(kind) not in _DLPACK_KINDS:
-            raise TypeError(f"the tensor lies on a device of the unknown kind {int(kind)}")
+            raise TypeError(f"the tensor is on a device of the unknown DLPack type {int(kind)}")
         platform = _DLPACK_KINDS[int(kind)]
         device = platform if platform == "cpu" else f"{platform}:{index}"
     return TensorSpec(shape, dtype_name(tensor.dtype), strides, device)
@@ -95,21 +99,21 @@ def describe(tensor: Any) -> TensorSpec:
 
 @lru_cache(maxsize=256)
 def dtype_name(dtype: object) -> str:
-    """Return torch's name of an element type. Raises TypeError for one that torch has not."""
-    name = str(getattr(dtype, "name", dtype)).rpartition(".")[2]  # torch says torch.float32
+    """Return torch's name of an element type. Raises TypeError for a type that torch does not have."""
+    name = str(getattr(dtype, "name", dtype)).rpartition(".")[2]  # torch prints torch.float32
     if name not in ITEM_BYTES:
-        raise TypeError(f"elements of type {name} are none that is computed with")
+        raise TypeError(f"elements of type {name} are not supported")
     return name
 
 
 def without_gradients() -> bool:
-    """Tell whether the torch in this process records no operations for gradients now."""
+    """Return whether the loaded torch currently records no operations for gradients."""
     torch: Any = sys.modules.get("torch")
     return hasattr(torch, "is_grad_enabled") and not torch.is_grad_enabled()
 
 
 def device_of(tensor: Any, spec: TensorSpec) -> Device:
-    """Return the record of the device of a described tensor, with the facts that backends depend on."""
+    """Return the device of a described tensor, with the facts that backends depend on."""
     platform, _, index = spec.device.partition(":")
     number = int(index or 0)
     if is_torch(tensor) and platform == "cuda":
@@ -124,9 +128,7 @@ def device_of(tensor: Any, spec: TensorSpec) -> Device:
 
 
 def _capability_by_driver(index: int) -> str:
-    """Return "9.0" for device `index` as this process counts, "" where it is not known."""
-    import ctypes
-
+    """Return a capability such as "9.0" of this process's device `index`, "" where it is unknown."""
     try:
         driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
         numbers = []
@@ -152,7 +154,7 @@ def _of_torch(tensor: Any) -> TensorSpec:
             try:
                 sizes.append(int(tensor.size(dimension)))
             except (AttributeError, RuntimeError, TypeError, ValueError):
-                sizes.append(0)  # they differ in the batch
+                sizes.append(0)  # it differs within the batch
         return TensorSpec(
             tuple(sizes), dtype, device=device, requires_grad=needs_gradient, nested=True
         )
@@ -169,5 +171,77 @@ def _of_torch(tensor: Any) -> TensorSpec:
 
 
 def _in_elements(strides: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    # Rounded up: in a field of packed records no two elements lie side by side.
+    # Rounded up: in a field of packed records no two elements are adjacent.
     return tuple([-(-stride // itemsize) for stride in strides])
+
+
+# ---- tensors without values ---------------------------------------------------------
+
+
+def refuse_unreadable(named: dict[str, Any], operation: str, *, meta: bool = False) -> None:
+    """Raise RuntimeError for the first torch tensor that has no readable values, or that is traced.
+
+    named: the tensors, by their names in messages. operation: a prefix of the message, such as "matmul(): ".
+    meta: accept tensors on torch's meta device, for which shapes are enough.
+    """
+    for name, tensor in named.items():
+        refuse_unreadable_one(f"{operation}{name}", tensor, meta=meta)
+
+
+def refuse_unreadable_one(name: str, tensor: Any, *, meta: bool = False) -> None:
+    """Raise RuntimeError for one tensor; see `refuse_unreadable`."""
+    fx: Any = sys.modules.get("torch.fx")
+    if fx is not None and isinstance(tensor, getattr(fx, "Proxy", ())):
+        raise RuntimeError(f"{name} is being traced by torch.fx and has no values: {_OUTSIDE}")
+    if not is_torch(tensor):
+        return
+    if reason := _why_unreadable(tensor):
+        raise RuntimeError(f"{name} {reason}")
+    if tensor.device.type == "meta" and not meta:
+        raise RuntimeError(f"{name} is on torch's meta device: it has a shape but no values")
+
+
+def _why_unreadable(tensor: Any) -> str:
+    torch: Any = sys.modules["torch"]
+    kind = type(tensor)
+    if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ and not tensor.is_nested:
+        return (
+            f"is a {kind.__module__}.{kind.__qualname__}: it has no storage to read;"
+            f" pass plain tensors, or {_OUTSIDE}"
+        )
+    core: Any = getattr(torch, "_C", None)
+    functorch: Any = getattr(core, "_functorch", None)
+    if getattr(functorch, "is_functorch_wrapped_tensor", lambda _: False)(tensor):
+        if functorch.is_batchedtensor(tensor):
+            return (
+                "is batched by vmap, which is not supported: pass the whole batch, with its dimension first,"
+                " without vmap"
+            )
+        if functorch.is_gradtrackingtensor(tensor):
+            return (
+                "carries a gradient or a tangent of torch.func, which is not supported:"
+                " call it outside of torch.func.grad, jvp, vjp and linearize"
+            )
+        return f"is being traced by torch.func, and has no storage to read: {_OUTSIDE}"
+    if getattr(torch, "_is_functional_tensor", lambda _: False)(tensor):
+        return f"is being traced by functionalization, and has no storage to read: {_OUTSIDE}"
+    mode = getattr(core, "_get_dispatch_mode", lambda _: None)
+    operators: Any = sys.modules.get("torch._ops")
+    mode_before_autograd = getattr(operators, "_get_dispatch_mode_pre_dispatch", lambda _: None)
+    for name in _TRACERS:
+        key = getattr(getattr(core, "_TorchDispatchModeKey", None), name, None)
+        active = None if key is None else mode(key)
+        if key is not None and active is None:
+            with contextlib.suppress(AssertionError):  # a kind that this function does not know
+                active = mode_before_autograd(key)
+        if active is not None:
+            return f"is being traced: the result would be a constant of the graph; {_OUTSIDE}"
+    if getattr(core, "_get_tracing_state", lambda: None)() is not None:
+        return "is being traced by torch.jit.trace: the result would be a constant of the graph"
+    unpack = getattr(getattr(torch.autograd, "forward_ad", None), "unpack_dual", None)
+    if unpack is not None and unpack(tensor).tangent is not None:
+        return (
+            "carries a tangent of forward-mode differentiation, which would be lost; pass the primal,"
+            " torch.autograd.forward_ad.unpack_dual(tensor).primal"
+        )
+    return ""

@@ -1,7 +1,6 @@
-"""Which backend computes an attention problem: all of kernels/ are asked, in the order that was set.
+"""Choose the backend that computes an attention problem: the first that supports it.
 
-torch's priority order of kinds comes first, then ORDER. A switch that is off is a reason like any other,
-so a decision has them all.
+torch's priority order of kinds comes first, then ORDER. A switch that is off is a reason like any other.
 """
 
 from collections.abc import Sequence
@@ -13,11 +12,10 @@ from mlbackends.base.reasons import Reason
 from mlbackends.model.problem import AttentionProblem, Decision, Verdict
 from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.rules.environment import Environment, environment_here
-from mlbackends.sdpa.sdp_backend import SDPBackend
-from mlbackends.sdpa.switches import PRIORITY_ORDER, SWITCHES, allowed, priority_order
+from mlbackends.sdpa.switches import PRIORITY_ORDER, SWITCHES, SDPBackend, allowed, priority_order
 from mlbackends.switches import store
 
-#: The order of backends of one kind; those of other distributions follow, by name.
+#: The order of backends of the same kind; those of other distributions follow, by name.
 ORDER = ("flash_cpu", "efficient_cuda", "math_cuda", "math")
 
 _PLACES = {name: place for place, name in enumerate(ORDER)}
@@ -37,15 +35,15 @@ _ORIGINS = {
 
 @cache
 def backends() -> tuple[AttentionBackend, ...]:
-    """Return one of every attention backend of kernels/ and of other distributions, by name."""
+    """Return every attention backend, those of other distributions included, by name."""
     loaded = map(_load, registry.names(registry.KERNELS))
-    return tuple(each for each in loaded if isinstance(each, AttentionBackend))
+    return tuple(entry for entry in loaded if isinstance(entry, AttentionBackend))
 
 
 def unloaded() -> tuple[Verdict, ...]:
-    """Return a verdict for each entry of kernels/ that brings no backend, with the reason."""
+    """Return a verdict for each entry of kernels/ that defines no backend, with the reason."""
     loaded = map(_load, registry.names(registry.KERNELS))
-    return tuple(each for each in loaded if isinstance(each, Verdict))
+    return tuple(entry for entry in loaded if isinstance(entry, Verdict))
 
 
 def choose(
@@ -57,18 +55,19 @@ def choose(
 ) -> Decision:
     """Return the first backend that supports a problem, and the verdicts of all.
 
-    among: the backends to ask; left out, all. environment: that of the process which computes; left out,
-    this one. here: whether it is to run on this installation, so that a missing package counts. An
-    addition that cannot be imported has a verdict behind all others.
+    among: the backends to ask, None for all. environment: that of the process that computes, None for this
+    one. here: whether the problem will run on this installation, so that missing packages count. The verdicts
+    of additions that cannot be imported come last.
     """
-    verdicts = tuple(
-        _verdict(backend, problem, here)
-        for backend in in_order(problem, backends() if among is None else among, environment)
-    )
+    verdicts = []
+    for backend in in_order(problem, backends() if among is None else among, environment):
+        reasons = _reasons(backend, problem, here)
+        note = "" if reasons else backend.library_answer(problem, here).note
+        verdicts.append(Verdict(backend.name, backend.answers_to.name, reasons, note))
     if among is None:
         verdicts += unloaded()
     chosen = next((verdict.backend for verdict in verdicts if verdict.usable), "")
-    return Decision(problem, chosen, verdicts)
+    return Decision(problem, chosen, tuple(verdicts))
 
 
 def chosen_backend(problem: AttentionProblem) -> AttentionBackend:
@@ -80,11 +79,11 @@ def chosen_backend(problem: AttentionProblem) -> AttentionBackend:
 
 
 def no_backend(decision: Decision) -> NoBackend:
-    """Return the exception of a problem without a backend; in torch's words and ours."""
+    """Return the exception for a problem without a backend, in torch's words and ours."""
     codes = [{reason.code for reason in verdict.reasons} for verdict in decision.verdicts]
-    codes = [each for each in codes if "wrong-device" not in each]
+    codes = [known for known in codes if "wrong-device" not in known]
     message = "No available kernel. Aborting execution."
-    if codes and all("switched-off" in each for each in codes):
+    if codes and all("switched-off" in known for known in codes):
         message = (
             "No viable backend for scaled_dot_product_attention was found. This is likely due to"
             " turning off both the math kernel and the fused kernels."
@@ -101,7 +100,7 @@ def in_order(
     among: Sequence[AttentionBackend],
     environment: Environment | None = None,
 ) -> list[AttentionBackend]:
-    """Return backends in the order in which they are asked."""
+    """Return the backends in the order in which they are asked."""
     kinds = priority_order()
     if any(backend.answers_to is SDPBackend.CUDNN_ATTENTION for backend in among):
         kinds = torch_order(problem, environment)
@@ -118,9 +117,9 @@ def torch_order(
 ) -> tuple[SDPBackend, ...]:
     """Return the order of kinds in which torch asks its own kernels.
 
-    Where nobody set it, cuDNN comes first on GPUs of capability 9 and 10 with a cuDNN newer than
-    9.15.0, unless TORCH_CUDNN_SDPA_DEPRIORITIZED is 1. torch changes its order so at its first call;
-    here the switch keeps the order that was set, and this is what counts.
+    Unless an order was set, cuDNN comes first on GPUs of capability 9 and 10 with a cuDNN newer than 9.15.0,
+    except where TORCH_CUDNN_SDPA_DEPRIORITIZED is 1. torch changes its order at its first call; here the
+    switch keeps its value, and this function applies the change.
     """
     order = priority_order()
     cudnn = SDPBackend.CUDNN_ATTENTION
@@ -136,7 +135,7 @@ def torch_order(
 
 
 def switch_reasons(kind: SDPBackend) -> tuple[Reason, ...]:
-    """Return why the switch of a kind forbids it; () if it is on."""
+    """Return why a kind is switched off; () if it is on."""
     if allowed(kind):
         return ()
     name = SWITCHES[kind]
@@ -154,36 +153,28 @@ def _reasons(
     return reasons or backend.library_answer(problem, here).reasons
 
 
-def _verdict(backend: AttentionBackend, problem: AttentionProblem, here: bool) -> Verdict:
-    reasons = _reasons(backend, problem, here)
-    note = "" if reasons else backend.library_answer(problem, here).note
-    return Verdict(backend.name, backend.answers_to.name, reasons, note)
-
-
 def _load(name: str) -> AttentionBackend | Verdict:
-    """Return the backend of an entry of kernels/, or a verdict that says why there is none."""
+    """Return the backend of an entry of kernels/, or a verdict with the reason for its absence."""
     entry: object = registry.load(registry.KERNELS, name)
     error = registry.import_error(entry)
-    why = f"{type(error).__name__}: {error}" if error else "it holds no AttentionBackend of its own"
-    if error is None and (found := backend_class(entry)):
+    why = f"{type(error).__name__}: {error}" if error else "it defines no AttentionBackend"
+    if error is None and (backend := backend_class(entry)):
         try:
-            if found.name == name:
-                return found()
-            why = (
-                f"its backend is named {found.name!r}; it must be named as the file or entry point"
-            )
-        except Exception as raised:  # noqa: BLE001  foreign code; what it raises is the reason
+            if backend.name == name:
+                return backend()
+            why = f"its backend is named {backend.name!r}, not as the file or entry point"
+        except Exception as raised:  # noqa: BLE001  foreign code may raise anything
             why = f"{type(raised).__name__}: {raised}"
     reason = Reason(
         "probe-error",
         f"the addition {name} cannot be used: {why}",
-        f"mend or remove the package that adds {name} to mlbackends.kernels",
+        f"fix or remove the package that adds {name} to mlbackends.kernels",
     )
     return Verdict(name, SDPBackend.ERROR.name, (reason,))
 
 
 def backend_class(entry: object) -> type[AttentionBackend] | None:
-    """Return the backend of a registry's entry: the class itself, or the one that a module defines."""
+    """Return the backend class of a registry entry: the entry itself, or the class that a module defines."""
     for thing in (entry,) if isinstance(entry, type) else vars(entry).values():
         if (
             isinstance(thing, type)

@@ -1,8 +1,9 @@
-"""Which backends, ours and torch's, take a problem, on this machine or another: nothing computes."""
+"""Which backends, ours and torch's, support a problem on this machine or another; nothing is computed."""
 
 from collections.abc import Sequence
 
 from mlbackends.base.errors import UnknownName
+from mlbackends.base.version import __version__
 from mlbackends.libraries.cuda import cudnn_release
 from mlbackends.model.explanation import SCHEMA, Explained, Explanation
 from mlbackends.model.problem import AttentionProblem, Verdict
@@ -13,26 +14,26 @@ from mlbackends.sdpa.named_devices import NamedDevice
 from mlbackends.sdpa.problem_text import Wording
 from mlbackends.sdpa.rules.environment import NEWEST, Environment, environment_here
 
-#: The newest release whose rules `mlbackends.sdpa.rules` holds.
+#: The newest release of torch with rules in `mlbackends.sdpa.rules`.
 TORCH = ".".join(map(str, NEWEST.torch))
 
 
 def explain(wordings: Sequence[Wording], names: Sequence[str] = ()) -> Explanation:
-    """Return the verdicts on problems. names: the backends of ours to ask, () for all.
+    """Return the verdicts on problems. names: which of our backends to ask, () for all.
 
     Raises UnknownName for an unknown backend or device, BadInput for --device cuda without one.
     """
-    from mlbackends.base.version import __version__
-
     among = chosen_backends(names)
-    devices = {name: named_devices.device(name) for name in {each.device for each in wordings}}
-    problems = tuple(explained(each, devices[each.device], among) for each in wordings)
+    devices = {
+        name: named_devices.device(name) for name in {wording.device for wording in wordings}
+    }
+    problems = tuple(explained(wording, devices[wording.device], among) for wording in wordings)
     return Explanation(SCHEMA, f"backends {__version__}", TORCH, problems)
 
 
 def chosen_backends(names: Sequence[str]) -> tuple[AttentionBackend, ...] | None:
-    """Return the backends of these names, None for all. Raises UnknownName."""
-    by_name = {each.name: each for each in backends()}
+    """Return the backends with these names, None for all. Raises UnknownName."""
+    by_name = {backend.name: backend for backend in backends()}
     for name in names:
         if name not in by_name:
             raise UnknownName("attention backend", name, tuple(by_name), "backends sdpa list")
@@ -57,11 +58,9 @@ def explained(
         here=place.here,
         chosen=decision.chosen,
         verdicts=decision.verdicts,
-        torch_chosen=next((each.backend for each in verdicts if each.usable), ""),
+        torch_chosen=next((verdict.backend for verdict in verdicts if verdict.usable), ""),
         torch_verdicts=verdicts,
-        torch_unknown_reason=f"what torch takes on {unknown} is not written down here"
-        if unknown
-        else "",
+        torch_unknown_reason=f"torch's rules for {unknown} are not known" if unknown else "",
         torch_cudnn=cudnn_release(cudnn) if cudnn else "",
     )
 
@@ -69,7 +68,7 @@ def explained(
 def torch_verdicts(problem: AttentionProblem, environment: Environment) -> tuple[Verdict, ...]:
     """Return the verdict of each of torch's own kernels, in torch's order; () for an unknown device.
 
-    torch takes the first that can; where none can, it raises.
+    torch runs the first that supports the problem, and raises where none does.
     """
     if rules.unknown_device(problem):
         return ()

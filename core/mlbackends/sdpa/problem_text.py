@@ -1,9 +1,12 @@
 """An attention problem in the words that people type: `--shape 2,8,1024,64 --dtype bfloat16 --causal`.
 
-The same words are options of `backends sdpa` and lines of a file, one problem a line; # begins a comment.
-A list with commas stands for each of its members, so that a line may be a whole grid.
+The same words are the options of `backends sdpa` and the lines of a problem file; # begins a comment.
+A comma-separated list gives one problem for each of its items, so one line can describe a grid.
 """
 
+import os
+import shlex
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from math import isfinite, prod
@@ -13,7 +16,15 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from mlbackends.base.element_types import ITEM_BYTES, element_type
-from mlbackends.base.errors import BadInput, InvalidProblem, UnknownName, counted, shown
+from mlbackends.base.errors import (
+    BadInput,
+    InvalidProblem,
+    MlBackendsError,
+    UnknownName,
+    counted,
+    shown,
+)
+from mlbackends.base.mounts import check
 from mlbackends.base.tables import table
 from mlbackends.model.problem import AttentionProblem, TensorSpec, contiguous_strides
 from mlbackends.model.records import Device
@@ -21,23 +32,23 @@ from mlbackends.sdpa import named_devices
 
 LAYOUTS = ("bhsd", "bshd")
 MASKS = ("none", "causal", "lower-right", "bool", "float")
-#: So many at once.
+#: The most problems in one run.
 MOST_PROBLEMS = 10_000
 _LARGEST = 1 << 40
 _MOST_BYTES = 1 << 62
 _MOST_SIZES = 8
-#: The words whose commas are within one value.
+_MOST_TEXT = 1 << 20
+#: The words whose values contain commas.
 _LISTS = ("shape", "window", "query-lengths", "key-lengths")
 
 
 class Wording(Struct, frozen=True, kw_only=True):
-    """One problem as it is typed; None where the query's size counts.
+    """One problem as it is typed; None where the size of the query is used.
 
-    shape: (..., H, L, E). mask: one of MASKS, or "bool:SIZES" and "float:SIZES" for one that is
-    broadcast. layout: bshd for tensors that lie in memory as (B, L, H, E). backward: whether query, key,
-    value and sinks require gradients. mask_gradient: whether the mask does too, which is backward as well.
-    seed: of the values, and of what dropout drops. sinks: whether each head has one. page_size: of key and
-    value. The rest is as in AttentionProblem.
+    shape: (..., H, L, E). mask: one of MASKS, or "bool:SIZES" or "float:SIZES" for a mask that is broadcast.
+    layout: bshd for tensors stored as (B, L, H, E). backward: query, key, value and sinks require gradients.
+    mask_gradient: the mask requires one too, which implies backward. seed: for the values and for dropout.
+    sinks: each head has a sink. page_size: of key and value. The other fields are as in AttentionProblem.
     """
 
     shape: tuple[int, ...]
@@ -71,7 +82,7 @@ class Wording(Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words that stand for it; what is as usual is left out."""
+        """The words that describe it, without those that have their usual value."""
         found: list[str] = []
         for name, word in WORDS.items():
             value = getattr(self, word.field)
@@ -83,11 +94,11 @@ class Wording(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The line that stands for it."""
+        """The line that describes it."""
         return " ".join(self.words)
 
     def problem(self, device: Device) -> AttentionProblem:
-        """Return the problem on a device. Raises InvalidProblem where it makes no sense."""
+        """Return the problem on a device. Raises InvalidProblem for a combination that is not possible."""
         _refuse(self)
         *leading, heads, length, width = (1,) * (3 - len(self.shape)) + self.shape
         kv_heads = heads if self.kv_heads is None else self.kv_heads
@@ -152,7 +163,7 @@ def _wrong(name: str, problem: str) -> BadInput:
 
 def _whole(name: str, text: str, largest: int = _LARGEST) -> int:
     if not (text.isascii() and text.isdecimal()) or len(text) > 20 or int(text) > largest:
-        raise _wrong(name, f": {shown(text)} is no whole number from 0 to {largest}")
+        raise _wrong(name, f": {shown(text)} is not a whole number from 0 to {largest}")
     return int(text)
 
 
@@ -162,7 +173,7 @@ def _number(name: str, text: str) -> float:
     except ValueError:
         found = float("nan")
     if not isfinite(found):
-        raise _wrong(name, f": {shown(text)} is no finite number")
+        raise _wrong(name, f": {shown(text)} is not a finite number")
     return found
 
 
@@ -173,21 +184,21 @@ def _sizes(name: str, text: str) -> tuple[int, ...]:
 def _window(name: str, text: str) -> tuple[int, ...]:
     sides = tuple(-1 if side == "-1" else _whole(name, side) for side in text.split(","))
     if len(sides) != 2:
-        raise _wrong(name, f" {shown(text)} has {counted(len(sides), 'side')}; it takes two")
+        raise _wrong(name, f" {shown(text)} has {counted(len(sides), 'side')}; it needs two")
     return sides
 
 
 def _query_shape(name: str, text: str) -> tuple[int, ...]:
     shape = _sizes(name, text)
     if not 2 <= len(shape) <= _MOST_SIZES:
-        expected = f"L,E or H,L,E or B,H,L,E, and more batches before: 2 to {_MOST_SIZES} sizes"
+        expected = f"L,E or H,L,E or B,H,L,E, or more leading sizes: 2 to {_MOST_SIZES} in all"
         found = f"{shown(text)} has {counted(len(shape), 'size')}"
-        raise _wrong(name, f" {found}; it takes {expected}")
+        raise _wrong(name, f" {found}; it needs {expected}")
     return shape
 
 
 def _one_of(*names: str) -> Callable[[str, str], str]:
-    """Return what reads one of some names."""
+    """Return a reader that accepts these names."""
 
     def read(name: str, text: str) -> str:
         if text not in names:
@@ -198,7 +209,7 @@ def _one_of(*names: str) -> Callable[[str, str], str]:
 
 
 def _mask(name: str, text: str) -> str:
-    """Return a mask as a Wording has it: a bare shape is one of numbers."""
+    """Return a mask as a Wording has it; a shape alone is a float mask."""
     kind, colon, sizes = text.partition(":")
     if text[:1].isdecimal():
         kind, colon, sizes = "float", ":", text
@@ -208,7 +219,7 @@ def _mask(name: str, text: str) -> str:
 
 
 def _members(name: str, text: str) -> list[str]:
-    """Split a list with commas; in one of masks a number continues the shape before it."""
+    """Split a comma-separated list; in a list of masks a number continues the shape before it."""
     if name != "mask":
         return [text] if name in _LISTS else text.split(",")
     found: list[str] = []
@@ -225,7 +236,7 @@ def _members(name: str, text: str) -> list[str]:
 class Word(Struct, frozen=True):
     """A word of a problem: a row of problem_words.json.
 
-    field: of Wording. usual: the value without the word. flag_value: the value of a word without a text.
+    field: of Wording. usual: the value without the word. flag_value: the value of a word that takes none.
     example: a value, for messages.
     """
 
@@ -238,13 +249,13 @@ class Word(Struct, frozen=True):
 
     @property
     def flag(self) -> bool:
-        """Whether it has no text of its own."""
+        """Whether it takes no value."""
         return self.flag_value is not None
 
 
-#: Every word, as it is typed behind `--`; the options of `backends sdpa` are made from it.
+#: Every word, as it is typed after `--`; the options of `backends sdpa` are made from it.
 WORDS = msgspec.convert(table("sdpa/problem_words"), dict[str, Word])
-#: What makes one value of a text, or raises; of the other words it is a whole number.
+#: Readers of values; the words without one here take a whole number.
 _READERS: dict[str, Callable[[str, str], object]] = {
     "shape": _query_shape,
     "dtype": lambda _, text: element_type(text),
@@ -260,17 +271,17 @@ _READERS: dict[str, Callable[[str, str], object]] = {
     "seed": lambda name, text: _whole(name, text, (1 << 63) - 1),
 }
 
-#: Words with the texts behind them; a flag has the text "".
+#: Words with their values as text; the value of a flag is "".
 Given = Mapping[str, Sequence[str]]
 
 
 def wordings(given: Given) -> tuple[Wording, ...]:
-    """Return every problem that words stand for, in the order of the lists.
+    """Return every problem that words describe, in the order of the lists.
 
-    Raises BadInput or UnknownName for a text that is no value, InvalidProblem for what makes no sense.
+    Raises BadInput or UnknownName for a wrong value, InvalidProblem for a combination that is not possible.
     """
     if not given.get("shape"):
-        raise BadInput("no problem is given", "say --shape B,H,L,E or --problems FILE")
+        raise BadInput("no problem is given", "add --shape B,H,L,E or --problems FILE")
     axes: dict[str, list[object]] = {}
     for name, texts in given.items():
         word = WORDS[name]
@@ -283,28 +294,26 @@ def wordings(given: Given) -> tuple[Wording, ...]:
         if word.field == "mask" and word.field in axes:
             raise InvalidProblem(
                 "Explicit attn_mask should not be set when is_causal=True",
-                "say --mask causal,bool for two problems",
+                "write --mask causal,bool for two problems",
             )
         axes[word.field] = list(dict.fromkeys(values))
     count = prod(map(len, axes.values()))
     if count > MOST_PROBLEMS:
-        raise BadInput(f"these are {count} problems; {MOST_PROBLEMS} are the most at once")
+        raise BadInput(f"these are {count} problems; the limit is {MOST_PROBLEMS}")
     found = [
         Wording(**dict(zip(axes, values, strict=True)))  # type: ignore[arg-type]
         for values in product(*axes.values())
     ]
     for each in found:
-        each.problem(Device("cpu", 0))  # raises for what has no answer anywhere
+        each.problem(Device("cpu", 0))  # raises for what no device can compute
     return tuple(found)
 
 
 def parse(line: str, usual: Given | None = None) -> tuple[Wording, ...]:
-    """Return the problems that a line stands for. usual: words that hold where the line says nothing.
+    """Return the problems that a line describes. usual: words that apply where the line has no other value.
 
-    Raises as `wordings` does.
+    Raises what `wordings` raises.
     """
-    import shlex
-
     try:
         words = shlex.split(line, comments=True)
     except ValueError as error:
@@ -314,9 +323,9 @@ def parse(line: str, usual: Given | None = None) -> tuple[Wording, ...]:
     for each in rest:
         name, equals, text = each.removeprefix("--").partition("=")
         if not each.startswith("--"):
-            raise BadInput(f"{shown(each)} is no word of a problem", "each begins with --")
+            raise BadInput(f"{shown(each)} is not an option of a problem", "options begin with --")
         if name not in WORDS:
-            raise UnknownName("word of a problem", name, tuple(WORDS))
+            raise UnknownName("option of a problem", name, tuple(WORDS))
         if WORDS[name].flag and equals:
             raise BadInput(f"--{name} takes no value")
         if not WORDS[name].flag and not equals:
@@ -330,6 +339,46 @@ def parse(line: str, usual: Given | None = None) -> tuple[Wording, ...]:
     return wordings({**others, **given})
 
 
+def read_file(path: str, usual: Given | None = None) -> tuple[Wording, ...]:
+    """Return the problems of a file, "-" for standard input. Raises BadInput with file and line."""
+    check(path)
+    is_folder = os.path.isdir(path)
+    if path != "-" and (is_folder or not os.path.exists(path)):
+        why = "it is a folder" if is_folder else "no such file"
+        hint = "a problem file has one problem a line, such as --shape 2,8,1024,64 --causal"
+        raise BadInput(f"{path} cannot be read: {why}", hint)
+    try:
+        if path == "-":
+            data = sys.stdin.buffer.read(_MOST_TEXT + 1) if sys.stdin else b""
+        else:
+            with open(path, "rb") as file:
+                data = file.read(_MOST_TEXT + 1)
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{path} cannot be read: {error}") from None
+    if len(data) > _MOST_TEXT:
+        raise BadInput(
+            f"{path} is larger than {_MOST_TEXT} bytes, the limit for a list of problems"
+        )
+    try:
+        text = data.decode("utf-8-sig")  # editors on Windows write a byte-order mark
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path} is not text: {error.reason} at byte {error.start}") from None
+    path = "standard input" if path == "-" else path
+    found: list[Wording] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        try:
+            found += parse(line, usual)
+        except MlBackendsError as error:
+            raise BadInput(f"{path}:{number}: {error}", error.hint) from None
+        if len(found) > MOST_PROBLEMS:
+            raise BadInput(f"{path} has more than {MOST_PROBLEMS} problems")
+    if not found:
+        raise BadInput(f"{path} has no problem", "write one a line: --shape 2,8,1024,64 --causal")
+    return tuple(found)
+
+
 def _written(value: object) -> str:
     if isinstance(value, tuple):
         return ",".join(map(str, value))
@@ -338,15 +387,15 @@ def _written(value: object) -> str:
 
 
 def _refuse(wording: Wording) -> None:
-    """Raise InvalidProblem for sizes that no tensor has, and gradients that no tensor can require."""
+    """Raise InvalidProblem for impossible sizes, and for gradients that no tensor can require."""
     if len(wording.shape) == 2 and (wording.kv_heads is not None or wording.layout == "bshd"):
         word = "--layout bshd" if wording.kv_heads is None else "--kv-heads"
-        raise InvalidProblem(f"{word} needs a query with a dimension of heads: B,H,L,E")
+        raise InvalidProblem(f"{word} needs a query with a head dimension: B,H,L,E")
     if wording.page_size == 0:
-        raise InvalidProblem("--page-size 0 holds no key", "say --page-size 16")
+        raise InvalidProblem("--page-size must be above zero", "write --page-size 16")
     if wording.key_lengths and not (wording.query_lengths or wording.page_size):
         hint = "add --query-lengths or --page-size"
-        raise InvalidProblem("--key-lengths is of sequences that are packed or in pages", hint)
+        raise InvalidProblem("--key-lengths needs packed sequences or keys in pages", hint)
     query = [max(size, 1) for size in wording.shape]
     lengths = wording.key_lengths or wording.query_lengths or ()
     rest = (len(lengths) or prod(query[:-3])) * (wording.page_size or 0)
@@ -354,10 +403,10 @@ def _refuse(wording: Wording) -> None:
     largest = prod(query[:-3]) * max(wording.kv_heads or 1, *query[-3:-2], 1)
     largest *= max(query[-2], kv_len) * max(query[-1], wording.value_dim or 1)
     if largest * ITEM_BYTES[wording.dtype] > _MOST_BYTES:
-        raise InvalidProblem("the tensors would be larger than what any machine can address")
+        raise InvalidProblem("the tensors would be larger than any address space")
     if wording.backward and not wording.dtype.startswith(("float", "bfloat", "complex")):
-        message = f"--backward needs numbers that have gradients; {wording.dtype} has none"
-        raise InvalidProblem(message, "say --dtype float32")
+        message = f"--backward needs a floating-point type; {wording.dtype} has no gradients"
+        raise InvalidProblem(message, "write --dtype float32")
     if wording.mask_gradient and wording.mask.partition(":")[0] != "float":
-        hint = "say --mask float or a shape"
-        raise InvalidProblem("--mask-gradient needs a mask of numbers", hint)
+        hint = "write --mask float or a shape"
+        raise InvalidProblem("--mask-gradient needs a float mask", hint)

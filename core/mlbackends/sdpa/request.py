@@ -8,29 +8,28 @@ from mlbackends.base.errors import InvalidProblem, NoBackend
 from mlbackends.base.reasons import Reason
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.sdpa.bias import CausalVariant, as_bias
-from mlbackends.sdpa.describe import describe, device_of, is_number, is_tensor
-from mlbackends.sdpa.readable import refuse_unreadable
+from mlbackends.sdpa.describe import describe, device_of, is_number, is_tensor, refuse_unreadable
+from mlbackends.switches import store
 
 _SEED_BITS = (1 << 64) - 1
 
 
 class Operation(NamedTuple):
-    """What was called. positional: its arguments that have a place, in order."""
+    """The function that was called. positional: its positional arguments, in order."""
 
     name: str
     positional: str
 
     def wrong(self, argument: str, expected: str, seen: object) -> TypeError:
-        """Return what to raise for an argument of the wrong kind."""
+        """Return the exception for an argument of the wrong type."""
         kind, positional = type(seen), self.positional.split()
         home = "" if kind.__module__ in ("builtins", "torch") else f"{kind.__module__}."
-        has_place = argument in positional
-        place = f" (position {positional.index(argument) + 1})" if has_place else ""
+        place = f" (position {positional.index(argument) + 1})" if argument in positional else ""
         message = f"argument '{argument}'{place} must be {expected}, not {home}{kind.__qualname__}"
         return TypeError(f"{self.name}(): {message}")
 
     def described(self, argument: str, tensor: Any) -> TensorSpec:
-        """Return the record of an argument. Raises TypeError that names it."""
+        """Return the record of an argument. Raises TypeError with its name."""
         try:
             return describe(tensor)
         except TypeError as error:
@@ -38,7 +37,7 @@ class Operation(NamedTuple):
 
 
 class Fields(NamedTuple):
-    """The arguments that torch's function has not, as they were given."""
+    """The arguments beyond those of torch's function."""
 
     window: Any = None
     lower_right: Any = False
@@ -50,14 +49,14 @@ class Fields(NamedTuple):
 
     @property
     def tensors(self) -> dict[str, Any]:
-        """The tensors among them, by name: what a backend is given beside query, key, value and mask."""
+        """The tensors among them, by name, which a backend receives after query, key, value and mask."""
         named = {"sinks": self.sinks, "page_table": self.page_table}
         return {name: tensor for name, tensor in named.items() if tensor is not None}
 
     def of_problem(self, operation: Operation, device: str) -> dict[str, Any]:
-        """Return the fields of a problem that they make.
+        """Return them as fields of a problem.
 
-        Raises TypeError for an argument of a wrong kind, RuntimeError for a tensor on another device.
+        Raises TypeError for an argument of a wrong type, RuntimeError for a tensor on another device.
         """
         for name, fits, expected in (
             ("lower_right", isinstance(self.lower_right, bool), "bool"),
@@ -66,18 +65,18 @@ class Fields(NamedTuple):
         ):
             if not fits:
                 raise operation.wrong(name, expected, getattr(self, name))
-        found: dict[str, Any] = {"lower_right": self.lower_right, "softcap": float(self.softcap)}
+        fields: dict[str, Any] = {"lower_right": self.lower_right, "softcap": float(self.softcap)}
         for name in ("window", "query_lengths", "key_lengths"):
             if (given := getattr(self, name)) is not None:
-                found[name] = _whole_numbers(operation, name, given)
-        if len(found.get("window", (0, 0))) != 2:
+                fields[name] = _whole_numbers(operation, name, given)
+        if len(fields.get("window", (0, 0))) != 2:
             raise operation.wrong("window", "tuple of 2 ints", self.window)
         refuse_unreadable(self.tensors, f"{operation.name}(): ", meta=True)
         for name, tensor in self.tensors.items():
-            found[name] = spec = operation.described(name, tensor)
+            fields[name] = spec = operation.described(name, tensor)
             if spec.device != device:
-                raise RuntimeError(f"{name} lies on {spec.device}; query lies on {device}")
-        return found
+                raise RuntimeError(f"{name} is on {spec.device}; query is on {device}")
+        return fields
 
 
 def _whole_numbers(operation: Operation, name: str, given: Any) -> tuple[int, ...]:
@@ -90,8 +89,8 @@ def _whole_numbers(operation: Operation, name: str, given: Any) -> tuple[int, ..
 class Request(NamedTuple):
     """A checked call.
 
-    problem: None where there is nothing to compute, and the result is zeros of empty_shape. mask: the
-    tensor, None also for a CausalBias. dtype: of the elements.
+    problem: None where there is nothing to compute and the result is zeros of empty_shape. mask: the tensor;
+    None for a CausalBias too.
     """
 
     problem: AttentionProblem | None
@@ -101,7 +100,7 @@ class Request(NamedTuple):
 
     @property
     def output_shape(self) -> tuple[int, ...]:
-        """(..., H, L, Ev); () for nested tensors, of whose sizes nothing is known."""
+        """(..., H, L, Ev); () for nested tensors, whose sizes are unknown."""
         if self.problem is None:
             return self.empty_shape
         named = (self.problem.query, self.problem.key, self.problem.value)
@@ -109,7 +108,7 @@ class Request(NamedTuple):
 
     @property
     def logsumexp_dtype(self) -> str:
-        """The element type of the logarithms of a row's sum."""
+        """The element type of the logarithms of the rows' sums."""
         return "float64" if self.dtype == "float64" else "float32"
 
 
@@ -122,7 +121,7 @@ def requested(
     *options: Any,
     fields: Fields,
 ) -> Request:
-    """Check a call. options: dropout_p, is_causal, scale, enable_gqa and seed, as they were given.
+    """Check a call. options: dropout_p, is_causal, scale, enable_gqa and seed.
 
     Raises RuntimeError, TypeError, ValueError, IndexError and NotImplementedError where torch does.
     """
@@ -163,28 +162,26 @@ def requested(
     of_query, of_key, of_value = specs
     dtype = of_query.dtype
     more = fields.of_problem(operation, of_query.device)
-    # A row without keys has a logarithm where there are sinks, and lengths may not fit what is empty.
+    # With sinks a row without keys has a logarithm, and lengths must be checked even if a tensor is empty.
     has_zeros = not (any(spec.nested for spec in specs) or {"sinks", "key_lengths"} & more.keys())
     if has_zeros and not (of_query.shape[-2] and of_value.elements):
         return Request(None, attn_mask, dtype, (*of_query.shape[:-1], of_value.shape[-1]))
-    # What torch's formula stumbles over, with its exceptions.
+    # torch's own checks, with its exceptions.
     if mask is not None and is_causal:
         raise RuntimeError("Explicit attn_mask should not be set when is_causal=True")
     if mask is not None and len(mask.shape) < 2:
         raise IndexError(f"attn_mask needs 2 dimensions or more; it has {len(mask.shape)}")
     if enable_gqa and len(of_query.shape) < 3:
-        raise IndexError("enable_gqa needs a dimension of heads; query has 2 dimensions")
+        raise IndexError("enable_gqa needs a head dimension; query has 2 dimensions")
     if dtype.startswith("complex"):
-        raise NotImplementedError(f"attention of {dtype} has no definition")
+        raise NotImplementedError(f"attention is not defined for {dtype}")
     scores = of_query.shape[-2], of_key.shape[-2]
     if bias is not None and bias.shape != scores:
         raise RuntimeError(f"a causal mask of shape {bias.shape} does not fit scores of {scores}")
     if bias is not None and "key_lengths" in more:
         raise ValueError(
-            "a CausalBias is of one size: for several lengths say is_causal, and lower_right"
+            "a CausalBias has one size: for several lengths use is_causal, and lower_right"
         )
-    from mlbackends.switches import store
-
     reduced = dtype in REDUCED and store.read("cuda.fp16_bf16_reduction_math_sdp")
     try:
         problem = AttentionProblem(
@@ -202,14 +199,14 @@ def requested(
             **more,
         )
     except InvalidProblem as error:
-        # torch's type: callers of this function catch RuntimeError.
+        # A RuntimeError, which torch raises and callers catch.
         reason = Reason("invalid-problem", str(error), error.hint)
         raise NoBackend(str(error), (reason,), error.hint) from None
     return Request(problem, attn_mask, dtype)
 
 
 def _refuse_tensors(specs: list[TensorSpec], mask: TensorSpec | None) -> None:
-    """Raise RuntimeError for what torch refuses before it looks whether there is anything to do."""
+    """Raise RuntimeError for what torch refuses before it checks whether a tensor is empty."""
     dtypes, devices = [spec.dtype for spec in specs], [spec.device for spec in specs]
     ranks = [len(spec.shape) for spec in specs]
     for fact, facts, fits, expected in (
@@ -219,8 +216,8 @@ def _refuse_tensors(specs: list[TensorSpec], mask: TensorSpec | None) -> None:
     ):
         if not fits:
             named = zip(("query", "key", "value"), facts, strict=True)
-            seen = " and ".join(f"{name}.{fact}: {each}" for name, each in named)
-            raise RuntimeError(f"Expected query, key, and value to {expected}, but got {seen}")
+            got = " and ".join(f"{name}.{fact}: {value}" for name, value in named)
+            raise RuntimeError(f"Expected query, key, and value to {expected}, but got {got}")
     if mask is None:
         return
     dtype, device = dtypes[0], devices[0]

@@ -1,11 +1,41 @@
-"""The switches that say which kinds of attention backends may run, and in which order."""
+"""The kinds of attention backends, and the switches that allow and order them."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import Enum
+from typing import Any
 
-from mlbackends.sdpa.sdp_backend import SDPBackend, as_backend
+from mlbackends.base.errors import nearest
 from mlbackends.switches import store
 from mlbackends.switches.dynamo import is_compiling
+
+
+class SDPBackend(Enum):
+    """The kinds of attention backends, with torch's numbers.
+
+    Several backends may have the same kind: FLASH_ATTENTION is one kernel on the CPU and another on a GPU.
+    """
+
+    ERROR = -1
+    MATH = 0
+    FLASH_ATTENTION = 1
+    EFFICIENT_ATTENTION = 2
+    CUDNN_ATTENTION = 3
+    OVERRIDEABLE = 4
+
+    def __int__(self) -> int:
+        return int(self.value)
+
+    __index__ = __int__
+
+    @classmethod
+    def _missing_(cls, value: object) -> None:
+        members = ", ".join(f"{member.name} {member.value}" for member in cls)
+        if not isinstance(value, int):
+            raise TypeError(f"SDPBackend takes a number, but got {type(value).__name__}: {members}")
+        raise ValueError(f"SDPBackend has no {value}; it has {members}")
+
 
 SWITCHES = {
     SDPBackend.FLASH_ATTENTION: "cuda.flash_sdp",
@@ -18,24 +48,42 @@ PRIORITY_ORDER = "cuda.sdp_priority_order"
 _KINDS = {kind.value: kind for kind in SDPBackend}
 
 
+def as_backend(value: object) -> SDPBackend | None:
+    """Return a kind, also for a member of torch's own SDPBackend; None for anything else.
+
+    torch's member must have the same name and number as ours.
+    """
+    if isinstance(value, SDPBackend):
+        return value
+    torch: Any = sys.modules.get("torch")
+    theirs = getattr(getattr(torch, "_C", None), "_SDPBackend", None)
+    if not isinstance(theirs, type) or not isinstance(value, theirs):
+        return None
+    member: Any = value
+    kind = SDPBackend.__members__.get(str(member.name))
+    return kind if kind is not None and kind.value == int(member) else None
+
+
 @contextmanager
 def sdpa_kernel(
     backends: list[SDPBackend] | SDPBackend, set_priority: bool = False
 ) -> Iterator[dict[object, object]]:
-    """Let only these kinds of backends compute attention inside the block; [] lets none.
+    """Allow only these kinds of attention backends inside the block; [] allows none.
 
-    Members of torch's own SDPBackend are understood, too. set_priority: try them in the order of the
-    list, and the others behind. On leaving, every switch and the whole order are as they were found.
-    Also a decorator, and a scope of what torch.compile(backend="mlbackends") compiles.
+    Members of torch's own SDPBackend are accepted too. set_priority: try the kinds in the order of the list,
+    and the others after them. On leaving, every switch and the whole order are restored. It also works as a
+    decorator, and inside what torch.compile(backend="mlbackends") compiles.
 
-    Raises AssertionError for anything but one SDPBackend or a list, as torch does, and TypeError or
-    ValueError for a list that holds something else, which torch takes for "none at all",
-    and TypeError for a set_priority that is no bool.
+    Raises AssertionError for anything but an SDPBackend or a list, as torch does; TypeError or ValueError for
+    a list with any other member, which torch treats as "none at all"; TypeError where set_priority is not a
+    bool.
     """
     if not isinstance(set_priority, bool):
         raise TypeError(f"set_priority must be a bool, not {type(set_priority).__name__}")
     enabled = _kinds_of(backends)
-    if is_compiling():  # a graph is captured: the scope is in it, and nothing is switched now
+    if (
+        is_compiling()
+    ):  # a graph is being captured: the scope becomes part of it, nothing is switched now
         begin_in_graph(tuple([kind.name for kind in enabled]), set_priority)
         try:
             yield {}
@@ -52,7 +100,7 @@ def sdpa_kernel(
 
 
 def begin_in_graph(names: tuple[str, ...], set_priority: bool) -> None:
-    """Mark where a scope of these kinds begins in a graph; our backend of torch.compile enters it there."""
+    """Mark where a scope of these kinds begins in a graph; our torch.compile backend enters it there."""
 
 
 def end_in_graph() -> None:
@@ -60,19 +108,19 @@ def end_in_graph() -> None:
 
 
 def allowed(kind: SDPBackend) -> bool:
-    """Tell whether the switch of a kind is on."""
+    """Return whether the switch of a kind is on."""
     return bool(store.read(SWITCHES[kind]))
 
 
 def priority_order() -> tuple[SDPBackend, ...]:
-    """Return the kinds in the order in which they are to be tried, as it was set."""
+    """Return the kinds in the order in which they are tried, as it was set."""
     order = store.read(PRIORITY_ORDER)
     assert isinstance(order, tuple)
     return tuple(map(_KINDS.__getitem__, order))
 
 
 def _kinds_of(backends: object) -> list[SDPBackend]:
-    """Return the kinds without repetition. Raises as sdpa_kernel says."""
+    """Return the kinds without repetition. Raises what `sdpa_kernel` raises."""
     single = as_backend(backends)
     if single is not None:
         backends = [single]
@@ -88,24 +136,21 @@ def _kinds_of(backends: object) -> list[SDPBackend]:
         if kind is None:
             near = _nearest(entry)
             hint = f"did you mean {near}?" if near else choices
-            message = f"sdpa_kernel takes a list of SDPBackend, but it holds {entry!r}; {hint}"
-            raise TypeError(message)
+            raise TypeError(f"sdpa_kernel takes a list of SDPBackend, not {entry!r}; {hint}")
         if kind not in SWITCHES:
-            raise ValueError(f"{kind} stands for no backend; {choices}")
+            raise ValueError(f"{kind} is not a backend; {choices}")
         kinds[kind] = None
     return list(kinds)
 
 
 def _nearest(entry: object) -> SDPBackend | None:
-    """Return the kind that a number or a word in the list most likely stands for."""
+    """Return the kind that a number or a word in the list most likely means."""
     if isinstance(entry, int) and not isinstance(entry, bool):
         return next((kind for kind in SWITCHES if kind.value == entry), None)
     if not isinstance(entry, str):
         return None
-    from mlbackends.base.errors import nearest
-
     word = entry.rpartition(".")[2].lower().replace("-", "_")
     names = {kind.name.lower(): kind for kind in SWITCHES}
     names |= {name.removesuffix("_attention"): kind for name, kind in names.items()}
-    found = nearest(word, tuple(names))
-    return names[found[0]] if found else None
+    matches = nearest(word, tuple(names))
+    return names[matches[0]] if matches else None

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 from mlbackends.base.errors import UnknownName
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.sdpa.backend import AttentionBackend
+from mlbackends.sdpa.cuda_surface import SDPAParams, problem_of
 from mlbackends.sdpa.dispatch import backends, choose
-from mlbackends.sdpa.params import SDPAParams, problem_of
-from mlbackends.sdpa.sdp_backend import SDPBackend
+from mlbackends.sdpa.switches import SDPBackend
 from mlbackends.testing.devices import Choice, device_of, why_unusable
 from mlbackends.testing.machine import Machine
 

@@ -25,7 +25,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from mlbackends.base.errors import NoBackend
 from mlbackends.sdpa import attend, switches
-from mlbackends.sdpa.sdp_backend import SDPBackend
+from mlbackends.sdpa.switches import SDPBackend
 from mlbackends_kernels.bridges import torch_gradients
 
 _NAME = "scaled_dot_product_attention"

@@ -6,8 +6,7 @@
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
-from mlbackends.sdpa.describe import describe, without_gradients
-from mlbackends.sdpa.readable import refuse_unreadable_one
+from mlbackends.sdpa.describe import describe, refuse_unreadable_one, without_gradients
 from mlbackends_kernels.cuda.device_array import is_on_device
 from mlbackends_kernels.tensors.arithmetic import numpy
 from mlbackends_kernels.tensors.interchange import as_array, like, narrowed, widened

@@ -6,7 +6,7 @@ float32 obeys `mkldnn.matmul.fp32_precision` in every product that adds up.
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mlbackends.sdpa.readable import refuse_unreadable
+from mlbackends.sdpa.describe import refuse_unreadable
 from mlbackends.switches import store
 from mlbackends_kernels.cuda.device_array import as_device_array, is_on_device
 from mlbackends_kernels.cuda.streams import callers

@@ -5,7 +5,7 @@ Switches: `cuda.cufft_plan_cache` keeps the plans of each device.
 
 from typing import TYPE_CHECKING, Any
 
-from mlbackends.sdpa.readable import refuse_unreadable_one
+from mlbackends.sdpa.describe import refuse_unreadable_one
 from mlbackends_kernels.cuda.device_array import as_device_array, empty_like, is_on_device, product
 from mlbackends_kernels.operations._arrays import NARROW, operand, quiet, returned
 from mlbackends_kernels.tensors.arithmetic import numpy

@@ -7,7 +7,7 @@ of matrices on a device goes to cuBLAS.
 
 from typing import Any
 
-from mlbackends.sdpa.readable import refuse_unreadable
+from mlbackends.sdpa.describe import refuse_unreadable
 from mlbackends_kernels.cuda.device_array import as_device_array, is_on_device
 from mlbackends_kernels.cuda.streams import callers
 from mlbackends_kernels.operations._arrays import common_dtype, operand, quiet, returned

@@ -10,7 +10,7 @@ import pytest
 
 import mlbackends
 from mlbackends.base.errors import MlBackendsError, NoBackend
-from mlbackends.sdpa.sdp_backend import SDPBackend
+from mlbackends.sdpa.switches import SDPBackend
 
 attend: Any = mlbackends.scaled_dot_product_attention
 RANDOM = np.random.default_rng(0)
@@ -123,7 +123,7 @@ def test_nobody_who_can_is_told_with_every_reason() -> None:
     with pytest.raises(NoBackend, match="No available kernel") as caught:
         attend(integers, integers, integers)
     assert {"wrong-dtype"} <= {reason.code for reason in caught.value.reasons}
-    assert "math: the element type is int64" in str(caught.value)
+    assert "math: the dtype is int64" in str(caught.value)
 
 
 def test_what_no_backend_could_answer_is_torchs_exception_with_our_words() -> None:
@@ -156,7 +156,7 @@ def test_what_no_backend_could_answer_is_torchs_exception_with_our_words() -> No
         ((Q, KV, KV, np.ones((5, 7), bool), 0.0, True), {}, RuntimeError, "Explicit attn_mask"),
         ((Q, KV, KV, mlbackends.causal_upper_left(5, 7), 0.0, True), {}, ValueError, "CausalBias"),
         ((Q, KV, KV, mlbackends.causal_upper_left(5, 5)), {}, RuntimeError, "does not fit"),
-        ((Q[0, 0], KV[0, 0], KV[0, 0]), {"enable_gqa": True}, IndexError, "dimension of heads"),
+        ((Q[0, 0], KV[0, 0], KV[0, 0]), {"enable_gqa": True}, IndexError, "a head dimension"),
         ((*[Q.astype("c8")] * 3,), {}, NotImplementedError, "complex64"),
     ],
 )  # fmt: skip

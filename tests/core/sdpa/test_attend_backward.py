@@ -11,7 +11,7 @@ import pytest
 import mlbackends
 from mlbackends.base.errors import NoBackend
 from mlbackends.sdpa import Gradients
-from mlbackends.sdpa.sdp_backend import SDPBackend
+from mlbackends.sdpa.switches import SDPBackend
 
 attend: Any = mlbackends.scaled_dot_product_attention
 backward: Any = mlbackends.scaled_dot_product_attention_backward
@@ -241,9 +241,9 @@ def test_what_is_empty_makes_no_room_for_a_gradient_that_is_not_wanted() -> None
         ({"grad_out": GRAD[:1]}, RuntimeError, r"grad_out has the shape \[1, 4, 5, 8\]; it must be"),
         ({"out": OUT[..., :7]}, RuntimeError, r"out has the shape .+ must be \[2, 4, 5, 8\]"),
         ({"logsumexp": SUMS[..., None]}, RuntimeError, r"it must be \[2, 4, 5\]"),
-        ({"grad_out": GRAD.astype("f8")}, RuntimeError, "grad_out is of float64; it must be of float32"),
-        ({"out": OUT.astype("f2")}, RuntimeError, "out is of float16"),
-        ({"logsumexp": SUMS.astype("f8")}, RuntimeError, "logsumexp is of float64"),
+        ({"grad_out": GRAD.astype("f8")}, RuntimeError, "grad_out has the dtype float64; it must be float32"),
+        ({"out": OUT.astype("f2")}, RuntimeError, "out has the dtype float16"),
+        ({"logsumexp": SUMS.astype("f8")}, RuntimeError, "logsumexp has the dtype float64"),
         ({"query": Q.astype("c8"), "key": K.astype("c8"), "value": V.astype("c8")},
          NotImplementedError, "complex64"),
     ],

@@ -146,7 +146,7 @@ PAGES: dict[str, Any] = {"page_table": np.zeros((2, 2), "int32"), "key_lengths":
         (
             {**PAGES, "attn_mask": causal_lower_right(5, 7)},
             ValueError,
-            "a CausalBias is of one size",
+            "a CausalBias has one size",
         ),
     ],
 )
@@ -165,6 +165,6 @@ def test_a_backend_that_lacks_one_says_so_by_name() -> None:
         attend(Q, K, V, window=(2, 2), softcap=30.0, sinks=SINKS)
 
     assert (
-        "flash_cpu: each head has a sink; it takes none; softcap is 30.0; it takes none; rows see 2"
-        " keys to the left and 2 to the right; it takes no window"
+        "flash_cpu: sinks are not supported; softcap is not supported; it is 30.0; windows are not"
+        " supported; rows see 2 keys to the left and 2 to the right"
     ) in str(caught.value)

@@ -10,7 +10,7 @@ from mlbackends.sdpa.constraints import (
     unmet,
 )
 from mlbackends.sdpa.listing import ABILITIES, abilities
-from mlbackends.sdpa.sdp_backend import SDPBackend
+from mlbackends.sdpa.switches import SDPBackend
 
 
 class OnHopper(AttentionBackend):
@@ -25,7 +25,7 @@ class OnHopper(AttentionBackend):
 
 def test_a_backend_of_one_type_on_one_gpu_is_asked_there() -> None:
     assert set(abilities(OnHopper().unsupported_reasons)) == {
-        "causal masks", "grouped heads", "values of another width", "bshd layout", "gradients",
+        "causal masks", "grouped heads", "value_dim ≠ head_dim", "bshd layout", "gradients",
     }  # fmt: skip
 
 

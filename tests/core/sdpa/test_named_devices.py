@@ -87,7 +87,7 @@ def test_what_people_and_drivers_call_a_device_is_understood(typed: str, name: s
 def test_no_other_device_is_suggested_for_one_that_is_not_there(typed: str) -> None:
     with pytest.raises(UnknownName) as caught:
         canonical(typed)
-    assert caught.value.hint == "`backends sdpa list --devices` has them all"
+    assert caught.value.hint == "`backends sdpa list --devices` lists all devices"
 
 
 @pytest.mark.parametrize("typed", ["cuda:x", "cuda:-1", "cuda:"])

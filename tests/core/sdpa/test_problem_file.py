@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlbackends.base.errors import BadInput
-from mlbackends.sdpa.problem_file import read_file
-from mlbackends.sdpa.problem_text import Wording
+from mlbackends.sdpa.problem_text import Wording, read_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,7 +81,7 @@ def test_a_file_that_is_too_large_is_not_blamed_for_where_its_reading_stopped(
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"none\.txt cannot be read: there is no such file$"):
+    with pytest.raises(BadInput, match=r"none\.txt cannot be read: no such file$"):
         read_file(str(tmp_path / "none.txt"))
     folder = re.escape(str(tmp_path))
     with pytest.raises(BadInput, match=f"^{folder} cannot be read: it is a folder$"):

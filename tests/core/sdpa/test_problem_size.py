@@ -137,9 +137,9 @@ def test_what_neither_memory_nor_the_folder_holds_is_not_begun() -> None:
     problem = wording.problem(Device("cpu", 0))
 
     assert too_large(problem, 1 << 40, 1 << 40, "/tmp") == ""
-    assert "0.0 GiB of memory are free" in too_large(problem, 1 << 20, 1 << 40, "/tmp")
+    assert "0.0 GiB are free" in too_large(problem, 1 << 20, 1 << 40, "/tmp")
     assert too_large(problem, 1 << 40, 1 << 20, "/tmp") == (
-        "a check writes about 8.0 MiB to /tmp, and 1.0 MiB are free there; TMPDIR names another place"
+        "a check writes about 8.0 MiB to /tmp, and 1.0 MiB are free there; set TMPDIR to another folder"
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlbackends.sdpa.readable import refuse_unreadable
+from mlbackends.sdpa.describe import refuse_unreadable
 
 
 class Tensor:

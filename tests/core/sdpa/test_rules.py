@@ -14,7 +14,7 @@ from mlbackends.model.records import Device
 from mlbackends.sdpa.rules import CPU_ORDER, rules, unknown_device, why_not
 from mlbackends.sdpa.rules.environment import NEWEST as OF_2_15
 from mlbackends.sdpa.rules.environment import Environment
-from mlbackends.sdpa.sdp_backend import SDPBackend
+from mlbackends.sdpa.switches import SDPBackend
 
 MATH, FLASH = SDPBackend.MATH, SDPBackend.FLASH_ATTENTION
 EFFICIENT, CUDNN = SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION

@@ -13,8 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mlbackends
-from mlbackends.sdpa.sdp_backend import SDPBackend, as_backend
-from mlbackends.sdpa.switches import PRIORITY_ORDER, SWITCHES, allowed, priority_order
+from mlbackends.sdpa.switches import (
+    PRIORITY_ORDER,
+    SWITCHES,
+    SDPBackend,
+    allowed,
+    as_backend,
+    priority_order,
+)
 from mlbackends.switches import store
 
 KINDS = tuple(SWITCHES)
@@ -98,7 +104,10 @@ def test_a_list_of_something_else_is_refused_with_what_was_meant(bad: Any, hint:
 
 
 def test_the_error_value_stands_for_no_backend() -> None:
-    with pytest.raises(ValueError, match="no backend"), mlbackends.sdpa_kernel(SDPBackend.ERROR):
+    with (
+        pytest.raises(ValueError, match="is not a backend"),
+        mlbackends.sdpa_kernel(SDPBackend.ERROR),
+    ):
         pass
 
 

@@ -21,7 +21,7 @@ def test_the_plain_formula_is_usable_wherever_a_test_runs() -> None:
 
 
 def test_a_backend_for_gpus_says_why_not_on_the_cpu() -> None:
-    assert "it needs cuda" in verdicts(MAC, "cpu")["efficient_cuda"]
+    assert "needs cuda tensors" in verdicts(MAC, "cpu")["efficient_cuda"]
 
 
 def test_a_device_that_is_not_usable_has_no_verdicts() -> None:

@@ -1,6 +1,6 @@
-"""What torch's own attention kernels take, as data.
+"""The problems that torch's own attention kernels support, as data.
 
-`can_use_*` evaluates them, and `sdpa explain` for a device that is not here.
+They answer `can_use_*`, and `sdpa explain` for devices that this machine does not have.
 """
 
 from msgspec.structs import replace
@@ -10,7 +10,7 @@ from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.sdpa.constraints import BEYOND_TORCH, Constraint, dtype_in, unmet
 from mlbackends.sdpa.rules import cpu, cuda, cuda_cudnn, rocm
 from mlbackends.sdpa.rules.environment import Environment
-from mlbackends.sdpa.sdp_backend import SDPBackend
+from mlbackends.sdpa.switches import SDPBackend
 
 _FUSED = {
     "cpu": {SDPBackend.FLASH_ATTENTION: cpu.flash},
@@ -24,29 +24,28 @@ _FUSED = {
         SDPBackend.EFFICIENT_ATTENTION: rocm.efficient,
     },
 }
-#: torch's order on the CPU, where it ignores the switch of the order.
+#: torch's order on the CPU, where it ignores the order that was set.
 CPU_ORDER: tuple[SDPBackend, ...] = (SDPBackend.FLASH_ATTENTION, SDPBackend.MATH)
 
 
 def rules(
     kind: SDPBackend, platform: str, environment: Environment
 ) -> tuple[Constraint, ...] | None:
-    """Return what torch asks before it takes a kind of backend on a platform, None if it never does.
+    """Return torch's constraints for a kind of backend on a platform, None if torch never runs it there.
 
-    The formula (MATH) takes every problem of floating-point numbers: torch raises for integers, and
-    for complex numbers, of which it has no softmax. What torch has for other platforms than CPU, CUDA
-    and ROCm is not written down here.
+    The plain formula (MATH) supports every floating-point problem; torch raises for integers and for complex
+    numbers, which have no softmax. Platforms other than CPU, CUDA and ROCm are not recorded.
     """
     if platform not in _FUSED:
         return None
     if kind is SDPBackend.MATH:
         return (dtype_in("float64", "float32", "bfloat16", "float16"),)
-    found = _FUSED[platform].get(kind)
-    return found(environment) if found else None
+    constraints_of = _FUSED[platform].get(kind)
+    return constraints_of(environment) if constraints_of else None
 
 
 def unknown_device(problem: AttentionProblem) -> str:
-    """Return the device of a problem if nothing is recorded of torch there, "" otherwise."""
+    """Return the device of a problem if torch's rules for it are not recorded, "" otherwise."""
     if problem.platform not in _FUSED:
         return problem.platform
     if problem.platform == "rocm" and problem.device.capability not in rocm.RECORDED:
@@ -57,16 +56,16 @@ def unknown_device(problem: AttentionProblem) -> str:
 def why_not(
     kind: SDPBackend, problem: AttentionProblem, environment: Environment
 ) -> tuple[Reason, ...]:
-    """Return why torch does not take a kind of backend for a problem; () if it does."""
+    """Return why torch does not run a kind of backend for a problem; () if it does."""
     constraints = rules(kind, problem.platform, environment)
     if constraints is None:
-        return (Reason("wrong-device", f"on {problem.platform} torch has no {kind.name}"),)
+        return (Reason("wrong-device", f"torch has no {kind.name} on {problem.platform}"),)
     constraints = (*constraints, *BEYOND_TORCH.values())
     return unmet(constraints, batched(problem) if environment.torch >= (2, 14) else problem)
 
 
 def batched(problem: AttentionProblem) -> AttentionProblem:
-    """Return a problem of three dimensions with a batch of one, as torch sees it since 2.14.
+    """Return a 3-dimensional problem with a batch of one, as torch treats it since 2.14.
 
     Source: sdp_utils_cpp.h of torch 2.14, normalize_unbatched_input.
     """

@@ -1,7 +1,7 @@
-"""Which problems torch's attention kernels for the CPU take.
+"""The problems that torch's attention kernels for the CPU support.
 
-Source: torch 2.13 and 2.15, observed; sdp_utils_cpp.h of 2.14. It also takes a key and a value
-of different lengths, and computes nonsense: such a problem cannot be made here.
+Source: torch 2.13 and 2.15, observed; sdp_utils_cpp.h of 2.14. torch also accepts a key and a value of
+different lengths, for which its results are wrong; AttentionProblem refuses them.
 """
 
 from mlbackends.sdpa import constraints as need
@@ -11,7 +11,7 @@ from mlbackends.sdpa.rules.shared import where_dense
 
 
 def flash(environment: Environment) -> tuple[Constraint, ...]:
-    """Return what torch's flash attention on the CPU asks for, in its order."""
+    """Return the constraints of torch's flash attention on the CPU, in its order."""
     return (
         need.on_device("cpu"),
         need.not_nested(),

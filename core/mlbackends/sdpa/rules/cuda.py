@@ -1,4 +1,4 @@
-"""Which problems torch's flash and memory-efficient attention take on CUDA.
+"""The problems that torch's flash and memory-efficient attention support on CUDA.
 
 Source: torch 2.13.0 for CUDA 13.0, 2.14.1 and 2.15.0, their binaries; sdp_utils.cpp between the last two.
 """
@@ -17,7 +17,7 @@ _SMALL = ((8, 6), (8, 7), (8, 8), (8, 9), (12, 0), (12, 1))
 
 
 def flash(environment: Environment) -> tuple[Constraint, ...]:
-    """Return what flash attention asks for, in torch's order; FA3 and FA4 are not asked about."""
+    """Return the constraints of flash attention, in torch's order; FA3 and FA4 are not covered."""
     crowd = (where_dense(shared.crowd()),) if environment.torch >= (2, 15) else ()
     return (
         need.on_device("cuda"),
@@ -42,7 +42,7 @@ def flash(environment: Environment) -> tuple[Constraint, ...]:
 
 
 def efficient(environment: Environment) -> tuple[Constraint, ...]:
-    """Return what memory-efficient attention asks for, in torch's order; grouped heads since 2.14."""
+    """Return the constraints of memory-efficient attention, in torch's order; grouped heads since 2.14."""
     is_grouped = environment.torch >= (2, 14)
     return (
         need.on_device("cuda"),
@@ -60,35 +60,37 @@ def efficient(environment: Environment) -> tuple[Constraint, ...]:
 
 
 def alignment(problem: AttentionProblem) -> int:
-    """Return of how many elements the rows must be a multiple, by element type and GPU."""
+    """Return the number of elements that head_dim must be a multiple of, by element type and GPU."""
     capability = problem.capability or (8, 0)
     if problem.dtype in REDUCED:
         return 8 if capability >= (7, 0) else 1
     return 4 if capability >= (8, 0) and problem.dtype == "float32" else 1
 
 
-@constraint("storage-unaligned", "tensors that start at whole vectors")
+@constraint("storage-unaligned", "tensors with an aligned start")
 def _storage(problem: AttentionProblem) -> str:
     step = alignment(problem) if (problem.capability or (8, 0)) >= (8, 0) else 1
     for name in ("query", "key", "value"):
         spec = getattr(problem, name)
         if spec.elements and spec.storage_offset % step:
-            seen = f"{name} starts {spec.storage_offset} elements into its storage"
             size = step * ITEM_BYTES[problem.dtype]
-            return f"{seen}; it must start at a multiple of {step} elements, {size} bytes"
+            return (
+                f"{name} starts {spec.storage_offset} elements into its storage; it must start at a"
+                f" multiple of {step} elements ({size} bytes)"
+            )
     return ""
 
 
-@constraint("gradient", "nested tensors that require no gradient")
+@constraint("gradient", "no gradients of nested tensors")
 def _nested_inference(problem: AttentionProblem) -> str:
     specs = (problem.query, problem.key, problem.value)
     if not any(spec.nested for spec in specs) or not any(spec.requires_grad for spec in specs):
         return ""
-    return "nested tensors require a gradient; it gives none for those"
+    return "gradients of nested tensors are not supported"
 
 
 def _one_of(*dtypes: str) -> Callable[[AttentionProblem], str]:
-    """Return what asks for one of some element types, without the last one, bfloat16, before sm80."""
+    """Return a test for these element types; the last one, bfloat16, is supported from sm80."""
 
     def test(problem: AttentionProblem) -> str:
         has_bfloat16 = (problem.capability or (8, 0)) >= (8, 0)
@@ -97,11 +99,9 @@ def _one_of(*dtypes: str) -> Callable[[AttentionProblem], str]:
     return test
 
 
-_HALF = Constraint(
-    "wrong-dtype", "element type float16 or bfloat16", _one_of("float16", "bfloat16")
-)
+_HALF = Constraint("wrong-dtype", "dtype float16 or bfloat16", _one_of("float16", "bfloat16"))
 _SINGLE_OR_HALF = Constraint(
     "wrong-dtype",
-    "element type float16, float32, or bfloat16 from sm80",
+    "dtype float16, float32, or bfloat16 from sm80",
     _one_of("float16", "float32", "bfloat16"),
 )

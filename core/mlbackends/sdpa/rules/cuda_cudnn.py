@@ -1,4 +1,4 @@
-"""Which problems torch gives to cuDNN's attention. Source: as of flash attention on CUDA."""
+"""The problems that torch passes to cuDNN's attention. Source: as for flash attention on CUDA."""
 
 from collections.abc import Callable
 
@@ -9,31 +9,31 @@ from mlbackends.sdpa.constraints import Constraint, constraint
 from mlbackends.sdpa.rules.environment import Environment
 from mlbackends.sdpa.rules.shared import crowd, where_dense
 
-_NOT_DETERMINISTIC = "deterministic algorithms are demanded; it is not deterministic"
+_NOT_DETERMINISTIC = "it is not deterministic, and deterministic algorithms are required"
 
 
 def cudnn(environment: Environment) -> tuple[Constraint, ...]:
-    """Return what cuDNN's attention asks for, in torch's order."""
+    """Return torch's constraints for cuDNN's attention, in its order."""
     version, is_newer = environment.cudnn_version, environment.torch >= (2, 14)
 
     def with_cudnn(
         code: str, sentence: str, test: Callable[[AttentionProblem, int], str]
     ) -> Constraint:
         def tested(problem: AttentionProblem) -> str:
-            # For other devices the version is not looked up: `on_device` is reason enough.
+            # For other devices the version is not looked up; `on_device` refuses them.
             return test(problem, version) if problem.platform == "cuda" else ""
 
         return Constraint(code, sentence, tested)
 
     return (
         with_cudnn("not-built", "cuDNN 8.9.3 or newer", _there),
-        with_cudnn("dropout", "with dropout, a cuDNN that is not 9.11.1 to 9.13", _broken_dropout),
+        with_cudnn("dropout", "for dropout, a cuDNN other than 9.11.1 to 9.13", _broken_dropout),
         _nested(environment.nested_cudnn, longer_than=128 if is_newer else 0),
         need.on_device("cuda"),
         need.rank_is(4),
         Constraint(
             "not-deterministic",
-            "no demand for deterministic algorithms",
+            "deterministic algorithms not required",
             lambda _: _NOT_DETERMINISTIC if environment.deterministic else "",
         ),
         need.dtype_in("float16", "bfloat16"),
@@ -66,41 +66,40 @@ def cudnn(environment: Environment) -> tuple[Constraint, ...]:
 
 def _there(problem: AttentionProblem, version: int) -> str:
     if not version:
-        return "there is no cuDNN; it needs 8.9.3 or newer"
+        return "cuDNN 8.9.3 or newer is needed; none is installed"
     if version < 8903:
-        return f"cuDNN is {cudnn_release(version)}; it needs 8.9.3 or newer"
+        return f"cuDNN 8.9.3 or newer is needed; {cudnn_release(version)} is installed"
     if problem.dropout and version < 8906:
-        return f"cuDNN is {cudnn_release(version)}; for dropout it needs 8.9.6 or newer"
+        return f"dropout needs cuDNN 8.9.6 or newer; {cudnn_release(version)} is installed"
     return ""
 
 
 def _broken_dropout(problem: AttentionProblem, version: int) -> str:
     if not problem.dropout or not 91101 <= version < 91400:
         return ""
-    seen = f"dropout is {problem.dropout} and cuDNN {cudnn_release(version)}"
-    return f"{seen}; from 9.11.1 to 9.13 it takes none"
+    return (
+        f"dropout is not supported from cuDNN 9.11.1 to 9.13; {cudnn_release(version)} is installed"
+    )
 
 
 def _nested(enabled: bool, longer_than: int) -> Constraint:
-    @constraint("nested", "tensors that are not nested, unless that is enabled")
+    @constraint("nested", "no nested tensors, unless enabled")
     def nested(problem: AttentionProblem) -> str:
         if not (problem.query.nested or problem.key.nested or problem.value.nested):
             return ""
         if not enabled:
-            return "the tensors are nested; it takes those where TORCH_CUDNN_SDPA_NESTED_TENSOR_ENABLED is 1"
+            return "nested tensors need TORCH_CUDNN_SDPA_NESTED_TENSOR_ENABLED=1"
         if problem.capability and problem.capability[0] not in (9, 10):
             device = "".join(map(str, problem.capability))
-            return f"the tensors are nested on sm{device}; it takes those on sm90 to sm103"
+            return f"nested tensors need sm90 to sm103; the device is sm{device}"
         if longer_than and problem.query_length <= longer_than:
-            return (
-                f"the tensors are nested; it takes those whose longest query is above {longer_than}"
-            )
+            return f"nested tensors need a longest query above {longer_than}"
         return ""
 
     return nested()
 
 
-@constraint("dropout", "dropout in sixteenths")
+@constraint("dropout", "dropout that is a multiple of 1/16")
 def _sixteenths(problem: AttentionProblem) -> str:
     if not problem.dropout * 16 % 1:
         return ""
@@ -108,7 +107,7 @@ def _sixteenths(problem: AttentionProblem) -> str:
 
 
 def _has_256(problem: AttentionProblem, version: int) -> bool:
-    """Tell whether cuDNN has kernels for rows of 256 elements there."""
+    """Return whether cuDNN has kernels for a head_dim of 256 on the device."""
     capability = problem.capability or (0, 0)
     unsupported = capability == (10, 7) and version <= 92500
     return (capability == (9, 0) or capability[0] == 10) and version > 92200 and not unsupported
@@ -137,17 +136,17 @@ def _gradient(problem: AttentionProblem, version: int) -> str:
     widths = (problem.head_dim, problem.value_dim)
     if max(widths) <= 128 or widths in ((192, 128), (256, 256)):
         return ""
-    allowed = "it gives one up to 128, for 192 and 128, and for 256"
-    return f"head_dims are {widths[0]} and {widths[1]} and a gradient is required; {allowed}"
+    supported = "gradients are supported up to 128, for 192 and 128, and for 256"
+    return f"head_dim and value_dim are {widths[0]} and {widths[1]}; {supported}"
 
 
 def _at_most(limit: int, problem: AttentionProblem, version: int) -> str:
-    widths = (problem.head_dim, problem.value_dim)
-    seen = max(widths)
-    if seen <= limit:
+    width = max(problem.head_dim, problem.value_dim)
+    if width <= limit:
         return ""
-    allowed = f"with cuDNN {cudnn_release(version)} on this GPU it takes at most {limit}"
-    return f"head_dim is {seen}; {allowed}"
+    return (
+        f"head_dim is {width}; the limit of cuDNN {cudnn_release(version)} on this GPU is {limit}"
+    )
 
 
 def _old_lengths(problem: AttentionProblem, version: int) -> str:
@@ -168,7 +167,7 @@ def _old_lengths(problem: AttentionProblem, version: int) -> str:
 @constraint("length-unsupported", "more than one key")
 def _more_than_one_key(problem: AttentionProblem) -> str:
     if problem.key_length == 1:
-        return "there is one key; it takes two or more"
+        return "there is one key; at least two are needed"
     if problem.dropout and problem.query_length == 1:
-        return "there is one row of query; with dropout it takes two or more"
+        return "query has one row; dropout needs at least two"
     return ""

@@ -6,17 +6,18 @@ from typing import Any
 
 from msgspec import Struct
 
+from mlbackends import cudnn
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.switches import store
 
 
 class Environment(Struct, frozen=True):
-    """What a torch would find where it runs.
+    """The environment of a torch.
 
     torch: its release, 2.13 or newer. cudnn_version: as cudnnGetVersion returns it, 91500 for 9.15.0 and
-    8907 for 8.9.7; 0 without cuDNN. deterministic: deterministic algorithms are demanded, not only warned
-    about. nested_cudnn: whether TORCH_CUDNN_SDPA_NESTED_TENSOR_ENABLED is 1. composable_kernel: whether CK's
-    kernels are preferred to AOTriton's on ROCm.
+    8907 for 8.9.7; 0 without cuDNN. deterministic: deterministic algorithms are required, not only advised.
+    nested_cudnn: whether TORCH_CUDNN_SDPA_NESTED_TENSOR_ENABLED is 1. composable_kernel: whether CK's kernels
+    are preferred to AOTriton's on ROCm.
     """
 
     torch: tuple[int, int] = (2, 13)
@@ -26,16 +27,14 @@ class Environment(Struct, frozen=True):
     composable_kernel: bool = False
 
 
-#: The newest torch whose rules are here, on a GPU; for questions about a device that is not here.
+#: The newest torch with recorded rules; for questions about devices that this machine does not have.
 NEWEST = Environment(torch=(2, 15), cudnn_version=92600)
 
 
 def environment_here(problem: AttentionProblem) -> Environment:
-    """Return what holds in this process; cuDNN is looked for where a CUDA device asks."""
+    """Return the environment of this process; cuDNN is searched only for a problem on CUDA."""
     cudnn_version = 0
     if problem.platform == "cuda":
-        from mlbackends import cudnn
-
         cudnn_version = int(cudnn.version() or 0)
     torch: Any = sys.modules.get("torch")
     deterministic = False

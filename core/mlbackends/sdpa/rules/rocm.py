@@ -1,7 +1,7 @@
-"""Which problems torch's fused attention takes on AMD's GPUs: its kernels there are AOTriton's, or CK's.
+"""The problems that torch's fused attention supports on AMD's GPUs, with kernels of AOTriton or CK.
 
 Source: PyTorch's sdp_utils.cpp for ROCm with AOTriton 0.12, which torch 2.13 builds with; the notes of
-AOTriton's releases. None of it was run on such a GPU.
+AOTriton's releases. None of this was tested on such a GPU.
 """
 
 from mlbackends.base.element_types import REDUCED
@@ -12,10 +12,10 @@ from mlbackends.sdpa.rules import shared
 from mlbackends.sdpa.rules.environment import Environment
 from mlbackends.sdpa.rules.shared import where_dense
 
-#: What AOTriton 0.12 has kernels for, and calls no experiment.
+#: The GPUs that AOTriton 0.12 has kernels for, without experimental ones.
 SUPPORTED = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1151", "gfx1201")
 
-#: What it never had kernels for. Of others it is not written down here whether they are experiments.
+#: The GPUs that it never had kernels for. Whether others are experimental is not recorded.
 UNSUPPORTED = ("gfx900", "gfx906", "gfx908", "gfx1030")
 
 RECORDED = frozenset({*SUPPORTED, *UNSUPPORTED})
@@ -24,7 +24,7 @@ _LONGEST_ROW, _LONGEST_ROW_GFX11 = 512, 256
 
 
 def flash(environment: Environment) -> tuple[Constraint, ...]:
-    """Return what flash attention asks for, in torch's order."""
+    """Return the constraints of flash attention, in torch's order."""
     return (
         need.on_device("rocm"),
         need.rank_is(4),
@@ -33,7 +33,7 @@ def flash(environment: Environment) -> tuple[Constraint, ...]:
         _row_length(),
         shared.nested_head_dim(),
         *_target(environment),
-        # HIP calls gfx1200 a 12.0, which torch takes for NVIDIA's GPUs of that number.
+        # HIP reports gfx1200 as 12.0, which torch treats as NVIDIA's capability 12.0.
         shared.training_limit(
             lambda problem: problem.device.capability.startswith("gfx12"), "gfx12"
         ),
@@ -48,7 +48,7 @@ def flash(environment: Environment) -> tuple[Constraint, ...]:
 
 
 def efficient(environment: Environment) -> tuple[Constraint, ...]:
-    """Return what memory-efficient attention asks for, in torch's order."""
+    """Return the constraints of memory-efficient attention, in torch's order."""
     supported = REDUCED if environment.composable_kernel else ("float16", "float32", "bfloat16")
     return (
         need.on_device("rocm"),
@@ -66,7 +66,7 @@ def efficient(environment: Environment) -> tuple[Constraint, ...]:
 
 
 def _target(environment: Environment) -> tuple[Constraint, ...]:
-    """Ask for a GPU that AOTriton has kernels for; of CK's torch asks for none."""
+    """Require a GPU with AOTriton kernels; torch does not check CK's."""
 
     @constraint("wrong-capability", f"a GPU that AOTriton has kernels for: {', '.join(SUPPORTED)}")
     def supported(problem: AttentionProblem) -> str:
@@ -82,9 +82,9 @@ def _row_length(problem: AttentionProblem) -> str:
     return need.head_dim_at_most(_LONGEST_ROW_GFX11 if gfx11 else _LONGEST_ROW).test(problem)
 
 
-@constraint("wrong-dtype", "a mask of bool, or of the type of the query")
+@constraint("wrong-dtype", "a boolean mask, or one of query's dtype")
 def _mask_type(problem: AttentionProblem) -> str:
     mask = problem.mask
     if mask is None or mask.dtype in ("bool", problem.dtype):
         return ""
-    return f"the mask is of {mask.dtype}; it takes bool and {problem.dtype}"
+    return f"the mask has the dtype {mask.dtype}; supported: bool, {problem.dtype}"

@@ -9,7 +9,7 @@ from mlbackends.sdpa.constraints import Constraint, constraint
 
 
 def where_dense(constraint: Constraint) -> Constraint:
-    """Return the condition for plain tensors alone: nested ones have no single length or width."""
+    """Return the constraint without its effect on nested tensors, which have no single length or width."""
 
     def test(problem: AttentionProblem) -> str:
         nested = problem.query.nested or problem.key.nested or problem.value.nested
@@ -18,21 +18,21 @@ def where_dense(constraint: Constraint) -> Constraint:
     return replace(constraint, test=test)
 
 
-@constraint("head-dim-unaligned", "in nested tensors, head_dim a multiple of 8")
+@constraint("head-dim-unaligned", "for nested tensors, head_dim a multiple of 8")
 def nested_head_dim(problem: AttentionProblem) -> str:
-    """Ask for rows of whole vectors of 16 bytes."""
+    """Require nested rows of whole 16-byte vectors."""
     if not problem.query.nested or problem.head_dim % 8 == 0:
         return ""
     return f"head_dim is {problem.head_dim}; in nested tensors it must be a multiple of 8"
 
 
-@constraint("nested", "nested tensors whose heads do not differ")
+@constraint("nested", "nested tensors with one number of heads")
 def nested_heads(problem: AttentionProblem) -> str:
-    """Ask for one number of heads."""
+    """Require one number of heads within nested tensors."""
     specs = (problem.query, problem.key, problem.value)
     if not any(spec.nested and not heads_of(spec) for spec in specs):
         return ""
-    return "the number of heads differs within the nested tensors; it must not"
+    return "the number of heads must not differ within nested tensors"
 
 
 _MOST = 65535
@@ -40,38 +40,37 @@ _MOST = 65535
 
 @constraint("too-many-heads", f"batch and heads at most {_MOST}")
 def crowd(problem: AttentionProblem) -> str:
-    """Ask for no more than one dimension of a grid holds."""
+    """Limit batch and heads to the size of one dimension of a launch grid."""
     batch = problem.query.shape[0] if problem.rank > 3 else 1
     if batch <= _MOST and problem.heads <= _MOST:
         return ""
-    return f"batch is {batch} and heads are {problem.heads}; it takes at most {_MOST} of each"
+    return f"there are {batch} batches and {problem.heads} heads; the limit is {_MOST} of each"
 
 
 def training_limit(is_small: Callable[[AttentionProblem], bool], small: str) -> Constraint:
-    """Ask for shorter rows on GPUs with too little shared memory for the backward pass.
+    """Limit head_dim on GPUs with too little shared memory for the backward pass.
 
     small: the names of those GPUs.
     """
 
-    @constraint("gradient", "for gradients on small GPUs, shorter rows")
+    @constraint("gradient", "for gradients on small GPUs, a smaller head_dim")
     def limit(problem: AttentionProblem) -> str:
         inputs, width = (problem.query, problem.key, problem.value), problem.head_dim
         if not is_small(problem) or not any(spec.requires_grad for spec in inputs):
             return ""
-        seen = f"head_dim is {width} and a gradient"
         if 192 < width <= 224:
-            return f"{seen} is required; on {small} it takes none from 193 to 224"
+            return f"head_dim is {width}; on {small} gradients are not supported from 193 to 224"
         if width > 224 and problem.dropout:
-            return f"{seen} with dropout is required; on {small} it takes at most 224"
+            return f"head_dim is {width}; on {small} the limit for gradients with dropout is 224"
         return ""
 
     return limit()
 
 
 def row_alignment(alignment: Callable[[AttentionProblem], int]) -> Constraint:
-    """Ask for rows of a multiple of so many elements."""
+    """Require a head_dim and a value_dim that are multiples of a number."""
 
-    @constraint("head-dim-unaligned", "rows of whole vectors: 8 elements of 16 bits")
+    @constraint("head-dim-unaligned", "rows of whole vectors, such as 8 elements of 16 bits")
     def whole_vectors(problem: AttentionProblem) -> str:
         step = alignment(problem)
         odd = [dim for dim in (problem.head_dim, problem.value_dim) if dim % step or not dim]

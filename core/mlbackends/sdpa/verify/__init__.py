@@ -1,1 +1,1 @@
-"""Checks and benchmarks of attention backends: each computes in a process of its own, beside float64."""
+"""Checks and benchmarks of attention backends, each in a separate process, against float64."""

@@ -1,17 +1,17 @@
-"""A check of attention backends as an Outcome, which every format for CI is made of."""
+"""A check of attention backends as an Outcome, from which every CI format is made."""
 
 from typing import Any
 
 from mlbackends.model.audit import SCHEMA, Check, Outcome, Severity, Status
 from mlbackends.model.checked import Checked, CheckedProblem, Ended, Result
 
-_WHY = "A result that is far from the exact one is wrong, however fast it came."
+_WHY = "A result far from the exact one is wrong, however fast it is."
 
 
 def outcome_of(checked: Checked) -> Outcome:
     """Return one check for each backend and problem, in the order of the results."""
     checks: list[Check] = []
-    places = [each.place or checked.processor for each in checked.problems]
+    places = [problem.place or checked.processor for problem in checked.problems]
     for problem in checked.problems:
         if problem.failure:
             checks.append(
@@ -23,7 +23,7 @@ def outcome_of(checked: Checked) -> Outcome:
                     instance=problem.text,
                 )
             )
-        checks += [_check(problem, each) for each in problem.results]
+        checks += [_check(problem, result) for result in problem.results]
     return Outcome(
         schema=SCHEMA,
         tool=checked.tool,
@@ -65,7 +65,7 @@ def _check(problem: CheckedProblem, result: Result) -> Check:
         status=status,
         message=f"{problem.text}: {summary(result)}",
         why=_WHY if failed and result.ended is Ended.RAN else "",
-        hint=next((each.hint for each in result.reasons if each.hint), "") if failed else "",
+        hint=next((reason.hint for reason in result.reasons if reason.hint), "") if failed else "",
         command=result.command if failed else "",
         evidence=evidence,
         instance=problem.text,
@@ -75,16 +75,16 @@ def _check(problem: CheckedProblem, result: Result) -> Check:
 def summary(result: Result) -> str:
     """Return the result of a backend in one sentence."""
     if result.ended is not Ended.RAN:
-        reasons = "; ".join(each.message for each in result.reasons)
-        return f"it is required, and {reasons}" if result.required else reasons
+        reasons = "; ".join(reason.message for reason in result.reasons)
+        return f"required, but {reasons}" if result.required else reasons
     if result.worst is None:
         return result.incomparable
     name, errors = result.worst
     of = f" of the gradient of {name}" if name else ""
     if errors.misplaced:
         at = list(errors.worst)
-        return f"{errors.misplaced} elements{of} are NaN or infinite, or should be, such as {at}"
+        return f"{errors.misplaced} elements{of} are wrongly NaN, infinite or finite, such as {at}"
     units = errors.in_reference_errors
-    ratio = "" if units is None else f", {units:.2f} times that of the plain computation"
-    allowed = "" if errors.within else f"; allowed is at most {errors.largest_allowed:.2g}"
+    ratio = "" if units is None else f", {units:.2f} times that of plain attention"
+    allowed = "" if errors.within else f"; the limit is {errors.largest_allowed:.2g}"
     return f"the largest error{of} is {errors.largest_absolute:.2g}{ratio}{allowed}"

@@ -1,4 +1,4 @@
-"""One problem: every backend that supports it computes, is compared with float64, and is timed in turn."""
+"""Check one problem: every backend that supports it computes, is compared with float64, and is timed."""
 
 import glob
 import os
@@ -33,29 +33,29 @@ from mlbackends.sdpa.verify.peer import Peer
 from mlbackends.sdpa.verify.problem_size import flops, free_bytes, too_large
 from mlbackends.sdpa.verify.processes import PEAK, VALUES, Processes
 
-#: How many times the plain computation's error a result may have whose backend names no number.
+#: The tolerance of a backend that declares none: its error as a multiple of plain attention's.
 USUAL_TOLERANCE = 2.0
 
-#: ATEN_CPU_CAPABILITY, in the processes that compute, for a processor of less than this one.
+#: ATEN_CPU_CAPABILITY of the processes that compute for a lesser processor than this one.
 LOWERED = {"cpu:baseline": "default", "cpu:avx2": "avx2", "cpu:avx512": "avx512"}
 
-#: By backend and round, the seconds of the calls; without the rounds that were disturbed.
+#: By backend and round, the seconds of the calls; disturbed rounds are left out.
 Rounds = dict[str, dict[int, list[float]]]
 
 _SAMPLE = {"do": "time", "seconds": 0.05, "calls": 10_000}
-#: How long the threads of a backend, all together, may wait for a CPU, for a second that it computes.
+#: The seconds that a backend's threads together may wait for a CPU in each second of computing.
 #:
-#: Undisturbed it is 0.03 and less. A pool whose last thread waits for a CPU makes all others wait: medians
-#: of a call of 0.3 ms were 8 ms where this was 1.
+#: On a quiet machine it is at most 0.03. A thread that waits for a CPU makes its whole pool wait: at a value
+#: of 1 the median of a call of 0.3 ms was 8 ms.
 _LARGEST_WAIT = 0.1
-#: How long a round is repeated that was disturbed.
+#: How long a disturbed round is repeated.
 _PATIENCE_SECONDS = 0.25
-#: Of the third to the first quartile of the rounds' medians: beyond it, they are of no use.
+#: The largest useful ratio of the third to the first quartile of the rounds' medians.
 _LARGEST_RATIO = 1.25
 
 
 class ProblemCheck:
-    """One problem while it is checked, with the results and the rounds so far."""
+    """The check of one problem, with the results and rounds so far."""
 
     def __init__(
         self,
@@ -76,9 +76,9 @@ class ProblemCheck:
         self.sample = ""
 
     def run(self, ours: Sequence[AttentionBackend], others: Sequence[Peer]) -> CheckedProblem:
-        """Return the results of these of our backends and these peers."""
+        """Return the results of these backends and peers."""
         self._add_results(ours, others)
-        able = [name for name, each in self.results.items() if each.ended is Ended.RAN]
+        able = [name for name, result in self.results.items() if result.ended is Ended.RAN]
         failure, errors = "", {}
         peaks: dict[int, float] = {}
         peak_by = ""
@@ -96,7 +96,7 @@ class ProblemCheck:
             chosen=self.explained.chosen,
             torch_chosen=self.explained.torch_chosen,
             flops=flops(self.problem),
-            results=() if failure else tuple(self._timed(each, peaks) for each in results),
+            results=() if failure else tuple(self._timed(result, peaks) for result in results),
             reference_error=errors.pop("", None),
             gradient_errors=errors,
             peak_gflops=statistics.median(peaks.values()) / 1e9 if peaks else None,
@@ -107,27 +107,27 @@ class ProblemCheck:
         )
 
     def _add_results(self, ours: Sequence[AttentionBackend], others: Sequence[Peer]) -> None:
-        """Begin with a result for each, and with the reasons of those that cannot."""
+        """Add a result for each backend and peer, with the reasons of those that cannot run."""
         on_cpu = self.problem.platform == "cpu"
         tolerances = {
-            each.name: each.tolerance
-            for each in ours
-            if on_cpu or not each.on_host or each.name in self.plan.named
+            backend.name: backend.tolerance
+            for backend in ours
+            if on_cpu or not backend.on_host or backend.name in self.plan.named
         }
         if not self.plan.names:
-            tolerances |= {each.backend: {} for each in unloaded()}
-        found: list[tuple[Any, ...]] = []
+            tolerances |= {verdict.backend: {} for verdict in unloaded()}
+        entries: list[tuple[Any, ...]] = []
         for verdict in self.explained.verdicts:
             if verdict.backend in tolerances:
                 limit = tolerances[verdict.backend].get(self.problem.dtype, USUAL_TOLERANCE)
-                found.append((verdict.backend, verdict.answers_to, verdict.reasons, limit))
+                entries.append((verdict.backend, verdict.answers_to, verdict.reasons, limit))
         for peer in others:
             if not (peer.takes_device(self.problem) or peer.name in self.plan.named):
                 continue
             reasons = peer.unsupported_reasons(self.problem)
             reasons = reasons or peer.why_missing(self.plan.python_of(peer.name))
-            found.append((peer.name, peer.answers_to, reasons, None))
-        for name, kind, reasons, tolerance in found:
+            entries.append((peer.name, peer.answers_to, reasons, None))
+        for name, kind, reasons, tolerance in entries:
             words = ["backends", "sdpa", "check", *self.wording.words, "--backend", name]
             if tolerance is None and (python := self.plan.python_of(name)):
                 words += ["--python", python]
@@ -143,23 +143,23 @@ class ProblemCheck:
             )
 
     def _compute_all(self, able: Sequence[str]) -> dict[str, float]:
-        """Have inputs and exact results made, every backend compute, and its results compared with them.
+        """Make the inputs and exact results, let every backend compute, and compare its results.
 
-        Returns the errors of the plain computation: of the result by the name "", of the gradients by
-        theirs. Raises Lost where there can be no exact result.
+        Returns the errors of plain attention: that of the result under "", those of gradients under their
+        names. Raises Lost where no exact result can be computed.
         """
         folder = self.processes.folder
         parent = os.path.dirname(folder)
         if why := too_large(self.problem, free_bytes(), disk_usage(folder).free, parent):
             raise Lost(Ended.CANNOT, Reason("not-asked", why))
-        for name in able:  # they load their libraries while the values are made
+        for name in able:  # they load their libraries in the meantime
             self.processes.start(name, self.lowered)
         problem = msgspec.to_builtins(self.problem)
         request = {"do": "prepare", "problem": problem, "folder": folder, "seed": self.wording.seed}
         try:
             reply = self.processes.send(VALUES, "", request)
         except Lost as lost:
-            longer = "; --timeout gives it longer" if lost.ended is Ended.TIMED_OUT else ""
+            longer = "; use a longer --timeout" if lost.ended is Ended.TIMED_OUT else ""
             message = f"the exact result could not be computed: {lost}{longer}"
             raise Lost(lost.ended, Reason(lost.reason.code, message)) from None
         self.sample = reply.pop("sample", "")
@@ -170,42 +170,42 @@ class ProblemCheck:
         return errors
 
     def _compute(self, result: Result, prepare: dict[str, Any]) -> Result:
-        """Have one backend compute, and return its result compared with the exact one."""
-        name, ask = result.backend, self.processes.send
+        """Let one backend compute, and return its result with its errors."""
+        name, send = result.backend, self.processes.send
         path = os.path.join(self.processes.folder, "result.bin")
-        for each in glob.glob(f"{glob.escape(path)}*"):  # of the backend before
-            os.unlink(each)
+        for file in glob.glob(f"{glob.escape(path)}*"):  # of the previous backend
+            os.unlink(file)
         try:
-            details = ask(name, self.lowered, prepare)["details"]
-            answer = ask(name, self.lowered, {"do": "compute", "into": path})
+            details = send(name, self.lowered, prepare)["details"]
+            answer = send(name, self.lowered, {"do": "compute", "into": path})
         except Lost as lost:
             return replace(result, ended=lost.ended, reasons=(lost.reason,))
         if "extra_bytes" in answer:
             result = replace(result, memory=Memory(answer["extra_bytes"], answer["measured_by"]))
         result = replace(result, details=details)
         if 0 < self.problem.dropout < 1 and result.peer:
-            return replace(result, incomparable="it draws for itself which weights it drops")
+            return replace(result, incomparable="it draws its own dropout")
         tolerance = USUAL_TOLERANCE if result.tolerance is None else result.tolerance
         try:
-            answer = ask(VALUES, "", {"do": "judge", "path": path, "tolerance": tolerance})
+            answer = send(VALUES, "", {"do": "judge", "path": path, "tolerance": tolerance})
         except Lost as lost:
             return replace(result, ended=Ended.RAISED, reasons=(lost.reason,))
         errors = msgspec.convert(answer, dict[str, Errors])
         return replace(result, errors=errors.pop(""), gradients=errors)
 
     def _time(self) -> tuple[dict[int, float], str]:
-        """Time all that gave a result in turn, and the machine's peak beside them.
+        """Time everything that gave a result in turn, and in each round the machine's peak.
 
-        Returns the peak of each round in operations a second, and what it is measured by; {} without one.
+        Returns the peak of each round in operations a second, and how it was measured; {} without one.
         """
-        runners = [name for name, each in self.results.items() if each.ended is Ended.RAN]
+        runners = [name for name, result in self.results.items() if result.ended is Ended.RAN]
         if not self.plan.rounds or not runners:
             return {}, ""
         peak: dict[str, str] = {}
         try:
             peak = self.processes.send(PEAK, "", measure_request(self.problem))["details"]
             runners.append(PEAK)
-        except Lost as lost:  # then no share of it is reported
+        except Lost as lost:  # then no share of the peak is reported
             peak = {"failure": str(lost)} if self.speeds else {}
         for turn in range(self.plan.rounds + 1):
             for name in list(runners):
@@ -217,13 +217,13 @@ class ProblemCheck:
                         result = self.results[name]
                         result = replace(result, ended=lost.ended, reasons=(lost.reason,))
                         self.results[name] = result
-        # The best of a round: a peak is what can be reached.
+        # The best call of a round: a peak is the speed that can be reached.
         rounds = self.rounds.pop(PEAK, {})
-        peaks = {turn: int(peak["flops"]) / min(each) for turn, each in rounds.items()}
+        peaks = {turn: int(peak["flops"]) / min(samples) for turn, samples in rounds.items()}
         return peaks, peak.get("by", "") if peaks else peak.get("failure", "")
 
     def _time_round(self, name: str, turn: int) -> None:
-        """Time one backend while the others are stopped, again where it was disturbed; round 0 warms up."""
+        """Time one backend while the others are paused, again if it was disturbed; round 0 warms up."""
         lowered = "" if name == PEAK else self.lowered
         end = time.monotonic() + (_PATIENCE_SECONDS if turn else 0.0)
         while True:
@@ -252,15 +252,14 @@ class ProblemCheck:
         first, third = quarters(list(medians.values()))
         if third > first * _LARGEST_RATIO:
             unstable = (
-                unstable
-                or f"a quarter of its rounds took {third / first:.2g} times as long as another"
+                unstable or f"the quartiles of its rounds differ by a factor of {third / first:.2g}"
             )
-        seconds = [each for samples in rounds.values() for each in samples]
+        seconds = [sample for samples in rounds.values() for sample in samples]
         median = statistics.median(seconds)
         lower, upper = quarters(seconds)
         operations = flops(self.problem)
         on_host = self.host_seconds.get(result.backend)
-        # Of each round with its own peak: the speed of a shared machine moves from one to the next.
+        # Each round is divided by its own peak: the speed of a shared machine changes between rounds.
         shares = [
             operations / medians[turn] / peak for turn, peak in peaks.items() if turn in medians
         ]
@@ -279,14 +278,14 @@ class ProblemCheck:
 
 
 def measure_request(problem: AttentionProblem) -> dict[str, Any]:
-    """Return what asks for a measure of the processor that computes a problem."""
+    """Return the request to measure the processor that computes a problem."""
     if problem.platform == "cpu":
         return {"do": "prepare"}
     return {"do": "prepare", "device": problem.device.index, "dtype": problem.dtype}
 
 
 def quarters(values: Sequence[float]) -> tuple[float, float]:
-    """Return the lower and the upper quartile of what was measured, never beyond it."""
+    """Return the lower and the upper quartile of samples, within their range."""
     if len(values) < 2:
         return values[0], values[0]
     lower, _, upper = statistics.quantiles(values, n=4, method="inclusive")

@@ -1,4 +1,4 @@
-"""How much there is to compute in an attention problem, and how much memory a check of it takes."""
+"""The operations of an attention problem, and the memory that a check of it takes."""
 
 from math import inf, prod
 
@@ -7,11 +7,12 @@ from msgspec.structs import replace
 
 from mlbackends.base.element_types import ITEM_BYTES
 from mlbackends.host.host import Host
+from mlbackends.host.system.cgroups import limit
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 
-#: What the exact computation and an interpreter with numpy take at most beside the tensors.
+#: The most that the exact computation and an interpreter with numpy take, without the tensors.
 _WORKSPACE = 512 << 20
-#: A problem on a GPU is compared whole up to so many operations; of a larger one, some heads are.
+#: A larger problem on a GPU is compared in some heads only.
 _MOST_FLOPS = 10**11
 
 
@@ -27,20 +28,20 @@ class Sample(Struct, frozen=True):
     group: int
 
     def of(self, shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-        """Return the indices of the leading dimensions of a tensor; () for all of one."""
-        sizes = shape[:-2] if len(shape) > 1 else shape  # of sinks there is one for each head
+        """Return the indices to compare in each leading dimension of a tensor; () for all."""
+        sizes = shape[:-2] if len(shape) > 1 else shape  # sinks have one element for each head
         skipped = len(self.places) - len(sizes)
-        found = []
+        indices = []
         for at, size in enumerate(sizes, skipped):
             places = self.places[at]
-            if size != self.leading[at]:  # heads of key and value, or what is broadcast
-                places = tuple(dict.fromkeys(each // self.group for each in places))
-            found.append(() if size == 1 else places)
-        return tuple(found)
+            if size != self.leading[at]:  # heads of key and value, or broadcast dimensions
+                places = tuple(dict.fromkeys(place // self.group for place in places))
+            indices.append(() if size == 1 else places)
+        return tuple(indices)
 
 
 def visible_scores(problem: AttentionProblem) -> int:
-    """Return how many scores of one head count in all sequences: those in the causal mask and the window."""
+    """Return the number of scores of one head, over all sequences, within the causal mask and the window."""
     left, right = problem.band
     count = 0
     for rows, keys in problem.sequences:
@@ -51,8 +52,8 @@ def visible_scores(problem: AttentionProblem) -> int:
 
 
 def _scores_up_to(offset: int, rows: int, columns: int) -> int:
-    """Return how many scores lie in columns up to their row + offset."""
-    # Row i sees i + 1 + offset keys, at least none and at most all.
+    """Return the number of scores in columns up to their row + offset."""
+    # Row i sees i + 1 + offset keys, limited to 0 and to all.
     first, last = max(1 + offset, 0), min(rows + offset, columns)
     if last <= 0:
         return 0
@@ -62,10 +63,10 @@ def _scores_up_to(offset: int, rows: int, columns: int) -> int:
 
 
 def flops(problem: AttentionProblem) -> int:
-    """Return the floating-point operations of what is timed.
+    """Return the floating-point operations of the call that is timed.
 
-    That is both products; of a backward pass five: the scores again, the gradients of weights and of
-    value, as wide as the value, and those of query and key. Source: Dao 2023, FlashAttention-2.
+    A forward pass has two products; a backward pass has five: the scores again, the gradients of weights and
+    value, which are value_dim wide, and those of query and key. Source: Dao 2023, FlashAttention-2.
     """
     widths = problem.head_dim + problem.value_dim
     if problem.wants_gradient:
@@ -76,16 +77,16 @@ def flops(problem: AttentionProblem) -> int:
 
 
 def least_bytes(problem: AttentionProblem) -> int:
-    """Return the bytes of inputs and result: what must be moved once, however it is computed.
+    """Return the bytes of inputs and result, which every implementation moves at least once.
 
-    A backward pass also reads the result with its gradient and the sums of rows, and writes gradients.
+    A backward pass also reads the result, its gradient and the sums of rows, and writes gradients.
     """
     item = ITEM_BYTES[problem.dtype]
     moved = _bytes(problem.query, problem.mask, problem.sinks, problem.page_table)
     for spec in (problem.key, problem.value):
         if problem.page_table is None:
             moved += _bytes(spec)
-        else:  # the rest of a sequence's last page is not read
+        else:  # the unused part of a sequence's last page is not read
             moved += sum(problem.key_lengths) * spec.shape[1] * spec.shape[3] * item
     result = prod(problem.output_shape) * item
     if not problem.wants_gradient:
@@ -95,25 +96,25 @@ def least_bytes(problem: AttentionProblem) -> int:
 
 
 def gradient_bytes(problem: AttentionProblem) -> int:
-    """Return the bytes of what a backward pass returns."""
-    more = [each for each in (problem.mask, problem.sinks) if each and each.requires_grad]
+    """Return the bytes of the results of a backward pass."""
+    more = [spec for spec in (problem.mask, problem.sinks) if spec and spec.requires_grad]
     return _bytes(problem.query, problem.key, problem.value, *more)
 
 
 def _bytes(*specs: TensorSpec | None) -> int:
-    return sum(each.elements * ITEM_BYTES[each.dtype] for each in specs if each is not None)
+    return sum(spec.elements * ITEM_BYTES[spec.dtype] for spec in specs if spec is not None)
 
 
 def sample(problem: AttentionProblem) -> Sample | None:
-    """Return what of a problem is compared; None for all of it, as of every problem on the CPU.
+    """Return the part of a problem that is compared; None for all of it, as always on the CPU.
 
-    Heads of key and value go with all query heads that share them, so that gradients are whole.
+    A key head is included with all query heads that share it, so that gradients are complete.
     """
     specs = (problem.query, problem.key, problem.value)
     if problem.platform == "cpu" or flops(problem) <= _MOST_FLOPS or problem.dropout:
         return None
     leading = problem.leading_shape
-    is_plain = all(each.shape[:-3] == leading[:-1] for each in specs)
+    is_plain = all(spec.shape[:-3] == leading[:-1] for spec in specs)
     if not leading or not is_plain or leading[-1] != problem.heads:
         return None
     if problem.key_heads != problem.value.shape[-3]:
@@ -134,22 +135,21 @@ def sample(problem: AttentionProblem) -> Sample | None:
 
 
 def _spread(size: int, count: int) -> tuple[int, ...]:
-    """Return so many of some indices, the first and the last among them; of one, the last."""
+    """Return `count` evenly spread indices below `size`, with the first and the last; for one, the last."""
     if count >= size:
         return tuple(range(size))
     if count == 1:
         return (size - 1,)
-    return tuple(each * (size - 1) // (count - 1) for each in range(count))
+    return tuple(number * (size - 1) // (count - 1) for number in range(count))
 
 
-def sampled(problem: AttentionProblem, found: Sample | None) -> AttentionProblem:
+def sampled(problem: AttentionProblem, chosen: Sample | None) -> AttentionProblem:
     """Return the part of a problem that is compared."""
-    if found is None:
+    if chosen is None:
         return problem
 
     def part(spec: TensorSpec) -> TensorSpec:
-        places = found.of(spec.shape)
-        leading = (len(each) or 1 for each in places)
+        leading = (len(places) or 1 for places in chosen.of(spec.shape))
         shape = (*leading, *(spec.shape[-2:] if len(spec.shape) > 1 else ()))
         return TensorSpec(shape, spec.dtype, requires_grad=spec.requires_grad)
 
@@ -158,53 +158,51 @@ def sampled(problem: AttentionProblem, found: Sample | None) -> AttentionProblem
     return replace(problem, **specs)
 
 
-def sample_text(problem: AttentionProblem, found: Sample | None) -> str:
-    """Return in words what of a problem is compared; "" for all of it."""
-    every = prod(problem.leading_shape)
-    compared = every if found is None else prod(map(len, found.places))
-    return f"{compared} of {every} heads were compared with float64" if compared < every else ""
+def sample_text(problem: AttentionProblem, chosen: Sample | None) -> str:
+    """Return a sentence about the part of a problem that is compared; "" for all of it."""
+    heads = prod(problem.leading_shape)
+    compared = heads if chosen is None else prod(map(len, chosen.places))
+    return f"{compared} of {heads} heads were compared with float64" if compared < heads else ""
 
 
 def needed_bytes(problem: AttentionProblem) -> int:
-    """Return about how much memory a check takes: tensors in several processes, and in float64."""
+    """Return an estimate of the memory that a check takes: tensors in several processes and in float64."""
     whole = 0
-    found = sample(problem)
-    if found is not None:  # the numbers as they are made, and twice what a process reads or writes
+    chosen = sample(problem)
+    if chosen is not None:  # random numbers, and two copies in a process that reads or writes them
         tensors = _bytes(problem.query, problem.key, problem.value, problem.mask)
         most = max(problem.query.elements, problem.key.elements, problem.value.elements)
         whole = 12 * most + 3 * tensors
-        problem = sampled(problem, found)
+        problem = sampled(problem, chosen)
     specs = (problem.query, problem.key, problem.value, problem.mask, problem.sinks)
-    elements = sum(each.elements for each in specs if each is not None)
+    elements = sum(spec.elements for spec in specs if spec is not None)
     results = prod(problem.output_shape)
     item = ITEM_BYTES[problem.dtype]
     scores_of_a_row = prod(problem.leading_shape) * problem.key_length * 8 * 4
-    if problem.wants_gradient:  # as many gradients, and room in which grouped heads are summed
+    if problem.wants_gradient:  # gradients, and memory in which grouped heads are summed
         elements, results, scores_of_a_row = 3 * elements, 3 * results, 3 * scores_of_a_row
     room = (elements + results) * (2 * item + 24) + 24 * results + scores_of_a_row
     return whole + room + _WORKSPACE
 
 
 def too_large(problem: AttentionProblem, memory: int, disk: int, folder: str) -> str:
-    """Return why a check cannot begin, "" where it can.
+    """Return why a check cannot start, "" if it can.
 
-    memory, disk: the bytes that are free, disk in the folder to which inputs and results are written.
+    memory, disk: the free bytes, on disk in the folder to which inputs and results are written.
     """
     needed, written = needed_bytes(problem), least_bytes(problem)
     if needed > memory:
-        free = f"{memory / 2**30:,.1f} GiB of memory are free"
-        return f"a check takes about {needed / 2**30:,.1f} GiB, and {free}"
+        free = f"{memory / 2**30:,.1f} GiB are free"
+        return f"a check needs about {needed / 2**30:,.1f} GiB of memory, and {free}"
     if written > disk:
         size, free = f"{written / 2**20:,.1f} MiB", f"{disk / 2**20:,.1f} MiB are free there"
-        return f"a check writes about {size} to {folder}, and {free}; TMPDIR names another place"
+        return f"a check writes about {size} to {folder}, and {free}; set TMPDIR to another folder"
     return ""
 
 
 def free_bytes(host: Host | None = None) -> int:
-    """Return the free memory within the limit of the control group, without swap."""
+    """Return the free memory, without swap, within the limit of the control group."""
     import psutil
-
-    from mlbackends.host.system.cgroups import limit
 
     lowest = limit(host or Host("/"), "memory_limit_bytes")
     return int(min(psutil.virtual_memory().available, lowest.value if lowest else inf))

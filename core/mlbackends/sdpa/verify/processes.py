@@ -1,4 +1,4 @@
-"""What a run of `sdpa check` or `sdpa bench` includes, and the processes in which it computes."""
+"""The plan of a run of `sdpa check` or `sdpa bench`, and the processes in which it computes."""
 
 import os
 import tempfile
@@ -17,10 +17,10 @@ from mlbackends.sdpa.backend import AttentionBackend
 from mlbackends.sdpa.dispatch import backends
 from mlbackends.sdpa.verify.peer import Peer, interpreter, peers
 
-#: The processes beside the backends: inputs and exact result, and the machine's speeds.
+#: The processes without a backend: inputs and exact result, and the machine's speeds.
 VALUES, PEAK, BANDWIDTH = "the values", "the peak", "the bandwidth"
 
-#: What answers there, by a module of `mlbackends_kernels.checking`.
+#: What answers requests there: a function of the package `checking` of the kernels.
 _RESPONDERS = {
     VALUES: "values.responder()",
     PEAK: "measures.responder('peak')",
@@ -31,10 +31,9 @@ _RESPONDERS = {
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What to run.
 
-    names: backends and peers, () for all backends of ours. required: those that must run and be right.
-    also: others to run. peers: whether all peers run too. pythons: the interpreters that run them, EXE for
-    all or NAME=EXE for one. rounds: how often each is timed; 0 for not at all. timeout: seconds for each
-    answer.
+    names: backends and peers, () for all our backends. required: those that must run and be right. also:
+    others to run. peers: run all peers too. pythons: the interpreters that run peers, EXE for all or NAME=EXE
+    for one. rounds: how often each is timed, 0 for never. timeout: seconds for each answer.
     """
 
     names: tuple[str, ...] = ()
@@ -47,41 +46,41 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The backends and peers that are to run by name."""
+        """The backends and peers that were chosen by name."""
         return (*self.names, *self.required, *self.also)
 
     def python_of(self, name: str) -> str:
         """Return the interpreter that runs a peer, "" for our own."""
-        found = python_of_peers(self.pythons)
-        return found.get(name) or found.get("", "")
+        pythons = python_of_peers(self.pythons)
+        return pythons.get(name) or pythons.get("", "")
 
     def selected(self) -> tuple[tuple[AttentionBackend, ...], tuple[Peer, ...]]:
         """Return the backends and the peers to run.
 
         Raises UnknownName, and BadInput for an interpreter that runs no peer.
         """
-        ours = {each.name: each for each in backends()}
-        others = {each.name: each for each in peers()}
+        ours = {backend.name: backend for backend in backends()}
+        others = {peer.name: peer for peer in peers()}
         added = (*self.required, *self.also)
         for name in self.named:
             if name not in ours and name not in others:
                 raise UnknownName("attention backend", name, (*ours, *others), "backends sdpa list")
         names = {*(self.names or ours), *added, *(others if self.peers else ())}
-        mine = tuple(each for name, each in ours.items() if name in names)
-        theirs = tuple(each for name, each in others.items() if name in names)
+        mine = tuple(backend for name, backend in ours.items() if name in names)
+        theirs = tuple(peer for name, peer in others.items() if name in names)
         if self.pythons and not theirs:
-            message = "--python names where peers are looked for, and no peer is to run"
-            raise BadInput(message, "say --peers, or --backend with the name of a peer")
+            message = "--python names an interpreter for peers, but no peer was chosen"
+            raise BadInput(message, "add --peers, or --backend with the name of a peer")
         return mine, theirs
 
 
 def python_of_peers(pythons: Sequence[str]) -> dict[str, str]:
-    """Return the interpreters of peers by name, that of all others as "", from EXE and NAME=EXE.
+    """Return the interpreters of peers by name, with "" for all others, from EXE and NAME=EXE.
 
-    Raises UnknownName for a NAME that is no peer, and BadInput where there is no EXE.
+    Raises UnknownName for a NAME that is not a peer, and BadInput without an EXE.
     """
-    known = tuple(each.name for each in peers())
-    found: dict[str, str] = {}
+    known = tuple(peer.name for peer in peers())
+    chosen: dict[str, str] = {}
     for text in pythons:
         name, equals, python = text.partition("=")
         if not equals or "/" in name or os.sep in name:
@@ -90,10 +89,10 @@ def python_of_peers(pythons: Sequence[str]) -> dict[str, str]:
             raise UnknownName("peer", name, known, "backends sdpa list")
         if not python:
             raise BadInput(
-                f"--python {text!r} names no interpreter", "say --python venv/bin/python"
+                f"--python {text!r} names no interpreter", "write --python venv/bin/python"
             )
-        found[name] = python
-    return found
+        chosen[name] = python
+    return chosen
 
 
 class Processes:
@@ -108,12 +107,12 @@ class Processes:
         return self.start(name, lowered).send(request, self.plan.timeout)
 
     def send_alone(self, name: str, lowered: str, request: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer of one process while the others are stopped. Raises Lost.
+        """Return the answer of one process while the others are paused. Raises Lost.
 
-        Threads that wait for work spin, in OpenMP's pools and in ours, on the CPUs that it needs.
+        Idle threads of OpenMP's pools and of ours spin, and would take CPUs from it.
         """
-        for each in self._services.values():
-            each.pause()
+        for service in self._services.values():
+            service.pause()
         return self.send(name, lowered, request)
 
     def start(self, name: str, lowered: str) -> Service:
@@ -127,10 +126,10 @@ class Processes:
         return service
 
     def _command(self, name: str) -> list[str]:
-        for each in peers():
-            if each.name == name:
+        for peer in peers():
+            if peer.name == name:
                 python = interpreter(self.plan.python_of(name))
-                return program_command(python, each.program, each.arguments)
+                return program_command(python, peer.program, peer.arguments)
         responder = _RESPONDERS.get(name, f"ours.responder({name!r})")
         module = responder.partition(".")[0]
         imports = f"from {registry.KERNELS}.checking import serving, {module}"
@@ -143,7 +142,7 @@ class Processes:
 
 
 def program_command(python: str, path: str, arguments: Sequence[str]) -> list[str]:
-    """Return what runs a program by another interpreter, without modules of the current folder."""
+    """Return the command that runs a program by another Python, without the current folder in its path."""
     program = (
         "import runpy, sys; sys.path[:] = [p for p in sys.path if p];"
         f" sys.argv[:] = {[path, *arguments]!r}; runpy.run_path({path!r}, run_name='__main__')"
@@ -153,7 +152,7 @@ def program_command(python: str, path: str, arguments: Sequence[str]) -> list[st
 
 @contextmanager
 def started(plan: Plan) -> Iterator[Processes]:
-    """Give processes, and a folder for their files, both of which are gone after the block."""
+    """Yield processes and a folder for their files; both are removed after the block."""
     check_temporary()
     with tempfile.TemporaryDirectory(prefix="backends-sdpa-", ignore_cleanup_errors=True) as folder:
         processes = Processes(plan, folder)

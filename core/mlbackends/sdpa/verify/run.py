@@ -1,4 +1,4 @@
-"""`sdpa check` and `sdpa bench`: backends compute the problems in turn, and become records."""
+"""`sdpa check` and `sdpa bench`: backends compute the problems in turn."""
 
 import statistics
 import time
@@ -9,6 +9,7 @@ import msgspec
 
 from mlbackends.base import registry
 from mlbackends.base.errors import BadInput
+from mlbackends.base.version import __version__
 from mlbackends.host.host import Host
 from mlbackends.isolation.service import Lost
 from mlbackends.model.benched import SCHEMA as BENCH_SCHEMA
@@ -20,7 +21,6 @@ from mlbackends.sdpa.explaining import explained
 from mlbackends.sdpa.named_devices import NamedDevice
 from mlbackends.sdpa.problem_text import Wording
 from mlbackends.sdpa.verify import speed
-from mlbackends.sdpa.verify.chips import stated_speeds
 from mlbackends.sdpa.verify.problem_check import (
     LOWERED,
     ProblemCheck,
@@ -28,12 +28,13 @@ from mlbackends.sdpa.verify.problem_check import (
     measure_request,
 )
 from mlbackends.sdpa.verify.processes import BANDWIDTH, PEAK, VALUES, Plan, Processes, started
+from mlbackends.survey import survey
 
 _BANDWIDTH_CALLS, _BANDWIDTH_SECONDS = 5, 60.0
-#: The devices that this machine's processors stand for.
+#: The devices that this machine's CPUs compute for.
 ON_CPU = ("cpu", *LOWERED)
 
-#: Called with how many problems are done, of how many, and the text of the next.
+#: Called with the number of finished problems, the number of all, and the text of the next one.
 Progress = Callable[[int, int, str], None]
 
 
@@ -43,18 +44,18 @@ def check(wordings: Sequence[Wording], plan: Plan, progress: Progress | None = N
     Raises UnknownName for an unknown backend or peer, BadInput for a device that cannot compute here.
     """
     with started(plan) as processes:
-        problems = [found for _, found, _ in _results(processes, wordings, progress)]
+        problems = [checked for _, checked, _ in _results(processes, wordings, progress)]
     return Checked(schema=SCHEMA, problems=tuple(problems), **_machine())
 
 
 def bench(wordings: Sequence[Wording], plan: Plan, progress: Progress | None = None) -> Benched:
-    """Return how fast each backend is on each problem, and that it is right. Raises as `check`."""
+    """Return the speed and the errors of every backend for every problem. Raises as `check`."""
     with started(plan) as processes:
         rate, by = None, ""
-        if any(each.device in ON_CPU for each in wordings):
+        if any(wording.device in ON_CPU for wording in wordings):
             rate, by = _bandwidth(processes, {"do": "prepare"})
         processes.stop(kept=(VALUES, PEAK))
-        problems = [speed.of_problem(*each) for each in _results(processes, wordings, progress)]
+        problems = [speed.of_problem(*result) for result in _results(processes, wordings, progress)]
     return Benched(
         schema=BENCH_SCHEMA,
         rounds=plan.rounds,
@@ -66,7 +67,7 @@ def bench(wordings: Sequence[Wording], plan: Plan, progress: Progress | None = N
 
 
 def _bandwidth(processes: Processes, prepare: dict[str, Any]) -> tuple[float | None, str]:
-    """Return the bytes a second of a processor's memory, and how they were measured; None, and why not."""
+    """Return the bandwidth of a processor's memory in bytes a second, and how it was measured or why not."""
     try:
         described = processes.send(BANDWIDTH, "", prepare)["details"]
         request = {"do": "time", "seconds": _BANDWIDTH_SECONDS, "calls": _BANDWIDTH_CALLS + 1}
@@ -80,52 +81,53 @@ def _results(
     processes: Processes, wordings: Sequence[Wording], progress: Progress | None
 ) -> Iterator[tuple[Wording, CheckedProblem, Rounds]]:
     ours, others = processes.plan.selected()
-    devices = {name: local_device(name) for name in dict.fromkeys(each.device for each in wordings)}
+    names = dict.fromkeys(wording.device for wording in wordings)
+    devices = {name: local_device(name) for name in names}
     measured: dict[str, tuple[float | None, str]] = {}
-    kept = (VALUES, PEAK, *(each.name for each in others))
+    kept = (VALUES, PEAK, *(peer.name for peer in others))
     for done, wording in enumerate(wordings):
         if progress is not None:
             progress(done, len(wordings), wording.text)
-        found = explained(wording, devices[wording.device])
+        explanation = explained(wording, devices[wording.device])
         speeds = None
-        if found.problem.platform != "cpu":
+        if explanation.problem.platform != "cpu":
             if processes.plan.rounds and wording.device not in measured:
-                measured[wording.device] = _bandwidth(processes, measure_request(found.problem))
+                measured[wording.device] = _bandwidth(
+                    processes, measure_request(explanation.problem)
+                )
                 processes.stop(kept)
             rate = measured.get(wording.device, (None, ""))
-            speeds = stated_speeds(found.problem, DeviceSpeeds(*rate))
-        one = ProblemCheck(processes, wording, found, speeds)
-        yield wording, one.run(ours, others), one.rounds
-        # Ours afresh for each problem: memory that a backend holds on to would not be measured. Peers
-        # take seconds to start; they hold on to none that the allocator cannot give back.
+            speeds = speed.stated_speeds(explanation.problem, DeviceSpeeds(*rate))
+        check = ProblemCheck(processes, wording, explanation, speeds)
+        yield wording, check.run(ours, others), check.rounds
+        # Our processes are restarted for each problem: memory that a backend keeps would not be measured.
+        # Peers take seconds to start, and their allocators can release what they keep.
         processes.stop(kept)
 
 
 def local_device(name: str) -> NamedDevice:
     """Return a device on which this machine can compute. Raises BadInput for any other."""
-    hint = "`backends sdpa explain` shows which backends could take it"
+    hint = "`backends sdpa explain` shows which backends would support it"
     if name.partition(":")[0] == "cuda":
-        found = named_devices.device(name)
-        broken = [each for each in found.device.reasons if each.code != "no-use-check"]
+        place = named_devices.device(name)
+        broken = [reason for reason in place.device.reasons if reason.code != "no-use-check"]
         if broken:
-            message = f"{found.device.name or name} cannot be computed on: {broken[0].message}"
+            message = f"{place.device.name or name} cannot compute: {broken[0].message}"
             raise BadInput(message, broken[0].hint)
-        return found
+        return place
     if name not in ON_CPU:
-        message = f"{name} cannot be computed on: only this machine's CPU and CUDA devices are"
+        message = f"{name} is not a CPU or CUDA device of this machine"
         raise BadInput(message, hint)
-    found = named_devices.device(name)
-    if missing := set(found.device.features) - {*map(str, _cpu().get("features", ()))}:
-        names = ", ".join(each for each in found.device.features if each in missing)
-        raise BadInput(f"{name} cannot be computed on here: no {names}", hint)
-    # Whatever it is named after, it computes here: what is missing here counts.
-    return msgspec.structs.replace(found, source="")
+    place = named_devices.device(name)
+    if missing := set(place.device.features) - {*map(str, _cpu().get("features", ()))}:
+        names = ", ".join(feature for feature in place.device.features if feature in missing)
+        raise BadInput(f"{name}: this CPU lacks {names}", hint)
+    # Without a source it is a device of this machine, where missing packages count.
+    return msgspec.structs.replace(place, source="")
 
 
 def _machine() -> dict[str, Any]:
-    """Return the fields that every record of a run has."""
-    from mlbackends.base.version import __version__
-
+    """Return the fields that the records of all runs have."""
     threads = registry.load(f"{registry.KERNELS}.attention_cpu", "threads")
     return {
         "tool": f"backends {__version__}",
@@ -136,6 +138,4 @@ def _machine() -> dict[str, Any]:
 
 
 def _cpu() -> dict[str, Any]:
-    from mlbackends.survey import survey
-
     return survey(("cpu",), Host("/"), Presence.FOUND).probes["cpu"].facts

@@ -1,20 +1,25 @@
-"""How the timed backends of `sdpa bench` compare with one another, and with a saved run."""
+"""How the timed backends of `sdpa bench` compare with each other, with a saved run and with stated speeds."""
 
+import re
 import statistics
 from collections.abc import Collection
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mlbackends.base.errors import BadInput, some
 from mlbackends.base.patterns import UNFIT
+from mlbackends.base.tables import table
 from mlbackends.model.benched import SCHEMA, Benched, BenchedProblem, Change, Ratio
 from mlbackends.model.checked import SCHEMA as CHECK_SCHEMA
-from mlbackends.model.checked import Checked, CheckedProblem
+from mlbackends.model.checked import Checked, CheckedProblem, DeviceSpeeds
+from mlbackends.model.problem import AttentionProblem
 from mlbackends.sdpa.problem_text import Wording
 from mlbackends.sdpa.verify.problem_check import Rounds, quarters
 from mlbackends.sdpa.verify.problem_size import least_bytes
+from mlbackends.switches import store
 
 Saved = TypeVar("Saved", Benched, Checked)
 #: The command that saves a record, and its schema.
@@ -26,7 +31,7 @@ _LARGEST_FILE = 64 << 20
 
 
 def of_problem(wording: Wording, checked: CheckedProblem, rounds: Rounds) -> BenchedProblem:
-    """Return the record of a problem. rounds: by backend, the seconds of each round's calls."""
+    """Return the record of a problem. rounds: by backend, the seconds of the calls of each round."""
     *leading, _, width = wording.shape
     kind = " ".join(replace(wording, shape=(*leading, 0, width), kv_len=None).words)
     timings = {each.backend: each.timing for each in checked.results if each.timing}
@@ -53,9 +58,9 @@ def of_problem(wording: Wording, checked: CheckedProblem, rounds: Rounds) -> Ben
 
 
 def read_saved(path: str, record: type[Saved], texts: Collection[str] = ()) -> Saved:
-    """Read what `sdpa bench` or `sdpa check` saved with --format json, as a record of that type.
+    """Read a record that `sdpa bench` or `sdpa check` saved with --format json.
 
-    texts: problems of which it must have one, () for any. Raises BadInput.
+    texts: problems of which it must contain at least one, () for any. Raises BadInput.
     """
     command, schema = _SAVED_BY[record]
     try:
@@ -68,20 +73,20 @@ def read_saved(path: str, record: type[Saved], texts: Collection[str] = ()) -> S
         hint = f"`{command} ... --format json --output FILE` writes one"
         raise BadInput(f"{path} cannot be read: {error.strerror}", hint) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        message = f"{path} is no run that `{command} --format json` saved: {error}"
+        message = f"{path} was not saved by `{command} --format json`: {error}"
         raise BadInput(message) from None
     if saved.schema != schema:
-        raise BadInput(f"{path} says {saved.schema!r}; it must be {schema!r}")
+        raise BadInput(f"{path} has the schema {saved.schema!r}; it must be {schema!r}")
     problems: tuple[Any, ...] = saved.problems
     has = [getattr(each, "checked", each).text for each in problems]
     if texts and not set(texts) & set(has):
-        message = f"{path} has none of these problems: there is nothing to compare"
+        message = f"{path} contains none of these problems, so there is nothing to compare"
         raise BadInput(message, f"it has {some(tuple(has))}" if has else "")
     return saved
 
 
 def _fit_to_show(value: Any) -> Any:
-    """Return a value of JSON with each text on one line, and nothing in it that a terminal obeys."""
+    """Return a JSON value with each text on one line and without control characters."""
     if isinstance(value, str):
         return UNFIT.sub("\ufffd", " ".join(value.split()))
     if isinstance(value, list):
@@ -92,7 +97,7 @@ def _fit_to_show(value: Any) -> Any:
 
 
 def compared(now: Benched, before: Benched) -> Benched:
-    """Return a run with what has changed since a saved one, problem by problem and by name."""
+    """Return a run with the changes since a saved one, by problem and backend."""
     saved = {
         each.checked.text: {result.backend: result.timing for result in each.checked.results}
         for each in before.problems
@@ -114,3 +119,45 @@ def compared(now: Benched, before: Benched) -> Benched:
                 changes.append(Change(result.backend, ratio, by_share))
         problems.append(replace(problem, changes=tuple(changes)))
     return replace(now, problems=tuple(problems))
+
+
+# ---- what makers state of their GPUs ------------------------------------------------
+
+
+class Chip(Struct, frozen=True):
+    """A row of chips.json. products: a pattern of the driver's name for it, in lower case.
+
+    peaks: by element type, the TFLOP/s of dense products and the clock in MHz that they are stated for, 0 for
+    none; "tf32" is float32 by tensor cores.
+    """
+
+    name: str
+    products: str
+    peaks: dict[str, tuple[float, int]]
+    gigabytes_per_second: float
+    source: str
+
+
+def chip(name: str) -> Chip | None:
+    """Return the row of a device by the driver's name for it, or None."""
+    product = re.sub(r"^(?:nvidia|tesla)\s+", "", " ".join(name.lower().split()))
+    rows = msgspec.convert(table("sdpa/verify/chips"), tuple[Chip, ...])
+    return next((each for each in rows if re.fullmatch(each.products, product)), None)
+
+
+def stated_speeds(problem: AttentionProblem, speeds: DeviceSpeeds) -> DeviceSpeeds:
+    """Return speeds together with those that the maker of the device states; a part of a GPU has no row."""
+    row = chip(problem.device.name) if problem.device.kind == "cuda" else None
+    if row is None:
+        name = problem.device.name or "this device"
+        return replace(speeds, stated_by=f"no stated speeds are known for {name}")
+    is_tf32 = store.read("cuda.matmul.fp32_precision") == "tf32"
+    element = "tf32" if problem.dtype == "float32" and is_tf32 else problem.dtype
+    tflops, clock = row.peaks.get(element, (None, 0))
+    at = f"at {clock} MHz" if clock else "without a stated clock"
+    return replace(
+        speeds,
+        stated_gflops=tflops * 1e3 if tflops else None,
+        stated_bytes_per_second=row.gigabytes_per_second * 1e9,
+        stated_by=f"{row.name}, {element}, {at}: {row.source}",
+    )

@@ -7,7 +7,7 @@ import pytest
 from mlbackends.model.checked import DeviceSpeeds
 from mlbackends.model.records import Device
 from mlbackends.sdpa.problem_text import parse
-from mlbackends.sdpa.verify.chips import chip, stated_speeds
+from mlbackends.sdpa.verify.speed import chip, stated_speeds
 from mlbackends.switches import store
 
 
@@ -51,4 +51,4 @@ def test_the_peak_is_that_of_the_element_type_and_says_its_clock() -> None:
 def test_what_is_not_written_down_is_not_guessed() -> None:
     for unknown in ({"name": "NVIDIA Unheard"}, {"kind": "mig"}):
         found = stated("", **unknown)
-        assert found.stated_gflops is None and "is not written down here" in found.stated_by
+        assert found.stated_gflops is None and "no stated speeds are known" in found.stated_by

@@ -32,11 +32,11 @@ def test_each_kind_of_device_has_its_peers() -> None:
 @pytest.mark.parametrize(
     ("words", "name", "said"),
     [
-        ("--dtype float32", "flash_attn_4", "element type is float32"),
-        ("--kv-len 70 --causal", "flash_attn_2", "starts in the upper left corner"),
-        ("--mask bool", "xformers", "the mask is of booleans"),
-        ("--backward", "flashinfer", "it computes none"),
-        ("--kv-len 70 --mask lower-right", "jax", "ends in the lower right corner"),
+        ("--dtype float32", "flash_attn_4", "dtype is float32"),
+        ("--kv-len 70 --causal", "flash_attn_2", "top-left alignment of the causal mask"),
+        ("--mask bool", "xformers", "boolean masks are not supported"),
+        ("--backward", "flashinfer", "gradients are not supported"),
+        ("--kv-len 70 --mask lower-right", "jax", "bottom-right alignment of the causal mask"),
     ],
 )
 def test_a_peer_refuses_what_it_would_compute_otherwise(words: str, name: str, said: str) -> None:
