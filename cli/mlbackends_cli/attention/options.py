@@ -8,7 +8,7 @@ import click
 from click.core import ParameterSource
 
 from mlbackends.base.errors import BadInput
-from mlbackends.sdpa import named_devices, problem_file, problem_text
+from mlbackends.sdpa import named_devices, problem_text
 from mlbackends.sdpa.dispatch import backends
 from mlbackends.sdpa.problem_text import WORDS, Wording
 from mlbackends_cli.options import Command, completing, format_option, timeout_option

@@ -47,7 +47,7 @@ def listing(pythons: Sequence[str] = ()) -> BackendList:
     for backend in backends():
         lines = (type(backend).__doc__ or backend.name).strip().splitlines() or [backend.name]
         can = abilities(backend.unsupported_reasons)
-        unavailable_reasons = _why_not_here(backend, cuda)
+        unavailable_reasons = _unavailable_reasons(backend, cuda)
         entry = BackendEntry(
             name=backend.name,
             answers_to=backend.answers_to.name,
@@ -98,7 +98,7 @@ def _problem(dtype: str, device: Device, words: str = "") -> AttentionProblem:
     return wording.problem(device)
 
 
-def _why_not_here(
+def _unavailable_reasons(
     backend: AttentionBackend, cuda: Callable[[], Device | BadInput]
 ) -> tuple[Reason, ...]:
     """Return why a backend cannot run on this machine; () if it can.
