@@ -10,8 +10,8 @@ MEANINGS = {
     0: "The report was made; the answer is yes.",
     1: "The answer is no: a requirement is not met, or the value that was asked for is not there.",
     2: "Asked wrongly: an unknown name, a bad option or a file that cannot be read as what it should be.",
-    3: "Could not tell: a probe failed, and --strict or --get needed its answer.",
-    70: "A bug in backends; the message says where the traceback was written.",
+    3: "Could not be determined: a probe failed, and --strict or --get needed its answer.",
+    70: "A bug in backends; the message has the path of the traceback.",
     130: "Interrupted from the keyboard.",
     141: "The reader of the output closed it before the end.",
 }

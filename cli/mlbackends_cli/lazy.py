@@ -125,7 +125,7 @@ class FolderGroup(Command, click.Group):
         if error := registry.import_error(entry):
             raise BadInput(
                 f"the command {cmd_name} cannot be imported: {type(error).__name__}: {error}",
-                "mend or remove the package that adds it",
+                "fix or remove the package that adds it",
             )
         command: click.Command = entry.command
         return command

@@ -134,25 +134,28 @@ def root_option(about: str) -> Callable[[Command], Command]:
 
 
 OUTPUT = click.option(
-    "--output", metavar="FILE", default="", help="Write to FILE, whole or not at all; - is stdout."
+    "--output",
+    metavar="FILE",
+    default="",
+    help="Write to FILE, completely or not at all; - is stdout.",
 )
 COLOR = click.option(
     "--color",
     type=click.Choice(["auto", "always", "never"]),
     default="auto",
     show_default=True,
-    help="Colour; auto heeds NO_COLOR, FORCE_COLOR, CLICOLOR and the terminal.",
+    help="Colour; auto respects NO_COLOR, FORCE_COLOR, CLICOLOR and the terminal.",
 )
 TIMEOUT = timeout_option(
     5.0,
-    "How long a library may take for each answer before it is stopped, and a network mount or FUSE"
-    " before it is left out.",
+    "Time limit for each answer of a library before it is stopped, and for a network mount or FUSE"
+    " before it is skipped.",
 )
 PYTHON = click.option(
     "--python",
     metavar="EXE",
     default="",
-    help="Look at the packages of another Python environment, by its interpreter.",
+    help="Inspect the packages of another Python environment, by its interpreter.",
 )
 DEPTH = depth_option(
     Presence.USABLE.value,
@@ -160,7 +163,7 @@ DEPTH = depth_option(
     " usable computes with them, in child processes.",
 )
 PID = click.option(
-    "--pid", type=click.IntRange(min=1), help="Look at a running process: what it has loaded."
+    "--pid", type=click.IntRange(min=1), help="Inspect a running process: what it has loaded."
 )
 REDACT = click.option(
     "--redact/--no-redact",

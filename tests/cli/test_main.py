@@ -43,7 +43,7 @@ def test_what_to_type_next_fits_a_narrow_terminal() -> None:
 
     assert max(map(len, lines)) <= 60
     assert len(lines) < 24
-    assert lines[1] == "  backends info · what is here, on one page"
+    assert lines[1] == "  backends info · what was found, on one page"
 
 
 def test_headings_of_help_are_bold_on_a_terminal_and_plain_in_a_pipe() -> None:
@@ -57,23 +57,23 @@ def test_headings_of_help_are_bold_on_a_terminal_and_plain_in_a_pipe() -> None:
 
 WHAT_TO_TYPE = """\
 Look
-  backends info                               what is here, on one page
+  backends info                               what was found, on one page
   backends info torch cudnn                   everything about two things
-  backends top                                what uses it now
-  backends snapshot then.json                 keep it
+  backends top                                what uses the machine now
+  backends snapshot then.json                 save a report
   backends diff then.json -                   what has changed since
 Judge
-  backends doctor                             what is wrong, and its cure
-  backends audit --policy gpu.toml            what is not as you expect it
+  backends doctor                             what is wrong, and the fix
+  backends audit --policy gpu.toml            what differs from your requirements
   backends explain cudnn.benchmark            what a switch or a code means
 Attention
-  backends sdpa explain --shape 2,8,1024,64   who can, or why not
-  backends sdpa check --shape 2,8,1024,64     is it right, and how fast
+  backends sdpa explain --shape 2,8,1024,64   which backends support it
+  backends sdpa check --shape 2,8,1024,64     is it correct, and how fast
 Traces
   backends trace onednn -- python train.py    what oneDNN runs; also mkl, all
   backends trace show backends-trace.log      where the time went
 Switches
-  backends flags list --changed               which are not at their default
+  backends flags list --changed               which differ from their default
   backends run --set cudnn.benchmark=true -- python train.py
 All commands: backends help    Options: backends help info
 """

@@ -154,7 +154,7 @@ def test_an_accelerator_that_is_not_usable_says_why() -> None:
 def test_what_is_not_here_is_named_and_the_machine_never_is() -> None:
     one = report(mkl=library("absent"), nccl=library("absent"), limits=library("absent"))
 
-    assert lines(one)[0] == "2 more are not here: backends info --absent"
+    assert lines(one)[0] == "2 more were not found: backends info --absent"
     assert [line.split()[0] for line in lines(one, absent=True)] == ["Libraries", "mkl", "nccl"]
 
 
@@ -168,7 +168,7 @@ def test_what_no_file_can_tell_of_is_not_said_to_be_missing() -> None:
     one = report(mtia=UNTOLD, nccl=library("absent"))
     page = lines(one)
 
-    assert "1 more is not here: backends info --absent" in page
+    assert "1 more was not found: backends info --absent" in page
     assert page[page.index("Could not tell") + 1].strip() == "?  mtia  only torch could tell"
     assert lines(one, details=True)[0].startswith("?  Meta MTIA  could not tell")
 
@@ -390,7 +390,7 @@ def test_the_page_of_a_recorded_machine_fits_and_breaks_no_word(width: int) -> N
     for name, one in recorded().items():
         page = lines(one, width=width)
         assert max(map(len, page)) <= width, name
-        assert "not here: backends info --absent" in " ".join(page), name
+        assert "not found: backends info --absent" in " ".join(page), name
         text = "\n".join(page)
         words = {"", *re.split(r"[\s/]+", text)}
         found = [f"{reason.message} {reason.hint}" for _, reason in probes.broken(one)]

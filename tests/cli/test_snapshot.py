@@ -17,7 +17,7 @@ def test_a_report_is_what_the_machine_says(tmp_path: Path) -> None:
     path = tmp_path / "good.json"
     done = backends("snapshot", str(path), "--root", HGX)
     assert (done.returncode, done.stderr) == (0, "")
-    assert " probes tell at depth found\n" in done.stdout
+    assert " probes at depth found\n" in done.stdout
     assert backends("diff", str(path), HGX).returncode == 0
     assert json.loads(path.read_text())["redacted"] is True
 

@@ -133,7 +133,7 @@ def test_keys_change_the_view() -> None:
     assert lines[-1].endswith(f"from 2 of {USAGE.process_count}")  # a small screen has not all
     view.press("?")
     help_lines = view.lines(USAGE, Page(60), 24)
-    assert "  /         filter by number, name, user, command or" in help_lines
+    assert "  /         filter by PID, name, user, command or library;" in help_lines
     for key in ("x", "escape", "q"):
         view.press(key)
     assert (view.text, view.has_more) == ("", False)

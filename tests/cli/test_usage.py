@@ -58,7 +58,7 @@ HOSTS = Path(__file__).parents[1] / "hosts"
         ("help trace shwo", "there is no trace command named 'shwo'", "did you mean 'show'?"),
         (
             "help info cpu",
-            "`backends info` has no commands of its own",
+            "`backends info` has no subcommands",
             "write `backends help info`",
         ),
         (

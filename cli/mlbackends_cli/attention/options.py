@@ -27,8 +27,8 @@ def problem_options(command: Command) -> Command:
         "--problems",
         metavar="FILE",
         multiple=True,
-        help="The problems of a file, one a line in the words of these options, - for standard"
-        " input; options that are given hold where a line says nothing.",
+        help="Read problems from a file, one per line in the words of these options, - for standard"
+        " input; options on the command line are defaults for the lines.",
     )(command)
     for name, word in reversed(WORDS.items()):
         kind: dict[str, Any] = {"is_flag": True}
@@ -70,7 +70,7 @@ SAVED = click.option(
     "saved",
     metavar="FILE",
     default="",
-    help="Show what --format json saved in FILE; nothing is computed.",
+    help="Show a run that --format json saved in FILE; nothing is computed.",
 )
 
 

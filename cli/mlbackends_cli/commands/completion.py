@@ -1,7 +1,7 @@
 """Print the completion script of a shell.
 
-It completes commands, options, the names of probes and the dotted names of --get. An installed
-backends brings the scripts along under share/, where the shells look by themselves.
+It completes commands, options, names of probes and the dotted names of --get. An installed backends
+has the scripts under share/, where shells look for them.
 
 Examples:
   eval "$(backends completion bash)"                                    # in ~/.bashrc

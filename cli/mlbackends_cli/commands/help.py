@@ -1,11 +1,11 @@
 """Show the help of a command, as its --help does.
 
-With --man it is the manual page of this installation, which `man` finds by itself only where the folder
-of the environment's commands is on PATH; Windows has no man, and gets its text. The pages of section 7 are
-facts, flags, policy and deviations.
+--man shows the manual page of this installation; `man` itself finds it only if the folder of the
+environment's commands is on PATH. On Windows, which has no man, the page is printed as text. Section 7
+has the pages facts, flags, policy and deviations.
 
 Examples:
-  backends help                which commands there are
+  backends help                the list of commands
   backends help info
   backends help trace show     a command of a group
   backends help --man facts    the manual page with the name of every value
@@ -42,14 +42,14 @@ def _open_manual(names: tuple[str, ...]) -> int:
         installed = files("mlbackends") or ()
     except PackageNotFoundError:
         hint = f"write `{' '.join(('backends help', *names))}`"
-        raise BadInput("mlbackends is not installed, and manual pages come with it", hint) from None
+        raise BadInput("mlbackends is not installed, so there are no manual pages", hint) from None
     found = [
         os.path.realpath(file.locate())
         for file in installed
         if file.stem == name and file.parent.name.startswith("man")
     ]
     if not found:
-        raise BadInput(f"there is no manual page {name}", "`backends help` lists the commands")
+        raise BadInput(f"manual page {name} not found", "`backends help` lists the commands")
     if os.name == "nt":  # where no man is
         for path in found:
             with open(path, encoding="utf-8") as file:
@@ -60,12 +60,12 @@ def _open_manual(names: tuple[str, ...]) -> int:
     except FileNotFoundError:
         equivalent = " ".join(("backends help", *names))
         hint = f"the page is {found[0]}; or write `{equivalent}`"
-        raise BadInput("there is no program man here", hint) from None
+        raise BadInput("the program man is not installed", hint) from None
 
 
 @documented()
 @click.argument("names", metavar="[COMMAND]...", nargs=-1, shell_complete=_complete)
-@click.option("--man", is_flag=True, help="Show its manual page instead.")
+@click.option("--man", is_flag=True, help="Show the manual page instead.")
 @click.pass_context
 def command(ctx: click.Context, names: tuple[str, ...], *, man: bool) -> int:
     if man:
@@ -76,6 +76,6 @@ def command(ctx: click.Context, names: tuple[str, ...], *, man: bool) -> int:
             found.command.resolve_command(found, rest)  # raises, with the nearest
         path = found.command_path
         hint = f"write `backends help {path.partition(' ')[2]}`"
-        raise BadInput(f"`{path}` has no commands of its own", hint)
+        raise BadInput(f"`{path}` has no subcommands", hint)
     write_paged(found.get_help())
     return exits.YES

@@ -11,13 +11,17 @@ from mlbackends_cli.options import together
 #: The options that name a cluster with workers.
 CLUSTER = together(
     click.option(
-        "--ray", metavar="[ADDRESS]", is_flag=False, flag_value="auto", help="By a Ray cluster."
+        "--ray", metavar="[ADDRESS]", is_flag=False, flag_value="auto", help="Run on a Ray cluster."
     ),
     click.option(
-        "--dask", metavar="ADDRESS", help="By the Dask cluster with the scheduler at this address."
+        "--dask",
+        metavar="ADDRESS",
+        help="Run on the Dask cluster with the scheduler at this address.",
     ),
     click.option(
-        "--engine", metavar="NAME[=ADDRESS]", help="By another engine, which a package has added."
+        "--engine",
+        metavar="NAME[=ADDRESS]",
+        help="Run on another engine, which a package provides.",
     ),
 )
 

@@ -24,8 +24,8 @@ EXPECT = click.option(
     "--expect",
     metavar="NODESET|N",
     default="",
-    help="The nodes that should report, as node[001-064], a group @compute that ClusterShell knows, or"
-    " their number; those that said nothing are named.",
+    help="The nodes that should report: names such as node[001-064], a ClusterShell group such as @compute, "
+    "or their number. Nodes that did not report are listed.",
 )
 SOURCES = click.argument("sources", metavar="[-|FILE|DIR]...", nargs=-1, type=TypedPath())
 
@@ -36,7 +36,7 @@ reading = together(SOURCES, EXPECT)
 OUTCOME = together(
     format_option("outcome", about="How to write the outcome, as backends doctor and audit do."),
     fail_on_option(Severity.ERROR.value),
-    click.option("--strict", is_flag=True, help="Exit 3 where something could not be checked."),
+    click.option("--strict", is_flag=True, help="Exit 3 if something could not be checked."),
     click.option("--all", "details", is_flag=True, help="Show what passed too, and the evidence."),
     OUTPUT,
     COLOR,
@@ -99,7 +99,7 @@ def _of_someone(collection: "Collection") -> "Collection":
         lost = ", ".join(f"{what}: {number:,}" for what, number in collection.garbled.items())
         what = f"no report came whole ({lost})" if lost else "there is no report in what was read"
         raise Incomplete(
-            f"no node has said anything: {what}",
+            f"no node reported: {what}",
             "on the nodes run: backends info --format frame",
         )
     return collection

@@ -33,33 +33,33 @@ SUMMARY = together(
         "--by",
         metavar="FACT",
         multiple=True,
-        help="Compare only nodes with each other that have the same of this fact; given again, of each."
+        help="Compare only nodes that have the same value of this fact (repeatable)."
         "  [default: cpu.model_name, and the names of devices]",
     ),
     click.option(
         "--baseline",
         metavar="FILE",
         type=TypedPath(),
-        help="Compare with this report or recorded machine, not with what most nodes have.",
+        help="Compare with this report or recorded machine instead of the majority of the nodes.",
     ),
     click.option(
         "--fail-on",
         type=click.Choice(FAILURES),
         default="never",
         show_default=True,
-        help="Exit 1 where a node differs (drift), where one has no report (incomplete), or either.",
+        help="Exit 1 if a node differs (drift), has no report (incomplete), or either (any).",
     ),
     click.option(
         "--hazards",
         is_flag=True,
-        help="Look for known hazards too, as backends fleet doctor does, and tell on which nodes they are.",
+        help="Also look for known hazards, as backends fleet doctor does, and list the nodes that have them.",
     ),
     click.option("--all", "details", is_flag=True, help="Show every fact and every node."),
     click.option(
         "--plot",
         metavar="FILE.svg|FILE.png",
         default="",
-        help="Draw the groups by size and what deviates, for a ticket; PNG needs mlbackends[png].",
+        help="Draw the groups by size and their deviations, for a ticket; PNG needs the extra png.",
     ),
     format_option(also=("table", "markdown", "html")),
     OUTPUT,

@@ -139,8 +139,8 @@ def _overview(report: Report, page: Page) -> Iterator[str]:
     for title, more in (("Could not tell", unknown), ("Look at", [*_look_at(report)])):
         yield from sections([(title, more)] if more else [], below)
     if missing := probes.missing(report):
-        are = "is" if len(missing) == 1 else "are"
-        line = f"{len(missing)} more {are} not here: backends info --absent"
+        were = "was" if len(missing) == 1 else "were"
+        line = f"{len(missing)} more {were} not found: backends info --absent"
         yield from grid([[Cell(line)]], [page.width], page)
     states = {probes.state_of(row.probe) for kind in probes.GROUPS[1:] for row in rows[kind]}
     words = probes.MEANINGS.items()
@@ -209,7 +209,7 @@ def _look_at(report: Report) -> Iterator[Row]:
         names = " ".join(dict.fromkeys(name for name, _ in left))
         yield _named("", "", f"and {len(left)} more: backends info {names}")
     if found:
-        yield _named("", "", "why each hurts, and how to mend it: backends doctor")
+        yield _named("", "", "reasons and fixes: backends doctor")
 
 
 def _absent(report: Report, page: Page) -> Iterator[str]:

@@ -53,7 +53,7 @@ def fail_on_option(default: str) -> Callable[[Command], Command]:
         type=click.Choice([*(each.value for each in Severity), NEVER]),
         default=default,
         show_default=True,
-        help="Exit 1 where something of this severity or worse failed.",
+        help="Exit 1 if a check of this severity or worse failed.",
     )
 
 
@@ -90,7 +90,7 @@ _options = together(
         "  [default: any; with --exit-code npd or slurm, node]",
     ),
     fail_on_option(Severity.ERROR.value),
-    click.option("--strict", is_flag=True, help="Exit 3 where something could not be checked."),
+    click.option("--strict", is_flag=True, help="Exit 3 if something could not be checked."),
     click.option("--all", "details", is_flag=True, help="Show what passed too, and the evidence."),
     OUTPUT,
     COLOR,

@@ -1,13 +1,13 @@
-"""Hold a machine to a policy: what somebody expects of it, written in TOML.
+"""Check a machine against a policy: your requirements, written in TOML.
 
-FILE is a report that `backends info --format json` wrote; FILE or DIR may be what `backends snapshot`
-wrote, and - is the live machine. A policy has rules such as "cpu.capability >= AVX2" or
-"nvidia.devices count == 8"; backends-policy(7) has the language, --init a beginning. What could
-not be read is "not checked", never passed. Nothing in a policy is ever run.
+FILE is a report that `backends info --format json` wrote; FILE or DIR may also be what `backends snapshot`
+wrote; - is the live machine. A policy has rules such as "cpu.capability >= AVX2" or
+"nvidia.devices count == 8". backends-policy(7) describes the language, and --init writes a first policy.
+What could not be determined is "not checked", never passed. A policy cannot run anything.
 
 Examples:
-  backends audit --init --output policy.toml   write what this machine is as a policy
-  backends audit --policy policy.toml          hold this machine to it
+  backends audit --init --output policy.toml   write this machine's properties as a policy
+  backends audit --policy policy.toml          check this machine against it
   backends audit report.json --policy gpu.toml --policy ci.toml --format junit
   backends audit --policy gpu.toml --exit-code nagios
 """
@@ -37,9 +37,11 @@ from mlbackends_cli.report.judgement import judging
     metavar="FILE",
     multiple=True,
     type=TypedPath(),
-    help="Hold the machine to this policy. Given again, to each of them.",
+    help="Check the machine against this policy (repeatable).",
 )
-@click.option("--init", "write_policy", is_flag=True, help="Write a policy that the machine fits.")
+@click.option(
+    "--init", "write_policy", is_flag=True, help="Write a policy that this machine satisfies."
+)
 @judging
 def command(
     subject: str,

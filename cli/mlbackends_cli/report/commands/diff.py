@@ -1,17 +1,17 @@
-"""Tell what was added, removed and changed from A to B, by dotted name.
+"""Show what was added, removed and changed from A to B, by dotted name.
 
 A and B are each a report that `backends info --format json` or `backends snapshot` wrote, a recorded
-machine, or - for the live one. What differs between two looks at one machine is left out: free
-memory, clocks, host names, serial numbers, and the folder in which the environment lies.
+machine, or - for the live one. Values that change by themselves are not compared: free memory, clocks,
+host names, serial numbers, and the folder of the environment.
 
 What became worse is an error or a warning: a device or a library that is gone, an older version, a
-lower limit, an instruction set that is gone, a new warning of a driver. What is merely new, newer or
-otherwise is a note. Exit 1 where they differ; with --fail-on error, where something is an error.
-What changed to the same value, as a new driver does in several places, is one finding; json has each.
+lower limit, an instruction set that is gone, a new warning of a driver. Anything else that is new or
+different is a note. Exit 1 if the two differ; with --fail-on error, if there is an error.
+Several names that change to the same value, such as that of a new driver, are one finding; json has each.
 
 Examples:
   backends diff good.json -                    what has changed here since `backends snapshot good.json`
-  backends diff good.json - --fail-on error    for CI: what is merely new or newer is no failure
+  backends diff good.json - --fail-on error    for CI: new or newer things are not failures
   backends diff node1.json node2.json --format markdown
   backends diff old/ new/ --only 'cud*' --ignore '*.found_by'
 """
@@ -41,12 +41,15 @@ _COLOURS = {Kind.ADDED: "green", Kind.REMOVED: "red", Kind.CHANGED: "yellow"}
     "--only",
     metavar="GLOB",
     multiple=True,
-    help="Compare only names that fit, such as 'cpu.*' or cudnn; a name takes all below it.",
+    help="Compare only matching names, such as 'cpu.*' or cudnn; a name includes all names below it.",
 )
 @click.option(
-    "--ignore", metavar="GLOB", multiple=True, help="Leave out names that fit, and all below them."
+    "--ignore",
+    metavar="GLOB",
+    multiple=True,
+    help="Ignore matching names, and all names below them.",
 )
-@format_option("outcome", about="How to write it; json has every value whole.")
+@format_option("outcome", about="Output format; json has every value in full.")
 @fail_on_option("note")
 @OUTPUT
 @COLOR

@@ -1,8 +1,8 @@
-"""Find what is known to go wrong on a machine, why it hurts, and how to mend it.
+"""Find known problems on a machine, with the reason they matter and how to fix them.
 
-FILE is a report that `backends info --format json` wrote; FILE or DIR may be what `backends snapshot`
-wrote, and - is the live machine. Each finding has a code that stays; `backends explain CODE` prints its
-page. What could not be read is "not checked", never passed.
+FILE is a report that `backends info --format json` wrote; FILE or DIR may also be what `backends snapshot`
+wrote; - is the live machine. Each finding has a stable code; `backends explain CODE` describes it.
+What could not be determined is "not checked", never passed.
 
 Examples:
   backends doctor                            what is wrong here
@@ -10,7 +10,7 @@ Examples:
   backends doctor report.json                of a saved report
   backends doctor --pid 4242                 what is wrong with a running process
   backends doctor --ignore cpu-governor --format junit --output doctor.xml
-  backends doctor --exit-code slurm --format line   what drains this node, in one line
+  backends doctor --exit-code slurm --format line   why to drain this node, in one line
   backends explain openmp-two-runtimes       what one code means
 """
 
@@ -47,14 +47,14 @@ def _codes() -> tuple[str, ...]:
     metavar="CODE",
     multiple=True,
     shell_complete=completing(_codes),
-    help="Look for this alone.",
+    help="Look only for this hazard (repeatable).",
 )
 @click.option(
     "--ignore",
     metavar="CODE",
     multiple=True,
     shell_complete=completing(_codes),
-    help="Leave this out.",
+    help="Ignore this hazard (repeatable).",
 )
 @PID
 @judging

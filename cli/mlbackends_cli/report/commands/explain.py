@@ -1,11 +1,10 @@
-"""Explain a device, a hazard, a switch, a reason code, or where mlbackends and torch differ.
+"""Explain a device, a hazard, a switch, a reason code, or a difference between mlbackends and torch.
 
-TOPIC is the name of a switch or of a group of them, a code from what `backends doctor` or
-`backends trace show --view findings` finds or from the reasons of a report, the code of a deviation,
-or switches, hazards, findings, reasons or deviations for all of those. Behind the word device come
-kinds of devices, such as cuda or mps: what each cannot do and may offer, beside what was found here.
-Without TOPIC: a short index of all that there is. What is longer than the terminal goes through PAGER,
-or less.
+TOPIC is the name of a switch or of a group of switches; a code from `backends doctor`, from
+`backends trace show --view findings` or from the reasons in a report; the code of a deviation; or
+switches, hazards, findings, reasons or deviations for all of those. After the word device, name
+kinds of devices, such as cuda or mps: what each cannot do, what it may offer, and what this machine has.
+Without TOPIC: a short index. Text that is longer than the terminal is shown by PAGER, or less.
 
 Examples:
   backends explain                       what can be explained, by kind
@@ -15,7 +14,7 @@ Examples:
   backends explain cuda.matmul           every switch of a group
   backends explain dlopen-failed         one reason code
   backends explain device                which kinds of devices there are
-  backends explain device mps            what MPS cannot do, and which of it applies here
+  backends explain device mps            what MPS cannot do, and what of that applies here
   backends explain device cuda --report node7.json
 """
 
@@ -65,7 +64,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
     "--root",
     "subject",
     metavar="FILE|DIR|-",
-    help="For devices: the saved report or recorded machine to hold them to; - is the live one."
+    help="For devices: compare with this saved report or recorded machine; - is the live one."
     "  [default: -]",
 )
 @OUTPUT

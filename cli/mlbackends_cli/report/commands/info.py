@@ -1,21 +1,21 @@
-"""Show what is in this machine, and what of it can be used.
+"""Show what this machine has, and what of it can be used.
 
 Without NAME: one page. With names of probes, such as cpu, cudnn or openmp: everything about them,
-every copy of a library with its path, version, owner, how it was found and which one wins.
+including every copy of a library with its path, version, owner, how it was found and which one is loaded.
 
-Every copy is opened and used in a child process of its own, so that one that crashes or hangs
-costs its own line and nothing else. No network is used. A package that can be made to compute (torch,
-numpy) is imported in a process of its own where it is named, or with --deep, and has a minute for it.
+Each copy is opened and used in a separate child process, so that a crash or a hang affects only
+its own line. The network is not used. A package that can compute (torch, numpy) is imported in a
+separate process if you name it or pass --deep; it has a minute for that.
 
 Examples:
-  backends info                               what is here and what is broken, on one page
+  backends info                               what was found and what is broken, on one page
   backends info cuda_driver cudnn             everything about two things
   backends info --format json | jq .probes.cpu.facts.capability
   backends info --get cpu.capability
   backends info --require 'cudnn>=9.10' --require nvidia
   backends info --python ~/venv/bin/python    what that environment would get
-  backends info --pid 4242                    what a running process has really loaded
-  backends info uses                          which BLAS and OpenMP each package takes
+  backends info --pid 4242                    what a running process has loaded
+  backends info uses                          which BLAS and OpenMP each package uses
   backends info torch                         whether torch computes, on which devices
 """
 
@@ -82,8 +82,8 @@ def _complete_values(ctx: click.Context, param: click.Parameter, incomplete: str
     metavar="DOTTED.NAME",
     multiple=True,
     shell_complete=_complete_values,
-    help="Print one bare value and nothing else, such as cpu.capability; exit 1 where it is not"
-    " there, 3 where it could not be determined. Given again, one line each, empty for what is not there.",
+    help="Print only this value, such as cpu.capability; exit 1 if there is no such value,"
+    " 3 if it could not be determined. Repeatable: one line for each, empty if there is no value.",
 )
 @depth_option(
     None,
@@ -94,7 +94,7 @@ def _complete_values(ctx: click.Context, param: click.Parameter, incomplete: str
 @click.option(
     "--deep",
     is_flag=True,
-    help="At --depth usable, import torch and numpy and compute with them, though they are not named.",
+    help="At --depth usable, import torch and numpy and compute with them even if they are not named.",
 )
 @click.option(
     "--require",
@@ -102,18 +102,18 @@ def _complete_values(ctx: click.Context, param: click.Parameter, incomplete: str
     metavar="NAME[SPEC]",
     multiple=True,
     shell_complete=_complete_values,
-    help="Exit 1 and say why unless NAME reaches the presence level of --depth, and its version or"
-    " value fits SPEC, such as cudnn>=9.10 or cpu.cores>=8.",
+    help="Exit 1 with the reason unless NAME reaches the presence level of --depth, and its version or"
+    " value satisfies SPEC, such as cudnn>=9.10 or cpu.cores>=8.",
 )
-@click.option("--strict", is_flag=True, help="Exit 3 where something could not be determined.")
+@click.option("--strict", is_flag=True, help="Exit 3 if something could not be determined.")
 @root_option(
-    "Look at a recorded machine: what backends snapshot wrote, a folder that holds /proc, /sys and"
-    " friends, or a tar of one."
+    "Inspect a recorded machine: what backends snapshot wrote, a folder with /proc, /sys and"
+    " so on, or a tar of one."
 )
 @click.option(
     "--python",
     metavar="EXE",
-    help="Look at the packages of another Python environment, by its interpreter.",
+    help="Inspect the packages of another Python environment, by its interpreter.",
 )
 @PID
 @click.option(
@@ -126,7 +126,7 @@ def _complete_values(ctx: click.Context, param: click.Parameter, incomplete: str
 @click.option(
     "--absent",
     is_flag=True,
-    help="List what was looked for and is not here, each with what it is, instead of the page.",
+    help="List what was not found, with a description of each, instead of the page.",
 )
 @click.option("--timing", is_flag=True, help="Show how long each probe took.")
 @OUTPUT

@@ -1,12 +1,12 @@
 """Print the JSON Schema of what the commands print.
 
-RECORD is report: what `backends info --format json` prints, flags: what `backends flags list --format json`
-prints, outcome: what `backends doctor --format json` and `backends audit` print, difference: what `backends
-diff --format json` prints, devices: what `backends explain device --format json` prints, sdpa-explain,
-sdpa-list, sdpa-check and sdpa-bench: what the commands of these names print, fleet, fleet-facts and
-fleet-difference: what `backends fleet` summarize, facts and diff print with --format json, envelope: what
-one node says to them, top: what `backends top --once --format json` prints, or policy: what `backends audit
---policy` reads, for editors that check TOML.
+RECORD is one of: report (`backends info --format json`), flags (`backends flags list --format json`),
+outcome (`backends doctor --format json` and `backends audit`), difference (`backends diff --format json`),
+devices (`backends explain device --format json`), sdpa-explain, sdpa-list, sdpa-check and sdpa-bench (the
+commands of these names), fleet, fleet-facts and fleet-difference (`backends fleet` summarize, facts and
+diff), envelope (what one node sends to them), top (`backends top --once --format json`), or policy (the TOML
+that `backends audit --policy` reads, for editors that check it).
+
 The dialect is 2020-12. Each field of a report has an x-role: fact, metric, identity or volatile.
 Within a major version of the schema, which is the number after the slash in "backends.report/1",
 fields and facts are only added.

@@ -1,18 +1,17 @@
-"""Keep what a machine is: a report in a file, or the machine itself as a folder or in one file.
+"""Save a machine: a report in a file, or the machine itself as a folder or in one file.
 
-FILE.json gets the report that `backends info --format json` prints. DIR gets those files, variables and
-outputs of commands that the probes read, and nothing else, so that `backends info --root DIR` answers
-elsewhere as here. FILE.machine gets the same as one text, for mail and review, and can hold on Windows what
-Linux names. Each is written whole or not at all, and what is there is replaced only with --overwrite.
-
-What names the machine or its user is replaced, by placeholders of the same form, unless
---keep-identity is given; no variable whose name looks like a secret is kept in either case. What is
-in it, and what was replaced, is printed, so that you can look before you share it.
+FILE.json gets the report that `backends info --format json` prints. DIR gets the files, variables and
+command outputs that the probes read, and nothing else, so that `backends info --root DIR` gives the same
+answers elsewhere. FILE.machine gets the same as one text file, which is easy to mail and review, and
+works on Windows too. Each is written completely or not at all; --overwrite replaces an existing one.
+Names that identify the machine or its user are replaced by placeholders of the same form, unless you pass
+--keep-identity; variables whose names look like secrets are never kept. A summary of the content and of
+what was replaced is printed, so that you can check it before you share it.
 
 Examples:
-  backends snapshot good.json               a report; backends diff good.json - tells what changed since
-  backends snapshot node.machine            a recorded machine, to be looked at elsewhere:
-  backends info --root node.machine         what backends info would say there
+  backends snapshot good.json               a report; backends diff good.json - shows what changed since
+  backends snapshot node.machine            a recorded machine, to inspect elsewhere:
+  backends info --root node.machine         what backends info would print there
   backends doctor node.machine              and what is wrong with it
 """
 
@@ -33,15 +32,17 @@ from mlbackends_cli.text.plain import binary_size, one_line, without_commands
 from mlbackends_cli.text.prose import wrapped
 
 _UNREDACTED = (
-    "kept as they are: versions, other paths, kernel parameters that change speed or devices, and the"
+    "kept: versions, other paths, kernel parameters that affect speed or devices, and the"
     " values\n  of those variables"
 )
 _LEFT_OUT = (
-    "left out: of the kernel's command line, the mounts, and the metadata of packages all that no probe"
+    "left out: everything in the kernel's command line, the mounts and the packages' metadata that no probe"
     " reads"
 )
-_REPLACED = "host name, user, home folder, serial numbers, UUIDs and addresses: replaced by words that say so"
-_NOTHING_REPLACED = "nothing was replaced: it names this machine and its user"
+_REPLACED = (
+    "host name, user, home folder, serial numbers, UUIDs and addresses: replaced by placeholders"
+)
+_NOTHING_REPLACED = "nothing was replaced: this names the machine and its user"
 
 
 @documented()
@@ -51,15 +52,13 @@ _NOTHING_REPLACED = "nothing was replaced: it names this machine and its user"
     is_flag=True,
     help="Keep host name, user, home folders, serial numbers, UUIDs and hardware addresses as they are.",
 )
-@click.option(
-    "--overwrite", is_flag=True, help="Replace a file or a recorded machine of that name."
-)
-@root_option("Take it of a recorded machine, not of this one.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing file or recorded machine.")
+@root_option("Save a recorded machine, not this one.")
 @PYTHON
 @depth_option(
     None,
     "How far to go for a report: found reads files only; loadable opens libraries, usable computes"
-    " with them. A recorded machine is what reading tells.  [default: usable for FILE.json]",
+    " with them. A recorded machine contains only what can be read.  [default: usable for FILE.json]",
 )
 @TIMEOUT
 def command(
@@ -81,7 +80,7 @@ def command(
         raise BadInput(message, "leave one of them out")
     if not target.endswith(ENDING) and depth not in (None, Presence.FOUND.value):
         raise BadInput(
-            f"a recorded machine is what reading tells: --depth {depth} is for FILE.json",
+            f"a recorded machine contains only what can be read: --depth {depth} is for FILE.json",
             f"write {target}.json for a report, or leave --depth out",
         )
     if target.endswith((ENDING, ARCHIVE_ENDING)):
@@ -101,7 +100,7 @@ def command(
         )
         data = indented(report).encode() + b"\n"
         write(data, target)
-        about = f"what {len(report.probes)} probes tell at depth {report.depth}"
+        about = f"{len(report.probes)} probes at depth {report.depth}"
         variables = report.probes["environment"].facts.get("variables", {})
         lines = [
             f"{one_line(target)}: {binary_size(len(data))}, {about}",

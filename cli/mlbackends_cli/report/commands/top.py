@@ -1,22 +1,22 @@
 """Watch what uses the GPUs, cores and memory, and which backend libraries each process has mapped.
 
-Each process has its share of the CPUs (100 is one), its threads beside the CPUs that it may use by affinity
-and quota, its memory, and its BLAS, OpenMP, CUDA, cuDNN, torch and so on with the versions that
-their files tell. Above them are the machine, the limits of the container with how often its quota
-stopped it, and each NVIDIA GPU.
+Each process is shown with its CPU use (100 is one CPU), its threads and the CPUs that its affinity and
+quota allow, its memory, and its libraries (BLAS, OpenMP, CUDA, cuDNN, torch and others) with the versions
+that their files have. Above the processes are the machine, the limits of the container with how often its
+quota stopped it, and each NVIDIA GPU.
 
 Keys:
   q         quit
-  s         sort by the next: cpu, memory, gpu, threads, name, pid
-  /         filter by number, name, user, command or library; escape ends it
+  s         sort by the next key: cpu, memory, gpu, threads, name, pid
+  /         filter by PID, name, user, command or library; escape ends it
   up, down  scroll
   ?         help
 
 Examples:
-  backends top                              until q is typed
+  backends top                              until you press q
   backends top --sort gpu --interval 5
-  backends top --filter torch               only processes whose name or libraries have that
-  backends top --once                       one page, as for a log
+  backends top --filter torch               only processes with torch in their name or libraries
+  backends top --once                       one page, for example for a log
   backends top --once --format json | jq '.processes[] | select(.oversubscribed)'
 """
 
@@ -48,7 +48,7 @@ _HELP = (__doc__ or "").partition("Keys:\n")[2].partition("\n\n")[0].splitlines(
 
 
 @documented()
-@click.option("--once", is_flag=True, help="Print one page, measured over --interval, and end.")
+@click.option("--once", is_flag=True, help="Print one page, measured over --interval, and exit.")
 @click.option(
     "--interval",
     type=Seconds(min=0.1, max=3600),
@@ -62,27 +62,27 @@ _HELP = (__doc__ or "").partition("Keys:\n")[2].partition("\n\n")[0].splitlines(
     type=click.Choice([*SORTS]),
     default="cpu",
     show_default=True,
-    help="What processes are sorted by.",
+    help="Sort key of the processes.",
 )
 @click.option(
     "--pid",
     "pids",
     type=click.IntRange(min=1),
     multiple=True,
-    help="Show this process alone; may be given again. With --once exit 1 where it is not there.",
+    help="Show only this process (repeatable). With --once, exit 1 if it does not exist.",
 )
 @click.option(
     "--filter",
     "text",
     metavar="TEXT",
     default="",
-    help="Only processes that have this in number, name, user, command or libraries.",
+    help="Only processes with this text in their PID, name, user, command or libraries.",
 )
-@format_option(also=("table",), about="How --once prints it.")
+@format_option(also=("table",), about="Output format of --once.")
 @click.option(
     "--redact/--no-redact",
     default=None,
-    help="Replace user names and home folders, and leave commands out.  [default: --redact with --once]",
+    help="Replace user names and home folders, and omit commands.  [default: --redact with --once]",
 )
 @OUTPUT
 @COLOR

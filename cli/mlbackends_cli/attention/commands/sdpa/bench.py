@@ -1,12 +1,12 @@
-"""Time backends and peers in turn on a grid of problems: A B A B, in processes of their own.
+"""Time backends and peers on a grid of problems, in alternating rounds and separate processes.
 
-The table has medians with the middle half of the calls, the share of the machine's peak and bandwidth
-that were measured beside them, and how many times as fast each is as another, round by round. On a
-machine whose speed changes, only these ratios count. While one is timed, the processes of the others are
-stopped; a round in which its threads waited for a CPU is repeated, and times that stay so are marked with ~
-and compared with nothing. Each result is compared with float64, too. Exit 1
-where one is wrong, a backend crashed, or --fail-below says so; exit 3 where it cannot say, since times are
-unstable. With --device cuda, times are those of events; no backend for CUDA of ours has run on a GPU yet.
+The table has the median time with the middle half of the calls, the share of the machine's measured peak
+and bandwidth, and the speed ratios between backends, round by round. If the speed of a
+machine changes, only these ratios are reliable. While one backend is timed, the processes of the others are
+stopped. A round in which threads waited for a CPU is repeated; times that remain unstable are marked with ~
+and not compared. Results are also compared with float64. Exit 1
+if a result is wrong, a backend crashed, or --fail-below applies; exit 3 if unstable times leave
+that open. With --device cuda, CUDA events measure the time; our CUDA backends have not run on a GPU yet.
 
 Examples:
   backends sdpa bench --shape 2,8,1024,64 --peers
@@ -60,7 +60,7 @@ def _progress(done: int, total: int, problem: str) -> str:
 
 @documented()
 @problem_options
-@backend_option("Time this one, or this peer; may be given again.")
+@backend_option("Time only this backend or peer (repeatable).")
 @click.option("--peers", is_flag=True, help="Time peers too, each in its own process.")
 @PYTHON
 @click.option(
@@ -68,9 +68,9 @@ def _progress(done: int, total: int, problem: str) -> str:
     metavar="NAME",
     default="",
     shell_complete=complete_backend,
-    help="The backend to compare others with.  [default: the first peer, else the slowest]",
+    help="The backend that the others are compared with.  [default: the first peer, else the slowest]",
 )
-@rounds_option(1, 10_000, 11, "How often each takes its turn.")
+@rounds_option(1, 10_000, 11, "Number of timing rounds.")
 @time_limit(120.0)
 @click.option(
     "--plot",
@@ -79,7 +79,7 @@ def _progress(done: int, total: int, problem: str) -> str:
     multiple=True,
     is_flag=False,
     flag_value="",
-    help="Draw speed over length, and a roofline: on the terminal without a FILE; PNG needs mlbackends[png].",
+    help="Draw speed over length, and a roofline: on the terminal without a FILE; PNG needs the extra png.",
 )
 @SAVED
 @click.option(
@@ -87,14 +87,14 @@ def _progress(done: int, total: int, problem: str) -> str:
     "then",
     metavar="FILE",
     default="",
-    help="Compare with a run that --format json saved.",
+    help="Compare with a run that was saved by --format json.",
 )
 @click.option(
     "--fail-below",
     type=click.FloatRange(min=0, max=100),
     default=0.0,
     metavar="RATIO",
-    help="With --compare, exit 1 where a backend has less than RATIO times its saved share of the peak.",
+    help="With --compare, exit 1 if a backend has less than RATIO times its saved share of the peak.",
 )
 @format_option(also=("table", "markdown", "html"))
 @OUTPUT

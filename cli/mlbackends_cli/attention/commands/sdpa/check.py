@@ -1,16 +1,16 @@
-"""Compute a problem with every backend that can: is it right, how fast, and with how much memory.
+"""Compute a problem with every backend that supports it: is it correct, how fast, how much memory.
 
-Each backend runs in a process of its own, so that one that crashes or hangs is a row of the table. Its
-result is compared with the one that the plain formula gives in float64. Allowed are its tolerance (see
-`backends sdpa list`) times the error of the plain formula in the same type, and beside that 4 units in
-the last place of the largest number in float32 and float64, 1 in float16 and bfloat16; in float64, where
-the plain formula is the exact one, 4 such units and as many more as the largest log-sum-exp stand for its
-error. Backends are timed in turn, and beside them multiply-adds that need no memory, whose speed is the
-peak. With --backward, each gradient is compared as well, where the largest number may be one that it is
-the difference of; and what is timed is the backward pass alone: five products to the forward's two.
-Exit 0 where all that ran are within their tolerance and those that are required ran, else 1; so also 0
-where none ran, which the page says: --require asks for one. No backend for CUDA of ours has run on a GPU
-yet: with --device cuda, its numbers would be the first.
+Each backend runs in a separate process, so that a crash or a hang is only a row of the table. Its
+result is compared with plain attention in float64. The limit of the error is the backend's tolerance (see
+`backends sdpa list`) times the error of plain attention in the same dtype, plus rounding: 4 units in
+the last place of the largest number in float32 and float64, 1 in float16 and bfloat16. In float64, where
+plain attention is the exact result, the limit is 4 such units plus the rounding error of the largest
+log-sum-exp. Backends are timed in turn, together with multiply-adds that need no memory; their speed is the
+peak. With --backward, each gradient is compared as well, relative to the largest number in the
+subtraction that it results from, and only the backward pass is timed: five products instead of two.
+Exit 0 if all backends that ran are within their tolerance and the required ones ran, else 1. If none ran,
+the page says so and the exit code is 0: use --require. Our CUDA backends have not run on a GPU
+yet: with --device cuda, your numbers are the first.
 
 Examples:
   backends sdpa check --shape 2,8,1024,64
@@ -58,13 +58,13 @@ def _progress(done: int, total: int, problem: str) -> str:
 
 @documented()
 @problem_options
-@backend_option("Run this one alone, or this peer; may be given again.")
+@backend_option("Run only this backend or peer (repeatable).")
 @backend_option(
-    "Exit 1 unless this one computes every problem, and right.", "--require", "required"
+    "Exit 1 unless this backend computes every problem correctly.", "--require", "required"
 )
 @click.option("--peers", is_flag=True, help="Run peers too, each in its own process.")
 @PYTHON
-@rounds_option(0, 1000, 7, "How often each takes its turn to be timed; 0 for not at all.")
+@rounds_option(0, 1000, 7, "Number of timing rounds; 0 for no timing.")
 @time_limit(60.0)
 @SAVED
 @format_option(

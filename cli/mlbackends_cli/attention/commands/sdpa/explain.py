@@ -1,9 +1,9 @@
-"""Show which backends can take a problem, on this machine or another; nothing is computed.
+"""Show which backends support a problem, on this machine or another; nothing is computed.
 
-The page has all reasons of all backends, the backend that mlbackends would take, and the one of torch.
-DEVICE may be one that is not here: its rules are data. Switches of torch.backends hold as they are set
-in this environment. That a backend of ours for CUDA can take a problem does not say that it has run there:
-none has run on a GPU yet. Exit 0 where one of ours can take every problem, else 1.
+The page has all reasons of all backends, the backend that mlbackends would choose, and torch's choice.
+DEVICE need not be present: its rules are data. The switches of torch.backends apply as they are set
+in this environment. If one of our CUDA backends supports a problem, that does not mean that it has run
+there: none has run on a GPU yet. Exit 0 if one of ours supports every problem, else 1.
 
 Examples:
   backends sdpa explain --shape 2,8,1024,64
@@ -33,9 +33,9 @@ from mlbackends_cli.terminal import page
 
 @documented()
 @problem_options
-@backend_option("Ask this one of ours alone; may be given again.")
-@backend_option("Exit 1 unless this one can take every problem.", "--require", "required")
-@click.option("--all", "details", is_flag=True, help="Print all reasons, also for many problems.")
+@backend_option("Explain only this backend of ours (repeatable).")
+@backend_option("Exit 1 unless this backend supports every problem.", "--require", "required")
+@click.option("--all", "details", is_flag=True, help="Print all reasons, even for many problems.")
 @FORMAT
 @OUTPUT
 @COLOR

@@ -1,7 +1,7 @@
-"""List the attention backends: what each takes, and whether it can compute here.
+"""List the attention backends: what each supports, and whether it can run here.
 
-The conditions are those that refuse a problem, so that the list is never wrong about them. Peers are
-backends of other projects, which `backends sdpa check --peers` runs.
+The conditions are the ones by which a backend refuses a problem, so the list cannot disagree with them.
+Peers are backends of other projects, which `backends sdpa check --peers` runs.
 
 Examples:
   backends sdpa list

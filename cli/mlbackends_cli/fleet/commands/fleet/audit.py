@@ -1,6 +1,6 @@
-"""Hold the nodes of a fleet to a policy, and tell on which of them a rule does not hold.
+"""Check the nodes of a fleet against a policy, and show on which of them a rule fails.
 
-The policy is checked once for each distinct configuration; backends-policy(7) has the language. A node
+The policy is checked once for each distinct configuration; backends-policy(7) describes the language. A node
 without a report could not be checked: --strict then exits 3. SOURCE is what `backends fleet summarize` reads.
 
 Examples:
@@ -32,7 +32,7 @@ from mlbackends_cli.report.judgement import finish
     multiple=True,
     required=True,
     type=TypedPath(),
-    help="Hold the nodes to this policy. Given again, to each of them.",
+    help="Check the nodes against this policy (repeatable).",
 )
 @OUTCOME
 def command(

@@ -1,8 +1,8 @@
-"""Tell what changed on a fleet from OLD to NEW, and which nodes were left behind.
+"""Show what changed on a fleet from OLD to NEW, and which nodes were left behind.
 
 OLD and NEW are what `backends fleet summarize` reads, one file or folder each; best what it wrote with
---format json. Facts that changed on the same nodes are one change. Nodes are left behind where most of those
-that had the former value have the new one, as after a rolling upgrade that did not reach them.
+--format json. Facts that changed on the same nodes are one change. A node is left behind if most nodes
+that had the same old value have a new one, as after a rolling upgrade that did not reach it.
 
 Examples:
   backends fleet diff before.json after.json

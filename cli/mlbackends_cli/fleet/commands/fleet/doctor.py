@@ -1,7 +1,7 @@
-"""Find what is known to go wrong on the nodes of a fleet, and on which of them.
+"""Find known problems on the nodes of a fleet, and the nodes that have them.
 
-Each hazard is looked for once for each distinct configuration, and says on how many nodes it is. A node
-without a report could not be checked: --strict then exits 3. `backends explain CODE` has the page of a
+Each hazard is looked for once per distinct configuration, and is reported with its number of nodes. A node
+without a report could not be checked: --strict then exits 3. `backends explain CODE` describes a
 finding. SOURCE is what `backends fleet summarize` reads.
 
 Examples:
@@ -24,8 +24,10 @@ from mlbackends_cli.report.judgement import finish
 
 @documented()
 @reading
-@click.option("--only", metavar="CODE", multiple=True, help="Look for this alone.")
-@click.option("--ignore", metavar="CODE", multiple=True, help="Leave this out.")
+@click.option(
+    "--only", metavar="CODE", multiple=True, help="Look only for this hazard (repeatable)."
+)
+@click.option("--ignore", metavar="CODE", multiple=True, help="Ignore this hazard (repeatable).")
 @OUTCOME
 def command(
     sources: tuple[str, ...],

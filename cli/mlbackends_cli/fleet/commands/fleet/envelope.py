@@ -1,9 +1,9 @@
 """Run a command of backends on this node, and print its record as frames.
 
-COMMAND is one that has --format json, without the word backends: info, which is the default, doctor, audit,
-sdpa check. It runs in a process group of its own, which is killed at --timeout; a command that hangs, crashes
-or prints something else makes an envelope that says so. The exit code is 0 then, too: one node that fails
-must not end the job of the others.
+COMMAND is one that has --format json, without the word backends: info (the default), doctor, audit,
+sdpa check. It runs in a separate process group, which is killed at --timeout. If the command hangs, crashes
+or prints something else, the envelope reports that. The exit code is 0 even then, so that one failing node
+does not end the job of the others.
 
 Examples:
   backends fleet envelope
@@ -21,7 +21,7 @@ from mlbackends_cli.options import timeout_option
 
 
 @documented(context_settings={"allow_interspersed_args": False})
-@timeout_option(60.0, "How long the command may take before it is killed.", most=86400)
+@timeout_option(60.0, "Time limit of the command before it is killed.", most=86400)
 @COMMAND
 def command(timeout: float, command_line: tuple[str, ...]) -> None:
     program = (sys.executable, "-m", "mlbackends", *as_json(command_line, root_command()))

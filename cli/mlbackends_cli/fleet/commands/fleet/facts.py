@@ -1,7 +1,7 @@
 """Show how many nodes have which value of a fact, the rarest first.
 
-NAME is a dotted name such as nvidia.version, which takes all below it, as packages.distributions does; or a
-glob such as '*.version'. --differing shows every fact that has several values. SOURCE is what
+NAME is a dotted name such as nvidia.version; a name includes all names below it, as packages.distributions
+does; or a glob such as '*.version'. --differing shows every fact that has several values. SOURCE is what
 `backends fleet summarize` reads: - or nothing for standard input, files, folders.
 
 Examples:

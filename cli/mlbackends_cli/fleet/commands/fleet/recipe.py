@@ -1,6 +1,6 @@
-"""Print the pipe that does on an engine what backends fleet run does, to type or to change.
+"""Print the pipeline that does on an engine what backends fleet run does, to type or to change.
 
-COMMAND is one of backends that has --format json, without that word; info where none is given.
+COMMAND is a command of backends that has --format json, without that option; info by default.
 
 Examples:
   backends fleet recipe slurm

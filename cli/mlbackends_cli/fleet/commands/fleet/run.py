@@ -1,13 +1,13 @@
-"""Run a command on every node, on an engine that is there, and compare what the nodes print.
+"""Run a command on every node, and compare what the nodes print.
 
 It uses your existing engine and never starts one: --hosts is ssh by ClusterShell, --slurm is srun in the
-current allocation, --mpi is the mpirun on the PATH, --ray and --dask are running clusters. Other packages add
-engines, which --engine names.
+current allocation, --mpi is the mpirun on the PATH, --ray and --dask are running clusters. Other packages can
+add engines, which --engine names.
 
-COMMAND is one of backends that has --format json, without that word; info where none is given, whose reports
+COMMAND is a command of backends that has --format json, without that option; by default info, whose reports
 are compared as backends fleet summarize does. On each node it runs in a process group that is killed at
---timeout, so that a node that hangs or crashes costs that node alone, and backends must be there: at the path
-that it has here, or where --program says.
+--timeout, so that a node that hangs or crashes does not affect the others. The nodes need backends at the
+path that it has here, or at --program.
 
 Examples:
   backends fleet run --hosts 'node[001-064]'
@@ -45,25 +45,25 @@ from mlbackends_cli.terminal import ProgressLine
     "--hosts",
     metavar="NODESET",
     default="",
-    help="By ssh; with another engine only on these nodes.",
+    help="Run by ssh; with another engine, only on these nodes.",
 )
-@click.option("--slurm", is_flag=True, help="By srun, on each node of this allocation.")
-@click.option("--mpi", is_flag=True, help="By mpirun, on each node that it knows.")
+@click.option("--slurm", is_flag=True, help="Run by srun, on each node of this allocation.")
+@click.option("--mpi", is_flag=True, help="Run by mpirun, on each node that it knows.")
 @CLUSTER
-@timeout_option(60.0, "How long the command may take on a node before it is killed.", most=86400)
+@timeout_option(60.0, "Time limit of the command on a node before it is killed.", most=86400)
 @click.option(
     "--fanout",
     metavar="N",
     type=click.IntRange(min=1, max=65536),
     default=64,
     show_default=True,
-    help="How many connections of ssh at once.",
+    help="Maximum number of simultaneous ssh connections.",
 )
 @click.option(
     "--program",
     metavar="PATH",
     default="",
-    help="The backends of the nodes.  [default: the path of this one]",
+    help="Path of backends on the nodes.  [default: the path of this one]",
 )
 @EXPECT
 @SUMMARY

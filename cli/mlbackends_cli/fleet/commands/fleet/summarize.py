@@ -1,16 +1,16 @@
-"""Tell which nodes differ, in what, and which said nothing.
+"""Show which nodes differ, how, and which did not report.
 
-Each source is a file, a folder of files or -, standard input, which is read where none is named. Read are
-frames, reports and envelopes as JSON, one line or many, behind the labels of srun -l, pdsh, clush, mpirun
---tag-output, kubectl --prefix and Ansible or without any; recorded machines; and what this command wrote as
-JSON, so that parts of a fleet can be put together.
+Each source is a file, a folder of files, or - for standard input, which is the default. It may hold
+frames, reports and envelopes as JSON, on one line or many, with or without the labels of srun -l, pdsh,
+clush, mpirun --tag-output, kubectl --prefix and Ansible; recorded machines; and what this command wrote as
+JSON, so that parts of a fleet can be combined.
 
-Nodes of one kind, by default of the same CPU and GPU, are compared with what most of them have. Facts that
-split the nodes alike are one deviation, the smallest first. What is volatile or names a machine is not
-compared, and metrics may differ by a hundredth. A label of the transport comes before the name in a
-report. A second report of a node is counted, and the first is taken.
+Nodes of one kind, by default those with the same CPU and GPU, are compared with what most of them have. Facts
+that split the nodes in the same way are one deviation, the smallest first. Volatile and identifying values
+are not compared, and metrics may differ by 1 %. The transport's label takes precedence over the name in a
+report. A second report of a node is counted, and the first one is used.
 
-Where one reader is too slow, the workers of a cluster that runs read the files in parts, by Dask or Ray: they
+If one reader is too slow, the workers of a running Dask or Ray cluster can read the files in parts: they
 need this version of mlbackends, and the files at the same paths.
 
 Examples:

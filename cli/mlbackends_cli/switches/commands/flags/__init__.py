@@ -1,17 +1,17 @@
-"""Show the switches of torch.backends: what they are, where from, and who reads them.
+"""Show the switches of torch.backends: their values, where these come from, and what reads them.
 
-Each has one name here, in files and for `backends run`, which carries them into a program that uses
-torch. In Python it is below mlbackends what it is below torch.backends: an attribute
-(cudnn.benchmark), a function (cuda.enable_flash_sdp()), the work of set_flags() and flags() (nnpack),
-or nothing, where a library reads a variable when it is loaded (mkl.num_threads). `backends explain
-NAME` says which.
+A switch has the same name here, in files and for `backends run`, which carries switches into a program
+that uses torch. In Python it is the same below mlbackends as below torch.backends: an attribute
+(cudnn.benchmark), a function (cuda.enable_flash_sdp()), an argument of set_flags() and flags() (nnpack),
+or nothing, if a library reads a variable when it is loaded (mkl.num_threads). `backends explain
+NAME` shows which.
 
 A switch starts from its environment variable, else from the file that MLBACKENDS_FLAGS names, else
 from its default.
 
 Examples:
   backends flags list                     every switch
-  backends flags list cudnn --changed     those of cuDNN that are not at their default
+  backends flags list cudnn --changed     those of cuDNN that differ from their default
   backends flags get cuda.matmul.allow_tf32
   backends flags env --flags run.toml     the variables with the same effect
   backends flags check run.toml
@@ -48,7 +48,7 @@ with_values = together(
         "files",
         metavar="FILE.toml",
         multiple=True,
-        help="Take the switches of a file first.",
+        help="Apply the switches of this file first (repeatable).",
     ),
     click.option(
         "--set",
@@ -56,7 +56,7 @@ with_values = together(
         metavar="NAME=VALUE",
         multiple=True,
         shell_complete=complete,
-        help="Take one switch for set to VALUE.",
+        help="Assume that NAME is set to VALUE (repeatable).",
     ),
 )
 

@@ -1,7 +1,7 @@
-"""Check files of switches, - for standard input; without FILE, this environment's variables.
+"""Check files of switches, - for standard input; without FILE, the variables of this environment.
 
-Exit 2 at the first file with an unknown name or value, whose line and nearest name are printed. A
-variable that torch would ignore with a warning is an error here too.
+Exit 2 at the first file with an unknown name or value; the message has the line and the nearest name. A
+variable that torch would ignore with a warning is an error here.
 
 Examples:
   backends flags check run.toml

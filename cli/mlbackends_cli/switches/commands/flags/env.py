@@ -1,7 +1,7 @@
-"""Print the variables that reproduce the current state; nothing where all is at its default.
+"""Print the variables that reproduce the current state; nothing if everything is at its default.
 
 Those named TORCH_..., OMP_NUM_THREADS and so on are read by torch and the libraries themselves.
-Those named MLBACKENDS_... are read by mlbackends, and carried into torch by `backends run`.
+Those named MLBACKENDS_... are read by mlbackends, and `backends run` carries them into torch.
 
 Examples:
   eval "$(backends flags env --set cudnn.benchmark=true)"
@@ -35,7 +35,7 @@ from mlbackends_cli.terminal import page
 @click.option(
     "--shell",
     type=click.Choice(SHELLS),
-    help="Which shell is to read it.  [default: sh; on Windows the one that backends is typed in]",
+    help="The shell that will read it.  [default: sh; on Windows the shell that runs backends]",
 )
 @with_values
 @OUTPUT

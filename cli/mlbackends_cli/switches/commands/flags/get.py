@@ -1,6 +1,6 @@
 """Print one bare value: text as it is, everything else as JSON.
 
-Exit 1 where it has no value: an older switch that has no word for what fp32_precision says.
+Exit 1 if there is no value: an older switch that cannot express the setting of fp32_precision.
 
 Examples:
   backends flags get cudnn.benchmark
@@ -19,7 +19,7 @@ from mlbackends_cli.switches.commands.flags import apply, complete, with_values
 
 @documented()
 @click.argument("name", shell_complete=complete)
-@click.option("--origin", is_flag=True, help="Print where the value comes from, not the value.")
+@click.option("--origin", is_flag=True, help="Print the origin of the value instead of the value.")
 @with_values
 def command(name: str, origin: bool, files: tuple[str, ...], settings: tuple[str, ...]) -> int:
     apply(files, settings)

@@ -1,8 +1,8 @@
-"""List switches: value, origin, and who reads each.
+"""List switches: value, origin, and what reads each of them.
 
-NAME is a switch, or what several begin with: cudnn, cuda.matmul. What is printed is what a Python
-process started here would see. The values of JSON are typed; null stands for what the library
-itself chooses.
+NAME is a switch or the beginning of several: cudnn, cuda.matmul. The values are the ones that a Python
+process started here would have. Values in JSON are typed; null means that the library itself
+chooses.
 
 Examples:
   backends flags list
@@ -30,7 +30,7 @@ _SPLIT_K = "_split_k"
 
 @documented()
 @click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=complete)
-@click.option("--changed", is_flag=True, help="Only those that are not at their default.")
+@click.option("--changed", is_flag=True, help="Only switches that differ from their default.")
 @format_option("listing", "rows", about="How to print them.")
 @with_values
 @OUTPUT
