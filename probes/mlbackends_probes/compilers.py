@@ -11,10 +11,10 @@ from itertools import pairwise
 from typing import Any
 
 from mlbackends.base.patterns import pattern
+from mlbackends.base.quantities import dotted_numbers, leading_version
 from mlbackends.base.reasons import Reason
 from mlbackends.host.declared import steering
 from mlbackends.host.host import Host, once_per_host
-from mlbackends.host.quantities import dotted_numbers, leading_version
 from mlbackends.libraries.cuda.libraries import nvcc_release
 from mlbackends.libraries.owners import owner_of
 from mlbackends.model.records import Fact, FactValue, Finding, Presence, nonempty

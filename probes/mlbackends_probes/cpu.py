@@ -7,6 +7,7 @@ Caveats:  a virtual machine may hide caches, frequencies and mitigations; on Arm
 Source:   Linux, sysfs-devices-system-cpu, proc(5); torch 2.13, DispatchStub.cpp; x86-64 psABI.
 """
 
+from mlbackends.base.quantities import whole_number
 from mlbackends.host.cpu import features, speed, topology
 from mlbackends.host.cpu.cpuinfo import (
     Block,
@@ -18,7 +19,6 @@ from mlbackends.host.cpu.cpuinfo import (
 from mlbackends.host.cpu.other_systems import of_macos, of_py_cpuinfo
 from mlbackends.host.declared import facts_of
 from mlbackends.host.host import Host
-from mlbackends.host.quantities import whole_number
 from mlbackends.host.system.kernel import auxiliary_vector
 from mlbackends.host.system.numa import numa_nodes
 from mlbackends.host.windows import cpu as windows

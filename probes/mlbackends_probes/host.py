@@ -13,11 +13,11 @@ import time
 from typing import Any
 
 from mlbackends.base.patterns import pattern
+from mlbackends.base.quantities import decimal, one_line, word
 from mlbackends.base.reasons import Reason
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host
 from mlbackends.host.pci import PciDevice, pci_devices
-from mlbackends.host.quantities import decimal, one_line, word
 from mlbackends.host.system.kernel import kernel_parameters, mounted_at, mounts, system_controls
 from mlbackends.host.system.memory import total_memory
 from mlbackends.host.system.surroundings import container_signs, virtual_machine, wsl_version

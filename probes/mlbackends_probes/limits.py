@@ -13,11 +13,11 @@ Source:   Linux admin-guide/cgroup-v1 and cgroup-v2.rst; sched_setaffinity(2); g
 from math import inf
 from typing import Any
 
+from mlbackends.base.quantities import HIGHEST, format_cpu_list, parse_cpu_list, whole_number
 from mlbackends.base.reasons import Reason
 from mlbackends.host.cpu.topology import online_cpus, sibling_groups
 from mlbackends.host.declared import facts_of
 from mlbackends.host.host import Host
-from mlbackends.host.quantities import HIGHEST, format_cpu_list, parse_cpu_list, whole_number
 from mlbackends.host.system import cgroups
 from mlbackends.host.system.cgroups import Limit
 from mlbackends.host.system.kernel import control_number, system_controls

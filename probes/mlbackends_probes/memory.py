@@ -9,9 +9,9 @@ Source:   Linux, proc(5) and Documentation/admin-guide/mm.
 
 from typing import Any
 
+from mlbackends.base.quantities import size_in_bytes
 from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host
-from mlbackends.host.quantities import size_in_bytes
 from mlbackends.host.system import kernel, memory
 from mlbackends.host.system.numa import gpu_memory
 from mlbackends.host.windows.system import memory_facts

@@ -16,11 +16,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from mlbackends.base.quantities import to_int
 from mlbackends.base.reasons import NotUsable, Reason
 from mlbackends.host.declared import steering
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import distribution
-from mlbackends.host.quantities import to_int
 from mlbackends.host.system.kernel import system_controls
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.model.records import (

@@ -7,10 +7,10 @@ Caveats:  only `torch.mtia`, in a build of PyTorch that Meta makes for it, can t
 Source:   PyTorch documentation, torch.mtia: "implemented out of the tree, only interfaces are defined here".
 """
 
+from mlbackends.base.quantities import dotted_numbers
 from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import distribution, distributions
-from mlbackends.host.quantities import dotted_numbers
 from mlbackends.model.records import Fact, FactValue, Finding, Presence
 
 GROUP = "accelerator"

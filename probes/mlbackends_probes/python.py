@@ -11,12 +11,12 @@ Source:   PEP 405 (pyvenv.cfg), PEP 668 (EXTERNALLY-MANAGED), PEP 703; Python do
 import sys
 from collections.abc import Iterator
 
+from mlbackends.base.quantities import dotted_numbers, leading_version
 from mlbackends.base.reasons import Reason
 from mlbackends.base.tables import table
 from mlbackends.host.declared import steering
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import distributions, is_user_site, python_folders
-from mlbackends.host.quantities import dotted_numbers, leading_version
 from mlbackends.model.records import Finding, Presence, nonempty
 
 GROUP = "machine"

@@ -16,10 +16,10 @@ from typing import Any
 import psutil
 import pytest
 
+from mlbackends.base.quantities import format_cpu_list, parse_cpu_list
 from mlbackends.base.tables import table
 from mlbackends.host.cpu.features import hardware_capability, x86_64_level
 from mlbackends.host.host import Host
-from mlbackends.host.quantities import format_cpu_list, parse_cpu_list
 from mlbackends.host.windows import cpu as windows
 from mlbackends.host.windows.processors import CPUID, XGETBV, cpuid_leaves
 from mlbackends_probes import cpu, memory

@@ -13,9 +13,9 @@ import tomllib
 from posixpath import dirname, relpath
 from typing import TYPE_CHECKING, Any
 
+from mlbackends.base.quantities import format_cpu_list, parse_cpu_list, size_in_bytes
 from mlbackends.host.archive import Tree
 from mlbackends.host.host import Host
-from mlbackends.host.quantities import format_cpu_list, parse_cpu_list, size_in_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

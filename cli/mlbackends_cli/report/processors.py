@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from mlbackends.host.quantities import parse_cpu_list
+from mlbackends.base.quantities import parse_cpu_list
 from mlbackends.model.records import Report
 from mlbackends_cli.text.plain import binary_size
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from mlbackends.audit.hazard import DoesNotApply, NotReported, ReportView
-from mlbackends.host.quantities import format_cpu_list
+from mlbackends.base.quantities import format_cpu_list
 from mlbackends.model.records import Device, Presence
 
 _NOT_QUERIED = "NVML was not asked, or described no GPU (it needs --depth usable)"

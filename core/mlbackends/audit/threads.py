@@ -13,12 +13,9 @@ from msgspec import Struct
 from mlbackends.audit.environment import is_off
 from mlbackends.audit.hazard import ReportView
 from mlbackends.base.patterns import pattern
+from mlbackends.base.quantities import MOST_OPENMP_CPUS, parse_openmp_list
 from mlbackends.model.records import FactValue
 
-#: No machine has as many CPUs; a larger number is none of one.
-_MOST = 1 << 16
-
-_RANGE = pattern(r"(?P<first>\d{1,6})(?:-(?P<last>\d{1,6})(?::(?P<stride>\d{1,6}))?)?")
 _COUNTED = pattern(r"(?P<first>\d{1,6})(?::(?P<count>\d{1,6})(?::(?P<stride>-?\d{1,6}))?)?")
 _PLACE = re.compile(r"\s*\{([^{}]*)\}\s*(?::\s*(\d{1,6})\s*(?::\s*(-?\d{1,6})\s*)?)?(?:,|$)")
 _THREADS = re.compile(r"threads\s*\(\s*(\d{1,6})\s*\)", re.IGNORECASE)
@@ -62,11 +59,13 @@ def bound(variables: Mapping[str, str]) -> list[Bound]:
                 cpus["OMP_PROC_BIND"] = frozenset({-1})
             else:
                 words = variables.get("GOMP_CPU_AFFINITY", "").replace(",", " ").split()
-                cpus["GOMP_CPU_AFFINITY"] = _ranges(words)
+                cpus["GOMP_CPU_AFFINITY"] = parse_openmp_list(words)
     affinity = variables.get("KMP_AFFINITY", "")
     listed = _LISTED.search(affinity)
     if listed and "explicit" in affinity.lower():
-        cpus["KMP_AFFINITY"] = _ranges([part for part in re.split(r"[\s,{}]+", listed[1]) if part])
+        cpus["KMP_AFFINITY"] = parse_openmp_list(
+            [part for part in re.split(r"[\s,{}]+", listed[1]) if part]
+        )
     return [
         # Negative numbers stand for CPUs that the runtime chooses.
         Bound(name, variables[name], frozenset() if min(each) < 0 else each, len(each))
@@ -81,16 +80,13 @@ def reads_kmp(report: ReportView) -> bool:
     return not makers or not makers.isdisjoint(("intel", "llvm"))
 
 
-def cpu_list(text: str) -> frozenset[int]:
-    """Return the CPUs of a list such as "0-3,8"; none of what is no list."""
-    return _ranges(text.split(","))
-
-
 def _places(text: str) -> list[frozenset[int]]:
     """Return the places of OMP_PLACES; [] where they cannot be counted, as cores cannot."""
     if named := _THREADS.fullmatch(text):
         # Which ones is the choice of the runtime: negative numbers stand for them.
-        return [frozenset({-number}) for number in range(1, min(int(named[1]), _MOST) + 1)]
+        return [
+            frozenset({-number}) for number in range(1, min(int(named[1]), MOST_OPENMP_CPUS) + 1)
+        ]
     places: list[frozenset[int]] = []
     at = 0
     while at < len(text):
@@ -100,7 +96,7 @@ def _places(text: str) -> list[frozenset[int]]:
         )
         cpus: set[int] = set()
         for part in parts:
-            if part is None or int(part["count"] or 1) > _MOST:
+            if part is None or int(part["count"] or 1) > MOST_OPENMP_CPUS:
                 return []
             steps = range(int(part["count"] or 1))
             cpus |= {int(part["first"]) + step * int(part["stride"] or 1) for step in steps}
@@ -108,22 +104,11 @@ def _places(text: str) -> list[frozenset[int]]:
         if one is None or not cpus:
             return []
         count, stride = int(one[2] or 1), int(one[3] or 1)
-        if count * len(cpus) > _MOST or len(places) > _MOST:
+        if count * len(cpus) > MOST_OPENMP_CPUS or len(places) > MOST_OPENMP_CPUS:
             return []
         places += [frozenset(cpu + step * stride for cpu in cpus) for step in range(count)]
         at = one.end()
     return [valid for place in places if (valid := frozenset(cpu for cpu in place if cpu >= 0))]
-
-
-def _ranges(parts: list[str]) -> frozenset[int]:
-    cpus: set[int] = set()
-    for part in parts:
-        one = _RANGE.fullmatch(part)
-        if one is None or int(one["last"] or 0) > _MOST:
-            return frozenset()
-        first = int(one["first"])
-        cpus.update(range(first, int(one["last"] or first) + 1, int(one["stride"] or 1) or 1))
-    return frozenset(cpus)
 
 
 class ThreadPools(Struct, frozen=True):

@@ -10,6 +10,7 @@ from typing import Any
 
 from mlbackends.base.errors import BadInput
 from mlbackends.base.patterns import pattern
+from mlbackends.base.quantities import amount
 
 SIGNS = ("===", "==", "~=", "!=", ">=", "<=", ">", "<")
 
@@ -23,10 +24,6 @@ _OPERATORS: dict[str, Any] = {
     ">": operator.gt,
     "<": operator.lt,
 }
-_UNITS = {"": 1.0}
-for _power, _letter in enumerate("kmgt", 1):
-    _UNITS |= {_letter: 1000.0**_power, f"{_letter}i": 1024.0**_power}
-_NUMBER = pattern(r"([0-9]+(?:\.[0-9]+)?(?:e[0-9]+)?)\s*([kmgt]i?|)(?:b|hz)?")
 _RELEASE = pattern(r"v?([0-9]+(?:\.[0-9]+)*)")
 
 
@@ -45,12 +42,12 @@ def fits(value: Any, sign: str, bound: str, order: tuple[str, ...] = ()) -> bool
     if isinstance(value, list | dict):
         value = len(value)
     if isinstance(value, int | float):
-        number = _number(bound)
-        if number is None:
+        limit = amount(bound)
+        if limit is None:
             raise BadInput(f"{bound!r} is not a number, and the value is {value}")
-        if math.isinf(number):
+        if math.isinf(limit.value):
             raise BadInput(f"{bound[:40]!r} is larger than any number that is compared")
-        return _compare(value, number, sign)
+        return _compare(value, limit.value, sign)
     if order and is_equality:
         return (value.lower() == bound.lower()) is is_equal
     if order:
@@ -62,28 +59,27 @@ def fits(value: Any, sign: str, bound: str, order: tuple[str, ...] = ()) -> bool
     return _text_fits(str(value), sign, bound)
 
 
-def _number(text: str) -> float | None:
-    match = _NUMBER.fullmatch(text.lower())
-    return float(match[1]) * _UNITS[match[2]] if match else None
-
-
 def in_unit_of(value: Any, bound: str) -> str:
     """Return a number in the unit that another was typed in, "7.63 GiB" beside "64GiB"; "" without one."""
-    typed = bound.strip()
-    match = _NUMBER.fullmatch(typed.lower())
-    if not match or not match[2] or isinstance(value, bool) or not isinstance(value, int | float):
+    typed = amount(bound)
+    if (
+        not typed
+        or typed.factor == 1
+        or isinstance(value, bool)
+        or not isinstance(value, int | float)
+    ):
         return ""
-    number = value / _UNITS[match[2]]
+    number = value / typed.factor
     text = f"{number:.4g}"
-    if float(text) == float(match[1]) != number:  # which would read as if it were equal
+    if float(text) == typed.number != number:  # which would read as if it were equal
         text = f"{number:.12g}"
-    return f"{text} {typed[len(match[1]) :].strip()}"
+    return f"{text} {typed.unit}"
 
 
 def is_beyond(text: str) -> bool:
     """Tell whether a text is a number that is larger than any that is compared."""
-    number = _number(text)
-    return number is not None and math.isinf(number)
+    number = amount(text)
+    return number is not None and math.isinf(number.value)
 
 
 def _compare(left: float, right: float, sign: str) -> bool:

@@ -21,9 +21,9 @@ import msgspec
 
 from mlbackends.base import mounts
 from mlbackends.base.errors import NotALibrary
+from mlbackends.base.quantities import to_int
 from mlbackends.base.writable import clean, is_text
 from mlbackends.host.files import READ_LIMIT, read_regular, with_slashes
-from mlbackends.host.quantities import to_int
 
 if sys.platform == "win32":
     from mlbackends.host.windows import calls, processes

@@ -13,9 +13,9 @@ from typing import Any
 from msgspec import Struct
 
 from mlbackends.base.patterns import DIGITS_AS_ZEROS
+from mlbackends.base.quantities import decimal
 from mlbackends.base.reasons import Reason
 from mlbackends.host.host import Host, once_per_host
-from mlbackends.host.quantities import decimal
 from mlbackends.host.windows import pci as windows
 from mlbackends.model.records import Device, FactValue, nonempty
 

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from mlbackends.base.errors import BadInput
+from mlbackends.base.quantities import parse_cpu_list
 from mlbackends.host.cpu.cpuinfo import read_blocks
 from mlbackends.host.cpu.topology import core_groups, online_cpus
 from mlbackends.host.host import Host
-from mlbackends.host.quantities import parse_cpu_list
 from mlbackends.host.system.cgroups import allowed_cpus, allowed_memory_nodes
 from mlbackends.host.system.numa import numa_nodes
 from mlbackends.launch.notices import Refused

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlbackends.base.errors import BadInput
-from mlbackends.host.quantities import HIGHEST, format_cpu_list, parse_cpu_list
+from mlbackends.base.quantities import HIGHEST, format_cpu_list, parse_cpu_list
 from mlbackends.launch.cores import Topology
 from mlbackends.launch.notices import Notice, Refused, TooFewCores, UnknownCpu, information, warning
 from mlbackends.launch.options import Options

@@ -7,12 +7,12 @@ Documentation/gpu/amdgpu/driver-misc (memory, product and partition files).
 from msgspec import Struct
 
 from mlbackends.base.patterns import pattern
+from mlbackends.base.quantities import numbers_by_name
 from mlbackends.base.reasons import Reason
 from mlbackends.host.declared import steering
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.pci import FOLDER, PciDevice, display_driver, of_vendor
 from mlbackends.host.python.packages import distributions
-from mlbackends.host.quantities import numbers_by_name
 from mlbackends.libraries.c_calls import CDLL, Calls
 from mlbackends.libraries.search import absent, libraries_named
 from mlbackends.model.records import Finding, nonempty

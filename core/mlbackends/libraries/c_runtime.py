@@ -12,9 +12,9 @@ from collections.abc import Iterable
 
 from mlbackends.base.errors import NotALibrary
 from mlbackends.base.patterns import bytes_pattern
+from mlbackends.base.quantities import dotted_numbers
 from mlbackends.host.files import read_regular
 from mlbackends.host.host import Host
-from mlbackends.host.quantities import dotted_numbers
 from mlbackends.libraries.c_calls import CDLL, ctypes
 from mlbackends.libraries.search import libraries_named
 from mlbackends.libraries.symbols import symbol_versions

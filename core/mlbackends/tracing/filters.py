@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from mlbackends.base.condition import Comparison, Condition, Language, Unreadable, parse
 from mlbackends.base.errors import BadInput
+from mlbackends.base.quantities import amount, duration
 from mlbackends.model.trace import Record
 from mlbackends.tracing import fields
 
@@ -33,19 +34,6 @@ _LANGUAGE = Language(
     named="a field",
     joins=True,
 )
-_NUMBER = re.compile(r"([-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?) ?([a-zA-Zµμ]*)")
-_TIMES = {"": 1.0, "ns": 1.0, "us": 1e3, "µs": 1e3, "μs": 1e3, "ms": 1e6, "s": 1e9, "min": 6e10}
-_AMOUNTS = {
-    "": 1.0,
-    "k": 1e3,
-    "m": 1e6,
-    "g": 1e9,
-    "t": 1e12,
-    "ki": 2.0**10,
-    "mi": 2.0**20,
-    "gi": 2.0**30,
-    "ti": 2.0**40,
-}
 _TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 _SIGNS: dict[str, Callable[[float, float], bool]] = {
     "=": operator.eq,
@@ -183,14 +171,11 @@ def _comparison(name: str, sign: str, value: str) -> Test:
 
 
 def _amount(name: str, value: str) -> float:
-    match = _NUMBER.fullmatch(value)
-    factor = None
-    if match is not None:
-        if name.endswith("_ns"):
-            factor = _TIMES.get(match[2].lower())
-        else:
-            factor = _AMOUNTS.get(match[2].lower().removesuffix("b"))
-    if match is None or factor is None:
-        units = "ns, us, ms, s" if name.endswith("_ns") else "k, M, G, KiB, MiB, GiB"
+    if name.endswith("_ns"):
+        number, units = duration(value), "ns, us, ms, s"
+    else:
+        typed = amount(value)
+        number, units = typed.value if typed else None, "k, M, G, KiB, MiB, GiB"
+    if number is None:
         raise BadInput(f"{name} is a number, and {value!r} is none", f"units may be {units}")
-    return float(match[1]) * factor
+    return number

@@ -13,8 +13,8 @@ from itertools import pairwise
 from math import inf
 from typing import Any
 
+from mlbackends.base.quantities import one_line
 from mlbackends.host.host import Host
-from mlbackends.host.quantities import one_line
 from mlbackends.host.system.cgroups import cpu_quota
 from mlbackends.model.usage import ProcessUsage
 from mlbackends.usage.mapped import POOLS, Mapped

@@ -14,10 +14,10 @@ from typing import Any, Self
 from msgspec.structs import replace
 
 from mlbackends.base.errors import some
+from mlbackends.base.quantities import numbers_by_name, whole_number
 from mlbackends.base.reasons import Reason
 from mlbackends.base.version import __version__
 from mlbackends.host.host import Host
-from mlbackends.host.quantities import numbers_by_name, whole_number
 from mlbackends.host.system import cgroups
 from mlbackends.host.system.kernel import mounts
 from mlbackends.model.usage import SCHEMA, GpuUsage, GroupUsage, MachineUsage, ProcessUsage, Usage

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlbackends.base.errors import BadInput
+from mlbackends.base.quantities import to_int
 from mlbackends.host.files import READ_LIMIT
 from mlbackends.host.host import Host
-from mlbackends.host.quantities import to_int
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ No alarm:  a machine with one CPU; a job that a batch system gave one CPU becaus
 
 from mlbackends.audit.environment import settings
 from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
-from mlbackends.audit.threads import cpu_list
+from mlbackends.base.quantities import parse_cpu_list
 
 SEVERITY = Severity.WARNING
 PROBLEM = Problem.USER
@@ -45,7 +45,7 @@ def symptoms(report: ReportView) -> Symptoms:
     message = f"this process may run on CPU {report.fact('limits.affinity', '')} alone, of {online}"
     cpuset = str(report.fact("limits.cpuset", "")) or f"0-{online - 1}"
     hint, command = "", ""
-    if len(cpu_list(cpuset)) > 1:
+    if len(parse_cpu_list(cpuset)) > 1:
         command = f"taskset -acp {cpuset} $$"
         if binding:
             hint = f"the parent may have been bound by {' and '.join(binding)}: unset it there"

@@ -10,7 +10,8 @@ No alarm:  a single process that is bound to a CPU for each thread, as tuning gu
 
 from mlbackends.audit.environment import settings
 from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
-from mlbackends.audit.threads import bound, cpu_list, reads_kmp
+from mlbackends.audit.threads import bound, reads_kmp
+from mlbackends.base.quantities import parse_cpu_list
 
 SEVERITY = Severity.WARNING
 PROBLEM = Problem.USER
@@ -64,7 +65,7 @@ def _has_its_share(report: ReportView, ranks: str) -> bool:
 
 
 def _too_few(report: ReportView, variables: dict[str, str]) -> Symptoms:
-    allowed = cpu_list(str(report.fact("limits.affinity", "")))
+    allowed = frozenset(parse_cpu_list(str(report.fact("limits.affinity", ""))))
     for one in bound(variables):
         expected = {
             row["runtime"]: int(row["cpus"]) for row in report.need("limits.threads_expected")

@@ -13,9 +13,9 @@ from typing import Any
 from msgspec import Struct
 
 from mlbackends.base.patterns import pattern
+from mlbackends.base.quantities import one_line, parse_cpu_list, whole_number
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host
-from mlbackends.host.quantities import one_line, parse_cpu_list, whole_number
 from mlbackends.host.windows.cpu import processor_blocks
 
 #: One paragraph of /proc/cpuinfo: keys in lower case; of keys that repeat, the first.

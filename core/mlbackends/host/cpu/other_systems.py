@@ -5,10 +5,10 @@ Source: sysctl(3) of macOS, hw.* and machdep.cpu.*; py-cpuinfo's README, "Fields
 
 from typing import Any
 
+from mlbackends.base.quantities import one_line, size_in_bytes, whole_number
 from mlbackends.base.tables import table
 from mlbackends.host.cpu.features import canonical, features_of_macos
 from mlbackends.host.host import Host
-from mlbackends.host.quantities import one_line, size_in_bytes, whole_number
 from mlbackends.host.system.kernel import control_number, system_controls
 from mlbackends.model.records import FactValue, nonempty
 

@@ -6,12 +6,7 @@ admin-guide/hw-vuln/ and sysfs-devices-system-cpu, vulnerabilities.
 
 from collections.abc import Sequence
 
-from mlbackends.base.reasons import Reason
-from mlbackends.base.tables import table
-from mlbackends.host.cpu.cpuinfo import Block, first
-from mlbackends.host.cpu.topology import CPU, Limits
-from mlbackends.host.host import Host
-from mlbackends.host.quantities import (
+from mlbackends.base.quantities import (
     format_cpu_list,
     hertz,
     one_line,
@@ -19,6 +14,11 @@ from mlbackends.host.quantities import (
     whole_number,
     word,
 )
+from mlbackends.base.reasons import Reason
+from mlbackends.base.tables import table
+from mlbackends.host.cpu.cpuinfo import Block, first
+from mlbackends.host.cpu.topology import CPU, Limits
+from mlbackends.host.host import Host
 from mlbackends.model.records import FactValue, nonempty
 
 _KILOHERTZ, _MEGAHERTZ, _GIGAHERTZ = 1_000, 1_000_000, 1_000_000_000

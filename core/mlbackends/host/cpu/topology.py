@@ -8,6 +8,13 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from mlbackends.base.quantities import (
+    format_cpu_list,
+    parse_cpu_list,
+    parse_cpu_mask,
+    size_in_bytes,
+    whole_number,
+)
 from mlbackends.host.cpu.cpuinfo import (
     Block,
     Design,
@@ -17,13 +24,6 @@ from mlbackends.host.cpu.cpuinfo import (
     processor_numbers,
 )
 from mlbackends.host.host import Host, once_per_host
-from mlbackends.host.quantities import (
-    format_cpu_list,
-    parse_cpu_list,
-    parse_cpu_mask,
-    size_in_bytes,
-    whole_number,
-)
 from mlbackends.host.system.numa import NODE, numa_nodes
 from mlbackends.host.windows import cpu as windows
 from mlbackends.model.records import FactValue, nonempty

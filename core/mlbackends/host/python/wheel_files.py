@@ -14,9 +14,9 @@ from typing import Any
 from msgspec import Struct
 
 from mlbackends.base.patterns import bytes_pattern
+from mlbackends.base.quantities import dotted_numbers
 from mlbackends.host.host import Host
 from mlbackends.host.python.packages import Distribution, record_bytes
-from mlbackends.host.quantities import dotted_numbers
 
 _LINE = bytes_pattern(rb'^("[^"\n]*"|[^,\n]+),([^\n]*)', re.MULTILINE)
 # Takes all the lines in a row that begin alike as one: half the time of looking at each line.

@@ -13,8 +13,8 @@ from math import inf
 
 from msgspec import Struct
 
+from mlbackends.base.quantities import numbers_by_name, parse_cpu_list, whole_number
 from mlbackends.host.host import Host, once_per_host
-from mlbackends.host.quantities import numbers_by_name, parse_cpu_list, whole_number
 from mlbackends.host.system.kernel import Mount, mounts
 
 #: Those whose limits are read here.

@@ -9,9 +9,9 @@ import struct
 from msgspec import Struct
 
 from mlbackends.base.patterns import pattern
+from mlbackends.base.quantities import whole_number
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host, once_per_host
-from mlbackends.host.quantities import whole_number
 
 _MOUNTS_LIMIT = 16384
 _ESCAPED = pattern(r"\\([0-7]{3})")

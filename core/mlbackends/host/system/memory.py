@@ -5,8 +5,8 @@ Source: Linux, Documentation/admin-guide/mm/hugetlbpage.rst, transhuge.rst, sysc
 
 import re
 
+from mlbackends.base.quantities import meminfo, one_line, size_in_bytes, whole_number, word
 from mlbackends.host.host import Host
-from mlbackends.host.quantities import meminfo, one_line, size_in_bytes, whole_number, word
 from mlbackends.host.system.numa import gpu_memory, node_memory, numa_nodes
 from mlbackends.model.records import FactValue, nonempty
 

@@ -7,14 +7,14 @@ as hwloc reads it.
 
 import re
 
-from mlbackends.host.host import Host, once_per_host
-from mlbackends.host.quantities import (
+from mlbackends.base.quantities import (
     format_cpu_list,
     meminfo,
     parse_cpu_list,
     parse_cpu_mask,
     whole_number,
 )
+from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.windows import cpu as windows
 from mlbackends.model.records import FactValue, nonempty
 

@@ -10,11 +10,11 @@ execution"; PBS, qsub(1B); Grid Engine, submit(1); Linux Documentation/ABI/testi
 and sysfs-hypervisor-xen; the SMBIOS strings of hypervisors and clouds, as in systemd-detect-virt(1).
 """
 
+from mlbackends.base.quantities import one_line, whole_number
 from mlbackends.base.tables import table
 from mlbackends.host.cpu.cpuinfo import first, parse_blocks
 from mlbackends.host.host import Host
 from mlbackends.host.pci import pci_devices
-from mlbackends.host.quantities import one_line, whole_number
 from mlbackends.host.system.kernel import mounted_at
 from mlbackends.host.windows import system as windows
 from mlbackends.model.records import FactValue

@@ -7,9 +7,9 @@ HARDWARE\DESCRIPTION\System\CentralProcessor, whose "CP 4000" is the Main ID Reg
 from collections.abc import Sequence
 from typing import Any
 
+from mlbackends.base.quantities import format_cpu_list, parse_cpu_list
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host, once_per_host
-from mlbackends.host.quantities import format_cpu_list, parse_cpu_list
 from mlbackends.model.records import FactValue, nonempty
 
 PROCESSOR = "HKLM\\HARDWARE\\DESCRIPTION\\System\\CentralProcessor"

@@ -8,9 +8,9 @@ import re
 from typing import Any
 
 from mlbackends.base.patterns import pattern
+from mlbackends.base.quantities import one_line
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host
-from mlbackends.host.quantities import one_line
 from mlbackends.host.windows.cpu import binary
 
 _ENUM = "HKLM\\SYSTEM\\CurrentControlSet\\Enum\\PCI"

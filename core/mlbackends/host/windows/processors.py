@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from mlbackends.host.quantities import format_cpu_list, parse_cpu_list
+from mlbackends.base.quantities import format_cpu_list, parse_cpu_list
 
 GROUP_SIZE = 64
 

@@ -9,9 +9,9 @@ Microsoft Visual C++ Redistributable, "Redistribute".
 from math import inf
 from typing import Any
 
+from mlbackends.base.quantities import format_cpu_list, one_line
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host
-from mlbackends.host.quantities import format_cpu_list, one_line
 from mlbackends.host.windows.cpu import signature_text
 from mlbackends.host.windows.processors import cpus_in
 

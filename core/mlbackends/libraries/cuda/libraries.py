@@ -20,11 +20,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlbackends.base.patterns import pattern
+from mlbackends.base.quantities import dotted_numbers, leading_version
 from mlbackends.base.reasons import Reason
 from mlbackends.host.declared import not_valid, steering
 from mlbackends.host.host import Host, once_per_host
 from mlbackends.host.python.packages import distributions
-from mlbackends.host.quantities import dotted_numbers, leading_version
 from mlbackends.libraries.c_calls import CDLL, Calls, ctypes
 from mlbackends.libraries.library_names import key_of, stem_of
 from mlbackends.libraries.search import absent, libraries_named

@@ -12,9 +12,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from mlbackends.base.errors import counted
+from mlbackends.base.quantities import format_cpu_list
 from mlbackends.base.reasons import NotUsable, Reason
 from mlbackends.base.tables import table
-from mlbackends.host.quantities import format_cpu_list
 from mlbackends.libraries.c_calls import CDLL
 from mlbackends.model.records import Device, FactValue, Presence
 

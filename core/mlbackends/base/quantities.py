@@ -1,20 +1,35 @@
-"""Numbers, sizes, words and lists of CPUs as the kernel writes them, within what a report can hold."""
+"""Numbers, sizes, durations, rates and lists of CPUs: as files and tools write them, and as people type them.
+
+The kernel's K is 1024 (`size_in_bytes`); what people type has k for 1000 and Ki for 1024 (`amount`).
+"""
 
 import re
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from mlbackends.base.patterns import pattern
 
 LARGEST = (1 << 63) - 1
 
 _FASTEST_CLOCK = 20_000_000_000
-_UNITS = {"": 1, "B": 1} | {
+_KERNEL_UNITS = {"": 1, "B": 1} | {
     f"{unit}{end}": 1 << 10 * power
     for power, unit in enumerate("KMGT", 1)
     for end in ("", "B", "IB")
 }
 _OF_UNITS = "KMGTIBkmgtib \t"
 _WITHOUT_DIGITS = str.maketrans("", "", "0123456789")
+
+#: The factors of what people type, in small letters; "b" and "hz" may follow each.
+_TYPED_UNITS = {"": 1.0} | {
+    f"{letter}{end}": base**power
+    for power, letter in enumerate("kmgt", 1)
+    for end, base in (("", 1000.0), ("i", 1024.0))
+}
+#: Units of time in nanoseconds, in small letters.
+TIME_UNITS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "μs": 1e3, "ms": 1e6, "s": 1e9, "min": 6e10}
+_AMOUNT = pattern(r"([-+]?[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?)\s*([kmgt]i?|)(b|hz)?")
+_DURATION = pattern(r"([-+]?[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?)\s*([a-zµμ]*)")
 
 _MASK_WORD = pattern(r"[0-9a-f]{1,8}", re.IGNORECASE)
 
@@ -65,12 +80,41 @@ def size_in_bytes(text: str) -> int | None:
     text = text.strip()
     number = text.rstrip(_OF_UNITS)
     whole, dot, fraction = number.partition(".")
-    unit = _UNITS.get(text[len(number) :].strip().upper())
+    unit = _KERNEL_UNITS.get(text[len(number) :].strip().upper())
     is_number = whole.isdecimal() and whole.isascii() and len(whole) < 20
     if unit is None or not is_number or (dot and not fraction.isdecimal()):
         return None
     size = int(whole) * unit
     return size if size <= LARGEST else None
+
+
+class Amount(NamedTuple):
+    """A number that was typed, and its unit as typed: 16 and "GiB" of "16GiB". value: in single units."""
+
+    number: float
+    unit: str
+    factor: float
+
+    @property
+    def value(self) -> float:
+        """The number times the factor of its unit."""
+        return self.number * self.factor
+
+
+def amount(text: str) -> Amount | None:
+    """Return a number of bytes, hertz or anything else: "16GiB", "2.4 GHz", "1k". None if it is not one."""
+    typed = text.strip()
+    match = _AMOUNT.fullmatch(typed.lower())
+    if match is None:
+        return None
+    return Amount(float(match[1]), typed[len(match[1]) :].strip(), _TYPED_UNITS[match[2]])
+
+
+def duration(text: str) -> float | None:
+    """Return a time such as "1.5 ms" in nanoseconds, the unit of a bare number. None if it is not one."""
+    match = _DURATION.fullmatch(text.strip().lower())
+    unit = TIME_UNITS.get(match[2] or "ns") if match else None
+    return float(match[1]) * unit if match and unit else None
 
 
 def hertz(text: str, unit: int) -> int | None:
@@ -120,6 +164,9 @@ def meminfo(text: str) -> dict[str, int]:
     return numbers
 
 
+#: No machine has as many CPUs; a larger number in a variable of OpenMP is an error.
+MOST_OPENMP_CPUS = 1 << 16
+_OPENMP_RANGE = pattern(r"(?P<first>\d{1,6})(?:-(?P<last>\d{1,6})(?::(?P<stride>\d{1,6}))?)?")
 #: No kernel numbers this many CPUs; a list that names a higher one is garbage there.
 HIGHEST = 16384
 
@@ -151,6 +198,21 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
         if named > 4 * HIGHEST:  # a list that names everything over and over is garbage
             break
     return tuple(sorted(found))
+
+
+def parse_openmp_list(items: Iterable[str]) -> frozenset[int]:
+    """Return the CPUs of items such as "0", "3-6" and "0-14:2" (every second one); none if an item is wrong.
+
+    GOMP_CPU_AFFINITY and proclist of KMP_AFFINITY are written so. A stride of the kernel's is another thing.
+    """
+    cpus: set[int] = set()
+    for item in items:
+        match = _OPENMP_RANGE.fullmatch(item)
+        if match is None or int(match["last"] or 0) > MOST_OPENMP_CPUS:
+            return frozenset()
+        first = int(match["first"])
+        cpus.update(range(first, int(match["last"] or first) + 1, int(match["stride"] or 1) or 1))
+    return frozenset(cpus)
 
 
 def parse_cpu_mask(text: str) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlbackends.host.quantities import HIGHEST, format_cpu_list, parse_cpu_list, parse_cpu_mask
+from mlbackends.base.quantities import HIGHEST, format_cpu_list, parse_cpu_list, parse_cpu_mask
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlbackends.host.quantities import (
+from mlbackends.base.quantities import (
     dotted_numbers,
     hertz,
     leading_version,
