@@ -30,6 +30,8 @@ from mlbackends.sdpa import causal_upper_left as causal_upper_left
 from mlbackends.sdpa import scaled_dot_product_attention as scaled_dot_product_attention
 from mlbackends.sdpa import scaled_dot_product_attention_backward as scaled_dot_product_attention_backward
 from mlbackends.sdpa import sdpa_kernel as sdpa_kernel
+from mlbackends.sdpa.threads import get_num_threads as get_num_threads
+from mlbackends.sdpa.threads import set_num_threads as set_num_threads
 from mlbackends.switches import store as store
 from mlbackends.switches.modules import ContextProp as ContextProp
 from mlbackends.switches.modules import FP32Precision as FP32Precision
@@ -41,8 +43,6 @@ from mlbackends.switches.modules import set_float32_matmul_precision as set_floa
 from mlbackends.switches.store import freeze_lifted as freeze_lifted
 from mlbackends.switches.store import load_file as load_file
 from mlbackends.tracing.session.session import trace as trace
-from mlbackends_kernels.attention_cpu.threads import get_num_threads as get_num_threads
-from mlbackends_kernels.attention_cpu.threads import set_num_threads as set_num_threads
 from mlbackends_kernels.operations._call import einsum as einsum
 from mlbackends_kernels.operations._call import matmul as matmul
 from mlbackends_kernels.operations._call import multi_head_attention as multi_head_attention

@@ -8,22 +8,32 @@ import contextlib
 import itertools
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from threading import Thread
 from typing import IO
 
 import msgspec
 from msgspec.structs import replace
 
+from mlbackends.base.mounts import environment
+from mlbackends.base.reader import python_command
 from mlbackends.base.reasons import Reason
-from mlbackends.host.command import ending, kill_group
-from mlbackends.isolation import server as servers
-from mlbackends.isolation.protocol import REPLY_LIMIT, Reply, Request, read_reply
+from mlbackends.host.command import ending, kill_group, start_group
+from mlbackends.isolation.protocol import (
+    REPLY_LIMIT,
+    Reply,
+    Request,
+    read_reply,
+    reason_of,
+    unanswered,
+)
 from mlbackends.model.records import Presence
 
-#: Seconds beyond the time limit after which the child itself is held to hang, and is killed.
+#: Seconds beyond the time limit after which the child itself counts as hanging, and is killed.
 GRACE = 1.0
 
 _SEAL_LENGTH = 16
@@ -32,32 +42,50 @@ _INTERRUPTED_SECONDS = 0.2
 #: How long a child that has closed its pipe may take to end: on a busy machine that is seconds.
 EXIT_SECONDS = 5.0
 
+_SERVE = "from mlbackends.isolation.worker import main; main()"
+#: What the child of a single file runs.
+_ONE = "from mlbackends.isolation.opening import answer_one; answer_one()"
+
+#: Whether one child forks for each file: that is unsafe on macOS, and impossible on Windows.
+FORKS = sys.platform == "linux"
+
 
 class Child:
     """A child that answers requests. It is started at once, and comes up while probes still search.
 
-    Where FORKS is false, each file gets a child of its own when its request is sent.
+    Where FORKS is false, each file gets a separate child when its request is sent. process: the child, or
+    None; why_not: why it could not be started.
     """
 
     def __init__(self) -> None:
-        self.server = servers.Server()
-        self.close = self.server.close
+        self.process: subprocess.Popen[bytes] | None = None
+        self.why_not = ""
+        if not FORKS:
+            return
+        try:
+            # Its standard error is not read. A container may lack /dev/null.
+            noise = subprocess.DEVNULL if os.path.exists(os.devnull) else subprocess.PIPE
+            self.process = _start(
+                _SERVE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=noise
+            )
+        except OSError as error:
+            self.why_not = error.strerror or str(error)
 
     def send(self, batches: Iterable[Sequence[Request]]) -> Iterator[Reply]:
         """Send every request, and yield the final reply to every job as it comes.
 
-        batches: each is taken when the one before it is sent and the child is at work.
+        batches: each is requested while the child works on the one before it.
 
-        Where a library that it opened has killed the child, each file that is left gets a child of its
-        own: then the one that kills its child is known.
+        If a library has killed the child, each remaining file gets a separate child: that shows which
+        one kills it.
         """
         batches = iter(batches)
         rest = itertools.chain.from_iterable(batches)
-        if not servers.FORKS:  # threads ask: what a batch imports would be at the mercy of theirs
+        if not FORKS:  # batches import probes, which must not happen while our threads run
             yield from _beside_one_another(_send_alone, list(rest))
             return
-        if self.server.process is None:
-            message = f"no process could be started to open it in: {self.server.why_not}"
+        if self.process is None:
+            message = f"no process could be started to open it in: {self.why_not}"
             yield from _all_of(rest, Reason("not-asked", message))
             return
         sent: dict[str, Request] = {}
@@ -76,9 +104,26 @@ class Child:
         else:
             yield from _all_of(left, self._lost())
 
+    def close(self) -> None:
+        """End the child and everything below it."""
+        process = self.process
+        if process is None:
+            return
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None and not stream.closed:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        # It knows its descendants, also those in other sessions; so let it end them first.
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            for number in (signal.SIGTERM, signal.SIGCONT):
+                process.send_signal(number)
+            _wait(process, 0.3)
+            return
+        kill_group(process)
+
     @staticmethod
     def send_one(request: Request) -> list[Reply]:
-        """Return the final replies to the jobs of one file, of a child of its own."""
+        """Return the final replies to the jobs of one file from a separate child."""
         with contextlib.closing(Child()) as child:
             return list(child.send([[request]]))
 
@@ -89,7 +134,7 @@ class Child:
 
         sent: gets each request that is sent, by its seal.
         """
-        process = self.server.process
+        process = self.process
         assert process is not None
         assert process.stdin is not None
         assert process.stdout is not None
@@ -144,9 +189,9 @@ class Child:
 
     def _lost(self) -> Reason:
         """Return why the child gave no answer to one file."""
-        assert self.server.process is not None
+        assert self.process is not None
         try:
-            code = self.server.process.wait(timeout=EXIT_SECONDS)
+            code = self.process.wait(timeout=EXIT_SECONDS)
         except subprocess.TimeoutExpired:
             return Reason("timed-out", "the process that opens it still runs and is silent")
         return Reason("exited", f"it ended the process that asks libraries with {ending(code)[1]}")
@@ -184,17 +229,15 @@ def _beside_one_another(
 
 
 def _send_alone(request: Request) -> list[Reply]:
-    """Open one file in a child of its own; go on in a new one behind a library that ended it."""
-    from mlbackends.isolation.process import reason_of, unanswered
-
+    """Open one file in a separate child; continue in a new one after a library that ended it."""
     replies: list[Reply] = []
     jobs = list(request.jobs)
     while jobs:
         start = time.monotonic()
         sealed = replace(request, jobs=tuple(jobs), seal=os.urandom(8).hex())
         try:
-            process = servers.start(
-                servers.ONE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            process = _start(
+                _ONE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
             )
         except OSError as error:
             message = f"no process could be started to open it in: {error.strerror or error}"
@@ -223,10 +266,9 @@ def _merged(
 ) -> tuple[bool, bytes, bytes]:
     """Return whether a child ended in time, and what it printed to its two streams.
 
-    What a library has started may keep them open for ever, as Wine's explorer.exe does, which comes with the
-    first window: its end is not waited for.
+    Processes that a library started may keep the streams open, as Wine's explorer.exe does; their
+    end is not waited for.
     """
-    from threading import Thread
 
     def read(stream: IO[bytes], printed: bytearray) -> None:
         with contextlib.suppress(OSError, ValueError):
@@ -258,14 +300,19 @@ def _merged(
     return ended, output, noise
 
 
-def answer_one() -> None:
-    """Be the child of one file: read one request from stdin, answer on a duplicate of stdout."""
-    from mlbackends.isolation.opening import work
+def _start(module: str, **streams: int) -> subprocess.Popen[bytes]:
+    """Start a child of ours with Python code. Raises OSError."""
+    return start_group(python_command(module), env=environment(trusting=True), **streams)
 
-    output = os.dup(1)
-    os.dup2(2, 1)
-    try:
-        work(msgspec.json.decode(sys.stdin.buffer.read(), type=Request), output)
-    except OSError:
-        os._exit(1)
-    os._exit(0)
+
+def _wait(process: subprocess.Popen[bytes], seconds: float) -> None:
+    """Wait for a process; `subprocess` alone sleeps up to twice as long. Raises TimeoutExpired."""
+    if hasattr(os, "pidfd_open"):
+        with contextlib.suppress(OSError):  # before Linux 5.3
+            handle, poller = os.pidfd_open(process.pid), select.poll()
+            poller.register(handle, select.POLLIN)
+            start = time.monotonic()
+            poller.poll(seconds * 1000)
+            os.close(handle)
+            seconds = max(0.0, seconds - time.monotonic() + start)
+    process.wait(timeout=seconds)

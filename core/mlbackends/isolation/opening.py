@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import time
+import traceback
 from collections.abc import Iterator
 
 import msgspec
@@ -16,8 +17,19 @@ from msgspec.structs import replace
 from mlbackends.base import registry
 from mlbackends.base.reasons import NotUsable, Reason
 from mlbackends.host.host import Host
-from mlbackends.isolation.protocol import Reply, Request
+from mlbackends.isolation.protocol import Reply, Request, send
 from mlbackends.model.records import Answer, Library, Presence
+
+
+def answer_one() -> None:
+    """Be the child of one file: read one request from stdin, answer on a duplicate of stdout."""
+    output = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        work(msgspec.json.decode(sys.stdin.buffer.read(), type=Request), output)
+    except OSError:
+        os._exit(1)
+    os._exit(0)
 
 
 def work(request: Request, output: int) -> None:
@@ -39,17 +51,10 @@ def work(request: Request, output: int) -> None:
                 send(output, reply, request.seal)
             except (TypeError, ValueError) as error:  # text that is not UTF-8, foreign types
                 kind = type(error).__name__
-                message = f"what the probe tells fits into no record: {kind}: {error}"
+                message = f"what the probe returned cannot be serialised: {kind}: {error}"
                 reason = Reason("probe-error", message)
                 short = Reply(reply.id, reply.presence, None, reason, message, reply.final)
                 send(output, short, request.seal)
-
-
-def send(output: int, reply: Reply, seal: str) -> None:
-    """Write a reply on a line of its own, whatever somebody else has written there."""
-    data = b"\n" + seal.encode() + msgspec.json.encode(reply) + b"\n"
-    while data:
-        data = data[os.write(output, data) :]
 
 
 def open_library(job: int, probe: str, library: Library, depth: Presence) -> Iterator[Reply]:
@@ -65,7 +70,7 @@ def open_library(job: int, probe: str, library: Library, depth: Presence) -> Ite
         return Reply(job, presence, answer, reason, failure, final, seconds)
 
     try:
-        module = registry.load("mlbackends_probes", probe)
+        module = registry.load(registry.PROBES, probe)
         opened = _opened(library.path)
         if hasattr(module, "load"):
             answer = module.load(opened, library)
@@ -81,8 +86,6 @@ def open_library(job: int, probe: str, library: Library, depth: Presence) -> Ite
     except Exception as error:  # noqa: BLE001  a bug in a probe is reported as such, with its traceback
         reason = _refusal(library, error)
         if reason is None:
-            import traceback
-
             message = f"the probe failed: {type(error).__name__}: {error}"
             reason = Reason("probe-error", message)
             failure = "".join(traceback.format_exception(error))
@@ -91,7 +94,7 @@ def open_library(job: int, probe: str, library: Library, depth: Presence) -> Ite
 
 def _opened(path: str) -> ctypes.CDLL:
     if sys.platform == "win32":
-        # As its package does: cuDNN and NVRTC open by name, in the old way, what lies beside them.
+        # As its package does: cuDNN and NVRTC open files of their folder by name, through PATH.
         folder = os.path.dirname(os.path.normpath(path))
         os.add_dll_directory(folder)
         os.environ["PATH"] = f"{folder};{os.environ.get('PATH', '')}"
@@ -137,4 +140,4 @@ def _refusal(library: Library, error: Exception) -> Reason | None:
         return Reason(
             "missing-dependency", f"it needs {missing[1]}, which the loader does not find", hint
         )
-    return Reason("dlopen-failed", f"the loader says: {message}")
+    return Reason("dlopen-failed", f"the loader reports: {message}")

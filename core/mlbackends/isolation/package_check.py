@@ -1,4 +1,4 @@
-"""Import a package in an interpreter of its own, compute with it, and take that into its probe's report.
+"""Import a package in a separate interpreter, compute with it, and add the result to its probe's report.
 
 The probe's CHECK is Python source. It runs in the interpreter that is inspected, as a user's program would,
 and leaves its facts in `facts`, which the probe's `learned` reads, if it has one; `fail(code, message)`

@@ -1,19 +1,26 @@
 """One process that opens one file: started, read, and ended with everything that it started."""
 
 import contextlib
+import ctypes
 import os
+import resource
 import select
 import signal
-import sys
 import time
 from collections import deque
 from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from mlbackends.base.reasons import Reason
-from mlbackends.isolation.protocol import REPLY_LIMIT, Job, Reply, Request, read_reply
-from mlbackends.model.records import Presence
+from mlbackends.isolation.opening import work
+from mlbackends.isolation.protocol import (
+    REPLY_LIMIT,
+    Reply,
+    Request,
+    read_reply,
+    reason_of,
+    unanswered,
+)
 
 #: Seconds after which a process no longer counts against the number that run at once, whatever it does.
 PATIENCE = 0.15
@@ -122,27 +129,8 @@ class Forked:
         return replies, rest
 
 
-def unanswered(job: Job, before: Reply | None, reason: Reason, seconds: float) -> Reply:
-    """Return the reply for a job whose process ended without one. before: its last reply, if any."""
-    if before is None:
-        return Reply(job.id, Presence.FOUND, reason=reason, seconds=seconds)
-    return Reply(job.id, before.presence, before.answer, reason, seconds=seconds)
-
-
-def reason_of(code: int | None, timeout: float, printed: bytes, doing: str = "it ") -> Reason:
-    """Return why a process gave no answer, by its exit code; None where it was stopped as too slow."""
-    from mlbackends.host.command import ending
-
-    if code is None:
-        return Reason("timed-out", f"{doing}gave no answer within {timeout:g} s, and was stopped")
-    kind, how = ending(code)
-    lines = printed.decode(errors="replace").strip().splitlines()
-    last_words = f"; it printed: {lines[-1].strip()[:200]}" if lines else ""
-    return Reason(kind, f"{doing}ended the process with {how}{last_words}")
-
-
 def read_some(descriptor: int) -> bytes | None:
-    """Read what is there; None where nothing is there yet, b"" at the end."""
+    """Return the bytes that can be read now; None if there are none yet, b"" at the end."""
     try:
         return os.read(descriptor, 65536)
     except BlockingIOError:
@@ -180,8 +168,6 @@ def _fork(request: Request, inherited: Iterable[int]) -> tuple[int, int, int]:
 
 
 def _be_forked(request: Request, replies: int, noise: int, parent: int) -> int:
-    import resource
-
     signal.set_wakeup_fd(-1)
     for caught in (signal.SIGTERM, signal.SIGCHLD):
         signal.signal(caught, signal.SIG_DFL)
@@ -200,8 +186,6 @@ def _be_forked(request: Request, replies: int, noise: int, parent: int) -> int:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # no core file in the user's folder
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # what takes all memory is killed before the program that asks
-    from mlbackends.isolation.opening import work
-
     try:
         work(request, replies)
     except OSError:  # the library has closed our pipe; the exit code reports it
@@ -209,32 +193,22 @@ def _be_forked(request: Request, replies: int, noise: int, parent: int) -> int:
     return 0
 
 
-#: PR_SET_PDEATHSIG, with a signal; PR_SET_DUMPABLE, with 0: no other process without rights of its own opens
+#: PR_SET_PDEATHSIG, with a signal; PR_SET_DUMPABLE, with 0: no unprivileged process opens
 #: /proc/PID/fd and /proc/PID/mem of this one; PR_SET_CHILD_SUBREAPER, with 1: daemons below become our
 #: children too.
 SEND_ON_PARENTS_DEATH, DUMPABLE, ADOPT_ORPHANS = 1, 4, 36
 
 
 def prctl(option: int, value: int) -> None:
-    """Set an attribute of this process (Linux only)."""
-    if sys.platform == "linux":
-        import ctypes
-
-        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+    """Set an attribute of this process."""
+    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
 def has_ended(pid: int) -> bool:
     """Tell whether a child has ended. It is not reaped: its number still names it and its group."""
-    if hasattr(os, "waitid"):
-        try:
-            return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-        except ChildProcessError:
-            return True
-    import psutil  # macOS before Python 3.13
-
     try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
         return True
 
 
@@ -259,7 +233,7 @@ def reap(pid: int) -> int:
 
 
 def kill_orphans() -> None:
-    """Kill what libraries have left behind: daemons with a session of their own, adopted by this process.
+    """Kill what libraries have left behind: daemons in other sessions, which this process adopted.
 
     Killing one hands its children over to us, so it takes rounds; a library that forks faster than
     we kill is given up.

@@ -1,5 +1,7 @@
 """Requests to open libraries, and replies: the lines that go over the pipes to a child."""
 
+import os
+
 import msgspec
 from msgspec import Struct
 
@@ -27,8 +29,8 @@ class Job(Struct, frozen=True):
 class Request(Struct, frozen=True):
     """All jobs of one file, for one process.
 
-    seal: stands before each reply of that process, and before what the child sends on of it. What a
-    library writes to our pipes has it not, and is not taken for an answer.
+    seal: precedes each reply of that process. What a library writes to our pipes has no seal, and is not
+    mistaken for an answer.
     """
 
     jobs: tuple[Job, ...]
@@ -38,7 +40,7 @@ class Request(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True, omit_defaults=True):
-    """What came of a job. final: no more replies follow for it. failure: a traceback of our own."""
+    """The result of a job. final: no more replies follow for it. failure: a traceback of our code."""
 
     id: int
     presence: Presence
@@ -57,3 +59,29 @@ def read_reply(line: bytes, seal: str) -> Reply | None:
         return msgspec.json.decode(line[len(seal) :], type=Reply)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+
+
+def send(output: int, reply: Reply, seal: str) -> None:
+    """Write a reply on a separate line, even if a library has written part of a line before."""
+    data = b"\n" + seal.encode() + msgspec.json.encode(reply) + b"\n"
+    while data:
+        data = data[os.write(output, data) :]
+
+
+def unanswered(job: Job, before: Reply | None, reason: Reason, seconds: float) -> Reply:
+    """Return the reply for a job whose process ended without one. before: its last reply, if any."""
+    if before is None:
+        return Reply(job.id, Presence.FOUND, reason=reason, seconds=seconds)
+    return Reply(job.id, before.presence, before.answer, reason, seconds=seconds)
+
+
+def reason_of(code: int | None, timeout: float, printed: bytes, doing: str = "it ") -> Reason:
+    """Return why a process gave no answer, by its exit code; None where it was stopped as too slow."""
+    if code is None:
+        return Reason("timed-out", f"{doing}gave no answer within {timeout:g} s, and was stopped")
+    from mlbackends.host.command import ending  # it imports subprocess
+
+    kind, how = ending(code)
+    lines = printed.decode(errors="replace").strip().splitlines()
+    last_words = f"; it printed: {lines[-1].strip()[:200]}" if lines else ""
+    return Reason(kind, f"{doing}ended the process with {how}{last_words}")

@@ -1,6 +1,6 @@
 """The child process in which foreign libraries are opened and used.
 
-It forks a process of its own for each file, so that no library meets another one. Replies go to a duplicate
+It forks a process for each file, so that no library meets another one. Replies go to a duplicate
 of its stdout; what libraries print goes elsewhere, and its tail is kept for the message if they die. Where
 a process dies or outlasts its time limit, its reply names the library, and the jobs behind it go on in a
 new one. This process itself opens nothing, and imports nothing but the standard library, msgspec and
@@ -8,7 +8,6 @@ probes.
 """
 
 import contextlib
-import importlib
 import os
 import select
 import signal
@@ -33,7 +32,7 @@ from mlbackends.isolation.process import (
     read_some,
     reap,
 )
-from mlbackends.isolation.protocol import OPENED_FIRST, REPLY_LIMIT, Reply, Request
+from mlbackends.isolation.protocol import OPENED_FIRST, REPLY_LIMIT, Reply, Request, send
 from mlbackends.model.records import Presence
 
 
@@ -111,12 +110,12 @@ def _import_probes() -> None:
     """Import our own probes until something is asked: the processes then need not, each for itself."""
     poller = select.poll()
     poller.register(0, select.POLLIN)
-    registry.names("mlbackends_probes")  # those of other distributions are looked for once
-    for name in (*OPENED_FIRST, *sorted(registry.own_names("mlbackends_probes"))):
+    registry.names(registry.PROBES)  # those of other distributions are looked for once
+    for name in (*OPENED_FIRST, *sorted(registry.own_names(registry.PROBES))):
         if poller.poll(0):
             return
-        with contextlib.suppress(Exception):  # the process that needs it says why
-            importlib.import_module(f"mlbackends_probes.{name}")
+        with contextlib.suppress(Exception):  # the process that needs it reports why
+            registry.load(registry.PROBES, name)
 
 
 class _Server:
@@ -142,10 +141,6 @@ class _Server:
 
     def serve(self) -> None:
         """Work until nothing is left to do and no more can come. Raises _Stopped and BrokenPipeError."""
-        import resource  # noqa: F401  imported once, not in every process
-
-        from mlbackends.isolation import opening  # noqa: F401  the same
-
         os.set_blocking(0, False)
         _import_probes()
         while self.more or self.waiting or self.at_work:
@@ -211,8 +206,6 @@ class _Server:
             busy += 1
 
     def _send(self, request: Request, replies: Iterable[Reply]) -> None:
-        from mlbackends.isolation.opening import send
-
         for reply in replies:
             send(self.output, reply, request.seal)
 

@@ -9,13 +9,13 @@ The submodules of an object with `named_children()` are what that yields, and at
 """
 
 import copy
-import importlib
 import sys
 import types
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
+from mlbackends.base import registry
 from mlbackends.jit.backend import JitError, suggestion
 
 _FUNCTIONS = (types.FunctionType, staticmethod, classmethod)
@@ -71,7 +71,7 @@ def replace(parent: Any, name: str, lowered: Any) -> None:
     """
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(parent, torch.nn.Module):
-        bridge = importlib.import_module("mlbackends_kernels.bridges.torch_module")
+        bridge = registry.load(f"{registry.KERNELS}.bridges", "torch_module")
         lowered = bridge.as_torch_module(lowered)
     try:
         setattr(parent, name, lowered)

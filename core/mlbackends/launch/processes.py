@@ -42,8 +42,8 @@ def run(
 
     0 if none failed, 128 + N for one that signal N ended. When one fails, the others get SIGTERM, and
     SIGKILL after `grace_seconds`. Signals that other processes send to us are sent on. A single program has
-    our stdin; several have none. With log_path, what they print goes into files below it, in a folder of
-    this run, whose name begins with the prefix. say: receives each failure as a level and a sentence.
+    our stdin; several have an empty one. With log_path, their output goes into files below it, in a folder
+    for this run, whose name begins with the prefix. say: receives each failure as a level and a sentence.
     Raises Refused if a program cannot be started, and BadInput if logs cannot be written; then none
     is left running.
     """

@@ -23,7 +23,7 @@ import pytest
 from mlbackends import survey
 from mlbackends.base import registry
 from mlbackends.host.host import Host
-from mlbackends.isolation import client, process, server, worker
+from mlbackends.isolation import client, process, worker
 from mlbackends.isolation.protocol import OPENED_FIRST, Job, Reply, Request
 from mlbackends.model.records import Library, Presence, ProbeReport
 
@@ -184,7 +184,7 @@ def fake_probe(tmp_path: Path, compiled: Callable[[str], Path]) -> Iterator[Call
 @pytest.fixture(params=["forking child", "one child a file"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways of asking: the one of Linux, and the one of systems where forking is not safe."""
-    monkeypatch.setattr(server, "FORKS", request.param == "forking child")
+    monkeypatch.setattr(client, "FORKS", request.param == "forking child")
     return str(request.param)
 
 
@@ -350,24 +350,6 @@ def test_the_children_die_with_us(
     process.wait(60)
 
     assert soon_none_maps(libraries)
-
-
-def test_a_process_that_ended_is_seen_where_python_has_no_waitid(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Python 3.11 and 3.12 of macOS."""
-    child = subprocess.Popen(["sleep", "60"])
-    with_waitid, asked = [process.has_ended(child.pid)], os.WEXITED | os.WNOWAIT
-    child.kill()
-    os.waitid(os.P_PID, child.pid, asked)
-    with_waitid.append(process.has_ended(child.pid))
-    assert with_waitid == [False, True]
-    monkeypatch.delattr(os, "waitid")
-    other = subprocess.Popen(["sleep", "60"])
-    assert process.has_ended(child.pid) and not process.has_ended(other.pid)
-    other.kill()
-    child.wait(), other.wait()
-    assert process.has_ended(child.pid)
 
 
 @pytest.mark.usefixtures("way")
@@ -752,8 +734,8 @@ def test_what_is_found_after_a_library_has_killed_the_child_is_opened_too(
 
     def batches() -> Iterator[list[Request]]:
         yield [Request((jobs[0],), Presence.USABLE, 20.0)]
-        assert child.server.process is not None
-        child.server.process.wait(20)
+        assert child.process is not None
+        child.process.wait(20)
         yield [Request((jobs[1],), Presence.USABLE, 20.0)]
 
     with contextlib.closing(client.Child()) as child:

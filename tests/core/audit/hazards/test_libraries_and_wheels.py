@@ -371,7 +371,7 @@ def opened(*libraries: Library) -> Report:
 
 
 def copy_of_openblas(
-    code: str = "", said: str = "the loader says: it is damaged", **changes: Any
+    code: str = "", said: str = "the loader reports: it is damaged", **changes: Any
 ) -> Library:
     library = Library(
         "openblas",
@@ -392,7 +392,7 @@ def test_a_library_that_could_not_be_opened_is_an_error_with_its_owner_and_the_c
     check = only(opened(copy_of_openblas(code)), "library-broken")
 
     assert check.severity is Severity.ERROR and check.status is Status.FAILED
-    assert "libscipy_openblas64_-32a4b2a6.so: the loader says" in check.message
+    assert "libscipy_openblas64_-32a4b2a6.so: the loader reports" in check.message
     assert check.message.endswith("; it belongs to numpy 2.4.6")
     assert check.command.endswith("--force-reinstall --no-deps numpy==2.4.6")
     assert check.evidence["openblas.libraries.reasons.code"] == [code]
