@@ -1,6 +1,6 @@
-"""What adding up a million trace lines costs, beside oneDNN's own converter and a plain regular expression.
+"""What adding up a million trace lines costs, compared with oneDNN's own converter and a regular expression.
 
-    python tests/benchmarks/traces.py [--converter DIR] [--lines 1000000] [--rounds 3] [--formats]
+    python tests/benchmarks/traces.py [--converter DIR] [--lines 1000000] [--rounds 3] [--formats] [--polars]
 
 DIR is scripts/verbose_converter of a checkout of oneDNN; without it that row is left out. The lines are
 those of tests/traces with other times: `repeated` as they are (some 70 different calls), `diverse` with
@@ -33,14 +33,33 @@ DIFFERENT = 36_000
 
 OURS = """
 import sys
-from mlbackends.tracing.aggregate import Aggregate
 from mlbackends.tracing.sources import Source
-from mlbackends.tracing.groups import Tally
-for group in Aggregate().add(Source(sys.argv[1]).chunks()).groups:
-    tally = Tally()
-    tally.add_many(group.count, group.durations)
-    key = group.record.signature.key
-    print(key, tally.count, tally.total, tally.least, tally.most, tally.median, sep="\\t")
+from mlbackends.tracing.viewing import begin
+from mlbackends.tracing.walk import Walk
+summary = begin("summary", by=("operation", "implementation", "shape", "arguments.lda"))
+Walk([summary]).add(Source(sys.argv[1]).chunks())
+for row in summary.result().rows:
+    print(*row.values, row.count, row.total_ns, row.min_ns, row.max_ns, row.median_ns, sep="\\t")
+"""
+
+POLARS = r"""
+import sys
+import polars as pl
+options = {"has_header": False, "separator": "\x01", "quote_char": None, "new_columns": ["line"]}
+lines = pl.read_csv(sys.argv[1], schema_overrides=[pl.String], **options).lazy()
+line = pl.col("line")
+if "MKL" in sys.argv[2]:
+    parts = line.str.extract_groups(r"^(?<key>.*\) )(?<time>[\d.]+)[num]?s (?<state>.*)$")
+    key = pl.col("key").str.replace_all("0x[0-9a-f]+", "0x*")
+    calls = lines.select(parts.struct.unnest()).with_columns(key)
+else:
+    key = line.str.strip_chars_end("0123456789.e+-")
+    calls = lines.select(key.alias("key"), line.str.strip_prefix(key).alias("time"))
+time = pl.col("time").cast(pl.Float64, strict=False)
+found = calls.group_by(pl.exclude("time"), maintain_order=True).agg(
+    pl.len(), *(getattr(time, name)().alias(name) for name in ("sum", "min", "max", "median")))
+for row in found.collect().iter_rows():
+    print(*row, sep="\t")
 """
 
 STREAMED = """
@@ -177,6 +196,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--streamed", action="store_true", help="records one by one as well")
     parser.add_argument("--formats", action="store_true", help="repro, html, csv and jsonl as well")
+    parser.add_argument("--polars", action="store_true", help="grouping by polars as well")
     parser.add_argument("--log", default="", help="only logs with this word in their name")
     arguments = parser.parse_args()
     dice = random.Random(4)
@@ -206,6 +226,8 @@ def main() -> None:
             if peer == "regex":
                 commands["regular expression"] = [sys.executable, "-c", PLAIN_MKL, log]
             commands["ours"] = [*ours, log]
+            if arguments.polars:
+                commands["polars, no call parsed"] = [sys.executable, "-c", POLARS, log, name]
             for options in FORMATS if arguments.formats else ():
                 commands[f"ours, {' '.join(options)}"] = [*SHOW, log, *options]
             if arguments.streamed:

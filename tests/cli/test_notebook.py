@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from html import unescape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,12 +15,13 @@ from msgspec.structs import replace
 from mlbackends.model.checked import SCHEMA as CHECK_SCHEMA
 from mlbackends.model.checked import Checked
 from mlbackends.model.records import SCHEMA, Presence, ProbeReport, Report
-from mlbackends.tracing.aggregate import Aggregate
 from mlbackends.tracing.session.session import Session
+from mlbackends.tracing.viewing import SavedTrace
 
 if TYPE_CHECKING:
     from mlbackends.base.display import Displayed
 
+LOG = Path(__file__).resolve().parents[1] / "traces/torch-2.13-mkl.log"
 LINE = b"MKL_VERBOSE DGEMM(N,N,8,8,8,0x1,0x2,8,0x3,8,0x4,0x5,8) 1.00us CNR:OFF\n"
 PROBES = {
     "nnpack": ProbeReport(Presence.FOUND, version="1</iframe><script>"),
@@ -43,12 +45,7 @@ THINGS: dict[str, tuple[Displayed, str, str, str]] = {
         "Attention",
     ),
     "session": (session(), "<session of mkl: 1 records, ended>", "DGEMM", "session of mkl"),
-    "aggregate": (
-        Aggregate().add([LINE, LINE]),
-        "<aggregate: 2 lines, 1 different calls>",
-        "DGEMM",
-        "aggregate: 2 lines",
-    ),
+    "trace": (SavedTrace(str(LOG)), f"<trace {LOG}>", "SGEMM", "Where the time went"),
 }
 
 
@@ -106,9 +103,9 @@ def test_a_notebook_that_is_not_trusted_has_the_table(name: str) -> None:
 def test_without_the_command_line_one_line_remains() -> None:
     program = (
         "import sys; sys.modules['mlbackends_cli'] = None\n"
-        "from mlbackends.tracing.aggregate import Aggregate\n"
-        "made = Aggregate()\n"
-        "assert str(made) == repr(made) == '<aggregate: 0 lines, 0 different calls>'\n"
+        "from mlbackends.tracing.viewing import SavedTrace\n"
+        "made = SavedTrace('run.log')\n"
+        "assert str(made) == repr(made) == '<trace run.log>'\n"
         "assert made._repr_mimebundle_() == {'text/plain': repr(made)}\n"
         "assert made._repr_html_() is None\n"
     )

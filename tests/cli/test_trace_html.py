@@ -89,7 +89,7 @@ def rendered(
 def test_a_page_of_a_walk_is_that_of_the_records(times: int) -> None:
     data = b"".join(path.read_bytes() for path in sorted(TRACES.glob("*.log"))) * times
     contents = Contents()
-    walk = Walk(contents.takers)
+    walk = Walk(contents.collectors)
     walk.add([data])
     contents.text_lines = walk.texts
     assert trace_page(contents.result("a trace")) == rendered(records_of([data]))

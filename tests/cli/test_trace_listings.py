@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from mlbackends.base import registry
 from mlbackends.model.trace_views import Findings, Summary
-from mlbackends.tracing import reader
-from mlbackends.tracing.viewing import REGISTRY, difference, view
+from mlbackends.tracing import reader, viewing
+from mlbackends.tracing.viewing import REGISTRY, view
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.trace.listings import listing
 from mlbackends_cli.trace.narrowing import narrowed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mlbackends.model.trace import Record
+    from mlbackends.model.trace_views import Difference
 
 TRACES = Path(__file__).resolve().parents[1] / "traces"
 LOGS = sorted(path.name for path in TRACES.glob("*.log"))
@@ -80,6 +86,15 @@ def test_a_command_to_copy_is_whole() -> None:
         "benchdnn --matmul --engine=cpu --allow-enum-tags-only=0 --dt=f32:f32:f32 --stag=ab --wtag=ab"
         " --dtag=ab --attr-scratchpad=user --attr-fpmath=bf16 512x512:512x512" in text
     )
+
+
+def difference(before: Iterable[Record], after: Iterable[Record], **options: Any) -> Difference:
+    collector: Any = viewing.begin("diff", **options)
+    for records, trace in ((before, collector.before), (after, collector)):
+        for record in records:
+            trace.add(record)
+    found: Difference = collector.result()
+    return found
 
 
 def test_a_difference_shows_what_is_slower_first() -> None:

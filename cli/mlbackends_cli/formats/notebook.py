@@ -5,7 +5,6 @@ and follows the notebook between light and dark, where the browser hands that on
 """
 
 from html import escape
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from mlbackends.host.host import Host
@@ -13,9 +12,9 @@ from mlbackends.host.redaction import names_of, redacted
 from mlbackends.model.checked import Checked
 from mlbackends.model.records import Report
 from mlbackends.tracing import viewing
-from mlbackends.tracing.aggregate import Aggregate
 from mlbackends.tracing.machine import this_machine
 from mlbackends.tracing.session.session import Session
+from mlbackends.tracing.viewing import SavedTrace
 from mlbackends_cli import formats
 from mlbackends_cli.attention import check_table
 from mlbackends_cli.attention.page import check_page
@@ -46,7 +45,7 @@ def framed(shown: Any) -> str:
     return _FRAME.format(title=escape(shown.glance()), page=page, table=escape(plain(shown)))
 
 
-def plain(shown: Report | Checked | Session | Aggregate) -> str:
+def plain(shown: Report | Checked | Session | SavedTrace) -> str:
     """Return an object's table."""
     match shown:
         case Report():
@@ -55,8 +54,10 @@ def plain(shown: Report | Checked | Session | Aggregate) -> str:
             return check_table.printed(shown, Page(120))
         case Session():
             views: dict[str, AnyView] = {"summary": shown.summary()}
-        case Aggregate():
-            views = viewing.from_aggregates([shown], {"summary": {}})
+        case SavedTrace():
+            summary = viewing.begin("summary")
+            shown.walk([summary])
+            views = {"summary": summary.result()}
     return printed(views, "table", Page(120), top=20)
 
 
@@ -65,7 +66,7 @@ def _without_names(report: Report) -> Report:
     return report if report.redacted else redacted(report, names_of(Host()))
 
 
-def _page(shown: Report | Checked | Session | Aggregate) -> str:
+def _page(shown: Report | Checked | Session | SavedTrace) -> str:
     if isinstance(shown, Report):
         return formats.text("html", "report", _without_names(shown), Page())
     if isinstance(shown, Checked):
@@ -75,8 +76,5 @@ def _page(shown: Report | Checked | Session | Aggregate) -> str:
         for record in shown:
             contents.add(record)
     else:
-        for group in chain(shown.groups, shown.notes):
-            for each in contents.takers:
-                if hasattr(each, "add_many"):  # the timeline needs the order of the calls
-                    each.add_many(group.record, group.count, group.durations)
+        shown.walk(contents.collectors)
     return trace_page(contents.result(shown.glance()))

@@ -227,10 +227,12 @@ class LiveTable:
     """
 
     def __init__(self, page: Page) -> None:
-        from mlbackends.tracing.aggregate import Aggregate
+        from mlbackends.tracing.viewing import begin
+        from mlbackends.tracing.walk import Walk
 
         self._page = page
-        self._aggregate = Aggregate()
+        self._summary: Any = begin("summary")
+        self._walk = Walk([self._summary])
         self._start = self._drawn = time.monotonic()
         self._size = (0, 0)
         self._rows: list[str] = []
@@ -238,7 +240,7 @@ class LiveTable:
     def take(self, lines: list[bytes]) -> None:
         """Take in lines without their ends, if there are any, and draw if it is time."""
         if lines:
-            self._aggregate.add([b"\n".join(lines) + b"\n"])
+            self._walk.add([b"\n".join(lines) + b"\n"])
             self._rows = []
         if time.monotonic() - self._drawn >= _LIVE_SECONDS:
             self._draw()
@@ -252,7 +254,6 @@ class LiveTable:
 
     def _draw(self) -> None:
         from mlbackends.tracing.finder import took
-        from mlbackends.tracing.viewing import from_aggregates
         from mlbackends_cli.trace.listings import printed
 
         size = error_terminal_size()
@@ -266,11 +267,14 @@ class LiveTable:
             text = f"{up}\0337\033[1;{size[1] - height}r\0338"
             self._size, self._rows = size, []
         seconds = took((time.monotonic() - self._start) * 1e9)
-        head = f"-- {seconds}, {self._aggregate.lines:,} lines ".ljust(width, "-")
+        head = f"-- {seconds}, {self._walk.lines:,} lines ".ljust(width, "-")
         if not self._rows:  # else only the time has gone on
-            views = from_aggregates([self._aggregate], {"summary": {"top": height - 4}})
+            self._summary.top = height - 4
             page = Page(width=width, color=False, unicode=self._page.unicode)
-            self._rows = [*printed(views, "table", page).splitlines(), *[""] * height]
+            self._rows = [
+                *printed({"summary": self._summary.result()}, "table", page).splitlines(),
+                *[""] * height,
+            ]
         text += "\0337"
         for number, row in enumerate([head, *self._rows][:height], size[1] - height + 1):
             # What does not fit on one row would push the others off.

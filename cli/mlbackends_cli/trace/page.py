@@ -38,7 +38,7 @@ class Contents:
     """What is on a page, collected in one walk through the records.
 
     machine: the one that the trace is of.
-    takers: what a `Walk` gives records to, in place of `add`; `text_lines` is then to be set.
+    collectors: what a `Walk` gives records to, in place of `add`; `text_lines` is then to be set.
     """
 
     def __init__(self, machine: Machine = UNKNOWN) -> None:
@@ -51,7 +51,7 @@ class Contents:
             "dispatch": begin("dispatch"),
         }
         self.counts = _Counts()
-        self.takers: tuple[Any, ...] = (self.counts, *self._collectors.values())
+        self.collectors: tuple[Any, ...] = (self.counts, *self._collectors.values())
         self.text_lines = 0
         self.title = self.tool = self.created = ""
 
@@ -60,7 +60,7 @@ class Contents:
         if isinstance(record, Text):
             self.text_lines += 1
             return
-        for each in self.takers:
+        for each in self.collectors:
             each.add(record)
 
     def result(self, title: str, *, tool: str = "", created: str = "") -> "Contents":

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from mlbackends.base.mounts import call
 from mlbackends.model.trace import AnyRecord, Malformed, Text
 from mlbackends.tracing import fields, reader, viewing
-from mlbackends.tracing.aggregate import Aggregate
 from mlbackends.tracing.filters import Where, after_first
 from mlbackends.tracing.sources import Source, labels
 from mlbackends.tracing.walk import Walk
@@ -24,22 +23,23 @@ if TYPE_CHECKING:
 
     from mlbackends.model.trace_views import AnyView
 
-#: Fields that differ from call to call, and not among those that are added up together.
-_PER_PLACE = frozenset({"process", "thread", "source"})
+#: Fields that differ between equal calls from one place.
+_CHANGING = fields.CHANGING - {"process", "thread", "source"}
 _LONGEST_NAME = 30
 
 
 class Logs:
     """Files that are read one after the other, each when its turn comes.
 
-    lines: how many lines of libraries came. unreadable: how many of them could not be read.
+    lines: how many lines of libraries came. unreadable: how many of them could not be read. texts: how
+    many other lines.
     ended: whether all files were read to the end that they have.
     damage: why files could not be read to their ends. Whoever may leave off before the end closes it.
     """
 
     def __init__(self, names: Sequence[str], *, shows_progress: bool = True) -> None:
         self.names = tuple(names)
-        self.lines = self.unreadable = 0
+        self.lines = self.unreadable = self.texts = 0
         self.ended = False
         self.damage: list[str] = []
         self._shows_progress = shows_progress
@@ -59,22 +59,12 @@ class Logs:
         """Yield the records, each with the name of its file."""
         for name, label, chunks in self._chunks():
             for record in reader.records(chunks, log=label):
-                if not isinstance(record, Text):
+                if isinstance(record, Text):
+                    self.texts += 1
+                else:
                     self.lines += 1
                     self.unreadable += isinstance(record, Malformed)
                 yield name, record
-
-    def aggregates(self, *, by_file: bool = False) -> Iterator[Aggregate]:
-        """Yield the calls of all files, added up, or those of each file. Raises BadInput as it opens them."""
-        aggregates: list[Aggregate] = []
-        for _, label, chunks in self._chunks():
-            if by_file or not aggregates:
-                aggregates.append(Aggregate(label if by_file else ""))
-            aggregates[-1].add(chunks)
-        for found in aggregates:
-            self.unreadable += found.kinds.get("malformed", 0)
-            self.lines += sum(count for kind, count in found.kinds.items() if kind != "text")
-            yield found
 
     def walk(self, walk: Walk) -> None:
         """Walk through all files. Raises BadInput where one cannot be opened."""
@@ -82,6 +72,7 @@ class Logs:
             walk.add(chunks, label)
         self.unreadable += walk.unreadable
         self.lines += walk.lines
+        self.texts += walk.texts
 
     def _chunks(self) -> Iterator[tuple[str, str, Iterator[bytes]]]:
         self._progress = ReadingProgress(self.names) if self._shows_progress else None
@@ -113,17 +104,26 @@ class Logs:
             log(f"{lines}; --list-malformed shows {pronoun}")
 
 
-def accepts_sums(
-    options: Mapping[str, Mapping[str, Any]], where: Where, skip_first: int, by: Sequence[str] = ()
-) -> bool:
-    """Tell whether views can be made of calls that were added up, which is twenty times as fast."""
+def collect(
+    logs: Logs,
+    collectors: Sequence[Any],
+    where: Where,
+    skip_first: int = 0,
+    by: Sequence[str] = (),
+) -> None:
+    """Give the records of files that fit to collectors. by: the fields that they group by.
+
+    Equal calls are put together (`Walk`) unless they differ in what is filtered or grouped by.
+    """
     used = where.fields | frozenset(fields.field_name(name) for name in by)
-    changing = fields.CHANGING - _PER_PLACE
-    return (
-        not skip_first
-        and not used & changing
-        and all(viewing.accepts_aggregates(name) for name in options)
-    )
+    with closing(logs):
+        if not skip_first and not used & _CHANGING and "kind" not in where.fields:
+            walk = Walk(collectors, where)
+            logs.walk(walk)
+            return
+        for record in chosen(logs, where, skip_first):
+            for collector in collectors:
+                collector.add(record)
 
 
 def views(
@@ -134,15 +134,9 @@ def views(
     by: Sequence[str] = (),
 ) -> "dict[str, AnyView]":
     """Return views of files. by: what they group by."""
-    with closing(logs):
-        if accepts_sums(options, where, skip_first, by):
-            by_file = "source" in where.fields or "source" in map(fields.field_name, by)
-            return viewing.from_aggregates(logs.aggregates(by_file=by_file), options, where)
-        if accepts_sums({}, where, skip_first, by) and all(map(viewing.accepts_repeats, options)):
-            collectors = {name: viewing.begin(name, **each) for name, each in options.items()}
-            logs.walk(Walk(tuple(collectors.values()), where))
-            return {name: each.result() for name, each in collectors.items()}
-        return viewing.views(filter(where, after_first(logs.records(), skip_first)), options)
+    collectors = {name: viewing.begin(name, **each) for name, each in options.items()}
+    collect(logs, tuple(collectors.values()), where, skip_first, by)
+    return {name: each.result() for name, each in collectors.items()}
 
 
 def chosen(logs: Logs, where: Where, skip_first: int = 0) -> Iterator[AnyRecord]:

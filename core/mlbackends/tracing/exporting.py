@@ -7,19 +7,24 @@ export(records, "-", "jsonl")                standard output
 
 import csv
 import gzip
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from io import BytesIO
+from types import SimpleNamespace
 from typing import Any, BinaryIO, cast
 
+import msgspec
+
 from mlbackends.base.errors import BadInput, UnknownName
+from mlbackends.base.writable import escaped
 from mlbackends.host.files import standard_output, whole_file
-from mlbackends.model.trace import Record
+from mlbackends.model.trace import Record, as_row
 from mlbackends.tracing import EXPORTS, perfetto
-from mlbackends.tracing.line_writers import CsvWriter, JsonWriter, LineWriter
-from mlbackends.tracing.rows import COLUMNS
+from mlbackends.tracing.rows import COLUMNS, csv_cell, row
+from mlbackends.tracing.walk import Follower
 
 
 def format_of(path: str) -> str:
@@ -65,19 +70,120 @@ def opened(path: str) -> Iterator[BinaryIO]:
         raise BadInput(f"{path} cannot be written: {error.strerror or error}") from None
 
 
-_LARGEST_BLOCK = 1 << 30
+class LineWriter:
+    """Writes a line for each record; a collector of a `Walk`. count: the number of records."""
+
+    HEAD = ""
+    BUFFERED = 1000
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.count = 0
+        self._file = file
+        self._lines: list[Any] = []
+        file.write(self.HEAD.encode())
+
+    def fields(self, record: Record) -> dict[str, Any]:
+        """Return the fields of a record, in the line's order."""
+        raise NotImplementedError
+
+    def cell(self, value: object) -> object:
+        """Return a value as it is written."""
+        return value
+
+    def line(self, fields: dict[str, Any]) -> Any:
+        """Return fields as a line, with its end."""
+        raise NotImplementedError
+
+    def add(self, record: Record) -> None:
+        """Write a record."""
+        self._append(self.line(self.fields(record)))
+
+    def follow(self, record: Record) -> Follower:
+        """Return what writes each later call that is equal to one that was added."""
+        fields = self.fields(record)
+        flops = traffic = None
+        if record.executed and not record.workspace_query:
+            flops, traffic = record.flops, record.bytes
+
+        def write(line: bytes, number: int, duration: float | None, start_ns: int | None) -> None:
+            fields["line_number"], fields["duration_ns"] = number, duration
+            fields["start_ns"], fields["clock"] = start_ns, "" if start_ns is None else "epoch"
+            fields["gflops"] = flops / duration if flops is not None and duration else None
+            rate = traffic / duration if traffic is not None and duration else None
+            fields["gigabytes_per_second"] = rate
+            raw = line.rstrip(b"\r\n").decode("utf-8", "surrogateescape")
+            fields["raw"] = self.cell(raw)
+            self._append(self.line(fields))
+
+        return write
+
+    def close(self) -> None:
+        """Write what is left; the file is not ours to close."""
+        self._flush()
+
+    def _append(self, line: Any) -> None:
+        self._lines.append(line)
+        if len(self._lines) >= self.BUFFERED:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._write(self._lines)
+        self.count += len(self._lines)
+        self._lines.clear()
+
+    def _write(self, lines: list[Any]) -> None:
+        self._file.write(b"".join(lines))
 
 
-class ParquetWriter(CsvWriter):
-    """Groups of rows in typed columns, which pyarrow reads out of CSV; bytes that are no UTF-8 become "?"."""
+class CsvWriter(LineWriter):
+    """Rows as in RFC 4180, but with line feeds alone; what is not known is empty."""
+
+    HEAD = ",".join(COLUMNS) + "\n"
+
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__(file)
+        # The writer returns what the file that it writes to returns: the row.
+        self._row = csv.writer(SimpleNamespace(write=str), lineterminator="\n").writerow
+
+    def fields(self, record: Record) -> dict[str, Any]:
+        """Return the columns."""
+        return {name: csv_cell(value) for name, value in row(record).items()}
+
+    def cell(self, value: object) -> object:
+        """Return a value as a cell."""
+        return csv_cell(value)
+
+    def line(self, fields: dict[str, Any]) -> bytes:
+        """Return a row."""
+        text: str = self._row(fields.values())
+        return text.encode("utf-8", "surrogateescape")
+
+
+class JsonWriter(LineWriter):
+    """Objects with a record's own fields, its signature's and what is derived."""
+
+    def fields(self, record: Record) -> dict[str, Any]:
+        """Return a record's own fields, its signature's and what is derived of it."""
+        return as_row(record)
+
+    def line(self, fields: dict[str, Any]) -> bytes:
+        """Return an object."""
+        try:
+            line = _encode(fields)
+        except UnicodeEncodeError:
+            # Bytes that are not UTF-8 become halves of characters; only Python writes and reads those.
+            line = json.dumps(fields, default=str).encode()
+        return escaped(line) + b"\n"
+
+
+class ParquetWriter(LineWriter):
+    """Groups of rows in typed columns; bytes that are not UTF-8 become "?"."""
 
     BUFFERED = 16_384
-    QUOTE, QUOTING = b'"', csv.QUOTE_ALL  # a "\\r" would end a line
 
     def __init__(self, file: BinaryIO) -> None:
         try:
             import pyarrow as pa
-            from pyarrow import csv as pa_csv
             from pyarrow import parquet
         except ImportError as error:
             raise BadInput(
@@ -86,30 +192,37 @@ class ParquetWriter(CsvWriter):
             ) from None
         super().__init__(BytesIO())
         kinds = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
-        schema = pa.schema([(name, kinds[kind]) for name, kind in COLUMNS.items()])
-        self._options = pa_csv.ReadOptions(column_names=list(COLUMNS), use_threads=False)
-        self._table = partial(
-            pa_csv.read_csv,
-            read_options=self._options,
-            parse_options=pa_csv.ParseOptions(newlines_in_values=True),
-            convert_options=pa_csv.ConvertOptions(column_types=schema, null_values=[""]),
-        )
-        self._written = parquet.ParquetWriter(file, schema, compression="zstd")
+        self._schema = pa.schema([(name, kinds[kind]) for name, kind in COLUMNS.items()])
+        self._table = pa.table
+        self._written = parquet.ParquetWriter(file, self._schema, compression="zstd")
 
-    def line(self, fields: dict[str, Any]) -> bytes:
-        """Return a row, with all characters as they are."""
-        return self.text(fields.values()).encode("utf-8", "replace")
+    def fields(self, record: Record) -> dict[str, Any]:
+        """Return the columns."""
+        return row(record)
+
+    def line(self, fields: dict[str, Any]) -> tuple[Any, ...]:
+        """Return the values."""
+        return tuple(fields.values())
 
     def close(self) -> None:
         """Write what is left, and what ends the file."""
         super().close()
         self._written.close()
 
-    def _write(self, lines: bytes) -> None:
+    def _write(self, lines: list[tuple[Any, ...]]) -> None:
         if lines:
-            # pyarrow takes no row that is longer than its blocks.
-            self._options.block_size = min(len(lines), _LARGEST_BLOCK)
-            self._written.write_table(self._table(BytesIO(lines)))
+            columns = dict(zip(COLUMNS, zip(*lines, strict=True), strict=True))
+            for name, kind in COLUMNS.items():
+                if kind is str:
+                    columns[name] = tuple(map(_as_utf8, columns[name]))
+            self._written.write_table(self._table(columns, schema=self._schema))
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def _as_utf8(text: str) -> str:
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _write_lines(kind: type[LineWriter], records: Iterable[Record], file: BinaryIO) -> int:

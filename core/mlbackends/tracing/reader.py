@@ -18,14 +18,14 @@ import re
 from collections.abc import Hashable, Iterable, Iterator
 from copy import copy
 from functools import cache
+from io import BytesIO
 from types import ModuleType
 from typing import Any
 
 from msgspec import structs
 
 from mlbackends.base.registry import load, names
-from mlbackends.model.trace import AnyRecord, Call, Malformed, Primitive, Text
-from mlbackends.tracing.numbers import is_stamp
+from mlbackends.model.trace import AnyRecord, Call, Malformed, Text
 from mlbackends.tracing.prefixes import NO_PREFIX, Coloured, Prefix, plain, prefix
 from mlbackends.tracing.sources import Source, joined_source
 
@@ -38,11 +38,9 @@ LONGEST_LINE = 1 << 20
 Cut = tuple[Hashable, float | None, int | None]
 _TRUNCATED = "the line is cut off"
 _FOREIGN = "the line begins as one of the library's and goes on as none that is known"
-_MOST_KEYS = 4096
+_MOST_CALLS = 50_000
 #: The first record of each key; its signature is that of all.
 _calls: dict[Hashable, Call] = {}
-#: The same by all that stands before the sizes: programs call one thing with many sizes.
-_fronts: dict[bytes, Primitive] = {}
 
 
 @cache
@@ -56,7 +54,7 @@ def tracers() -> dict[bytes, tuple[str, ModuleType]]:
 
 
 @cache
-def _marker_search() -> "tuple[re.Pattern[bytes], tuple[bytes, ...]]":
+def marker_search() -> "tuple[re.Pattern[bytes], tuple[bytes, ...]]":
     """Return what finds a marker of any tracer, and the ends of all markers: these few are found fast."""
     marks = [mark for name in names(FORMATS) for mark in load(FORMATS, name).MARKERS]
     return re.compile(b"|".join(map(re.escape, marks))), tuple({mark[-8:] for mark in marks})
@@ -92,12 +90,13 @@ def lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Yield lines with their ends; the last may have none, and what is too long to be a line is cut."""
     rest = b""
     for chunk in chunks:
-        *whole, rest = (rest + chunk).split(b"\n") if rest else chunk.split(b"\n")
+        data = rest + chunk
+        whole = BytesIO(data).readlines()
+        rest = whole.pop() if whole and not data.endswith(b"\n") else b""
+        if len(data) <= LONGEST_LINE:
+            yield from whole
+            continue
         for line in whole:
-            if len(line) < LONGEST_LINE:
-                yield line + b"\n"
-                continue
-            line += b"\n"
             yield from (line[at : at + LONGEST_LINE] for at in range(0, len(line), LONGEST_LINE))
         while len(rest) > LONGEST_LINE:
             yield rest[:LONGEST_LINE]
@@ -124,75 +123,37 @@ def line_records(line: bytes, number: int = 0) -> Iterator[AnyRecord]:
         yield each
 
 
-def parsed(leaf: Any, line: bytes) -> AnyRecord | None:
+def parsed(tracer: Any, line: bytes) -> AnyRecord | None:
     """Return the record of a whole line, from its marker on and without its end; None if it is none."""
-    cut: Cut | None = leaf.cut(line)
+    cut: Cut | None = tracer.cut(line)
     text = _text(line)
     if cut is not None and cut[1] is not None:
-        like = _calls.get(cut[0])
-        # A call that differs from one that was read in its sizes alone.
-        if like is None and (front := leaf.front(cut[0])) in _fronts:
-            like = _fronts[front]
-            like = structs.replace(like, signature=leaf.resized(like.signature, cut[0]))
-            _store(_calls, cut[0], like)
-        if like is not None:
-            record = copy(like)  # it is new, and nobody else's yet
+        equal = _calls.get(cut[0])
+        if equal is not None:
+            record = copy(equal)  # it is new, and nobody else's yet
             structs.force_setattr(record, "raw", text)
             structs.force_setattr(record, "duration_ns", cut[1])
             structs.force_setattr(record, "start_ns", cut[2])
             structs.force_setattr(record, "clock", "" if cut[2] is None else "epoch")
             return record  # type: ignore[return-value]
-    found: AnyRecord | None = leaf.parse(text)
+    found: AnyRecord | None = tracer.parse(text)
     if cut is not None and isinstance(found, Call) and is_cut_right(found, cut):
-        first = copy(found)
-        _store(_calls, cut[0], first)
-        if isinstance(first, Primitive) and first.signature.problem and leaf.front(cut[0]):
-            _store(_fronts, leaf.front(cut[0]), first)
+        if len(_calls) >= _MOST_CALLS:
+            _calls.clear()
+        _calls[cut[0]] = copy(found)
     return found
 
 
-def _store(cache: dict[Any, Any], key: Hashable, record: Call) -> None:
-    if len(cache) >= _MOST_KEYS:
-        cache.clear()
-    cache[key] = record
-
-
-def is_resized(line: bytes, key: Hashable) -> bool:
-    """Tell whether a line, cut to a key, differs in its sizes alone from a primitive that was read."""
-    return tracers()[line[:MARK_LENGTH]][1].front(key) in _fronts
-
-
 def is_cut_right(record: AnyRecord, cut: Cut) -> bool:
-    """Tell whether a line was cut to what all such lines have; decimal commas mislead a tracer's cut."""
+    """Return whether a line was cut to what all such lines have; decimal commas mislead a tracer's cut."""
     key, duration, start = cut
-    if isinstance(record, Text | Malformed):
+    if isinstance(record, Text | Malformed) or (record.duration_ns, record.start_ns) != (
+        duration,
+        start,
+    ):
         return False
-    if (record.duration_ns, record.start_ns) != (duration, start):
-        return False
-    if duration is None or not isinstance(record, Call):
-        return duration is None and not isinstance(record, Call)
-    return not isinstance(key, bytes) or key == record.key.encode("utf-8", "surrogateescape")
-
-
-def located(line: bytes) -> tuple[bytes, int, Cut | None] | None:
-    """Return what stands before a line of a library, where its marker is, and the line cut.
-
-    The end of a capture's stamp is left out, and counts as the call's. None for a line without a marker.
-    """
-    tracer = tracers().get(line[:MARK_LENGTH])
-    if tracer is not None:
-        return b"", 0, tracer[1].cut(line)
-    found = _marker_search()[0].search(line)
-    if found is None:
-        return None
-    at = found.start()
-    cut: Cut | None = tracers()[line[at : at + MARK_LENGTH]][1].cut(line[at:])
-    before, has_end, end = line[:at].rpartition(b" end ")
-    if not has_end or not is_stamp(end[:-2]) or end[-2:] != b"] ":
-        return line[:at], at, cut
-    if cut is not None and cut[1] is not None and cut[2] is None:
-        cut = cut[0], cut[1], int(end[:-2]) - round(cut[1])
-    return before, at, cut
+    is_named = duration is not None and isinstance(key, bytes) and isinstance(record, Call)
+    return not is_named or key == record.key.encode("utf-8", "surrogateescape")
 
 
 def record_length(line: bytes) -> int:
@@ -217,7 +178,7 @@ def _line_records(line: bytes, number: int) -> Iterator[AnyRecord]:
             structs.force_setattr(record, "line_number", number)  # it is new, and nobody else's yet
             yield record
             return
-    pattern, endings = _marker_search()
+    pattern, endings = marker_search()
     places = list(pattern.finditer(line)) if any(each in line for each in endings) else []
     body = line.rstrip(b"\r\n")
     at = unread = 0  # where what was not given yet begins, and the first marker behind

@@ -1,9 +1,8 @@
-"""Logs walked in order, where most lines are not read: calls that came before are known by their key.
+"""The path of a large log into views and exports: equal calls are read once, of the others only the time.
 
-A finding needs the order of the calls, the first lines that show it, and sums. So of equal calls from
-one place the first ones are given to `add` one by one, like any record. Of the others the time
-alone is kept, and given to `add_more` at the end, with the last one's start; who needs to know of each
-says so by `follow` or `follow_lines`.
+Most lines of a log are calls that came before with another time. A tracer cuts a line to what repeats,
+its key, and its time; only the first line of each key is read with the grammar. Collectors that need
+each call, in order, say so by `follow`; the others get sums.
 """
 
 from array import array
@@ -13,205 +12,217 @@ from typing import Any
 
 from msgspec import structs
 
-from mlbackends.model.trace import AnyRecord, Call, Header, Malformed, Record, Text
+from mlbackends.model.trace import (
+    AnyRecord,
+    Call,
+    Check,
+    Dispatch,
+    Header,
+    Malformed,
+    Message,
+    Record,
+    Text,
+)
+from mlbackends.tracing.numbers import is_stamp
 from mlbackends.tracing.prefixes import plain, prefix
 from mlbackends.tracing.reader import (
     MARK_LENGTH,
+    Cut,
     is_cut_right,
     line_records,
     lines,
-    located,
+    marker_search,
     tracers,
     with_log,
 )
 
-Follower = Callable[[float], None]
-LineFollower = Callable[[bytes, int, float, int | None], None]
-_MOST = 60_000
-_END = ord("\n")
-#: So many different lines of equal calls are given one by one behind the first; no finding shows more.
+#: Takes a later call that is equal to one that was added: its line, number, duration and start.
+Follower = Callable[[bytes, int, float | None, int | None], None]
+#: Different calls that are remembered; then the sums are handed out and all begins anew.
+_MOST_CALLS = 60_000
+_NEWLINE = ord("\n")
+#: How many different lines of equal calls become records behind the first; no finding shows more.
 #:
-#: Of the calls that are new behind so many others, the first alone: these have shown enough.
-_READ_AGAIN, _MOST_READ_AGAIN = 4, 1000
+#: Behind this many different calls only the first of each: these have shown enough.
+_SHOWN_LINES, _MOST_SHOWN_CALLS = 4, 1000
 
 
-class _Repeat:
-    """Equal calls from one place. There are many, each far away in memory, so that they are small.
+class _Repeats:
+    """Equal calls from one place.
 
-    end_ns: until when calls began beside the first; with `lines`, who is given one by one. shown, durations:
-    the times of these and of the others. start_ns: of the last.
+    show, lines: who gets the first different lines as records, and those that were shown; None once they
+    were enough. end_ns: calls that began before it overlap with the first, and are shown. later, every:
+    the followers of what is not shown, and of all. shown, durations: the times of what was shown and of
+    the rest. untimed: the number of lines without a time. start_ns: of the last call.
     """
 
     __slots__ = (
-        *("durations", "end_ns", "followers", "line_followers", "lines", "record", "show"),
-        *("shown", "start_ns"),
+        *("durations", "end_ns", "every", "later", "lines", "record", "show", "shown", "start_ns"),
+        "untimed",
     )
 
-    def __init__(
-        self, record: Call, show: Sequence[Callable[[Record], None]], each: Sequence[LineFollower]
-    ) -> None:
+    def __init__(self, record: Record, every: Sequence[Follower]) -> None:
         self.record = record
-        self.show = show
-        self.line_followers = each
-        self.followers: tuple[Follower, ...] = ()
-        self.end_ns = -inf
+        self.every = every
+        self.later: Sequence[Follower] = ()
+        self.show: Sequence[Callable[[Record], None]] = ()
         self.lines: set[bytes] | None = None
-        self.shown = array("d", [record.duration_ns or 0.0])
-        self.durations = array("d")
+        self.end_ns = -inf
+        self.shown, self.durations = array("d"), array("d")
+        self.untimed = 0
         self.start_ns = record.start_ns
 
-    def take(self, line: bytes, number: int, duration: float, start: int | None) -> None:
-        """Take in a call; those that are new show it."""
-        for each in self.line_followers:
-            each(line, number, duration, start)
+    def take(self, line: bytes, number: int, duration: float | None, start: int | None) -> None:
+        """Take in a call."""
         self.start_ns = start
-        is_new = start is not None and start < self.end_ns
+        is_shown = start is not None and start < self.end_ns
         if self.lines is not None and line not in self.lines:
-            is_new = True
+            is_shown = True
             self.lines.add(line)
-            if len(self.lines) >= _READ_AGAIN:
+            if len(self.lines) >= _SHOWN_LINES:
                 self.lines = None
-        if is_new:
+        if duration is None:
+            self.untimed += 1
+        elif is_shown:
             self.shown.append(duration)
             record = repeated(self.record, line, number, duration, start)
             for add in self.show:
                 add(record)
-            return
-        self.durations.append(duration)
-        for follower in self.followers:
-            follower(duration)
+        else:
+            self.durations.append(duration)
+            for follow in self.later:
+                follow(line, number, duration, start)
+        for follow in self.every:
+            follow(line, number, duration, start)
 
 
 class Walk:
-    """Walks through logs and gives what is in them to takers, such as the collector of a view.
+    """Walks through logs and gives what is in them to collectors, such as those of views.
 
-    takers: each has `add(record)`, and for equal calls in sums `add_more`, after the first few, or, where
-    it needs no order, `add_many(record, count, durations)`, for all. `follow(record)`, where there
-    is one, returns what takes the time of each later call that is equal, in order; `follow_lines(record)`,
-    what takes its line, number, time and start instead of sums.
+    Each has `add(record)`. Equal calls come as sums when the walk ends: by `add_many(record, count,
+    durations)` all but the first, where the order does not matter; by `add_more` all but the first few
+    different ones. `follow(record)` returns a Follower for the calls that equal a record, or None. A
+    collector that has none of these gets a record for each call.
+
     is_chosen: which records are counted; equal calls from one place have equal answers.
-    lines, unreadable: how many records came that are no text, and how many could not be read. texts: how
-    many are text.
+    lines, unreadable: the number of lines of libraries, and of those that could not be read. texts: the
+    number of other lines.
     """
 
     def __init__(
-        self, takers: Sequence[Any], is_chosen: Callable[[Record], bool] = lambda _: True
+        self, collectors: Sequence[Any], is_chosen: Callable[[Record], bool] = lambda _: True
     ) -> None:
         self.lines = self.unreadable = self.texts = 0
-        ordered = [taker for taker in takers if hasattr(taker, "add_more")]
-        summed = [taker for taker in takers if taker not in ordered and hasattr(taker, "add_many")]
-        self._adders = [taker.add for taker in takers]
-        self._first_adders = [taker.add for taker in takers if taker not in summed]
-        self._ordered = [taker.add for taker in ordered]
-        self._adders_of_rest = [taker.add_more for taker in ordered]
-        self._adders_of_all = [taker.add_many for taker in summed]
-        self._follow = [taker.follow for taker in takers if hasattr(taker, "follow")]
-        self._follow_lines = [
-            taker.follow_lines for taker in takers if hasattr(taker, "follow_lines")
-        ]
+        self._adders = [each.add for each in collectors]
+        self._ordered = [each for each in collectors if hasattr(each, "add_more")]
+        self._others = [each for each in collectors if not hasattr(each, "add_more")]
+        self._adders_of_all = [each.add_many for each in collectors if hasattr(each, "add_many")]
         self._is_chosen = is_chosen
         self._log = ""
-        self._places: dict[bytes, dict[Hashable, LineFollower]] = {b"": {}}
+        self._places: dict[bytes, dict[Hashable, Callable[..., None]]] = {b"": {}}
+        self._repeats: list[_Repeats] = []
         self._count = 0
-        self._repeats: list[_Repeat] = []
         self._ends: dict[tuple[str, int | None, str], float] = {}
 
     def add(self, chunks: Iterable[bytes], log: str = "") -> None:
         """Walk through a log, as UTF-8 in pieces cut anywhere. log: see `reader.records`."""
         self._log = log
-        cutters = {mark: leaf.cut for mark, (_, leaf) in tracers().items()}
-        takers = self._places[b""]
+        cutters = {mark: tracer.cut for mark, (_, tracer) in tracers().items()}
+        known = self._places[b""]
         repeats = 0
         for number, line in enumerate(lines(chunks), 1):
             cutter = cutters.get(line[:MARK_LENGTH])
             cut = None if cutter is None else cutter(line)
-            follower = None if cut is None else takers.get(cut[0])
-            if cut is None or follower is None or cut[1] is None or line[-1] != _END:
+            take = None if cut is None else known.get(cut[0])
+            if take is None or cut is None or line[-1] != _NEWLINE:
                 self._add(line, number)
             else:
                 repeats += 1
-                follower(line, number, cut[1], cut[2])
+                take(line, number, cut[1], cut[2])
         self.lines += repeats
         self.finish()
 
+    def finish(self) -> None:
+        """Hand out the sums, and begin anew."""
+        for repeats in self._repeats:
+            rest, untimed = repeats.durations, repeats.untimed
+            every = repeats.shown + rest
+            last = structs.replace(repeats.record, start_ns=repeats.start_ns)
+            for add_many in self._adders_of_all if every or untimed else ():
+                add_many(last, len(every) + untimed, every)
+            for each in self._ordered if rest or untimed else ():
+                each.add_more(last, len(rest) + untimed, rest)
+        self._repeats.clear()
+        self._count = 0
+        known = self._places[b""]
+        known.clear()
+        self._places = {b"": known}
+
     def _add(self, line: bytes, number: int) -> None:
         """Add a line that has something before it, or whose key is new."""
-        found = located(line)
+        found = _located(line)
         if found is None:
-            if (bare := plain(line)) != line and located(bare):
-                self._pass_on(self._read(line, number), self._adders)
+            if (bare := plain(line)) != line and _located(bare):
+                self._pass_on(self._read(line, number))
             else:
                 self.texts += 1
             return
         before, at, cut = found
-        if cut is None or cut[1] is None or line[-1] != _END:
-            self._pass_on(self._read(line, number), self._adders)
-        elif follower := self._places.get(before, {}).get(cut[0]):
+        if cut is None or line[-1] != _NEWLINE:
+            self._pass_on(self._read(line, number))
+        elif take := self._places.get(before, {}).get(cut[0]):
             self.lines += 1
-            follower(line[at:], number, cut[1], cut[2])
+            take(line[at:], number, cut[1], cut[2])
         else:
             records = self._read(line, number)
-            record = records[0] if len(records) == 1 else None
+            self._pass_on(records)
+            record = records[0]
             if (
-                not isinstance(record, Call)
-                or not is_cut_right(record, cut)
-                or (at and prefix(line[:at]) is None)
-                or plain(line) != line
+                len(records) == 1
+                and isinstance(record, Call | Dispatch | Check | Message)
+                and is_cut_right(record, cut)
+                and (not at or prefix(line[:at]) is not None)
+                and plain(line) == line
             ):
-                self._pass_on(records, self._adders)
-                return
-            self._pass_on(records, self._first_adders)
-            if self._count >= _MOST:
-                self.finish()
-            self._count += 1
-            self._places.setdefault(before, {})[cut[0]] = self._taker(record)
+                if self._count >= _MOST_CALLS:
+                    self.finish()
+                self._count += 1
+                self._places.setdefault(before, {})[cut[0]] = self._taker(record)
 
-    def _taker(self, record: Call) -> LineFollower:
-        """Return what takes in calls that are equal to one that was given away."""
+    def _taker(self, record: Call | Dispatch | Check | Message) -> Callable[..., None]:
+        """Return what takes in lines that are equal to one that was added."""
         if not self._is_chosen(record):
             return lambda *_: None
-        found = tuple([each for follow in self._follow_lines if (each := follow(record))])
-        if len(found) == 1 and not self._ordered and not self._adders_of_all:
-            only: LineFollower = found[0]
-            return only
-        repeat = _Repeat(record, self._ordered, found)
-        repeat.followers = tuple([each for follow in self._follow for each in follow(record)])
-        if self._ordered:
-            repeat.end_ns = self._ends[_call_key(record)]
-            if len(self._repeats) < _MOST_READ_AGAIN:
-                repeat.lines = set()
-        self._repeats.append(repeat)
-        return repeat.take
-
-    def finish(self) -> None:
-        """Give the sums away, and begin anew."""
-        for repeat in self._repeats:
-            rest, every = repeat.durations, repeat.shown + repeat.durations
-            last = structs.replace(repeat.record, start_ns=repeat.start_ns)
-            for add_many in self._adders_of_all:
-                add_many(last, len(every), every)
-            for add_more in self._adders_of_rest if rest else ():
-                add_more(last, len(rest), rest)
-        self._repeats.clear()
-        self._count = 0
-        own = self._places[b""]
-        own.clear()
-        self._places = {b"": own}
+        later, every = (
+            [follower for each in collectors if (follower := _follower(each, record))]
+            for collectors in (self._ordered, self._others)
+        )
+        if len(every) == 1 and not self._ordered and not self._adders_of_all:
+            return every[0]
+        repeats = _Repeats(record, every)
+        self._repeats.append(repeats)
+        if isinstance(record, Call) and self._ordered and record.duration_ns is not None:
+            repeats.later = later
+            repeats.show = [each.add for each in self._ordered]
+            repeats.end_ns = self._ends[_call_key(record)]
+            if len(self._repeats) < _MOST_SHOWN_CALLS:
+                repeats.lines = set()
+        elif not every and record.duration_ns is not None:
+            append = repeats.durations.append
+            return lambda _, __, duration, ___: append(duration)
+        return repeats.take
 
     def _read(self, line: bytes, number: int) -> list[AnyRecord]:
-        """Return what is in a line."""
         return [with_log(each, self._log) for each in line_records(line, number)]
 
-    def _pass_on(
-        self, records: list[AnyRecord], adders: Sequence[Callable[[Record], None]]
-    ) -> None:
-        """Give records away."""
+    def _pass_on(self, records: list[AnyRecord]) -> None:
+        """Give records to all collectors."""
         for record in records:
             if isinstance(record, Text):
                 self.texts += 1
                 continue
             if isinstance(record, Header):
-                self.finish()  # a process begins: what was made before is no more, and all calls are first
+                self.finish()  # a process begins, and all of its calls are first calls
                 self._ends.clear()
             self.lines += 1
             self.unreadable += isinstance(record, Malformed)
@@ -220,13 +231,44 @@ class Walk:
                 end = -inf if start is None else start + record.duration_ns
                 self._ends.setdefault(_call_key(record), end)
             if self._is_chosen(record):
-                for add in adders:
+                for add in self._adders:
                     add(record)
 
 
+def _follower(collector: Any, record: Record) -> Follower | None:
+    """Return what takes the calls that equal a record, one by one, to a collector; None where sums do."""
+    if hasattr(collector, "follow"):
+        found: Follower | None = collector.follow(record)
+        return found
+    if hasattr(collector, "add_many") or hasattr(collector, "add_more"):
+        return None
+    return lambda *call: collector.add(repeated(record, *call))
+
+
+def _located(line: bytes) -> tuple[bytes, int, Cut | None] | None:
+    """Return what is before a line of a library, where its marker is, and the line cut.
+
+    The end of a capture's stamp is left out, and counts as the call's. None for a line without a marker.
+    """
+    tracer = tracers().get(line[:MARK_LENGTH])
+    if tracer is not None:
+        return b"", 0, tracer[1].cut(line)
+    found = marker_search()[0].search(line)
+    if found is None:
+        return None
+    at = found.start()
+    cut: Cut | None = tracers()[line[at : at + MARK_LENGTH]][1].cut(line[at:])
+    before, has_end, end = line[:at].rpartition(b" end ")
+    if not has_end or not is_stamp(end[:-2]) or end[-2:] != b"] ":
+        return line[:at], at, cut
+    if cut is not None and cut[1] is not None and cut[2] is None:
+        cut = cut[0], cut[1], int(end[:-2]) - round(cut[1])
+    return before, at, cut
+
+
 def repeated(
-    record: Call, line: bytes, number: int, duration_ns: float, start_ns: int | None
-) -> Call:
+    record: Record, line: bytes, number: int, duration_ns: float | None, start_ns: int | None
+) -> Record:
     """Return the record of a call that is equal to one that was read, from its line."""
     raw = line.rstrip(b"\r\n").decode("utf-8", "surrogateescape")
     return structs.replace(
@@ -239,5 +281,5 @@ def repeated(
     )
 
 
-def _call_key(record: Call) -> tuple[str, int | None, str]:
+def _call_key(record: Record) -> tuple[str, int | None, str]:
     return record.source, record.process, record.key

@@ -343,21 +343,3 @@ def test_equal_traces_make_equal_packed_files(tmp_path: Path) -> None:
     for name in ("a.csv.gz", "b.csv.gz"):
         export(told, str(tmp_path / name))
     assert (tmp_path / "a.csv.gz").read_bytes() == (tmp_path / "b.csv.gz").read_bytes()
-
-
-@pytest.mark.parametrize("form", ["csv", "jsonl"])
-def test_a_line_of_a_call_that_came_before_is_what_it_would_be_alone(form: str) -> None:
-    told = [parsed(MATMUL.format("", time)) for time in ("0.5", "0.25", "0")]
-    told += [parsed(MATMUL.format("", "1").replace("exec,", "create:cache_miss,"))] * 2
-    told += [parsed(MATMUL.format("", "1").replace("256x64", "256x32"))]
-    told += [record for log in LOGS for record in records(log)]
-    told += [*reader.records(["\n".join([*DAMAGED, ""]).encode("utf-8", "surrogateescape")])]
-    files = [io.BytesIO(), io.BytesIO()]
-    quick, slow = (exporting.LINES[form](file) for file in files)
-    for record in told:
-        quick.add(record)
-        slow.write(record)
-    quick.close()
-    slow.close()
-    quickly, slowly = (read_back(file.getvalue(), form) for file in files)
-    assert quickly == slowly

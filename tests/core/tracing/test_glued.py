@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlbackends.model.trace import AnyRecord, Call, Malformed, MklCall, Primitive, Text
-from mlbackends.tracing.aggregate import Aggregate
 from mlbackends.tracing.prefixes import prefix
 from mlbackends.tracing.reader import records
 
@@ -156,16 +155,6 @@ def test_the_text_behind_a_ranks_line_keeps_its_colours() -> None:
     assert (call.source, str(call), str(text)) == (
         *("rank0", MATMUL.decode(), "\x1b[31mred\x1b[0m\n"),
     )
-
-
-def test_sums_know_the_text_behind_calls() -> None:
-    lines = [MATMUL, MATMUL + b"Epoch 1, 7", MATMUL, GEMM + b"Epoch:", GEMM]
-    found = Aggregate().add([b"\n".join(lines) + b"\n"])
-    assert {(group.kind, group.count) for group in found.groups} == {
-        ("primitive", 3),
-        ("mklcall", 2),
-    }
-    assert (found.kinds["text"], found.malformed_count) == (2, 0)
 
 
 def test_a_long_line_of_numbers_is_read_in_a_moment() -> None:

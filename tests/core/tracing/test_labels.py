@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlbackends.model.trace_views import Summary
-from mlbackends.tracing.aggregate import Aggregate
 from mlbackends.tracing.filters import where
 from mlbackends.tracing.reader import records
 from mlbackends.tracing.sources import joined_source, labels
-from mlbackends.tracing.viewing import from_aggregates, views
+from mlbackends.tracing.viewing import begin, views
+from mlbackends.tracing.walk import Walk
 
 LOG = Path(__file__).resolve().parents[2] / "traces" / "torch-2.13-onednn-level2.log"
 
@@ -57,8 +57,11 @@ def test_logs_added_up_give_what_record_by_record_gives(expression: str) -> None
     ranked = b"".join(b"[rank1]: " + line for line in data.splitlines(keepends=True)[::2])
     logs = {"a.log": data, "b.log": ranked + data[: len(data) // 2]}
     keep, asked = where(expression), {"summary": {"by": ("source", "operation")}}
-    parts = [Aggregate(name).add([text]) for name, text in logs.items()]
-    added_up = from_aggregates(parts, asked, keep)["summary"]
+    collector = begin("summary", by=("source", "operation"))
+    walk = Walk([collector], keep)
+    for name, text in logs.items():
+        walk.add([text], name)
+    added_up = collector.result()
     one_by_one = views(
         (
             record

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from mlbackends.model.trace import Malformed, Text
 from mlbackends.tracing.filters import where
 from mlbackends.tracing.machine import Machine
-from mlbackends.tracing.reader import records
-from mlbackends.tracing.viewing import accepts_repeats, begin, view
-from mlbackends.tracing.walk import Walk
+from mlbackends.tracing.reader import LONGEST_LINE, records
+from mlbackends.tracing.viewing import begin, view
+from mlbackends.tracing.walk import Follower, Walk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -132,12 +135,12 @@ class Counting:
         self.more += count
         self.total += sum(durations)
 
-    def follow(self, record: Record) -> tuple[Any, ...]:
-        def one(duration: float) -> None:
+    def follow(self, record: Record) -> Follower:
+        def count(_: bytes, __: int, duration: float | None, ___: int | None) -> None:
             assert duration == record.duration_ns
             self.followed += 1
 
-        return (one,)
+        return count
 
 
 @pytest.mark.parametrize("line", [MATMUL, GEMM, b"[pid 1 tid 2] " + MATMUL, b"[rank1]: " + GEMM])
@@ -199,6 +202,153 @@ def test_views_that_take_sums_walk_along() -> None:
     read = view("summary", records([data]))
     assert [row.count for row in views["summary"].rows] == [row.count for row in read.rows]  # type: ignore[union-attr]
     assert views["dispatch"] == view("dispatch", records([data]))
-    assert accepts_repeats("timeline")
     assert views["timeline"] == view("timeline", records([data]))
-    assert hasattr(begin("findings"), "follow")
+
+
+class Sums:
+    """Collects the number and the times of equal lines from one place."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[tuple[object, ...]] = Counter()
+        self.times: defaultdict[tuple[object, ...], list[float]] = defaultdict(list)
+
+    def add(self, record: Record) -> None:
+        self.add_many(record, 1, [] if record.duration_ns is None else [record.duration_ns])
+
+    def add_many(self, record: Record, count: int, durations: Sequence[float]) -> None:
+        key = record.key or re.sub(r",[0-9]+[.][0-9]+", "", record.raw, count=1)
+        place = (record.kind, key, record.process, record.thread, record.source)
+        self.counts[place] += count
+        self.times[place] += durations
+
+
+class Each:
+    """Collects the records, one by one."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+
+    def add(self, record: Record) -> None:
+        self.records.append(record)
+
+
+def check(data: bytes, size: int = 1 << 20) -> Sums:
+    """Check a walk's sums, records and counts against those of all records; return the sums."""
+    sums, each, expected = Sums(), Each(), Sums()
+    walk = Walk([sums, each])
+    walk.add(data[at : at + size] for at in range(0, len(data), size))
+    found = [record for record in records([data]) if not isinstance(record, Text)]
+    for record in found:
+        expected.add(record)
+    assert each.records == found
+    assert sums.counts == expected.counts
+    for place, times in expected.times.items():
+        assert sorted(sums.times[place]) == sorted(times)
+    assert walk.lines == len(found)
+    assert walk.texts == sum(isinstance(record, Text) for record in records([data]))
+    assert walk.unreadable == sum(isinstance(record, Malformed) for record in found)
+    return sums
+
+
+ODD = [
+    MATMUL,
+    MATMUL + b",5",
+    MATMUL.rpartition(b",")[0],
+    MATMUL.rpartition(b",")[0] + b",",
+    MATMUL.rpartition(b",")[0] + b",0,5",
+    MATMUL.rpartition(b",")[0] + b",soon",
+    MATMUL.replace(b"v1,", b"v1,1795258901075.670898,", 1),
+    MATMUL.replace(b"v1,", b"v1,1795258901076,670898,", 1),
+    MATMUL.replace(b"v1,", b"v1,1795258901_75.670898,", 1),
+    MATMUL.replace(b"v1,", b"v1,1795258901075670898,", 1),
+    MATMUL.replace(b"v1,", b"v1,1795258901075.67 898,", 1),
+    b"[pid 1 tid 2 end 3000000] " + MATMUL,
+    b"[pid 1 tid 2 end 9000000] " + MATMUL,
+    b"[rank1]: " + MATMUL,
+    b"loss=0.1 " + MATMUL,
+    MATMUL.replace(b"128x256:", b"1x256:"),
+    MATMUL.replace(b"128x256:", b"2x256:"),
+    MATMUL.replace(b"128x256:256x128", b""),
+    MATMUL.replace(b"128x256:", b"128 x:"),
+    MATMUL.replace(b"128x256:", "1\u00a0x:".encode()),
+    MATMUL.replace(b"128x256:256x128,0.0", b"128x256:256x127,0,0"),
+    MATMUL.replace(b"128x256:", b"onednn_verbose:"),
+    MATMUL.replace(b"128x256:", b"3x256:").replace(b"v1,", b"v1,1795258901075.670898,", 1),
+    MATMUL[:50],
+    MATMUL[:50] + MATMUL,
+    GEMM,
+    GEMM.replace(b"0x7f", b"0x55"),
+    GEMM.replace(b"0x7ffd", b"0x1c"),
+    GEMM.replace(b",512,0x", b",640,0x", 1),
+    GEMM.replace(b",512,0x", b",51,0x", 1),
+    GEMM.replace(b"TID:0", b"TID:1"),
+    GEMM[:40],
+    b"[rank0]: " + GEMM,
+    b"text",
+    b"",
+]
+
+
+@given(st.lists(st.sampled_from(ODD), max_size=40), st.integers(1, 500))
+def test_odd_lines_in_any_order_add_up_to_their_records(lines: list[bytes], size: int) -> None:
+    check(b"".join(line + b"\n" for line in lines), size)
+
+
+CREATED = MATMUL.replace(b"exec", b"create:cache_miss", 1)
+JOINED = [b"\n"] * 4 + [b"\r\n", b"\r", b"\\n", b"", b" text ", b"\x1b[31m", b"\n[rank0]: ", b"7"]
+JOINED += [b"\n[pid 1 tid 2 end 3000000] ", b"\n[pid 1 tid 2 end x] ", b"\\n[pid 1 tid 2] "]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([*ODD, CREATED, CREATED, GEMM]), st.sampled_from(JOINED)),
+        max_size=30,
+    ),
+    st.integers(1, 2000),
+)
+def test_lines_joined_by_anything_add_up_to_their_records(
+    parts: list[tuple[bytes, bytes]], size: int
+) -> None:
+    check(b"".join(line + behind for line, behind in parts) * 3, size)
+
+
+@pytest.mark.parametrize("path", TRACES, ids=lambda path: path.stem)
+def test_a_log_twice_over_adds_up_to_its_records(path: Path) -> None:
+    check(path.read_bytes() * 2, 777)
+
+
+@pytest.mark.parametrize("size", [70_001, 1 << 22])
+def test_what_is_too_long_to_be_a_line_is_cut_where_the_records_are(size: int) -> None:
+    parts = [b"\x1b[32m" + CREATED, MATMUL, GEMM, b"x" * 5000]
+    long = b"\r".join(parts * (LONGEST_LINE // 5400)) + b"\n"
+    check(MATMUL + b"\n" + long + MATMUL + b"\n" + long[:-1], size)
+
+
+ENDLESS = ["1e400", "1e303", "1e30", "1e+30", "inf", "nan", "-1e9", "-0.1", "1_0", "+2", " 3", ".5"]
+
+
+@pytest.mark.parametrize("time", [*ENDLESS, "1E2"])
+@pytest.mark.parametrize("line", [MATMUL, GEMM], ids=["oneDNN", "MKL"])
+@pytest.mark.parametrize("before", [b"", b"[rank1]: ", b"text "])
+def test_a_time_is_one_to_the_sums_where_it_is_one_to_the_records(
+    time: str, line: bytes, before: bytes
+) -> None:
+    number = re.compile(rb"(?<=\) )[0-9.]+" if line.startswith(b"MKL") else rb"(?<=,)[0-9.e-]+$")
+    odd = before + number.sub(time.encode(), line)
+    for lines in ([odd], [line, odd], [before + line, odd, line, odd]):
+        check(b"\n".join(lines) + b"\n")
+
+
+def test_refusals_are_counted_by_what_they_report() -> None:
+    line = (
+        b"onednn_verbose,v1,1795258901094.%06d,primitive,create:dispatch,brgemm_matmul,"
+        b"datatype configuration not supported on this isa,src/cpu/x64/matmul/a.cpp:1719\n"
+    )
+    sums = check(b"".join(line % number for number in range(5)))
+    assert [*sums.counts.values()] == [5]
+
+
+def test_calls_of_other_sizes_are_groups_of_their_own() -> None:
+    sizes = [b"%dx256:256x128" % number for number in range(1, 50)]
+    lines = [MATMUL.replace(b"128x256:256x128", size) + b"\n" for size in sizes] * 3
+    assert [*check(b"text\n" + b"".join(lines)).counts.values()] == [3] * 49

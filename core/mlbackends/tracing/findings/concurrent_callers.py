@@ -51,7 +51,7 @@ class Finder(finder.Finder):
         self._span(record, 1, (record.duration_ns or 0.0,))
 
     def add_more(self, record: Record, count: int, durations: Sequence[float]) -> None:
-        self._span(record, count, durations)
+        self._span(record, count, durations or (0.0,))
 
     def _span(self, record: Record, count: int, durations: Sequence[float]) -> None:
         """Widen the time in which calls of a source ran by one call, or the last of several."""

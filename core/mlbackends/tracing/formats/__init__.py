@@ -1,20 +1,16 @@
-"""One entry per library that can tell what it ran: what to set, and how to read a line of it.
+"""One entry per library that can print what it ran: what to set, and how to read a line of it.
 
 A tracer offers
 
     MARKERS                the bytes that its lines begin with; the first twelve tell them apart
     environment(...)       the variables to set, so that a command prints its lines
-    parse(line)            one whole line, from its marker on and without ending: a record, or None
+    parse(line)            one whole line, from its marker on and without its end: a record, or None
                            where the line does not keep to the grammar
     split(line)            a line that parse() gives no record of: the record of the call that it begins
-                           with, and the program's text that goes on without a line's end; or None
-    cut(line)              a line, as bytes, cut to what repeats in it (a key, whatever can be one), its
+                           with, and the program's text behind it without a line's end; or None
+    cut(line)              a line, as bytes, cut to what repeats in it (a key, any hashable value), its
                            nanoseconds (None without a time) and its stamp (None without one); None for a
-                           line that only parse() can tell. The first line of each key goes to parse()
-    front(key)             what stands before the sizes in a key, b"" where that is not known
-    resized(signature, key)      a signature for a key with the front of another one's
-    Sorter(takers)         gives the times of many lines to the takers of their keys: sort(lines) returns
-                           the places of lines that have none
+                           line that only parse() can read. The first line of each key goes to parse()
     derive(signature)      what can be derived of a call from its signature alone
 """
 

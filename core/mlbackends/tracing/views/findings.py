@@ -66,7 +66,9 @@ class Collector:
         if record.counted:
             self._count += count
             self._total_ns += sum(durations)
-            self._calls[self._key(record)].later.add_many(count, durations)
+            calls = self._calls[self._key(record)]
+            calls.later.add_many(len(durations), durations)
+            calls.untimed += count - len(durations)
         for watch in self._by_kind[_kind(record)]:
             watch.add_more(record, count, durations)
 
@@ -76,10 +78,15 @@ class Collector:
         run = min(self._runs[source, process, record.tracer], _MOST_RUNS)
         return source, process, run, record.key
 
-    def follow(self, record: Record) -> tuple[Follower, ...]:
+    def follow(self, record: Record) -> Follower | None:
         """Return what takes each later call that is equal to one that was added."""
-        found = (follow(record) for follow in self._followed[_kind(record)])
-        return tuple(each for each in found if each is not None)
+        steps = [step for follow in self._followed[_kind(record)] if (step := follow(record))]
+
+        def take(_: bytes, __: int, duration: float | None, ___: int | None) -> None:
+            for step in steps:
+                step(duration or 0.0)
+
+        return take if steps else None
 
     def result(self) -> Findings:
         """Return what was found, the worst first, and of those alike what takes longest."""

@@ -8,7 +8,7 @@ from mlbackends.model.trace import Record
 from mlbackends.model.trace_views import Lane, Span, Timeline
 from mlbackends.tracing.lanes import Lane as Place
 from mlbackends.tracing.lanes import Placing, lane_name
-from mlbackends.tracing.walk import LineFollower
+from mlbackends.tracing.walk import Follower
 
 _FIRST_WIDTH_NS = 1024
 
@@ -33,7 +33,7 @@ class Collector:
         self._first: int | None = None
         self._last_ns = self._last = 0
         self._synthetic = self._stamped = 0
-        self._followers: dict[tuple[Place, str], LineFollower] = {}
+        self._followers: dict[tuple[Place, str], Follower] = {}
 
     def add(self, record: Record) -> None:
         """Take in one record."""
@@ -50,21 +50,23 @@ class Collector:
                 synthetic=placed.synthetic,
             )
 
-    def follow_lines(self, record: Record) -> LineFollower | None:
+    def follow(self, record: Record) -> Follower | None:
         """Return what takes each later call that is equal to one that was added."""
         lane = (record.source, record.process, record.thread)
-        if not record.counted or lane not in self._placing.lanes:
+        if not record.counted or record.duration_ns is None or lane not in self._placing.lanes:
             return None
         key = (lane, record.operation)
         if key not in self._followers:
             self._followers[key] = self._follower(*key)
         return self._followers[key]
 
-    def _follower(self, lane: Place, operation: str) -> LineFollower:
+    def _follower(self, lane: Place, operation: str) -> Follower:
         number = self._placing.lanes[lane]
         place, counts = self._placing.place_again, self._counts
 
-        def add_call(_: bytes, __: int, duration: float, start_ns: int | None) -> None:
+        def add_call(_: bytes, __: int, duration: float | None, start_ns: int | None) -> None:
+            if duration is None:
+                return
             start = place(lane, duration, start_ns)
             if start is None:
                 return

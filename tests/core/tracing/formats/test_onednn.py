@@ -241,7 +241,6 @@ def test_a_kernel_that_a_graph_runs_by_itself_is_work(
     assert (record.signature.engine, record.counted, record.bytes) == (engine, True, None)
     assert record.key == str(record).rpartition(",")[0]
     reader = load("mlbackends.tracing.formats", "onednn")
-    assert reader.front(record.key.encode()) == b""  # its sizes are not what stands last
     assert reader.parse(str(record).rpartition(",")[0]) is None
 
 

@@ -8,11 +8,11 @@ import pytest
 
 from mlbackends.base.errors import BadInput, UnknownName
 from mlbackends.base.registry import load
-from mlbackends.tracing.aggregate import Aggregate
-from mlbackends.tracing.viewing import difference
+from mlbackends.tracing import viewing
 
 if TYPE_CHECKING:
     from mlbackends.model.trace import AnyRecord
+    from mlbackends.model.trace_views import Difference
 
 
 def call(primitive: str, milliseconds: float, implementation: str = "jit:avx2") -> AnyRecord:
@@ -21,6 +21,15 @@ def call(primitive: str, milliseconds: float, implementation: str = "jit:avx2") 
         f"src:f32::blocked:ab::f0 dst:f32::blocked:ab::f0,,,8x8,{milliseconds}"
     )
     return cast("AnyRecord", load("mlbackends.tracing.formats", "onednn").parse(line))
+
+
+def difference(before: list[AnyRecord], after: list[AnyRecord], **options: Any) -> Difference:
+    collector: Any = viewing.begin("diff", **options)
+    for records, trace in ((before, collector.before), (after, collector)):
+        for record in records:
+            trace.add(record)
+    found: Difference = collector.result()
+    return found
 
 
 def verdicts(before: list[AnyRecord], after: list[AnyRecord], **options: Any) -> dict[str, str]:
@@ -138,15 +147,6 @@ def test_two_empty_traces_do_not_differ() -> None:
     assert (found.changes, found.ratio, found.failed) == ((), None, False)
 
 
-def test_aggregates_compare_as_their_records_do() -> None:
-    before, after = [call("a", 10), call("b", 1)], [call("a", 12)]
-    first, second = (
-        Aggregate().add(["".join(f"{each}\n" for each in side).encode()])
-        for side in (before, after)
-    )
-    assert difference(first, second) == difference(before, after)
-
-
 def test_a_senseless_comparison_is_refused() -> None:
     with pytest.raises(UnknownName, match="'medain'") as caught:
         difference([], [], measure="medain")
@@ -200,13 +200,6 @@ def test_versions_threads_and_instruction_sets_are_named_beside_the_numbers() ->
         "MKL branch (CNR)": "OFF -> AVX2,OFF",
     }
     assert settings(before, after) == expected
-    assert settings(before, after, is_chosen=lambda record: record.operation == "a") == {
-        name: value for name, value in expected.items() if name.startswith("oneDNN")
-    }
-    first, second = (
-        Aggregate().add([f"{each}\n".encode() for each in trace]) for trace in (before, after)
-    )
-    assert {one.name for one in difference(first, second).settings} == set(expected)
 
 
 def test_settings_that_are_the_same_or_not_told_are_no_change() -> None:
@@ -220,10 +213,6 @@ def test_a_trace_whose_times_are_unsteady_is_named() -> None:
     found = difference(steady, starved)
     assert found.unsteady_before == ""
     assert found.unsteady_after.startswith("1 call took over 3 times the median")
-    before, after = (
-        Aggregate().add([f"{each}\n".encode() for each in trace]) for trace in (steady, starved)
-    )
-    assert difference(before, after).unsteady_after == found.unsteady_after
 
 
 def test_of_a_log_without_a_header_the_kernels_tell_the_instruction_set() -> None:

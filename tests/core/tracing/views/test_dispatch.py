@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from mlbackends.base.registry import load
 from mlbackends.model.trace_views import DispatchView
-from mlbackends.tracing.aggregate import Aggregate
-from mlbackends.tracing.viewing import from_aggregates, view
+from mlbackends.tracing.viewing import view
 
 if TYPE_CHECKING:
     from mlbackends.model.trace import AnyRecord
@@ -49,13 +48,6 @@ def test_refusals_are_counted_in_the_order_in_which_they_were_tried() -> None:
 def test_one_operation_can_be_asked_for() -> None:
     found = cast("DispatchView", view("dispatch", records(LONG, OTHER), operation="softmax"))
     assert [one.operation for one in found.operations] == ["softmax"]
-
-
-def test_an_aggregate_tells_the_same() -> None:
-    lines = (LONG, SHORT, MADE, LONG, LONG)
-    aggregate = Aggregate().add(["\n".join([*lines, ""]).encode()])
-    found = from_aggregates([aggregate], {"dispatch": {}})["dispatch"]
-    assert found == view("dispatch", records(*lines))
 
 
 def test_a_trace_without_refusals_has_none() -> None:

@@ -11,9 +11,7 @@ import pytest
 from mlbackends.base import registry
 from mlbackends.model.trace_views import AnyView, Findings, Repro, Summary
 from mlbackends.tracing import reader
-from mlbackends.tracing.aggregate import Aggregate
-from mlbackends.tracing.sources import Source
-from mlbackends.tracing.viewing import REGISTRY, from_aggregates, views
+from mlbackends.tracing.viewing import REGISTRY, views
 
 TRACES = Path(__file__).resolve().parents[3] / "traces"
 LOGS = sorted(path.name for path in TRACES.glob("*.log"))
@@ -82,19 +80,6 @@ def test_the_longest_operation_of_a_log_is(log: str) -> None:
     summary = cast("Summary", seen(log, summary={"by": ("operation",)})["summary"])
     row = summary.rows[0]
     assert (*row.values, row.count, round(row.total_ns)) == LONGEST[log]
-
-
-@pytest.mark.parametrize("log", LOGS)
-def test_sums_are_those_of_the_aggregate(log: str) -> None:
-    options: dict[str, dict[str, Any]] = {"summary": {"by": ("operation", "shape", "dtype")}}
-    path = str(TRACES / log)
-    walked = cast("Summary", views(reader.read(path), options)["summary"])
-    added = cast(
-        "Summary", from_aggregates([Aggregate().add(Source(path).chunks())], options)["summary"]
-    )
-    assert {row.values: (row.count, round(row.total_ns)) for row in added.rows} == {
-        row.values: (row.count, round(row.total_ns)) for row in walked.rows
-    }
 
 
 @pytest.mark.parametrize("log", LOGS)

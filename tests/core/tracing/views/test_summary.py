@@ -10,8 +10,7 @@ from msgspec import structs
 from mlbackends.base.errors import BadInput, UnknownName
 from mlbackends.base.registry import load
 from mlbackends.model.trace_views import Summary
-from mlbackends.tracing.aggregate import Aggregate
-from mlbackends.tracing.viewing import accepts_aggregates, from_aggregates, view
+from mlbackends.tracing.viewing import view
 
 if TYPE_CHECKING:
     from mlbackends.model.trace import AnyRecord
@@ -127,26 +126,3 @@ def test_an_unknown_field_or_kind_is_refused() -> None:
         summary([], top=-1)
     with pytest.raises(UnknownName, match="no view named"):
         view("sumary", [])
-
-
-def test_an_aggregate_gives_the_same_as_its_records() -> None:
-    records = [onednn("exec", "matmul", each) for each in (1, 2, 6)]
-    records += [onednn("create:cache_miss", "matmul", 2), onednn("exec", "softmax", 4)]
-    text = "".join(f"{each}\n" for each in records).encode()
-    aggregate = Aggregate().add([text])
-    wanted: dict[str, dict[str, Any]] = {"summary": {}, "roofline": {}, "repro": {}}
-    found = from_aggregates([aggregate], wanted)
-    for name, options in wanted.items():
-        assert found[name] == view(name, records, **options)
-
-
-def test_an_aggregate_is_filtered_before_it_is_added() -> None:
-    aggregate = Aggregate().add([f"{onednn('exec', 'matmul', 1)}\n".encode()])
-    found = from_aggregates([aggregate], {"summary": {}}, lambda record: record.operation == "x")
-    assert cast("Summary", found["summary"]).count == 0
-
-
-def test_a_view_that_needs_the_order_takes_no_aggregate() -> None:
-    assert accepts_aggregates("summary")
-    assert not accepts_aggregates("findings")
-    assert not accepts_aggregates("timeline")

@@ -4,8 +4,10 @@ from contextlib import closing
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from mlbackends.base.errors import BadInput
+from mlbackends.model.trace import Call
 from mlbackends.tracing import filters, viewing
 from mlbackends_cli import exits
 from mlbackends_cli.lazy import Command
@@ -14,7 +16,7 @@ from mlbackends_cli.output import log, write
 from mlbackends_cli.terminal import page
 from mlbackends_cli.trace.listings import printed, uncompared
 from mlbackends_cli.trace.options import GROUP_BY, SKIP_FIRST, TOP, WHERE, rows_shown
-from mlbackends_cli.trace.reading import Logs, accepts_sums
+from mlbackends_cli.trace.reading import Logs, collect
 
 
 def _ratio(text: str) -> float:
@@ -130,16 +132,17 @@ def command(
     by = filters.grouping(group_by) if group_by else ()
     if by:
         options["by"] = by
-    viewing.begin("diff", **options)  # an error in them comes before the files are read
-    logs = (Logs([before]), Logs([after]))
+    collector: Any = viewing.begin(
+        "diff", **options
+    )  # an error in the options comes before the files are read
     where = filters.where(*wheres)
+    # Headers, which are not calls, say what differs between the traces.
+    shown = replace(where, test=lambda record: not isinstance(record, Call) or where(record))
+    logs = (Logs([before]), Logs([after]))
     with closing(logs[0]), closing(logs[1]):
-        if accepts_sums({}, where, skip_first, by):
-            (first,), (second,) = ([*each.aggregates()] for each in logs)
-            found = viewing.difference(first, second, where, **options)
-        else:
-            left, right = (filters.after_first(each.records(), skip_first) for each in logs)
-            found = viewing.difference(left, right, where, **options)
+        for log_file, trace in zip(logs, (collector.before, collector), strict=True):
+            collect(log_file, (trace,), shown, skip_first, by)
+    found = collector.result()
     most = rows_shown(top, form)
     write(printed({"diff": found}, form, page(color, output), most, everything=everything), output)
     for each in logs:

@@ -15,8 +15,6 @@ from mlbackends.base.errors import BadInput
 from mlbackends.base.version import __version__
 from mlbackends.model.trace import Malformed, Text
 from mlbackends.tracing import EXPORTS, filters
-from mlbackends.tracing.filters import after_first
-from mlbackends.tracing.walk import Walk
 from mlbackends_cli import exits, formats
 from mlbackends_cli.lazy import Command
 from mlbackends_cli.options import COLOR, OUTPUT, TypedPath, format_option
@@ -30,8 +28,8 @@ from mlbackends_cli.trace.options import GROUP_BY, SKIP_FIRST, TOP, WHERE, Reque
 from mlbackends_cli.trace.page import Contents
 from mlbackends_cli.trace.reading import (
     Logs,
-    accepts_sums,
     chosen,
+    collect,
     fit_line,
     raw_lines,
     regular_size,
@@ -218,14 +216,8 @@ def _name(file: str) -> str:
 
 def _page(logs: "Logs", request: Request, where: "Where") -> str:
     contents = Contents(request.machine())
-    if accepts_sums({}, where, request.skip_first) and "kind" not in where.fields:
-        walk = Walk(contents.takers, where)
-        logs.walk(walk)
-        contents.text_lines = walk.texts if where(Text()) else 0
-    else:
-        for record in after_first(logs.records(), request.skip_first):
-            if where(record):
-                contents.add(record)
+    collect(logs, contents.collectors, where, request.skip_first)
+    contents.text_lines = logs.texts if where(Text()) else 0
     title = cleaned(", ".join(os.path.basename(_name(name)) for name in logs.names))
     created = time.strftime("%Y-%m-%d %H:%M:%S %z")
     text = contents.result(title, tool=f"backends {__version__}", created=created)
@@ -238,14 +230,12 @@ def _write_records(logs: "Logs", request: Request, where: "Where") -> None:
     form, output = request.form, request.output
     if form == "parquet" and output in ("", "-") and is_terminal(sys.stdout):
         raise BadInput("Parquet is no text for a terminal", "--output trace.parquet")
-    # Lines of calls that repeat need not be read in full.
-    is_whole = not request.most and "kind" not in where.fields
-    if form in exporting.LINES and is_whole and accepts_sums({}, where, request.skip_first):
+    if form in exporting.LINES and not request.most:
         with (
             exporting.opened(output or "-") as file,
             closing(exporting.LINES[form](file)) as writer,
         ):
-            logs.walk(Walk((writer,), where))
+            collect(logs, (writer,), where, request.skip_first)
         return
     records = islice(chosen(logs, where, request.skip_first), request.most or None)
     if form == "table":

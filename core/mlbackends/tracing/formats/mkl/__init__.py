@@ -6,7 +6,7 @@ Source:   oneMKL Developer Guide, "Using oneMKL Verbose Mode"; MKL 2019.0 to 202
 """
 
 from mlbackends.model.signature import Derived, RoutineSignature, Signature
-from mlbackends.tracing.formats.mkl import grammar, keys
+from mlbackends.tracing.formats.mkl import grammar
 from mlbackends.tracing.formats.mkl.fft import derived_of_transform
 from mlbackends.tracing.formats.mkl.routines import element_type, routine
 from mlbackends.tracing.formats.mkl.work import work
@@ -15,8 +15,7 @@ from mlbackends.tracing.numbers import whole_number
 MARKERS = tuple(
     text.encode() for text in (grammar.MARKER, *grammar.ERRORS, *grammar.FATAL, *grammar.SERVICES)
 )
-parse, split = grammar.parse, grammar.split
-cut, front, Sorter = keys.cut, keys.front, keys.Sorter
+parse, split, cut = grammar.parse, grammar.split, grammar.cut
 
 _SIZES = ("m", "n", "k", "nrhs", "rows", "cols", "kl", "ku", "kd", "batch_size")
 

@@ -19,9 +19,9 @@ from itertools import islice
 
 from mlbackends.model.signature import RoutineSignature
 from mlbackends.model.trace import AnyRecord, Header, Info, Message, MklCall
-from mlbackends.tracing.formats.mkl.keys import masked
+from mlbackends.tracing.formats.mkl.fft import is_absurd
 from mlbackends.tracing.formats.mkl.routines import routine, split_arguments
-from mlbackends.tracing.numbers import nanoseconds, whole_number
+from mlbackends.tracing.numbers import is_time, nanoseconds, whole_number
 
 MARKER = "MKL_VERBOSE "
 ERRORS = ("Intel MKL ERROR: ", "Intel oneMKL ERROR: ", "INTEL MKL ERROR: ", "INTEL oneMKL ERROR: ")
@@ -53,6 +53,13 @@ _DOMAINS = re.compile(r",(?=[A-Z]+:\d)")
 _COUNTS = frozenset({"Dyn", "FastMM", "NThr"})
 _COUNT = re.compile(r"[0-9]+(?:,|$)")
 _UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+_BYTE_UNITS = {ord("n"): 1.0, ord("u"): 1e3, ord("m"): 1e6}
+_ADDRESS = re.compile(r"(?<!\d)0x[0-9a-fA-F]+")  # not the "0x6" in lengths such as 80x64
+_ADDRESS_ARGUMENT = re.compile(rb"[,( ]0x[0-9a-fA-F]+")
+_LONG = re.compile(r"-?\d{10,}")
+_TRANSFORM = b"MKL_VERBOSE FFT"
+#: What changes from one transform to the next: addresses, and what nobody set.
+_UNSET = re.compile(rb"-\d{10,}|\d{14,}|(?<!\d)0x[0-9a-fA-F]+")
 _STATE = re.compile(
     r" CNR:\S++ Dyn:\d(?: FastMM:\d)?+"
     r"(?: +TID:\d++ +NThr:\d++(?:,[A-Z]++:\d++)*+(?! +[A-Za-z_]\w*+(?:$|:))|(?! ))"
@@ -82,6 +89,29 @@ def parse(line: str) -> AnyRecord | None:
     if text.startswith("Detected GPU"):
         return Info(tracer="mkl", raw=line, topic="gpu", text=text)
     return _header(line, text)
+
+
+def cut(line: bytes) -> tuple[tuple[bytes, bytes], float, None] | None:
+    """Return what equal calls share, the time in nanoseconds, and no stamp.
+
+    None for a line that only parse() can read. The line may have its end.
+    """
+    call, _, rest = line.rpartition(b") ")
+    time, _, state = rest.partition(b"s ")
+    try:  # whole seconds, as of 2019's transforms, are left to parse()
+        duration = float(time[:-1]) * _BYTE_UNITS[time[-1]]
+    except (KeyError, ValueError, IndexError):
+        return None
+    if not is_time(duration) or not (time[:1] + time[-2:-1]).isdigit():  # no blanks
+        return None
+    return (_without_addresses(call), state.rstrip(b"\r\n")), duration, None
+
+
+@lru_cache(maxsize=20_000)
+def _without_addresses(call: bytes) -> bytes:
+    if call.startswith(_TRANSFORM):
+        return _UNSET.sub(b"?", call)
+    return _ADDRESS_ARGUMENT.sub(b",", call)
 
 
 def split(line: str) -> tuple[AnyRecord, str] | None:
@@ -116,7 +146,9 @@ def _call(line: str, text: str) -> MklCall | None:
         value, duration = "", None
     if state is None or (duration is None and (value or not state[0])):
         return None
-    values = masked(arguments.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
+    values = _LONG.sub(
+        lambda number: "?" if is_absurd(number[0]) else number[0], _ADDRESS.sub("0x*", arguments)
+    )
     return MklCall(
         tracer="mkl",
         raw=line,

@@ -16,13 +16,12 @@ from mlbackends.model.signature import (
     PrimitiveSignature,
     Signature,
 )
-from mlbackends.tracing.formats.onednn import grammar, keys
+from mlbackends.tracing.formats.onednn import grammar
 from mlbackends.tracing.formats.onednn.descriptors import MemoryDescriptor, descriptors
 from mlbackends.tracing.formats.onednn.work import role_of, work
 
 MARKERS = tuple(f"{marker},".encode() for marker in grammar.MARKERS)
-parse, split = grammar.parse, grammar.split
-cut, front, resized, Sorter = keys.cut, keys.front, keys.resized, keys.Sorter
+parse, split, cut = grammar.parse, grammar.split, grammar.cut
 
 _LEVELS = {"exec": "1", "create": "2", "dispatch": "2,dispatch", "all": "2,all"}
 _ISA = re.compile(

@@ -40,9 +40,10 @@ from mlbackends.model.trace import (
     Primitive,
     Ukernel,
 )
-from mlbackends.tracing.formats.onednn.keys import MILLISECONDS
-from mlbackends.tracing.numbers import is_stamp, nanoseconds, rejoined
+from mlbackends.tracing.numbers import LONGEST, is_stamp, nanoseconds, rejoined
 
+#: The unit of oneDNN's times, in nanoseconds.
+MILLISECONDS = 1e6
 MARKERS = ("onednn_verbose", "dnnl_verbose", "mkldnn_verbose", "onednn_graph_verbose")
 _COMPONENTS = frozenset({"primitive", "graph", "common", "ukernel"})
 _ENGINE = re.compile(r"(?:cpu|gpu)(?::\d+)?|cpu2gpu|gpu2cpu")
@@ -110,6 +111,10 @@ _LEVELS = {"error": "error", "warn": "warning", "warning": "warning", "debuginfo
 _TIME = re.compile(r",\d++(?:[.,]\d++)?+(?:e[-+]\d++)?+(?=[^\d.,])(?![eE](?:[-+\d]|$))")
 #: Numbers with a text behind them stand before the time too, but few do: `,64x64,`.
 _MOST_TRIED = 32
+_AFTER_FORMAT = len("onednn_verbose,v1,")
+_FORMAT = ord("v")
+#: Ends the key of a line without a time: no other key can be the same.
+_UNTIMED = b"\n"
 
 
 class _Head(NamedTuple):
@@ -139,6 +144,34 @@ def parse(line: str) -> AnyRecord | None:
     common = {"tracer": "onednn", "raw": line, "start_ns": start, "clock": clock}
     event, *rest = fields
     return _record(_Head(key, form, component, common), event, rest)
+
+
+def cut(line: bytes) -> tuple[bytes, float | None, int | None] | None:
+    """Return the line without stamp and time, the time and the stamp in nanoseconds.
+
+    A line that does not end in a number is whole but for its stamp, and has no time. None for a line that
+    only parse() can read. The line may have its end.
+    """
+    key, _, time = line.rpartition(b",")
+    duration = None
+    try:
+        duration = float(time) * MILLISECONDS
+    except ValueError:
+        key = line.rstrip(b"\r\n") + _UNTIMED
+    else:
+        if not 0 <= duration <= LONGEST or not 48 <= time[0] <= 57:  # a digit, and no blank
+            return None
+    # A stamp begins behind the marker and the format; nothing else has a digit there.
+    if not line[_AFTER_FORMAT : _AFTER_FORMAT + 1].isdigit():
+        return key, duration, None
+    start = line.find(b",") + 1
+    if line[start] == _FORMAT:
+        start = _AFTER_FORMAT
+    end = key.find(b",", start)
+    whole, _, fraction = key[start:end].partition(b".")
+    if len(fraction) != 6 or not is_stamp(whole + fraction):
+        return None
+    return key[:start] + key[end + 1 :], duration, int(whole + fraction)
 
 
 def split(line: str) -> tuple[AnyRecord, str] | None:
