@@ -1,6 +1,6 @@
 """flash_cpu: flash attention on the CPU, compiled for each instruction set and chosen at run time.
 
-Its memory does not grow with the lengths, and its result does not depend on the number of threads.
+Its memory does not grow with the sequence lengths, and its result does not depend on the number of threads.
 """
 
 from typing import Any
@@ -10,18 +10,30 @@ from mlbackends.model.problem import AttentionProblem
 from mlbackends.sdpa.backend import AttentionBackend, Gradients
 from mlbackends.sdpa.constraints import dtype_in, last_dim_contiguous, on_device
 from mlbackends.sdpa.switches import SDPBackend
+from mlbackends_kernels.attention_cpu.forward import attend
+from mlbackends_kernels.attention_cpu.gradients import differentiate
+from mlbackends_kernels.attention_cpu.library import (
+    NEWER_COMPILER,
+    NotBuilt,
+    compiled_levels,
+    level,
+    library,
+    missing_levels,
+)
+from mlbackends_kernels.attention_cpu.threads import get_num_threads
+from mlbackends_kernels.tensors.arithmetic import without_numpy
 
 
 class FlashCpu(AttentionBackend):
     """One pass over the keys with an online softmax; no score is ever stored.
 
-    Shapes:  query (..., H, L, E), key (..., Hkv, S, E), value (..., Hkv, S, Ev); what is before the
-             last two broadcasts. Returns (..., H, L, Ev), laid out in memory as the query.
+    Shapes:  query (..., H, L, E), key (..., Hkv, S, E), value (..., Hkv, S, Ev); the leading dimensions
+             broadcast. Returns (..., H, L, Ev) in the memory layout of the query.
     Numbers: 16-bit elements are summed in float32. With AVX-512 BF16, AMX or Arm's BF16, the weights of
-             bfloat16 tensors are rounded to bfloat16, and numbers below 2^-126 in size (subnormal ones) are
-             taken for zero: so do the instructions, whatever the CPU's control register says.
-             A row that sees no key is 0, one whose scores all overflow is NaN. A mask of float32
-             beside float64 is copied.
+             bfloat16 tensors are rounded to bfloat16, and subnormal numbers (below 2^-126) are treated as
+             zero, as these instructions do whatever the CPU's control register is set to.
+             A row that sees no key is 0; a row whose scores all overflow is NaN. A float32 mask of a
+             float64 problem is copied.
     Source:  Dao 2023, FlashAttention-2, algorithm 1; Milakov and Gimelshein 2018, algorithm 3.
     """
 
@@ -35,9 +47,6 @@ class FlashCpu(AttentionBackend):
     tolerance = {"float16": 2.0, "bfloat16": 2.0, "float32": 2.0, "float64": 2.0}  # noqa: RUF012
 
     def missing_parts(self) -> tuple[Reason, ...]:
-        from mlbackends_kernels.attention_cpu.library import NotBuilt, library
-        from mlbackends_kernels.tensors.arithmetic import without_numpy
-
         reasons = without_numpy()
         try:
             library()
@@ -46,37 +55,26 @@ class FlashCpu(AttentionBackend):
         return reasons
 
     def slower_reasons(self) -> tuple[Reason, ...]:
-        from mlbackends_kernels.attention_cpu.library import NEWER_COMPILER, missing_levels
-
         if not (names := missing_levels()):
             return ()
-        why = f"its library was compiled without {', '.join(names)}, which this CPU has"
+        why = f"its library was compiled without {', '.join(names)}, which this CPU supports"
         return (Reason("missing-part", why, NEWER_COMPILER),)
 
     def details(self) -> dict[str, str]:
-        from mlbackends_kernels.attention_cpu.library import compiled_levels, level
-        from mlbackends_kernels.attention_cpu.threads import get_num_threads
-
         return {"instruction set": compiled_levels()[level()], "threads": str(get_num_threads())}
 
     def run(
         self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
     ) -> Any:
-        from mlbackends_kernels.attention_cpu.forward import attend
-
         self.require(problem)
         return attend(problem, query, key, value, mask)[0]
 
     def run_with_logsumexp(
         self, problem: AttentionProblem, query: Any, key: Any, value: Any, mask: Any = None
     ) -> tuple[Any, Any]:
-        from mlbackends_kernels.attention_cpu.forward import attend
-
         self.require(problem)
         return attend(problem, query, key, value, mask, logsumexp=True)
 
     def run_backward(self, problem: AttentionProblem, grad_out: Any, *tensors: Any) -> Gradients:
-        from mlbackends_kernels.attention_cpu.gradients import differentiate
-
         self.require(problem)
         return differentiate(problem, grad_out, *tensors)

@@ -1,6 +1,6 @@
-"""The plain formula, exact and slow: every shape that attention has a meaning for, in numpy.
+"""math: plain attention in numpy, exact and slow, for every valid shape.
 
-What every other backend is measured by, and what runs where no other can.
+It is the reference of the other backends, and runs where none of them can.
 """
 
 from typing import Any
@@ -18,12 +18,12 @@ from mlbackends_kernels.tensors.arithmetic import without_numpy
 class Math(AttentionBackend):
     """softmax(query @ transposed(key) * scale + mask) @ value, a block of rows at a time.
 
-    Shapes:  query (..., H, L, E), key (..., Hkv, S, E), value (..., Hkv, S, Ev); what is before the
-             last two broadcasts. Returns (..., H, L, Ev).
-    Numbers: 16-bit elements are computed in float32 and rounded once, unless the problem says
-             otherwise. A row that sees no key is 0, one whose scores all overflow is NaN. Tensors of a
-             GPU are copied to the CPU and back; those of torch's meta device have no values, and neither
-             has the result.
+    Shapes:  query (..., H, L, E), key (..., Hkv, S, E), value (..., Hkv, S, Ev); the leading dimensions
+             broadcast. Returns (..., H, L, Ev).
+    Numbers: 16-bit elements are computed in float32 and rounded once, unless the problem has another
+             inner_dtype. A row that sees no key is 0; a row whose scores all overflow is NaN. Tensors of
+             a GPU are copied to the CPU and back; tensors of torch's meta device, and their result, have
+             no values.
     """
 
     name, answers_to = "math", SDPBackend.MATH
@@ -71,25 +71,28 @@ class Math(AttentionBackend):
     def run_backward(
         self, problem: AttentionProblem, grad_out: Any, *tensors: Any, sinks: Any = None
     ) -> Gradients:
-        """Return the gradients. With an inner type of float64, out and logsumexp do not matter."""
+        """Return the gradients. With the inner_dtype float64, out and logsumexp are not used."""
         self.require(problem)
         specs = (problem.query, problem.key, problem.value, problem.mask, problem.sinks)
         originals = (*tensors[:4], sinks)
         if problem.platform == "meta":
             pairs = zip(originals, specs, strict=True)
-            targets = [each if spec and spec.requires_grad else None for each, spec in pairs]
+            targets = [tensor if spec and spec.requires_grad else None for tensor, spec in pairs]
             targets[:3] = tensors[:3]
             zeros = interchange.zeros_like
             return Gradients(
-                *(None if each is None else zeros(each, tuple(each.shape)) for each in targets)
+                *(
+                    None if target is None else zeros(target, tuple(target.shape))
+                    for target in targets
+                )
             )
-        found = gradients(problem, *map(_array, (grad_out, *tensors)), sinks=_array(sinks))
+        results = gradients(problem, *map(_array, (grad_out, *tensors)), sinks=_array(sinks))
         return Gradients(
             *(
                 None
-                if each is None or spec is None
-                else interchange.like(tensor, interchange.narrowed(each, spec.dtype))
-                for tensor, each, spec in zip(originals, found, specs, strict=True)
+                if result is None or spec is None
+                else interchange.like(tensor, interchange.narrowed(result, spec.dtype))
+                for tensor, result, spec in zip(originals, results, specs, strict=True)
             )
         )
 

@@ -79,7 +79,7 @@ def test_it_takes(name: str) -> None:
 def test_it_refuses(code: str) -> None:
     reasons = EfficientCuda().unsupported_reasons(REFUSED[code])
     assert [reason.code for reason in reasons] == [code]
-    with pytest.raises(NoBackend, match="efficient_cuda cannot do this: "):
+    with pytest.raises(NoBackend, match="efficient_cuda does not support this: "):
         EfficientCuda().run(REFUSED[code], None, None, None)
 
 

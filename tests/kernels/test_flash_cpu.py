@@ -394,7 +394,7 @@ def test_it_takes(name: str) -> None:
 @pytest.mark.parametrize("code", REFUSED)
 def test_it_refuses(code: str) -> None:
     assert [reason.code for reason in backend.unsupported_reasons(REFUSED[code])] == [code]
-    with pytest.raises(NoBackend, match="flash_cpu cannot do this: "):
+    with pytest.raises(NoBackend, match="flash_cpu does not support this: "):
         backend.run(REFUSED[code], None, None, None)
 
 

@@ -348,7 +348,7 @@ def no_float64_inside(problem: AttentionProblem) -> str:
     """Refuse float64 intermediates for narrower elements."""
     if problem.inner_dtype != "float64" or problem.dtype == "float64":
         return ""
-    return f"float64 intermediates are not supported; {problem.dtype} is computed in float32"
+    return "float64 intermediates are not supported"
 
 
 @constraint("window", "no window")

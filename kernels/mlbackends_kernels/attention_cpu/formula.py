@@ -1,21 +1,20 @@
-"""The plain formula of attention in numpy, forward and backward, a block of rows at a time.
+"""Plain attention in numpy, forward and backward, a block of rows at a time.
 
-Gradients: with weights P, dropped and enlarged Z, scores S and a row's sum D of grad_out * out,
+Gradients, with weights P, weights after dropout Z, scores S and D = the sum of grad_out * out in a row:
 
     grad value = transposed(Z) @ grad_out        grad Z = grad_out @ transposed(value)
-    grad S     = P * (grad P - D)                grad P = grad Z, dropped and enlarged as Z
+    grad S     = P * (grad P - D)                grad P = grad Z after the same dropout
     grad query = grad S @ key * scale            grad key = transposed(grad S) @ query * scale
 
-A cap c on the scores C = c * tanh(S / c) makes grad S = grad C * (1 - (C / c)^2). A sink, whose weight is P,
-gets the sum of -P * D over all rows.
+With a softcap c, C = c * tanh(S / c) and grad S = grad C * (1 - (C / c)^2). The gradient of a sink with
+weight P is the sum of -P * D over all rows.
 """
 
 from typing import Any
 
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.sdpa.backend import Gradients
-from mlbackends_kernels.attention_cpu.rows import Rows, inner_type, softmax
-from mlbackends_kernels.attention_cpu.sequences import sequences
+from mlbackends_kernels.attention_cpu.rows import Rows, inner_type, sequences, softmax
 from mlbackends_kernels.tensors import interchange
 from mlbackends_kernels.tensors.arithmetic import numpy
 
@@ -30,37 +29,35 @@ def attend(
     sinks: Any = None,
     page_table: Any = None,
 ) -> tuple[Any, Any]:
-    """Return attention (..., H, L, Ev) and each row's logarithm (..., H, L), both in the inner type.
+    """Return attention (..., H, L, Ev) and each row's logarithm (..., H, L), both in the inner dtype.
 
-    Takes arrays as `interchange.as_array` gives them. Raises IndexError for a page that is not there.
+    The arrays are as `interchange.as_array` returns them. Raises IndexError for a page that does not exist.
     """
     np = numpy()
     out = np.zeros(problem.output_shape, inner_type(problem))
     logsumexp = np.zeros(problem.output_shape[:-1], out.dtype)
-    for one in sequences(problem, page_table):
-        tensors = query[one.rows], one.keys_of(key), one.keys_of(value)
-        rows_of_one = Rows(one.problem, *tensors, mask, sinks, one.number)
-        into, sums = out[one.rows], logsumexp[one.rows]
+    for sequence in sequences(problem, page_table):
+        tensors = query[sequence.rows], sequence.keys_of(key), sequence.keys_of(value)
+        block_of = Rows(sequence.problem, *tensors, mask, sinks, sequence.number)
+        into, sums = out[sequence.rows], logsumexp[sequence.rows]
         with np.errstate(all="ignore"):
-            for rows in rows_of_one.blocks():
-                scores = rows_of_one.masked(rows_of_one.products(rows), rows)
-                weights, sums[..., rows] = softmax(
-                    scores, rows_of_one.blind(rows), rows_of_one.sinks
-                )
-                weights = rows_of_one.dropped(rows_of_one.rounded(weights), rows)
-                into[..., rows, :] = rows_of_one.rounded(weights @ rows_of_one.value)
+            for rows in block_of.blocks():
+                scores = block_of.masked(block_of.products(rows), rows)
+                weights, sums[..., rows] = softmax(scores, block_of.blind(rows), block_of.sinks)
+                weights = block_of.dropped(block_of.rounded(weights), rows)
+                into[..., rows, :] = block_of.rounded(weights @ block_of.value)
     return out, logsumexp
 
 
 def gradients(
     problem: AttentionProblem, grad_out: Any, *tensors: Any, sinks: Any = None
 ) -> Gradients:
-    """Return the gradients in the inner type, each of its tensor's shape.
+    """Return the gradients in the inner dtype, each with its tensor's shape.
 
-    tensors: query, key, value, mask, out and logsumexp; all are arrays as `interchange.as_array` gives them.
-    out and logsumexp may be of more keys than are given here, whose gradients are then the whole's, as is
-    that of sinks; rows that they say nothing more of do without them.
-    They may be None where the inner type is float64 and the problem's is narrower: they would be rounded.
+    tensors: query, key, value, mask, out and logsumexp; all are as `interchange.as_array` returns them.
+    out and logsumexp may be from a call with more keys; the gradients, also that of sinks, are then parts of
+    the gradients of that call. Rows whose logsumexp has no other keys are computed without out and logsumexp.
+    Both may be None where the inner dtype is float64 and the problem's is narrower: they would be rounded.
     """
     np = numpy()
     query, key, value, mask, out, logsumexp = tensors
@@ -77,14 +74,14 @@ def gradients(
         np.zeros(of_mask.shape, inner) if of_mask and _needs_gradient(of_mask) else None,
         np.zeros((*leading[-1:], 1, 1), inner) if of_sinks and _needs_gradient(of_sinks) else None,
     )
-    for one in sequences(problem):
-        arrays = query[one.rows], one.keys_of(key), one.keys_of(value)
-        rows_of_one = Rows(one.problem, *arrays, mask, sinks, one.number)
-        forward = None if result is None else (result[one.rows], logsumexp[one.rows])
-        parts = into.query[one.rows], into.key[one.keys], into.value[one.keys]
+    for sequence in sequences(problem):
+        arrays = query[sequence.rows], sequence.keys_of(key), sequence.keys_of(value)
+        block_of = Rows(sequence.problem, *arrays, mask, sinks, sequence.number)
+        forward = None if result is None else (result[sequence.rows], logsumexp[sequence.rows])
+        parts = into.query[sequence.rows], into.key[sequence.keys], into.value[sequence.keys]
         own = into._replace(query=parts[0], key=parts[1], value=parts[2])
         with np.errstate(all="ignore"):
-            _add_gradients(own, rows_of_one, grad_out[one.rows], forward)
+            _add_gradients(own, block_of, grad_out[sequence.rows], forward)
     return Gradients(
         summed(into.query, problem.query.shape),
         summed(into.key, problem.key.shape),
@@ -101,7 +98,7 @@ def _needs_gradient(spec: TensorSpec) -> bool:
 def _add_gradients(
     into: Gradients, inputs: Rows, grad_out: Any, forward: tuple[Any, Any] | None
 ) -> None:
-    """Add the gradients of one sequence. forward: its result and logarithms, None to do without."""
+    """Add the gradients of one sequence. forward: its result and logarithms, or None."""
     np, cap = numpy(), inputs.problem.softcap
     for rows in inputs.blocks():
         coming, products = grad_out[..., rows, :], inputs.products(rows)
@@ -131,14 +128,14 @@ def _add_gradients(
 
 
 def _share(scores: Any, own: Any, logsumexp: Any) -> Any:
-    """Return how much of each row's weight (..., rows, 1) is on keys given here, None if all of every row's.
+    """Return the share of each row's weight (..., rows, 1) on the given keys, None if it is 1 in all rows.
 
-    A share that rounded scores alone could make is all: a logsumexp as large as a mask's -1e9 has lost
-    the logarithm of the sum, and weights by it would be too large by a factor, such as the number of keys.
+    A share that differs from 1 by rounding errors counts as 1: a logsumexp of the size of a mask's -1e9 has
+    lost the logarithm of the sum, and weights computed from it would be wrong by a factor.
     """
     np = numpy()
     apart = own - logsumexp.astype("float64")
-    # A large negative number that masks a key has no part in the sum, nor has its rounding.
+    # Large negative numbers that mask keys do not contribute to the sum, nor does their rounding.
     lowest = scores.min(-1, initial=0, where=scores > -65536)
     near = 8 * np.finfo(scores.dtype).eps * (1 + np.maximum(np.abs(own), -lowest))
     whole = apart >= -near
@@ -146,9 +143,9 @@ def _share(scores: Any, own: Any, logsumexp: Any) -> Any:
 
 
 def summed(array: Any, shape: tuple[int, ...]) -> Any:
-    """Return what goes to a tensor of a shape: the sum over what was broadcast or repeated of it.
+    """Return the sum over the dimensions in which a tensor of this shape was broadcast or repeated.
 
-    A dimension of fewer elements, and more than one, stood repeated, each element in a row.
+    A dimension with fewer elements, but more than one, was repeated element by element.
     """
     array = array.sum(axis=tuple(range(array.ndim - len(shape))))
     for axis, size in enumerate(shape):

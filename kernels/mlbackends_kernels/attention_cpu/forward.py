@@ -1,4 +1,4 @@
-"""One problem through the library: arrays in, an array out, and nothing copied that lies well."""
+"""The forward pass through the library; arrays are copied only where their layout requires it."""
 
 import ctypes
 from collections.abc import Iterator, Sequence
@@ -11,10 +11,10 @@ from mlbackends_kernels.attention_cpu.threads import worth
 from mlbackends_kernels.tensors import interchange
 from mlbackends_kernels.tensors.arithmetic import numpy
 
-#: After so long Python gets to handle signals.
+#: The longest time without a check for signals by Python.
 _MILLISECONDS = 50
 
-#: Of a seed, the lower 64 bits count.
+#: The bits of a seed that are used.
 SEEDS = (1 << 64) - 1
 
 
@@ -29,8 +29,8 @@ def attend(
 ) -> tuple[Any, Any]:
     """Return attention, and with `logsumexp` the logarithm of the sum of each row's exponentials (..., H, L).
 
-    Takes tensors of any kind; the results are of the query's kind, the second of float64 for float64, else
-    float32, 0 for a row that sees no key; None without `logsumexp`. Raises NotBuilt and MemoryError.
+    Tensors may be of any kind; the results are of the query's kind. The second is float64 for float64,
+    otherwise float32, 0 for a row that sees no key; None without `logsumexp`. Raises NotBuilt, MemoryError.
     """
     np, problem = numpy(), interchange.seeded(problem, query)
     arrays = read_inputs(problem, query, key, value, mask)
@@ -46,19 +46,21 @@ def attend(
             arguments.workspace = workspace.ctypes.data
         if parts[-2].size:
             call_until_done(functions.mlbackends_attention_forward, arguments)
-    found = interchange.like(query, out)
-    return found, None if sums is None else interchange.like(query, sums, wide)
+    result = interchange.like(query, out)
+    return result, None if sums is None else interchange.like(query, sums, wide)
 
 
 def is_mask_narrow(problem: AttentionProblem) -> bool:
-    """Tell whether the mask is of float32 beside float64, which the library does not read."""
+    """Return whether the mask is float32 in a float64 problem, which the library does not read."""
     mask = problem.mask
     return mask is not None and mask.dtype == "float32" and problem.dtype == "float64"
 
 
 def read_inputs(problem: AttentionProblem, *tensors: Any) -> tuple[Any, ...]:
-    """Return query, key, value and mask as arrays that the library reads; copied where they must be."""
-    arrays = [None if each is None else aligned(interchange.as_array(each)) for each in tensors]
+    """Return query, key, value and mask as arrays that the library can read, copied where necessary."""
+    arrays = [
+        None if tensor is None else aligned(interchange.as_array(tensor)) for tensor in tensors
+    ]
     mask = arrays[3]
     if mask is not None and is_mask_narrow(problem):
         once = tuple(slice(None) if stride else slice(1) for stride in mask.strides)
@@ -67,7 +69,7 @@ def read_inputs(problem: AttentionProblem, *tensors: Any) -> tuple[Any, ...]:
 
 
 def aligned(array: Any) -> Any:
-    """Return the array, or a copy where its elements lie across their own size."""
+    """Return the array, or a copy if its elements are not aligned to their size."""
     size = array.itemsize
     if array.flags.aligned and not any(stride % size for stride in array.strides):
         return array
@@ -75,7 +77,7 @@ def aligned(array: Any) -> Any:
 
 
 def room(like: Any, shape: tuple[int, ...]) -> Any:
-    """Return an array of a shape, laid out as another: (B, H, L, E) or (B, L, H, E) in memory."""
+    """Return an uninitialised array of a shape in the layout of another: (B, H, L, E) or (B, L, H, E)."""
     np = numpy()
     if like.ndim == len(shape) and is_rows_first(like.shape, like.strides):
         swapped = (*shape[:-3], shape[-2], shape[-3], shape[-1])
@@ -84,15 +86,14 @@ def room(like: Any, shape: tuple[int, ...]) -> Any:
 
 
 def is_rows_first(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Tell whether a tensor's rows lie before its heads; with one row or one head that is no question."""
+    """Return whether the memory order of a tensor is (B, L, H, E); False with one row or one head."""
     return len(shape) > 2 and min(shape[-3:-1]) > 1 and 0 < strides[-3] < strides[-2]
 
 
 def parts_of_four(arrays: Sequence[Any], leading: tuple[int, ...]) -> Iterator[tuple[int, Any]]:
-    """Yield how many batches come before, and arrays of the same order with at most four dimensions.
+    """Yield the number of preceding batches, and parts of the arrays with at most four dimensions.
 
-    leading: what the arrays, some of which may be None, lie or are broadcast in before their last
-    two dimensions.
+    leading: the leading dimensions to which the arrays broadcast; an array may be None.
     """
 
     def part(array: Any, index: tuple[int, ...]) -> Any:
@@ -113,20 +114,19 @@ def call_until_done(function: Any, arguments: Any) -> None:
     while reached >= 0:
         reached = function(ctypes.byref(arguments), reached, _MILLISECONDS)
     if reached != -1:
-        raise MemoryError("attention needs under 1 MB for each thread, and there is none")
+        raise MemoryError("attention could not allocate its scratch memory, under 1 MB per thread")
 
 
 def packed(problem: AttentionProblem, arrays: tuple[Any, ...], before: int, passes: int = 1) -> Any:
-    """Return a problem as the library takes it, without a workspace.
+    """Return a problem as the library's structure, without a workspace.
 
-    arrays: query, key, value, mask, output and log-sum-exp, of at most four dimensions; there may be no
-    mask and no log-sum-exp. before: the batches before these. passes: how many times the work of a forward
-    pass there is.
+    arrays: query, key, value, mask or None, output, and log-sum-exp or None, with at most four dimensions.
+    before: the number of preceding batches. passes: the work in units of a forward pass.
     """
     query, key, value, mask, out, logsumexp = arrays
     rows, keys, width, value_dim = out.shape[-2], key.shape[-2], key.shape[-1], out.shape[-1]
     heads = out.shape[-3] if out.ndim > 2 else 1
-    groups = [heads // each.shape[-3] if each.ndim > 2 else heads for each in (key, value)]
+    groups = [heads // array.shape[-3] if array.ndim > 2 else heads for array in (key, value)]
     operations = 2 * prod(out.shape[:-1]) * keys * (width + value_dim)
     moved = (key.size + value.size) * out.itemsize
     elements = abi().elements
@@ -156,18 +156,17 @@ def packed(problem: AttentionProblem, arrays: tuple[Any, ...], before: int, pass
 
 
 def operands(**arrays: Any) -> dict[str, Any]:
-    """Return the address and the strides of arrays, by the names that they have in the library's structures.
+    """Return the addresses and strides of arrays, by their names in the library's structures.
 
-    Strides are those of batch, heads and rows in elements, of a mask also of keys: 0 to broadcast, and for
-    an array that is None.
+    Strides are in elements: of batch, heads and rows, for a mask also of keys; 0 to broadcast, and for None.
     """
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, array in arrays.items():
         strides = [0] * (4 if name == "mask" else 3)
         if array is not None:
-            found[name] = array.ctypes.data
+            fields[name] = array.ctypes.data
             for place in range(max(4 - array.ndim, 0), len(strides)):
                 if array.shape[place - 4] != 1:
                     strides[place] = array.strides[place - 4] // array.itemsize
-        found[f"{name}_strides"] = tuple(strides)
-    return found
+        fields[f"{name}_strides"] = tuple(strides)
+    return fields

@@ -1,8 +1,7 @@
-"""The compiled library: where it lies, its interface, and which instruction set it uses.
+"""The compiled library: its path, its interface, and the instruction set that it uses.
 
 ATEN_CPU_CAPABILITY lowers the instruction set as in torch: default, avx2, avx512 or, on AArch64, sve128 and
-sve256, in lower case, read once. A value that torch would ignore is ignored, and so is one beyond what this
-CPU has.
+sve256, in lower case, read once. Values that torch ignores, and those above this CPU's level, are ignored.
 """
 
 import contextlib
@@ -21,10 +20,10 @@ from mlbackends.base.reasons import Reason
 FILE = f"attention{ {'win32': '.dll', 'darwin': '.dylib'}.get(sys.platform, '.so') }"
 HEADER = "attention.h"
 
-#: The levels whose instructions multiply pairs of bfloat16: there weights are rounded to it, and subnormal
-#: numbers are taken for zero.
+#: The levels whose instructions multiply pairs of bfloat16: weights are rounded to it, and subnormal numbers
+#: are treated as zero.
 BFLOAT16_PAIRS = frozenset({"avx512_bf16", "amx_bf16", "neon_bf16", "sve256"})
-#: The levels that a capability leaves; of another processor's none is here, and it counts for nothing.
+#: The levels that a capability allows; capabilities of other processors have no effect.
 _LEFT = {
     "default": ("baseline", "neon"),
     "avx2": ("baseline", "avx2"),
@@ -37,15 +36,15 @@ _chosen: int | None = None
 
 _BUILD = (
     "install a C++ compiler, then: pip install --force-reinstall --no-cache-dir"
-    " --no-binary mlbackends mlbackends (MLBACKENDS_NATIVE=require says why it fails)"
+    " --no-binary mlbackends mlbackends (MLBACKENDS_NATIVE=require reports compiler errors)"
 )
-#: What to do where levels were not compiled.
+#: The hint where levels were not compiled.
 NEWER_COMPILER = _BUILD.replace("a C++ compiler", "GCC 11, clang 12 or newer")
-_MISSING = "its library is not there: it was installed without a C++ compiler"
+_MISSING = "its compiled library is missing: mlbackends was installed without a C++ compiler"
 
 
 class NotBuilt(NoBackend):
-    """There is no library to load; its reason says why."""
+    """The library cannot be loaded, for the reason given."""
 
     def __init__(self, why: str) -> None:
         reason = Reason("missing-part", why, _BUILD)
@@ -53,7 +52,7 @@ class NotBuilt(NoBackend):
 
 
 class Abi(NamedTuple):
-    """What the header of the library declares: its version, the numbers of element types, its structures."""
+    """The declarations in the library's header: its version, the codes of element types, its structures."""
 
     version: int
     elements: dict[str, int]
@@ -69,12 +68,12 @@ _C_TYPES = {
 
 
 def path(name: str = FILE) -> str:
-    """Return where the library, or its header, lies if it was built."""
+    """Return the path of the library, or of its header."""
     return os.path.join(os.path.dirname(os.path.dirname(__file__)), "lib", name)
 
 
 def read_abi(header: str) -> Abi:
-    """Read the declarations of problem.h. Structures have their names without mlbackends_attention_."""
+    """Read the declarations of problem.h. Structures are named without the prefix mlbackends_attention_."""
     text = re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL)
     version = re.search(r"MLBACKENDS_ATTENTION_ABI (\d+)", text)
     elements = re.findall(r"MLBACKENDS_ATTENTION_([A-Z0-9]+) = (\d+)", text)
@@ -84,10 +83,12 @@ def read_abi(header: str) -> Abi:
     ):
         fields: list[tuple[str, Any]] = []
         for kind, declared in re.findall(r"(?:const )?(\w+) ([^;]+);", body):
-            found = _C_TYPES.get(kind) or structures.get(kind.removeprefix("mlbackends_attention_"))
+            c_type = _C_TYPES.get(kind) or structures.get(
+                kind.removeprefix("mlbackends_attention_")
+            )
             for pointer, field, count in re.findall(r"(\*?)(\w+)(?:\[(\d+)\])?", declared):
-                of_one: Any = ctypes.c_void_p if pointer else found
-                fields.append((field, of_one * int(count) if count else of_one))
+                element: Any = ctypes.c_void_p if pointer else c_type
+                fields.append((field, element * int(count) if count else element))
         structures[name] = type(name, (ctypes.Structure,), {"_fields_": fields})
     numbers = {name.lower(): int(number) for name, number in elements}
     return Abi(int(version[1]) if version else 0, numbers, structures)
@@ -95,7 +96,7 @@ def read_abi(header: str) -> Abi:
 
 @cache
 def abi() -> Abi:
-    """Return the library's interface, read from the header beside it. Raises NotBuilt."""
+    """Return the library's interface, read from the header next to it. Raises NotBuilt."""
     try:
         with open(path(HEADER), encoding="utf-8") as file:
             return read_abi(file.read())
@@ -115,8 +116,7 @@ def library() -> ctypes.CDLL:
     except (OSError, AttributeError) as error:
         raise NotBuilt(f"its library cannot be opened: {error}") from None
     if version != needed:
-        why = f"it has the number {version}, {needed} is needed"
-        raise NotBuilt(f"its library is another version's: {why}")
+        raise NotBuilt(f"its library has the ABI version {version}; {needed} is needed")
     for names in (found.mlbackends_attention_level_name, found.mlbackends_attention_missing_level):
         names.restype, names.argtypes = ctypes.c_char_p, (ctypes.c_int32,)
     found.mlbackends_attention_level_runs.argtypes = (ctypes.c_int32,)
@@ -129,12 +129,12 @@ def library() -> ctypes.CDLL:
 
 
 def compiled_levels() -> tuple[str, ...]:
-    """Return the instruction sets that were compiled, the least one first. Raises NotBuilt."""
+    """Return the instruction sets that were compiled, the lowest first. Raises NotBuilt."""
     return _names(library().mlbackends_attention_level_name)
 
 
 def missing_levels() -> tuple[str, ...]:
-    """Return those that this CPU can run and that were not compiled. Raises NotBuilt."""
+    """Return the instruction sets that this CPU can run but were not compiled. Raises NotBuilt."""
     return _names(library().mlbackends_attention_missing_level)
 
 
@@ -144,23 +144,23 @@ def _names(name_of: Callable[[int], bytes | None]) -> tuple[str, ...]:
 
 
 def usable_levels() -> tuple[str, ...]:
-    """Return those that this CPU and this system can run, whatever the environment says.
+    """Return the instruction sets that this CPU and system can run. Raises NotBuilt.
 
-    Nothing is requested of the system here; where it gives no tiles of AMX when a problem of bfloat16
-    comes, that is computed without them. Raises NotBuilt.
+    The environment is ignored. The tiles of AMX are requested from the system with the first bfloat16
+    problem, which is computed without them where that fails.
     """
     runs, names = library().mlbackends_attention_level_runs, compiled_levels()
     return tuple(name for number, name in enumerate(names) if runs(number))
 
 
 def left_by(capability: str, usable: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the instruction sets that a value of ATEN_CPU_CAPABILITY leaves of some, the least one first."""
+    """Return the usable instruction sets that a value of ATEN_CPU_CAPABILITY allows, the lowest first."""
     left = _LEFT.get(capability, ())
     return tuple(name for name in usable if name in left) or usable
 
 
 def level() -> int:
-    """Return the number of the instruction set that counts. Raises NotBuilt."""
+    """Return the number of the instruction set in use. Raises NotBuilt."""
     return _default_level() if _chosen is None else _chosen
 
 
@@ -172,8 +172,8 @@ def _default_level() -> int:
 
 @contextlib.contextmanager
 def lowered(name: str) -> Iterator[None]:
-    """Use another instruction set that this CPU can run, in this process. Raises ValueError."""
-    global _chosen  # noqa: PLW0603  a switch of the whole process, like the variable that it stands for
+    """Use another instruction set of this CPU in this process, within the block. Raises ValueError."""
+    global _chosen  # noqa: PLW0603  process-wide, like the environment variable
     names = compiled_levels()
     if name not in names or not library().mlbackends_attention_level_runs(names.index(name)):
         raise ValueError(f"this CPU cannot run {name!r}; it runs {', '.join(usable_levels())}")

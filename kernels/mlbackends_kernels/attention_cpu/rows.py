@@ -1,24 +1,26 @@
-"""Scores and weights of an attention problem in numpy, some rows of the query at a time."""
+"""Scores and weights of an attention problem in numpy, by sequence and by blocks of rows."""
 
+from collections.abc import Iterator
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from mlbackends.base.element_types import REDUCED
-from mlbackends.model.problem import AttentionProblem
+from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends_kernels.tensors import dropout, interchange
 from mlbackends_kernels.tensors.arithmetic import numpy
 
-#: Scores that are held at once; above, rows of the query are taken in turn.
+#: The most scores in memory at once; a larger problem is computed in blocks of rows.
 SCORES_AT_ONCE = 1 << 22
 
 
 class Rows:
-    """A problem with its arrays in the type of its arithmetic.
+    """A problem with its arrays in the element type of its arithmetic.
 
-    query (..., H, L, E) and key (..., H, S, E) carry half of the scale each, query_scale and key_scale:
-    a product of large numbers then overflows later, as in torch. value is (..., H, S, Ev). Where heads
-    are grouped, those of key and value stand repeated. sinks, None without any, extends to the scores.
-    What `rounded` returns is what is computed with.
+    query (..., H, L, E) and key (..., H, S, E) are multiplied by query_scale and key_scale, each the square
+    root of the scale: as in torch, products of large numbers then overflow later. value is (..., H, S, Ev).
+    Grouped heads of key and value are repeated. sinks broadcasts to the scores, and is None without sinks.
     """
 
     def __init__(
@@ -31,7 +33,7 @@ class Rows:
         sinks: Any = None,
         batch: int = 0,
     ) -> None:
-        """Take arrays as `interchange.as_array` gives them. batch: of the first one, for dropout."""
+        """Use arrays as `interchange.as_array` returns them. batch: the first batch's number, for dropout."""
         np, dtype = numpy(), problem.dtype
         self.problem, self.mask, self.batch = problem, mask, batch
         self.inner = inner_type(problem)
@@ -44,33 +46,33 @@ class Rows:
         self.query_scale = np.asarray(-half if scale < 0 else half, self.inner)
         self.key_scale = np.asarray(half, self.inner)
         tensors = (query, key, value)
-        query, key, value = (interchange.widened(each, dtype, self.inner) for each in tensors)
+        query, key, value = (interchange.widened(array, dtype, self.inner) for array in tensors)
         with np.errstate(all="ignore"):
             self.query = self.rounded(query * self.query_scale)
             self.key = self.rounded(_repeated(problem, key) * self.key_scale)
         self.value = _repeated(problem, value)
 
     def rounded(self, array: Any) -> Any:
-        """Return an intermediate as it goes on: itself, or rounded to the 16-bit type if allowed."""
+        """Return an intermediate result, rounded to the 16-bit type if that is allowed."""
         dtype = self.problem.inner_dtype
         if dtype not in REDUCED:
             return array
         return interchange.widened(interchange.narrowed(array, dtype), dtype, "float32")
 
     def blocks(self) -> list[slice]:
-        """Return rows of the query that are computed together."""
+        """Return the blocks of query rows that are computed together."""
         width = prod((*self.problem.leading_shape, self.problem.key_length))
         step = max(1, SCORES_AT_ONCE // max(width, 1))
         return [slice(start, start + step) for start in range(0, self.problem.query_length, step)]
 
     def products(self, rows: slice) -> Any:
-        """Return the scores of some rows, capped, before masks."""
+        """Return the capped scores of a block of rows, before masks."""
         scores = self.rounded(self.query[..., rows, :] @ self.key.swapaxes(-1, -2))
         cap = self.problem.softcap
         return self.rounded(numpy().tanh(scores / cap) * cap) if cap else scores
 
     def masked(self, scores: Any, rows: slice) -> Any:
-        """Return the scores of some rows with the mask added, -inf where a key is not seen."""
+        """Return the scores of a block of rows with the mask added, -inf for hidden keys."""
         np, of_mask = numpy(), self.problem.mask
         if of_mask is not None and of_mask.dtype != "bool":
             scores = scores + interchange.widened(self._mask(rows), of_mask.dtype, scores.dtype)
@@ -78,7 +80,7 @@ class Rows:
         return scores if shown is None else np.where(shown, scores, -np.inf)
 
     def blind(self, rows: slice) -> Any:
-        """Return which of some rows (..., rows, 1) see no key. Others whose scores are -inf overflowed."""
+        """Return which rows of a block (..., rows, 1) see no key. In others, scores of -inf overflowed."""
         np, of_mask = numpy(), self.problem.mask
         if not self.problem.key_length:
             return np.array(True)
@@ -92,7 +94,7 @@ class Rows:
         return self.mask if self.mask.shape[-2] == 1 else self.mask[..., rows, :]
 
     def _shown(self, rows: slice) -> Any:
-        """Return which keys positions and a mask of booleans show to some rows, None for all."""
+        """Return which keys a block of rows sees by position and boolean mask, None for all."""
         np, problem = numpy(), self.problem
         shown = self._mask(rows) if problem.mask and problem.mask.dtype == "bool" else None
         length, keys = problem.query_length, problem.key_length
@@ -107,7 +109,7 @@ class Rows:
         return near if shown is None else shown & near
 
     def dropped(self, weights: Any, rows: slice) -> Any:
-        """Return the weights of some rows with some dropped, the rest enlarged so that their mean stays."""
+        """Return the weights of a block of rows after dropout, the kept ones divided by 1 - dropout."""
         problem = self.problem
         if not problem.dropout:
             return weights
@@ -124,9 +126,9 @@ class Rows:
 def softmax(scores: Any, blind: Any, sinks: Any = None) -> tuple[Any, Any]:
     """Return the weights of each row, and the logarithm of the sum of its exponentials (..., rows).
 
-    blind: which rows see no key; their weights are 0, and so is the logarithm unless they have a sink. The
-    logarithm is in float64. Both are NaN where a score is, and where all are -inf since their products
-    overflowed and there is no sink.
+    blind: the rows that see no key; their weights are 0, and so are their logarithms without a sink.
+    Logarithms are in float64. Both are NaN where a score is NaN, or where all scores overflowed to -inf and
+    there is no sink.
     """
     np = numpy()
     largest = scores.max(axis=-1, keepdims=True, initial=-np.inf)
@@ -143,13 +145,89 @@ def softmax(scores: Any, blind: Any, sinks: Any = None) -> tuple[Any, Any]:
 
 
 def inner_type(problem: AttentionProblem) -> str:
-    """Return the type of the arithmetic: numpy sums 16-bit numbers poorly, so those are rounded after."""
+    """Return the element type of the arithmetic, at least float32; results are rounded afterwards."""
     target = problem.inner_dtype or problem.dtype
     return "float32" if target in REDUCED else target
 
 
 def _repeated(problem: AttentionProblem, array: Any) -> Any:
-    """Return key or value with a head for each head of the query, where heads are grouped."""
+    """Return key or value with grouped heads repeated for each head of the query."""
     if not problem.enable_gqa or array.shape[-3] == problem.heads:
         return array
     return array.repeat(problem.heads // array.shape[-3], axis=-3)
+
+
+# ---- sequences ---------------------------------------------------------------------
+
+#: Slices of a tensor.
+Place = tuple[Any, ...]
+_WHOLE: Place = (...,)
+
+
+class Sequence(NamedTuple):
+    """One sequence as a plain problem of its own.
+
+    number: its index in the batch. rows: its slices of the query and the result. keys: its slices of key and
+    value. pages: its pages of key and value, in order; None without paging.
+    """
+
+    problem: AttentionProblem
+    number: int = 0
+    rows: Place = _WHOLE
+    keys: Place = _WHOLE
+    pages: Any = None
+
+    def keys_of(self, tensor: Any) -> Any:
+        """Return its part of key or value, (..., keys, width)."""
+        if self.pages is None:
+            return tensor[self.keys]
+        heads, width = tensor.shape[1], tensor.shape[-1]
+        gathered = tensor[self.pages].swapaxes(0, 1).reshape(1, heads, -1, width)
+        return gathered[..., : self.problem.key_length, :]
+
+
+def sequences(problem: AttentionProblem, page_table: Any = None) -> Iterator[Sequence]:
+    """Yield every sequence of a problem; the problem itself if all have the same length.
+
+    Raises IndexError for a page that does not exist.
+    """
+    if not problem.key_lengths:
+        yield Sequence(problem)
+        return
+    row = key = 0
+    for number, (length, keys) in enumerate(problem.sequences):
+        place: Place = (slice(number, number + 1),)
+        if problem.query_lengths:
+            place = (slice(None), slice(None), slice(row, row + length))
+        sequence = Sequence(_alone(problem, length, keys), number, place)
+        if page_table is None:
+            yield sequence._replace(keys=(slice(None), slice(None), slice(key, key + keys)))
+        else:
+            size = problem.key.shape[-2]
+            pages = page_table[number, : -(-keys // size) if size else 0]
+            count = problem.key.shape[0]
+            missing = pages[(pages < 0) | (pages >= count)]
+            if missing.size:
+                raise IndexError(
+                    f"page_table has page {missing[0]} for sequence {number}; there are {count} pages"
+                )
+            yield sequence._replace(pages=pages)
+        row, key = row + length, key + keys
+
+
+def _alone(problem: AttentionProblem, length: int, keys: int) -> AttentionProblem:
+    """Return the problem of one sequence."""
+
+    def spec(like: TensorSpec, rows: int) -> TensorSpec:
+        shape = (1, like.shape[1], rows, like.shape[3])
+        return TensorSpec(shape, like.dtype, requires_grad=like.requires_grad)
+
+    return replace(
+        problem,
+        query=spec(problem.query, length),
+        key=spec(problem.key, keys),
+        value=spec(problem.value, keys),
+        query_lengths=(),
+        key_lengths=(),
+        page_table=None,
+    )

@@ -1,7 +1,7 @@
-"""How many threads attention on the CPU uses: as many as the process may, and as the work is worth.
+"""The number of threads that attention on the CPU uses.
 
-The least counts of: the CPUs of the affinity mask, the whole CPUs of a quota (control group, job object),
-OMP_NUM_THREADS, the number given to `set_num_threads`, and torch's own number where torch is loaded.
+It is limited by the size of the problem, the CPUs of the affinity mask, the whole CPUs of a quota (control
+group or job object), OMP_NUM_THREADS, `set_num_threads`, and torch's own number where torch is loaded.
 """
 
 import os
@@ -10,7 +10,7 @@ from functools import cache
 from math import inf
 from typing import Any
 
-#: Below so much a thread, waking another one costs more than it brings.
+#: The least work of a thread: with less, waking another thread takes longer than it saves.
 _OPERATIONS_EACH = 8_000_000
 _BYTES_EACH = 1 << 20
 
@@ -18,11 +18,11 @@ _requested: int | None = None
 
 
 def set_num_threads(count: int) -> None:
-    """Use at most so many threads for attention on the CPU, in the whole process.
+    """Limit the number of threads of attention on the CPU, in the whole process.
 
-    Raises RuntimeError for less than one, and as torch does for what is no int.
+    Raises RuntimeError for numbers below one and, as torch does, for anything but an int.
     """
-    global _requested  # noqa: PLW0603  a switch of the whole process, as in torch
+    global _requested  # noqa: PLW0603  process-wide, as in torch
     value: object = count
     if not isinstance(value, int) or isinstance(value, bool):
         message = f"set_num_threads expects an int, but got {type(count).__name__}"
@@ -33,7 +33,7 @@ def set_num_threads(count: int) -> None:
 
 
 def get_num_threads() -> int:
-    """Return how many threads a large problem of attention on the CPU gets now."""
+    """Return the number of threads that a large attention problem on the CPU gets now."""
     limits = [_affinity(), _quota()]
     variable = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     if variable.isascii() and variable.isdigit():
@@ -47,7 +47,7 @@ def get_num_threads() -> int:
 
 
 def worth(operations: float, moved_bytes: float) -> int:
-    """Return how many threads work of a size is worth."""
+    """Return the number of threads for this amount of work."""
     most = int(max(operations / _OPERATIONS_EACH, moved_bytes / _BYTES_EACH))
     return 1 if most < 2 else min(most, get_num_threads())
 
@@ -60,7 +60,7 @@ def _affinity() -> int:
 
 @cache
 def _affinity_at_first() -> int:
-    """Return the CPUs of a process whose mask takes long to read, as under Windows."""
+    """Return the CPUs of the process. Reading the mask is slow, so it is read once."""
     from mlbackends.host.host import Host
 
     return len(Host("/").affinity() or ()) or os.cpu_count() or 1
@@ -68,17 +68,15 @@ def _affinity_at_first() -> int:
 
 @cache
 def _quota() -> int:
-    """Return the whole CPUs of the quota; part of one more would only be waited for."""
+    """Return the whole CPUs of the quota; a thread on a fraction of a CPU would delay the others."""
     from mlbackends.host.host import Host
+    from mlbackends.host.system.cgroups import cpu_quota
+    from mlbackends.host.windows.system import job_limits
 
     host, quota = Host("/"), inf
     if host.platform == "win32":
-        from mlbackends.host.windows.system import job_limits
-
         quota = job_limits(host, os.cpu_count() or 1).get("cpu_quota") or inf
     else:
-        from mlbackends.host.system.cgroups import cpu_quota
-
-        found = cpu_quota(host)
-        quota = found.value if found else inf
+        limit = cpu_quota(host)
+        quota = limit.value if limit else inf
     return sys.maxsize if quota == inf else max(1, int(quota))
