@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -141,16 +142,17 @@ def fake_library(tmp_path_factory: pytest.TempPathFactory) -> FakeLibrary:
 
 @pytest.fixture(scope="session")
 def kernels_on_host(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compile our kernels for the host, as tests/fakelibs/computing_driver.c runs them."""
-    compiler = shutil.which("c++")
-    if compiler is None:
-        pytest.skip("no C++ compiler (c++) to make the kernels with")
-    file = tmp_path_factory.mktemp("kernels") / "kernels.so"
-    source = FAKES / "kernels_on_host.cpp"
-    kernels = ROOT / "kernels" / "mlbackends_kernels" / "cuda"
-    options = ["-shared", "-fPIC", "-O1", "-std=c++17", "-I", str(kernels)]
-    subprocess.run([compiler, *options, str(source), "-o", str(file)], check=True)
-    return file
+    """Compile attention's forward pass in float16 for the host, as computing_driver.c runs it."""
+    from mlbackends_kernels.attention_cuda.launches import tile_of
+
+    file = ROOT / "tests" / "kernels" / "attention_cuda" / "host_kernels.py"
+    spec = spec_from_file_location("host_kernels", file)
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    made: Any = module.HostKernels(tmp_path_factory.mktemp("kernels"))
+    library: Path = made.of_the_driver({"forward": tile_of("forward", "Float16", (8, 8), (9, 0))})
+    return library
 
 
 class FirstArguments(Protocol):

@@ -14,7 +14,7 @@ from mlbackends.base.version import __version__ as __version__
 
 _MODULES = (
     "cpu", "cuda", "cudnn", "cusparselt", "kleidiai", "mha", "miopen", "mkl", "mkldnn", "mps", "nnpack",
-    "openmp", "opt_einsum", "python_native", "quantized", "xeon", "xnnpack", "fft", "jit", "sdpa",
+    "openmp", "opt_einsum", "python_native", "quantized", "xeon", "xnnpack", "jit", "sdpa",
 )  # fmt: skip
 #: Where each name is defined: a module, or a module and an attribute of it.
 _LAZY = {
@@ -39,10 +39,6 @@ _LAZY = {
             "scaled_dot_product_attention_backward", "CausalBias", "CausalVariant",
             "causal_lower_right", "causal_upper_left",
         )
-    },
-    **{
-        name: f"mlbackends_kernels.operations._call:{name}"
-        for name in ("einsum", "matmul", "multi_head_attention")
     },
 }  # fmt: skip
 #: Internal names: they can be imported, and are not shown.

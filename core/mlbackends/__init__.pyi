@@ -5,7 +5,6 @@ from mlbackends import cpu as cpu
 from mlbackends import cuda as cuda
 from mlbackends import cudnn as cudnn
 from mlbackends import cusparselt as cusparselt
-from mlbackends import fft as fft
 from mlbackends import jit as jit
 from mlbackends import kleidiai as kleidiai
 from mlbackends import mha as mha
@@ -43,9 +42,6 @@ from mlbackends.switches.modules import set_float32_matmul_precision as set_floa
 from mlbackends.switches.store import freeze_lifted as freeze_lifted
 from mlbackends.switches.store import load_file as load_file
 from mlbackends.tracing.session.session import trace as trace
-from mlbackends_kernels.operations._call import einsum as einsum
-from mlbackends_kernels.operations._call import matmul as matmul
-from mlbackends_kernels.operations._call import multi_head_attention as multi_head_attention
 
 fp32_precision: str
 class GenericModule(PropModule):

@@ -1,4 +1,4 @@
-"""Multi-head attention's fast path, which `mlbackends.multi_head_attention` takes where it may."""
+"""The fast path of torch's multi-head attention: a setting that is carried into torch programs."""
 
 from mlbackends.switches import store
 from mlbackends.switches.modules import install

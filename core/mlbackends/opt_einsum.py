@@ -1,4 +1,4 @@
-"""opt_einsum: the order in which `mlbackends.einsum` takes its products."""
+"""opt_einsum: the order in which torch's einsum multiplies; carried into torch programs."""
 
 from functools import lru_cache
 

@@ -4,7 +4,7 @@ It has not run on a GPU yet: graphs were built for described chips, and cuDNN ch
 """
 
 import os
-from functools import lru_cache, partial
+from functools import lru_cache
 from importlib.util import find_spec
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from mlbackends.base.reasons import Reason
 from mlbackends.model.checked import Ended
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.sdpa import constraints as need
-from mlbackends.sdpa.backend import AttentionBackend, Gradients, LibraryAnswer, Prepared
+from mlbackends.sdpa.backend import AttentionBackend, Gradients, LibraryAnswer
 from mlbackends.sdpa.constraints import constraint
 from mlbackends.sdpa.switches import SDPBackend
 
@@ -92,24 +92,6 @@ class Cudnn(AttentionBackend):
         from mlbackends_kernels.cuda import attention_plans
 
         return attention_plans.backward(problem, grad_out, *tensors)
-
-    def prepared(self, problem: AttentionProblem, *tensors: Any, **more: Any) -> Prepared | None:
-        """Return what runs the plan of calls like this one; see AttentionBackend."""
-        del more
-        from mlbackends_kernels.cuda import attention_plans
-        from mlbackends_kernels.cuda.prepared_calls import repeated
-
-        return repeated(partial(attention_plans.forward, problem), *tensors)
-
-    def prepared_backward(
-        self, problem: AttentionProblem, *tensors: Any, **more: Any
-    ) -> Prepared | None:
-        """Return what runs the plan of gradients like these; see AttentionBackend."""
-        del more
-        from mlbackends_kernels.cuda import attention_plans
-        from mlbackends_kernels.cuda.prepared_calls import repeated_backward
-
-        return repeated_backward(partial(attention_plans.backward, problem), *tensors)
 
 
 @lru_cache(maxsize=1024)

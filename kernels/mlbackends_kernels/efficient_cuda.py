@@ -4,20 +4,16 @@ It has been emulated on the CPU, where fibers stand for a GPU's threads, and com
 compiled for sm75 to sm120; it has not run on a GPU yet. It needs cuda-python and NVRTC, and no toolkit.
 """
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from mlbackends.base.reasons import Reason
 from mlbackends.model.problem import AttentionProblem
 from mlbackends.sdpa import constraints as need
-from mlbackends.sdpa.backend import AttentionBackend
+from mlbackends.sdpa.backend import AttentionBackend, Gradients
 from mlbackends.sdpa.switches import SDPBackend
-from mlbackends_kernels.attention_cuda.by_kernels import ByKernels
-
-if TYPE_CHECKING:
-    from mlbackends_kernels.attention_cuda.device import DeviceAttention
 
 
-class EfficientCuda(ByKernels, AttentionBackend):
+class EfficientCuda(AttentionBackend):
     """One pass over the keys, whatever the mask and the strides; it has not run on a GPU yet.
 
     Shapes:  query (B, H, L, E), key (B, Hkv, S, E), value (B, Hkv, S, Ev); returns (B, H, L, Ev). B and H
@@ -48,12 +44,28 @@ class EfficientCuda(ByKernels, AttentionBackend):
     tolerance = {"float16": 2.0, "bfloat16": 2.0, "float32": 4.0}  # noqa: RUF012
 
     def missing_parts(self) -> tuple[Reason, ...]:
-        from mlbackends_kernels.attention_cuda.requirements import missing_parts
+        from mlbackends_kernels.attention_cuda import requirements
 
-        return missing_parts()
+        return requirements.missing_parts()
 
-    def _device(self, problem: AttentionProblem) -> "DeviceAttention":
+    def run(self, problem: AttentionProblem, *tensors: Any, **more: Any) -> Any:
         self.require_here(problem)
-        from mlbackends_kernels.attention_cuda.device import EFFICIENT
+        from mlbackends_kernels.attention_cuda import device
 
-        return EFFICIENT
+        return device.attend(problem, *tensors, **more, logsumexp=False)[0]
+
+    def run_with_logsumexp(
+        self, problem: AttentionProblem, *tensors: Any, **more: Any
+    ) -> tuple[Any, Any]:
+        self.require_here(problem)
+        from mlbackends_kernels.attention_cuda import device
+
+        return device.attend(problem, *tensors, **more, logsumexp=True)
+
+    def run_backward(
+        self, problem: AttentionProblem, grad_out: Any, *tensors: Any, **more: Any
+    ) -> Gradients:
+        self.require_here(problem)
+        from mlbackends_kernels.attention_cuda import device
+
+        return device.differentiate(problem, grad_out, *tensors, **more)

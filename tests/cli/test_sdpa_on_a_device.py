@@ -32,19 +32,17 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the stubs are L
 PROBLEM = ("--shape", "1,2,16,8", "--dtype", "float16", "--device", "cuda")
 HOST = ("--backend", "math")
 LIBRARIES = (
-    ("computing_driver", "libcuda.so.1", ()),
-    ("fake_nvrtc", "libnvrtc.so.13", ()),
-    ("fake_cublas", "libcublas.so.13", ()),
-    ("fake_cublas", "libcublasLt.so.13", ("LT",)),
+    ("computing_driver", "libcuda.so.1"),
+    ("fake_nvrtc", "libnvrtc.so.13"),
 )
 
 
 @pytest.fixture
 def on_device(fake_library: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Run a command with an H200 that is not there. kernels: the library that computes; "": nothing does."""
-    if not find_spec("cuda") or not find_spec("nvmath"):
-        pytest.skip("cuda-core and nvmath-python are not installed")
-    folders = [str(fake_library(name, so, defines=more).parent) for name, so, more in LIBRARIES]
+    if not find_spec("cuda"):
+        pytest.skip("cuda-core is not installed")
+    folders = [str(fake_library(name, soname).parent) for name, soname in LIBRARIES]
     monkeypatch.setattr(driver, "driver_release", lambda _: "580.95.05")
     requirements.missing_parts.cache_clear()  # of a machine without this driver
 
@@ -69,24 +67,26 @@ def test_a_device_s_backend_is_right_is_timed_by_events_and_drawn(
     on_device: Any, kernels_on_host: Path, tmp_path: Path
 ) -> None:
     saved, page, picture = (str(tmp_path / name) for name in ("run.json", "page.html", "speed.svg"))
-    words = ("--backend", "math_cuda", "--rounds", "1", "--format", "json", "--output", saved)
+    words = ("--backend", "efficient_cuda", "--rounds", "1", "--format", "json", "--output", saved)
     done = on_device("bench", *PROBLEM, *words, kernels=kernels_on_host)
     data = json.loads(Path(saved).read_text())
     Draft202012Validator(SCHEMAS["sdpa-bench"]()).validate(data)
     problem = data["problems"][0]["checked"]
-    found = results(problem)["math_cuda"]
+    found = results(problem)["efficient_cuda"]
 
     assert done.returncode == 0, done.stdout
     assert found["errors"]["largest_absolute"] <= found["errors"]["largest_allowed"]
     assert found["timing"]["timed_by"].startswith("events of CUDA around each call; 2 MiB")
     assert found["timing"]["host_seconds"] > 0
-    assert found["timing"]["share_of_peak"] > 0
-    assert found["memory"]["measured_by"].endswith("memory_stats counts")
-    assert "of float16 by cuBLASLt" in problem["peak_by"]
+    assert found["memory"]["measured_by"] == "the high-water mark of the device's memory pool"
+    assert "torch" in problem["peak_by"]
     assert problem["speeds"]["bandwidth_bytes_per_second"] > 0
     assert problem["speeds"]["stated_gflops"] == 989400
     assert "1830 MHz" in problem["speeds"]["stated_by"]
 
+    # The peak as torch measures it, which no stand-in can.
+    problem["peak_gflops"], found["timing"]["share_of_peak"] = 800e3, 0.5
+    Path(saved).write_text(json.dumps(data))
     words = ("--from", saved, "--format", "html", "--output", page, "--plot", picture)
     assert in_process(("sdpa", "bench", *words), {}).returncode == 0
     text, drawn = Path(page).read_text(), Path(picture).read_text()
@@ -101,10 +101,10 @@ def test_every_format_of_a_check_names_the_device(
     on_device: Any, kernels_on_host: Path, tmp_path: Path
 ) -> None:
     saved = str(tmp_path / "check.json")
-    words = ("--backend", "math_cuda", "--rounds", "1", "--format", "json", "--output", saved)
+    words = ("--backend", "efficient_cuda", "--rounds", "1", "--format", "json", "--output", saved)
     assert on_device("check", *PROBLEM, *words, kernels=kernels_on_host).returncode == 0
     data = json.loads(Path(saved).read_text())
-    results(data["problems"][0])["math_cuda"]["timing"]["share_of_peak"] = 1.5
+    results(data["problems"][0])["efficient_cuda"]["timing"]["share_of_peak"] = 1.5
     Path(saved).write_text(json.dumps(data))
 
     shown = {
@@ -118,10 +118,10 @@ def test_every_format_of_a_check_names_the_device(
 
 
 def test_a_device_that_lies_is_wrong(on_device: Any) -> None:
-    done = on_device("check", *PROBLEM, "--backend", "math_cuda", "--rounds", "0")
+    done = on_device("check", *PROBLEM, "--backend", "efficient_cuda", "--rounds", "0")
 
     assert done.returncode == 1
-    assert "math_cuda is wrong: the largest error is" in done.stdout
+    assert "efficient_cuda is wrong: the largest error is" in done.stdout
     assert "1 problem on NVIDIA H200 (cuda:0): 1 of 1 with something wrong" in done.stdout
 
 

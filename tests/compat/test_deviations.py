@@ -44,16 +44,10 @@ ELSEWHERE = {
         "dropout-has-its-own-weights": "test_torchs_seed_repeats_what_is_dropped",
         "attention-flash-drops": "test_flash_drops_here_and_torchs_alone_refuses",
     },
-    "test_operations_agree.py": {
+    "test_cuda_settings_agree.py": {
         "preferred-library-is-installed": "test_a_library_is_that_of_the_build_in_torch_and_that",
         "plan-cache-names-checked": "test_an_unknown_name_of_plan_caches_asks_for_a_device_in",
-        "lowered-precision-everywhere": "test_precision_is_lowered_where_the_cpu_can_in_torch_and",
-        "einsum-takes-one-type": "test_einsum_of_two_types_is_a_third_in_torch_and_refused_here",
-        "einsum-sizes-are-one-error": "test_sizes_that_differ_among_three_are_a_value_error_in",
-        "rows-that-see-nothing-are-zero": "test_a_row_that_sees_no_key_is_zero_here_and_no_number",
-        "causal-needs-no-mask": "test_causal_attention_needs_a_mask_in_torch_and_none_here",
         "traced-tensors-refused": "test_the_transforms_of_torch_func_are_refused",
-        "transforms-are-numpys": "test_transforms_of_whole_numbers_have_64_bits_as_in_numpy_and",
     },
     "test_verbose_agree.py": {
         "verbose-scopes-nest": "test_an_inner_exit_silences_torchs_outer_scope_and_not_ours",

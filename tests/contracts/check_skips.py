@@ -28,10 +28,7 @@ NEEDS_MORE = {
         "is not installed",
         "NVRTC, which .ci/systems nvrtc installs",
     ),
-    "tests.kernels.cuda.test_compiled": ("no NVRTC", "NVRTC, which .ci/systems nvrtc installs"),
-    "tests.kernels.operations.test_bmm": ("triton", "a wheel of 286 MB"),
     "tests.kernels.peers": ("could not import", "jax, and libraries that need CUDA"),
-    "tests.kernels.triton": ("triton", "a wheel of 286 MB"),
     "tests.probes.test_vulkan": ("Debian's", "packages that .ci/systems vendors unpacks"),
     "tests.kernels.native.test_emulated": (
         "EMULATE",

@@ -84,16 +84,11 @@ def test_what_pip_cannot_install_is_not_measured_by_the_tree_in_its_place(
 def test_a_device_that_is_not_there_is_measured_to_the_end(
     fake_library: FakeLibrary, kernels_on_host: Path, tmp_path: Path
 ) -> None:
-    """The stand-in computes math_cuda's results, and has no kernel of efficient_cuda: that fails."""
-    if not find_spec("cuda") or not find_spec("nvmath"):
-        pytest.skip("cuda-core and nvmath-python are not installed")
-    libraries = (
-        ("computing_driver", "libcuda.so.1", ()),
-        ("fake_nvrtc", "libnvrtc.so.13", ()),
-        ("fake_cublas", "libcublas.so.13", ()),
-        ("fake_cublas", "libcublasLt.so.13", ("LT",)),
-    )
-    folders = [str(fake_library(name, so, defines=more).parent) for name, so, more in libraries]
+    """The driver is a stand-in that runs efficient_cuda's kernel on the CPU."""
+    if not find_spec("cuda"):
+        pytest.skip("cuda-core is not installed")
+    libraries = (("computing_driver", "libcuda.so.1"), ("fake_nvrtc", "libnvrtc.so.13"))
+    folders = [str(fake_library(name, soname).parent) for name, soname in libraries]
     (tmp_path / "sitecustomize.py").write_text(DRIVER)
     output = tmp_path / "RESULTS.md"
     output.write_text("# Old\n\n## NVIDIA A100\n\nolder\n\n## NVIDIA H200\n\na whole run\n")
@@ -109,7 +104,7 @@ def test_a_device_that_is_not_there_is_measured_to_the_end(
     )
     text = output.read_text()
 
-    assert done.returncode == 1, done.stderr
+    assert done.returncode == 0, done.stderr
     assert text.index("## NVIDIA H200, a rehearsal") < text.index("## NVIDIA A100\n\nolder")
     assert "## NVIDIA H200\n\na whole run\n" in text
     assert "| driver | 580.95.05 |" in text
@@ -117,8 +112,7 @@ def test_a_device_that_is_not_there_is_measured_to_the_end(
     parts = ("set-up", "check", "tests", *measuring.GROUPS)
     assert all(f"{name}: " in text and f"{name}: " in done.stderr for name in parts)
     assert "Not run to the end" not in text
-    assert "| math_cuda | 1 | 0 | 0 | 0 |" in text
-    assert "- `efficient_cuda`, `--shape 1,2,16,8 --dtype float16 --device cuda`: CudaError" in text
+    assert "| efficient_cuda | 1 | 0 | 0 | 0 |" in text
     assert "microseconds on the host" in text and "1 passed" in text
     assert "- `torch_flash` did not run: " in text or find_spec("torch")
 

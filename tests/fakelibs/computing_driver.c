@@ -1,4 +1,4 @@
-// A stand-in for libcuda.so.1 on which cuda.core, cuda.bindings and nvmath compute. See README.md.
+// A stand-in for libcuda.so.1 on which cuda.core and cuda.bindings compute. See README.md.
 //
 // Host memory serves as device memory; a stream does at once what is asked of it. A kernel is the function
 // run_NAME of the library FAKE_KERNELS, which is handed grid, block and arguments. Calls that a test may

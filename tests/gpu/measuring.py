@@ -41,12 +41,10 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-NEEDED = ("msgspec", "click", "psutil", "packaging", "numpy", "cuda.core", "nvmath")
+NEEDED = ("msgspec", "click", "psutil", "packaging", "numpy", "cuda.core")
 #: Wheels with libraries that are called, and a file of each: those of torch serve.
 LIBRARIES = {
     "nvidia-cuda-nvrtc": "nvidia/cu13/lib/libnvrtc.so.13",
-    "nvidia-cublas": "nvidia/cu13/lib/libcublasLt.so.13",
-    "nvidia-cufft": "nvidia/cu13/lib/libcufft.so.12",
     "nvidia-cudnn-cu13": "nvidia/cudnn/lib/libcudnn.so.9",
     "nvidia-cudnn-frontend": "cudnn",
 }
@@ -55,7 +53,7 @@ GROUPS = ("small", "forward", "decode", "efficient", "backward")
 SECONDS = {"set-up": 150, "check": 120, "tests": 120, "problem": 75}
 _LEAST_SECONDS = 5.0
 PACKAGES = (
-    *("mlbackends", "torch", "triton", "cuda-core", "nvmath-python", "nvidia-cublas"),
+    *("mlbackends", "torch", "cuda-core", "nvidia-cuda-nvrtc"),
     *("nvidia-cudnn-cu13", "nvidia-cudnn-frontend", "flash-attn", "flash-attn-4", "xformers"),
     *("flashinfer-python", "jax"),
 )

@@ -101,22 +101,38 @@ def test_a_backend_is_captured_into_a_graph_and_computes_again(backend: Any) -> 
 
 
 def test_a_backend_gives_back_what_it_allocates(backend: Any) -> None:
+    from mlbackends_kernels.cuda.devices import call, core_device
+
     there = on_device(inputs(2, 4, 256, 64))
     problem = problem_of(there)
     backend.run(problem, *there).numpy()
-    before = mlbackends.cuda.memory_stats()["allocated_bytes.all.current"]
+    call("cuCtxSynchronize")
+    pool = core_device(0).memory_resource
+    before = pool.attributes.used_mem_current
     for _ in range(3):
         backend.run(problem, *there).numpy()
-    assert mlbackends.cuda.memory_stats()["allocated_bytes.all.current"] == before
+    call("cuCtxSynchronize")
+    assert pool.attributes.used_mem_current == before
 
 
-def test_attention_survives_a_device_without_memory_for_it() -> None:
-    from mlbackends_kernels.cuda.device_array import empty
+def test_arrays_of_cupy_come_and_go_by_dlpack(backend: Any) -> None:
+    cupy = pytest.importorskip("cupy")
+    arrays = inputs(2, 4, 128, 64)
+    there = [cupy.asarray(each) for each in arrays]
+    found = cupy.from_dlpack(backend.run(problem_of(there), *there))
+    assert np.abs(found.get().astype("f8") - right(arrays)).max() < 4e-3
 
-    free = empty((1,), "float16", 0)
-    with pytest.raises(MemoryError, match="cuda:0 has no"):
+
+def test_out_of_memory_is_an_error_that_leaves_the_device_usable() -> None:
+    from mlbackends_kernels.cuda.device_array import empty, to_device
+
+    kept = to_device(np.ones(3, "f4"))
+    with pytest.raises(MemoryError, match="on cuda:0 returned CUDA_ERROR_OUT_OF_MEMORY"):
         empty((1 << 45,), "float16", 0)
-    del free
+    assert kept.numpy().tolist() == [1, 1, 1]
+
+
+def test_attention_chooses_a_backend_for_tensors_on_a_device() -> None:
     arrays = inputs(1, 2, 64, 64)
     found = mlbackends.scaled_dot_product_attention(*on_device(arrays))
     assert worst(found, right(arrays)) < 4e-3

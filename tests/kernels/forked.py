@@ -35,9 +35,8 @@ def run(task: dict[str, Any]) -> int:
 
 def main() -> None:
     # The bindings take what is loaded first, and else NVIDIA's own wheels, where those are installed.
-    for name in ("libnvrtc.so.13", "libcublasLt.so.13", "libcublas.so.13", "libcufft.so.12"):
-        ctypes.CDLL(name)
-    for name in ("numpy", "cuda.core", "nvmath.bindings.cublas", "nvmath.bindings.cufft"):
+    ctypes.CDLL("libnvrtc.so.13")
+    for name in ("numpy", "cuda.core"):
         importlib.import_module(name)
     for line in sys.stdin:
         with warnings.catch_warnings():

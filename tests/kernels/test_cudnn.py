@@ -168,7 +168,8 @@ def execute(self, tensors, workspace, handle):
     calls.append(sorted(tensor.made.get("name", "?") for tensor in tensors))
     for tensor, array in tensors.items():
         assert array.data_ptr() and list(array.shape[:3]) == [2, 4, 8]
-        assert tensor.made.get("name") in ("query", "key", "value") or array.is_packed
+        if "stride" in tensor.made:
+            assert tensor.made["stride"] == [*array.strides, 1][:4]
     assert workspace.nbytes == 100
 pygraph.execute = execute
 """
@@ -197,6 +198,29 @@ tell([each for each in cudnn.calls if isinstance(each, (str, list))])
     assert calls.count("handle") == 1
     assert calls.count(["?", "?", "key", "query", "value"]) == 2
     assert ["stream", 1] in calls
+
+
+def test_a_graph_of_gradients_is_made_for_the_strides_of_its_inputs(
+    on_fake_cuda: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "cudnn.py").write_text(FRONTEND.replace("{check}", "pass") + HERE)
+    told = on_fake_cuda(f"""
+import sys
+sys.path.insert(0, {str(tmp_path)!r})
+import cudnn
+from mlbackends.sdpa import SDPBackend, sdpa_kernel
+tensors = [on_device(rng.random((2, 4, 8, 16)).astype("f2")) for _ in range(3)]
+coming = on_device(rng.random((2, 8, 4, 16)).astype("f2"))
+with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+    found = mlbackends.scaled_dot_product_attention(*tensors, return_logsumexp=True)
+    for each in (coming.viewed((2, 4, 8, 16), (512, 16, 64, 1)), coming.viewed((2, 4, 8, 16))):
+        slopes = mlbackends.scaled_dot_product_attention_backward(each, *tensors, *found)
+        tell([type(slopes).__name__, *(list(each.shape) for each in slopes[:3])])
+tell([each for each in cudnn.calls if type(each) is list and "key" in each])
+""")
+    *shapes, runs = told.values
+    assert shapes == 2 * [["Gradients", *3 * [[2, 4, 8, 16]]]]
+    assert len(runs) == 3
 
 
 @pytest.mark.parametrize(

@@ -190,14 +190,11 @@ def _numbers(problem: CheckedProblem) -> list[tuple[str, str]]:
 
 
 def _peaks(problem: CheckedProblem) -> list[tuple[str, str]]:
-    if not problem.peak_gflops:
-        return []
     if problem.speeds is None:
-        return [(f"{problem.peak_gflops:.0f}", "GFLOP/s peak")]
-    found = [(speed(problem.peak_gflops / 1e3), "TFLOP/s peak")]
-    if problem.speeds.stated_gflops:
-        found.append((speed(problem.speeds.stated_gflops / 1e3), "TFLOP/s stated"))
-    return found
+        peak = problem.peak_gflops
+        return [(f"{peak:.0f}", "GFLOP/s peak")] if peak else []
+    peaks = {"peak": problem.peak_gflops, "stated": problem.speeds.stated_gflops}
+    return [(speed(peak / 1e3), f"TFLOP/s {name}") for name, peak in peaks.items() if peak]
 
 
 def _cell(head: str, text: str, result: Result, longest: float) -> str:

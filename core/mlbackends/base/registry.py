@@ -28,7 +28,6 @@ GROUPS = {
     PROBES: "mlbackends.probes",
     KERNELS: "mlbackends.kernels",
     f"{KERNELS}.peers": "mlbackends.kernels.peers",
-    f"{KERNELS}.operations": "mlbackends.kernels.operations",
     f"{CLI}.commands": "mlbackends.cli.commands",
     f"{CLI}.fleet.commands.fleet": "mlbackends.cli.commands.fleet",
     f"{CLI}.switches.commands.flags": "mlbackends.cli.commands.flags",

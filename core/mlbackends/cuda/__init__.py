@@ -1,5 +1,6 @@
 """CUDA: the switches of matrix products, attention and FFT plans, as torch.backends.cuda has them."""
 
+from mlbackends.base import registry
 from mlbackends.cuda.cublas import cuBLASModule
 from mlbackends.switches.modules import install
 
@@ -23,22 +24,18 @@ _ELSEWHERE = {
 _LAZY = {
     name: f"mlbackends.{module}:{name}" for module, names in _ELSEWHERE.items() for name in names
 }
-_LAZY["memory_stats"] = "mlbackends_kernels.cuda.memory:memory_stats"
-_LAZY["on_stream"] = "mlbackends_kernels.cuda.streams:on_stream"
+_LAZY["on_stream"] = f"{registry.KERNELS}.cuda.streams:on_stream"
 __all__ = [*_LAZY, "cuBLASModule", "is_built", "is_ck_sdpa_available", "matmul"]  # noqa: PLE0604  of _LAZY
 _LAZY["SDPBackend"] = "mlbackends.sdpa:SDPBackend"
 
 matmul = cuBLASModule()
 
-#: What our own kernels for CUDA are based on: any of these is enough for one of them.
-_PARTS = ("cublas", "cufft", "triton")
+#: Libraries with which attention on CUDA computes; one of them is enough.
+_PARTS = ("nvrtc", "cudnn")
 
 
 def is_built() -> bool:
-    """Tell whether a part is installed with which this library computes on CUDA, with a GPU or without.
-
-    cuBLAS for `matmul`, cuFFT for the transforms, Triton for attention.
-    """
+    """Return whether a library for attention on CUDA is installed, with or without a GPU."""
     from mlbackends.survey import availability
 
     return any(availability.is_found(name) for name in _PARTS)

@@ -1,87 +1,26 @@
-"""The cuFFT plans that each device keeps: `mlbackends.cuda.cufft_plan_cache`.
+"""torch's `cuda.cufft_plan_cache`: how many cuFFT plans each device may keep.
 
-A plan is costly to make and holds memory, so the least recently used go when there are too many.
-Each device has its own cache, whichever object uses it; all of it is per process.
+This library computes no transforms, so its caches are empty. Their sizes are kept for each device and
+checked as in torch.
 """
 
-import importlib
-from collections import OrderedDict
-from contextlib import contextmanager
 from threading import RLock
+
+from mlbackends.base.errors import suggestion
+from mlbackends.libraries.cuda import in_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from typing import Any
 
 
-_USUAL_MAXIMUM = 4096
+_DEFAULT_MAXIMUM = 4096
 _LARGEST_MAXIMUM = 2**63 - 1
 
-
-class Plans:
-    """The plans of one device, the one that was used last at the end.
-
-    A plan holds memory until its method `destroy()` is called.
-    """
-
-    def __init__(self) -> None:
-        self._plans: OrderedDict[object, Any] = OrderedDict()
-        self._maximum = _USUAL_MAXIMUM
-        self._lock = RLock()
-
-    def __len__(self) -> int:
-        with self._lock:
-            return len(self._plans)
-
-    @property
-    def maximum(self) -> int:
-        """How many plans are kept at most; 0 keeps none."""
-        return self._maximum
-
-    @maximum.setter
-    def maximum(self, value: int) -> None:
-        with self._lock:
-            self._maximum = value
-            self._shrink(value)
-
-    def clear(self) -> None:
-        """Destroy every plan."""
-        with self._lock:
-            self._shrink(0)
-
-    @contextmanager
-    def borrowed(self, key: object, make: "Callable[[], Any]") -> "Iterator[Any]":
-        """Give the plan of a key, made where there is none. No other thread evicts it meanwhile."""
-        with self._lock:
-            plan = self._plans.get(key)
-            if plan is None:
-                plan = make()
-                if not self._maximum:
-                    try:
-                        yield plan
-                    finally:
-                        plan.destroy()
-                    return
-                self._shrink(self._maximum - 1)
-                self._plans[key] = plan
-            self._plans.move_to_end(key)
-            yield plan
-
-    def _shrink(self, most: int) -> None:
-        while len(self._plans) > most:
-            _, plan = self._plans.popitem(last=False)
-            plan.destroy()
-
-
-_plans: dict[int, Plans] = {}
-_opening = RLock()
-
-
-def plans_of(device: int) -> Plans:
-    """Return the plans of a device, whether it is there or not."""
-    with _opening:
-        return _plans.setdefault(device, Plans())
+#: The largest number of plans, by the index of a device; a device that is not here has the default.
+_maximums: dict[int, int] = {}
+_lock = RLock()
 
 
 class cuFFTPlanCacheAttrContextProp:  # noqa: N801  torch's name
@@ -105,14 +44,23 @@ class cuFFTPlanCacheAttrContextProp:  # noqa: N801  torch's name
         self.setter(obj.device_index, val)
 
 
-def _existing(device: int) -> Plans:
-    """Return the plans of a device; raises RuntimeError where there is no such device."""
-    count = devices().device_count()
+def _existing(device: int) -> int:
+    """Return the index of a device. Raises RuntimeError where there is no such device."""
+    count = in_process.device_count()
     if not 0 <= device < count:
         raise RuntimeError(
             f"cufft_plan_cache: expected 0 <= device index < {count}, but got device with index {device}"
         )
-    return plans_of(device)
+    return device
+
+
+def _size(device: int) -> int:
+    _existing(device)
+    return 0
+
+
+def _maximum(device: int) -> int:
+    return _maximums.get(_existing(device), _DEFAULT_MAXIMUM)
 
 
 def _set_maximum(device: int, value: object) -> None:
@@ -120,12 +68,7 @@ def _set_maximum(device: int, value: object) -> None:
         raise TypeError(f"max_size expects an int, but got {type(value).__name__}")
     if not 0 <= value <= _LARGEST_MAXIMUM:
         raise RuntimeError(f"max_size must be non-negative and below 2**63, but got {value}")
-    _existing(device).maximum = value
-
-
-def devices() -> "Any":
-    """Return what tells of CUDA's devices, which lies above this package and is loaded by its name."""
-    return importlib.import_module("mlbackends_kernels.cuda.devices")
+    _maximums[_existing(device)] = value
 
 
 class cuFFTPlanCache:  # noqa: N801  torch's name
@@ -138,15 +81,15 @@ class cuFFTPlanCache:  # noqa: N801  torch's name
         self.device_index = device_index
 
     size = cuFFTPlanCacheAttrContextProp(
-        lambda device: len(_existing(device)),
-        ".size is a read-only property: how many plans are in the cache."
-        " To change how many there may be, set .max_size",
+        _size,
+        ".size is a read-only property: the number of plans in the cache."
+        " To change the largest number, set .max_size",
     )
-    max_size = cuFFTPlanCacheAttrContextProp(lambda device: _existing(device).maximum, _set_maximum)
+    max_size = cuFFTPlanCacheAttrContextProp(_maximum, _set_maximum)
 
     def clear(self) -> None:
-        """Destroy every plan of the device."""
-        _existing(self.device_index).clear()
+        """Empty the cache, which holds no plans here."""
+        _existing(self.device_index)
 
 
 _ATTRIBUTES = ("size", "max_size", "clear")
@@ -174,9 +117,9 @@ class cuFFTPlanCacheManager:  # noqa: N801  torch's name
     def __getitem__(self, device: object) -> cuFFTPlanCache:
         index = index_of(device)
         _existing(index)
-        with _opening:
+        with _lock:
             if index >= len(self.caches):
-                last = max(index + 1, devices().device_count())
+                last = max(index + 1, in_process.device_count())
                 self.caches.extend(map(cuFFTPlanCache, range(len(self.caches), last)))
         return self.caches[index]
 
@@ -195,10 +138,10 @@ class cuFFTPlanCacheManager:  # noqa: N801  torch's name
 
 
 def _current() -> cuFFTPlanCache:
-    if not devices().device_count():
+    if not in_process.device_count():
         raise AssertionError("there is no current CUDA device: the driver shows none (torch says:"
                              " Torch not compiled with CUDA enabled)")  # fmt: skip
-    return cuFFTPlanCache(devices().current_device())
+    return cuFFTPlanCache(in_process.current_device())
 
 
 def index_of(device: object) -> int:
@@ -221,8 +164,6 @@ def index_of(device: object) -> int:
 
 
 def _unknown(manager: object, name: str) -> AttributeError:
-    from mlbackends.base.errors import suggestion
-
     message = f"cufft_plan_cache has no attribute {name!r}{suggestion(name, _ATTRIBUTES[:2])}"
     if name in ("clear", "caches"):
         message = f"cufft_plan_cache.{name} cannot be set"

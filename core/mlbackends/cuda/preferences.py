@@ -7,7 +7,7 @@ import os
 import warnings
 from enum import Enum
 
-from mlbackends.cuda.plan_cache import devices
+from mlbackends.libraries.cuda import in_process
 from mlbackends.switches import store
 
 TYPE_CHECKING = False
@@ -95,7 +95,7 @@ def preferred_blas_library(backend: "str | _BlasBackend | None" = None) -> _Blas
             is_found = any(_found_by_probe(*each) for each in probes.items())
             _need(is_found, "cuBLASLt", "libcublasLt, nor libhipblaslt,")
         elif chosen is _BlasBackend.Ck:
-            _warn_once("Composable Kernel as BLAS is experimental; our own matmul has none", 3)
+            _warn_once("Composable Kernel as BLAS is experimental", 3)
         store.write("cuda.preferred_blas_library", chosen.name.lower())
     return _words(_BlasBackend)[str(store.read("cuda.preferred_blas_library"))]
 
@@ -124,13 +124,8 @@ def cublas_workspace_size(size: int | None = None) -> int:
     chosen = store.read("cuda.cublas_workspace_size")
     if isinstance(chosen, int):
         return chosen
-    try:
-        device = devices().current_device() if devices().device_count() else None
-        if device is not None and devices().capability(device) == _HOPPER:
-            return _HOPPER_WORKSPACE
-    except RuntimeError:  # CudaError or CudaUnavailable
-        pass
-    return _USUAL_WORKSPACE
+    is_hopper = in_process.capability(in_process.current_device()) == _HOPPER
+    return _HOPPER_WORKSPACE if is_hopper else _USUAL_WORKSPACE
 
 
 def cublaslt_workspace_size(size: int | None = None) -> int:

@@ -6,12 +6,12 @@ already loaded.
 """
 
 import contextlib
-import ctypes
 import sys
 from functools import lru_cache
 from typing import Any
 
 from mlbackends.base.element_types import ITEM_BYTES
+from mlbackends.libraries.cuda import in_process
 from mlbackends.model.problem import TensorSpec, contiguous_strides
 from mlbackends.model.records import Device
 
@@ -123,23 +123,9 @@ def device_of(tensor: Any, spec: TensorSpec) -> Device:
         name = sys.modules["torch"].cuda.get_device_properties(number).gcnArchName
         return Device("rocm", number, capability=name.partition(":")[0])
     if platform == "cuda":
-        return Device("cuda", number, capability=_capability_by_driver(number))
+        known = in_process.capability(number)
+        return Device("cuda", number, capability=f"{known[0]}.{known[1]}" if known else "")
     return Device(platform, number)
-
-
-def _capability_by_driver(index: int) -> str:
-    """Return a capability such as "9.0" of this process's device `index`, "" where it is unknown."""
-    try:
-        driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-        numbers = []
-        for attribute in (75, 76):  # COMPUTE_CAPABILITY_MAJOR and _MINOR
-            value = ctypes.c_int(-1)
-            if driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, index):
-                return ""
-            numbers.append(str(value.value))
-    except (OSError, AttributeError):
-        return ""
-    return ".".join(numbers)
 
 
 def _of_torch(tensor: Any) -> TensorSpec:

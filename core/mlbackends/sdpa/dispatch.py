@@ -16,7 +16,7 @@ from mlbackends.sdpa.switches import PRIORITY_ORDER, SWITCHES, SDPBackend, allow
 from mlbackends.switches import store
 
 #: The order of backends of the same kind; those of other distributions follow, by name.
-ORDER = ("flash_cpu", "efficient_cuda", "math_cuda", "math")
+ORDER = ("flash_cpu", "efficient_cuda", "math")
 
 _PLACES = {name: place for place, name in enumerate(ORDER)}
 _TITLES = {

@@ -118,17 +118,12 @@ class MaskCall(ctypes.Structure):
     _fields_ = (("call", Call), ("grad_mask", _Operand))
 
 
-OFFSETS = {each[0]: getattr(Call, each[0]).offset for each in Call._fields_ if each[1] is _Operand}
-#: Where in a Call or MaskCall the address of each tensor stands.
-OFFSETS["grad_mask"] = MaskCall.grad_mask.offset
-
-
-def definitions(function: str, tile: Tile) -> tuple[str, ...]:
+def macros(function: str, tile: Tile) -> tuple[tuple[str, str], ...]:
     """Return the macros of attention.cu, or mask.cu, for a pass."""
     arguments = ",".join(map(str, tile))
     if function == OF_MASK:
-        return (f"MASK_TILE={arguments}",)
-    return f"PASS={function}", f"TILE={arguments}"
+        return (("MASK_TILE", arguments),)
+    return ("PASS", function), ("TILE", arguments)
 
 
 def arithmetic(dtype: str, capability: tuple[int, int], precision: str) -> str:
@@ -183,20 +178,17 @@ def forward(
 
 
 def backward(
-    problem: AttentionProblem,
-    tensors: Mapping[str, Tensor],
-    precision: str,
-    widths: tuple[int, int] = (0, 0),
+    problem: AttentionProblem, tensors: Mapping[str, Tensor], precision: str
 ) -> list[Launch]:
     """Return the launches of the gradients.
 
     tensors: query, key, value, where there is one mask and sinks, out, logsumexp, grad_out, grad_query,
     grad_key, grad_value, grad_sinks and grad_mask where they are wanted, and summary (B, H, L, 4) of
-    float32, which the first launch fills. widths: of the tiles, where not those of query and value.
+    float32, which the first launch fills.
     """
     capability = problem.capability or _AMPERE
     name = arithmetic(problem.dtype, capability, precision)
-    widths = widths if any(widths) else (problem.head_dim, problem.value_dim)
+    widths = problem.head_dim, problem.value_dim
     call = call_of(problem, tensors)
 
     def launch(function: str, units: int, length: int) -> Launch:

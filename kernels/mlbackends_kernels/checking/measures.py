@@ -1,7 +1,7 @@
 """The speeds that the machine reaches beside the backends: of its arithmetic, and of its memory.
 
 The compiled library measures both with all threads; without it, numpy does: a product of matrices by its
-BLAS, and a copy by one thread. Of a CUDA device they are a product by cuBLASLt and a copy on it.
+BLAS, and a copy by one thread. On a CUDA device they are torch's matrix product and a copy on the device.
 """
 
 import ctypes
@@ -12,7 +12,7 @@ from typing import Any
 
 from mlbackends.base.errors import counted
 from mlbackends_kernels.checking import serving
-from mlbackends_kernels.tensors import interchange
+from mlbackends_kernels.checking.ours import device_measure
 from mlbackends_kernels.tensors.arithmetic import numpy
 
 SIZE = 768
@@ -115,46 +115,45 @@ def compiled(name: str, *arguments: Any) -> Any:
 
 
 def device_product(index: int, dtype: str) -> Measure:
-    """Return a square matrix product on a CUDA device, as `math_cuda` has it, so large that it fills it."""
-    import mlbackends
-    from mlbackends_kernels.checking.ours import device_measure
-    from mlbackends_kernels.cuda.device_array import to_device
+    """Return torch's square matrix product on a CUDA device, large enough to keep the device busy.
 
-    mlbackends.cuda.preferred_blas_library("cublaslt")
+    Raises Refused without a torch that supports CUDA.
+    """
+    try:
+        import torch
+    except ImportError:
+        raise serving.Refused("the peak is measured by torch, which is not installed") from None
+    if not torch.cuda.is_available():
+        raise serving.Refused("the peak is measured by torch, and this torch cannot use CUDA")
     place = device_measure(index)
-    random = numpy().random.default_rng(0)
     size = 128
     while True:
-        # Random numbers: of zeros a GPU draws less power, and keeps a higher clock.
-        numbers = random.standard_normal((2, size, size), "float32")
-        bits = numbers if dtype == "float32" else interchange.narrowed(numbers, dtype)
-        both = to_device(bits.view("float16") if dtype == "bfloat16" else bits, index)
-        both = both.as_type("bfloat16") if dtype == "bfloat16" else both
-        left = both.viewed((size, size))
-        right = both.viewed((size, size), offset=size * size)
-        mlbackends.matmul(left, right).numpy()
+        # Random numbers: a GPU draws less power for zeros, and keeps a higher clock.
+        kind = {"dtype": getattr(torch, dtype), "device": f"cuda:{index}"}
+        left, right = (torch.randn(size, size, **kind) for _ in range(2))
+        torch.matmul(left, right)
+        torch.cuda.synchronize(index)
         start = time.perf_counter()
-        mlbackends.matmul(left, right)
-        place.memory_after(0, 0)  # waits
+        torch.matmul(left, right)
+        torch.cuda.synchronize(index)
         if size == LARGEST_PRODUCT or time.perf_counter() - start > _LEAST_SECONDS:
             break
         size *= 2
-    by = f"a product of {size} x {size} matrices of {dtype} by cuBLASLt"
-    measure = Measure(lambda: mlbackends.matmul(left, right), by, flops=2 * size**3)
+    by = f"torch's product of {size} x {size} matrices of {dtype}"
+    measure = Measure(lambda: torch.matmul(left, right), by, flops=2 * size**3)
     measure.measure = place
     return measure
 
 
 def device_copy(index: int) -> Measure:
     """Return a copy of a large array to another one on a CUDA device."""
-    from mlbackends_kernels.checking.ours import device_measure
-    from mlbackends_kernels.cuda.device_array import empty, zeros_like
+    from mlbackends_kernels.cuda.device_array import empty, zeros
     from mlbackends_kernels.cuda.devices import call
 
     place = device_measure(index)
     free, _ = call("cuMemGetInfo")
     size = min(DEVICE_COPIED, int(free) // 8)
-    source = zeros_like(empty((size,), "bool", index))
+    source = zeros((size,), "bool", index)
     target = empty((size,), "bool", index)
     by = f"a copy of {size >> 20} MiB on the device, bytes read and written"
     measure = Measure(

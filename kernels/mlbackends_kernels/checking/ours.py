@@ -108,31 +108,35 @@ def _few_of(shape: tuple[int, ...], alone: bool) -> tuple[int, ...]:
 
 
 class _DeviceMemory:
-    """The memory of a device that arrays of this library hold."""
+    """The memory of a device's pool, from which our arrays come."""
 
-    by = "the most that mlbackends.cuda.memory_stats counts"
+    by = "the high-water mark of the device's memory pool"
 
     def __init__(self, index: int) -> None:
-        from mlbackends_kernels.cuda import memory
+        from mlbackends_kernels.cuda import devices
 
-        self._index, self._memory = index, memory
+        self._call, self._driver = devices.call, devices.driver()
+        self._pool = devices.core_device(index).memory_resource
 
     def reset(self) -> None:
-        self._memory.reset_peak(self._index)
+        mark = self._driver.CUmemPool_attribute.CU_MEMPOOL_ATTR_USED_MEM_HIGH
+        self._call("cuMemPoolSetAttribute", self._pool.handle, mark, self._driver.cuuint64_t(0))
 
     def held(self) -> int:
-        return self._memory.memory_stats(self._index)["allocated_bytes.all.current"]
+        return int(self._pool.attributes.used_mem_current)
 
     def peak(self) -> int:
-        return self._memory.memory_stats(self._index)["allocated_bytes.all.peak"]
+        return int(self._pool.attributes.used_mem_high)
 
 
 def device_measure(index: int) -> OnDevice:
     """Make a device the one of this thread, and return how calls on it are measured."""
     from mlbackends_kernels.cuda.devices import core_device
 
-    core_device(index).set_current()
-    return OnDevice(_DeviceMemory(index))
+    device = core_device(index)
+    device.set_current()
+    has_pool = hasattr(device.memory_resource, "attributes")
+    return OnDevice(_DeviceMemory(index) if has_pool else None)
 
 
 def _on_device(path: str, spec: TensorSpec, index: int) -> Any:

@@ -1,4 +1,4 @@
-"""What computes on NVIDIA devices, through the bindings that NVIDIA keeps: cuda.core, cuda.bindings, nvmath.
+"""The host layer of attention on NVIDIA GPUs, on top of cuda.core and cuda.bindings.
 
-None of it has run on a GPU yet: it is tested with those bindings over a stand-in of the driver.
+It has not run on a GPU yet: the tests run those bindings over a stand-in for the driver.
 """

@@ -8,12 +8,14 @@ import contextlib
 import ctypes
 import json
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from mlbackends.model.problem import AttentionProblem, TensorSpec, contiguous_strides
 from mlbackends_kernels.checking import serving
@@ -51,11 +53,16 @@ class Refused(Exception):
 
 
 def attention_graph(
-    problem: AttentionProblem, *, backward: bool = False, handle: Any = None
+    problem: AttentionProblem,
+    *,
+    backward: bool = False,
+    handle: Any = None,
+    strides: Mapping[str, tuple[int, ...]] | None = None,
 ) -> Graph:
     """Return the graph of a problem, forward with the log-sum-exp, or backward.
 
-    handle: of the device that it is for; None for one that the problem only describes. Raises Refused.
+    handle: of the device that it is for; None for one that the problem only describes. strides: of
+    output, logsumexp and grad_out as inputs of the backward pass, contiguous unless given. Raises Refused.
     """
     import cudnn  # type: ignore[import-not-found,unused-ignore]
 
@@ -87,6 +94,10 @@ def attention_graph(
         output = TensorSpec(problem.output_shape, problem.dtype)
         rows = (*output.shape[:-1], 1)
         stats = TensorSpec(rows, "float32", contiguous_strides(rows))
+
+        def input_of_backward(name: str, spec: TensorSpec) -> Any:
+            return given(name, replace(spec, strides=(strides or {}).get(name, spec.strides)))
+
         options: dict[str, Any] = {
             "attn_scale": problem.head_dim**-0.5 if problem.scale is None else problem.scale,
         }
@@ -99,9 +110,9 @@ def attention_graph(
                 q=query,
                 k=key,
                 v=value,
-                o=given("output", output),
-                dO=given("grad_out", output),
-                stats=given("logsumexp", stats),
+                o=input_of_backward("output", output),
+                dO=input_of_backward("grad_out", output),
+                stats=input_of_backward("logsumexp", stats),
                 **options,
             )
             for (name, spec), gradient in zip(inputs.items(), gradients, strict=True):

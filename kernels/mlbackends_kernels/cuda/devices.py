@@ -1,4 +1,4 @@
-"""The devices of the driver: how many there are, which one is current, what each can.
+"""The driver and its devices: the number of devices, the current device, capabilities.
 
 Source: CUDA Driver API, context management.
 """
@@ -8,27 +8,25 @@ from typing import Any
 
 from mlbackends_kernels.cuda.errors import INSTALL, CudaError, CudaUnavailable, our_errors
 
-_DEVICE_MEMORY = 2
-
 
 @cache
 def driver() -> Any:
-    """Return the binding of the driver, ready. Raises CudaUnavailable where one of both is missing."""
+    """Return the initialised binding of the driver. Raises CudaUnavailable without driver or binding."""
     try:
         from cuda.bindings import driver as binding
 
         (status,) = binding.cuInit(0)
     except ImportError as error:
         raise CudaUnavailable(f"CUDA is called through cuda-python: {error}", INSTALL) from None
-    except Exception as error:  # noqa: BLE001  a driver that is not there raises one of several types
-        raise CudaUnavailable(f"no driver of CUDA can be opened: {error}") from None
+    except Exception as error:  # noqa: BLE001  a missing driver raises one of several types
+        raise CudaUnavailable(f"the CUDA driver cannot be loaded: {error}") from None
     if status:
         raise CudaUnavailable(f"cuInit returned {int(status)} ({status.name})")
     return binding
 
 
 def call(name: str, *arguments: object) -> Any:
-    """Call a function of the driver by its name and return what it returns beside its status.
+    """Call a function of the driver by name, and return its results without the status.
 
     Raises CudaError where the status is not 0.
     """
@@ -40,7 +38,7 @@ def call(name: str, *arguments: object) -> Any:
 
 @cache
 def core_device(index: int) -> Any:
-    """Return cuda.core's device. Raises CudaUnavailable where it is not there."""
+    """Return cuda.core's device. Raises CudaUnavailable if there is no such device."""
     from cuda.core import Device
 
     driver()
@@ -52,7 +50,7 @@ def core_device(index: int) -> Any:
 
 
 def device_count() -> int:
-    """Return how many devices the driver shows to this process; 0 without a driver or its binding."""
+    """Return the number of devices of this process; 0 without a driver or its binding."""
     try:
         return int(call("cuDeviceGetCount"))
     except (CudaError, CudaUnavailable):
@@ -60,13 +58,13 @@ def device_count() -> int:
 
 
 def current_device() -> int:
-    """Return the device that the calling thread uses; 0 where nothing has chosen one."""
+    """Return the device of the calling thread; 0 if none has been chosen."""
     status, index = driver().cuCtxGetDevice()
     return 0 if status else int(index)
 
 
-class on_device:  # noqa: N801  it is called as a function is
-    """Make a device current in a block, and at its end what was."""
+class on_device:  # noqa: N801  it is called like a function
+    """Make a device current in a block, and restore the previous one at its end."""
 
     __slots__ = ("_before", "_index")
 
@@ -85,16 +83,6 @@ class on_device:  # noqa: N801  it is called as a function is
     def __exit__(self, *_: object) -> None:
         if self._before is not None:
             call("cuCtxSetCurrent", self._before)
-
-
-def device_of(pointer: int) -> int:
-    """Return the device on which memory lies. Raises CudaUnavailable where it is the host's."""
-    kinds = driver().CUpointer_attribute
-    kind = call("cuPointerGetAttribute", kinds.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pointer)
-    is_managed = call("cuPointerGetAttribute", kinds.CU_POINTER_ATTRIBUTE_IS_MANAGED, pointer)
-    if int(kind) != _DEVICE_MEMORY and not is_managed:
-        raise CudaUnavailable(f"the memory at {pointer:#x} is not a CUDA device's")
-    return int(call("cuPointerGetAttribute", kinds.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, pointer))
 
 
 @cache

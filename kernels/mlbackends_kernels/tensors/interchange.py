@@ -125,7 +125,7 @@ def zeros_like(original: Any, shape: tuple[int, ...], dtype: str = "") -> Any:
         return original.new_zeros(shape, dtype=element)
     ours = sys.modules.get("mlbackends_kernels.cuda.device_array")
     if ours is not None and isinstance(original, ours.DeviceArray):
-        return ours.zeros_like(original, shape, dtype)
+        return ours.zeros(shape, dtype or original.dtype, original.device, original.stream)
     np = numpy()
     dtype = dtype or describe(original).dtype
     return like(original, np.zeros(shape, "uint16" if dtype == "bfloat16" else dtype), dtype)

@@ -14,10 +14,9 @@ from mlbackends.survey import availability
     ("parts", "built"),
     [
         ((), False),
-        (("cublas",), True),
-        (("triton",), True),
-        (("cufft",), True),
-        (("cudnn",), False),
+        (("nvrtc",), True),
+        (("cudnn",), True),
+        (("cublas",), False),
     ],
 )
 def test_it_is_built_where_a_part_is_that_we_compute_with(

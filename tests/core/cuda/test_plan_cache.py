@@ -1,31 +1,13 @@
-"""The cuFFT plan caches: torch's manager, and what is kept, evicted and destroyed."""
+"""torch's manager of the cuFFT plan caches: sizes, indices and errors."""
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from mlbackends.cuda.plan_cache import (
-    Plans,
-    cufft_plan_cache,
-    cuFFTPlanCache,
-    cuFFTPlanCacheManager,
-)
-
-
-class Kept:
-    """A plan that only remembers whether it was destroyed."""
-
-    def __init__(self, made: list[Kept], name: object = None) -> None:
-        self.name, self.destroyed = name, 0
-        made.append(self)
-
-    def destroy(self) -> None:
-        self.destroyed += 1
+from mlbackends.cuda.plan_cache import cufft_plan_cache, cuFFTPlanCache, cuFFTPlanCacheManager
+from mlbackends.libraries.cuda import in_process
 
 
 @pytest.fixture
@@ -34,103 +16,9 @@ def one_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def devices(monkeypatch: pytest.MonkeyPatch, count: int, current: int = 0) -> None:
-    from mlbackends_kernels.cuda import devices
-
-    monkeypatch.setattr(devices, "device_count", lambda: count)
-    monkeypatch.setattr(devices, "current_device", lambda: current)
-    monkeypatch.setattr("mlbackends.cuda.plan_cache._plans", {})
-
-
-# ---- what is kept -------------------------------------------------------------
-
-
-def test_a_plan_is_made_once_and_borrowed_again() -> None:
-    plans, made = Plans(), list[Kept]()
-    for _ in range(3):
-        with plans.borrowed("key", lambda: Kept(made)) as plan:
-            assert plan is made[0]
-    assert (len(made), len(plans), made[0].destroyed) == (1, 1, 0)
-
-
-def test_the_least_recently_used_plan_goes_first() -> None:
-    plans, made = Plans(), list[Kept]()
-    plans.maximum = 2
-    for key in ("a", "b", "a", "c"):
-        with plans.borrowed(key, lambda key=key: Kept(made, key)):  # type: ignore[misc]
-            pass
-    assert [(plan.name, plan.destroyed) for plan in made] == [("a", 0), ("b", 1), ("c", 0)]
-
-
-def test_a_smaller_maximum_evicts_at_once_and_clear_destroys_the_rest() -> None:
-    plans, made = Plans(), list[Kept]()
-    for key in range(5):
-        with plans.borrowed(key, lambda key=key: Kept(made, key)):  # type: ignore[misc]
-            pass
-    plans.maximum = 2
-    assert [plan.destroyed for plan in made] == [1, 1, 1, 0, 0]
-    plans.clear()
-    assert [plan.destroyed for plan in made] == [1] * 5
-    assert len(plans) == 0
-
-
-def test_a_maximum_of_zero_keeps_nothing_and_destroys_after_use() -> None:
-    plans, made = Plans(), list[Kept]()
-    plans.maximum = 0
-    for _ in range(2):
-        with plans.borrowed("key", lambda: Kept(made)) as plan:
-            assert plan.destroyed == 0
-    assert [plan.destroyed for plan in made] == [1, 1]
-    assert len(plans) == 0
-
-
-def test_a_plan_that_cannot_be_made_changes_nothing() -> None:
-    plans, made = Plans(), list[Kept]()
-    plans.maximum = 1
-    with plans.borrowed("kept", lambda: Kept(made)):
-        pass
-
-    def refuse() -> Kept:
-        raise RuntimeError("no memory")
-
-    with pytest.raises(RuntimeError, match="no memory"), plans.borrowed("new", refuse):
-        pass
-    assert (len(plans), made[0].destroyed) == (1, 0)
-
-
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4))))
-def test_never_are_there_more_than_the_maximum_and_each_is_destroyed_once(
-    steps: list[tuple[int, int]],
-) -> None:
-    plans, made = Plans(), list[Kept]()
-    for key, maximum in steps:
-        plans.maximum = maximum
-        with plans.borrowed(key, lambda: Kept(made)) as plan:
-            assert not plan.destroyed
-        assert len(plans) <= maximum
-    assert sum(not plan.destroyed for plan in made) == len(plans)
-    plans.clear()
-    assert {plan.destroyed for plan in made} <= {1}
-
-
-def test_no_plan_is_destroyed_while_another_thread_uses_it() -> None:
-    plans, made, broken = Plans(), list[Kept](), list[Any]()
-    plans.maximum = 1
-
-    def work(key: int) -> None:
-        for _ in range(200):
-            with plans.borrowed(key, lambda: Kept(made)) as plan:
-                if plan.destroyed:
-                    broken.append(plan)
-
-    threads = [threading.Thread(target=work, args=(key,)) for key in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not broken
-
-
-# ---- torch's objects ----------------------------------------------------------
+    monkeypatch.setattr(in_process, "device_count", lambda: count)
+    monkeypatch.setattr(in_process, "current_device", lambda: current)
+    monkeypatch.setattr("mlbackends.cuda.plan_cache._maximums", {})
 
 
 def test_without_a_device_the_manager_has_no_current_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,3 +168,8 @@ def test_where_there_is_no_device_there_are_no_caches(monkeypatch: pytest.Monkey
     with pytest.raises(RuntimeError, match="expected 0 <= device index < 0"):
         manager[0]
     assert manager.caches == []
+
+
+def test_a_cache_is_empty_and_can_be_cleared(one_device: None) -> None:
+    cufft_plan_cache.clear()
+    assert cufft_plan_cache.size == cufft_plan_cache[0].size == 0

@@ -37,7 +37,7 @@ SWITCHES = (
 def as_at_start(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Each test starts from the defaults, on a machine without a device, with nothing installed."""
     monkeypatch.setattr(preferences, "_warned", set())
-    monkeypatch.setattr("mlbackends_kernels.cuda.devices.device_count", lambda: 0)
+    monkeypatch.setattr("mlbackends.libraries.cuda.in_process.capability", lambda _: None)
     monkeypatch.delenv("TORCH_CUBLASLT_UNIFIED_WORKSPACE", raising=False)
     installed(monkeypatch)
     with store.restored(*SWITCHES):

@@ -7,9 +7,8 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from mlbackends import fft, sdpa
+from mlbackends import sdpa
 from mlbackends.switches.dynamo import untraced
-from mlbackends_kernels.operations import _call
 
 if TYPE_CHECKING:
     import pytest
@@ -51,8 +50,6 @@ def test_a_compiler_that_knows_nothing_of_this_is_left_alone(
     assert untraced(add)(2) == 3
 
 
-def test_every_operation_bears_the_mark() -> None:
-    public = [getattr(module, name) for module in (fft, _call) for name in module.__all__]
-    attention = (sdpa.scaled_dot_product_attention, sdpa.scaled_dot_product_attention_backward)
-    for function in (*public, *attention):
+def test_attention_bears_the_mark() -> None:
+    for function in (sdpa.scaled_dot_product_attention, sdpa.scaled_dot_product_attention_backward):
         assert vars(function)["_torchdynamo_disable"] is True

@@ -5,6 +5,7 @@ NVRTC compiles them without a driver, and says what it took; nvdisasm tells whic
 
 from __future__ import annotations
 
+import io
 import re
 import shutil
 import subprocess
@@ -20,11 +21,11 @@ from mlbackends_kernels.attention_cuda.launches import (
     WIDTHS,
     Tile,
     arithmetic,
-    definitions,
+    macros,
     shared_limit,
     tile_of,
 )
-from mlbackends_kernels.cuda import compiling
+from mlbackends_kernels.cuda import kernels
 from mlbackends_kernels.cuda.errors import CudaUnavailable
 
 if TYPE_CHECKING:
@@ -73,18 +74,18 @@ class Found(NamedTuple):
 
 
 def compiled(function: str, tile: Tile, chip: tuple[int, int], folder: Path) -> Found:
-    pytest.importorskip("cuda.bindings", reason="cuda-bindings is not installed")
+    pytest.importorskip("cuda.core", reason="cuda-core is not installed")
     try:
-        options = compiling.options_for(chip, *definitions(function, tile))
-        source = MASK_SOURCE if function == OF_MASK else SOURCE
-        more = ["--ptxas-options=-v", f"-I{source.parent}"]
-        cubin, log = compiling.compiled(source, [*options, *more])
+        source, logs = MASK_SOURCE if function == OF_MASK else SOURCE, io.StringIO()
+        code = kernels.compiled(
+            source, chip, macros(function, tile), is_cached=False, ptxas_options="-v", logs=logs
+        )
     except CudaUnavailable as error:
         pytest.skip(f"nvidia-cuda-nvrtc is not installed: {error}")
-    (registers,) = re.findall(r"Used (\d+) registers", log)
-    spilled = [int(each) for each in re.findall(r"(\d+) bytes spill", log)]
+    (registers,) = re.findall(r"Used (\d+) registers", logs.getvalue())
+    spilled = [int(each) for each in re.findall(r"(\d+) bytes spill", logs.getvalue())]
     file = folder / "cubin"
-    file.write_bytes(cubin)
+    file.write_bytes(bytes(code.code))
     count = None
     if disassembler := nvdisasm():
         text = subprocess.run(

@@ -17,7 +17,7 @@ np = pytest.importorskip("numpy")
 from mlbackends_kernels.attention_cuda import launches  # noqa: E402
 
 if TYPE_CHECKING:
-    from tests.kernels.attention_cuda.conftest import HostKernels
+    from tests.kernels.attention_cuda.host_kernels import HostKernels
 
 _spec = spec_from_file_location("attention_cases", Path(__file__).with_name("cases.py"))
 assert _spec is not None and _spec.loader is not None

@@ -10,27 +10,31 @@ import pytest
 def test_numbers_come_back_as_they_went(on_fake_cuda: Any) -> None:
     told = on_fake_cuda(
         """
-for dtype in ("f2", "f4", "f8", "c8", "c16"):
+for dtype in ("?", "i4", "f2", "f4", "f8"):
     for shape in ((), (0,), (3,), (2, 0, 3), (2, 3, 4)):
         a = (rng.standard_normal(shape) * 10).astype(dtype)
         array = on_device(a)
         assert array.numpy().dtype == a.dtype and np.array_equal(array.numpy(), a), (dtype, shape)
         assert array.nbytes == a.nbytes and array.ndim == a.ndim
-a = rng.standard_normal((2, 3, 4))
-tell(bool(np.array_equal(on_device(a).permuted((2, 0, 1)).numpy(), a.transpose(2, 0, 1))))
+a = rng.standard_normal((3, 4, 5, 2)).astype("f4")
+array, size = on_device(a), a.itemsize
+for view in (a.transpose(3, 1, 0, 2), a[::2, 1:3, ::3], a[:, :, 1], a[:0], a[::-1, :, ::-2],
+             np.broadcast_to(a[:, :1], (3, 6, 5, 2))):
+    offset = (view.__array_interface__["data"][0] - a.__array_interface__["data"][0]) // size
+    got = array.viewed(view.shape, [step // size for step in view.strides], offset).numpy()
+    assert np.array_equal(got, view), (view.shape, view.strides)
 tell(error_of(lambda: on_device(np.ones(3, "i2"))))
 """
     )
-    assert told.values[0] is True
-    assert told.values[1][0] == "TypeError"
-    assert "int16 are not one of bool, int32, float16, bfloat16" in told.values[1][1]
+    assert told.values[0][0] == "TypeError"
+    assert "int16 are not one of bool, int32, float16, bfloat16" in told.values[0][1]
 
 
 def test_memory_is_given_back_when_nothing_needs_it_any_more(on_fake_cuda: Any) -> None:
     told = on_fake_cuda(
         """
 a = on_device(np.ones((2, 3), "f4"))
-view = a.permuted((1, 0))
+view = a.viewed((3, 2), (1, 3))
 del a
 tell(view.numpy().tolist())
 del view
@@ -49,19 +53,12 @@ from mlbackends_kernels.cuda.errors import CudaOutOfMemory
 kept = on_device(np.ones(128, "f8"))
 tell(error_of(lambda: on_device(np.ones(1 << 10, "f8"))))
 tell(issubclass(CudaOutOfMemory, MemoryError))
-stats = mlbackends.cuda.memory_stats()
-tell(stats["num_ooms"])
 tell(float(on_device(np.ones(128, "f8")).numpy()[-1]))
 """,
         FAKE_MEMORY="4096",
     )
-    kind, said = told.values[0]
-    assert kind == "CudaOutOfMemory"
-    assert said == (
-        "cuda:0 has no 8.0 KiB left: 1.0 KiB are in arrays of mlbackends, 3.0 KiB of 4.0 KiB are free"
-    )
-    assert told.values[1:] == [True, 1, 1]
-    assert told.lines("cuMemPoolTrimTo")
+    failure = "allocating 8192 bytes on cuda:0 returned CUDA_ERROR_OUT_OF_MEMORY"
+    assert told.values == [["CudaOutOfMemory", failure], True, 1]
 
 
 def test_the_array_interface_goes_both_ways(on_fake_cuda: Any) -> None:
@@ -73,7 +70,7 @@ array = on_device(a)
 told = dict(array.__cuda_array_interface__)
 assert told["data"][0] == array.pointer
 tell({key: told[key] for key in ("shape", "typestr", "strides", "version", "stream")})
-turned = array.permuted((1, 0))
+turned = array.viewed((4, 3), (1, 4))
 class Theirs:
     __cuda_array_interface__ = turned.__cuda_array_interface__
 again = as_device_array(Theirs())
@@ -96,15 +93,15 @@ tell(error_of(lambda: as_device_array(Either())))
     assert told.values[0] == {
         "shape": [3, 4],
         "typestr": "<f4",
-        "strides": None,
+        "strides": [16, 4],
         "version": 3,
         "stream": 1,
     }
     assert told.values[1] == [[4, 3], [1, 4], 0, True]
-    assert told.values[2] == ["TypeError", "an array with a mask cannot be computed with"]
+    assert told.values[2] == ["TypeError", "an array with a mask is not supported"]
     assert told.values[3][0] == "TypeError"
     assert told.values[4] == [1, 1]
-    assert told.values[5][0] == "TypeError" and "on stream 0" in told.values[5][1]
+    assert told.values[5][0] == "TypeError" and "stream is 0" in told.values[5][1]
     # Our stream waits for theirs on the device, and the host for nothing but the copies back.
     assert [line.split()[2] for line in told.lines("cuEventRecord")] == ["7", "7"]
     assert {line.split()[1] for line in told.lines("cuStreamWaitEvent")} == {"1"}
@@ -130,9 +127,10 @@ def test_dlpack_shares_memory_and_holds_it_until_the_consumer_is_done(on_fake_cu
     told = on_fake_cuda(
         """
 import gc
-from mlbackends_kernels.cuda.device_array import as_device_array, is_on_device
+from mlbackends_kernels.cuda import devices
+from mlbackends_kernels.cuda.device_array import as_device_array
 a = rng.standard_normal((3, 4)).astype("f4")
-array = on_device(a).permuted((1, 0))
+array = on_device(a).viewed((4, 3), (1, 4))
 class Theirs:
     def __init__(self, of): self.of, self.streams = of, []
     def __dlpack_device__(self): return self.of.__dlpack_device__()
@@ -140,21 +138,20 @@ class Theirs:
         self.streams.append(stream)
         return self.of.__dlpack__(stream=stream, **more)
 theirs = Theirs(array)
-assert is_on_device(theirs)
 again = as_device_array(theirs)
 tell([again.pointer == array.pointer, again.shape, again.strides, again.dtype, theirs.streams])
 del array, theirs
 gc.collect()
 tell(bool(np.array_equal(again.numpy(), a.T)))
-live = lambda: mlbackends.cuda.memory_stats()["allocation.all.current"]
-tell(live())
+devices.call("cuStreamSynchronize", 99)
 del again
 gc.collect()
-tell(live())
 """
     )
-    assert told.values == [[True, [4, 3], [1, 4], "float32", [1]], True, 1, 0]
-    assert told.lines("cuMemFreeAsync")
+    assert told.values == [[True, [4, 3], [1, 4], "float32", [1]], True]
+    before = told.log.index("cuStreamSynchronize 99 0")
+    assert not [line for line in told.log[:before] if line.startswith("cuMemFree")]
+    assert told.log[-1].startswith("cuMemFreeAsync 0 ")
 
 
 def test_a_consumer_that_takes_the_capsule_holds_the_memory(on_fake_cuda: Any) -> None:
@@ -162,19 +159,20 @@ def test_a_consumer_that_takes_the_capsule_holds_the_memory(on_fake_cuda: Any) -
         """
 import gc
 from cuda.core.utils import StridedMemoryView
-live = lambda: mlbackends.cuda.memory_stats()["allocation.all.current"]
+from mlbackends_kernels.cuda import devices
 array = on_device(np.ones(5, "f4"))
 taken = StridedMemoryView.from_dlpack(array, stream_ptr=-1)
 untaken = array.__dlpack__()
 del array, untaken
 gc.collect()
-tell(live())
+devices.call("cuStreamSynchronize", 99)
 del taken
 gc.collect()
-tell(live())
 """
     )
-    assert told.values == [1, 0]
+    before = told.log.index("cuStreamSynchronize 99 0")
+    assert not [line for line in told.log[:before] if line.startswith("cuMemFree")]
+    assert told.log[-1].startswith("cuMemFreeAsync 0 ")
 
 
 @pytest.mark.parametrize(
@@ -219,14 +217,14 @@ tell(error_of(lambda: array.__cuda_array_interface__))
 tell(array.numpy().tolist())
 class Theirs:
     __dlpack_device__, __dlpack__ = array.__dlpack_device__, array.__dlpack__
-product = mlbackends.matmul(Theirs(), Theirs())
-tell([product.dtype, product.numpy().tolist()])
+from mlbackends_kernels.cuda.device_array import as_device_array
+again = as_device_array(Theirs())
+tell([again.dtype, again.numpy().tolist()])
 """
     )
     assert told.values[0] == ["AttributeError", "the array interface has no bfloat16; use DLPack"]
     assert told.values[1] == [[1.0, 2.0], [-3.0, float("inf")]]
-    assert told.values[2] == ["bfloat16", [[-5.0, float("inf")], [float("-inf"), float("inf")]]]
-    assert "type=14" in told.lines("gemm")[0]
+    assert told.values[2] == ["bfloat16", told.values[1]]
 
 
 def test_an_array_says_what_it_is(on_fake_cuda: Any) -> None:

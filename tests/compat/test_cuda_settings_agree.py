@@ -1,0 +1,260 @@
+"""The settings of torch.backends.cuda compared with torch's, and tensors that attention cannot read."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+from builds import without_cuda
+
+import mlbackends
+from mlbackends.switches import store
+
+torch = pytest.importorskip("torch")
+np = pytest.importorskip("numpy")
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
+
+SETTINGS = (
+    "preferred_linalg_library",
+    "preferred_blas_library",
+    "preferred_rocm_fa_library",
+    "cublas_workspace_size",
+    "cublaslt_workspace_size",
+    "blas_workspace_size",
+)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_setting_s_function_has_torch_s_parameters(name: str) -> None:
+    theirs = inspect.signature(getattr(torch.backends.cuda, name)).parameters
+    ours = inspect.signature(getattr(mlbackends.cuda, name)).parameters
+    assert [(each.name, each.default, each.kind) for each in ours.values()] == [
+        (each.name, each.default, each.kind) for each in theirs.values()
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", ["cuFFTPlanCache", "cuFFTPlanCacheManager", "cuFFTPlanCacheAttrContextProp"]
+)
+def test_the_classes_of_plan_caches_have_torch_s_methods(name: str) -> None:
+    theirs, ours = getattr(torch.backends.cuda, name), getattr(mlbackends.cuda, name)
+    assert list(inspect.signature(ours).parameters) == list(inspect.signature(theirs).parameters)
+    for method in ("__getitem__", "__get__", "__set__", "clear"):
+        if method in vars(theirs):
+            expected = inspect.signature(getattr(theirs, method)).parameters
+            assert list(inspect.signature(getattr(ours, method)).parameters) == list(expected)
+    for attribute in ("size", "max_size"):
+        assert (attribute in vars(theirs)) == (attribute in vars(ours))
+
+
+@pytest.mark.parametrize("name", ["_LinalgBackend", "_BlasBackend", "_ROCmFABackend"])
+def test_the_members_have_torch_s_names_and_numbers(name: str) -> None:
+    from mlbackends.cuda import preferences
+
+    theirs, ours = getattr(torch._C, name), getattr(preferences, name)
+    assert {each.name: int(each) for each in ours} == {
+        each: int(member) for each, member in theirs.__members__.items()
+    }
+    assert repr(ours.Default) == repr(theirs.Default)
+    assert {str(each) for each in ours} == {str(member) for member in theirs.__members__.values()}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda cuda: cuda.preferred_linalg_library("bogus"),
+        lambda cuda: cuda.preferred_linalg_library(3),
+        lambda cuda: cuda.preferred_blas_library("bogus"),
+        lambda cuda: cuda.preferred_blas_library(3),
+        lambda cuda: cuda.preferred_rocm_fa_library("bogus"),
+        lambda cuda: cuda.preferred_rocm_fa_library(3),
+        lambda cuda: cuda.blas_workspace_size(backend="ck"),
+        lambda cuda: cuda.blas_workspace_size(backend="bogus"),
+        lambda cuda: cuda.blas_workspace_size(backend=3),
+    ],
+)
+def test_a_setting_is_refused_with_torch_s_exception(call: Any) -> None:
+    with pytest.raises((RuntimeError, ValueError)) as theirs:
+        call(torch.backends.cuda)
+    with pytest.raises(theirs.type) as ours:
+        call(mlbackends.cuda)
+    # The start is what a program may look for; torch's text for a wrong type on ROCm is a misnomer.
+    start = str(theirs.value).rstrip(".").partition(" value.")[0]
+    assert str(ours.value).startswith(start)
+
+
+@without_cuda
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda cuda: cuda.cufft_plan_cache.size,
+        lambda cuda: cuda.cufft_plan_cache.max_size,
+        lambda cuda: cuda.cufft_plan_cache.clear(),
+        lambda cuda: cuda.cufft_plan_cache[0],
+        lambda cuda: cuda.cufft_plan_cache[-1],
+        lambda cuda: cuda.cufft_plan_cache["cuda:0"],
+        lambda cuda: cuda.cufft_plan_cache["cpu"],
+        lambda cuda: cuda.cufft_plan_cache["cuda"],
+        lambda cuda: cuda.cufft_plan_cache["bogus"],
+        lambda cuda: cuda.cufft_plan_cache[1.5],
+        lambda cuda: cuda.cufft_plan_cache[None],
+        lambda cuda: cuda.cufft_plan_cache[torch.device("cpu")],
+        lambda cuda: cuda.cufft_plan_cache[torch.device("cuda")],
+        lambda cuda: cuda.cufft_plan_cache[torch.device("cuda:1")],
+        lambda cuda: cuda.cuFFTPlanCache(0).size,
+        lambda cuda: cuda.cuFFTPlanCache(0).max_size,
+        lambda cuda: cuda.cuFFTPlanCache(0).clear(),
+        lambda cuda: setattr(cuda.cuFFTPlanCache(0), "size", 3),
+        lambda cuda: setattr(cuda.cuFFTPlanCache(0), "max_size", -1),
+    ],
+)
+def test_a_plan_cache_without_a_device_raises_torch_s_exception(
+    call: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mlbackends.libraries.cuda.in_process.device_count", lambda: 0)
+    with pytest.raises(Exception) as theirs:  # noqa: PT011  whichever it is, ours is the same
+        call(torch.backends.cuda)
+    with pytest.raises(theirs.type):
+        call(mlbackends.cuda)
+
+
+@without_cuda
+def test_a_library_is_that_of_the_build_in_torch_and_that_of_this_machine_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mlbackends.cuda.preferences._found_by_probe", lambda *_: True)
+    with pytest.raises(RuntimeError, match="compiled with cuBLASLt"):
+        torch.backends.cuda.preferred_blas_library("cublaslt")
+    with store.restored("cuda.preferred_blas_library"):
+        assert mlbackends.cuda.preferred_blas_library("cublaslt").name == "Cublaslt"
+
+
+@without_cuda
+def test_an_unknown_name_of_plan_caches_asks_for_a_device_in_torch_and_is_unknown_here() -> None:
+    for error, backends in ((AssertionError, torch.backends), (AttributeError, mlbackends)):
+        with pytest.raises(error):
+            _ = backends.cuda.cufft_plan_cache.nosuch
+        with pytest.raises(error):
+            backends.cuda.cufft_plan_cache.max_sise = 3
+
+
+@without_cuda
+def test_torch_stores_a_solver_that_it_then_refuses_and_we_do_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("torch refuses cuSOLVER on builds without CUDA alone")
+    from mlbackends.cuda import preferences
+
+    monkeypatch.setattr(preferences, "_found_by_probe", lambda *_: False)
+    before = torch.backends.cuda.preferred_linalg_library()
+    for cuda in (torch.backends.cuda, mlbackends.cuda):
+        with pytest.raises(RuntimeError, match="Cannot set preferred backend to cuSOLVER"):
+            cuda.preferred_linalg_library("cusolver")
+    try:
+        assert str(torch.backends.cuda.preferred_linalg_library()) == "_LinalgBackend.Cusolver"
+        assert str(mlbackends.cuda.preferred_linalg_library()) == "_LinalgBackend.Default"
+    finally:
+        torch.backends.cuda.preferred_linalg_library(before)
+
+
+# ---- tensors whose numbers cannot be read ---------------------------------------
+
+GENERATOR = torch.Generator().manual_seed(5)
+ATTENTION = "scaled_dot_product_attention"
+
+
+def numbers(*shape: int) -> Any:
+    return torch.randn(shape, generator=GENERATOR)
+
+
+def attend(a: Any) -> Any:
+    return mlbackends.scaled_dot_product_attention(a, a, a)
+
+
+def refused(around: Any, said: str) -> None:
+    """Check how attention refuses the tensors that `around` passes to it."""
+    with pytest.raises(RuntimeError, match=rf"^{ATTENTION}\(\): .*{said}"):
+        around(attend)
+
+
+def test_a_fake_tensor_is_refused_inside_and_outside_its_mode() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        fake = torch.randn(3, 3)
+        refused(lambda call: call(fake), "FakeTensor: it has no storage of its own")
+    refused(lambda call: call(fake), "FakeTensor: it has no storage of its own")
+
+
+def test_a_tensor_of_a_subclass_that_answers_for_others_is_refused() -> None:
+    two = pytest.importorskip("torch.testing._internal.two_tensor").TwoTensor(
+        numbers(3, 3), numbers(3, 3)
+    )
+    refused(lambda call: call(two), "TwoTensor: it has no storage of its own")
+
+
+def test_who_writes_a_graph_gets_no_constant() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    a = numbers(3, 3)
+    for options in ({}, {"pre_dispatch": True}):
+        refused(lambda call, options=options: make_fx(call, **options)(a), "is being traced")
+    refused(lambda call: make_fx(call, tracing_mode="fake")(a), "no storage of its own")
+    refused(lambda call: torch.jit.trace(call, (a,)), "is being traced by torch.jit.trace")
+    refused(lambda call: torch.func.functionalize(call)(a), "is being traced by torch.func")
+    with FakeTensorMode():
+        refused(lambda call: call(a), "is being traced")
+
+
+def test_a_proxy_of_fx_is_refused() -> None:
+    with pytest.raises(RuntimeError, match=rf"^{ATTENTION}\(\): .* is being traced by torch.fx"):
+        torch.fx.symbolic_trace(attend)
+
+
+def test_a_tangent_is_not_lost_in_silence() -> None:
+    from torch.autograd import forward_ad
+
+    a = numbers(3, 3)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(a, a)
+        refused(lambda call: call(dual), "carries a tangent of forward-mode")
+        with torch.no_grad():
+            refused(lambda call: call(dual), "carries a tangent of forward-mode")
+        primal = forward_ad.unpack_dual(dual).primal
+        assert torch.equal(attend(primal), attend(a))
+
+
+def test_the_transforms_of_torch_func_are_refused() -> None:
+    a, many = numbers(3, 3), numbers(2, 3, 3)
+    func = torch.func
+    refused(lambda call: func.jvp(call, (a,), (a,)), "a tangent of torch.func")
+    refused(lambda call: func.grad(lambda x: call(x).sum())(a), "a gradient or a tangent")
+    refused(lambda call: func.jacrev(call)(a), "a gradient or a tangent")
+    refused(lambda call: func.vmap(call)(many), "is batched by vmap")
+    # What vmap closes over is a plain tensor.
+    assert torch.equal(func.vmap(lambda x: x + attend(a))(many), many + attend(a))
+
+
+def test_parameters_subclasses_and_views_of_plain_tensors_are_read() -> None:
+    named = type("Named", (torch.Tensor,), {})
+    a = numbers(3, 3)
+    for kind in (torch.nn.Parameter(a, requires_grad=False), a.as_subclass(named), a.T.T):
+        assert torch.equal(attend(kind), attend(a))
+
+
+def test_elements_of_an_unsupported_type_are_refused_by_name() -> None:
+    quantized = torch.quantize_per_tensor(numbers(3, 3), 0.1, 0, torch.qint8)
+    with pytest.raises(TypeError, match=rf"^{ATTENTION}\(\): \w+( 0)?: elements of type qint8"):
+        attend(quantized)
+
+
+def test_caches_are_a_list_that_is_made_at_the_first_use_as_in_torch() -> None:
+    for cuda in (torch.backends.cuda, mlbackends.cuda):
+        manager = cuda.cuFFTPlanCacheManager()
+        assert manager.caches == []
+        if torch.cuda.is_available():
+            assert manager[0] is manager.caches[0]
+            assert len(manager.caches) == torch.cuda.device_count()
