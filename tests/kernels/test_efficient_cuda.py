@@ -85,7 +85,7 @@ def test_it_refuses(code: str) -> None:
 
 def test_values_wider_than_256_are_refused_by_name() -> None:
     (reason,) = EfficientCuda().unsupported_reasons(problem(value=(2, 8, 100, 320)))
-    assert reason.message == "head_dim is 320; it takes at most 256"
+    assert reason.message == "head_dim is 320; the limit is 256"
 
 
 def test_what_is_missing_is_told_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
