@@ -134,8 +134,8 @@ def test_the_live_machine_fits_its_own_policy(tmp_path: Path) -> None:
         ([], "no policy: name one with --policy FILE"),
         (["--init", "--policy", "x"], "--init writes a policy; it goes with no --policy"),
         (["--policy", "/nowhere.toml"], "/nowhere.toml cannot be read: No such file"),
-        (["--policy", "/"], "no regular file"),
-        (["--policy", os.devnull if os.name == "nt" else "/dev/zero"], "no regular file"),
+        (["--policy", "/"], "not a regular file"),
+        (["--policy", os.devnull if os.name == "nt" else "/dev/zero"], "not a regular file"),
         (
             ["--policy", str(POLICIES / "laptop.toml"), "/nowhere.json"],
             "/nowhere.json cannot be read",

@@ -169,7 +169,7 @@ def test_without_unicode_the_arrow_is_spelled() -> None:
     [
         ((HGX,), "needs B"),
         ((HGX, "/no/such.json"), "cannot be read"),
-        ((HGX, str(ROOT / "README.md")), "is no report"),
+        ((HGX, str(ROOT / "README.md")), "is not a report"),
         ((HGX, str(ROOT / "docs")), "no recorded machine"),
         ((HGX, HGX, "--format", "yaml"), "--format cannot be 'yaml': it is one of"),
     ],

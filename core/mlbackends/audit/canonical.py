@@ -10,7 +10,7 @@ UNDETERMINED = "could not be determined"
 Values = dict[str, Any]
 
 _HOME = pattern(r"(?<![\w.~-])(?:/home/[^/\s:;,\"']+|/Users/[^/\s:;,\"']+|/root(?=/)|~(?=/))")
-#: A device's name in a variable, and what stands for it in a report that was redacted.
+#: A device's name in a variable, and its placeholder in a redacted report.
 _IDENTITY = pattern(r"redacted-\d+|\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b")
 _OF_THE_SYSTEM = ("", "/", "/usr", "/usr/local")
 _OF_LIBRARY = ("soname", "version", "presence", "found_by", "owner", "wins")
@@ -30,7 +30,7 @@ class Canonical:
 
     def __init__(self, prefix: str, depth: Presence) -> None:
         self.depth = depth
-        # Everything lies below /usr; a path there says more than one below "the environment".
+        # Everything is below /usr; a path there is clearer than one below "the environment".
         has_prefix = prefix not in _OF_THE_SYSTEM
         self._prefix = (
             re.compile(rf"{re.escape(prefix.rstrip('/'))}(?![\w.-])") if has_prefix else None
@@ -78,7 +78,7 @@ class Canonical:
 class ComparedReport(Canonical):
     """One report that is compared to a depth.
 
-    is_deeper: whether the report goes further than that, so that what it alone has says nothing.
+    is_deeper: whether the report went to a higher level, so that values it alone has are not compared.
     """
 
     def __init__(self, report: Report, depth: Presence) -> None:

@@ -27,7 +27,7 @@ class Cause(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One record of a list that came, went or changed: what names it, and the fields that say how."""
+    """One record of a list that was added, removed or changed: its key, and the fields that differ."""
 
     kind: Kind
     key: dict[str, Any]
@@ -36,10 +36,10 @@ class Record(NamedTuple):
 
 
 def causes(changes: Sequence[Change]) -> list[Cause]:
-    """Return the changes, as one where they have the same values: a new driver changes six facts.
+    """Return the changes, joined if they have the same values: a new driver changes six facts.
 
-    Short values say too little for that: there the same fact of several devices or copies is one.
-    Packages that only come and go together are not one.
+    Short values are too common for that: only the same fact of several devices or copies is joined then.
+    Packages that are only added or removed together are not joined.
     """
     elsewhere = {_values(one) for one in changes if not one.name.startswith(_PACKAGES)}
     groups: dict[object, list[Change]] = {}
@@ -72,7 +72,7 @@ def _values(change: Change) -> tuple[object, ...]:
 
 
 def _is_telling(change: Change) -> bool:
-    """Tell whether two changes of these values are hardly so by chance."""
+    """Return whether equal values of two changes are unlikely to be chance."""
     values = [each for each in (change.before, change.after) if each is not None]
     numbers = [each for each in values if isinstance(each, int | float)]
     if len(numbers) == len(values):

@@ -191,7 +191,7 @@ def _alike(was: Any, now: Any, role: str) -> bool:
         return len(was) == len(now) and all(map(_alike, was, now, [role] * len(was)))
     if isinstance(was, dict):
         return was.keys() == now.keys() and all(_alike(was[key], now[key], role) for key in was)
-    # In whole numbers: of one with four hundred digits there is no fraction.
+    # In whole numbers: one with four hundred digits has no float.
     return bool(abs(was - now) * _TOLERANCE_PARTS <= max(abs(was), abs(now)))
 
 

@@ -1,7 +1,7 @@
 """Check a report against what a kind of device cannot do and may offer.
 
-`load("mps")` is a kind as data; `page_of("mps", report)` tells which of its limits and features the machine
-of a report has.
+`load("mps")` is a kind as data; `page_of("mps", report)` states which of its limits and features apply to the
+machine of a report.
 """
 
 import os
@@ -163,7 +163,7 @@ def _met_by_devices(need: Need, yardstick: Yardstick, report: ReportView) -> Her
     for probe in probes:
         values = {}
         for device in report.devices(probe):
-            # An empty one is not known: files alone tell no features.
+            # An empty value is unknown: files alone have no features.
             value = getattr(device, field) or None if is_own else device.facts.get(field)
             if value is not None:
                 values[device.index] = value
@@ -190,7 +190,7 @@ def _met_by_devices(need: Need, yardstick: Yardstick, report: ReportView) -> Her
 
 
 def _fits(need: Need, value: Any) -> bool | None:
-    """Tell whether a value is what is needed; None where the two cannot be compared."""
+    """Return whether a value is what is needed; None where the two cannot be compared."""
     if need.at_least:
         try:
             return fits(str(value), ">=", need.at_least)

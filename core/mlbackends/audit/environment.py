@@ -15,7 +15,7 @@ _INTEGER = pattern(r"\s*([+-]?)(?:0[xX]([0-9a-fA-F]{1,30})|(0[0-7]{0,30})|([1-9]
 def settings(report: ReportView) -> dict[str, str]:
     """Return the variables that are set to something, an empty one left out.
 
-    Raises NotReported where the report does not tell the environment.
+    Raises NotReported if the report has no environment.
     """
     variables = report.need("environment.variables")
     return {
@@ -26,12 +26,12 @@ def settings(report: ReportView) -> dict[str, str]:
 
 
 def is_on(value: str) -> bool:
-    """Tell whether a value means yes to most programs."""
+    """Return whether a value means yes to most programs."""
     return value.lower() in ("1", "true", "t", "yes", "y", "on")
 
 
 def is_off(value: str) -> bool:
-    """Tell whether a value means no to most programs."""
+    """Return whether a value means no to most programs."""
     return value.lower() in ("0", "false", "f", "no", "n", "off")
 
 
@@ -46,17 +46,17 @@ def integer(value: str) -> int:
 
 
 def is_one(value: str) -> bool:
-    """Tell whether a value is 1, which is all that some programs take for yes."""
+    """Return whether a value is 1, the only yes of some programs."""
     return value == "1"
 
 
 def is_number(value: str) -> bool:
-    """Tell whether a value is a number other than 0 to programs in C."""
+    """Return whether a value is a number other than 0 to programs in C."""
     return integer(value) != 0
 
 
 def is_anything(value: str) -> bool:
-    """Tell that every value has the effect."""
+    """Return whether the value is not empty."""
     return bool(value)
 
 
@@ -72,7 +72,7 @@ def effects(report: ReportView, table: Mapping[str, Effect]) -> Symptoms:
             )
 
 
-#: The probes whose thing is a Python package, and that say what is wrong with how it is installed.
+#: The probes of Python packages, which report problems with the installation.
 FRAMEWORKS = (
     *("cupy", "cutlass", "flash_attention", "jax", "numpy", "onnxruntime", "opt_einsum", "scipy"),
     *("tensorflow", "torch", "transformer_engine", "triton", "xformers"),
@@ -82,7 +82,7 @@ SEARCH_PATHS = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 
 def install(report: ReportView, *requirements: str) -> str:
-    """Return the command that installs requirements, such as "numpy<2", over what is there."""
+    """Return the command that installs requirements, such as "numpy<2", over the installed version."""
     return _package_command(report, "install", *requirements)
 
 
@@ -118,7 +118,7 @@ def _package_command(report: ReportView, verb: str, *arguments: str) -> str:
 def without_folder(report: ReportView, variable: str, path: str) -> str:
     """Return the command that takes the folder of a file out of a search path.
 
-    "" where the report does not tell what the variable holds, or it does not name that folder.
+    "" if the report lacks the variable, or the variable does not contain that folder.
     """
     value = report.variable(variable)
     folder = path.rpartition("/")[0].rstrip("/")

@@ -15,7 +15,7 @@ _WITHOUT_PASCAL = 590
 def nvidia_gpus(report: ReportView) -> tuple[Device, ...]:
     """Return the NVIDIA GPUs, whether they answer or not.
 
-    Raises DoesNotApply where none is there, NotReported where no file tells which they are.
+    Raises DoesNotApply if there is none, NotReported if no file describes them.
     """
     if gpus := tuple(device for device in report.devices("nvidia") if device.kind == "cuda"):
         return gpus
@@ -42,12 +42,12 @@ def described_gpus(report: ReportView) -> tuple[Device, ...]:
 
 
 def is_driven(gpu: Device) -> bool:
-    """Tell whether NVIDIA's driver has a GPU: NVML describes it, or the kernel says so."""
+    """Return whether NVIDIA's driver drives a GPU, according to NVML or the kernel."""
     return gpu.presence is not Presence.FOUND or gpu.facts.get("kernel_driver") == "nvidia"
 
 
 def is_gpu_node(node: str) -> bool:
-    """Tell whether a device node is that of a GPU: /dev/nvidia0."""
+    """Return whether a device node is that of a GPU: /dev/nvidia0."""
     return node.removeprefix("/dev/nvidia").isdecimal()
 
 

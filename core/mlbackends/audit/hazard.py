@@ -3,12 +3,12 @@
 The file's name, with "-" for "_", is the hazard's code; it never changes once it is released. The file
 has
 
-    its docstring     first line: what is wrong, as a title. Below it "Found by: ..." says how it is found,
+    its docstring     first line: what is wrong, as a title. Below it "Found by: ..." states how it is found,
                       and "No alarm: ..." what is none although it looks like one
-    SEVERITY          of a symptom that says nothing else
-    PROBLEM           whose it is: NODE for hardware, driver, kernel and limits of the host; USER for
+    SEVERITY          of a symptom that has no severity
+    PROBLEM           who can fix it: NODE for hardware, driver, kernel and limits of the host; USER for
                       packages, variables and containers. Only those of the node drain a node
-    IN_CONTAINER      optional: whose it is in a container, where that differs
+    IN_CONTAINER      optional: PROBLEM in a container, if that differs
     READS             the probes without which it cannot be determined; where one of them failed or is not in
                       the report, the check is unknown
     WHY               why it hurts, one or two sentences
@@ -17,7 +17,7 @@ has
     WARNINGS          optional: the warnings of probes that it speaks for, as (probe, code) pairs
     symptoms(report)  yields a Symptom for each time that it is there; it may raise NotReported,
                       DoesNotApply
-    CODE.toml         optional: a table that is read by `table`, beside the file
+    CODE.toml         optional: a table next to the file, read by `table`
 
 A hazard reads the report alone: no file, no variable, no clock. It never alarms on an idle state.
 """
@@ -56,7 +56,7 @@ class NotReported(Exception):
 
 
 class DoesNotApply(Exception):
-    """The hazard cannot be on such a machine: there is no GPU of that maker, no container, ..."""
+    """The hazard is impossible on this machine: it has no such GPU, is not a container, ..."""
 
 
 class ReportView:
@@ -70,7 +70,7 @@ class ReportView:
         self.claimed = claimed
 
     def probe(self, name: str) -> ProbeReport | None:
-        """Return a probe's report; None where the report has none."""
+        """Return a probe's report; None if the report lacks it."""
         return self.record.probes.get(name)
 
     def _report_of(self, name: str) -> ProbeReport:
@@ -144,7 +144,7 @@ _LONGEST_WORD = 20
 class Symptom(Struct, frozen=True):
     """One time that a hazard is there.
 
-    message: what was seen and what was needed, one sentence that stands alone, with file and owner.
+    message: what was seen and what was needed, in one sentence with file and owner.
     hint: what to do in this case, "" for the hazard's MEND. command: exactly what to type, where a
     command mends it. evidence: what was seen, by dotted name. severity, problem: None for the hazard's own.
     """
@@ -162,7 +162,7 @@ Symptoms = Iterator[Symptom]
 
 
 def from_warning(reason: Reason, **fields: Any) -> Symptom:
-    """Return the warning of a probe as a symptom. fields: of Symptom, beside message and hint."""
+    """Return the warning of a probe as a symptom. fields: of Symptom, in addition to message and hint."""
     return Symptom(reason.message, reason.hint, **fields)
 
 

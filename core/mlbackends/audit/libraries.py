@@ -42,7 +42,7 @@ def shadowed(report: ReportView) -> Iterator[Shadowed]:
 
 
 def is_opened_by_torch(report: ReportView, soname: str) -> bool:
-    """Tell whether torch opens its own copy of a library whatever LD_LIBRARY_PATH names.
+    """Return whether torch opens its own copy of a library whatever LD_LIBRARY_PATH names.
 
     What libtorch_cuda itself needs it finds by RPATH, in the folders of wheels. What those libraries
     need in turn they look for by RUNPATH, which comes later.
@@ -53,7 +53,7 @@ def is_opened_by_torch(report: ReportView, soname: str) -> bool:
 
 
 def is_opened_by_package(report: ReportView, soname: str) -> bool:
-    """Tell whether the package that brings a library opens its own copy whatever LD_LIBRARY_PATH names."""
+    """Return whether the package that contains a library opens its own copy despite LD_LIBRARY_PATH."""
     return any(
         one.wins and one.soname == soname and _BY_RPATH in one.wins_because
         for name in report.record.probes
@@ -115,7 +115,7 @@ def older_than_pinned(report: ReportView) -> tuple[Library, dict[str, str]] | No
 def numbers(version: str) -> tuple[int, ...]:
     """Return the first three numbers of a version, () for what is none.
 
-    A package's version may have a fourth one, of its build, that the library does not tell.
+    A package's version may have a fourth number, of its build, which the library does not report.
     """
     parts = [*version.split("+", 1)[0].split("."), "0", "0"][:3]
     return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else ()
@@ -159,7 +159,7 @@ def failed(report: ReportView) -> Iterator[Failed]:
         codes = _NOT_OPENED if library.presence is Presence.FOUND else _NOT_USED
         for reason in library.reasons:
             needed = _NEEDED.search(reason.message) if reason.code == "missing-dependency" else None
-            # What a package has opened before is found by its soname, wherever it lies.
+            # A library that a package opened before is found by its soname, wherever it is.
             if reason.code in codes and not (needed and needed["name"] in in_order):
                 driver = needed is not None and bool(_OF_A_DRIVER.match(needed["name"]))
                 yield Failed(name, library, reason, driver)
@@ -193,12 +193,12 @@ def not_opened(report: ReportView) -> str:
 
 
 def is_opened(report: ReportView) -> bool:
-    """Tell whether the report is of a machine whose libraries were opened."""
+    """Return whether libraries were opened for this report."""
     return report.record.depth.level > Presence.FOUND.level
 
 
 def is_of_one_package(library: Library) -> bool:
-    """Tell whether a copy is one that the files of its own package load by its path."""
+    """Return whether the files of the copy's package load it by path."""
     return library.found_by == "site-packages" and bool(_OF_ONE_PACKAGE.search(library.path))
 
 

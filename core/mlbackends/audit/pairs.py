@@ -1,7 +1,7 @@
 """Which library of one report is which of another, and which device.
 
 A label names a pair by what it is: a soname, an address. Where several have the same, their paths or
-numbers tell them apart.
+numbers distinguish them.
 """
 
 from collections import Counter

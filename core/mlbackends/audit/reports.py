@@ -26,7 +26,7 @@ _HINT = "`backends info --format json --output FILE` or `backends snapshot FILE.
 
 
 class _Head(Struct):
-    """What a report says of itself; read first, so that another file is distinguished from a broken one."""
+    """A report's own description; read first, to distinguish another file from a broken report."""
 
     schema: str = ""
 
@@ -66,7 +66,7 @@ def report_of(
 
 
 def _is_machine(subject: str) -> bool:
-    """Tell whether a path is a folder or an archive; what another program writes into a pipe is a report."""
+    """Return whether a path is a folder or an archive; a pipe contains a report."""
     if not os.path.isfile(subject):
         return os.path.isdir(subject)
     from mlbackends.host.archive import is_archive
@@ -79,7 +79,7 @@ def reports_of(
 ) -> tuple[Report, Report]:
     """Return the reports of two subjects that are to be compared.
 
-    The live machine is looked at as far as the other one was, so that the depth is no difference.
+    The live machine is surveyed to the depth of the other report, so that the depth does not differ.
     Raises BadInput as `report_of` does.
     """
     reports = {each: report_of(each) for each in (before, after) if each != LIVE}
@@ -100,26 +100,26 @@ def read_report(path: str) -> Report:
     try:
         head = msgspec.json.decode(data, type=_Head)
         if head.schema.partition("/")[0] != SCHEMA.partition("/")[0]:
-            raise BadInput(f"{path} is no report: its schema is {head.schema[:80]!r}", _HINT)
+            raise BadInput(f"{path} is not a report: its schema is {head.schema[:80]!r}", _HINT)
         if head.schema != SCHEMA:
             message = f"{path} has the schema {head.schema[:80]!r}; this version reads {SCHEMA!r}"
             raise BadInput(message, "use the version of backends that wrote it")
         report = msgspec.json.decode(data, type=Report)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path} is no report: {error}", _HINT) from None
+        raise BadInput(f"{path} is not a report: {error}", _HINT) from None
     facts: list[Any] = []
     for probe in report.probes.values():
         facts += [probe.facts, *(library.facts for library in probe.libraries)]
         facts += [each for device in probe.devices for each in (device.facts, device.volatile)]
     if is_deeper(facts, _DEEPEST + 1):
         raise BadInput(
-            f"{path} is no report: its facts are nested more than {_DEEPEST} deep", _HINT
+            f"{path} is not a report: its facts are nested more than {_DEEPEST} deep", _HINT
         )
     return report
 
 
 def is_deeper(value: Any, most: int) -> bool:
-    """Tell whether a value is nested so deeply that whoever walks it could run out of stack."""
+    """Return whether a value is nested so deeply that walking it could exhaust the stack."""
     level = [value]
     for _ in range(most):
         level = [
@@ -132,7 +132,7 @@ def is_deeper(value: Any, most: int) -> bool:
 
 
 def bytes_of(path: str, limit: int, kind: str, shown: str = "", hint: str = "") -> bytes:
-    """Return a file of at most so many bytes. kind: what it should be, for messages. Raises BadInput."""
+    """Return a file of at most `limit` bytes. kind: what it should be, for messages. Raises BadInput."""
     shown = shown or path
     try:
         mounts.check(path)
@@ -147,5 +147,5 @@ def bytes_of(path: str, limit: int, kind: str, shown: str = "", hint: str = "") 
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise BadInput(f"{shown} cannot be read: {why}", hint) from None
     if max(size, len(data)) > limit:
-        raise BadInput(f"{shown} is larger than {limit >> 20} MiB: that is no {kind}", hint)
+        raise BadInput(f"{shown} is larger than {limit >> 20} MiB: that is not a {kind}", hint)
     return data

@@ -112,7 +112,7 @@ def _refuse_folder(path: str, overwrite: bool) -> None:
     target = os.path.abspath(path)
     if os.path.lexists(target) and not os.path.isdir(target):
         raise BadInput(
-            f"{path} is there, and is no folder",
+            f"{path} exists and is not a folder",
             f"a report goes into a file that ends in {ENDING}, an archive into one in {ARCHIVE_ENDING}",
         )
     is_occupied = os.path.isdir(target) and (os.path.islink(target) or bool(os.listdir(target)))
@@ -124,7 +124,7 @@ def _refuse_folder(path: str, overwrite: bool) -> None:
 
 
 def _write_folder(target: str, tree: "Tree") -> None:
-    """Write a folder whole or not at all; the one of that name gives way to it."""
+    """Write a folder whole or not at all, in place of an existing one."""
     part = tempfile.mkdtemp(prefix=".backends-", dir=os.path.dirname(target))
     try:
         new, before = os.path.join(part, "machine"), os.path.join(part, "before")

@@ -23,7 +23,7 @@ _LISTED = re.compile(r"proclist=\[([^\]]*)\]", re.IGNORECASE)
 _TOGETHER = ("master", "primary")
 
 _OWN_VARIABLES = frozenset({"MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS"})
-#: Runtimes that start so many threads and keep them; the others only count for programs.
+#: Runtimes that start that many threads and keep them; the others only report a count to programs.
 _POOLS = ("OpenMP", "OpenBLAS", "MKL", "torch")
 
 
@@ -67,7 +67,7 @@ def bound(variables: Mapping[str, str]) -> list[Bound]:
             [part for part in re.split(r"[\s,{}]+", listed[1]) if part]
         )
     return [
-        # Negative numbers stand for CPUs that the runtime chooses.
+        # Negative numbers are CPUs that the runtime chooses.
         Bound(name, variables[name], frozenset() if min(each) < 0 else each, len(each))
         for name, each in cpus.items()
         if each
@@ -75,7 +75,7 @@ def bound(variables: Mapping[str, str]) -> list[Bound]:
 
 
 def reads_kmp(report: ReportView) -> bool:
-    """Tell whether a runtime here may read the variables KMP_...: Intel's and LLVM's do, GNU's does not."""
+    """Return whether an installed OpenMP runtime may read KMP_ variables, as Intel's and LLVM's do."""
     makers = {one.facts.get("runtime") for one in report.libraries("openmp")}
     return not makers or not makers.isdisjoint(("intel", "llvm"))
 
@@ -83,7 +83,7 @@ def reads_kmp(report: ReportView) -> bool:
 def _places(text: str) -> list[frozenset[int]]:
     """Return the places of OMP_PLACES; [] where they cannot be counted, as cores cannot."""
     if named := _THREADS.fullmatch(text):
-        # Which ones is the choice of the runtime: negative numbers stand for them.
+        # The runtime chooses which: they get negative numbers.
         return [
             frozenset({-number}) for number in range(1, min(int(named[1]), MOST_OPENMP_CPUS) + 1)
         ]
@@ -112,11 +112,12 @@ def _places(text: str) -> list[frozenset[int]]:
 
 
 class ThreadPools(Struct, frozen=True):
-    """The CPUs that are left, what leaves them, and who takes more.
+    """The CPUs that this process may use, what limits them, and the runtimes that use more.
 
-    cpus: whole ones, 1 at least. exact: the same with the quota not rounded. because: a key of CPU_LIMITS.
-    pools: the threads of each runtime that starts more than there are CPUs. counted: what each
-    function of Python returns that counts more. variables: what gives the pools their threads.
+    cpus: a whole number, at least 1. exact: the same with the CPU quota not rounded. because: the limit that
+    decides, a key of CPU_LIMITS.
+    pools: the threads of each runtime that starts more than that. counted: the number that each Python
+    function returns, if it is more. variables: those that set the pools' threads.
     """
 
     cpus: int
@@ -128,7 +129,7 @@ class ThreadPools(Struct, frozen=True):
 
     @property
     def command(self) -> str:
-        """What to type, so that each pool takes the CPUs that are left."""
+        """The command that limits each pool to the usable CPUs."""
         return " ".join(("export", *(f"{name}={self.cpus}" for name in self.variables)))
 
     @property
@@ -145,7 +146,10 @@ class ThreadPools(Struct, frozen=True):
 
 
 def thread_pools(report: ReportView) -> ThreadPools:
-    """Return them. Raises NotReported where the report does not say how many CPUs are left."""
+    """Compare each runtime's threads with the CPUs that affinity, cpuset and CPU quota leave.
+
+    Raises NotReported if the report lacks the number of usable CPUs.
+    """
     cpus = int(report.need("limits.effective_cpus"))
     expected = {row["runtime"]: int(row["cpus"]) for row in report.need("limits.threads_expected")}
     over = {str(name): count for name, count in expected.items() if count > cpus}

@@ -64,7 +64,7 @@ def _weighed(change: Change, removed: set[str]) -> Change:
 
 
 def _is_less(name: str, before: Any, after: Any, better: str) -> bool:
-    """Tell whether a value is less than it was; what has no order is not."""
+    """Return whether a value is less than it was; what has no order is not."""
     if better == "further":
         # What could not be determined has not gone; what was here and cannot be determined now is worse.
         return before in _LEVELS and _LEVELS.get(after, 0.5) < _LEVELS[before]

@@ -28,7 +28,7 @@ _RELEASE = pattern(r"v?([0-9]+(?:\.[0-9]+)*)")
 
 
 def fits(value: Any, sign: str, bound: str, order: tuple[str, ...] = ()) -> bool:
-    """Tell whether a value fits; of a list or table its length is compared.
+    """Return whether a value fits; of a list or table its length is compared.
 
     sign: one of SIGNS. order: the words that the value can be, from the lowest, where they have an order.
     Raises BadInput where the two cannot be compared, with what could be.
@@ -54,13 +54,13 @@ def fits(value: Any, sign: str, bound: str, order: tuple[str, ...] = ()) -> bool
         places = {word.lower(): place for place, word in enumerate(order)}
         if bound.lower() not in places:
             raise BadInput(f"{bound!r} is none of its words", f"its words are {' < '.join(order)}")
-        # What has another order (SVE256 beside AVX2) is neither above nor below.
+        # A word of another order (SVE256 compared with AVX2) is neither above nor below.
         return _compare(places.get(value.lower(), math.nan), places[bound.lower()], sign)
     return _text_fits(str(value), sign, bound)
 
 
 def in_unit_of(value: Any, bound: str) -> str:
-    """Return a number in the unit that another was typed in, "7.63 GiB" beside "64GiB"; "" without one."""
+    """Return a number in the unit of a typed bound: "7.63 GiB" for "64GiB". "" if the bound has no unit."""
     typed = amount(bound)
     if (
         not typed
@@ -77,7 +77,7 @@ def in_unit_of(value: Any, bound: str) -> str:
 
 
 def is_beyond(text: str) -> bool:
-    """Tell whether a text is a number that is larger than any that is compared."""
+    """Return whether a text is a number that is larger than any that is compared."""
     number = amount(text)
     return number is not None and math.isinf(number.value)
 
@@ -95,7 +95,9 @@ def _text_fits(value: str, sign: str, bound: str) -> bool:
     except InvalidSpecifier:
         if sign not in (*_EQUAL, "!="):
             hint = "~= needs two numbers, such as ~=2.0" if sign == "~=" else ""
-            raise BadInput(f"{sign}{bound} is no version, and {value!r} is a text", hint) from None
+            raise BadInput(
+                f"{sign}{bound} is not a version, and {value!r} is a text", hint
+            ) from None
         return (value == bound) is (sign in _EQUAL)
     try:
         version = Version(value)
@@ -105,6 +107,6 @@ def _text_fits(value: str, sign: str, bound: str) -> bool:
         # A kernel's 6.18.44-fc-v595 is no version of PEP 440; its numbers are.
         numbers = _RELEASE.match(value)
         if not numbers:
-            raise BadInput(f"{value!r} is no version, so {sign} means nothing") from None
+            raise BadInput(f"{value!r} is not a version, so {sign} cannot compare it") from None
         version = Version(numbers[1])
     return specifier.contains(version, prereleases=True)

@@ -5,7 +5,7 @@
     comparison := NAME [OPERATOR OPERAND ("," OPERATOR OPERAND)*]
     OPERAND    := "in quotes", 'in quotes', [a, list], or one word
 
-A Language says which part of it is taken. `parse` evaluates nothing: it returns records.
+A Language states which part of the grammar is accepted. `parse` evaluates nothing: it returns records.
 """
 
 import re
@@ -24,7 +24,7 @@ _QUOTED = pattern(r"""\s*(?:"([^"\n]*)"|'([^'\n]*)')\s*""")
 
 
 class Language(Struct, frozen=True):
-    """Which conditions are taken.
+    """Which conditions are accepted.
 
     name: what a name looks like. word: one unquoted operand. operators: signs and words; those of ALONE
     take no operand, those of LISTS a list. named: what a name is called in messages. joins: whether and, or,
@@ -59,7 +59,7 @@ Condition = Comparison | Joined
 
 
 class Unreadable(ValueError):
-    """No condition of the language. needed: what should stand there. rest: the text from there on."""
+    """The text is not a condition of the language. needed: what is missing. rest: the text from there on."""
 
     def __init__(self, needed: str, rest: str, message: str = "") -> None:
         found = f"stands {shown(rest[:40])}" if rest else "it ends"
@@ -159,7 +159,7 @@ class _Parser:
             operators = ", ".join(language.operators)
             near = "; write ==" if operator == "=" else suggestion(operator, words)
             raise self.unreadable(
-                "an operator", f"{shown(operator)} is no operator{near or f': {operators}'}"
+                "an operator", f"{shown(operator)} is not an operator{near or f': {operators}'}"
             )
         self.at += found.end()
         if operator in ALONE:

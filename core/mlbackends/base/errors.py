@@ -74,7 +74,7 @@ class Incomplete(MlBackendsError):
     exit_code = 3
 
 
-#: So many names are listed at most: more are a wall, in which nobody finds the one that is meant.
+#: The most names that are listed: nobody finds the right one in more.
 _MOST_NAMES = 12
 _LONGEST = 80
 _PARTS = str.maketrans("._", "--")
@@ -133,7 +133,7 @@ def nearest(name: str, known: "tuple[str, ...]") -> list[str]:
     """Return the known names that are most likely meant, [] if none is near.
 
     The same in another case, else those that go on where `name` ends, else the one spelled most alike, where
-    that is not for its number alone (tf32 is no fp32) nor for its end alone (lapack is no nnpack), else those
+    that is not only for its number (tf32 is not fp32) nor only for its end (lapack is not nnpack), else those
     of which a part, between ".", "_" and "-", begins with it.
     """
     import difflib

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from mlbackends.base.errors import MlBackendsError
 
-#: Types of file systems behind which stands another machine or program; so does each "fuse.NAME".
+#: Types of file systems that another machine or program serves, as each "fuse.NAME" is.
 _FOREIGN = frozenset({
     "9p", "acfs", "afs", "autofs", "beegfs", "ceph", "cifs", "coda", "davfs", "fuse", "fuseblk", "gfs2",
     "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "panfs", "prl_fs", "pvfs2",
@@ -85,7 +85,7 @@ def check(path: str) -> None:
         call(_touch, path)
     except NotAnswering:
         raise
-    except (OSError, ValueError):  # whoever opens it will say so
+    except (OSError, ValueError):  # opening it will report that
         pass
 
 
@@ -119,7 +119,7 @@ def call_or(default: Result, function: Callable[[str], Result], path: str) -> Re
 
 
 def is_silent(path: str) -> bool:
-    """Tell whether a path leads to a mount that did not answer."""
+    """Return whether a path leads to a mount that did not answer."""
     return mount_of(path) in _current().silent
 
 
@@ -141,9 +141,9 @@ def _careful() -> dict[str, str]:
 
 
 def which(program: str, search_path: str, seconds: float = _SECONDS) -> str:
-    """Return the file that a program's name stands for, "" for none; folders that do not answer are skipped.
+    """Return the file that a program's name leads to, "" for none; folders that do not answer are skipped.
 
-    On Windows only what CreateProcess starts is a program, whatever PATHEXT says.
+    On Windows only what CreateProcess starts is a program, whatever PATHEXT lists.
     Raises NotAnswering for a program that is named by such a path.
     """
     import shutil
@@ -176,7 +176,7 @@ class _Mounts:
         self._in_the_kernel = False
         #: Where folders lead.
         self._folders: dict[str, str] = {}
-        #: What the links that were met say, "" for what is no link.
+        #: The target of each path that was met, "" if it is not a link.
         self._targets: dict[str, str] = {}
         try:
             with open(listing, "rb") as file:

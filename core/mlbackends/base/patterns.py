@@ -9,7 +9,7 @@ from typing import Any, cast
 
 
 class _Lazy:
-    """Stands for a compiled pattern until its first use."""
+    """A pattern that is compiled at its first use."""
 
     def __init__(self, text: str | bytes, flags: int) -> None:
         self._text, self._flags = text, flags
@@ -65,7 +65,7 @@ DIGITS_AS_ZEROS = str.maketrans(dict.fromkeys("123456789abcdefABCDEF", "0"))
 UNFIT = pattern(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, which XML forbids and terminals execute
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # what changes the direction of writing
-    "\ud800-\udfff\ufeff\ufffe\uffff]"  # halves of characters, and what is no character
+    "\ud800-\udfff\ufeff\ufffe\uffff]"  # surrogates, and code points that are not characters
 )
 
 

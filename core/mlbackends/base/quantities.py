@@ -136,7 +136,7 @@ def one_line(text: str, longest: int = 400) -> str:
 
 
 def word(text: str) -> str:
-    """Return a name such as a driver's; "" for what is no such name, and for "none"."""
+    """Return a name such as a driver's; "" for anything else, and for "none"."""
     name = text.strip()
     is_name = (
         name.isascii()
@@ -172,7 +172,7 @@ HIGHEST = 16384
 
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:
-    """Return the numbers of a list, sorted, each once; what is no number or range is left out.
+    """Return the numbers of a list, sorted, each once; items that are not numbers or ranges are left out.
 
     Understands "0-3,8" and strides ("0-31:2/4" is 0, 1, 4, 5, 8, ...), as the kernel's bitmap lists
     have them.

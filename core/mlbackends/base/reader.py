@@ -33,7 +33,7 @@ class Reader:
         self._connection, theirs = Pipe()
         end, command = theirs.fileno(), python_command(_SERVE)
         options: dict[str, Any] = {"stdin": end, "start_new_session": True}
-        if os.name == "nt":  # where the end of a pipe is no file
+        if os.name == "nt":  # where the end of a pipe is not a file
             set_inheritable, startup = (
                 vars(os)["set_handle_inheritable"],
                 vars(subprocess)["STARTUPINFO"],

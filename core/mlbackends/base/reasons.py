@@ -1,7 +1,7 @@
-"""Why something is not so: a code that stays, and a sentence that stands alone.
+"""Why something is not so: a stable code, and a sentence that can be read alone.
 
-reason_codes.json holds the codes that the engine and several probes share. A probe may declare more in a
-`CODES` of its own; `mlbackends.survey.all_codes` has them all.
+reason_codes.json holds the codes that the engine and several probes share. A probe may declare more in its
+`CODES`; `mlbackends.survey.all_codes` returns them all.
 """
 
 from msgspec import Struct
@@ -12,8 +12,8 @@ from mlbackends.base.tables import table
 class Reason(Struct, frozen=True, omit_defaults=True):
     """Why something is not so.
 
-    code: stable, from CODES. message: what was seen and what was needed, one sentence that stands
-    alone. hint: what the reader can do.
+    code: stable, from CODES. message: what was seen and what was needed, in one sentence that can be
+    read alone. hint: what the reader can do.
     """
 
     code: str

@@ -68,7 +68,7 @@ def load(package: str, name: str) -> ModuleType:
         found: Any = importlib.import_module(target)
         for part in attribute.split(".") if attribute else ():
             found = getattr(found, part)
-    except Exception as error:  # noqa: BLE001  foreign code; what it raises stands in its report
+    except Exception as error:  # noqa: BLE001  code of others; what it raises is in its report
         failure = error
     else:
         return found  # type: ignore[no-any-return]
@@ -99,7 +99,7 @@ def import_error(entry: object) -> Exception | None:
 def own_names(package: str) -> frozenset[str]:
     """Return the names of the folder's own files.
 
-    Subfolders count where the package says FOLDERS_ARE_ENTRIES = True.
+    Subfolders count if the package has FOLDERS_ARE_ENTRIES = True.
     """
     found = set()
     module = importlib.import_module(package)
@@ -148,7 +148,7 @@ def _entry_points() -> dict[str, dict[str, str]]:
                         text = f"{entry} adds to {group}, which nothing reads{near}"
                         warnings.warn(text, stacklevel=2)
                 elif equals and line[0] not in "#;" and name.strip().isidentifier():
-                    # What stands in brackets behind a target is for pip.
+                    # Brackets after a target list extras, which are for pip.
                     target = target.partition("[")[0].strip().replace(" ", "")
                     found.setdefault(group, {}).setdefault(name.strip(), target)
     return found
@@ -164,7 +164,7 @@ def _lines(path: str) -> list[str]:
 
 
 def _text(path: str) -> str:
-    if not os.path.isfile(path):  # opening a FIFO would wait for ever
+    if not os.path.isfile(path):  # opening a FIFO would block
         return ""
     with open(path, encoding="utf-8") as file:
         return file.read(_ENTRY_POINTS_LIMIT)

@@ -60,7 +60,7 @@ def in_powershell(command: str) -> str:
 def own_shell(programs: Sequence[str], environment: Mapping[str, str]) -> str:
     """Return the shell of Windows that somebody types in.
 
-    programs: the names of the processes above ours, the nearest first. environment: tells where they do not.
+    programs: the names of the processes above ours, the nearest first. environment: used if they are unknown.
     """
     for program in programs:
         name = program.lower().removesuffix(".exe")

@@ -1,4 +1,4 @@
-"""Files of facts about processors, libraries and clouds, beside the modules that use them."""
+"""Files of facts about processors, libraries and clouds, next to the modules that use them."""
 
 import os
 from functools import cache

@@ -1,4 +1,4 @@
-"""Records that any reader can take: text that is not UTF-8 has no place in JSON."""
+"""Records that any reader can decode: JSON holds only text that is UTF-8."""
 
 from typing import Any, TypeVar
 
@@ -11,7 +11,7 @@ Record = TypeVar("Record", bound=Struct)
 
 
 def writable(record: Record) -> Record:
-    """Return the record, with U+FFFD for what is no character in its texts.
+    """Return the record, with U+FFFD for every byte in its texts that is not UTF-8.
 
     File names and link targets may hold any bytes. Raises TypeError where a value is of a type that
     no record has.
@@ -31,12 +31,12 @@ def escaped(data: bytes) -> bytes:
 
 
 def is_text(text: str) -> bool:
-    """Tell whether a text can be written as UTF-8."""
+    """Return whether a text can be written as UTF-8."""
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def clean(text: str) -> str:
-    """Return the text with U+FFFD for each byte of a file name that is no UTF-8."""
+    """Return the text with U+FFFD for each byte of a file name that is not UTF-8."""
     return (
         text.encode(errors="surrogatepass").decode(errors="replace") if not is_text(text) else text
     )

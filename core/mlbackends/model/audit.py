@@ -1,4 +1,4 @@
-"""What `doctor`, `audit`, `diff` and `sdpa check` come to, as one kind of record: checks and how each ended.
+"""The result of `doctor`, `audit`, `diff` and `sdpa check` as one kind of record: checks and their status.
 
 Whatever prints for people or for CI reads an Outcome and nothing else, so that each format exists once.
 """
@@ -17,7 +17,7 @@ class Severity(StrEnum):
 
     #: Worth knowing; nothing is wrong.
     NOTE = "note"
-    #: It works, and slower, weaker or by luck.
+    #: It works, but slower, with fewer features, or only by chance.
     WARNING = "warning"
     #: It does not work, or gives wrong results.
     ERROR = "error"
@@ -29,11 +29,11 @@ class Severity(StrEnum):
 
 
 class Problem(StrEnum):
-    """Whose a failed check is: who can mend it."""
+    """Who can fix a failed check."""
 
-    #: The machine's: hardware, driver, kernel, a service or limit of the host.
+    #: Whoever runs the machine: hardware, driver, kernel, a service or limit of the host.
     NODE = "node"
-    #: That of what a job brings: packages, variables, its container.
+    #: Whoever runs the job: packages, variables, its container.
     USER = "user"
 
 
@@ -42,9 +42,9 @@ class Status(StrEnum):
 
     PASSED = "passed"
     FAILED = "failed"
-    #: It is not meant for this machine.
+    #: It does not apply to this machine.
     SKIPPED = "skipped"
-    #: It failed, and somebody has accepted that until a day that is not over.
+    #: It failed, and the failure is accepted until a date that has not passed.
     WAIVED = "waived"
     #: It could not be determined: what it needs could not be read. Never the same as passed.
     UNKNOWN = "unknown"
@@ -66,7 +66,7 @@ class Check(Struct, frozen=True, omit_defaults=True):
     why: why it matters. hint: what to do. command: what to type for that, "" where no command does it.
     evidence: what was seen, by dotted name. documentation: an address, or "". instance: which of the
     checks with this code it is, in words that stay, such as the problem that a backend computed.
-    problem: whose it is; None where nobody has classed it.
+    problem: who can fix it; None if that is not classified.
     """
 
     code: str

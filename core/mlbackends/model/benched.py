@@ -1,4 +1,4 @@
-"""The record of `backends sdpa bench`: how fast attention backends are beside one another."""
+"""The record of `backends sdpa bench`: how fast attention backends are compared with each other."""
 
 from msgspec import Struct
 
@@ -24,8 +24,8 @@ class Change(Struct, frozen=True):
     """How many times as fast a backend is as in a saved run.
 
     Both are 0 where it was timed then, and did not run now.
-    by_time: of the median times. by_share: of the shares of the peak that was measured beside them, which
-    the speed of the machine at that hour changes less; None where one of them has none.
+    by_time: ratio of the median times. by_share: ratio of the shares of the peak, which was measured in the
+    same run and depends less on how fast the machine was then; None if a run has no peak.
     """
 
     backend: str

@@ -31,7 +31,7 @@ class Errors(Struct, frozen=True):
     """How far a result is from the one that is computed in float64 from the same inputs.
 
     largest_absolute: max |result - exact|. largest_relative: the same, each row divided by its largest
-    |exact|. largest_allowed: what the tolerance comes to. in_reference_errors: largest_absolute divided
+    |exact|. largest_allowed: the limit that the tolerance sets. in_reference_errors: largest_absolute divided
     by that of the plain computation in the same element type; None where that made no error.
     misplaced: elements that are NaN or infinite and should not be, or the other way round.
     worst: the index of the largest error.
@@ -68,7 +68,7 @@ class Timing(Struct, frozen=True):
 
     Of the backward pass alone where gradients are required. calls: how many were timed. lower_seconds and
     upper_seconds: a quarter of the calls took less, or more. gflops: of `CheckedProblem.flops`, by the
-    median. share_of_peak: of the peak that was measured beside it, the median over the rounds; None where
+    median. share_of_peak: of the peak measured in the same rounds, the median over them; None where
     there was none, or the times are unstable. unstable: why they are not to be compared, "" if they are:
     rounds in which something else had the CPUs are repeated, and left out unless that is most of them.
     host_seconds: what a call that is computed by a device takes on the host, the median; None where calls
@@ -138,7 +138,7 @@ class Result(Struct, frozen=True):
 
 
 class DeviceSpeeds(Struct, frozen=True):
-    """What a device can reach beside the peak that is measured with the calls; None for what is not known.
+    """The speeds a device can reach, in addition to the measured peak; None if unknown.
 
     bandwidth_bytes_per_second: of its memory, as measured by bandwidth_by. stated_gflops: of dense products
     of the problem's element type, and stated_bytes_per_second, as its maker states them; stated_by: of which
@@ -159,8 +159,8 @@ class CheckedProblem(Struct, frozen=True):
     torch takes. flops: of the two products, of scores that a causal mask shows; where gradients are
     required, of the five of a backward pass, 2.5 times as many for E = Ev. reference_error: max
     |plain - exact| of the plain computation in the same element type; gradient_errors: the same of its
-    gradients. peak_gflops: measured beside the calls, None where it was not; peak_by: by what, or why not.
-    sample: what of the result was compared, "" for all of it. speeds: of a device, None for the CPU.
+    gradients. peak_gflops: measured between the calls, None if it was not; peak_by: with what, or why not.
+    sample: which part of the result was compared, "" for all of it. speeds: of a device, None for the CPU.
     """
 
     text: str

@@ -1,4 +1,4 @@
-"""What a kind of device cannot do, what it may offer, and how a report tells which of it holds.
+"""What a kind of device cannot do, what it may offer, and which values of a report decide that.
 
 A kind is a file of `mlbackends/audit/device_kinds/`, by the word that people type: cpu, cuda, mps.
 `mlbackends.audit.device_limits` reads it, and checks a report against it.
@@ -30,7 +30,7 @@ class Concern(StrEnum):
 class Yardstick(Struct, frozen=True):
     """Something that has a value in a report, and is needed at some value.
 
-    names: dotted names of single values, or `PROBE.devices`; the first that the report tells counts.
+    names: dotted names of single values, or `PROBE.devices`; the first that the report has counts.
     field: what to read of each device: capability, features, or one of its facts.
     """
 
@@ -108,10 +108,10 @@ class DeviceKind(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Here(Struct, frozen=True, omit_defaults=True):
-    """How something stands on the machine of a report.
+    """Whether a limit or feature applies to the machine of a report.
 
-    holds: None where it could not be determined, or is so on some devices and not on others; because says
-    what was seen. on and not_on: the numbers of the devices, where it depends on them.
+    holds: None if that could not be determined or differs between devices. because: what was seen.
+    on, not_on: the numbers of the devices, if it depends on them.
     """
 
     holds: bool | None = field(default_factory=lambda: None)
@@ -121,14 +121,14 @@ class Here(Struct, frozen=True, omit_defaults=True):
 
 
 class JudgedLimit(Struct, frozen=True):
-    """A limit, and whether it applies here; here is null where there is no such device to hold it to."""
+    """A limit, and whether it applies to this machine; here is null if the machine has no such device."""
 
     limit: Limit
     here: Here | None
 
 
 class JudgedFeature(Struct, frozen=True):
-    """A feature, and whether it is here; here is null where there is no such device to ask."""
+    """A feature, and whether this machine has it; here is null if the machine has no such device."""
 
     feature: Feature
     here: Here | None
@@ -138,7 +138,7 @@ class KindPage(Struct, frozen=True):
     """All that is known of one kind of device.
 
     present: whether the report has such a device; null where that could not be determined, for the reason in
-    `because`. values: what the report tells of it, under dotted names.
+    `because`. values: the report's values about it, by dotted name.
     """
 
     kind: str

@@ -22,8 +22,8 @@ class Change(Struct, frozen=True, omit_defaults=True):
     """One value that is not the same. before is None where it was added, after where it was removed.
 
     name: as in the report, where one thing of several is named by what it is, not by its place:
-    `cudnn.libraries[libcudnn.so.9].version`, `nvidia.devices[0000:17:00.0].name`. severity: a note, but
-    where something became worse; why then says what.
+    `cudnn.libraries[libcudnn.so.9].version`, `nvidia.devices[0000:17:00.0].name`. severity: a note unless
+    something became worse; why then states what.
     """
 
     name: str

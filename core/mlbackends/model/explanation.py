@@ -14,8 +14,8 @@ class Explained(Struct, frozen=True):
 
     text: the problem as it is typed. device: its name, and device_title which one that is.
     here: whether that is this machine's own. chosen: the backend of ours that computes it, "" for none.
-    torch_chosen: the SDPBackend that torch takes, "" where it raises, or where torch_unknown_reason says why
-    nothing is known of it. torch_cudnn: the version of cuDNN that torch's verdicts are for, the
+    torch_chosen: the SDPBackend that torch uses, "" if torch raises or its choice is not known for
+    torch_unknown_reason. torch_cudnn: the version of cuDNN that torch's verdicts are for, the
     newest that is known where the device is not here; "" for none. verdicts and torch_verdicts are in
     the order of the backends.
     """
@@ -51,7 +51,7 @@ class BackendEntry(Struct, frozen=True):
     """One backend of `backends sdpa list`.
 
     answers_to: the SDPBackend that torch's switches know it by. takes: what it asks of a problem, a
-    sentence each. can: what it takes beside the plain problem, such as dropout and gradients; by the
+    sentence each. can: what it supports in addition to plain attention, such as dropout and gradients, by the
     same constraints. tolerance: by element type, how many times the error of the plain computation in
     the same type its result may have. unavailable_reasons: what keeps it from computing here, () if nothing
     does. slower_reasons: what makes it slower than this CPU can be. peer: whether it is of another

@@ -1,4 +1,4 @@
-"""Many machines: what one node has to say, and what is the same and what differs between all of them."""
+"""Many machines: the report of one node, and what is equal and what differs between all nodes."""
 
 from enum import StrEnum
 
@@ -20,18 +20,18 @@ class Status(StrEnum):
     """What became of the report of one node."""
 
     OK = "ok"
-    #: It said something else than a report, or one that cannot be taken.
+    #: It printed something other than a report, or a report that cannot be used.
     ERROR = "error"
     TIMEOUT = "timeout"
     UNREACHABLE = "unreachable"
     #: A part of its report was lost or changed on the way.
     GARBLED = "garbled"
-    #: It was expected, and nothing came.
+    #: It was expected and did not report.
     MISSING = "missing"
 
 
 class Envelope(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What one node has to say. report: a record as JSON, mostly that of `backends info`; with ok alone.
+    """What one node reported. report: a record as JSON, mostly that of `backends info`; only with ok.
 
     node: "" where nothing names it. error: one sentence, "" with ok.
     """
@@ -69,7 +69,7 @@ class Deviation(Struct, frozen=True):
 class Kind(Struct, frozen=True):
     """Nodes that are compared with each other.
 
-    title: what they have in common, by dotted name; `record` is there for records that are no reports.
+    title: what they have in common, by dotted name; `record` is present for records other than reports.
     nodes: how many. alike: how many agree on all facts. deviations: the smallest first. not_compared:
     facts that nearly every node has otherwise.
     """
@@ -107,12 +107,12 @@ class Outlier(Struct, frozen=True):
 
 
 class Fleet(Struct, frozen=True):
-    """A whole fleet. Two can be put together by what stands from `expected` on; the rest follows from it.
+    """A whole fleet. Two fleets can be merged by the fields from `expected` on; the others follow from these.
 
     compared_with: "the majority", or the name of a baseline. expected: the names of nodes, or how
-    many; null where nobody said. repeated: how often a node reported beyond its first report.
-    sections: each canonical form, by probe and fingerprint. ranges: of a metric's rounded values the
-    least and the greatest that they stand for. varying: facts with more values than are counted.
+    many; null if that was not given. repeated: how often a node reported beyond its first report.
+    sections: each canonical form, by probe and fingerprint. ranges: the least and the greatest
+    value behind each rounded value of a metric. varying: facts with more values than are counted.
     garbled: pieces and lines that belong to no node. unchecked: how many reports were put together from
     pieces that have no checksum. hazards: of `fleet doctor`. figures: of
     `fleet run -- COMMAND`, by name and node; outliers: those that are far from the others'.
@@ -149,7 +149,7 @@ class Fleet(Struct, frozen=True):
 
 
 class Holders(Struct, frozen=True):
-    """A value of a fact, and the nodes that have it; null for those that have none."""
+    """A value of a fact, and the nodes that have it; null for nodes without the fact."""
 
     value: FactValue | None
     nodes: tuple[str, ...]

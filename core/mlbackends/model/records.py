@@ -1,13 +1,13 @@
 """What a survey finds, as records.
 
-A record has the highest presence level that was really reached, and `reasons` say why it is not on the
-next one. "Available" is no level: it has meant all of them.
+A record has the highest presence level that was really reached, and `reasons` state why the next one was
+not. "Available" is not a level: people have used it for all of them.
 
 Roles. Every field and every fact has one, written here or in the probe's FACTS, and put into the
 JSON Schema as `x-role`:
 
     fact      what the machine is; compared by diffs and policies
-    metric    a number that wobbles; two are the same where they differ by a hundredth or less
+    metric    a number that varies; two are equal if they differ by 1 % or less
     identity  names this machine or its user; shown, never compared, hidden by --redact
     volatile  differs between two runs; never compared
 """
@@ -74,9 +74,9 @@ class Fact(Struct, frozen=True):
 class Library(Struct, frozen=True, omit_defaults=True):
     """One copy of a library, on disk or mapped.
 
-    found_by names the step that found it; owner is the package that installed it, "" if that could
-    not be told. `wins` is true for a copy that a package of this environment takes; where none takes any,
-    for the one that the loader finds first under its soname. `wins_because` says which rule decided.
+    found_by: the search step that found it. owner: the package that installed it, "" if unknown.
+    wins: whether a package of this environment loads this copy, or, if none loads any, whether the loader
+    finds it first under its soname. wins_because: the rule that decided.
     """
 
     name: str
@@ -123,7 +123,7 @@ class Device(Struct, frozen=True, omit_defaults=True):
 
 
 class Failure(Struct, frozen=True, omit_defaults=True):
-    """The probe failed: never the same as absence."""
+    """The probe failed; that never means absent."""
 
     message: str
     traceback: Annotated[str, _Volatile] = ""
@@ -132,9 +132,9 @@ class Failure(Struct, frozen=True, omit_defaults=True):
 class Finding(Struct, frozen=True):
     """What a probe's `find` saw: files and environment only.
 
-    presence: given where there is no library to take it from (a CPU, a driver without files);
-    otherwise the survey takes the highest level among libraries and devices. Where there are none, it is
-    found if there are facts or a version and no reason against it, else absent.
+    presence: set if no library determines it (a CPU, a driver without files). Otherwise the survey uses the
+    highest level among libraries and devices; without any, it is found if there are facts or a version and
+    no reason against it, else absent.
     """
 
     libraries: tuple[Library, ...] = ()
@@ -156,11 +156,10 @@ class Answer(Struct, frozen=True):
 
 
 class ProbeReport(Struct, frozen=True, omit_defaults=True):
-    """Everything one probe can say.
+    """The report of one probe.
 
-    presence: None where it could not be determined: `failure` says what went wrong, or a reason that no
-    file could tell.
-    reasons: why it is not on the next level. warnings: what is wrong although it is there.
+    presence: None if it could not be determined; `failure` or a reason states why.
+    reasons: why it is not on the next level. warnings: what is wrong although it is present.
     """
 
     presence: Presence | None

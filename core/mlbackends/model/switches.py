@@ -1,4 +1,4 @@
-"""What `backends flags list` tells: each switch with its value, and who obeys it."""
+"""The record of `backends flags list`: each switch with its value, and which programs use it."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ SCHEMA = "backends.flags/1"
 
 
 class Switch(Struct, frozen=True):
-    """One switch as it stands in this process.
+    """One switch in this process.
 
-    value: None where the library itself chooses, or where the older switch has no word for the state,
-    which `problem` then tells. origin: default, environment, file or set. variable: the environment
+    value: None if the library itself chooses, or if an older switch cannot express the state, which
+    `problem` then describes. origin: default, environment, file or set. variable: the environment
     variable of its first value. used_by: who acts on it. reached: attribute, function, flags (through
     `flags()` and `set_flags()` alone) or variable. since: the first torch that has it
     with this value, "" for 2.13 or older. lacking: the torch here if that is older, "" otherwise.

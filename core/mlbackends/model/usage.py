@@ -15,7 +15,7 @@ _Identity = Meta(extra_json_schema={"x-role": "identity"})
 class MappedLibrary(Struct, frozen=True, omit_defaults=True):
     """A backend library of which a process has a file mapped.
 
-    name: of the probe that knows it. version, owner: as files tell, "" where they do not; owner is the
+    name: of the probe that knows it. version, owner: from files, "" if unknown; owner is the
     package that installed it. replaced: whether that file is no longer there, or is another one by now.
     """
 
@@ -61,7 +61,7 @@ class GpuProcess(Struct, frozen=True):
 
 
 class GpuUsage(Struct, frozen=True):
-    """One GPU; None is what NVML does not tell. reasons: why it tells nothing more."""
+    """One GPU; None if NVML does not report a value. reasons: why it reports no more."""
 
     index: int
     name: str = ""

@@ -223,7 +223,7 @@ def _modules(names: Sequence[str]) -> dict[str, ModuleType]:
 
 
 def _has_check(module: ModuleType, finding: Finding) -> bool:
-    """Tell whether the package of a probe is here and can be made to compute."""
+    """Return whether the package of a probe is installed and can be made to compute."""
     return hasattr(module, "CHECK") and "location" in finding.facts
 
 

@@ -1,6 +1,6 @@
 """The availability of libraries that torch.backends asks for, found out once a process.
 
-True is earned: the library was opened in a child process and answered, or computed something right.
+True means that the library was opened in a child process and answered, or computed a correct result.
 """
 
 import importlib.machinery
@@ -31,13 +31,13 @@ def used_report(name: str) -> "ProbeReport":
 
 
 def is_found(name: str) -> bool:
-    """Tell whether a file, a package or a device of that name is here."""
+    """Return whether a file, package or device of that name is present."""
     return found_report(name).presence not in (None, Presence.ABSENT)
 
 
 @cache
 def is_available(name: str) -> bool:
-    """Tell whether it computed something right, or opens and answers where no check computes."""
+    """Return whether it computed a correct result, or opens and answers if no check computes with it."""
     if not is_found(name):
         return False
     report = used_report(name)
@@ -49,7 +49,7 @@ def is_available(name: str) -> bool:
 
 @cache
 def opens(name: str) -> bool:
-    """Tell whether it opens and says its version, with a device or without."""
+    """Return whether it opens and reports its version, with or without a device."""
     if not is_found(name):
         return False
     return used_report(name).presence in (Presence.LOADABLE, Presence.USABLE)
@@ -57,13 +57,13 @@ def opens(name: str) -> bool:
 
 @cache
 def version(name: str) -> str:
-    """Return the version that the winning copy says of itself, "" where none opens."""
+    """Return the version that the winning copy reports, "" if none opens."""
     return used_report(name).version if opens(name) else ""
 
 
 @cache
 def is_importable(name: str) -> bool:
-    """Tell whether this process would find a top-level Python package, without importing it."""
+    """Return whether this process would find a top-level Python package, without importing it."""
     if name in sys.modules:
         return sys.modules[name] is not None
     folders = [at for at in sys.path if not mount_of(at) or call_or(False, os.path.exists, at)]

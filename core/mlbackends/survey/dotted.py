@@ -24,12 +24,12 @@ class NoValue(LookupError):
 
 
 def is_certain(probe: ProbeReport) -> bool:
-    """Tell whether a probe could say how it is; one that was stopped or refused could not."""
+    """Return whether a probe was able to determine its subject; one that was stopped or refused was not."""
     return probe.failure is None and not _is_open(probe.reasons)
 
 
 def undetermined(report: Report) -> list[str]:
-    """Return what a report leaves open: probes, or copies and devices of a probe that itself could tell."""
+    """Return what a report leaves undetermined: probes, or single copies and devices of a probe."""
     found = []
     for name, probe in report.probes.items():
         entries = [(library.path, library.reasons) for library in probe.libraries]
@@ -99,7 +99,7 @@ def value(report: Report, name: str, declared: tuple[str, ...] = ()) -> Any:
 
 
 def _descend(value: Any, path: list[str]) -> Any:
-    """Return what stands below a value; a key may hold dots itself, as os.cpu_count does."""
+    """Return what is below a value; a key may contain dots, as os.cpu_count does."""
     if not path:
         return value
     for end in range(1, len(path) + 1):
@@ -110,7 +110,7 @@ def _descend(value: Any, path: list[str]) -> Any:
 
 
 def below(value: Any, step: str) -> Any:
-    """Return what stands under a key of a table or a number of a list, None where nothing does.
+    """Return what is under a key of a table or a number of a list, None if nothing is.
 
     A fact of a device or of a copy of a library has its short name. In a list of tables a step is the first
     value of one of them (threads_expected.OpenMP) or one of their keys, for the list of its values

@@ -101,7 +101,7 @@ def _highest(
     own = [library for library in libraries if library.name == name] or libraries
     levels = [library.presence for library in own if library.wins or not library.wins_because]
     levels += [device.presence for device in devices]
-    # Facts alone are of something that is there, unless a reason says that it is not.
+    # Facts alone mean that the thing is present, unless a reason is against it.
     has_facts = bool((finding.facts or finding.version) and not finding.reasons)
     default = Presence.FOUND if has_facts else Presence.ABSENT
     return max(levels, key=lambda presence: presence.level, default=default)
@@ -140,7 +140,7 @@ def _merged_devices(found: tuple[Device, ...], opened: tuple[Device, ...]) -> tu
 
 
 def _is_match(one: Device, other: Device) -> bool:
-    """Tell whether two records are of one device: by address, or by number if one has no address."""
+    """Return whether two records are of one device: by address, or by number if one has no address."""
     if one.kind == other.kind and one.pci_address and other.pci_address:
         return one.pci_address == other.pci_address
     return one.kind == other.kind and one.index == other.index

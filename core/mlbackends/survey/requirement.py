@@ -64,7 +64,7 @@ class Requirement(Struct, frozen=True):
 
 
 def check(need: Requirement) -> None:
-    """Refuse what no machine could ever answer: a value that no probe tells, a clause that cannot fit it.
+    """Refuse what no machine could ever answer: a value that no probe reports, a clause that cannot fit it.
 
     Raises BadInput or UnknownName. Looks at no machine, so that a typing error is found everywhere.
     """
@@ -89,7 +89,9 @@ def check(need: Requirement) -> None:
             if kind and not head.endswith(f"_{kind}"):
                 message = f"the requirement {need.text!r} can be met nowhere"
                 plain = f"{need.name}{sign}{bound.rstrip(f'{ascii_letters} ')}"
-                raise BadInput(f"{message}: {need.name} is no number of {kind}", f"write {plain}")
+                raise BadInput(
+                    f"{message}: {need.name} is not a number of {kind}", f"write {plain}"
+                )
 
 
 def _try_clauses(need: Requirement, sample: Any, order: tuple[str, ...], kind: str) -> None:
@@ -104,7 +106,7 @@ def _try_clauses(need: Requirement, sample: Any, order: tuple[str, ...], kind: s
 
 
 def is_decidable(report: Report, need: Requirement) -> bool:
-    """Tell whether the report is sure of it: what `unmet` then returns is a no, and not a "perhaps"."""
+    """Return whether the report determines it, so that `unmet` returns a definite answer."""
     probe = report.probes[need.probe]
     if probe.presence is None or not dotted.is_certain(probe):
         return False
@@ -143,7 +145,7 @@ def unmet(report: Report, need: Requirement) -> str:
 
 
 def _below(probe: ProbeReport, depth: Presence) -> str:
-    """Say why a probe is below the presence that was requested; one that has no higher check is not."""
+    """Return why a probe is below the requested presence level; "" if it cannot get higher."""
     codes = {reason.code: reason.message for reason in reversed(probe.reasons)}
     presence = probe.presence or Presence.ABSENT
     only_a_fact = presence is Presence.FOUND and not probe.libraries and not probe.reasons

@@ -62,7 +62,7 @@ def names() -> tuple[str, ...]:
 
 
 def check_name(name: str) -> None:
-    """Raise UnknownName, with the nearest, for what is no attention backend."""
+    """Raise UnknownName, with the nearest name, if it is not an attention backend."""
     if name not in names():
         raise UnknownName("attention backend", name, names())
 

@@ -7,7 +7,7 @@ from mlbackends.base.errors import UnknownName
 from mlbackends.model.records import Device, Presence
 from mlbackends.testing.machine import Machine
 
-#: The kinds, and the probes that tell of each; the last one computes on it.
+#: The kinds, and the probes that report each; the last one computes on it.
 PROBES: dict[str, tuple[str, ...]] = {
     "cpu": (),
     "cuda": ("nvidia", "cuda_driver"),
@@ -31,13 +31,13 @@ class Choice(NamedTuple):
 
 
 def torch_device(name: str) -> str:
-    """Return what torch calls a device: a build of torch for ROCm says "cuda"."""
+    """Return what torch calls a device: "cuda" in a build for ROCm."""
     kind, colon, index = name.partition(":")
     return f"{_TORCH_NAMES.get(kind, kind)}{colon}{index}"
 
 
 def check_name(name: str) -> None:
-    """Raise UnknownName, with the nearest, for what is no KIND or KIND:NUMBER."""
+    """Raise UnknownName, with the nearest name, for anything but KIND or KIND:NUMBER."""
     kind, colon, index = name.partition(":")
     if kind not in PROBES or (colon and not index.isdecimal()):
         raise UnknownName("device", name, tuple(PROBES))

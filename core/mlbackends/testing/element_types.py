@@ -13,7 +13,7 @@ from mlbackends.testing.machine import current
 def name_of_type(dtype: Any, more: tuple[str, ...] = ()) -> str:
     """Return "float16" for "half", "fp16", torch.float16, numpy.float16 and numpy.dtype("float16").
 
-    more: names that are taken too. Raises UnknownName, with the nearest, for what is no element type.
+    more: other names that are accepted. Raises UnknownName, with the nearest name, for any other word.
     """
     text = dtype.__name__ if isinstance(dtype, type) else str(dtype)
     text = text.removeprefix("torch.").rstrip("_")
@@ -33,7 +33,7 @@ def unsupported(
     device: a kind that `backends explain device` knows, with or without a number. dtype: a name such as
     "bfloat16", or a dtype of torch or numpy. report: the machine; left out, the one that the run of
     pytest is judged by, or this one. emulated: whether what is only emulated counts too. A limit that
-    depends on what the report does not tell does not count. Raises UnknownName.
+    depends on a value that the report lacks does not count. Raises UnknownName.
     """
     kind, _, index = str(device).partition(":")
     own = load(kind)

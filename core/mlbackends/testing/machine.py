@@ -25,7 +25,7 @@ class Machine:
     subject: a saved report or a recorded machine, "" for the live one. depth: how far the live one is
     looked at. share: a folder in which the processes of one run keep their report, "" for none.
 
-    Workers that asked for themselves could come to different answers (a driver that is slow once), and
+    Workers that each ask could get different answers (a driver may be slow once), and
     then collect different tests: the first that needs a probe asks it, the others read its report. A
     worker on another machine has no such folder, and asks for itself.
     """
@@ -41,7 +41,7 @@ class Machine:
     def report(self, names: tuple[str, ...]) -> Report:
         """Return a report that has at least the named probes.
 
-        Raises UnknownName for a probe that there is not, BadInput for a subject that is no report.
+        Raises UnknownName for an unknown probe, BadInput for a subject that is not a report.
         """
         if self.subject:
             return self._saved(names)
@@ -52,7 +52,7 @@ class Machine:
         return self._report
 
     def looked_at(self, names: tuple[str, ...]) -> Report:
-        """Return what files alone tell of the named probes: quick, and "found" at most."""
+        """Return what the named probes find in files: quick, and "found" at most."""
         return self._saved(names) if self.subject else self._survey(names, Presence.FOUND)
 
     def _shared(self, names: tuple[str, ...]) -> Report:

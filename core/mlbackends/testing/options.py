@@ -30,7 +30,7 @@ _REPEATABLE = {
 }
 INI = {
     "backends_depth": ("string", "How far the machine is looked at: found, loadable or usable."),
-    "backends_header": ("string", "When facts stand in the header: auto, always or never."),
+    "backends_header": ("string", "When the header lists facts: auto, always or never."),
     "backends_report": ("string", "A saved report or recorded machine to be judged by."),
     "backends_strict": ("args", "Requirements whose lack is a failure: all, or names."),
 }
@@ -70,7 +70,7 @@ def add_short_names(parser: pytest.Parser) -> None:
 
 
 def is_used(config: pytest.Config) -> bool:
-    """Tell whether any of our options is given."""
+    """Return whether any of our options is given."""
     names = (*_REPEATABLE, "depth", "report")
     is_set = any(config.getoption(f"backends_{name}", None) for name in names)
     return is_set or any(config.getini(name) for name in INI if name != "backends_header")

@@ -36,7 +36,7 @@ _MARKERS = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add what has a name of its own."""
+    """Add the options, markers and fixtures."""
     options.add(parser)
 
 
@@ -126,7 +126,7 @@ def _stop(why: str, *, is_failure: bool) -> NoReturn:
     """Skip or fail a test before it begins."""
     if is_failure:
         pytest.fail(why, pytrace=False)
-    # The place of the test, as pytest's own marks tell it; all skips would stand in this file else.
+    # The place of the test, as for pytest's own marks; otherwise every skip would name this file.
     raise pytest.skip.Exception(why, _use_item_location=True)
 
 
@@ -165,7 +165,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _is_ours(metafunc: pytest.Metafunc, name: str) -> bool:
-    """Tell whether a test requests the fixture of this plugin, and gets no values from elsewhere.
+    """Return whether a test requests the fixture of this plugin, and gets no values from elsewhere.
 
     A fixture of the same name that a conftest has, or values by parametrize, come before ours.
     """
@@ -254,7 +254,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
-    """Return the facts behind the count of tests, where only they tell that the plugin is used."""
+    """Return the facts that follow the count of tests, if only they show that the plugin is used."""
     run = config.stash[RUN]
     is_quiet = config.get_verbosity() < 0 or config.getoption("no_header", default=False)
     if run.is_shown or not run.is_used or is_quiet or options.header(config) == "never":
@@ -271,7 +271,7 @@ def _shown(run: Run) -> list[str]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the facts into JUnit's file; tell the process that started us whether we were used."""
+    """Write the facts into JUnit's file; report to the controlling process whether the plugin was used."""
     run = session.config.stash[RUN]
     output = getattr(session.config, "workeroutput", None)
     if output is not None:

@@ -65,7 +65,7 @@ def why_unmet(*texts: str) -> str:
     """Return why requirements such as "cudnn>=9.10" are not met, "" if they are.
 
     The machine is the one that the run of pytest is judged by; without a run, this one. Raises BadInput
-    or UnknownName for what is no requirement.
+    or UnknownName for a wrong requirement.
     """
     found = unmet_on(current(), demand(texts, {}), ())
     return found.why.removeprefix("requires ") if found else ""

@@ -1,4 +1,4 @@
-"""How near a result must come to the right one, by element type and device, as data with its source."""
+"""How close a result must be to the exact one, by element type and device, with the source of each number."""
 
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ from mlbackends.testing.element_types import name_of_type
 
 
 class Tolerance(NamedTuple):
-    """|actual - expected| <= atol + rtol * |expected|, element by element; source: who says so."""
+    """|actual - expected| <= atol + rtol * |expected|, element by element; source: where it is documented."""
 
     rtol: float
     atol: float
@@ -44,7 +44,7 @@ def tolerance(dtype: Any, device: str = "cpu", *, precision: str = "") -> Tolera
     """Return how near a result of an element type must come on a device.
 
     dtype: a name such as "float16", or a dtype of torch or numpy. precision: how products of float32
-    are rounded: "ieee", "tf32" or "bf16"; "" for what this process's switches say, of matrix products and
+    are rounded: "ieee", "tf32" or "bf16"; "" for this process's switches, of matrix products and
     convolutions the coarser. Raises BadInput or UnknownName.
     """
     name = name_of_type(dtype, tuple(DEFAULTS))

@@ -61,21 +61,21 @@ def test_a_report_is_read_from_a_pipe() -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "no report"),
-        (b"{", "no report"),
-        (b"[]", "no report"),
-        (b'"text"', "no report"),
+        (b"", "not a report"),
+        (b"{", "not a report"),
+        (b"[]", "not a report"),
+        (b'"text"', "not a report"),
         (b"{}", "its schema is ''"),
         (b'{"schema": "backends.flags/1"}', "its schema is 'backends.flags/1'"),
         (b'{"schema": "backends.report/2"}', "this version reads 'backends.report/1'"),
-        (b'{"schema": 7}', "no report"),
-        (b"\xff\xfe\x00", "no report"),
+        (b'{"schema": 7}', "not a report"),
+        (b"\xff\xfe\x00", "not a report"),
         (b'{"schema": "backends.report/1"}', "missing required field"),
-        (b"[" * 1_000_000, "no report"),
-        (b'{"a":' * 100_000, "no report"),
-        (ENCODED[: len(ENCODED) // 2], "no report"),
-        (ENCODED + b"x", "no report"),
-        (ENCODED.replace(b'"found"', b'"flying"', 1), "no report"),
+        (b"[" * 1_000_000, "not a report"),
+        (b'{"a":' * 100_000, "not a report"),
+        (ENCODED[: len(ENCODED) // 2], "not a report"),
+        (ENCODED + b"x", "not a report"),
+        (ENCODED.replace(b'"found"', b'"flying"', 1), "not a report"),
     ],
     ids=lambda value: value[:24] if isinstance(value, bytes) else None,
 )
@@ -93,7 +93,7 @@ def test_a_report_whose_facts_are_nested_deeply_is_refused(tmp_path: Path, deep:
     path = tmp_path / "r.json"
     nested = b'{"a":' * deep + b"1" + b"}" * deep
     path.write_bytes(ENCODED.replace(b'"facts":{', b'"facts":{"odd":' + nested + b",", 1))
-    with pytest.raises(BadInput, match="no report"):
+    with pytest.raises(BadInput, match="not a report"):
         read_report(str(path))
 
 
@@ -128,7 +128,7 @@ def test_what_gives_for_ever_is_not_read_for_ever() -> None:
 def test_a_fifo_without_a_writer_does_not_make_us_wait(tmp_path: Path) -> None:
     path = tmp_path / "fifo"
     os.mkfifo(path)
-    with pytest.raises(BadInput, match="no report"):
+    with pytest.raises(BadInput, match="not a report"):
         read_report(str(path))
 
 

@@ -1,4 +1,4 @@
-"""What a rule asserts of a value: compiled once, and checked for each value."""
+"""Assertions about values: compiled once from a rule, and called with each value."""
 
 from collections.abc import Callable
 from math import isnan
@@ -12,7 +12,7 @@ from mlbackends.base.patterns import pattern
 
 _NUMBERS = pattern(r"[0-9]+(?:\.[0-9]+)*")
 _COUNT = pattern(r"\s*(==|!=|>=|<=|>|<)?\s*([0-9]{1,9})\s*")
-#: Beyond it a whole number is none that can be compared with fractions.
+#: Larger whole numbers cannot be compared with fractions.
 _LARGEST = 10**308
 #: No version is longer; longer texts are not read as one.
 LONGEST_VERSION = 200
@@ -26,7 +26,7 @@ class Assertion(NamedTuple):
 
 
 def equals(expected: Any, *, is_so: bool = True) -> Assertion:
-    """Return: is this; or, unless `is_so`, is anything but this."""
+    """Return an assertion: equal to a value; or, unless `is_so`, not equal to it."""
 
     def holds(value: Any) -> bool:
         for one, other in ((value, expected), (expected, value)):
@@ -38,7 +38,7 @@ def equals(expected: Any, *, is_so: bool = True) -> Assertion:
 
 
 def one_of(expected: list[Any], *, is_so: bool = True) -> Assertion:
-    """Return: is one of these; or, unless `is_so`, is none of them."""
+    """Return an assertion: one of some values; or, unless `is_so`, none of them."""
     words = shown(expected) if len(expected) > 8 else ", ".join(map(worded, expected))
     return Assertion(
         f"{'one' if is_so else 'none'} of {words}",
@@ -47,20 +47,20 @@ def one_of(expected: list[Any], *, is_so: bool = True) -> Assertion:
 
 
 def version(text: str) -> Assertion:
-    """Return: a version that fits PEP 440 specifiers; a prerelease counts. Raises ValueError."""
+    """Return an assertion: a version that fits PEP 440 specifiers, as prereleases may. Raises ValueError."""
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     try:
         specifiers = SpecifierSet(text)
     except InvalidSpecifier:
-        raise ValueError(f"{shown(text)} is no version specifier such as '>=9.10,<10'") from None
+        raise ValueError(f"{shown(text)} is not a version specifier such as '>=9.10,<10'") from None
     if not text.strip():
-        raise ValueError("no version specifier stands there, such as '>=9.10,<10'")
+        raise ValueError("a version specifier is missing, such as '>=9.10,<10'")
 
     def holds(value: Any) -> bool:
         read = read_version(_single(value))
         if read is None:
-            raise BadInput(f"{shown(value)} is no version")
+            raise BadInput(f"{shown(value)} is not a version")
         return specifiers.contains(read, prereleases=True)
 
     return Assertion(text.strip(), holds)
@@ -84,7 +84,7 @@ def read_version(value: Any) -> Any:
 
 
 def compared(sign: str, expected: str, order: tuple[str, ...], kind: Any) -> Assertion:
-    """Return: fits SIGN WANTED, as `backends info --require` compares. Raises ValueError.
+    """Return an assertion: compared with a value, as `backends info --require` does. Raises ValueError.
 
     kind: the type that the value is declared to have, None where it is not known.
     """
@@ -112,7 +112,7 @@ def compared(sign: str, expected: str, order: tuple[str, ...], kind: Any) -> Ass
             if kind is str:
                 hint = "; ~= needs two numbers, such as ~= 2.0" if sign == "~=" else ""
                 raise ValueError(
-                    f"{shown(expected)} is no version, and the value is a text{hint}"
+                    f"{shown(expected)} is not a version, and the value is a text{hint}"
                 ) from None
 
     def holds(value: Any) -> bool:
@@ -129,7 +129,7 @@ def _single(value: Any) -> Any:
     """Return the value. Raises BadInput for a list or table, whose length is count's matter."""
     if isinstance(value, list | tuple | dict):
         noun = "table" if isinstance(value, dict) else "list"
-        raise BadInput(f"it is a {noun}: count compares how many it has")
+        raise BadInput(f"it is a {noun}: use count to compare its length")
     return value
 
 
@@ -143,20 +143,20 @@ def refuse_beyond(expected: Any) -> None:
 
 
 def bounded(sign: str, expected: float | str) -> Assertion:
-    """Return: a number that is not less (>=) or not more (<=). Raises ValueError for what is no number."""
+    """Return an assertion: a number that is at least (>=) or at most (<=) another. Raises ValueError."""
     text = expected.strip().replace("_", "") if isinstance(expected, str) else None
     try:
         comparison.fits(0, sign, "0" if text is None else text)
     except BadInput:
         raise ValueError(
-            f"{shown(expected)} is no number, and no quantity such as '16GiB'"
+            f"{shown(expected)} is neither a number nor a quantity such as '16GiB'"
         ) from None
     if isinstance(expected, float) and isnan(expected):
-        raise ValueError("nan is no number to compare with")
+        raise ValueError("nan cannot be compared with")
 
     def holds(value: Any) -> bool:
         if not is_number(value):
-            raise BadInput(f"{worded(_single(value))} is no number")
+            raise BadInput(f"{worded(_single(value))} is not a number")
         if text is not None:
             return comparison.fits(value, sign, text)
         return bool(value >= expected if sign == ">=" else value <= expected)
@@ -165,26 +165,26 @@ def bounded(sign: str, expected: float | str) -> Assertion:
 
 
 def matches(text: str) -> Assertion:
-    """Return: a text in which a regular expression is found. Raises ValueError."""
+    """Return an assertion: a text in which a regular expression is found. Raises ValueError."""
     compiled = Pattern(text)
 
     def holds(value: Any) -> bool:
         if not isinstance(value, str):
-            raise BadInput(f"{worded(value)} is no text")
+            raise BadInput(f"{worded(value)} is not a text")
         return compiled.search(value)
 
     return Assertion(f"a text that matches {shown(text)}", holds)
 
 
 def contains(expected: Any) -> Assertion:
-    """Return: has this, or of a list all of these, as an element, a key or a part of a text."""
+    """Return an assertion: has a value, or all values of a list, as an element, a key or a part of a text."""
     members = expected if isinstance(expected, list) else [expected]
 
     def holds(value: Any) -> bool:
         if isinstance(value, str):
             return all(isinstance(each, str) and each in value for each in members)
         if not isinstance(value, list | dict):
-            raise BadInput(f"{worded(value)} holds nothing: it is no list, table or text")
+            raise BadInput(f"{worded(value)} is not a list, table or text")
         return all(
             any(is_equal(inside, name) for inside in value for name in _names(each))
             for each in members
@@ -202,29 +202,29 @@ def _names(word: Any) -> tuple[Any, ...]:
 
 
 def counted(expected: int | str) -> Assertion:
-    """Return: a number of elements; called with the number. Raises ValueError."""
+    """Return an assertion about a number of elements; it is called with the number. Raises ValueError."""
     found = _COUNT.fullmatch(str(expected))
     if not found:
-        raise ValueError(f"{shown(expected)} is no count such as 8 or '>=2'")
+        raise ValueError(f"{shown(expected)} is not a count such as 8 or '>=2'")
     sign, number = found[1] or "==", found[2]
     needed = number if sign == "==" else f"{sign} {number}"
     return Assertion(needed, lambda value: comparison.fits(value, sign, number))
 
 
 def at_least(word: str, order: tuple[str, ...]) -> Assertion:
-    """Return: this word of an order or a higher one. Raises ValueError."""
+    """Return an assertion: a word of an order or a higher one. Raises ValueError."""
     if not order:
         raise ValueError("the value has no order; of a number write min, of a version version")
     return Assertion(f"at least {word}", compared(">=", word, order, str).holds)
 
 
 def is_number(value: Any) -> bool:
-    """Tell whether a value is a number; true and false are none."""
+    """Return whether a value is a number; true and false are none."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def is_equal(value: Any, expected: Any) -> bool:
-    """Tell whether two values are equal; true is no 1, and 8 is 8.0."""
+    """Return whether two values are equal; true is no 1, and 8 is 8.0."""
     if isinstance(value, bool) or isinstance(expected, bool):
         return value is expected
     if isinstance(value, list | tuple) and isinstance(expected, list):

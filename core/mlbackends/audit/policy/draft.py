@@ -1,7 +1,7 @@
 """A policy made from a machine: what `backends audit --init` prints.
 
-Kinds and counts are exact, versions at least what is there, memory at most 5 % less. Nothing that names
-the machine or its user is in it: only the facts that draft.json lists are.
+Kinds and counts are exact, versions at least those found, memory at most 5 % less. Only the facts that
+draft.json lists are in it, so that nothing names the machine or its user.
 """
 
 import json
@@ -19,7 +19,7 @@ from mlbackends.survey.dotted import is_certain
 
 _GROUPS = ("accelerator", "library", "framework")
 _MEBIBYTE = 1 << 20
-#: One part in so many that memory may be less: firmware and kernels take a little more or less of it.
+#: Memory may be less by one part in this many: firmware and kernels reserve a little more or less of it.
 _TOLERANCE = 20
 
 _HEAD = """\
@@ -34,7 +34,7 @@ name = {name}
 
 
 def written(report: Report) -> str:
-    """Return a policy that the machine of a report fits."""
+    """Return a policy that the machine of a report passes."""
     name = _toml(f"A machine as of {report.created[:10]}")
     parts = [_HEAD.format(version=VERSION, name=name)]
     for key, names in table("audit/policy/draft").items():

@@ -1,4 +1,4 @@
-"""A policy checked against a report. What is unknown is never what does not hold."""
+"""Check a report against a policy. Unknown never counts as failed."""
 
 import datetime as dt
 import fnmatch
@@ -122,7 +122,7 @@ def _rule_verdict(
             message = f"not looked at: it needs {other}, which {_NEEDED_RULE[status]}"
             return Verdict(Status.SKIPPED, message)
     for condition in rule.when:
-        # Those of a file stand in all of its rules, and are judged once.
+        # Conditions of a file are in all of its rules, and are checked once.
         verdict = conditions.get(id(condition)) or judged(values, condition)
         conditions[id(condition)] = verdict
         if verdict.status is Status.UNKNOWN:
@@ -169,7 +169,7 @@ def _compared(golden: Golden, report: Report) -> Verdict:
 
 
 def judged(values: Values, expectation: Expectation, missing: str = "fail") -> Verdict:
-    """Check an expectation against a report. missing: what a value means that is not there."""
+    """Check an expectation against a report. missing: the result if the value is missing."""
     selection, report = expectation.selection, values.report
     if expectation.kind == "value" and selection.is_identity and report.redacted:
         message = f"{selection.text} names the machine and was replaced: audit with --no-redact"
@@ -178,7 +178,7 @@ def judged(values: Values, expectation: Expectation, missing: str = "fail") -> V
     unknown = values.view.why_uncertain(selection.probe) or _uncertain(selection, found, report)
 
     def lacking() -> Verdict:
-        """Return what the missing value means."""
+        """Return the verdict on a missing value."""
         if unknown:
             return Verdict(Status.UNKNOWN, f"not checked: {unknown}")
         message = found.missing(f"{selection.text} selects nothing")
@@ -195,7 +195,7 @@ def judged(values: Values, expectation: Expectation, missing: str = "fail") -> V
 
 
 def _uncertain(selection: Selection, found: Found, report: Report) -> str:
-    """Return why what is not found may be there all the same, or ""."""
+    """Return why a value that was not found may exist nevertheless, or ""."""
     name, probe = selection.probe, report.probes[selection.probe]
     if probe.presence is None and not selection.head:
         why = f": {probe.reasons[0].message}" if probe.reasons else ""
@@ -246,7 +246,7 @@ def _count_verdict(
     if not selection.is_of_many:
         value = next(iter(found.values.values()))
         if not isinstance(value, list | dict | tuple):
-            message = f"{selection.text} is {worded(value)}: no list, so it has no count"
+            message = f"{selection.text} is {worded(value)}: not a list, so it has no count"
             return _failed(message)
         number = len(value)
     evidence = {f"{selection.text} count": number}
@@ -274,7 +274,7 @@ def _value_verdict(
             holds = False
             doubts[name] = str(error)
         (good if holds else bad)[name] = value
-    # A presence is needed that the report did not try, and all that it tried holds.
+    # A presence level is needed that the report did not try, and all levels that it tried hold.
     is_presence = expectation.field == "presence" and expectation.selection.order == PRESENCES
     is_tried = bool(bad) and all(value == depth for value in bad.values())
     is_beyond = is_presence and depth is not Presence.USABLE and is_tried
@@ -321,7 +321,7 @@ def _listed(values: dict[str, Any], needed: str = "", doubts: dict[str, str] | N
 
 
 def _evidence(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the first few values; of a long list or table its size is enough."""
+    """Return the first few values; a long list or table is replaced by its size."""
     return {
         name: value
         if not isinstance(value, list | dict) or len(value) <= _MOST_EVIDENCE

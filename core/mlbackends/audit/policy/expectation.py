@@ -118,12 +118,12 @@ def _of_value(
     if operator in _OF_ONE and get_origin(kind) in (list, dict):
         noun = "list" if get_origin(kind) is list else "table"
         raise ValueError(
-            f"{selected.text} is a {noun}: count compares how many it has, contains what is in it"
+            f"{selected.text} is a {noun}: use count to compare its length, contains to check its elements"
         )
     if operator in ("version", "matches") and kind in (bool, int, float):
-        raise ValueError(f"{selected.text} is no text but {_KINDS[kind]}")
+        raise ValueError(f"{selected.text} is not a text but {_KINDS[kind]}")
     if operator in ("min", "max") and kind in (bool, str):
-        raise ValueError(f"{selected.text} is no number but {_KINDS[kind]}")
+        raise ValueError(f"{selected.text} is not a number but {_KINDS[kind]}")
     if operator in SIGNS:
         return assertions.compared(operator, operand, order, kind)
     if operator == "at_least":

@@ -52,7 +52,7 @@ class Pattern:
             )
 
     def search(self, text: str) -> bool:
-        """Tell whether the pattern is found somewhere in a text. Raises BadInput where it is too long."""
+        """Return whether the pattern is found somewhere in a text. Raises BadInput where it is too long."""
         if len(text) > LONGEST_TEXT:
             raise BadInput(f"it is longer than the {LONGEST_TEXT} characters that are searched")
         ways = 0.0 if self._is_quick else _sequence_ways(self._parsed, len(text))

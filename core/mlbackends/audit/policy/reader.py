@@ -87,7 +87,7 @@ def regular(path: str) -> str:
     """Return the path of a regular file. Raises BadInput for another kind of file: it may never end."""
     check(path)
     if os.path.exists(path) and not os.path.isfile(path):
-        raise BadInput(f"{one_line(path)} cannot be read: it is no regular file")
+        raise BadInput(f"{one_line(path)} cannot be read: it is not a regular file")
     return path
 
 
@@ -163,7 +163,7 @@ _JSON_TYPES = {
 
 
 def _fits(value: Any, schema: dict[str, Any]) -> bool:
-    """Tell whether a value is of a kind, by its JSON Schema; a date is TOML's own, and a time is none."""
+    """Return whether a value is of a kind, by its JSON Schema; a date is TOML's own, and a time is none."""
     if isinstance(value, dt.date | dt.time) or schema.get("format") == "date":
         return schema.get("format") == "date" and type(value) is dt.date
     if "anyOf" in schema:

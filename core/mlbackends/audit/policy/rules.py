@@ -18,12 +18,12 @@ from mlbackends.base.patterns import pattern
 from mlbackends.model.audit import Place, Problem, Severity
 from mlbackends.model.records import Report
 
-#: So many files one policy may be made of.
+#: The most files that one policy may consist of.
 MOST_FILES = 50
 _ID = pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _COPIED = ("missing", "message", "why", "hint", "command", "documentation")
 _NOT_OTHERWISE = ("names", "except")
-#: Keys that mean nothing beside an assertion.
+#: Keys that an assertion excludes.
 _NOT_WITH = {
     "check": ("fact", "quantifier", *_NOT_OTHERWISE),
     "equals_snapshot": ("fact", "quantifier", "missing"),
@@ -47,7 +47,7 @@ class Golden(Struct, frozen=True):
 class Rule(Struct, frozen=True):
     """One rule. when: conditions of the rule and of its file, all of which must hold.
 
-    missing: what it means if the value is not there. needs: ids of rules that must have passed.
+    missing: the result if the value is missing. needs: ids of rules that must have passed.
     """
 
     id: str
@@ -74,7 +74,7 @@ class Waiver(Struct, frozen=True):
 
 
 class Hazards(Struct, frozen=True):
-    """Which known hazards are looked for, and how bad each is. place: where that is written.
+    """Which known hazards are checked, and the severity of each. place: where that is declared.
 
     fail_on: hazards of this severity or worse are errors and all others notes; None: each keeps its own.
     """
@@ -122,7 +122,7 @@ def declared(document: Document) -> Policy:
 
 
 class _Files:
-    """A policy while its files are read, those that are extended before the one that extends."""
+    """A policy while its files are read; extended files come before the one that extends them."""
 
     def __init__(self) -> None:
         self.rules: dict[str, Rule] = {}
@@ -200,7 +200,7 @@ class _Files:
         name = values["id"]
         if not _ID.fullmatch(name):
             ids = "letters, digits, '.', '_' and '-', at most 100"
-            table.wrong(f"{shown(name)} is no id: {ids}", "id")
+            table.wrong(f"{shown(name)} is not an id: {ids}", "id")
         if name in self.rules and name not in inherited:
             place = self.rules[name].place
             table.wrong(f"{name!r} is the id of {place.file}:{place.line} too", "id")
@@ -250,7 +250,7 @@ class _Files:
 
 
 def _order(rules: dict[str, Rule], tables: dict[str, Table]) -> tuple[str, ...]:
-    """Return the ids, each after those that it needs. tables: those of the rules."""
+    """Return the rules' ids, each after those that it needs. tables: those of the rules."""
     for name, rule in rules.items():
         for other in rule.needs:
             if other not in rules:

@@ -30,7 +30,7 @@ PRESENCES = tuple(each.value for each in Presence)
 NAME = pattern(
     r"""[A-Za-z_]\w*+(?:\.(?:[A-Za-z0-9_+~-]+|"[^"\n]+"|'[^'\n]+')|\[[^\[\]]*\])*+(?![.\[])"""
 )
-#: So many elements a policy may look at in a report: a thousand rules over a hundred devices have 100,000.
+#: The most elements that a policy may visit in a report; a thousand rules over 100 devices visit 100,000.
 MOST_VALUES = 5_000_000
 WORD = pattern(r"""(?:[<>=!]{1,2}\s*)?[^\s,"'\[\]]+""")  # with a sign behind count
 _IN_BRACKETS = Language(
@@ -71,7 +71,7 @@ class Selection(Struct, frozen=True):
 
     @property
     def is_of_many(self) -> bool:
-        """Tell whether it may select more than one value."""
+        """Return whether it may select more than one value."""
         return any(isinstance(step, Each) for step in self.steps)
 
 
@@ -100,7 +100,7 @@ def read(text: str, added: tuple[str, ...] = ()) -> Selection:
     head = steps[0] if steps else ""
     if isinstance(head, Each) or head.isdecimal():
         raise ValueError(
-            f"{probe} is no list: write {probe}.devices[...] or {probe}.libraries[...]"
+            f"{probe} is not a list: write {probe}.devices[...] or {probe}.libraries[...]"
         )
     rest = tuple(steps[1:])
     last = rest[-1] if rest else head
@@ -228,7 +228,7 @@ class Values:
         elif isinstance(value, dict | list | tuple):
             self._visited += len(value)
             if self._visited > MOST_VALUES:
-                raise BadInput(f"{label} has so many values that the policy would take very long")
+                raise BadInput(f"{label} has too many values for a policy")
             for key, element in value.items() if isinstance(value, dict) else enumerate(value):
                 # The value of each condition; None where it is not there.
                 tested = (
