@@ -64,7 +64,7 @@ Look
   backends diff then.json -                   what has changed since
 Judge
   backends doctor                             what is wrong, and the fix
-  backends audit --policy gpu.toml            what differs from your requirements
+  backends audit --policy gpu.toml            what violates your policy
   backends explain cudnn.benchmark            what a switch or a code means
 Attention
   backends sdpa explain --shape 2,8,1024,64   which backends support it

@@ -12,7 +12,7 @@ Look:
 
 Judge:
   backends doctor                             what is wrong, and the fix
-  backends audit --policy gpu.toml            what differs from your requirements
+  backends audit --policy gpu.toml            what violates your policy
   backends explain cudnn.benchmark            what a switch or a code means
 
 Attention:
