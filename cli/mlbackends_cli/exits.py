@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 
 MEANINGS = {
     0: "The report was made; the answer is yes.",
-    1: "The answer is no: a requirement is not met, or the value that was asked for is not there.",
-    2: "Asked wrongly: an unknown name, a bad option or a file that cannot be read as what it should be.",
+    1: "The answer is no: a requirement is not met, or the requested value does not exist.",
+    2: "Usage error: an unknown name, a bad option, or a file that cannot be read as expected.",
     3: "Could not be determined: a probe failed, and --strict or --get needed its answer.",
     70: "A bug in backends; the message has the path of the traceback.",
     130: "Interrupted from the keyboard.",

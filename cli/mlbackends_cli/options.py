@@ -80,7 +80,7 @@ def completing(names: Callable[[], Iterable[str]], *, in_list: bool = False) -> 
 
 
 def format_option(
-    *kinds: str, also: Iterable[str] = (), default: str = "table", about: str = "How to print it."
+    *kinds: str, also: Iterable[str] = (), default: str = "table", about: str = "Output format."
 ) -> Callable[[Command], Command]:
     """Return --format with every format that can print one of these kinds, see `formats`.
 
@@ -126,7 +126,7 @@ def root_option(about: str) -> Callable[[Command], Command]:
         del ctx, param
         # What is on a foreign mount is looked at under --timeout.
         if path is not None and not (mount_of(path) or os.path.isdir(path) or os.path.isfile(path)):
-            hint = "give a folder with proc/ and sys/ in it, or what `backends snapshot` made"
+            hint = "give a folder that contains proc/ and sys/, or what `backends snapshot` wrote"
             raise BadInput(f"--root: {shown(path)} is neither a folder nor a file", hint)
         return path
 
@@ -191,7 +191,7 @@ def read_report(
 
     for option, value in (("--python", python), ("--pid", pid)):
         if value and subject != LIVE:
-            message = f"{option} looks at the live machine; it goes with no FILE or DIR"
+            message = f"{option} inspects the live machine; it cannot be combined with FILE or DIR"
             raise BadInput(message, "leave one of them out")
     with ProgressLine() as progress:
         return report_of(

@@ -125,7 +125,7 @@ def refuse_unwritable(*paths: str) -> None:
             target == "-" or not os.path.exists(target) or os.path.isfile(target)
         ):
             name = "standard output" if target == "-" else path
-            raise BadInput(f"two things would be written to {name}", "name a file for each")
+            raise BadInput(f"two outputs would be written to {name}", "name a file for each")
         seen.add(target)
         if path in ("", "-"):
             continue
@@ -136,4 +136,4 @@ def refuse_unwritable(*paths: str) -> None:
             raise BadInput(f"{path} cannot be written: there is no folder {folder}")
         replaced = os.path.isfile(path) or not os.path.exists(path)  # and no device or FIFO
         if replaced and not os.access(folder, os.W_OK):
-            raise BadInput(f"{path} cannot be written: nothing may be written in {folder}")
+            raise BadInput(f"{path} cannot be written: the folder {folder} is not writable")

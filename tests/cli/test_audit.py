@@ -142,7 +142,7 @@ def test_the_live_machine_fits_its_own_policy(tmp_path: Path) -> None:
         ),
         (
             ["--policy", str(POLICIES / "laptop.toml"), "--python", "x", NODE],
-            "--python looks at the live machine",
+            "--python inspects the live machine",
         ),
     ],
 )

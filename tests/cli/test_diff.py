@@ -23,7 +23,7 @@ BROKEN = str(ROOT / "tests/hosts/broken-environment.machine")
 def test_two_that_do_not_differ_end_with_0() -> None:
     done = backends("diff", HGX, HGX)
     assert done.returncode == 0
-    assert done.stdout.split() == f"from {HGX} to {HGX}: they do not differ".split()
+    assert done.stdout.split() == f"from {HGX} to {HGX}: no differences".split()
 
 
 def test_two_that_differ_end_with_1_and_say_how_many() -> None:

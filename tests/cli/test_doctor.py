@@ -117,7 +117,7 @@ def test_the_live_machine_is_judged() -> None:
         (("--timeout", "0"), "0"),
         (("--format", "xml"), "junit"),
         (("--fail-on", "fatal"), "warning"),
-        (("--python", sys.executable, BROKEN), "it goes with no FILE or DIR"),
+        (("--python", sys.executable, BROKEN), "it cannot be combined with FILE or DIR"),
         (("--output", "/no/folder/outcome", "--only", "openmp-two-runtimes", BROKEN), "cannot be"),
     ],
     ids=lambda each: " ".join(each)[:40] if isinstance(each, tuple) else "",
@@ -288,4 +288,4 @@ def test_a_process_goes_with_no_file(tmp_path: Path) -> None:
     done = backends("doctor", str(tmp_path / "report.json"), "--pid", "1")
 
     assert done.returncode == 2
-    assert "--pid looks at the live machine" in done.stderr
+    assert "--pid inspects the live machine" in done.stderr

@@ -139,7 +139,7 @@ def test_a_bug_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_takes_too_long_is_interrupted_and_not_told() -> None:
-    too_late = pytest.raises(MlBackendsError, match=r"had not ended after 0\.1 s")
+    too_late = pytest.raises(MlBackendsError, match=r"did not finish within 0\.1 s")
     with too_late as raised, judgement.limited(0.1):
         while True:  # no wait without an end can be interrupted on Windows
             time.sleep(0.01)

@@ -183,7 +183,7 @@ def test_a_kind_that_is_not_here_is_explained_without_a_verdict() -> None:
     done = backends("explain", "device", "cuda", "--report", str(HOSTS / "macbook-m3.machine"))
 
     text = " ".join(done.stdout.split())
-    assert "No such device is here; below is what holds of the kind." in text
+    assert "No such device was found; the following describes the kind in general." in text
     assert "Applies" not in text
     assert "bfloat16 Below compute capability 8.0: It can be stored, and is emulated" in text
     assert "It needs CUDA driver 11.2 and CUDA attribute memory-pools." in text

@@ -104,7 +104,7 @@ def test_a_folder_of_files_that_are_nothing(tmp_path: Path) -> None:
     assert "backends.fleet/9" in errors["node3"] and "cannot be read" in errors["node4"]
     assert "did not come whole" in errors["node2"]
     alone = backends("fleet", "summarize", str(tmp_path / "node2.json"))
-    assert alone.returncode == 3 and "no report came whole (records of" in alone.stderr
+    assert alone.returncode == 3 and "no report is complete (records of" in alone.stderr
 
 
 def waiting_writer(fifo: Path, reader: subprocess.Popen[Any]) -> TextIO:

@@ -130,7 +130,7 @@ def test_srun_is_used_as_it_is_there(tmp_path: Path) -> None:
         (("--slurm", "--mpi"), "name one engine"),
         (("--engine", "nonesuch"), "there is no engine"),
         (("--slurm", "--", "snapshot"), "has no --format json"),
-        (("--slurm", "--", "info", "--format", "table"), "leave --format out"),
+        (("--slurm", "--", "info", "--format", "table"), "remove --format"),
         (("--slurm", "--", "nonesuch"), "there is no command"),
         (("--dask", "127.0.0.1:1", "--hosts", "n[1-"), "not a node set"),
     ],

@@ -59,7 +59,7 @@ CACHES = [
         (
             "cpu",
             {"base_hertz": 3600000000, "max_hertz": 5000000000, "limit_hertz": 2000000000},
-            ["3.6 GHz, at most 5 GHz, held below 2 GHz"],
+            ["3.6 GHz, at most 5 GHz, limited to 2 GHz"],
         ),
         ("cpu", {"current_hertz": 2596144000}, ["2.596 GHz now"]),
         ("cpu", {"caches": CACHES}, ["L1d 8 × 48 KiB + 4 × 32 KiB · L3 25 MiB"]),

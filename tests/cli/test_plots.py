@@ -328,9 +328,9 @@ def test_a_page_explains_the_columns_and_the_bars_that_it_has() -> None:
         assert table and "<th" in table
         # Before the box that scrolls, in which it would be cut off on a phone.
         assert about.endswith(".</p>")
-    assert "max error: against float64" in checks
-    assert "error beside what is allowed" in checks
-    assert "error beside what is allowed" not in times
+    assert "max error: compared with float64" in checks
+    assert "error relative to its limit" in checks
+    assert "error relative to its limit" not in times
 
 
 def test_who_would_compute_fits_a_narrow_terminal() -> None:
@@ -404,8 +404,8 @@ def test_columns_that_are_not_printed_are_not_explained() -> None:
         problem("--shape 1,1,64,16", math=4e-5), "math", errors=Errors(2e-7, 1e-6, 8e-7, 1.5)
     )
     narrow, wide = (check_table.printed(checked(run(one)), Page(width=each)) for each in (45, 200))
-    assert "max error: against float64" in wide
-    assert "max error: against float64" not in narrow
+    assert "max error: compared with float64" in wide
+    assert "max error: compared with float64" not in narrow
 
 
 def test_a_saved_run_is_shown_again_alike(tmp_path: Path) -> None:
@@ -429,8 +429,11 @@ def test_a_saved_run_is_shown_again_alike(tmp_path: Path) -> None:
     [
         (("bench", "--shape", "1,1,8,8"), "--from shows a saved run, --shape is for a new one"),
         (("check", "--peers"), "--from shows a saved run, --peers is for a new one"),
-        (("check",), "is no run that `backends sdpa check --format json` saved"),
-        (("bench", "--plot", "--format", "json"), "two things would be written to standard output"),
+        (("check",), "was not saved by `backends sdpa check --format json`"),
+        (
+            ("bench", "--plot", "--format", "json"),
+            "two outputs would be written to standard output",
+        ),
     ],
 )
 def test_what_does_not_go_with_a_saved_run_exits_2(

@@ -225,7 +225,7 @@ def test_each_probe_says_how_far_it_got_and_why_no_further() -> None:
     text = Reader(rendered(EIGHT_GPUS)).text
 
     assert "✗ broken" in text and "it does not open" in text
-    assert "? could not tell" in text and "KeyError: 'x'" in text
+    assert "? could not be determined" in text and "KeyError: 'x'" in text
     assert "looked in /x" in text
     assert "backends 1.2.3" in text and "2026-01-02T03:04:05Z" in text
 

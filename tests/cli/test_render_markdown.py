@@ -95,7 +95,13 @@ def test_a_library_has_rung_version_place_and_reason_in_its_row() -> None:
     rows = [row for table in tables(rendered(MACHINE)) for row in table]
 
     assert ["✗ broken", "cudnn", "9.10", "/x/libcudnn.so.9", "it does not open"] in rows
-    assert ["? could not tell", "openmp", "", "", "could not tell: KeyError: 'x'"] in rows
+    assert [
+        "? could not be determined",
+        "openmp",
+        "",
+        "",
+        "could not be determined: KeyError: 'x'",
+    ] in rows
 
 
 def test_equal_devices_are_counted() -> None:
@@ -116,7 +122,7 @@ def test_what_no_file_can_tell_of_is_not_said_to_be_missing() -> None:
     reasons = [{"code": "only-the-framework-knows", "message": "only torch could tell"}]
     text = rendered(report(mtia={"presence": None, "reasons": reasons}))
 
-    assert "### Could not tell\n\n- **mtia**: only torch could tell" in text
+    assert "### Could not be determined\n\n- **mtia**: only torch could tell" in text
     assert "Not here" not in text
 
 

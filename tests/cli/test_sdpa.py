@@ -126,7 +126,9 @@ def test_explain_says_by_which_cudnn_torch_would_choose() -> None:
     data = record("explain", *words, "sm90,gfx942,cpu")
 
     assert [each["torch_cudnn"] for each in data["problems"]] == ["9.26.0", "", ""]
-    assert "torch 2.15 with cuDNN 9.26.0 would take CUDNN" in ran("explain", *words, "sm90").stdout
+    assert (
+        "torch 2.15 with cuDNN 9.26.0 would choose CUDNN" in ran("explain", *words, "sm90").stdout
+    )
 
 
 def test_a_variable_that_is_no_value_is_told_in_one_line() -> None:
@@ -141,8 +143,8 @@ def test_explain_exits_1_where_nobody_can() -> None:
     done = ran("explain", *SHAPE, "--dtype", "int8")
 
     assert done.returncode == 1
-    assert "mlbackends would take no backend" in done.stdout
-    assert "torch 2.15 would take none, and raise" in done.stdout
+    assert "mlbackends would choose no backend" in done.stdout
+    assert "torch 2.15 would choose none: it would raise an error" in done.stdout
 
 
 def test_explain_exits_1_where_the_required_one_cannot() -> None:
@@ -503,7 +505,7 @@ def test_a_wide_page_tells_the_error_of_each_gradient(width: int) -> None:
 
     assert max(map(len, done.stdout.splitlines())) <= width
     assert ("dQ" in done.stdout) is (width == 200)
-    assert "five products" in " ".join(done.stdout.split())
+    assert "five matrix products" in " ".join(done.stdout.split())
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from attention_runs import ran, ran_alone
 from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 
+from mlbackends.base.version import install_command
 from mlbackends.model.benched import SCHEMA, Benched, BenchedProblem, Ratio
 from mlbackends.model.checked import Checked, CheckedProblem, Ended, Result, Timing
 from mlbackends.model.records import Device
@@ -111,8 +112,8 @@ def test_a_run_is_saved_drawn_and_compared(tmp_path: Path) -> None:
         (("--plot", "speed.pdf"), "FILE.svg or FILE.png"),
         (("--plot", "/nonexistent/speed.svg"), "there is no folder /nonexistent"),
         (("--output", "/"), "it is a folder"),
-        (("--output", "x.svg", "--plot", "./x.svg"), "two things would be written to ./x.svg"),
-        (("--plot", "-"), "two things would be written to standard output"),
+        (("--output", "x.svg", "--plot", "./x.svg"), "two outputs would be written to ./x.svg"),
+        (("--plot", "-"), "two outputs would be written to standard output"),
         (("--python", sys.executable), "no peer is to run"),
         (("--device", "sm90"), "only this machine's CPU and CUDA devices"),
     ],
@@ -221,7 +222,7 @@ def test_a_narrow_page_shows_fewer_columns(width: int) -> None:
 
     assert all(len(line) <= max(width, 56) for line in table if not line.startswith("×"))
     assert ("of memory" in " ".join(table)) is (width == 200)
-    assert ("a wider page" in " ".join(lines)) is (width != 200)
+    assert ("wider pages have more columns" in " ".join(lines)) is (width != 200)
 
 
 def test_what_changed_is_told_by_time_and_by_share_of_the_peak() -> None:
@@ -270,7 +271,7 @@ def test_a_picture_in_png_has_two_pixels_for_each_of_the_drawing(tmp_path: Path)
 @pytest.mark.parametrize(
     ("missing", "said", "advised"),
     [
-        ("resvg_py", "needs resvg-py", "pip install 'mlbackends[png]'"),
+        ("resvg_py", "needs resvg-py", install_command("png")),
         pytest.param(
             "font",
             "needs a font",

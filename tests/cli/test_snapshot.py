@@ -99,7 +99,7 @@ def test_identity_is_kept_only_where_it_is_asked_for(tmp_path: Path) -> None:
         (("-",), "a snapshot needs a name"),
         (("",), "a snapshot needs a name"),
         (("x.json", "--root", "/no/such"), "--root: '/no/such' is neither a folder nor a file"),
-        (("m", "--root", HGX, "--python", "python3"), "does not go with --python"),
+        (("m", "--root", HGX, "--python", "python3"), "cannot be combined with --python"),
         (("m", "--depth", "usable"), "is for FILE.json"),
         (
             ("x.json", "--timeout", "nan"),

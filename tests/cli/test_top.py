@@ -109,7 +109,7 @@ def test_a_page_says_what_brings_a_library_and_what_is_not_known() -> None:
     text = pages.whole(USAGE, Page(200))
 
     assert "torch 2.13.0, libgomp (torch), cudnn 9.10.2 (replaced on disk)" in text
-    assert "! more threads want to run" in text
+    assert "! more runnable threads than CPUs" in text
     assert "? could not be determined" in text
     assert "3.90 of 4 CPUs · stopped in 62 % of periods" in text
 

@@ -1,4 +1,4 @@
-"""cuDNN itself, asked for chips that are not here, beside the rules by which torch gives it problems."""
+"""cuDNN itself, asked for chips that were not found, beside the rules by which torch gives it problems."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import mlbackends
 from mlbackends.base import registry
 from mlbackends.base.errors import MlBackendsError, NoBackend
+from mlbackends.base.version import install_command
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.sdpa.describe import describe
 from mlbackends_kernels.attention_cpu import rows
@@ -308,7 +309,7 @@ def test_without_numpy_it_says_what_is_missing() -> None:
     chosen, read = done.stdout.splitlines()
     assert "math: it computes with numpy, and numpy is not installed" in chosen
     assert "computes with numpy, and it cannot be imported" in read
-    assert "mlbackends[kernels]" in chosen and read.endswith("| pip install 'mlbackends[kernels]'")
+    assert "[kernels]" in chosen and read.endswith(f"| {install_command('kernels')}")
     assert issubclass(NoBackend, MlBackendsError)
 
 

@@ -28,7 +28,9 @@ def printed(explanation: Explanation, page: Page) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     head, *lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
     return page.fitted(
-        "\n".join([page.styled(head, "bold"), *lines, "", "--all prints the reasons, for each.\n"])
+        "\n".join(
+            [page.styled(head, "bold"), *lines, "", "--all prints the reasons for each problem.\n"]
+        )
     )
 
 
@@ -37,13 +39,13 @@ def _reasons(explained: Explained, explanation: Explanation, page: Page) -> Iter
     yield f"on {explained.device}: {explained.device_title}"
     yield ""
     ours = explained.chosen or "no backend"
-    yield from _section("mlbackends would take", ours, explained.verdicts, page)
+    yield from _section("mlbackends would choose", ours, explained.verdicts, page)
     if explained.torch_unknown_reason:
         yield f"  torch {explanation.torch}: {explained.torch_unknown_reason}"
         yield ""
     else:
-        torch = f"{_torch(explained, explanation)} would take"
-        choice = explained.torch_chosen or "none, and raise"
+        torch = f"{_torch(explained, explanation)} would choose"
+        choice = explained.torch_chosen or "none: it would raise an error"
         yield from _section(torch, choice, explained.torch_verdicts, page)
 
 
@@ -103,7 +105,7 @@ def markdown(explanation: Explanation, _page: Page) -> str:
         torch_version = literal(_torch(problem, explanation))
         parts += [
             f"### {code(text, in_table=False)}",
-            f"{device} mlbackends would take **{literal(ours)}**, {torch_version} **{literal(torch)}**.",
+            f"{device} mlbackends would choose **{literal(ours)}**, {torch_version} **{literal(torch)}**.",
             table(("whose", "backend", "can", "why not"), rows),
         ]
     return "\n\n".join(parts) + "\n"

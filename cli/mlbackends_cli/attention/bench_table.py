@@ -101,7 +101,7 @@ def notes(benched: Benched, base: str) -> list[str]:
         rate = f"{speed(benched.bandwidth_bytes_per_second / 1e9)} GB/s, {benched.bandwidth_by}"
         found.append(f"memory: {rate}; of memory: inputs and result once")
     if any(ratio.to == base for each in benched.problems for ratio in each.ratios):
-        found.append(f"× {base}: times as fast in the same round, the median and the middle half")
+        found.append(f"× {base}: speed ratio in the same round, median and middle half")
     columns_shown = ["changes"] if any(each.changes for each in benched.problems) else []
     return found + tables.notes_of(problems, *columns_shown)
 

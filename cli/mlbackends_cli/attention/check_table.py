@@ -36,7 +36,7 @@ def printed(checked: Checked, page: Page) -> str:
     sections = []
     for problem in checked.problems:
         ours, torch = problem.chosen or "no backend", problem.torch_chosen or "none"
-        about = [f"  mlbackends takes {ours}, torch would take {torch}"]
+        about = [f"  mlbackends chooses {ours}, torch would choose {torch}"]
         about += [f"  {line}" for line in tables.about(problem)]
         lines = [line for text in about for line in wrapped(text, page.width, "", " " * 4)]
         before = [page.styled(line, "dim") for line in lines]
@@ -66,7 +66,7 @@ def notes(checked: Checked) -> list[str]:
     measures += ["relative", "error ratio"]
     measures += ["gradients"] * any(each.problem.wants_gradient for each in checked.problems)
     measured = {each.memory.measured_by for each in results if each.memory}
-    memory = [f"memory: beyond inputs and result, by {each}" for each in sorted(measured)]
+    memory = [f"memory: peak extra memory during the call, by {each}" for each in sorted(measured)]
     return [summary, *tables.notes_of(checked.problems, *measures), *memory]
 
 

@@ -107,8 +107,8 @@ PYTHON = click.option(
     "pythons",
     metavar="[PEER=]EXE",
     multiple=True,
-    help="Look for peers, or for one of them, in another Python environment, by its interpreter; may be"
-    " given again.",
+    help="Look for peers, or for one of them, in another Python environment, by its interpreter"
+    " (repeatable).",
 )
 FORMAT = format_option(also=("table", "markdown"))
 
@@ -127,5 +127,5 @@ def rounds_option(least: int, most: int, usual: int, about: str) -> Callable[[Co
 
 def time_limit(seconds: float) -> Callable[[Command], Command]:
     """Return --timeout, with its default."""
-    about = "How long a backend may take for one answer before it is stopped."
+    about = "Time limit for one answer of a backend before it is stopped."
     return timeout_option(seconds, about, most=86400)

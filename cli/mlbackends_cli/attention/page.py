@@ -42,9 +42,9 @@ _OPEN = 4
 #: Columns that would make a table wider than a laptop; the other formats have them.
 _LEFT_OUT = {"backend", "spread", "relative", "error ratio", "launch"}
 _BARS = {
-    "median": "time beside that of the slowest",
+    "median": "time relative to the slowest",
     "of peak": "share of the peak",
-    "of allowed": "error beside what is allowed",
+    "of allowed": "error relative to its limit",
 }
 _STATES = {"good": "usable", "bad": "broken", "cannot": "absent", "open": "found"}
 _Found = list[tuple[Result, Row]]

@@ -17,7 +17,7 @@ from mlbackends_cli.text.prose import wrapped
 
 GRADIENTS = {"query": "dQ", "key": "dK", "value": "dV", "mask": "dM", "sinks": "dsinks"}
 FASTEST = "fastest"
-_WIDER = "a wider page, such as with COLUMNS=200, has more columns"
+_WIDER = "wider pages have more columns: COLUMNS=200"
 #: How a result ended: its sign, that of a terminal without it, and a colour.
 MARKS = {
     "good": ("✓", "+", "green"),
@@ -343,5 +343,5 @@ def notes_of(problems: Sequence[CheckedProblem], *columns: str) -> list[str]:
             found.setdefault(result.timing.unstable, []).append(result.backend)
     whys = [f"{some(tuple(dict.fromkeys(names)))}: {why}" for why, names in found.items()]
     texts = table(os.path.join(os.path.dirname(__file__), "notes"))
-    unstable = f"~: unstable, and compared with nothing; {'; '.join(whys)}"
+    unstable = f"~: unstable time, not compared; {'; '.join(whys)}"
     return [*devices, *(texts[name] for name in named), *[unstable] * bool(whys)]

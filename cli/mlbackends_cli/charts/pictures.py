@@ -7,6 +7,7 @@ from functools import partial
 from typing import TypeVar
 
 from mlbackends.base.errors import BadInput, shown
+from mlbackends.base.version import install_command
 
 Record = TypeVar("Record")
 
@@ -21,7 +22,7 @@ _WORD = (
     '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20">'
     '<style>{}</style><text x="2" y="14">{}</text></svg>'
 )
-_INSTALL = "pip install 'mlbackends[png]', or write FILE.svg"
+_INSTALL = f"{install_command('png')}, or write FILE.svg"
 _NO_FONT = "install a font, such as Debian's fonts-dejavu-core, or write FILE.svg"
 
 
@@ -37,7 +38,9 @@ def drawing(path: str, sheet: Sheet[Record]) -> Callable[[Record], str | bytes]:
             raise reason
         return partial(_photograph, sheet)
     if ending != ".svg" and path != "-":
-        raise BadInput(f"{shown(path)} names no kind of picture", "say FILE.svg or FILE.png")
+        raise BadInput(
+            f"{shown(path)} is not an image type that can be written", "use FILE.svg or FILE.png"
+        )
     return lambda record: sheet(record, style_alone())
 
 
@@ -49,12 +52,12 @@ def why_no_png() -> BadInput | None:
     try:
         import resvg_py
     except ImportError:
-        return BadInput("a picture in PNG needs resvg-py, and that is not installed", _INSTALL)
+        return BadInput("PNG needs resvg-py, which is not installed", _INSTALL)
     # Where no font is found, resvg leaves text out and says nothing.
     words = (_WORD.format(_FONTS, text) for text in ("", "font"))
     empty, word = (bytes(resvg_py.svg_to_bytes(svg_string=each)) for each in words)
     if empty == word:
-        return BadInput("a picture in PNG needs a font, and none is installed", _NO_FONT)
+        return BadInput("PNG needs a font, and no font is installed", _NO_FONT)
     return None
 
 

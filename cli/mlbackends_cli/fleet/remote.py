@@ -40,7 +40,7 @@ def as_json(words: Sequence[str], program: click.Command) -> tuple[str, ...]:
     name = " ".join(words[:at])
     options = words[at:][: words[at:].index("--")] if "--" in words[at:] else words[at:]
     if any(each.partition("=")[0] == "--format" for each in options):
-        raise BadInput("nodes print JSON; leave --format out of the command that they run")
+        raise BadInput("nodes always print JSON; remove --format from their command")
     formats = [
         choice
         for option in (found.params if found else ())

@@ -34,10 +34,14 @@ reading = together(SOURCES, EXPECT)
 
 #: The options of those that judge.
 OUTCOME = together(
-    format_option("outcome", about="How to write the outcome, as backends doctor and audit do."),
+    format_option(
+        "outcome", about="Output format of the outcome, as in backends doctor and audit."
+    ),
     fail_on_option(Severity.ERROR.value),
     click.option("--strict", is_flag=True, help="Exit 3 if something could not be checked."),
-    click.option("--all", "details", is_flag=True, help="Show what passed too, and the evidence."),
+    click.option(
+        "--all", "details", is_flag=True, help="Also show passed checks, and the evidence."
+    ),
     OUTPUT,
     COLOR,
 )
@@ -51,7 +55,7 @@ def expected_nodes(text: str) -> tuple[str, ...] | int | None:
         return int(text)
     if not (names := expanded(text)):
         hint = "`nodeset -LL` has the groups that ClusterShell knows"
-        raise BadInput(f"--expect {text} names no node", hint)
+        raise BadInput(f"--expect {text} does not name any node", hint)
     return names
 
 
@@ -97,7 +101,7 @@ def read_by(
 def _of_someone(collection: "Collection") -> "Collection":
     if not (collection.nodes or collection.silent or collection.expected):
         lost = ", ".join(f"{what}: {number:,}" for what, number in collection.garbled.items())
-        what = f"no report came whole ({lost})" if lost else "there is no report in what was read"
+        what = f"no report is complete ({lost})" if lost else "the input has no report"
         raise Incomplete(
             f"no node reported: {what}",
             "on the nodes run: backends info --format frame",

@@ -133,7 +133,7 @@ def _values(difference: Difference) -> tuple[str, str]:
         both = [("with", extra), ("without", lacking)]
         if extra or lacking:
             parts = (f"{word} {_cut(', '.join(some))}" for word, some in both if some)
-            return " and ".join(parts), "beside the others"
+            return " and ".join(parts), "compared with the others"
     return shown(name, value), f"others {shown(name, usual)}"
 
 
@@ -268,7 +268,7 @@ def facts_table(facts: FleetFacts, page: Page) -> str:
             nodes = nodes_of(holders.nodes, whole=page.details)
             text = f"{len(holders.nodes):>6,}  {shown(fact.name, holders.value)}  {nodes}"
             lines += wrapped(text, page.width, "", " " * 10)
-    lines = lines or ["every node has the same of every fact"]
+    lines = lines or ["every fact has the same value on all nodes"]
     return page.fitted(without_commands("\n".join(lines) + "\n", page.sign("·", ".")))
 
 

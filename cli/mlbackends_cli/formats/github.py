@@ -30,7 +30,7 @@ def outcome(outcome: Outcome, _page: Page) -> str:
         if rest := found[len(shown) :]:
             codes = ", ".join(dict.fromkeys(checks.code(check) for check in rest))
             title = f"backends {outcome.kind}: {len(rest)} more {severity}s"
-            text = f"{codes}\nThey stand in the log and in the summary."
+            text = f"{codes}\nThey are in the log and in the summary."
             lines.append(_command(_COMMANDS[severity], {"title": title}, text))
             folded += rest
     rows = []
@@ -38,7 +38,10 @@ def outcome(outcome: Outcome, _page: Page) -> str:
         advice = (f" {word}: {text}" for word, text in checks.advice(check) if word != "why")
         rows.append(f"{check.severity} {check.code}: {checks.sentence(check)}{''.join(advice)}")
     lines += _group("more findings", rows)
-    for status, title in ((Status.WAIVED, "accepted until a day"), (Status.UNKNOWN, "not checked")):
+    for status, title in (
+        (Status.WAIVED, "accepted until a date"),
+        (Status.UNKNOWN, "not checked"),
+    ):
         rows = [f"{each.code}: {checks.reason(each)}" for each in outcome.with_status(status)]
         lines += _group(title, rows)
     return "\n".join([*lines, _log_line(f"backends: {checks.summary(outcome)}"), ""])

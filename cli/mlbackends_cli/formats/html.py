@@ -101,10 +101,10 @@ def report(report: Report, page: Page) -> str:
         section("accelerators", "Accelerators", _states(report, accelerators) or nothing),
         section("packages", "Packages", _states(report, packages)),
         section("libraries", "Libraries", _states(report, libraries)),
-        section("uses", "Who uses what", _records("", uses) if uses else ""),
+        section("uses", "Libraries that packages use", _records("", uses) if uses else ""),
         section(
             "untold",
-            "Could not tell",
+            "Could not be determined",
             items("", *(f"{_link(name)}: {escaped(why)}" for name, why in undetermined)),
         ),
         absent if missing else "",
@@ -129,7 +129,7 @@ def _link(name: str) -> str:
 def _badge(state: str) -> str:
     """Return the word for how far something got; its mark is not read out."""
     mark = element("span", escaped(probes.MARKS[state]), aria_hidden="true")
-    name = "could not tell" if state == "unknown" else state
+    name = "could not be determined" if state == "unknown" else state
     title = probes.MEANINGS[state]
     return element("span", mark, " ", escaped(name), kind=f"badge {state}", title=title)
 
@@ -150,7 +150,7 @@ def _states(report: Report, found: dict[str, str]) -> str:
         ]
         for name, text in found.items()
     ]
-    return table(("presence", "name", "version", "where, or why not"), body, "stack four")
+    return table(("presence", "name", "version", "location, or the reason"), body, "stack four")
 
 
 def _probe(name: str, probe: ProbeReport, page: Page) -> str:
@@ -173,7 +173,9 @@ def _probe(name: str, probe: ProbeReport, page: Page) -> str:
         for fact, value in facts.items()
     ]
     inside = [
-        words("p", f"could not tell: {probe.failure.message}", "broken") if probe.failure else "",
+        words("p", f"could not be determined: {probe.failure.message}", "broken")
+        if probe.failure
+        else "",
         items("warnings", *map(_reason, probe.warnings)),
         items("reasons", *map(_reason, probes.own_reasons(probe, libraries))),
         table((), body, "facts"),
@@ -209,7 +211,7 @@ def _records(title: str, rows: probes.Table) -> str:
     ]
     rest = _more(len(rows), "", "dim")
     head = words("h3", title) if title else ""
-    return head + scrolled(table(names, body) + rest, title or "Who uses what")
+    return head + scrolled(table(names, body) + rest, title or "Libraries that packages use")
 
 
 def _copy(entry: Device | Library, title: str) -> str:

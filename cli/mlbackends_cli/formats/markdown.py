@@ -48,7 +48,7 @@ def _overview(report: Report) -> list[str]:
         cells = map(literal, (row.name, row.probe.version, first))
         accelerators.append((_state(row.probe), *cells))
         accelerators += [("", "", "", literal(line)) for line in rest]
-    heads = ("presence", "name", "version", "what it is, or why it is not usable")
+    heads = ("presence", "name", "version", "description, or why it is not usable")
     sections = {
         "Machine": table(
             ("part", "what it is"),
@@ -59,7 +59,7 @@ def _overview(report: Report) -> list[str]:
         "Uses": _records(uses) if (uses := probes.uses(report.probes.get("uses"))) else "",
         "Packages": _libraries(rows["framework"]),
         "Not here": ", ".join(literal(name) for name in probes.missing(report)),
-        "Could not tell": "\n".join(
+        "Could not be determined": "\n".join(
             f"- **{literal(name)}**: {literal(why)}"
             for name, why in probes.without_row(report).items()
         ),
@@ -86,7 +86,7 @@ def _libraries(rows: Iterable[probes.Row]) -> str:
 
 def _state(probe: ProbeReport) -> str:
     state = probes.state_of(probe)
-    return f"{probes.MARKS[state]} {'could not tell' if state == 'unknown' else state}"
+    return f"{probes.MARKS[state]} {'could not be determined' if state == 'unknown' else state}"
 
 
 def _reason(reason: Reason) -> str:
@@ -103,7 +103,7 @@ def _probe(name: str, probe: ProbeReport, page: Page) -> str:
     parts = [
         f"## {literal(name + version)}",
         f"{_state(probe)}{duration}{about}",
-        f"could not tell: {literal(probe.failure.message)}" if probe.failure else "",
+        f"could not be determined: {literal(probe.failure.message)}" if probe.failure else "",
         _reasons(probes.own_reasons(probe, probe.libraries)),
         _section("Look at", _reasons(probe.warnings)),
         _section("Facts", _values(facts)),

@@ -69,7 +69,7 @@ def _file(created: str, tool: str, labels: Iterable[tuple[str, str]]) -> str:
         if len(name) + len("backends.") > _LONGEST_NAME:
             lines.append(f"# too long for a label: {text}")
         elif size > _MOST_BYTES:
-            lines.append("# and more, for which the file has no room")
+            lines.append("# and more, which exceed the size of the file")
             break
         else:
             lines.append(text)

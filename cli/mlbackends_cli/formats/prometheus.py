@@ -15,16 +15,16 @@ FOR_COLLECTORS = True
 _Labels = tuple[tuple[str, str], ...]
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 _MEANINGS = {
-    "backends_check_failed": "1 where a check failed, 0 where it passed; one that does not apply or is"
-    " unknown is absent.",
-    "backends_check_unknown": "1 for a check that could not be made; the others are absent.",
-    "backends_checks": "How many checks ended so.",
-    "backends_findings": "How many checks of a severity failed.",
+    "backends_check_failed": "1 if a check failed, 0 if it passed; absent if it does not apply or is"
+    " unknown.",
+    "backends_check_unknown": "1 for a check that could not be performed; others are absent.",
+    "backends_checks": "Number of checks with this status.",
+    "backends_findings": "Number of failed checks of a severity.",
     "backends_fingerprint_info": "The fingerprint of each probe's report, and of all as probe machine; the"
     " value is always 1.",
-    "backends_outcome_info": "What judged, and by which schema; the value is always 1.",
-    "backends_last_run_timestamp_seconds": "When what was judged was recorded; on a live machine, when"
-    " the check ran.",
+    "backends_outcome_info": "The tool and its schema; the value is always 1.",
+    "backends_last_run_timestamp_seconds": "Time at which the machine was recorded; for a live"
+    " machine, the time of the check.",
 }
 
 

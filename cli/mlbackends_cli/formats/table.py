@@ -136,7 +136,7 @@ def _overview(report: Report, page: Page) -> Iterator[str]:
         yield from side_by_side(left, right, page)
     below = replace(page, width=min(page.width, _TWO_COLUMNS))  # longer lines are hard to read
     unknown = [_named("?", name, why) for name, why in probes.without_row(report).items()]
-    for title, more in (("Could not tell", unknown), ("Look at", [*_look_at(report)])):
+    for title, more in (("Could not be determined", unknown), ("Look at", [*_look_at(report)])):
         yield from sections([(title, more)] if more else [], below)
     if missing := probes.missing(report):
         were = "was" if len(missing) == 1 else "were"
@@ -220,7 +220,7 @@ def _absent(report: Report, page: Page) -> Iterator[str]:
         text = f"{probes.label(name)}: {probes.meaning(name)}"
         found[groups[probes.group(name)]].append([Cell(name, NAME), Cell(text)])
     yield from sections(
-        [(f"{title} that are not here", rows) for title, rows in found.items() if rows], page
+        [(f"{title} that were not found", rows) for title, rows in found.items() if rows], page
     )
 
 
@@ -351,7 +351,7 @@ def outcome(outcome: Outcome, page: Page) -> str:
     for title, _, found in checks.not_failed(outcome, details=page.details):
         # The title of a hazard says what is wrong, that of a rule what should be.
         is_hazard = outcome.kind == "doctor" and title == "Passed"
-        heading = "Looked for, and not there" if is_hazard else title
+        heading = "Looked for and not found" if is_hazard else title
         parts.append(prose.printed((prose.Passage(heading, _by_cause(found)),), page))
     summary = checks.summary(outcome)
     last = wrapped(summary, page.width) if page.terminal else [summary]  # grep wants one line

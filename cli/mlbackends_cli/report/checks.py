@@ -134,7 +134,7 @@ def counts(outcome: Outcome) -> list[tuple[int, str]]:
     for status, word in (
         (Status.WAIVED, "waived"),
         (Status.UNKNOWN, "not checked"),
-        (Status.SKIPPED, "not for this machine"),
+        (Status.SKIPPED, "not applicable"),
         (Status.PASSED, "passed"),
     ):
         found.append((len(outcome.with_status(status)), word))
@@ -151,7 +151,7 @@ def summary(outcome: Outcome) -> str:
 
 def not_failed(outcome: Outcome, *, details: bool) -> Iterator[tuple[str, Status, list[Check]]]:
     """Yield what did not fail, by how it ended, with a title; with details also what is well."""
-    titles = {"Accepted until a day": Status.WAIVED, "Not checked": Status.UNKNOWN}
+    titles = {"Accepted until a date": Status.WAIVED, "Not checked": Status.UNKNOWN}
     if details:
         titles |= {"Does not apply": Status.SKIPPED, "Passed": Status.PASSED}
     for title, status in titles.items():

@@ -11,12 +11,12 @@ from mlbackends_cli.text.plain import amount, one_line, shortened
 from mlbackends_cli.text.prose import Passage
 
 _CONCERNS = {
-    Concern.DTYPE: "Element types that it does not have, or does not compute in",
-    Concern.OPERATION: "Operations that it does not have",
+    Concern.DTYPE: "Element types that it lacks or does not compute in",
+    Concern.OPERATION: "Operations that it lacks",
     Concern.MEMORY: "Memory",
-    Concern.SYSTEM: "What it does not work with or without",
+    Concern.SYSTEM: "Requirements and incompatibilities",
 }
-_FEATURES = "What it may offer"
+_FEATURES = "Optional features"
 _DEVICES_SHOWN = 4
 _MOST_CHARACTERS = 500
 
@@ -107,15 +107,15 @@ def _sentence(here: Here | None, yes: str, no: str, word: str) -> str:
     if here.on and here.not_on:
         on, not_on = (", ".join(map(str, devices)) for devices in (here.on, here.not_on))
         return f"{word.capitalize()} for device {on}, not for device {not_on}: {because}."
-    return f"Could not tell: {because}."
+    return f"Could not be determined: {because}."
 
 
 def _head(page: KindPage) -> Iterator[tuple[str, str]]:
     """Yield what was found of the kind, and the values of its page."""
     if page.present is False:
-        yield "", "No such device is here; below is what holds of the kind."
+        yield "", "No such device was found; the following describes the kind in general."
     elif page.present is None and page.because:
-        yield "", f"Whether one is here could not be determined: {one_line(page.because)}."
+        yield "", f"Whether there is one could not be determined: {one_line(page.because)}."
     for device in page.devices[:_DEVICES_SHOWN]:
         yield "device", shortened(one_line(device), _MOST_CHARACTERS)
     if (left := len(page.devices) - _DEVICES_SHOWN) > 0:

@@ -27,14 +27,14 @@ def difference_page(difference: Difference, *, is_open: bool) -> str:
     before, after = difference.before, difference.after
     parts = differences.parts(difference)
     worse = _table([each for part in parts for each in part.causes if each.change.why])
-    fine = "Nothing became worse." if parts else "The two do not differ."
+    fine = "Nothing became worse." if parts else "There are no differences."
     sections = [_notes(part, is_open=is_open) for part in parts]
     numbers = [(f"{count:,}", word) for count, word in differences.counts(difference)]
     body = [
         header("What changed", (f"from {before.name} to {after.name}", after.created), numbers),
         "<main>\n",
         section("worse", "What became worse", worse or words("p", fine, "fine")),
-        section("otherwise", "What is new or otherwise", *sections),
+        section("otherwise", "Other changes", *sections),
         section("not-compared", "Not compared", items("", *map(escaped, difference.notes))),
         "</main>\n",
         footer({"made by": difference.tool, "schema": difference.schema}),

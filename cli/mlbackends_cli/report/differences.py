@@ -97,4 +97,4 @@ def notes(difference: Difference) -> list[str]:
     """Return which two were compared and how much differs, and what was not compared."""
     numbers = ", ".join(f"{count} {word}" for count, word in counts(difference))
     names = f"from {one_line(difference.before.name)} to {one_line(difference.after.name)}"
-    return [f"{names}: {numbers or 'they do not differ'}", *difference.notes]
+    return [f"{names}: {numbers or 'no differences'}", *difference.notes]

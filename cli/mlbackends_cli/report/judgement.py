@@ -65,13 +65,13 @@ _options = together(
         "--within",
         type=Seconds(min=0.1, max=86400),
         metavar="SECONDS",
-        help="Give up after so long: nothing could be determined then.  [default: no limit; with another"
+        help="Give up after this time; the result is then undetermined.  [default: no limit; with another"
         f" --exit-code than plain {WITHIN:g}]",
     ),
     REDACT,
     format_option(
         "outcome",
-        about="How to write the outcome: for people, for programs, or for what CI and monitoring read.",
+        about="Output format: for people, for programs, or for CI and monitoring.",
     ),
     click.option(
         "--exit-code",
@@ -79,19 +79,21 @@ _options = together(
         type=click.Choice([*UNKNOWN_CODES]),
         default=PLAIN,
         show_default=True,
-        help="Whose exit codes. nagios: 0 well, 1 a warning failed, 2 an error failed, 3 undetermined,"
-        " whatever --fail-on says. npd (node-problem-detector): 0 well, 1 a problem of the node, 2"
-        " undetermined. slurm: 1 a problem of the node, else 0.",
+        help="Convention of the exit codes. nagios: 0 OK, 1 a warning failed, 2 an error failed, 3"
+        " undetermined, regardless of --fail-on. npd (node-problem-detector): 0 OK, 1 a problem of the node,"
+        " 2 undetermined. slurm: 1 a problem of the node, else 0.",
     ),
     click.option(
         "--problem",
         type=click.Choice([ANY, *(each.value for each in Problem)]),
-        help="Judge only what is the node's (hardware, driver, limits) or the user's (packages, variables)."
-        "  [default: any; with --exit-code npd or slurm, node]",
+        help="Report only problems of the node (hardware, driver, limits) or of the user (packages,"
+        " variables).  [default: any; with --exit-code npd or slurm, node]",
     ),
     fail_on_option(Severity.ERROR.value),
     click.option("--strict", is_flag=True, help="Exit 3 if something could not be checked."),
-    click.option("--all", "details", is_flag=True, help="Show what passed too, and the evidence."),
+    click.option(
+        "--all", "details", is_flag=True, help="Also show passed checks, and the evidence."
+    ),
     OUTPUT,
     COLOR,
 )
@@ -158,7 +160,7 @@ def limited(seconds: float | None) -> Iterator[None]:
     except KeyboardInterrupt:
         if time.monotonic() < end:
             raise
-        error = MlBackendsError(f"the probes had not ended after {seconds:g} s", "see --within")
+        error = MlBackendsError(f"the probes did not finish within {seconds:g} s", "see --within")
         error.exit_code = exits.UNKNOWN
         raise error from None
     finally:

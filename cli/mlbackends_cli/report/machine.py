@@ -56,7 +56,7 @@ def _clock(facts: Facts) -> Iterator[str]:
     if most and most != base:
         yield f"at most {quantity('_hertz', most)}"
     if limit and limit < (most or base):
-        yield f"held below {quantity('_hertz', limit)}"
+        yield f"limited to {quantity('_hertz', limit)}"
     if not (base or most) and (now := number(facts, "current_hertz")):
         yield f"{quantity('_hertz', now)} now"
     plan = text(facts, "power_mode") or text(facts, "power_plan")

@@ -19,11 +19,11 @@ from mlbackends_cli.text.plain import amount, binary_size
 GROUPS = ("machine", "accelerator", "library", "framework", "use")
 MARKS = {"usable": "✓", "loadable": "◐", "found": "·", "broken": "✗", "unknown": "?", "absent": "–"}
 MEANINGS = {
-    "usable": "computed something right",
+    "usable": "computed a correct result",
     "loadable": "opens and answers",
     "found": "found only",
     "broken": "broken",
-    "unknown": "could not tell",
+    "unknown": "could not be determined",
     "absent": "not here",
 }
 #: The first of a machine's parts; the others keep their order.
@@ -216,7 +216,7 @@ def warnings(report: Report) -> list[tuple[str, Reason]]:
 def why(probe: ProbeReport) -> str:
     """Return why a probe has not reached the next presence level, "" where nothing is wrong."""
     if probe.failure is not None:
-        return f"could not tell: {probe.failure.message}"
+        return f"could not be determined: {probe.failure.message}"
     return "" if probe.presence is Presence.USABLE else _because(own_reasons(probe))
 
 

@@ -133,7 +133,7 @@ def legend(usage: Usage) -> list[str]:
     """Return what signs mean that stand on the page."""
     found = []
     if any(one.oversubscribed for one in usage.processes):
-        found.append("! more threads want to run than it has CPUs: set OMP_NUM_THREADS lower")
+        found.append("! more runnable threads than CPUs: lower OMP_NUM_THREADS")
     if any(one.libraries is None for one in usage.processes):
         found.append("? could not be determined")
     return found

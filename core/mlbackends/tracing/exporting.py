@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, cast
 import msgspec
 
 from mlbackends.base.errors import BadInput, UnknownName
+from mlbackends.base.version import install_command
 from mlbackends.base.writable import escaped
 from mlbackends.host.files import standard_output, whole_file
 from mlbackends.model.trace import Record, as_row
@@ -188,7 +189,7 @@ class ParquetWriter(LineWriter):
         except ImportError as error:
             raise BadInput(
                 f"Parquet is written by pyarrow, which cannot be imported: {error}",
-                "pip install 'mlbackends[parquet]', or write .csv or .jsonl",
+                f"{install_command('parquet')}, or write .csv or .jsonl",
             ) from None
         super().__init__(BytesIO())
         kinds = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}

@@ -6,8 +6,9 @@ from typing import Any
 
 from mlbackends.base.errors import MlBackendsError
 from mlbackends.base.reasons import Reason
+from mlbackends.base.version import install_command
 
-INSTALL = "pip install 'mlbackends[kernels]'"
+INSTALL = install_command("kernels")
 
 
 def numpy() -> Any:

@@ -111,4 +111,4 @@ def test_a_file_is_never_larger_than_what_is_read() -> None:
     text = written("nfd", with_checks(*checks, created=CREATED))
 
     assert 900 < len(labels(text)) < 5000
-    assert text.endswith("# and more, for which the file has no room\n")
+    assert text.endswith("# and more, which exceed the size of the file\n")

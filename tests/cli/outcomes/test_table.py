@@ -27,7 +27,7 @@ def test_the_worst_is_first_and_the_counts_are_last() -> None:
     assert [head.split()[1] for head in heads if head] == ["error", "error", "warning", "note"]
     assert lines[-1] == (
         "Known hazards, this machine: 2 errors, 1 warning, 1 note, 1 waived, 1 not checked,"
-        " 1 not for this machine, 1 passed"
+        " 1 not applicable, 1 passed"
     )
 
 

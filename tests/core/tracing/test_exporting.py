@@ -16,6 +16,7 @@ import pytest
 
 from mlbackends.base.errors import BadInput, UnknownName
 from mlbackends.base.registry import load
+from mlbackends.base.version import install_command
 from mlbackends.model.trace import Text
 from mlbackends.tracing import exporting, reader
 from mlbackends.tracing.exporting import export, format_of
@@ -275,7 +276,7 @@ def test_without_pyarrow_the_error_says_what_to_install(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True
     )
-    assert "pip install 'mlbackends[parquet]'" in done.stdout
+    assert install_command("parquet") in done.stdout
     assert os.listdir(tmp_path) == []
 
 

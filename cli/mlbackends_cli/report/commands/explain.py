@@ -57,7 +57,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @documented()
 @click.argument("topics", metavar="[TOPIC]...", nargs=-1, shell_complete=_complete)
 @format_option(
-    also=("text", "markdown"), default="text", about="How to print it; json is for devices."
+    also=("text", "markdown"), default="text", about="Output format; json is for devices."
 )
 @click.option(
     "--report",

@@ -75,7 +75,7 @@ def _complete_values(ctx: click.Context, param: click.Parameter, incomplete: str
 
 @documented()
 @click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=completing(_probes))
-@format_option("report", about="How to print the report.")
+@format_option("report", about="Output format of the report.")
 @click.option(
     "--get",
     "wanted",
@@ -202,10 +202,10 @@ def command(
         text = formats.text(form, "report", shown, style)
         write(text, output, for_all=formats.is_for_collectors(form))
     for reason in missing:
-        log(f"required, but not so: {reason}")
+        log(f"requirement not met: {reason}")
     uncertain = undetermined(report)
     if strict and uncertain:
-        log(f"could not tell: {', '.join(uncertain)}")
+        log(f"could not be determined: {', '.join(uncertain)}")
         return exits.UNKNOWN
     return code
 
@@ -215,7 +215,7 @@ def _host(root: str | None, python: str | None, pid: int | None, timeout: float)
         raise BadInput("--python names no interpreter", "write --python venv/bin/python")
     if root and (pid or python):
         raise BadInput(
-            "--root looks at a recorded machine; it goes with neither --pid nor --python",
+            "--root inspects a recorded machine; it cannot be combined with --pid or --python",
             "leave --root or the others out",
         )
     if not (pid or python):

@@ -76,7 +76,7 @@ def command(
             "`backends info --format json` writes a report to standard output",
         )
     if root and python:
-        message = "--root looks at a recorded machine; it does not go with --python"
+        message = "--root inspects a recorded machine; it cannot be combined with --python"
         raise BadInput(message, "leave one of them out")
     if not target.endswith(ENDING) and depth not in (None, Presence.FOUND.value):
         raise BadInput(

@@ -31,7 +31,7 @@ _SPLIT_K = "_split_k"
 @documented()
 @click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=complete)
 @click.option("--changed", is_flag=True, help="Only switches that differ from their default.")
-@format_option("listing", "rows", about="How to print them.")
+@format_option("listing", "rows", about="Output format.")
 @with_values
 @OUTPUT
 @COLOR

@@ -100,7 +100,7 @@ Examples:
     "view",
     "trace",
     also=EXPORTS,
-    about="How to print it. html is one page with all views and plots; perfetto is Chrome's trace.",
+    about="Output format. html is one page with all views and plots; perfetto is Chrome's trace.",
 )
 @OUTPUT
 @click.option("--follow", is_flag=True, help="Go on as the file grows, until Ctrl-C.")
