@@ -191,7 +191,7 @@ def flags_page() -> str:
         ".I in Python",
         "says how it is set: most are attributes below mlbackends, some are functions as in torch.backends,",
         "NNPACK's is set by set_flags() and flags(), and what a library reads when it is loaded has a",
-        "variable alone. An assignment to a name that is no attribute says what to use.",
+        "variable alone. An assignment to a name that is not an attribute reports what to use.",
         ".PP",
         "A variable that begins with MLBACKENDS_ is read by mlbackends and by what backends run starts;",
         "every other one is read by torch or the library itself.",

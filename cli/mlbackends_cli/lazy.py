@@ -115,7 +115,7 @@ class FolderGroup(Command, click.Group):
         return next((folder for folder in self.folders if name in registry.names(folder)), None)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one command; None where there is no such file."""
+        """Import one command; None if its file does not exist."""
         del ctx
         name = cmd_name.replace("-", "_")
         folder = self._folder_of(name)

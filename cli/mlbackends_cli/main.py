@@ -75,7 +75,7 @@ def guarded_main(arguments: list[str]) -> int:
         return error.exit_code
     except Exception as error:  # noqa: BLE001  a bug: one line, and the traceback in a file
         if isinstance(error, OSError) and os.name == "nt" and error.errno == errno.EINVAL:
-            return _end_without_output(exits.CLOSED_PIPE)  # what Windows says of a closed pipe
+            return _end_without_output(exits.CLOSED_PIPE)  # how Windows reports a closed pipe
         if isinstance(error, OSError) and error.errno in _NO_ROOM:
             log(f"standard output cannot be written: {error.strerror}")
             return _end_without_output(exits.USAGE)
@@ -118,7 +118,7 @@ def _end_without_output(code: int) -> int:
 
 
 def _fail(arguments: list[str], message: str, hint: str = "") -> None:
-    """Say why there is no outcome; in frames, too, where a reader of many nodes waits for them."""
+    """Report an error; also as a frame, if a reader of many nodes waits for one."""
     log(message, hint)
     framed = "--format=frame" in arguments or ("--format", "frame") in pairwise(arguments)
     if framed or arguments[:2] == ["fleet", "envelope"]:

@@ -1,4 +1,4 @@
-"""The processor, as torch.backends.cpu tells it."""
+"""The instruction set level of the CPU, as torch.backends.cpu reports it."""
 
 from mlbackends.switches import store
 from mlbackends.switches.modules import install

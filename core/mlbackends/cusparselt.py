@@ -19,7 +19,7 @@ def version() -> int | None:
 
 
 def is_available() -> bool:
-    """Tell whether a copy of cuSPARSELt is here that opens and has a version, with a GPU or without."""
+    """Return whether a copy of cuSPARSELt is here that opens and has a version, with a GPU or without."""
     from mlbackends.survey import availability
 
     return availability.opens("cusparselt")

@@ -4,7 +4,7 @@ from mlbackends.switches.modules import install
 
 
 def is_available() -> bool:
-    """Tell whether KleidiAI is here and answers; it exists on Arm processors alone."""
+    """Return whether KleidiAI is here and answers; it exists on Arm processors alone."""
     from mlbackends.survey import availability
 
     return availability.is_available("kleidiai")

@@ -5,12 +5,12 @@ from mlbackends.switches.modules import install
 
 
 def get_fastpath_enabled() -> bool:
-    """Tell whether the fast path may be taken; it is only where the inputs allow it too."""
+    """Return whether the fast path may be taken; it is only where the inputs allow it too."""
     return bool(store.read("mha.fastpath_enabled"))
 
 
 def set_fastpath_enabled(value: bool) -> None:
-    """Allow or forbid the fast path. Raises RuntimeError for what is no bool; torch stores anything."""
+    """Allow or forbid the fast path. Raises RuntimeError for what is not a bool; torch stores anything."""
     store.write("mha.fastpath_enabled", value)
 
 

@@ -8,7 +8,7 @@ _LAZY = {"verbose": "mlbackends.tracing.verbose:MklVerbose"}
 
 
 def is_available() -> bool:
-    """Tell whether an MKL is here that computed something right, the one inside torch too."""
+    """Return whether an MKL is here that computed something right, the one inside torch too."""
     from mlbackends.survey import availability
 
     return availability.is_available("mkl")

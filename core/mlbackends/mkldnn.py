@@ -13,14 +13,14 @@ _LAZY = {"verbose": "mlbackends.tracing.verbose:OnednnVerbose"}
 
 
 def is_available() -> bool:
-    """Tell whether a oneDNN is here that works, the one inside torch too."""
+    """Return whether a oneDNN is here that works, the one inside torch too."""
     from mlbackends.survey import availability
 
     return availability.is_available("onednn")
 
 
 def is_acl_available() -> bool:
-    """Tell whether the Arm Compute Library is here, which oneDNN uses on Arm processors."""
+    """Return whether the Arm Compute Library is here, which oneDNN uses on Arm processors."""
     from mlbackends.survey import availability
 
     return availability.is_available("acl")

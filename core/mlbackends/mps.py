@@ -15,13 +15,13 @@ __all__ = [
 
 
 def is_built() -> bool:
-    """Tell whether this library has kernels for Metal. It has none."""
+    """Return whether this library has kernels for Metal: no."""
     return False
 
 
 @lru_cache
 def is_available() -> bool:
-    """Tell whether a Metal device is here that computed something right."""
+    """Return whether a Metal device is here that computed something right."""
     from mlbackends.survey import availability
 
     return availability.is_available("mps")
@@ -29,7 +29,7 @@ def is_available() -> bool:
 
 @lru_cache
 def is_macos_or_newer(major: int, minor: int) -> bool:
-    """Tell whether this is macOS `major.minor` or newer. Raises RuntimeError on other systems."""
+    """Return whether this is macOS `major.minor` or newer. Raises RuntimeError on other systems."""
     system = str(sys.platform)
     if system != "darwin":
         raise RuntimeError(
@@ -43,7 +43,7 @@ def is_macos_or_newer(major: int, minor: int) -> bool:
 
 @lru_cache
 def is_macos13_or_newer(minor: int = 0) -> bool:
-    """Tell whether this is macOS 13.`minor` or newer. Raises RuntimeError on other systems."""
+    """Return whether this is macOS 13.`minor` or newer. Raises RuntimeError on other systems."""
     return is_macos_or_newer(13, minor)
 
 
@@ -57,12 +57,12 @@ def get_name() -> str:
 def get_core_count() -> int:
     """Return the number of the GPU's cores, of 16 execution units each.
 
-    Raises AttributeError where there is no Metal device, RuntimeError where it does not tell.
+    Raises AttributeError without a Metal device, RuntimeError if it does not report the number.
     """
     facts = _device().devices[0].facts
     count = facts.get("cores", facts.get("core_count"))
     if not isinstance(count, int):
-        raise RuntimeError("this Metal device does not tell the number of its cores")  # noqa: TRY004
+        raise RuntimeError("this Metal device does not report the number of its cores")  # noqa: TRY004
     return count
 
 
@@ -71,7 +71,7 @@ def _device() -> "ProbeReport":
 
     report = availability.used_report("mps")
     if not report.devices:
-        raise AttributeError("there is no Metal device here; `backends info mps` tells more")
+        raise AttributeError("this machine has no Metal device; see `backends info mps`")
     return report
 
 

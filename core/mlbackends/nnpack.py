@@ -6,7 +6,7 @@ __all__ = ["flags", "is_available", "set_flags"]
 
 
 def is_available() -> bool:
-    """Tell whether an NNPACK is here that supports this processor, the one inside torch too."""
+    """Return whether an NNPACK is here that supports this processor, the one inside torch too."""
     from mlbackends.survey import availability
 
     return availability.is_available("nnpack")

@@ -4,7 +4,7 @@ from mlbackends.switches.modules import install
 
 
 def is_available() -> bool:
-    """Tell whether an OpenMP runtime is here that ran a parallel region."""
+    """Return whether an OpenMP runtime is here that ran a parallel region."""
     from mlbackends.survey import availability
 
     return availability.is_available("openmp")

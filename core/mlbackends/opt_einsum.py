@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @lru_cache
 def is_available() -> bool:
-    """Tell whether the package opt_einsum can be imported here."""
+    """Return whether the package opt_einsum can be imported here."""
     from mlbackends.survey import availability
 
     return availability.is_importable("opt_einsum")

@@ -99,12 +99,12 @@ def operations_disabled(*op_symbols: str) -> Iterator[None]:
 
 
 def is_operation_disabled(op_symbol: str) -> bool:
-    """Tell whether an operation itself is disabled; its DSLs do not count."""
+    """Return whether an operation itself is disabled; its DSLs do not count."""
     return op_symbol in _operations_off
 
 
 def is_dsl_disabled(dsl_name: str) -> bool:
-    """Tell whether a DSL itself is disabled."""
+    """Return whether a DSL itself is disabled."""
     return dsl_name in _dsls_off
 
 

@@ -11,9 +11,7 @@ class _SupportedEngines:
         return engines()
 
     def __set__(self, obj: object, value: object) -> None:
-        raise RuntimeError(
-            "Assignment not supported: supported_engines is an answer, not a setting"
-        )
+        raise RuntimeError("Assignment not supported: supported_engines is read-only")
 
 
 install(__name__, "QuantizedEngine", supported_engines=_SupportedEngines())

@@ -209,7 +209,7 @@ def test_the_terminal_is_the_programs_and_so_is_its_interrupt_key() -> None:
         (("--set", "cudnn.benchmrk=1"), "did you mean 'cudnn.benchmark'?"),
         (("--set", "cudnn.benchmark=2"), "cudnn.benchmark cannot be '2'"),
         (("--set", "cudnn.benchmark"), "write NAME=VALUE"),
-        (("--set", "xnnpack.enabled=1"), "an answer, not a setting"),
+        (("--set", "xnnpack.enabled=1"), "read-only"),
         (("--set", "cudnn.benchmark=1", "--set", "cudnn.benchmark=0"), "set twice"),
         (("--set", "cudnn.allow_tf32=0", "--set", "fp32_precision=tf32"), "contradict each other"),
         (("--set", "cudnn.benchmark_limit=4"), "needs a torch that was built with cuDNN"),

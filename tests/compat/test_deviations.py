@@ -28,14 +28,14 @@ pytestmark = pytest.mark.torch
 #: Where another file has the test: by file, the code and how the test's name begins.
 ELSEWHERE = {
     "test_sdpa_agrees.py": {
-        "attention-mask-beside-causal": "test_a_mask_beside_causal_is_refused_as_documented_where",
+        "attention-mask-with-causal": "test_a_mask_beside_causal_is_refused_as_documented_where",
         "attention-lengths-checked": "test_lengths_that_differ_are_refused_where_torchs_flash",
         "attention-gradients-once": "test_gradients_of_gradients_are_refused_and_not_silently_lost",
         "attention-dropout-is-a-probability": "test_dropout_that_is_no_probability_is_none_to",
         "attention-keeps-nan": "test_nan_in_the_query_is_zero_to_torchs_flash_and_nan_here",
         "attention-leaves-types-to-the-caller": "test_autocast_casts_torchs_attention_and_not_ours",
         "attention-takes-no-nested-tensors": "test_nested_tensors_are_computed_by_torchs_formula",
-        "attention-tells-all-reasons": "test_reasons_are_warnings_in_torch_and_in_the_exception",
+        "attention-gives-all-reasons": "test_reasons_are_warnings_in_torch_and_in_the_exception",
         "priority-order-restored": "test_the_whole_order_comes_back_where_torchs_leaks",
         "priority-order-obeyed-on-the-cpu": "test_the_order_is_ignored_by_torch_on_the_cpu_and",
         "sdpa-kernel-takes-backends": "test_what_torch_takes_for_none_at_all_is_refused",
@@ -315,7 +315,7 @@ def test_a_scope_beside_the_newer_switches_is_refused_by_torch_and_entered_here(
         mlbackends.cudnn.set_flags()
 
 
-@shows("flags-tell-of-disabling")
+@shows("flags-warn-of-disabling")
 def test_flags_disable_cudnn_in_silence_in_torch_and_with_one_warning_here() -> None:
     def enter(module: Any) -> None:
         with module.flags(benchmark=True):
@@ -468,7 +468,7 @@ def test_an_order_is_not_checked_by_torch_and_is_here(order: list[int]) -> None:
     assert store.read("cuda.sdp_priority_order") == (1, 2, 0, 3, 4)
 
 
-@shows("can-use-tells-why")
+@shows("can-use-gives-reasons")
 @pytest.mark.parametrize("kind", ["flash", "efficient", "cudnn"])
 def test_reasons_are_told_here_and_not_by_a_torch_without_cuda(kind: str) -> None:
     if torch.version.cuda:

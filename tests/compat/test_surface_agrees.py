@@ -73,7 +73,7 @@ VALUES = rules(
             ("mkldnn.*", "flags .*: state of mkldnn.enabled", "False", "True"),
             ("cuda.preferred_linalg_library", ".*: state of .*", "Cusolver|Magma", "Default"),
         ],
-        "flags-tell-of-disabling": [
+        "flags-warn-of-disabling": [
             ("cudnn.*", "flags .*: warnings", "silent", "UserWarning"),
             ("mkldnn.allow_tf32", "flags False: warnings", ".*", "UserWarning, UserWarning"),
             ("mkldnn.allow_tf32", "flags None: warnings", "silent", "UserWarning"),
@@ -107,7 +107,7 @@ FREEZING = rules(
         "benchmark-limit-is-a-number": [
             ("cudnn.benchmark_limit", "frozen: attribute", TAKEN, "RuntimeError")
         ],
-        "flags-tell-of-disabling": [("*", "frozen.*: flags: warnings", "silent", "UserWarning")],
+        "flags-warn-of-disabling": [("*", "frozen.*: flags: warnings", "silent", "UserWarning")],
         "mkldnn-flags-are-quiet": [
             ("mkldnn.*", "frozen.*: flags: warnings", "UserWarning", "silent")
         ],

@@ -120,7 +120,7 @@ def test_what_must_not_be_pickled_comes_back_empty() -> None:
 
 def test_a_dropout_state_needs_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(availability, "is_available", lambda _: False)
-    with pytest.raises(AssertionError, match="no CUDA device"):
+    with pytest.raises(AssertionError, match="needs a CUDA device"):
         rnn.init_dropout_state(0.5, True, 0, {})
 
 

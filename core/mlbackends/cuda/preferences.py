@@ -117,7 +117,7 @@ def cublas_workspace_size(size: int | None = None) -> int:
 
     A size that is set comes before CUBLAS_WORKSPACE_CONFIG, and holds from the next product on.
     Without either it is 32 MiB on a device of capability 9.0 and 8.125 MiB on any other, also where
-    there is no device. Raises TypeError for what is no int, RuntimeError for a negative size.
+    there is no device. Raises TypeError for what is not an int, RuntimeError for a negative size.
     """
     if size is not None:
         store.write("cuda.cublas_workspace_size", size)
@@ -156,7 +156,7 @@ def blas_workspace_size(
 ) -> int:
     """Return the bytes that a BLAS may work in; set them to `size` before. The first argument is the size.
 
-    backend: as for `preferred_blas_library`, whose result stands for None. Raises RuntimeError for
+    backend: as for `preferred_blas_library`, whose result replaces None. Raises RuntimeError for
     an unknown one and for ck, which has no workspace.
     """
     requested = (
@@ -207,7 +207,7 @@ def _found_by_probe(probe: str, name: str) -> bool:
 
 
 def _installed(name: str, stem: str) -> bool:
-    """Tell whether a library for which there is no probe lies where programs find it."""
+    """Return whether a library without a probe is in a folder where programs find it."""
     from mlbackends.host.host import Host
     from mlbackends.libraries.search import libraries_named
 

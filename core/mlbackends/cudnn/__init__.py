@@ -16,7 +16,7 @@ _LAZY = {"rnn": "mlbackends.cudnn.rnn"}
 
 
 def is_available() -> bool:
-    """Tell whether a copy of cuDNN is here that opens and has a version, with a GPU or without."""
+    """Return whether a copy of cuDNN is here that opens and has a version, with a GPU or without."""
     from mlbackends.survey import availability
 
     return availability.opens("cudnn")
@@ -37,7 +37,7 @@ def version() -> int | None:
 
 
 def is_acceptable(tensor: "Any") -> bool:
-    """Tell whether cuDNN could work on a tensor: it is enabled and here, and the tensor is on a GPU.
+    """Return whether cuDNN could work on a tensor: it is enabled and here, and the tensor is on a GPU.
 
     tensor: anything with `device` and `dtype` as torch's tensors have them. Raises AttributeError for others.
     """
@@ -48,7 +48,7 @@ def is_acceptable(tensor: "Any") -> bool:
         return False
     if is_available():
         return True
-    warn("cuDNN was not found, or does not open; `backends info cudnn` tells why")
+    warn("cuDNN was not found, or cannot be opened; see `backends info cudnn`")
     return False
 
 

@@ -42,14 +42,14 @@ def init_dropout_state(
 ) -> "Any":
     """Return the dropout state of the current device, making it at the first call; None without dropout.
 
-    Raises AssertionError where there is no CUDA device, and NotImplementedError where there is one: the
+    Raises AssertionError without a CUDA device, and NotImplementedError with one: the
     states live in cuDNN's own memory, for layers that this library does not have.
     """
     from mlbackends.survey import availability
 
     del dropout_seed
     if not availability.is_available("cuda_driver"):
-        raise AssertionError("there is no CUDA device that could hold a dropout state")
+        raise AssertionError("a dropout state needs a CUDA device, and this machine has none")
     state = dropout_state.get("desc_0")
     if state is None or state.get() is None:
         if train and dropout:

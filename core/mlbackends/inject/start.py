@@ -45,7 +45,7 @@ def environment_with(plan: Plan, environment: Mapping[str, str]) -> dict[str, st
         raise BadInput(
             f"{HOOK_FOLDER} cannot be put on {_PATH}", "install mlbackends in another folder"
         )
-    # An empty entry would stand for the current folder.
+    # An empty entry would mean the current folder.
     folders = [each for each in merged.get(_PATH, "").split(os.pathsep) if each != HOOK_FOLDER]
     merged[_PATH] = os.pathsep.join([HOOK_FOLDER, *(folders if folders != [""] else [])])
     return merged
@@ -55,7 +55,7 @@ def environment_with(plan: Plan, environment: Mapping[str, str]) -> dict[str, st
 
 
 def needs_target(values: Mapping[str, object]) -> bool:
-    """Tell whether it matters which Python and which torch the command starts."""
+    """Return whether it matters which Python and which torch the command starts."""
     switches = [SWITCHES[name] for name, value in values.items() if value is not None]
     return any(switch.of_torch and (switch.needs or not _libraries(switch)) for switch in switches)
 
@@ -110,7 +110,7 @@ def refuse(values: Mapping[str, object], plan: Plan, target: Target | None) -> N
         is_einsum = switch.module == "opt_einsum" and value is not False
         if is_einsum and "opt_einsum" not in target.modules:
             raise BadInput(
-                f"{shown} needs opt_einsum, and the environment of {target.executable} has none",
+                f"{shown} needs opt_einsum, which the environment of {target.executable} lacks",
                 "install opt-einsum there",
             )
 
@@ -125,7 +125,7 @@ def _libraries(switch: Switch) -> set[str]:
 def startable(command: Sequence[str], search_path: str) -> list[str]:
     """Return a command that can be started: a Python script that is not executable gets our python.
 
-    Raises BadInput for what is no program.
+    Raises BadInput for what is not a program.
     """
     program = command[0]
     if which(program, search_path):
@@ -139,7 +139,7 @@ def startable(command: Sequence[str], search_path: str) -> list[str]:
 
 
 def is_plain_script(program: str, search_path: str) -> bool:
-    """Tell whether a program is a Python script that does not start by itself."""
+    """Return whether a program is a Python script that does not start by itself."""
     return program.endswith(".py") and os.path.isfile(program) and not which(program, search_path)
 
 

@@ -1,6 +1,6 @@
 """From values to the way each gets into the program: by a variable, by a call into torch, or by both.
 
-Everything is in the order of the table, in which the older switches stand before the entries that they
+Everything is in the order of the table, in which the older switches precede the entries that they
 bridge to, so that torch ends where our own store ends.
 Source of how torch is set and read: torch 2.13, observed.
 """
@@ -16,7 +16,7 @@ from mlbackends.switches.startup import OUR_PREFIX, variable_of
 from mlbackends.switches.table import SWITCHES, Switch
 
 _BACKENDS = "torch.backends."
-#: Where bare assignment does something else than its name says: it writes the generic entry (mkldnn), or
+#: Where bare assignment does something else than its name suggests: it writes the generic entry (mkldnn), or
 #: shadows the module's state (opt_einsum). The functions and their arguments do it right.
 _BY_FUNCTION = {
     "mkldnn.fp32_precision": ("mkldnn.set_flags", "_fp32_precision"),
@@ -34,7 +34,7 @@ class Step(Struct, frozen=True, omit_defaults=True):
     value: as JSON and our files have it; argument: as torch takes it. attribute: what that is
     assigned to; or call: the function that gets it, by the name `keyword` where that is not "".
     Neither: a variable has set it, and it is only read back. reads: each a path, and the value that
-    must stand there then, None for any.
+    must be read there then, None for any.
     """
 
     name: str
@@ -116,9 +116,9 @@ def argument_of(switch: Switch, value: object) -> object:
 
 
 def reads_of(switch: Switch, value: object) -> tuple[tuple[str, object], ...]:
-    """Return what to read back and the value to find there, () where torch cannot tell.
+    """Return what to read back and the value to find there, () if torch cannot report it.
 
-    "none" stands for what an entry inherits, so anything may be found there.
+    "none" means what an entry inherits, so any value may be read.
     """
     if switch.name == "cpu.capability":
         word = str(value)

@@ -1,7 +1,7 @@
 """The Python program that a command starts, and the torch in its environment; nothing of it is imported.
 
-Where the command is not recognised as Python (a shell script, mpirun, env), there is no target: what its
-programs have is found out in them.
+Where the command is not recognised as Python (a shell script, mpirun, env), the target is unknown: the
+import hook checks what its programs have.
 Source: Python documentation, "Command line and environment"; execve(2), "Interpreter scripts"; env(1); the
 launchers that pip and uv write for console scripts.
 """
@@ -31,10 +31,10 @@ _SHELLS = ("sh", "bash", "dash")
 
 
 class Torch(Struct, frozen=True):
-    """A torch as its files tell of it.
+    """A torch, by its files.
 
-    version: "" where version.py does not say. parts: which of "cuda", "cudnn" and "xpu" it was built
-    with; None where its files do not tell.
+    version: "" if version.py has none. parts: which of "cuda", "cudnn" and "xpu" it was built
+    with; None if its files do not show it.
     """
 
     location: str
@@ -65,7 +65,7 @@ def target_of(command: Sequence[str], environment: Mapping[str, str]) -> Target 
         return None
     try:
         described = query(python[0])
-    except BadInput:  # no Python, or one that does not start: then it will say so itself
+    except BadInput:  # not a Python, or one that does not start: it will report that itself
         return None
     arguments = python_arguments(python[1:])
     folders = list(described["path"])
@@ -95,7 +95,7 @@ def target_of(command: Sequence[str], environment: Mapping[str, str]) -> Target 
 
 
 def python_command(command: Sequence[str], search_path: str) -> tuple[str, ...]:
-    """Return the interpreter's path, its options and the program; () where the command is no Python's."""
+    """Return the interpreter's path, its options and the program; () if the command is not run by Python."""
     path = which(command[0], search_path)
     if not path:
         return ()
@@ -116,7 +116,7 @@ class PythonArguments(Struct, frozen=True):
     """hook_ignored_by: the option that makes Python ignore PYTHONPATH or sitecustomize, "" if none.
 
     program: the script that runs, "" for code, a module or none. has_own_folder: whether the script's
-    folder, or the current one, stands first on the import path.
+    folder, or the current one, is first on the import path.
     """
 
     hook_ignored_by: str

@@ -32,7 +32,7 @@ def requested(texts: Sequence[str], files: Sequence[str]) -> dict[str, object]:
                 raise BadInput(
                     f"{path} and {sources[name]} set {name} to different values:"
                     f" {SWITCHES[name].kind.written(value)} and {SWITCHES[name].kind.written(found[name])}",
-                    f"say which one with --set {name}=VALUE",
+                    f"choose one with --set {name}=VALUE",
                 )
             found[name] = value
             sources.setdefault(name, path)

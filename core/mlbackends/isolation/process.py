@@ -55,7 +55,7 @@ class Forked:
         self._faults = 0
 
     def is_busy(self) -> bool:
-        """Tell whether it loads: it takes pages in, and has not done so for long.
+        """Return whether it loads: it takes pages in, and has not done so for long.
 
         So several that hang do not hang one after the other, and big ones do not all load at once.
         """
@@ -102,7 +102,7 @@ class Forked:
         return self.replied + self.request.timeout - time.monotonic()
 
     def is_over(self) -> bool:
-        """Tell whether it has ended, run out of time or answered everything."""
+        """Return whether it has ended, run out of time or answered everything."""
         return not self.todo or self.seconds_left() <= 0 or has_ended(self.pid)
 
     def end(self) -> tuple[list[Reply], Request | None]:
@@ -205,7 +205,7 @@ def prctl(option: int, value: int) -> None:
 
 
 def has_ended(pid: int) -> bool:
-    """Tell whether a child has ended. It is not reaped: its number still names it and its group."""
+    """Return whether a child has ended. It is not reaped: its number still names it and its group."""
     try:
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:

@@ -7,7 +7,7 @@
     lowered(x)
     lowered.save("model.lowered")                 # load() compiles anew; it unpickles: trust the file
 
-The life cycle is that of torch's JIT backends, without TorchScript: what stands for a scripted module
+The life cycle is that of torch's JIT backends, without TorchScript: what corresponds to a scripted module
 is any Python object with methods, see `mlbackends.jit.modules`.
 """
 

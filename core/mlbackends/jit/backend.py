@@ -23,7 +23,7 @@ class BackendInterface(ABC):
 
     @abstractmethod
     def is_available(self) -> bool:
-        """Tell whether this backend can compile and execute in this process, now.
+        """Return whether this backend can compile and execute in this process, now.
 
         Called twice when a module is lowered, once when one is loaded, and before every call.
         """
@@ -66,11 +66,11 @@ class JitError(MlBackendsError, RuntimeError):
 
 
 class NotAModule(MlBackendsError, AttributeError):
-    """What was to be lowered is no object with methods."""
+    """What was to be lowered is not an object with methods."""
 
 
 class BackendNotAvailable(JitError):
-    """The backend says that it cannot run here: at a call, or when a lowered module is loaded."""
+    """The backend reports that it cannot run here: at a call, or when a lowered module is loaded."""
 
     exit_code = 1
 
@@ -102,7 +102,7 @@ def register_backend(name: str, backend: Factory) -> None:
 
     The function takes no argument and returns an instance of BackendInterface, at each lowering and
     each load. Raises TypeError for anything else (an instance, a class that lacks a method) and
-    RuntimeError where the name is no identifier or is registered already.
+    RuntimeError if the name is not an identifier or is already registered.
     """
     candidate: object = backend
     if not callable(candidate) or (

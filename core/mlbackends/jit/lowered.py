@@ -210,7 +210,9 @@ def load(file: str | os.PathLike[str] | BinaryIO) -> LoweredModule:
         body = opened.read() if line.startswith(_MAGIC) else b""
     words = line.split()
     if words[:1] != [_MAGIC]:
-        raise NotLoadable(f"{name} is no lowered module: it does not begin with {_MAGIC.decode()}")
+        raise NotLoadable(
+            f"{name} is not a lowered module: it does not begin with {_MAGIC.decode()}"
+        )
     if len(words) != 4 or words[1] != _VERSION or not line.endswith(b"\n"):
         version = b" ".join(words[1:2]).decode(errors="replace")
         raise NotLoadable(

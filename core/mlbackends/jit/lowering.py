@@ -22,13 +22,13 @@ def to_backend(name: str, module: Any, method_compile_spec: dict[str, Any]) -> L
 
     module: what `mlbackends.jit.modules` calls one; it stays as it is. method_compile_spec: a value
     of the backend's own choice for each method; an empty dict or list in it is refused, as nothing
-    tells its type. The order is: clone, preprocess, the backend's constructor, is_available,
+    determines its type. The order is: clone, preprocess, the backend's constructor, is_available,
     and, where it is, is_available again and compile. Where it is not available lowering succeeds
     all the same, with a UserWarning; calls then fail, and loading where it is available works.
 
     Raises RuntimeError for a name that is not registered (with the nearest one), a method that is
     not defined or cannot be lowered and an empty value of the spec, AttributeError for what is no
-    module, TypeError for a name that is no str or a spec that is no dict. Nothing has run then.
+    module, TypeError for a name that is not a str or a spec that is not a dict. Nothing has run then.
     """
     for title, argument, kind in (
         ("the name of a backend", name, str),
@@ -78,7 +78,7 @@ def to_backend_selective(module: Any, function: Callable[[Any], Any], names: Ite
     names: dotted, from the module on ("encoder.attention"); function is mostly a call of to_backend.
     The module itself stays as it is, also when something fails.
 
-    Raises RuntimeError for an object that is no module, a name that it does not have (with the
+    Raises RuntimeError for an object that is not a module, a name that it does not have (with the
     nearest one), an attribute that is data and a parent that is reached by several names, of which
     only one would be lowered; AttributeError where function returns no module; TypeError for other
     arguments.

@@ -88,7 +88,7 @@ class Method(NamedTuple):
         if kind == "value":
             return outputs[0]
         module, _, name = kind.partition(":")
-        # None where it is no named tuple, or its module is not imported in this process.
+        # None if it is not a named tuple, or its module is not imported in this process.
         named: Any = functools.reduce(
             lambda found, part: getattr(found, part, None), name.split("."), sys.modules.get(module)
         )
@@ -130,7 +130,7 @@ def _signature(function: Any) -> inspect.Signature:
         return inspect.signature(function, eval_str=True)
     except (TypeError, ValueError):
         raise
-    except Exception:  # noqa: BLE001  any code can stand in an annotation
+    except Exception:  # noqa: BLE001  an annotation may contain any code
         if sys.version_info >= (3, 14):
             from annotationlib import Format
 

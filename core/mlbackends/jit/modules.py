@@ -1,4 +1,4 @@
-"""What stands for a scripted module, what its submodules are, and how it is cloned.
+"""What counts as a module, what its submodules are, and how it is cloned.
 
 A module is an instance of a class that is written in Python and has public methods, or has
 `named_children()` as torch's modules do. Classes, functions, numbers, texts, containers and arrays
@@ -22,7 +22,7 @@ _FUNCTIONS = (types.FunctionType, staticmethod, classmethod)
 
 
 def is_module(value: object) -> bool:
-    """Tell whether a value counts as a module."""
+    """Return whether a value counts as a module."""
     if isinstance(value, (type, types.ModuleType)):
         return False
     cls = type(value)
@@ -38,7 +38,7 @@ def is_module(value: object) -> bool:
 
 
 def is_lowered(value: object) -> bool:
-    """Tell whether a value is what lowering returned."""
+    """Return whether a value is what lowering returned."""
     return hasattr(type(value), "__lowered_wrapper__")
 
 

@@ -138,7 +138,7 @@ def numactl(instance: Instance) -> list[str]:
 
 
 def can_start_behind(command: list[str]) -> bool:
-    """Tell whether a program that does nothing can be started by this binding command."""
+    """Return whether a program that does nothing can be started by this binding command."""
     silent = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in range(3)]
     arguments = [*command, "true"]
     try:

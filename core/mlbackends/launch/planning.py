@@ -128,7 +128,7 @@ def chosen_cpus(options: Options, topology: Topology, notices: list[Notice]) -> 
 
 
 def has_modes(options: Options) -> bool:
-    """Tell whether latency or throughput mode decides; --core-list with its counts overrides both."""
+    """Return whether latency or throughput mode decides; --core-list with its counts overrides both."""
     return options.core_list is None and (options.latency_mode or options.throughput_mode)
 
 

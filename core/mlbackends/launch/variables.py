@@ -110,5 +110,5 @@ def find_library(name: str, folders: list[str]) -> str:
 
 
 def is_preloaded(name: str, entries: list[str]) -> bool:
-    """Tell whether an entry of LD_PRELOAD is this library, from any folder."""
+    """Return whether an entry of LD_PRELOAD is this library, from any folder."""
     return any(os.path.basename(entry).startswith(f"lib{name}.so") for entry in entries)

@@ -16,7 +16,7 @@ DEFAULT = "default"
 #: The value of each cell, and its origin.
 Cells = dict[str, tuple[object, str]]
 
-#: Beside torch's own words: tf32 unless a parent has a value, until the entry is written to.
+#: Not a word of torch: tf32 unless a parent has a value, until the entry is written to.
 _UNTOUCHED = "default"
 _GENERIC = "fp32_precision"
 #: Every entry of the tree, and the one it inherits from.
@@ -36,7 +36,7 @@ _CONV, _RNN = "cudnn.conv.fp32_precision", "cudnn.rnn.fp32_precision"
 OLDER = "float32_matmul_precision"
 #: What the older switch means for cuBLAS and for oneDNN.
 _MEANINGS = {"highest": ("ieee", "ieee"), "high": ("tf32", "tf32"), "medium": ("tf32", "bf16")}
-#: The cells behind a switch that is not one cell of its own name.
+#: The cells behind a switch that is not simply the cell with its name.
 _CELLS = {
     "cuda.matmul.allow_tf32": (CUDA_MATMUL, OLDER),
     OLDER: (OLDER, CUDA_MATMUL, MKLDNN_MATMUL),
@@ -88,7 +88,7 @@ def reading(cells: Cells, switch: Switch) -> object:
     if mixed:
         newer = mixed[0]
         raise RuntimeError(
-            f"{name} cannot tell: a mix of the legacy and new APIs was used, and {newer} is"
+            f"{name} has no value: a mix of the legacy and new APIs was used, and {newer} is"
             f" {_resolved(cells, newer)!r}; read {newer}, or set only one of the two"
         )
     return value
@@ -134,7 +134,7 @@ def put(cells: Cells, switch: Switch, value: object, origin: str) -> None:
 
 
 def refuse_contradictions(values: Mapping[str, object]) -> None:
-    """Raise BadInput that names two switches which contradict each other; None is no value."""
+    """Raise BadInput that names two switches which contradict each other; None does not count as a value."""
     sentence, _ = contradiction(values)
     if sentence:
         from mlbackends.base.errors import BadInput
@@ -145,7 +145,7 @@ def refuse_contradictions(values: Mapping[str, object]) -> None:
 def contradiction(values: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
     """Return a sentence on two switches that contradict each other, and their names; "" and () if none do.
 
-    None is no value. Only one is named where it takes more than one other to undo it.
+    None does not count as a value. Only one is named if several others together undo it.
     """
     found = lost(values)
     if not found:
@@ -154,12 +154,12 @@ def contradiction(values: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
     names = next((pair for pair in pairs if lost({each: values[each] for each in pair})), (found,))
     shown = " and ".join(f"{name}={SWITCHES[name].kind.written(values[name])}" for name in names)
     if len(names) == 1:
-        return f"{shown} does not hold beside the other switches that are set", names
+        return f"{shown} has no effect together with the other switches that are set", names
     return f"{shown} contradict each other", names
 
 
 def lost(values: Mapping[str, object]) -> str:
-    """Return the first switch that does not read as set where all are, "" if none; None is no value."""
+    """Return the first switch that reads differently when all are set, "" if none; None does not count."""
     if values.get("opt_einsum.enabled") is False and values.get("opt_einsum.strategy") is not None:
         return "opt_einsum.strategy"
     cells = untouched()

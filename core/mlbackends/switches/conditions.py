@@ -43,7 +43,7 @@ def refuse(switch: Switch, value: object) -> None:
     """Raise where a switch cannot take any value, or not this one, for what is installed here."""
     name = switch.name
     if switch.read_only:
-        raise RuntimeError(f"Assignment not supported: {name} is an answer, not a setting")
+        raise RuntimeError(f"Assignment not supported: {name} is read-only")
     if switch.reached == "variable":
         raise RuntimeError(
             f"Assignment not supported: {name} is read when a library is loaded; set the variable"

@@ -1,6 +1,6 @@
 """Functions that torch.compile leaves whole: it breaks its graph there, and calls them as they are.
 
-Our operations read memory, which a graph has none of while it is captured. torch need not be here: its
+Our operations read memory, which does not exist while a graph is captured. torch need not be installed: its
 compiler looks for the mark on a function, and a call looks for the compiler in this process.
 """
 
@@ -19,7 +19,7 @@ _REASON = "mlbackends computes outside of graphs"
 
 
 def is_compiling() -> bool:
-    """Tell whether torch's compiler is tracing the caller."""
+    """Return whether torch's compiler is tracing the caller."""
     of_torch: Any = getattr(sys.modules.get("torch.compiler"), "is_compiling", None)
     return of_torch is not None and of_torch()
 

@@ -39,7 +39,7 @@ def switches(data: bytes, path: str) -> "dict[str, object]":
     from mlbackends.base.toml_document import parsed
 
     if len(data) > _LIMIT:
-        raise BadInput(f"{path} is larger than {_LIMIT} bytes; that is no file of switches")
+        raise BadInput(f"{path} is larger than {_LIMIT} bytes; that is not a file of switches")
     document = parsed(data, path)
     found: dict[str, object] = {}
     paths: dict[str, tuple[str, ...]] = {}
@@ -63,25 +63,25 @@ def switches(data: bytes, path: str) -> "dict[str, object]":
 
 
 def from_text(switch: Switch, text: str) -> object:
-    """Return the value that a text stands for: what a variable takes, and true and false.
+    """Return the value of a text: what a variable accepts, and true and false.
 
     Raises ValueError with what is accepted.
     """
     if switch.read_only:
-        raise ValueError("it is an answer, not a setting")
+        raise ValueError("it is read-only")
     words = {"true": "1", "false": "0", "on": "1", "off": "0"}
     if switch.kind.annotation.startswith("bool"):
         text = ",".join(words.get(part.strip().lower(), part) for part in text.split(","))
     elif switch.kind.annotation.startswith("int") and text.isascii() and text.isdecimal():
-        # Bytes, as in Python; the variable has a spelling of its own.
+        # Bytes, as in Python; the variable is spelled differently.
         return _checked(switch, int(text[:30]))
     return _parsed(switch, text)
 
 
 def from_data(switch: Switch, value: object) -> object:
-    """Return the value that decoded TOML or JSON stands for. Raises ValueError with what is accepted."""
+    """Return the value of decoded TOML or JSON. Raises ValueError with what is accepted."""
     if switch.read_only:
-        raise ValueError("it is an answer, not a setting")
+        raise ValueError("it is read-only")
     if isinstance(switch.kind, Permutation) and isinstance(value, list):
         return switch.kind.parsed(
             ",".join(each if isinstance(each, str) else shown(each) for each in value)
@@ -106,7 +106,7 @@ def settings(texts: "tuple[str, ...]") -> "dict[str, object]":
         name = name.strip()
         if not sign:
             raise BadInput(
-                f"{shown(text)} is no setting", "write NAME=VALUE, such as cudnn.benchmark=true"
+                f"{shown(text)} is not a setting", "write NAME=VALUE, such as cudnn.benchmark=true"
             )
         if name not in SWITCHES:
             raise unknown(name)
@@ -130,7 +130,7 @@ def as_data(switch: Switch, value: object) -> object:
 
 
 def _parsed(switch: Switch, text: str) -> object:
-    """Return what a text stands for; 0 and 1 are the variables' spelling of false and true."""
+    """Return the value of a text; 0 and 1 are how variables spell false and true."""
     try:
         return switch.kind.parsed(text)
     except ValueError as error:
@@ -198,7 +198,7 @@ def members(group: str) -> tuple[str, ...]:
 
 
 def unknown(name: str) -> UnknownName:
-    """Return the exception for a name that is no switch: the members of a group, else the nearest."""
+    """Return the exception for an unknown name, with the members of a group or the nearest switch."""
     below = members(name)
     if below:
         return GroupName(name, below, f"backends flags list {name}")

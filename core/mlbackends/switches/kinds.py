@@ -89,7 +89,7 @@ class Reduction(Boolean):
 class Choice(Kind):
     """One of a few words, spelled exactly so.
 
-    unknown, wrong_type: the exceptions for another word and for what is no text. aliases: words that
+    unknown, wrong_type: the exceptions for another word and for what is not a text. aliases: words that
     mean one of the others. since: the first torch that takes a word, where that is newer than the switch.
     optional: None is taken too, where the library is not installed.
     """
@@ -138,7 +138,7 @@ class Choice(Kind):
 
 
 class Count(Kind):
-    """A whole number from `lowest` up; None stands for what the library itself chooses."""
+    """A whole number of at least `lowest`; None leaves the choice to the library."""
 
     name = "int"
     annotation = "int | None"

@@ -17,7 +17,7 @@ _ACCEPTED = {
 
 
 def listing(names: "tuple[str, ...]" = ()) -> records.Switches:
-    """Return the named switches, all by default; "cudnn" stands for all below it.
+    """Return the named switches, all by default; "cudnn" means all below it.
 
     Raises UnknownName, with the nearest name.
     """
@@ -49,7 +49,7 @@ def listing(names: "tuple[str, ...]" = ()) -> records.Switches:
 
 
 def matching(names: "tuple[str, ...]") -> "list[Switch]":
-    """Return the switches that names stand for, in the order of the table."""
+    """Return the switches of names and groups, in the order of the table."""
     for name in names:
         if name not in SWITCHES and not members(name):
             raise UnknownName("switch", name, (*SWITCHES, *groups()), "backends flags list")
@@ -116,15 +116,15 @@ def read_by(switch: Switch) -> str:
 
 
 def how_to_set(switch: Switch) -> str:
-    """Return in one sentence how a switch is set that is no attribute."""
+    """Return in one sentence how a switch that is not an attribute is set."""
     if switch.reached == "variable":
         return (
-            f"{switch.name} is no attribute: {switch.variable} is read when a library is loaded, and nothing"
-            f" in Python changes it; set the variable before, or use `backends run --set"
+            f"{switch.name} is not an attribute: {switch.variable} is read when a library is loaded, and"
+            " nothing in Python changes it; set the variable before, or use `backends run --set"
             f" {switch.name}=VALUE`"
         )
     sets, reads = set_by(switch), read_by(switch)
-    return f"{switch.name} is no attribute: use {sets}" + (
+    return f"{switch.name} is not an attribute: use {sets}" + (
         f"; {reads} reads it" if reads != sets else ""
     )
 

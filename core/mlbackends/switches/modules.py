@@ -1,6 +1,6 @@
 """Modules whose switches are attributes where torch.backends has them so, and which refuse unknown names.
 
-A module ends with `install(__name__, "CudnnModule")`. That gives it a class of its own in which
+A module ends with `install(__name__, "CudnnModule")`. That gives it a class in which
 every row of `mlbackends.switches.table` that is an attribute is a descriptor, and the functions `flags` and
 `set_flags` where rows have a part in them. The module stays a module; `import mlbackends.cudnn` and
 reload work as ever.
@@ -65,7 +65,7 @@ class _SwitchProp(ContextProp):
 
 
 class PropModule(ModuleType):
-    """A module with switches. m: the module that it stands for, which other names are read from."""
+    """A module with switches. m: the module that it wraps, from which other names are read."""
 
     def __init__(self, m: ModuleType, name: str) -> None:
         super().__init__(name)
@@ -163,7 +163,7 @@ def precision_name(backend: str, op: str) -> str:
         **{("mkldnn", name): f"mkldnn.{name}.fp32_precision" for name in ("matmul", "conv", "rnn")},
     }
     if (backend, op) not in tree:
-        raise RuntimeError(f"there is no precision for the operation {op!r} of {backend!r}")
+        raise RuntimeError(f"the operation {op!r} of {backend!r} has no precision")
     return tree[backend, op]
 
 
@@ -171,7 +171,7 @@ def install(name: str, class_name: str, **more: object) -> None:
     """Give a module its switches, and `flags` and `set_flags` where the table has parts of them.
 
     class_name: what torch calls the module's class. It is bound in the module too, as there.
-    more: further descriptors of the class, for what is no switch.
+    more: further descriptors of the class, for attributes that are not switches.
     """
     module = sys.modules[name]
     rows = _rows(name)
@@ -191,12 +191,12 @@ def install(name: str, class_name: str, **more: object) -> None:
 
 
 def _rows(name: str) -> "list[Switch]":
-    """Return the switches of a module, by its full name; a module of another package has none."""
+    """Return the switches of a module, by its full name; () for a module of another package."""
     return of_module(name.removeprefix("mlbackends").removeprefix("."))
 
 
 def _how_to_set(module: ModuleType, name: str) -> str:
-    """Return how a switch is set that is no attribute, as the end of a sentence; "" for no such one."""
+    """Return how a switch that is not an attribute is set, as the end of a sentence; "" for other names."""
     for switch in _rows(module.__name__):
         if switch.attribute == name and switch.reached != "attribute":
             from mlbackends.switches.listing import how_to_set
@@ -278,7 +278,7 @@ def _settings(rows: "list[Switch]", values: "tuple[object, ...]") -> "dict[str, 
         raise ValueError(
             "opt_einsum is not enabled, so a strategy has no meaning; set enabled to True as well"
         )
-    # Where there is no cuDNN, and no limit was set, flags() ignores it as torch's does.
+    # Without cuDNN and a limit, flags() ignores it, as torch does.
     if "cudnn.benchmark_limit" in settings and store.read("cudnn.benchmark_limit") is None:
         del settings["cudnn.benchmark_limit"]
     return settings
@@ -308,20 +308,20 @@ def _warn_of_disabling(module: str, rows: "list[Switch]", values: "tuple[object,
 def disable_global_flags() -> None:
     """Forbid bare assignment to the switches of cudnn, mkldnn and miopen, and to fp32_precision.
 
-    For the life of the process: there is no way back. `flags()` goes on working.
+    This cannot be undone in the process. `flags()` still works.
     """
     store.freeze()
 
 
 def flags_frozen() -> bool:
-    """Tell whether bare assignment is forbidden here and now."""
+    """Return whether bare assignment is forbidden here and now."""
     return store.frozen()
 
 
 def get_float32_matmul_precision() -> str:
     """Return "highest", "high" or "medium".
 
-    Raises RuntimeError where fp32_precision was set to what these words cannot say.
+    Raises RuntimeError if fp32_precision was set to a value that has no such word.
     """
     return str(store.read("float32_matmul_precision"))
 

@@ -21,7 +21,7 @@ _FURTHER = (
 _OF_THE_TRACER = "MLBACKENDS_TRACE_"
 ENVIRONMENT, FILE = "environment", "file"
 
-#: The values of ATEN_CPU_CAPABILITY beside "default", by machine.
+#: The values of ATEN_CPU_CAPABILITY except "default", by machine.
 _INSTRUCTION_SETS = {
     "x86_64": ("avx2", "avx512"),
     "amd64": ("avx2", "avx512"),
@@ -149,7 +149,7 @@ def refuse_capability(word: str) -> None:
 
 def _parsed(switch: Switch, text: str, meanings: "dict[str, str]") -> object:
     if switch.read_only:
-        raise ValueError(f"{switch.name} is an answer, not a setting")
+        raise ValueError(f"{switch.name} is read-only")
     if meanings:
         if text not in meanings:
             raise ValueError("valid values are 0 or 1")

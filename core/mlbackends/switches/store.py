@@ -119,7 +119,7 @@ def freeze() -> None:
 
 
 def frozen() -> bool:
-    """Tell whether bare assignment to a freezable switch is forbidden here and now."""
+    """Return whether bare assignment to a freezable switch is forbidden here and now."""
     return _frozen and not _lifted.get()
 
 

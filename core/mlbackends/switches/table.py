@@ -1,4 +1,4 @@
-"""Every switch, one row each; pure data. sentences.json says what each does.
+"""Every switch, one row each; pure data. sentences.json describes each.
 
 A row makes the attribute or function of that name, its part in `flags()` and `set_flags()`, its
 environment variable, its line of `backends flags`, its entry in the man page backends-flags(7), its line in
@@ -28,7 +28,7 @@ class Switch:
     """One switch.
 
     name: dotted, as the attribute is reached where there is one.
-    default: its value where nothing sets it; None stands for what the library chooses.
+    default: its value if nothing sets it; None leaves the choice to the library.
     """
 
     #: What `flags()` sets it to by default, which differs from the default.
@@ -40,11 +40,11 @@ class Switch:
     freezable = False
     #: The environment variable of its first value: torch's or the library's own where there is one.
     variable = ""
-    #: Older spellings of the variable, with the value that 1 and 0 stand for.
+    #: Older spellings of the variable, with the values that 1 and 0 mean.
     also: "dict[str, dict[str, str]] | None" = None
     #: Who reads it; () where nothing does yet.
     used_by: tuple[str, ...] = (TORCH,)
-    #: The functions that write and read it in torch, where it is no attribute of torch.backends; one of the
+    #: The functions that write and read it in torch, if it is not an attribute of torch.backends; one of the
     #: switch's own name where it is reached by a function.
     torch_set = torch_get = ""
     #: What a build of torch must have for it to be set: "cuda", "cudnn", "xpu".
@@ -65,8 +65,8 @@ class Switch:
             self.torch_set = self.torch_get = f"torch.backends.{name}"
         ours = f"MLBACKENDS_{name.replace('.', '_').upper()}"
         self.variable = self.variable or ours
-        #: Every variable that gives its first value, and what a text in it stands for, {} for itself.
-        #: The last one that is set counts: our own spelling, where torch's cannot say every value.
+        #: Every variable that gives its first value, and what its texts mean, {} for themselves.
+        #: The last one that is set counts: our own spelling, where torch's has no word for every value.
         self.variables: dict[str, dict[str, str]] = (
             {**self.also, ours: {}} if self.also else {self.variable: {}}
         )

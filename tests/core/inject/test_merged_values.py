@@ -106,7 +106,7 @@ def test_the_file_of_the_environment_comes_last(tmp_path: Path) -> None:
             "MLBACKENDS_CUDNN_BENCHMARK: yes; valid values are 0",
         ),
         ("MLBACKENDS_CUDNN_BENCHMRAK", "1", "did you mean MLBACKENDS_CUDNN_BENCHMARK"),
-        ("MLBACKENDS_XNNPACK_ENABLED", "1", "xnnpack.enabled is an answer, not a setting"),
+        ("MLBACKENDS_XNNPACK_ENABLED", "1", "xnnpack.enabled is read-only"),
         ("MLBACKENDS_FLAGS", "/nonexistent", "the file that MLBACKENDS_FLAGS names: /nonexistent"),
     ],
 )

@@ -150,7 +150,7 @@ def test_a_file_of_another_kind_is_refused(content: bytes, tmp_path: Path) -> No
     (tmp_path / "m").write_bytes(content)
 
     for kind in (RuntimeError, ValueError):
-        with pytest.raises(kind, match="is no lowered module"):
+        with pytest.raises(kind, match="is not a lowered module"):
             jit.load(tmp_path / "m")
 
 

@@ -98,7 +98,7 @@ def test_a_file_may_say_nothing(written: Any, text: str) -> None:
         ("[cudnn]\nbenchmark_limit = 1979-05-27\n", "expects an int, but got datetime.date"),
         ("[cudnn]\ndepthwise_kernel = 'cudn'\n", "did you mean 'cudnn'"),
         ("fp32_precision = ['ieee']\n", "expects a string, but got list"),
-        ("[xnnpack]\nenabled = true\n", "an answer, not a setting"),
+        ("[xnnpack]\nenabled = true\n", "read-only"),
         ("[cudnn\n", "flags.toml:1: Expected .* \\(column 7\\)$"),
         ("a = 1\na = 2\n", "flags.toml:2: Cannot overwrite"),
         ("cudnn.enabled = true\nx =", "flags.toml:2: Invalid value \\(at the end\\)$"),
@@ -234,7 +234,7 @@ def test_settings_are_names_and_values() -> None:
         "fp32_precision": "ieee",
     }
     for texts, error, said in (
-        (("cudnn.benchmark",), BadInput, "no setting"),
+        (("cudnn.benchmark",), BadInput, "not a setting"),
         (("cudnn.benchmrak=1",), UnknownName, "benchmrak"),
         (("cudnn.benchmark=3",), BadInput, "cannot be '3': valid values are true or false"),
         (("cudnn=1",), UnknownName, "cudnn is a group, not a switch: cudnn.enabled"),

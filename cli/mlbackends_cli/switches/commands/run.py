@@ -4,7 +4,7 @@ The program is not edited: switches reach it by the variables that the libraries
 there is none by an import hook that sets them when torch has been imported, and reads each back.
 Programs that it starts in turn inherit both. Variables of these switches that are set already
 are replaced. Variables that begin with MLBACKENDS_, and below them the file that MLBACKENDS_FLAGS
-names, are carried as well, where neither --set nor --flags says otherwise. The program takes the
+names, are carried as well, unless --set or --flags overrides them. The program takes the
 place of backends: input, output, terminal, signals and the exit code are its own.
 
 A switch that cannot be applied is an error, with exit code 2 and before the program starts where

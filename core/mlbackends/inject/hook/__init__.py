@@ -1,1 +1,1 @@
-"""What a program finds on its path: files that stand alone, and import nothing of ours."""
+"""What a program finds on its path: independent files, which import nothing of ours."""

@@ -1,6 +1,6 @@
 """Writes the switches of `backends run` into a torch that has been imported, and reads each back.
 
-Stands alone, as the hook beside it does. Where one cannot be applied, the program ends with a line
+Like the hook, it imports nothing of ours. If a switch cannot be applied, the program ends with a line
 on standard error and exit code 2.
 """
 
@@ -53,7 +53,7 @@ def _write(torch: "ModuleType", step: "dict[str, Any]") -> None:
     except AttributeError:  # torch takes an unknown name, and does nothing
         raise _Refused("it has no " + path) from None
     except Exception:  # noqa: BLE001, S110  as above
-        pass  # older precision switches cannot be read beside newer ones; they can be set
+        pass  # older precision switches cannot be read if newer ones are set, but they can be written
     if step.get("attribute"):
         setattr(holder, name, step["argument"])
     elif step.get("keyword"):

@@ -1,7 +1,7 @@
 """The import hook of `backends run`: has the switches applied when torch has been imported.
 
-Python imports it at its start, since its folder stands in PYTHONPATH. It stands alone: the program
-may run any Python from 3.6 on, and mlbackends need not be there. A program that never imports torch
+Python imports it at its start, since its folder is in PYTHONPATH. It imports nothing of ours: the program
+may run any Python from 3.6 on, and mlbackends need not be installed. A program that never imports torch
 pays for this file and for one comparison an import.
 
 It takes its folder off sys.path, and makes way for the sitecustomize that Python would have found
@@ -35,7 +35,7 @@ class _Finder:
             find = getattr(finder, "find_spec", None)
             spec: ModuleSpec | None = find(name, path, target) if find is not None else None
             if spec is not None:
-                if spec.loader is not None:  # else a folder of that name, which is no torch
+                if spec.loader is not None:  # else a folder of that name, which is not torch
                     spec.loader = _Watched(spec)  # type: ignore[assignment]
                 return spec
         return None
@@ -74,7 +74,7 @@ def _apply(torch: "ModuleType") -> None:
 
 
 def _make_way() -> None:
-    """Import the sitecustomize that stands behind this one, if there is any, in its place."""
+    """Import the next sitecustomize on the path, if there is one, in place of this one."""
     sys.path[:] = [entry for entry in sys.path if entry != _FOLDER]
     ours = sys.modules.pop(__name__, None)
     try:
