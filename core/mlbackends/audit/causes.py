@@ -54,13 +54,11 @@ def causes(changes: Sequence[Change]) -> list[Cause]:
     for group in groups.values():
         first = min(group, key=lambda one: (-one.severity.level, "[" in one.name, len(one.name)))
         probe = first.name.partition(".")[0]
-        others = sorted((one.name for one in group if one is not first), key=_is_outside(probe))
+        names = [change.name for change in group if change is not first]
+        own = [name for name in names if name.startswith(f"{probe}.")]
+        others = own + [name for name in names if name not in own]
         found.append(Cause(first, tuple(others)))
     return found
-
-
-def _is_outside(probe: str) -> Callable[[str], bool]:
-    return lambda name: not name.startswith(f"{probe}.")
 
 
 def _values(change: Change) -> tuple[object, ...]:
@@ -86,15 +84,14 @@ def joined(names: Iterable[str]) -> list[str]:
     """Return names, as one where they differ by a label alone: nvidia.devices[0, 1 and 6 more].driver."""
     labels: dict[str, list[str]] = {}
     for name in names:
-        found = _LABEL.search(name)
-        shape = _LABEL.sub("[]", name, count=1) if found else name
-        labels.setdefault(shape, []).append(found[1] if found else "")
-    return [shape.replace("[]", f"[{_some(each)}]", 1) for shape, each in labels.items()]
-
-
-def _some(labels: Sequence[str]) -> str:
-    more = len(labels) - _MOST_LABELS
-    return ", ".join(labels[:_MOST_LABELS]) + (f" and {more} more" if more > 0 else "")
+        match = _LABEL.search(name)
+        shape = _LABEL.sub("[]", name, count=1) if match else name
+        labels.setdefault(shape, []).append(match[1] if match else "")
+    shown = []
+    for shape, own in labels.items():
+        more = f" and {len(own) - _MOST_LABELS} more" if len(own) > _MOST_LABELS else ""
+        shown.append(shape.replace("[]", f"[{', '.join(own[:_MOST_LABELS])}{more}]", 1))
+    return shown
 
 
 def records(change: Change) -> list[Record]:

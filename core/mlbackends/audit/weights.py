@@ -1,4 +1,4 @@
-"""What a change weighs: an error or a warning where something became worse, by weights.toml, else a note."""
+"""The severity of a change: by weights.toml an error or a warning if something became worse, else a note."""
 
 import re
 from functools import cache
@@ -35,38 +35,40 @@ class Weight(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def weighed(changes: tuple[Change, ...]) -> tuple[Change, ...]:
-    """Return the changes with how bad each is, and why.
+    """Return the changes with their severity and the reason for it.
 
-    Of a probe that has gone, only that and its devices weigh: the rest follows from it.
+    If a thing is absent now, only its presence and devices count: its other values follow from that.
     """
     removed = {
         change.name.partition(".")[0]
         for change in changes
         if change.name.endswith(".presence") and change.after == str(Presence.ABSENT)
     }
-    return tuple(_weighed(change, removed) for change in changes)
+    all_weighed = []
+    for change in changes:
+        name = _LABEL.sub(r"\1", change.name, count=1)
+        probe, _, rest = name.partition(".")
+        weight = next((row for pattern, row in _weights() if pattern.fullmatch(name)), None)
+        counts = probe not in removed or rest in ("presence", "devices")
+        if weight is not None and counts and _is_worse(name, change, weight):
+            change = replace(change, severity=weight.severity, why=weight.why)
+        all_weighed.append(change)
+    return tuple(all_weighed)
 
 
-def _weighed(change: Change, removed: set[str]) -> Change:
-    name = _LABEL.sub(r"\1", change.name, count=1)
-    probe, _, rest = name.partition(".")
-    weight = _weight_of(name)
-    if weight is None or (probe in removed and rest not in ("presence", "devices")):
-        return change
+def _is_worse(name: str, change: Change, weight: Weight) -> bool:
     before, after = change.before, change.after
     if weight.better == "fewer":
         before, after = after, before
     if before is None or after is None:
-        is_worse = before not in (None, []) and (weight.none_is_least or isinstance(before, list))
-    else:
-        is_worse = _is_less(name, before, after, weight.better)
-    return replace(change, severity=weight.severity, why=weight.why) if is_worse else change
+        return before not in (None, []) and (weight.none_is_least or isinstance(before, list))
+    return _is_less(name, before, after, weight.better)
 
 
 def _is_less(name: str, before: Any, after: Any, better: str) -> bool:
     """Return whether a value is less than it was; what has no order is not."""
     if better == "further":
-        # What could not be determined has not gone; what was here and cannot be determined now is worse.
+        # Undetermined is not absent, but worse than present.
         return before in _LEVELS and _LEVELS.get(after, 0.5) < _LEVELS[before]
     if isinstance(before, list) and isinstance(after, list):
         return bool(before)  # these are what left the list, and what came
@@ -88,10 +90,6 @@ def _is_less(name: str, before: Any, after: Any, better: str) -> bool:
 
 
 @cache
-def _table() -> tuple[tuple[re.Pattern[str], Weight], ...]:
+def _weights() -> tuple[tuple[re.Pattern[str], Weight], ...]:
     rows = msgspec.convert(table("audit/weights.toml")["weight"], tuple[Weight, ...])
     return tuple((re.compile(row.pattern, re.DOTALL), row) for row in rows)
-
-
-def _weight_of(name: str) -> Weight | None:
-    return next((weight for fit, weight in _table() if fit.fullmatch(name)), None)

@@ -24,7 +24,7 @@ _TOLERANCE = 20
 
 _HEAD = """\
 # Written by `backends audit --init` from a machine. Take out what does not matter, and tighten what does.
-# `backends audit --policy FILE` holds a machine to it; backends-policy(7) has the whole language.
+# `backends audit --policy FILE` checks a machine against it; backends-policy(7) describes the whole language.
 schema = {version}
 name = {name}
 
