@@ -227,7 +227,7 @@ def test_the_lanes_are_the_threads() -> None:
 
 def test_made_up_times_are_told() -> None:
     said = words(pictures(rendered([call("matmul", 1)]))["lanes-wide"])
-    assert "The trace has no time stamps: calls stand one behind the other." in said
+    assert "The trace has no time stamps: calls are drawn one after the other." in said
 
 
 @pytest.mark.slow
@@ -282,7 +282,7 @@ def test_findings_refusals_and_what_is_in_no_total_have_their_places() -> None:
     reader = Reader(text)
     assert "[reorder-share]" in reader.text
     assert "unsupported format tag" in reader.text
-    assert "creations of primitives" in reader.text
+    assert "primitive creations" in reader.text
     ids = [value for name, value in reader.attributes if name == "id"]
     assert {"look-at", "where", "when", "work", "calls", "refused", "uncounted"} <= set(ids)
 
@@ -310,4 +310,4 @@ def test_the_roof_is_that_of_this_machine_where_it_was_measured() -> None:
     assert titles(measured, "roof") == ["this machine: 56 GB/s, 1234 GFLOP/s"]
     assert any("this machine reached just now: multiply-adds" in text for text in words(measured))
     (note,) = listing(view("roofline", records, roof=roof)).notes
-    assert note == "this machine reached 1234 GFLOP/s, 56 GB/s just now (multiply-adds)"
+    assert note == "this machine just reached 1234 GFLOP/s, 56 GB/s (multiply-adds)"

@@ -28,7 +28,7 @@ FORMATS = ["table", "json", "jsonl", "csv", "markdown", "html", "perfetto"]
 FORMATS += ["parquet"] if find_spec("pyarrow") else []
 OPTIONS = (
     *((), (), (), ("--top", "0"), ("--skip-first", "1"), ("--of", "all"), ("--this-machine",)),
-    *(("--group-by", "operation,asked,shape"), ("--group-by", "raw"), ("--list-malformed",)),
+    *(("--group-by", "operation,parameters,shape"), ("--group-by", "raw"), ("--list-malformed",)),
     *(("--where", "flops>1"), ("--where", "raw~x"), ("--where", "arguments.m>3")),
 )
 PIECES = (

@@ -79,16 +79,16 @@ _CAPTURE = (
         metavar="FILE",
         default="backends-trace.log",
         show_default=True,
-        help="Where the trace goes, one line a call as the library prints it; it is replaced.",
+        help="Write the trace to FILE, replacing it: one line per call as the library prints it.",
     ),
-    click.option("--append", is_flag=True, help="Add to FILE, do not replace it."),
+    click.option("--append", is_flag=True, help="Append to FILE."),
     click.option(
         "--rank-env",
         "rank_variables",
         metavar="NAME,...",
         default="",
         help="Variables that hold a rank, the first that is set counts: OMPI_COMM_WORLD_RANK,"
-        " PMI_RANK, SLURM_PROCID, RANK. Each rank gets a file of its own, FILE.rank0.log and so on.",
+        " PMI_RANK, SLURM_PROCID, RANK. Each rank gets its own file, FILE.rank0.log and so on.",
     ),
     click.option(
         "--summary",
@@ -120,8 +120,8 @@ _ONEDNN = (
         type=click.Choice(["exec", "create", "dispatch", "all"]),
         default="create",
         show_default=True,
-        help="What oneDNN tells: exec, what ran; create, what was made for it too; dispatch, and why"
-        " faster implementations refused (long); all, and checks and warnings.",
+        help="oneDNN's verbosity level. exec: what ran; create: also what was created; dispatch: also why"
+        " faster implementations refused (long); all: also checks and warnings.",
     ),
     click.option(
         "--components",
@@ -133,7 +133,7 @@ _ONEDNN = (
         "--timestamps/--no-timestamps",
         default=True,
         show_default=True,
-        help="Have oneDNN tell when each call began.",
+        help="Have oneDNN print when each call began.",
     ),
 )
 
@@ -155,7 +155,7 @@ def run(
     page = error_page(color)
     table = LiveTable(page) if live and error_terminal_size() else None
     if live and table is None:
-        log("--live needs a terminal at standard error; the trace is taken without it")
+        log("--live needs a terminal on standard error; continuing without it")
     names = tuple(each for part in rank_variables.split(",") if (each := part.strip()))
     try:
         captured = command.run(
@@ -188,7 +188,7 @@ def _print_summary(files: Sequence[str], page: Page, length: str, *, has_more: b
     from mlbackends_cli.trace.reading import Logs, views
 
     if has_more:
-        log("the table is of all that the file holds")
+        log("the table covers the whole file")
     top = _SHORT if length == "short" else 0
     requested: dict[str, dict[str, Any]] = {"summary": {"top": top}}
     if not top:

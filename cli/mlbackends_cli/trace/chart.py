@@ -50,9 +50,9 @@ def lanes(timeline: Timeline, colours: Colours, width: int, name: str) -> str:
     top += 24
     notes = []
     if timeline.synthetic:
-        notes.append("The trace has no time stamps: calls stand one behind the other.")
+        notes.append("The trace has no time stamps: calls are drawn one after the other.")
     elif timeline.partly:
-        notes.append("Some calls have no time stamp: they stand behind the call before them.")
+        notes.append("Some calls have no time stamp: they are drawn after the call before them.")
     if more := max(0, len(timeline.lanes) - _MOST_LANES) + timeline.skipped_lanes:
         notes.append(f"and {more:,} more threads")
     top += drawing.notes(notes, top, width)

@@ -118,8 +118,8 @@ def _summary(view: trace_views.Summary) -> Listing:
         rows.append((more, *("" for _ in used[1:]), *_numbers(view.others)))
     notes = [f"{times(view.count, 'call')}, {took(view.total_ns)}"]
     notes += [
-        f"in no total: {times(one.count, 'line')}"
-        f"{f', {took(one.total_ns)}' if one.total_ns else ''}: {one.why}"
+        f"not counted: {one.count:,} {one.reason}"
+        f"{f', {took(one.total_ns)}' if one.total_ns else ''}"
         for one in view.uncounted
     ]
     return Listing(tuple(columns), (Group("", tuple(rows)),), tuple(notes))
@@ -143,24 +143,26 @@ def _numbers(row: trace_views.SummaryRow) -> tuple[str, ...]:
 
 def _findings(view: trace_views.Findings) -> Listing:
     groups = []
-    for one in view.found:
+    for one in view.findings:
         rows = [("seen", _text(one.seen)), ("why", one.why), ("do", one.action)]
         rows += [("line", _text(line)) for line in one.evidence]
         shown = tuple((word, text) for word, text in rows if text)
         groups.append(Group(f"{one.severity}: {one.code}", shown, one.code))
     marked = frozenset(
-        (number, 0) for number, one in enumerate(view.found) if one.severity in {"high", "medium"}
+        (number, 0)
+        for number, one in enumerate(view.findings)
+        if one.severity in {"high", "medium"}
     )
-    notes = () if view.found else (f"nothing was found; {len(view.asked)} things were looked for",)
+    notes = () if view.findings else (f"no findings ({len(view.codes)} checks)",)
     return Listing(("", ""), tuple(groups), notes, marked)
 
 
 def _dispatch(view: trace_views.DispatchView) -> Listing:
     groups = []
     for one in view.operations:
-        reasons = ", ".join(f"{name} ({count:,})" for name, count in one.taken)
+        reasons = ", ".join(f"{name} ({count:,})" for name, count in one.chosen)
         title = f"{one.operation}: {times(one.count, 'refusal')}"
-        title += f"; taken: {reasons}" if reasons else ""
+        title += f"; chosen: {reasons}" if reasons else ""
         rows = []
         for each in one.refusals:
             name = _text(each.implementation) or "-"
@@ -184,9 +186,9 @@ def _timeline(view: trace_views.Timeline) -> Listing:
         rows.append((_text(lane.name), *numbers, busiest, _bars(lane, view)))
     notes = [f"from 0 to {took(view.end_ns)}"]
     if view.synthetic:
-        notes.append("the trace has no time stamps: calls stand one behind the other")
+        notes.append("the trace has no time stamps: calls are drawn one after the other")
     elif view.partly:
-        notes.append("some calls have no time stamp: they stand behind the call before them")
+        notes.append("some calls have no time stamp: they are drawn after the call before them")
     if view.skipped_lanes:
         notes.append(f"{view.skipped_lanes:,} more threads were left out")
     columns = ("thread", "calls", "busy", "most", "how busy over time")
@@ -220,12 +222,12 @@ def _roofline(view: trace_views.Roofline) -> Listing:
         for point in view.points
     )
     columns = ("operation", "shape", "dtype", "implementation", "calls", "time", "FLOP/byte")
-    notes = [f"{times(view.left_out, 'call')} without known work left out"] if view.left_out else []
+    notes = [f"{times(view.left_out, 'call')} left out: work not known"] if view.left_out else []
     if roof := view.roof:
         speeds = (
             f"{short_number(roof.gflops)} GFLOP/s, {short_number(roof.gigabytes_per_second)} GB/s"
         )
-        notes.append(f"this machine reached {speeds} just now ({roof.by})")
+        notes.append(f"this machine just reached {speeds} ({roof.by})")
     return Listing((*columns, "GFLOP/s", "GB/s"), (Group("", rows),), tuple(notes))
 
 
@@ -312,10 +314,10 @@ def _difference(view: trace_views.Difference, *, everything: bool) -> Listing:
 
 
 def _joined(by: Sequence[str], values: Sequence[str]) -> Sequence[str]:
-    """Return names or values with `asked` behind the operation: "convolution bwd_w"."""
-    if not {"operation", "asked"} <= set(by):
+    """Return names or values with `parameters` behind the operation: "convolution bwd_w"."""
+    if not {"operation", "parameters"} <= set(by):
         return values
-    place, behind = by.index("operation"), by.index("asked")
+    place, behind = by.index("operation"), by.index("parameters")
     joined = list(values)
     joined[place] = "call" if values is by else f"{values[place]} {values[behind]}".rstrip()
     del joined[behind]

@@ -38,8 +38,8 @@ WHERE = click.option(
     "wheres",
     metavar="EXPRESSION",
     multiple=True,
-    help="Only what this holds for, such as 'operation=matmul and duration_ns>20us' or"
-    " 'shape~64x64'. Given again, all must hold.",
+    help="Show only matching records, such as 'operation=matmul and duration_ns>20us' or"
+    " 'shape~64x64'. Repeatable: all must match.",
 )
 GROUP_BY = click.option(
     "--group-by",
@@ -47,9 +47,9 @@ GROUP_BY = click.option(
     multiple=True,
     callback=_joined,
     shell_complete=_complete_fields,
-    help="What calls are put together by: tracer, operation, shape, implementation, dtype, isa,"
-    " thread, process, source, arguments.m and so on. Given again, by all of them. Forward and backward"
-    " of one shape are together unless `asked` or `propagation` is given too.",
+    help="Fields to group calls by: tracer, operation, shape, implementation, dtype, isa,"
+    " thread, process, source, arguments.m and so on. Repeatable. Forward and backward calls of one"
+    " shape are one group unless `parameters` or `propagation` is given too.",
 )
 SKIP_FIRST = click.option(
     "--skip-first",
@@ -57,14 +57,14 @@ SKIP_FIRST = click.option(
     default=0,
     metavar="N",
     help="Leave out the first N executions of each call in each process, and in each thread where"
-    " the trace tells them: the warm-up.",
+    " the trace records it: the warm-up.",
 )
 TOP = click.option(
     "--top",
     type=click.IntRange(min=0),
     default=None,
     metavar="N",
-    help="So many rows at most; 0 is all.  [default: 20 in tables, else all]",
+    help="Show at most N rows; 0 shows all.  [default: 20 in tables, else all]",
 )
 _DEFAULT_TOP = 20
 

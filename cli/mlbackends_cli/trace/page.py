@@ -99,7 +99,7 @@ def trace_page(contents: Contents) -> str:
     """Return the page."""
     views = contents.views()
     groups, calls, roofline = views["groups"], views["calls"], views["roofline"]
-    findings = views["findings"].found
+    findings = views["findings"].findings
     operations: Counter[str] = Counter()
     for row in groups.rows:
         operations[row.values[0]] += row.total_ns
@@ -112,7 +112,7 @@ def trace_page(contents: Contents) -> str:
     if roofline.points:
         best = max(point.gflops for point in roofline.points)
         numbers.append((short_number(best), "GFLOP/s at best"))
-    numbers.append((f"{len(findings)}", "things to look at"))
+    numbers.append((f"{len(findings)}", "findings"))
     about = [
         ", ".join(contents.counts.versions),
         f"as of {contents.created}" if contents.created else "",
@@ -120,7 +120,7 @@ def trace_page(contents: Contents) -> str:
     found = element("ul", *map(_finding, findings), kind="findings") if findings else ""
     uncounted = [
         [
-            _cell(one.why),
+            _cell(one.reason),
             _number(f"{one.count:,}"),
             _number(took(one.total_ns) if one.total_ns else ""),
         ]
@@ -128,8 +128,8 @@ def trace_page(contents: Contents) -> str:
     ]
     rest = table(("why",), uncounted, "numbers few", numbers=("lines", "time"))
     origin = {
-        "lines of the libraries": f"{contents.counts.lines:,}",
-        "lines of the program": f"{contents.text_lines:,}" if contents.text_lines else "",
+        "library lines": f"{contents.counts.lines:,}",
+        "program lines": f"{contents.text_lines:,}" if contents.text_lines else "",
         "could not be read": f"{contents.counts.unreadable:,}"
         if contents.counts.unreadable
         else "",
@@ -144,7 +144,7 @@ def trace_page(contents: Contents) -> str:
         section("work", "Work against traffic", _twice(points, roofline, colours)),
         section("calls", "Calls", _calls(calls)),
         section("refused", "Why not faster", *map(_refused, views["dispatch"].operations)),
-        section("uncounted", "In no total", rest),
+        section("uncounted", "Not counted", rest),
         "</main>\n",
         footer(origin),
     ]
@@ -227,11 +227,11 @@ def _rest(summary: Summary, shown: int) -> str:
 
 
 def _refused(one: Refused) -> str:
-    reasons = ", ".join(f"{name} ({count:,})" for name, count in one.taken[:6])
+    reasons = ", ".join(f"{name} ({count:,})" for name, count in one.chosen[:6])
     title = [
         words("strong", one.operation or "?"),
         words("span", times(one.count, "refusal"), "dim"),
-        words("span", f"taken: {reasons}", "dim") if reasons else "",
+        words("span", f"chosen: {reasons}", "dim") if reasons else "",
     ]
     body = [
         (

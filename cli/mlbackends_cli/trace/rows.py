@@ -11,7 +11,7 @@ _NUMBERS = tuple(name for name in trace_views.SummaryRow.__struct_fields__ if na
 _COMPARED = tuple(name for name in _NUMBERS if name != "cumulative_share")
 #: Views that are a list of records: the field, and the record whose fields are the columns.
 _LISTED = {
-    trace_views.Findings: ("found", trace_views.Finding),
+    trace_views.Findings: ("findings", trace_views.Finding),
     trace_views.Repro: ("calls", trace_views.Reproduction),
     trace_views.Roofline: ("points", trace_views.RooflinePoint),
 }

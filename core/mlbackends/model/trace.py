@@ -176,12 +176,12 @@ class Ukernel(Call, frozen=True, kw_only=True):
 class Dispatch(Record, frozen=True, kw_only=True):
     """Why oneDNN did not take an implementation, or, for graphs, how a pattern was tried.
 
-    who: the primitive or the part that refuses. refused: the implementation's and the problem's
+    origin: the primitive or the part that refuses. refused: the implementation's and the problem's
     fields where the line has them. reason: as printed. place: FILE:LINE in oneDNN's source, "" if not known.
     """
 
     component: str = ""
-    who: str = ""
+    origin: str = ""
     reason: str = ""
     place: str = ""
     refused: PrimitiveSignature | None = None
@@ -190,7 +190,7 @@ class Dispatch(Record, frozen=True, kw_only=True):
         lambda self: NOTHING if self.refused is None else self.refused.derived
     )
     operation: ClassVar[str] = _computed(
-        lambda self: self.refused.primitive if self.refused else self.who
+        lambda self: self.refused.primitive if self.refused else self.origin
     )
 
 
@@ -199,7 +199,7 @@ class Check(Record, frozen=True, kw_only=True):
 
     component: str = ""
     event: str = ""
-    who: str = ""
+    origin: str = ""
     reason: str = ""
     place: str = ""
 
@@ -207,12 +207,13 @@ class Check(Record, frozen=True, kw_only=True):
 class Message(Record, frozen=True, kw_only=True):
     """An error, a warning or a remark for the library's authors.
 
-    level: "error", "warning" or "debug". who: the part that speaks, "" if not known. place: as in Dispatch.
+    level: "error", "warning" or "debug". origin: the part that prints it, "" if not known. place: as in
+    Dispatch.
     """
 
     component: str = ""
     level: str = ""
-    who: str = ""
+    origin: str = ""
     text: str = ""
     place: str = ""
 

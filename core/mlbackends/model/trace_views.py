@@ -34,9 +34,9 @@ class SummaryRow(Struct, frozen=True, kw_only=True):
 
 
 class Uncounted(Struct, frozen=True, kw_only=True):
-    """Calls whose time is in no total, and why."""
+    """Calls whose time is not in the totals, and the reason."""
 
-    why: str
+    reason: str
     count: int
     total_ns: float
 
@@ -78,10 +78,10 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 class Findings(View, frozen=True, kw_only=True):
-    """All that was found: what makes times unreliable, then the worst. `asked`: what was looked for."""
+    """All that was found: what makes times unreliable, then the worst. `parameters`: what was looked for."""
 
-    asked: tuple[str, ...]
-    found: tuple[Finding, ...] = ()
+    codes: tuple[str, ...]
+    findings: tuple[Finding, ...] = ()
 
 
 class Refusal(Struct, frozen=True, kw_only=True):
@@ -96,13 +96,13 @@ class Refusal(Struct, frozen=True, kw_only=True):
 class Refused(Struct, frozen=True, kw_only=True):
     """The refusals of one operation, in the order in which oneDNN tried: what is faster comes first.
 
-    taken: the implementations that were taken in the end, and how often they were made.
+    chosen: the implementations that oneDNN chose in the end, and how often they were made.
     """
 
     operation: str
     count: int
     refusals: tuple[Refusal, ...]
-    taken: tuple[tuple[str, int], ...] = ()
+    chosen: tuple[tuple[str, int], ...] = ()
 
 
 class DispatchView(View, frozen=True, kw_only=True, tag="dispatch"):

@@ -35,7 +35,7 @@ def format_of(path: str) -> str:
         if name.endswith(endings):
             return form
     all_endings = ", ".join(end for endings in EXPORTS.values() for end in endings)
-    raise BadInput(f"{path!r} does not tell a format", f"it may end with {all_endings}")
+    raise BadInput(f"{path!r} has no known format", f"known endings: {all_endings}")
 
 
 def export(records: Iterable[Record], path: str, format_name: str = "") -> int:

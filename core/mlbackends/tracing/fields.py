@@ -17,11 +17,11 @@ Reader = Callable[[Record], Any]
 
 TEXTS = (
     *("kind", "tracer", "source", "prefix", "clock", "raw", "key", "event", "cache"),
-    *("operation", "shape", "dtype", "asked", "implementation", "isa", "slow_path"),
+    *("operation", "shape", "dtype", "parameters", "implementation", "isa", "slow_path"),
     *("format", "component", "engine", "primitive", "propagation", "memory_descriptors"),
     *("attributes", "auxiliary", "problem", "routine"),
     *("partition", "partition_kind", "data_formats", "logical_tensors", "fpmath_mode"),
-    *("scratchpad", "backend", "who", "reason", "place", "level", "text", "topic", "version"),
+    *("scratchpad", "backend", "origin", "reason", "place", "level", "text", "topic", "version"),
 )
 _WHOLE_NUMBERS = ("line_number", "process", "thread", "start_ns")
 _REAL_NUMBERS = ("duration_ns", "flops", "bytes", "gflops", "gigabytes_per_second")
@@ -97,7 +97,7 @@ _KINDS_OF_TYPE = {
 def read(name: str) -> Reader:
     """Return what reads a field of a record; texts that are not known are "", all else is None."""
     name = field_name(name)
-    if name == "asked":
+    if name == "parameters":
         from mlbackends.tracing.parameters import parameters
 
         return parameters

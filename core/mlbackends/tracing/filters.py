@@ -60,7 +60,7 @@ class Where(Struct, frozen=True):
     equals: tuple[tuple[str, str], ...] = ()
 
     def __call__(self, record: Record) -> bool:
-        """Tell whether it holds for a record."""
+        """Return whether it holds for a record."""
         return self.test(record)
 
 
@@ -143,7 +143,9 @@ def _comparison(name: str, sign: str, value: str) -> Test:
         try:
             search = re.compile(value).search
         except (re.error, RecursionError, OverflowError) as error:
-            raise BadInput(f"{value!r} is no regular expression: {error}", PATTERN_HINT) from None
+            raise BadInput(
+                f"{value!r} is not a regular expression: {error}", PATTERN_HINT
+            ) from None
         text_of = fields.read_text(name)
         return lambda record: (search(text_of(record)) is not None) is (sign == "~")
     if value.lower() == "none" and is_equality:
@@ -157,14 +159,14 @@ def _comparison(name: str, sign: str, value: str) -> Test:
         return lambda record: (reader(record) == value) is (sign != "!=")
     if "." not in name and name not in fields.NUMBERS:
         raise BadInput(
-            f"{name} holds a text, so {sign} means nothing", "compare it by =, !=, ~ or !~"
+            f"{name} is a text, so {sign} does not apply", "compare it by =, !=, ~ or !~"
         )
     compare, operand = _SIGNS[sign], _amount(name, value)
 
     def compared(record: Record) -> bool:
         try:
             return bool(compare(float(reader(record)), operand))
-        except (TypeError, ValueError):  # not known, or an entry of a table that is no number
+        except (TypeError, ValueError):  # not known, or an entry of a table that is not a number
             return sign == "!="
 
     return compared

@@ -231,7 +231,7 @@ def shown(record: Record) -> str:
 
 
 def is_on_gpu(record: Record) -> bool:
-    """Tell whether a call of oneDNN ran on a GPU."""
+    """Return whether a call of oneDNN ran on a GPU."""
     return "gpu" in str(getattr(getattr(record, "signature", None), "engine", ""))
 
 

@@ -12,7 +12,7 @@ from mlbackends.tracing import fields
 _FEW = 4000
 _SAMPLE = 1001
 _MARGIN = 40
-_UNTIMED = "calls without a time, as of a GPU: it is not known"
+_UNTIMED = "calls without a time (as on a GPU)"
 #: Which calls go into a summary: work that is counted once, what was created, parts of graphs, or all.
 OF: dict[str, Callable[[Record], bool]] = {
     "work": lambda record: record.counted,
@@ -149,7 +149,7 @@ class Groups:
 
     def __init__(self, by: tuple[str, ...], of: str = "work", top: int = 0) -> None:
         if top < 0:
-            raise BadInput(f"the top {top} cannot be shown; give 0 for all, or more")
+            raise BadInput(f"the number of rows cannot be {top}; use 0 for all")
         if of not in OF:
             raise UnknownName("kind of calls", of, tuple(OF))
         self.by = tuple(fields.field_name(name) for name in by)
@@ -207,23 +207,23 @@ class Groups:
     def uncounted(self) -> tuple[Uncounted, ...]:
         """Return what was left out of the totals, and why."""
         return tuple(
-            Uncounted(why=why, count=tally.count, total_ns=tally.total)
-            for why, tally in sorted(self._uncounted.items())
+            Uncounted(reason=reason, count=tally.count, total_ns=tally.total)
+            for reason, tally in sorted(self._uncounted.items())
         )
 
 
 def _why_not(record: Call) -> str:
     """Return why a call is in no total; "" for what was not requested."""
     if record.workspace_query:
-        return "asked only for the size of its workspace"
+        return "workspace size queries"
     if isinstance(record, GraphPartition):
         if record.executed:
-            return "a part of a graph: its primitives are counted"
-        return "compiling parts of graphs"
+            return "graph partitions (their primitives are counted)"
+        return "graph compilations"
     if record.event.startswith("exec:"):
-        return "a part of a primitive that is counted as a whole"
+        return "parts of primitives that are counted as a whole"
     if record.nested:
-        return "creations inside other creations"
+        return "nested primitive creations"
     if not record.executed:
-        return "creations of primitives"
+        return "primitive creations"
     return ""

@@ -24,12 +24,12 @@ def whole_number(text: str) -> int | None:
 
 
 def is_time(value: float) -> bool:
-    """Tell whether so many nanoseconds can be a call's time; "nan" is none."""
+    """Return whether so many nanoseconds can be a call's time; "nan" is none."""
     return 0 <= value <= LONGEST
 
 
 def is_stamp(digits: bytes) -> bool:
-    """Tell whether digits can be nanoseconds since the epoch: a number that any reader can hold, 63 bits."""
+    """Return whether digits can be nanoseconds since the epoch, in 63 bits."""
     return digits.isdigit() and len(digits) - (digits < b"92") < 19
 
 

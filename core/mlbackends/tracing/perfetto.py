@@ -68,7 +68,7 @@ def _events(records: Iterable[Record], totals: dict[str, Any]) -> Iterator[dict[
             "tid": thread or 0,
             "args": {"name": "calls" if thread is None else f"thread {thread}"},
         }
-    behind = "; calls without a stamp stand one behind the other" if synthetic else ""
+    behind = "; calls without a stamp follow one another" if synthetic else ""
     totals |= {
         "calls": real + synthetic,
         "synthetic": synthetic > 0,

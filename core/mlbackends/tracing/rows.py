@@ -11,7 +11,17 @@ _NAMES = (
     *("clock", "duration_ns", "event", "cache", "operation", "shape", "dtype", "implementation"),
     *("isa", "engine", "propagation", "memory_descriptors", "attributes", "auxiliary", "flops"),
     *("bytes", "gflops", "gigabytes_per_second", "slow_path", "executed", "nested", "counted"),
-    *("workspace_query", "component", "level", "who", "reason", "place", "text", "version", "raw"),
+    *(
+        "workspace_query",
+        "component",
+        "level",
+        "origin",
+        "reason",
+        "place",
+        "text",
+        "version",
+        "raw",
+    ),
 )
 #: The names and types. What is not known is None, of texts ""; bytes that are no UTF-8 stay as they are.
 COLUMNS = {name: fields.KINDS[name] for name in _NAMES}

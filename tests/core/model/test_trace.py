@@ -82,6 +82,6 @@ def test_what_follows_is_worked_out_once_for_all_records_of_a_call() -> None:
 
 
 def test_a_refusal_tells_what_was_refused() -> None:
-    record = Dispatch(refused=MATMUL, who="matmul")
+    record = Dispatch(refused=MATMUL, origin="matmul")
     assert (record.operation, record.shape, record.counted) == ("matmul", "3x5:5x7", False)
-    assert Dispatch(who="reorder").operation == "reorder"
+    assert Dispatch(origin="reorder").operation == "reorder"

@@ -297,7 +297,7 @@ def test_a_files_end_tells_its_format(path: str, name: str) -> None:
 
 
 def test_an_end_that_tells_nothing_is_refused() -> None:
-    with pytest.raises(BadInput, match="does not tell a format") as caught:
+    with pytest.raises(BadInput, match="has no known format") as caught:
         format_of("trace.xyz")
     assert ".jsonl" in caught.value.hint
     with pytest.raises(UnknownName):

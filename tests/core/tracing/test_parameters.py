@@ -78,7 +78,7 @@ def test_of_a_routine_it_is(call: str, words: str) -> None:
 
 @pytest.mark.parametrize("log", sorted(path.name for path in TRACES.glob("*.log")))
 def test_every_record_can_be_asked(log: str) -> None:
-    read = fields.read_text("asked")
+    read = fields.read_text("parameters")
     for record in reader.read(str(TRACES / log)):
         words = read(record)
         assert "\n" not in words

@@ -52,7 +52,7 @@ def rounded(value: Any) -> Any:
         structs.replace(
             each, total_ns=float(f"{each.total_ns:.9g}"), share=round(each.share or 0, 9)
         )
-        for each in value.found
+        for each in value.findings
     )
 
 

@@ -194,7 +194,7 @@ def _require_sound(output: str, components: str, environment: Mapping[str, str])
         own = _PYTHONS_OWN.search(components)
         problem = f"oneDNN knows no {own[0]}" if own else ""
     if problem:
-        message = f"--components is no regular expression: {components!r}: {problem}"
+        message = f"--components is not a regular expression: {components!r}: {problem}"
         raise BadInput(message, PATTERN_HINT)
 
 
@@ -218,7 +218,7 @@ def _run(
                 live(lines)
             except Exception as error:  # noqa: BLE001  a table that cannot be drawn ends no command
                 why = f"{type(error).__name__}: {error}"
-                complaints.append(warning(f"the lines were no longer shown: {why}"))
+                complaints.append(warning(f"the live table stopped: {why}"))
                 live = None
             if not lines:
                 return
@@ -255,7 +255,7 @@ def _losses(
         yield warning(f"{on_the_way.unreachable} lines went to {place}")
     if trace.is_shared:
         yield warning(
-            f"another capture was writing to {trace.path}; these lines stand among its own"
+            f"another capture was writing to {trace.path}; these lines are mixed with its own"
             " (name the variable that holds a rank to have a file each)"
         )
 

@@ -25,7 +25,9 @@ def combined(
         theirs = user.get(name, "")
         if name == _OUTPUT_FILE:
             if theirs not in ("", value):
-                notices.append(warning(f"{name}={theirs} gives way: MKL's lines go to the trace"))
+                notices.append(
+                    warning(f"{name}={theirs} is overridden: MKL's lines go to the trace")
+                )
         elif name == _ONEDNN[0]:
             # The first that is set is the one that counts.
             first = next((user[each] for each in _ONEDNN if user.get(each)), "")

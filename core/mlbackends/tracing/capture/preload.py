@@ -11,9 +11,11 @@ import contextlib
 import os
 import stat
 from collections.abc import Mapping
+from importlib.util import find_spec
 
 from mlbackends.base.errors import NotALibrary
 from mlbackends.base.mounts import which
+from mlbackends.base.registry import KERNELS
 from mlbackends.libraries.elf import ElfImage
 
 _PT_INTERP = 3
@@ -24,9 +26,7 @@ _SPECIAL = " :$"
 
 def shim_path() -> str:
     """Return the file of the installed shim, "" where this installation has none."""
-    from importlib.util import find_spec
-
-    package = find_spec("mlbackends_kernels")
+    package = find_spec(KERNELS)
     folder = os.path.dirname(str(package.origin)) if package else ""
     path = os.path.join(folder, "lib", "trace_shim.so")
     return path if os.path.isfile(path) else ""

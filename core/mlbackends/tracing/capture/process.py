@@ -48,7 +48,7 @@ def executable(command: Sequence[str], environment: Mapping[str, str]) -> list[s
         paths = [name] if os.path.exists(name) else []
     if not paths:
         place = "" if "/" in name else " on PATH"
-        raise NotStarted(f"there is no program {name!r}{place}", NOT_FOUND)
+        raise NotStarted(f"program {name!r} not found{place}", NOT_FOUND)
     files = [path for path in paths if os.path.isfile(path)]  # a FIFO has no end, nor a start
     path = next((path for path in files if os.access(path, os.X_OK)), "")
     if not path:

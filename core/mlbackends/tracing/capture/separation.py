@@ -277,7 +277,7 @@ def separation_for(
     trace: the descriptor of its file. ranks: variables that hold a rank.
     Raises BadInput where the one that was named cannot be taken.
     """
-    shared = "ranks share one trace: only the shim can tell them apart"
+    shared = "ranks share one trace: only the preloaded shim can separate them"
     notices = [warning(shared)] if ranks else []
     if way in ("auto", "preload"):
         shim = shim_path() if shim is None else shim
@@ -297,10 +297,10 @@ def separation_for(
         return Separation(notices)
     if way == "terminal" and os.name == "nt":
         raise BadInput(
-            "a program gets no terminal of its own on Windows", "--separation pipe does it"
+            "Windows has no pseudo-terminal for the program", "--separation pipe does it"
         )
     if way == "terminal" and not os.isatty(1):
-        raise BadInput("standard output is no terminal")
+        raise BadInput("standard output is not a terminal")
     try:
         return _Relayed(way, trace, markers, notices)
     except OSError as error:

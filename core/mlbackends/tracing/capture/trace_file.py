@@ -78,7 +78,7 @@ class TraceFile:
         return [(file, self._starts.get(file, 0)) for file in files if os.path.isfile(file)]
 
     def is_disk_full(self) -> bool:
-        """Tell whether nothing more can be written."""
+        """Return whether nothing more can be written."""
         if os.name == "nt":
             return not shutil.disk_usage(os.path.dirname(self.path)).free
         return not os.fstatvfs(self.descriptor).f_bavail
@@ -171,7 +171,9 @@ def special_file(path: str) -> io.FileIO | None:
         descriptor = os.open(path, flags("O_WRONLY", "O_NONBLOCK"))
     except OSError as error:
         if error.errno == errno.ENXIO and stat.S_ISFIFO(mode):
-            raise BadInput(f"nobody reads the FIFO {path}", "start its reader first") from None
+            raise BadInput(
+                f"no process is reading the FIFO {path}", "start its reader first"
+            ) from None
         raise unwritable(path, error) from None
     if os.name != "nt":
         os.set_blocking(descriptor, True)

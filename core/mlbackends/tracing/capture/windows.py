@@ -25,7 +25,7 @@ def executable(command: Sequence[str], environment: Mapping[str, str]) -> list[s
         hint = "start it by its interpreter" if os.path.isfile(name) else ""
         if os.path.exists(name):
             raise NotStarted(f"{name} is not executable", NOT_EXECUTABLE, hint)
-        raise NotStarted(f"there is no program {name!r}{place}", NOT_FOUND)
+        raise NotStarted(f"program {name!r} not found{place}", NOT_FOUND)
     return [path, *command]
 
 

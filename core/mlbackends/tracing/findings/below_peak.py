@@ -1,4 +1,4 @@
-"""Long calls reached far less than others of the trace that do the same, or than the machine does."""
+"""Long calls ran far slower than others of the trace that do the same, or than the machine does."""
 
 from collections import defaultdict
 from typing import NamedTuple
@@ -39,12 +39,12 @@ class Finder(finder.Finder):
 
     WANTS = frozenset[str]()
     WHY = (
-        "something slows these calls that did not slow the others: their shapes, layouts or threads, or"
-        " other programs and a CPU quota at that time"
+        "these calls are slowed by their shapes, layouts or threads, or by other programs or a CPU quota at"
+        " that time"
     )
     ACTION = (
         "trace again on an idle machine; if they are still slow, look at their shapes (one small size,"
-        " odd leading dimensions), layouts, threads and first calls; of oneDNN the dispatch view says"
+        " odd leading dimensions), layouts, threads and first calls; for oneDNN, the dispatch view shows"
         " why faster kernels refused (--level dispatch)"
     )
 
@@ -61,7 +61,7 @@ class Finder(finder.Finder):
                 best = best_of[one.size] = max(best, one.speed)
             for one in group:
                 best = best_of[one.size]
-                reference = "the best of the same kind here"
+                reference = "best of the same kind"
                 if (roof := self._roof(one.calls)) > best and one.unit == "GFLOP/s":
                     best, reference = roof, "this machine"
                 if one.speed * _TIMES_SLOWER <= best:
@@ -70,8 +70,8 @@ class Finder(finder.Finder):
         if share >= _LEAST_SHARE:
             yield self.finding(
                 by_share(share, high=0.5, medium=0.2),
-                f"{times(slow.count, 'call')} reach even at best less than a fifth of what"
-                f" others here or the machine do: {took(slow.total_ns)}, {percent(share)} of the time",
+                f"{times(slow.count, 'call')} {'runs' if slow.count == 1 else 'run'} at under 20% of the best"
+                f" speed seen: {took(slow.total_ns)}, {percent(share)} of the time",
                 slow,
             )
 

@@ -15,13 +15,13 @@ class Finder(finder.Finder):
 
     WANTS = frozenset(("uncounted", "notes"))
     WHY = (
-        "making a primitive chooses and compiles code, often for longer than it runs; the cache keeps"
-        f" {_CAPACITY} of them in a process"
+        "creating a primitive selects and compiles code, which often takes longer than running it; the"
+        f" cache holds {_CAPACITY} primitives per process"
     )
     ACTION = "raise ONEDNN_PRIMITIVE_CACHE_CAPACITY, or pad inputs to fewer different shapes"
     ACTION_IF_OFF = (
         "unset ONEDNN_PRIMITIVE_CACHE_CAPACITY (DNNL_PRIMITIVE_CACHE_CAPACITY); 0 turns the cache off, as"
-        " dnnl_set_primitive_cache_capacity(0) does in a framework that keeps its own"
+        " dnnl_set_primitive_cache_capacity(0) does in a framework that has its own cache"
     )
 
     def begin(self) -> None:
@@ -51,9 +51,9 @@ class Finder(finder.Finder):
         again = self._again
         share = self.share(again.total_ns)
         seen = (
-            f"{times(again.count, 'primitive')} of {self._creations:,} were made again after"
-            f" warm-up, though the process had made the same before: {took(again.total_ns)},"
-            f" {percent(share)} as long as all work"
+            f"{times(again.count, 'primitive')} of {self._creations:,} were created again after"
+            f" warm-up although the process had created them before: {took(again.total_ns)},"
+            f" {percent(share)} of the time of all counted calls"
         )
         if not again.count:
             return
@@ -64,9 +64,9 @@ class Finder(finder.Finder):
         is_off = not self._hits and self._most_often > max(2, self._headers)
         if is_off and has_processes and self._most_created < _CAPACITY:
             seen = (
-                f"the cache of primitives is off, or nearly: none of {self._creations:,} creations"
-                f" found one in it, and {again.count:,} were made again: {took(again.total_ns)},"
-                f" {percent(share)} as long as all work"
+                f"the primitive cache is off or tiny: none of {self._creations:,} creations"
+                f" was a cache hit, and {again.count:,} were repeated: {took(again.total_ns)},"
+                f" {percent(share)} of the time of all counted calls"
             )
             severity = max(severity, "medium", key=("low", "medium", "high").index)
             yield self.finding(severity, seen, again, action=self.ACTION_IF_OFF)

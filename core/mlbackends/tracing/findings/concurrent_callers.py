@@ -24,10 +24,7 @@ class Finder(finder.Finder):
     """
 
     WANTS = frozenset(("work", "uncounted", "notes"))
-    WHY = (
-        "each caller wakes its own threads: they take the CPUs from each other and spin at barriers"
-        " while others wait for a CPU"
-    )
+    WHY = "each caller wakes its own threads, which compete for CPUs and spin at barriers"
     ACTION = (
         "give each caller CPUs / callers threads (OMP_NUM_THREADS, MKL_NUM_THREADS,"
         " torch.set_num_threads; taskset for processes), or fewer callers more work"
@@ -107,7 +104,7 @@ class Finder(finder.Finder):
             why += "; but where one parallel region made all these calls, each has one thread only"
         yield self.finding(
             "medium" if several and self.machine.cpus else "low",
-            f"{callers:.1f} calls{of} ran at a time, each with up to {times(most, 'thread')}: about"
+            f"{callers:.1f} calls{of} ran at the same time, each with up to {times(most, 'thread')}: about"
             f" {advice:.1f} in all; {left}",
             why=why,
             evidence=tuple(line for busy in calls for line in busy.lines)[:4],

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from mlbackends.model.trace import Call, Record
 from mlbackends.tracing import finder
-from mlbackends.tracing.finder import Found, Sum, times, took
+from mlbackends.tracing.finder import Found, Sum, took
 from mlbackends.tracing.groups import Groups
 
-_CREATIONS = frozenset({"creations of primitives", "compiling parts of graphs"})
+_CREATIONS = frozenset({"primitive creations", "graph compilations"})
 
 
 class Finder(finder.Finder):
@@ -34,13 +34,13 @@ class Finder(finder.Finder):
         self._groups.add_many(record, count, durations)
 
     def result(self) -> Found:
-        left = [one for one in self._groups.uncounted() if one.why not in _CREATIONS]
+        left = [one for one in self._groups.uncounted() if one.reason not in _CREATIONS]
         total = sum(one.total_ns for one in left)
-        sums = (f"{times(one.count, 'line')}, {took(one.total_ns)}: {one.why}" for one in left)
+        sums = (f"{one.count:,} {one.reason}, {took(one.total_ns)}" for one in left)
         if left:
             yield self.finding(
                 "note",
-                f"{took(total)} in lines that are nested in others are in no total",
+                f"{took(total)} in nested or enclosing lines is not counted",
                 evidence=(*sums, *self._nested.lines),
                 count=sum(one.count for one in left),
                 total_ns=total,

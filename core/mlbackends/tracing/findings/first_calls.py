@@ -12,7 +12,7 @@ class Finder(finder.Finder):
     """Compares the first times of equal calls with the others."""
 
     WANTS = frozenset[str]()
-    WHY = "they load kernels, start threads and touch memory for the first time"
+    WHY = "first calls load kernels, start threads and touch memory for the first time"
     ACTION = "leave them out of comparisons: --skip-first 1"
 
     def result(self) -> Found:
@@ -24,7 +24,7 @@ class Finder(finder.Finder):
         if share >= _LEAST_SHARE:
             seen = (
                 f"{times(slow.count, 'first call')} took {took(slow.total_ns)} longer than the same"
-                f" calls later, {percent(share)} of the time; each thread has first calls"
+                f" calls later, {percent(share)} of the time"
             )
             yield self.finding("low", seen, slow)
 

@@ -28,15 +28,15 @@ class Finder(finder.Finder):
         calls = self.sums[MklCall]
         severity, why, action = "note", self.WHY, self.ACTION
         if self.machine.vendor == "Intel":
-            why = "MKL names the instruction set of every processor of Intel that it has code for"
+            why = "MKL names the instruction set of every Intel processor that it has code for"
             action = "look at MKL_ENABLE_INSTRUCTIONS and MKL_CBWR, and for a newer MKL"
             severity = by_share(self.share(calls.total_ns), medium=0.1)
         elif not self.machine.vendor:
-            why = f"on Intel's processors this is slow; on AMD's it is as it should be. {why}"
+            why = f"on Intel processors this is slow; on AMD it is normal. {why}"
             action = f"on Intel look at MKL_ENABLE_INSTRUCTIONS and MKL_CBWR. On AMD: {action}"
         yield self.finding(
             severity,
-            "MKL's header names no instruction set, as where it takes its generic kernel file",
+            "MKL's header names no instruction set, which suggests its generic kernels",
             calls,
             why=why,
             action=action,

@@ -34,7 +34,7 @@ class Finder(finder.Finder):
         if 0 < header < processor:
             yield self.finding(
                 "high",
-                f"oneDNN says that it uses {_LEVELS[header]}; this processor has {_LEVELS[processor]}",
+                f"oneDNN uses {_LEVELS[header]}; this processor has {_LEVELS[processor]}",
                 why="narrower vectors do less work a cycle, often half",
                 action=(
                     "unset ONEDNN_MAX_CPU_ISA, DNNL_MAX_CPU_ISA and ONEDNN_CPU_ISA_HINTS; in a"
@@ -57,9 +57,9 @@ class Finder(finder.Finder):
             yield self.finding(
                 by_share(share, high=1.0, medium=0.1),
                 f"{percent(share)} of the time ran kernels below {_LEVELS[best]}, which"
-                f" {'others here use' if best in kernels else 'the header names'}: {sums}",
-                why="these kernels were chosen since none for the wider vectors took the problem",
-                action="trace with --level dispatch: the dispatch view tells what refused them",
+                f" {'other calls use' if best in kernels else 'the header names'}: {sums}",
+                why="no kernel for wider vectors supports these problems",
+                action="trace with --level dispatch: the dispatch view shows why the others refused",
                 evidence=tuple(line for calls in below.values() for line in calls.lines)[:4],
                 count=sum(calls.count for calls in below.values()),
                 total_ns=total,

@@ -11,15 +11,15 @@ class Finder(finder.Finder):
     """Counts complaints by their words."""
 
     WANTS = frozenset(("notes",))
-    WHY = "a call was refused or not done as asked; frameworks often hide it"
+    WHY = "a call was refused or not done as requested; frameworks often hide this"
     ACTION = "read the lines; where one names a parameter, look at who calls with it"
     LINES = 1  # the same complaint comes hundreds of times
 
     def key(self, record: Record) -> tuple[str, str, str] | None:
         if isinstance(record, Check):
-            key = ("check", record.who, record.reason)
+            key = ("check", record.origin, record.reason)
         elif isinstance(record, Message) and record.level in {"error", "warning"}:
-            key = (record.level, record.who, record.text)
+            key = (record.level, record.origin, record.text)
         else:
             return None
         return key if key in self.sums or len(self.sums) < _MOST else None

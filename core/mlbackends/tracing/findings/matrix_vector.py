@@ -12,8 +12,8 @@ class Finder(finder.Finder):
 
     WANTS = frozenset[str]()
     WHY = (
-        "each element of the matrix is moved for one multiplication and one addition: memory, or the"
-        " cache that holds it, is the limit, so that wider vectors and faster kernels change nothing"
+        "each matrix element is loaded for one multiplication and one addition: memory or cache bandwidth"
+        " is the limit, so wider vectors and faster kernels do not help"
     )
     ACTION = (
         "batch several vectors into one product (requests, tokens), or store the weights in a smaller"
@@ -35,10 +35,10 @@ class Finder(finder.Finder):
         if share < _LEAST_SHARE:
             return
         roof = self.machine.roof
-        of_roof = f"; reading memory gave {roof.gigabytes_per_second:.3g} just now" if roof else ""
+        of_roof = f"; memory reads reached {roof.gigabytes_per_second:.3g} just now" if roof else ""
         yield self.finding(
             by_share(share, medium=0.3),
-            f"{times(vectors.count, 'product')} with a single vector took {took(vectors.total_ns)},"
+            f"{times(vectors.count, 'product')} with one vector took {took(vectors.total_ns)},"
             f" {percent(share)} of the time, at {best:.3g} GB/s at best{of_roof}",
             vectors,
         )

@@ -19,12 +19,12 @@ class Finder(finder.Finder):
 
     WANTS = frozenset(("notes",))
     WHY = (
-        "conditional numerical reproducibility fixes the code: a branch below the processor's is slower"
-        " by the width of vectors that is lost, most in products of matrices; AUTO costs little"
+        "conditional numerical reproducibility fixes the code path: one below the processor's own uses"
+        " narrower vectors and is slower, most of all in matrix products; AUTO costs little"
     )
     ACTION = (
-        "where results need not be equal across processors, unset MKL_CBWR, or set AUTO; the program"
-        " may have called MKL_CBWR_Set too"
+        "unless results must be equal across processors, unset MKL_CBWR or set it to AUTO; the program"
+        " may also have called MKL_CBWR_Set"
     )
 
     def begin(self) -> None:

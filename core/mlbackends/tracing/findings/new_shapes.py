@@ -15,7 +15,7 @@ class Finder(finder.Finder):
     """Notes after how many executions each new primitive was made."""
 
     WANTS = frozenset(("work", "uncounted"))
-    WHY = "each new shape pays for choosing and compiling code before it runs once"
+    WHY = "oneDNN selects and compiles code for each new shape before it runs"
     ACTION = "pad or bucket the inputs, so that warm-up meets all shapes"
 
     def begin(self) -> None:
@@ -56,8 +56,8 @@ class Finder(finder.Finder):
             latest.add(record, 1, 0.0)
         named = ", ".join(f"{count} of {operation}" for operation, count in counts.most_common(4))
         seen = (
-            f"{times(len(late), 'new primitive')} came in the second half of the calls"
-            f" ({named}): {took(total)}, {percent(share)} as long as all work"
+            f"{times(len(late), 'new primitive')} were created in the second half of the calls"
+            f" ({named}): {took(total)}, {percent(share)} of the time of all counted calls"
         )
         yield self.finding(
             by_share(share, high=0.2, medium=0.02),

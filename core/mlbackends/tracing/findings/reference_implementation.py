@@ -32,8 +32,8 @@ class Finder(finder.Finder):
                 f" {took(calls.total_ns)}, {percent(share)} of the time",
                 calls,
                 why=(
-                    f"{word.removesuffix(' inside')!r} in the name stands for code without vector"
-                    f" instructions{', here a part of the implementation' if inside else ''};"
-                    " it is often ten to a hundred times slower"
+                    f"{word.removesuffix(' inside')!r} in the name means code without vector"
+                    f" instructions{' (here: a part of the implementation)' if inside else ''},"
+                    " often 10 to 100 times slower"
                 ),
             )

@@ -75,7 +75,7 @@ class Finder(finder.Finder):
                     tensors = (each.signature.memory_descriptors for each in (reorder, other))
                     if role := _role(*tensors, is_after):
                         cause = f"{role} of {other.operation} ({other.implementation})"
-            cause = cause or f"no primitive beside it; {reorder.dtype} {reorder.shape}"
+            cause = cause or f"no neighbouring primitive; {reorder.dtype} {reorder.shape}"
             needed = self._needed[cause]
             needed.count += 1
             needed.total_ns += duration

@@ -1,4 +1,4 @@
-"""More than one version of a library spoke: a process has several copies, or the log several runs."""
+"""Several versions of a library printed lines: a process has several copies, or the log has several runs."""
 
 from mlbackends.model.trace import Header, Record
 from mlbackends.tracing import LIBRARIES, finder
@@ -12,10 +12,10 @@ class Finder(finder.Finder):
 
     WANTS = frozenset(("notes",))
     WHY = (
-        "frameworks bring copies of their own: caches and threads are not shared, and"
+        "each framework ships its own copy: caches and threads are not shared, and"
         " sums mix fast versions with slow ones"
     )
-    ACTION = "group by process or source to tell them apart, or trace one framework at a time"
+    ACTION = "group by process or source, or trace one framework at a time"
     LINES = 1
 
     def key(self, record: Record) -> tuple[str, str] | None:
@@ -29,7 +29,7 @@ class Finder(finder.Finder):
             if len(versions) > 1:
                 yield self.finding(
                     "low",
-                    f"{LIBRARIES.get(tracer, tracer)} spoke in {len(versions)} versions:"
+                    f"{LIBRARIES.get(tracer, tracer)} printed lines in {len(versions)} versions:"
                     f" {', '.join(versions)}",
                     evidence=tuple(line for each in versions.values() for line in each.lines)[:6],
                     count=len(versions),

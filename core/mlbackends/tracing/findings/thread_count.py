@@ -25,7 +25,7 @@ class Finder(finder.Finder):
     WANTS = frozenset(("notes",))
     ACTION = (
         "look at OMP_NUM_THREADS and MKL_NUM_THREADS, torch.set_num_threads, the affinity mask and the"
-        " quota of the traced program; one thread for each core that it is left is usual"
+        " quota of the traced program; one thread per available core is usual"
     )
 
     def begin(self) -> None:
@@ -90,13 +90,13 @@ class Finder(finder.Finder):
                 f"{named}, called from {times(callers, 'thread')}; {machine.cpus_left}, which is"
                 f" {times(machine.cores, 'core')}"
             )
-            why = "most of the machine had nothing to do while these calls ran"
+            why = "most of the machine was idle while these calls ran"
         elif is_heavy and not machine.cpus and most == callers == 1:
             severity = "note"
             seen = (
                 f"{named}: all ran on one CPU, {took(long_ns)} in calls of {took(_LONG_NS)} or more"
             )
-            why = "the trace does not say how many CPUs there were; --this-machine compares"
+            why = "the trace does not record the number of CPUs; --this-machine compares"
         if severity:
             yield self.finding(
                 severity,

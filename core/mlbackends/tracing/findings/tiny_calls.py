@@ -13,7 +13,7 @@ class Finder(finder.Finder):
 
     WANTS = frozenset[str]()
     WHY = (
-        "checking arguments, waking threads and, in Python, the call itself cost some"
+        "checking arguments, waking threads and, in Python, the call itself take some"
         " microseconds each: more than the work"
     )
     ACTION = (
@@ -43,7 +43,11 @@ class Finder(finder.Finder):
             (group.flops / group.flops_ns for _, group in groups if group.flops_ns), default=0.0
         )
         is_slower = speed and best > 2 * speed
-        slower = f"; they reach {speed:.3g} GFLOP/s, the best here {best:.3g}" if is_slower else ""
+        slower = (
+            f"; they reach {speed:.3g} GFLOP/s; the best in this trace is {best:.3g}"
+            if is_slower
+            else ""
+        )
         most = sorted(tiny, key=lambda item: -item[1].tally.count)[:4]
         yield self.finding(
             "medium" if heavy else "low",

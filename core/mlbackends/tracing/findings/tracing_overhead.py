@@ -15,7 +15,7 @@ class Finder(finder.Finder):
 
     WANTS = frozenset(("work", "uncounted"))
     WHY = (
-        "each line's own time does not hold the printing, but the program runs slower"
+        "a line's time does not include printing it, but the program runs slower"
         " than without a trace, and caches and threads cool down between calls"
     )
     ACTION = (
@@ -35,7 +35,7 @@ class Finder(finder.Finder):
             cost = lines * _LINE_NS.get(tracer, 4_000)
             seen = (
                 f"{times(count, 'call')} take {took(total / count)} on average; printing"
-                f" {times(lines, 'line')} took about {took(cost)} beside them,"
+                f" {times(lines, 'line')} took about {took(cost)} more,"
                 f" {percent(cost / total) if total else 'more'} as long"
             )
             severity = "medium" if cost > total else "low"

@@ -9,7 +9,7 @@ class Finder(finder.Finder):
     """Counts them by reason."""
 
     WANTS = frozenset(("notes",))
-    WHY = "their time is in no total"
+    WHY = "their time is not counted"
     ACTION = "list them with --list-malformed; a truncated last line means a killed program"
     LINES = 3
 

@@ -19,9 +19,9 @@ class Finder(finder.Finder):
     WANTS = frozenset[str]()
     GOES_FIRST = True
     WHY = (
-        "the same call on a quiet machine takes the same time: other programs had the CPUs, a quota"
-        " stopped the process, or threads outnumber CPUs. Means, totals, shares and all findings below"
-        " rest on these times"
+        "on a quiet machine equal calls take equal time: here other programs used the CPUs, a quota"
+        " stopped the process, or there are more threads than CPUs. Means, totals, shares and all"
+        " findings below depend on these times"
     )
     ACTION = (
         "trace again with nothing else on the machine; until then compare medians and minima"
@@ -45,7 +45,7 @@ class Finder(finder.Finder):
         yield self.finding(
             by_share(share, high=0.3, medium=_LEAST_SHARE),
             f"{times(slow.count, 'call')} took over {_TIMES_LONGER} times the median of the same"
-            f" calls: {took(slow.total_ns)} more than it, {percent(share)} of all time",
+            f" calls: {took(slow.total_ns)} more than the median, {percent(share)} of the time",
             slow,
         )
 

@@ -62,9 +62,9 @@ def command(call: PrimitiveSignature) -> Command:
     if row is None:
         return Command("", (f"benchdnn has no driver for {call.primitive} that is known here",))
     if not built.tensors or not all(each.dtype for each in built.tensors):
-        return Command("", ("the line does not tell element types: it is older than oneDNN 1.0",))
+        return Command("", ("the line has no element types: it is older than oneDNN 1.0",))
     if "*" in call.problem or "-" in call.problem:
-        return Command("", ("sizes are known only when it runs, and do not stand in the line",))
+        return Command("", ("sizes are known only at run time and are not in the line",))
     driver, *builders = row
     options = [option for build in builders for option in build(built)]
     sizes = call.problem
@@ -78,11 +78,9 @@ def command(call: PrimitiveSignature) -> Command:
     attributes, notes = _attribute_options(call.attributes, dimensions)
     has_strides = any(option.startswith("--strides") for option in options)
     if any(each.strides for each in built.tensors) and not has_strides:
-        notes.append("strides are not the layout's own; benchdnn is asked for the layout")
+        notes.append("strides differ from the layout's; benchdnn uses the layout")
     if any(each.kind == "sparse" for each in built.tensors):
-        notes.append(
-            "how sparse a tensor is does not stand in the line: benchdnn's own share is taken"
-        )
+        notes.append("the line does not record sparsity: benchdnn's default is used")
     if driver != "--reorder" and any(has_extra(each) for each in built.tensors):
         notes.append("a tensor carries compensation or the like: its layout is left to oneDNN")
     elif driver == "--reorder" and has_extra(built.first("src")):
@@ -120,9 +118,7 @@ def _attribute_options(text: str, dimensions: int = 0) -> tuple[list[str], list[
             options.append(f"--attr-post-ops={'+'.join(operations)}")
         elif name in {"scales", "zero-points"} and (old is None or name == "scales"):
             stand_in = "0.5" if name == "scales" else "1"
-            notes.append(
-                f"the values of {name} are not options: {stand_in} stands for that of `common`"
-            )
+            notes.append(f"the values of {name} are not options: {stand_in} is used for `common`")
             found = []
             for part in value.split("+"):
                 if option := _scale(part, stand_in, dimensions):

@@ -95,5 +95,5 @@ def own_tag(tensor: MemoryDescriptor) -> str:
 
 
 def has_extra(tensor: MemoryDescriptor) -> bool:
-    """Tell whether a tensor has more in it than its elements; only a reorder can be given that."""
+    """Return whether a tensor has more in it than its elements; only a reorder can be given that."""
     return not _NO_EXTRA.fullmatch(tensor.flags)

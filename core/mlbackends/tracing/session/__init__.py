@@ -1,1 +1,1 @@
-"""Lines of libraries in this very process: where they go while a session listens."""
+"""Library lines of this process: where they go while a session listens."""

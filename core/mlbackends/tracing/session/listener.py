@@ -33,7 +33,7 @@ _SWITCHES = ("MKL_VERBOSE", "ONEDNN_VERBOSE", "DNNL_VERBOSE", "MKLDNN_VERBOSE")
 
 
 def is_preloaded() -> bool:
-    """Tell whether a capture's shim takes the lines of this process away."""
+    """Return whether a capture's shim takes the lines of this process away."""
     return _library is None and any(path.endswith("trace_shim.so") for path in loaded_files())
 
 

@@ -186,7 +186,7 @@ def find_switches(family: Family) -> tuple[list[Switch], list[str]]:
 def unreachable_hint(family: Family, files: list[str]) -> str:
     """Return which files were examined, and what else would help."""
     if not files:
-        return "the system does not tell which libraries are loaded (on Linux, /proc/self/maps)"
+        return "the system does not list loaded libraries (on Linux, /proc/self/maps)"
 
     own, carriers = (
         ", ".join(file for file in files if any(part in os.path.basename(file) for part in parts))

@@ -15,7 +15,7 @@ from mlbackends.tracing.groups import Group, Groups
 from mlbackends.tracing.viewing import begin
 
 #: What the program requested: calls that differ in it, as forward and backward, have times of their own.
-BY = ("tracer", "operation", "shape", "dtype", "asked")
+BY = ("tracer", "operation", "shape", "dtype", "parameters")
 MEASURES = ("total", "mean", "median", "min")
 #: What is named only where the better source is missing.
 _FALLBACKS = {"oneDNN kernels": "oneDNN instruction set"}
@@ -45,7 +45,7 @@ class _Trace(Groups):
     @property
     def unsteady(self) -> str:
         """How unsteady the times are, in a sentence; "" where they are not."""
-        return "".join(one.seen for one in self._times.result().found)
+        return "".join(one.seen for one in self._times.result().findings)
 
     def values(self, name: str) -> tuple[str, ...]:
         """Return the values of a setting; of the kernels only those that took most of the time."""
@@ -76,9 +76,9 @@ class Collector(_Trace):
             raise UnknownName("measure", measure, MEASURES)
         for each in (threshold, whole_threshold or threshold):
             if not 1 <= each < float("inf"):
-                raise BadInput(f"a threshold of {each} means nothing", "such as 1.1, ten percent")
+                raise BadInput(f"a threshold of {each} is not valid", "such as 1.1, ten percent")
         if not 0 <= smallest_share <= 1:
-            raise BadInput(f"a share of {smallest_share} means nothing", "from 0 to 1")
+            raise BadInput(f"a share of {smallest_share} is not valid", "from 0 to 1")
         self._measure, self._threshold = measure, threshold
         self._smallest, self._whole_threshold = smallest_share, whole_threshold
         super().__init__(by)

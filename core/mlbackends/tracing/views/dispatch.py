@@ -59,7 +59,7 @@ class Collector:
                     )
                     for (name, reason, place), n in counts.items()
                 ),
-                taken=tuple(self._chosen.get(operation, Counter()).most_common()),
+                chosen=tuple(self._chosen.get(operation, Counter()).most_common()),
             )
             for operation, counts in self._counts.items()
         ]

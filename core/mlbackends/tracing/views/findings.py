@@ -101,7 +101,7 @@ class Collector:
             return not is_first, SEVERITIES.index(one.severity), -one.total_ns, one.code
 
         return Findings(
-            asked=tuple(self._watches), found=tuple(one for _, one in sorted(found, key=place))
+            codes=tuple(self._watches), findings=tuple(one for _, one in sorted(found, key=place))
         )
 
 

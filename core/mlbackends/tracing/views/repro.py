@@ -57,4 +57,4 @@ def again(record: Record) -> tuple[str, str, tuple[str, ...]]:
         return "", "", ("a micro-kernel that the program called itself",)
     if isinstance(record, GraphPartition):
         return "", "", ("a part of a graph: dump it with ONEDNN_GRAPH_DUMP=graph for benchdnn",)
-    return "", "", ("no call",)
+    return "", "", ("not a call",)

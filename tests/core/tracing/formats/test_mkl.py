@@ -171,7 +171,7 @@ def test_warnings_and_errors_are_messages() -> None:
     error = parse("Intel oneMKL ERROR: Parameter 9 was incorrect on entry to cblas_sgemm.")
     assert isinstance(warning, Message)
     assert isinstance(error, Message)
-    assert (warning.level, error.level, error.who) == ("warning", "error", "cblas_sgemm")
+    assert (warning.level, error.level, error.origin) == ("warning", "error", "cblas_sgemm")
 
 
 def test_a_header_may_go_on_and_name_a_patch() -> None:

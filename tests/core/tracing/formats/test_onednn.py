@@ -248,7 +248,7 @@ def test_errors_of_a_gpus_runtime_and_remarks_for_authors_are_messages() -> None
     error, remark = made("ocl_error"), made("kernel options")
     assert isinstance(error, Message)
     assert isinstance(remark, Message)
-    assert (error.level, error.who, error.text) == ("error", "ocl_error", "-5")
+    assert (error.level, error.origin, error.text) == ("error", "ocl_error", "-5")
     assert remark.level == "debug"
 
 
@@ -279,7 +279,7 @@ def test_the_reason_of_a_refusal_may_hold_commas() -> None:
     assert isinstance(record, Dispatch)
     assert record.reason == "unsupported feature for padding: f,t,l padding not supported"
     assert record.place == "src/cpu/x64/jit_avx512_common_1x1_conv_kernel.cpp:680"
-    assert (record.who, record.refused) == ("convolution", None)
+    assert (record.origin, record.refused) == ("convolution", None)
 
 
 def test_a_refusal_may_tell_the_implementation_and_the_problem() -> None:
@@ -305,7 +305,7 @@ def test_a_complaint_about_arguments() -> None:
         "weights:0,src/common/matmul.cpp:204"
     )
     assert isinstance(record, Check)
-    assert (record.event, record.who) == ("create", "matmul")
+    assert (record.event, record.origin) == ("create", "matmul")
     assert record.reason == "dimension src:1 is inconsistent with weights:0"
 
 
@@ -315,7 +315,7 @@ def test_an_error_and_its_place() -> None:
         "src/common/engine.cpp:111"
     )
     assert isinstance(record, Message)
-    assert (record.level, record.who, record.component) == ("error", "runtime", "common")
+    assert (record.level, record.origin, record.component) == ("error", "runtime", "common")
     assert record.text == "SYCL cpu devices queried but not found"
 
 

@@ -176,7 +176,7 @@ MATMUL = "cpu,matmul,jit,undef,{} dst:f32::blocked:ab::f0,{},,{}"
             "cpu,eltwise,jit,forward_training,data:f32::blocked:ab:16x1:f0,,alg:eltwise_relu,8x8",
             "strides",
         ),
-        (MATMUL.format(F32.replace("blocked:ba", "sparse:csr"), "", "8x8:8x8"), "how sparse"),
+        (MATMUL.format(F32.replace("blocked:ba", "sparse:csr"), "", "8x8:8x8"), "sparsity"),
         (MATMUL.format(F32, "attr-scales:wei:5:f32", "8x8:8x8"), "no word for the mask of scales"),
         (MATMUL.format(F32.replace("ba::f0", "ba::f1:s8m3"), "", "8x8:8x8"), "compensation"),
         (
@@ -229,7 +229,7 @@ def test_scales_keep_their_arguments_and_masks() -> None:
     ("fields", "why"),
     [
         ("cpu,dreaming,jit,undef,src:f32::blocked:ab::f0,,,8x8", "no driver for dreaming"),
-        (MATMUL.format(F32, "", "*x8:8x8"), "only when it runs"),
+        (MATMUL.format(F32, "", "*x8:8x8"), "only at run time"),
     ],
 )
 def test_what_cannot_be_repeated_says_why(fields: str, why: str) -> None:

@@ -36,12 +36,12 @@ def test_refusals_are_counted_in_the_order_in_which_they_were_tried() -> None:
     found = view("dispatch", records(LONG, SHORT, MADE, LONG, OTHER))
     assert isinstance(found, DispatchView)
     first, second = found.operations
-    assert (first.operation, first.count, first.taken) == ("matmul", 3, (("ref:any", 1),))
+    assert (first.operation, first.count, first.chosen) == ("matmul", 3, (("ref:any", 1),))
     assert [(one.implementation, one.reason, one.count) for one in first.refusals] == [
         ("brg_matmul:avx512_core_amx", "unsupported isa, and more", 2),
         ("jit_brgemm_utils", "unsupported format tag", 1),
     ]
-    assert (second.operation, second.taken) == ("softmax", ())
+    assert (second.operation, second.chosen) == ("softmax", ())
     assert found.count == 4
 
 

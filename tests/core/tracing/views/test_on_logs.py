@@ -68,8 +68,8 @@ def test_every_view_can_be_written_and_read_back(log: str) -> None:
 @pytest.mark.parametrize("log", FOUND)
 def test_a_log_gives_away(log: str) -> None:
     found = cast("Findings", seen(log)["findings"])
-    assert {one.code for one in found.found} == FOUND[log]
-    for one in found.found:
+    assert {one.code for one in found.findings} == FOUND[log]
+    for one in found.findings:
         assert one.seen
         assert one.why
         assert one.action

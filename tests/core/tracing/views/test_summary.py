@@ -66,10 +66,10 @@ def test_what_is_nested_or_made_is_in_no_total_and_told() -> None:
     ]
     found = summary(records)
     assert (found.count, found.total_ns) == (1, 1e6)
-    assert {one.why: one.total_ns for one in found.uncounted} == {
-        "a part of a primitive that is counted as a whole": 1e6,
-        "creations inside other creations": 1e6,
-        "creations of primitives": 2e6,
+    assert {one.reason: one.total_ns for one in found.uncounted} == {
+        "parts of primitives that are counted as a whole": 1e6,
+        "nested primitive creations": 1e6,
+        "primitive creations": 2e6,
     }
 
 
@@ -122,7 +122,7 @@ def test_an_unknown_field_or_kind_is_refused() -> None:
         summary([], by=("implementaton",))
     with pytest.raises(UnknownName, match="works"):
         summary([], of="works")
-    with pytest.raises(BadInput, match="top -1"):
+    with pytest.raises(BadInput, match="cannot be -1"):
         summary([], top=-1)
     with pytest.raises(UnknownName, match="no view named"):
         view("sumary", [])

@@ -23,7 +23,7 @@ def _ratio(text: str) -> float:
     """Return how many times as long: 1.1 for "1.1" and "10%"."""
     found = _number(text, "neither a ratio such as 1.1 nor a share such as 10%", 1.0)
     if text.lstrip().startswith("-"):
-        raise click.BadParameter(f"{text} is below nothing; give how much slower: 10%, or 1.1")
+        raise click.BadParameter(f"{text} is negative; give how much slower: 10% or 1.1")
     return found
 
 
@@ -82,7 +82,7 @@ Examples:
     type=_ratio,
     default=None,
     metavar="RATIO",
-    help="Fail too where all calls together take so much longer.",
+    help="Fail also if all calls together take this much longer.",
 )
 @WHERE
 @TOP
@@ -116,7 +116,7 @@ def command(
     Exit 1 where a call is slower than the thresholds allow, for CI; 3 where nothing could be
     compared, as where no call fits --where, or no call is in both.
 
-    Calls are found again by tracer, operation, shape, dtype and `asked`: what else the program wants, as
+    Calls are found again by tracer, operation, shape, dtype and `parameters`: what else the program wants, as
     forward or backward, the algorithm, bias, what is fused, the layouts of a reorder, a transposed matrix
     of a product, MKL's words such as N,T. What a library chooses is not in it, so that another
     implementation, or layout of a convolution, shows as a change of the same call. The direction stands

@@ -46,10 +46,10 @@ _OF_LINES = frozenset({_RECORDS, "findings", "dispatch"})
 _FIELDS = """\b
 Fields, for --where and --group-by:
   kind tracer source prefix clock raw key event cache operation shape dtype
-  asked implementation isa slow_path format component engine primitive
+  parameters implementation isa slow_path format component engine primitive
   propagation memory_descriptors attributes auxiliary problem routine
   partition partition_kind data_formats logical_tensors fpmath_mode scratchpad
-  backend who reason place level text topic version line_number process thread
+  backend origin reason place level text topic version line_number process thread
   start_ns duration_ns flops bytes gflops gigabytes_per_second executed nested
   counted workspace_query, and entries of tables: arguments.m state.CNR
   facts.threading values.isa
@@ -81,7 +81,7 @@ Examples:
     help="summary: which calls took the time; findings: what to look at; dispatch: why faster"
     " implementations refused; timeline: when; repro: how to run a call again (benchdnn"
     " for oneDNN, JSON for MKL); roofline: work"
-    " against traffic; records: every line. May be given again.  [default: summary; records for"
+    " against traffic; records: every line. Repeatable.  [default: summary; records for"
     " jsonl, csv, parquet and perfetto]",
 )
 @GROUP_BY
@@ -90,7 +90,7 @@ Examples:
     type=click.Choice(["work", "creations", "partitions", "all"]),
     default="work",
     show_default=True,
-    help="Which calls a summary is of: work is counted once each.",
+    help="Calls to summarize; work counts each call once.",
 )
 @WHERE
 @TOP
@@ -103,15 +103,15 @@ Examples:
     about="Output format. html is one page with all views and plots; perfetto is Chrome's trace.",
 )
 @OUTPUT
-@click.option("--follow", is_flag=True, help="Go on as the file grows, until Ctrl-C.")
+@click.option("--follow", is_flag=True, help="Keep reading as the file grows, until Ctrl-C.")
 @click.option(
-    "--list-malformed", is_flag=True, help="Only list the lines that could not be read, and why."
+    "--list-malformed", is_flag=True, help="List only the lines that could not be read, and why."
 )
 @click.option(
     "--this-machine",
     is_flag=True,
-    help="The trace is of this machine: findings compare with its processor, its limits and the speeds"
-    " that it reaches, which are measured for a second; the roofline has these speeds for a roof.",
+    help="The trace was taken on this machine: findings compare with its processor, limits and speeds,"
+    " which are measured for a second; the roofline shows these speeds as its roof.",
 )
 @COLOR
 def command(
@@ -129,12 +129,12 @@ def command(
     packed by gzip, xz or zstd, or in UTF-16; - is standard input. Lines that cannot be read are
     counted and never stop it.
 
-    Exit 1 where no line of MKL or oneDNN is there or none fits what is asked for, 3 where a
-    file could be read in part only.
+    Exit 1 if there is no line of MKL or oneDNN or none matches the options, 3 if a file could be read
+    only in part.
     """
     if list_malformed and follow:
         hint = "leave one of them out"
-        raise BadInput("--list-malformed reads to the end of a file, and --follow goes on", hint)
+        raise BadInput("--list-malformed cannot be combined with --follow", hint)
     if list_malformed:
         return _list_malformed(files, options["output"])
     form = options["form"]
@@ -155,13 +155,13 @@ def _refuse_unused(request: Request, *, is_page: bool) -> None:
     printable = formats.names("listing", "view", "trace")
     if form not in printable and names != (_RECORDS,):
         raise BadInput(
-            f"{form} holds every record and no view of them",
+            f"{form} contains records, not views",
             "leave --view and --group-by out, or take --format csv",
         )
     if formats.has(form, "trace") and is_page:
-        raise BadInput("the HTML page holds all views", "leave --view, --group-by and --of out")
+        raise BadInput("the HTML page contains all views", "leave --view, --group-by and --of out")
     if _RECORDS in names and len(names) > 1:
-        raise BadInput("records cannot stand beside views", "ask for them alone")
+        raise BadInput("records cannot be combined with views", "ask for them alone")
     if (request.group_by or request.of != "work") and "summary" not in names:
         raise BadInput("--group-by and --of are for the summary", "--view summary")
     if form == "csv" and len(names) > 1:
@@ -229,7 +229,9 @@ def _write_records(logs: "Logs", request: Request, where: "Where") -> None:
 
     form, output = request.form, request.output
     if form == "parquet" and output in ("", "-") and is_terminal(sys.stdout):
-        raise BadInput("Parquet is no text for a terminal", "--output trace.parquet")
+        raise BadInput(
+            "Parquet is binary and cannot be shown on a terminal", "--output trace.parquet"
+        )
     if form in exporting.LINES and not request.most:
         with (
             exporting.opened(output or "-") as file,
@@ -252,6 +254,6 @@ def _list_malformed(files: Sequence[str], output: str) -> int:
             for name, record in logs.records_with_names()
             if isinstance(record, Malformed)
         ]
-    write("".join(lines) or "every line of a library could be read\n", output)
+    write("".join(lines) or "all library lines could be read\n", output)
     logs.print_problems(hint=False)
     return exits.UNKNOWN if logs.damage else exits.YES

@@ -28,7 +28,7 @@ _PRECISION = {"h": ("f16", 2), "s": ("f32", 4), "d": ("f64", 8)}
 
 
 def is_absurd(value: str) -> bool:
-    """Tell whether a size, stride or distance cannot be one: negative, or more than 2**40 elements."""
+    """Return whether a size, stride or distance cannot be one: negative, or more than 2**40 elements."""
     number = whole_number(value)
     return value.lstrip("-").isdecimal() if number is None else not 0 <= number < _LIMIT
 

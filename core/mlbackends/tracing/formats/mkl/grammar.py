@@ -80,8 +80,8 @@ def parse(line: str) -> AnyRecord | None:
     if marker != MARKER:
         if len(text) < 2 or not text.endswith("."):
             return None
-        who = text[:-1].rpartition(" entry to ")[2] if " entry to " in text else ""
-        return Message(tracer="mkl", raw=line, level="error", who=who, text=text)
+        origin = text[:-1].rpartition(" entry to ")[2] if " entry to " in text else ""
+        return Message(tracer="mkl", raw=line, level="error", origin=origin, text=text)
     if text.startswith("WARNING: ") and len(text) > 9:
         return Message(tracer="mkl", raw=line, level="warning", text=text[9:])
     if call := _call(line, text):

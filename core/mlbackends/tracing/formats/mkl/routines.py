@@ -67,7 +67,7 @@ def split_arguments(text: str, count: int) -> list[str]:
     if count and len(values) > count:
 
         def have_six_decimals(values: list[str]) -> bool:
-            """Tell whether joined values have one comma and the six decimals of MKL's reals."""
+            """Return whether joined values have one comma and the six decimals of MKL's reals."""
             joined = [each.split(",") for each in values if "," in each and "{" not in each]
             return all(len(parts) == 2 and len(parts[1]) == 6 for parts in joined)
 

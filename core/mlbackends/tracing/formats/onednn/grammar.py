@@ -177,7 +177,7 @@ def cut(line: bytes) -> tuple[bytes, float | None, int | None] | None:
 def split(line: str) -> tuple[AnyRecord, str] | None:
     """Return the record of the call that a line begins with and the program's text behind it, or None.
 
-    The time is the line's last word, so what is no number begins the text: `...,0.0123Epoch 1`. What would
+    The time is the line's last word, so what is not a number begins the text: `...,0.0123Epoch 1`. What would
     go on as a number cannot be distinguished: a digit, `.`, `,` or an exponent right behind the time are read
     as more of it, or leave the line unread; blanks alone stay with it.
     """
@@ -221,14 +221,14 @@ def _record(head: _Head, event: str, rest: list[str]) -> AnyRecord | None:
     if state == "dispatch":
         return _dispatch(head, rest)
     if state == "check":
-        who, *reason, place = rest if len(rest) > 2 else ("", "")
+        origin, *reason, place = rest if len(rest) > 2 else ("", "")
         if not _PLACE.fullmatch(place):
             return None
         return Check(
             **head.common,
             component=head.component,
             event=operation,
-            who=who,
+            origin=origin,
             reason=",".join(reason),
             place=place.strip(),
         )
@@ -266,12 +266,12 @@ def _info(head: _Head, topic: str, fields: list[str]) -> Info:
 
 def _message(head: _Head, level: str, component: str, rest: list[str]) -> Message:
     place = rest.pop() if len(rest) > 1 and _PLACE.fullmatch(rest[-1]) else ""
-    who = rest.pop(0) if len(rest) > 1 and _WORD.fullmatch(rest[0]) else ""
+    origin = rest.pop(0) if len(rest) > 1 and _WORD.fullmatch(rest[0]) else ""
     return Message(
         **head.common,
         component=component,
         level=_LEVELS[level],
-        who=who,
+        origin=origin,
         text=",".join(rest),
         place=place.strip(),
     )
@@ -279,7 +279,7 @@ def _message(head: _Head, level: str, component: str, rest: list[str]) -> Messag
 
 def _dispatch(head: _Head, rest: list[str]) -> Dispatch | None:
     """Read a refusal; its reason may hold commas, so it is what remains between the ends."""
-    who, *rest = rest
+    origin, *rest = rest
     place = rest.pop() if rest and _PLACE.fullmatch(rest[-1]) else ""
     if not place and head.component != "graph":
         return None
@@ -292,7 +292,7 @@ def _dispatch(head: _Head, rest: list[str]) -> Dispatch | None:
     return Dispatch(
         **head.common,
         component=head.component,
-        who=who,
+        origin=origin,
         reason=",".join(rest),
         place=place.strip(),
         refused=refused,
