@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 from running import backends
 
 from mlbackends.audit import device_limits
-from mlbackends.audit.hazard import codes
+from mlbackends.audit.catalogue import codes
 from mlbackends.base import registry
 from mlbackends.base.errors import UnknownName
 from mlbackends.model.device_kinds import KindPages

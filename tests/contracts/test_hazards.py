@@ -16,8 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlbackends.audit import hazard
+from mlbackends.audit import catalogue
 from mlbackends.audit.hazard import Symptom
+from mlbackends.audit.hazard_table import rows
+from mlbackends.audit.policy import expectation
 from mlbackends.audit.reports import report_of
 from mlbackends.audit.runner import claimed, examine
 from mlbackends.base import registry
@@ -29,13 +31,11 @@ from mlbackends.switches.files import groups
 from mlbackends.switches.table import SWITCHES
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from mlbackends.model.records import Report
 
 ROOT = Path(__file__).resolve().parents[1]
 HOSTS = sorted(path.stem for path in (ROOT / "hosts").glob("*.machine"))
-CODES = hazard.codes()
+CODES = catalogue.codes()
 PROBES = registry.names("mlbackends_probes")
 #: The warnings of which several hazards take their part.
 SHARED = {
@@ -80,7 +80,7 @@ def _code(entry: str | tuple[str, ...]) -> str:
 def claimants() -> dict[tuple[str, str], list[str]]:
     found: dict[tuple[str, str], list[str]] = {}
     for code in CODES:
-        for pair in getattr(hazard.load(code), "WARNINGS", ()):
+        for pair in catalogue.load(code).warnings:
             found.setdefault(pair, []).append(code)
     return found
 
@@ -92,46 +92,36 @@ def test_there_are_forty_and_more() -> None:
     assert len(CODES) >= 40
 
 
-def test_a_hazard_offers_what_it_has_to() -> None:
+def test_a_hazard_has_what_its_interface_asks_for() -> None:
     for code in CODES:
-        file: ModuleType = hazard.load(code)
+        found = catalogue.load(code)
 
-        assert isinstance(file.SEVERITY, Severity), code
-        assert isinstance(file.PROBLEM, Problem), code
-        # In a container only what was given to it can be otherwise than on the machine.
-        assert getattr(file, "IN_CONTAINER", Problem.USER) is Problem.USER, code
-        assert isinstance(file.READS, tuple), code
-        assert set(file.READS) <= set(PROBES), code
-        assert isinstance(file.WHY, str) and isinstance(file.MEND, str), code
-        assert isinstance(file.SOURCES, tuple), code
-        assert file.SOURCES and all(
-            isinstance(source, str) and source for source in file.SOURCES
-        ), code
-        assert callable(file.symptoms), code
-        assert file.symptoms.__doc__, code
-
-
-def test_a_hazard_is_written_as_sentences() -> None:
-    for code in CODES:
-        file = hazard.load(code)
-
-        for text in (file.WHY, file.MEND):
+        assert isinstance(found.severity, Severity) and isinstance(found.problem, Problem), code
+        # In a container only what was given to it can differ from the machine.
+        assert found.in_container in (None, Problem.USER), code
+        assert isinstance(found.reads, tuple) and set(found.reads) <= set(PROBES), code
+        assert found.sources and all(isinstance(each, str) and each for each in found.sources), code
+        for text in (found.why, found.fix):
             assert text.endswith(".") and "  " not in text, code
-        title = hazard.title(file)
-        assert 10 < len(title) <= 100, code
-        assert file.__doc__ is not None and file.__doc__.splitlines()[0].endswith("."), code
-
-
-def test_a_hazard_tells_how_it_is_told() -> None:
-    for code in CODES:
-        sections = dict(hazard.sections(hazard.load(code)))
-
+        assert 10 < len(found.title) <= 100, code
+        sections = dict(found.sections)
         assert sections.get("found by"), code
         assert set(sections) <= {"found by", "no alarm", "severity"}, code
 
 
+def test_a_row_is_valid_and_has_no_file() -> None:
+    files = {name.replace("_", "-") for name in registry.names(catalogue.REGISTRY)}
+
+    assert files.isdisjoint(rows())
+    for code, row in rows().items():
+        for rule in (row, *row.symptoms):
+            for condition in (*row.applies, *rule.where, *rule.where_any, *rule.unless):
+                expectation.read(condition)  # raises for a value that no probe reports
+        assert bool(row.applies) is bool(row.otherwise), code
+
+
 def test_what_only_looks_like_a_hazard_is_said_of_nearly_all() -> None:
-    silent = [c for c in CODES if "no alarm" not in dict(hazard.sections(hazard.load(c)))]
+    silent = [code for code in CODES if "no alarm" not in dict(catalogue.load(code).sections)]
 
     assert len(silent) <= len(CODES) // 4, silent
 
@@ -214,9 +204,7 @@ def test_a_check_of_a_machine_stands_alone() -> None:
 
 def test_a_machine_is_no_malformed_report() -> None:
     for host in HOSTS:
-        malformed = [
-            check.code for check in checks(host) if "not what a probe tells" in check.message
-        ]
+        malformed = [check.code for check in checks(host) if "of unexpected types" in check.message]
 
         assert malformed == [], host
 

@@ -13,7 +13,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from mlbackends.audit import hazard
+from mlbackends.audit import catalogue
 from mlbackends.audit.reports import report_of
 from mlbackends.audit.runner import examine
 from mlbackends.base import registry
@@ -70,7 +70,7 @@ def faults(found: list[Alarm], told: dict[str, dict[str, str]]) -> Iterator[str]
             yield f"{host}: {code} has no sentence in alarms.json"
     for host, codes in told.items():
         for code in codes:
-            if host == OWN and code not in hazard.codes():
+            if host == OWN and code not in catalogue.codes():
                 yield f"{host}: {code} is no hazard"
             if host != OWN and (host, code) not in sounding:
                 yield f"{host}: {code} has a sentence in alarms.json and is no alarm"

@@ -1,21 +1,18 @@
-"""The environment of a report as hazards read it: variables and their effects, and commands to type in it."""
+"""The environment of a report as hazards read it: variables, their values, and commands to type in it."""
 
 import shlex
-from collections.abc import Callable, Mapping
 
-from mlbackends.audit.hazard import ReportView, Symptom, Symptoms
+from mlbackends.audit.hazard import ReportView
 from mlbackends.base.patterns import pattern
 
-#: Whether a value has the effect, and the effect in words that go on after "it is set: ".
-Effect = tuple[Callable[[str], bool], str]
-
+_PLAIN = pattern(r"[\w.,:/=+*;@%-]{1,80}")
 _INTEGER = pattern(r"\s*([+-]?)(?:0[xX]([0-9a-fA-F]{1,30})|(0[0-7]{0,30})|([1-9]\d{0,30}))")
 
 
 def settings(report: ReportView) -> dict[str, str]:
-    """Return the variables that are set to something, an empty one left out.
+    """Return the variables that are set and not empty.
 
-    Raises NotReported if the report has no environment.
+    Raises NotReported if the report does not contain the environment.
     """
     variables = report.need("environment.variables")
     return {
@@ -36,7 +33,7 @@ def is_off(value: str) -> bool:
 
 
 def integer(value: str) -> int:
-    """Return the number at the beginning of a value as C's strtoll with base 0 reads it, 0 for none."""
+    """Return the number at the start of a value as C's strtoll with base 0 reads it, or 0."""
     found = _INTEGER.match(value)
     if found is None:
         return 0
@@ -46,33 +43,21 @@ def integer(value: str) -> int:
 
 
 def is_one(value: str) -> bool:
-    """Return whether a value is 1, the only yes of some programs."""
+    """Return whether a value is 1, the only yes for some programs."""
     return value == "1"
 
 
 def is_number(value: str) -> bool:
-    """Return whether a value is a number other than 0 to programs in C."""
+    """Return whether programs in C read a value as a number other than 0."""
     return integer(value) != 0
 
 
-def is_anything(value: str) -> bool:
-    """Return whether the value is not empty."""
-    return bool(value)
+def setting(name: str, value: str) -> str:
+    """Return "NAME=value" for a message; a long value is cut, and one with odd characters is quoted."""
+    return f"{name}={value[:80] if _PLAIN.fullmatch(value[:80]) else repr(value[:80])}"
 
 
-def effects(report: ReportView, table: Mapping[str, Effect]) -> Symptoms:
-    """Yield a symptom for each variable of the table whose value has the effect."""
-    for name, value in settings(report).items():
-        has_effect, effect = table.get(name, (bool, ""))
-        if effect and has_effect(value):
-            yield Symptom(
-                f"{name} is {value[:80]!r}: {effect}",
-                command=f"unset {name}",
-                evidence={f"environment.variables.{name}": value},
-            )
-
-
-#: The probes of Python packages, which report problems with the installation.
+#: The probes of Python packages that report problems of their installation.
 FRAMEWORKS = (
     *("cupy", "cutlass", "flash_attention", "jax", "numpy", "onnxruntime", "opt_einsum", "scipy"),
     *("tensorflow", "torch", "transformer_engine", "triton", "xformers"),
@@ -82,12 +67,12 @@ SEARCH_PATHS = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 
 def install(report: ReportView, *requirements: str) -> str:
-    """Return the command that installs requirements, such as "numpy<2", over the installed version."""
+    """Return the command that installs requirements, such as "numpy<2"."""
     return _package_command(report, "install", *requirements)
 
 
 def reinstall(report: ReportView, name: str, version: str) -> str:
-    """Return the command that writes a package's files anew and touches no other package."""
+    """Return the command that reinstalls a package and changes no other."""
     is_uv = report.fact("python.manager") == "uv"
     options = ["--reinstall-package", name] if is_uv else ["--force-reinstall"]
     # PyPI has no version with a local part; PyTorch has an index for each build (pytorch/pytorch#111716).
@@ -116,7 +101,7 @@ def _package_command(report: ReportView, verb: str, *arguments: str) -> str:
 
 
 def without_folder(report: ReportView, variable: str, path: str) -> str:
-    """Return the command that takes the folder of a file out of a search path.
+    """Return the command that removes the folder of a file from a search path.
 
     "" if the report lacks the variable, or the variable does not contain that folder.
     """
@@ -132,7 +117,7 @@ def without_folder(report: ReportView, variable: str, path: str) -> str:
 
 
 def quoted(word: str) -> str:
-    """Quote a word for a shell; a redacted report has ~ for the home folder, which must stay bare."""
+    """Quote a word for a shell; a redacted report has ~ for the home folder, which must stay unquoted."""
     home, slash, rest = word.partition("/")
     if home == "~" and slash and rest:
         return f"~/{shlex.quote(rest)}"

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from mlbackends.audit import hazard
+from mlbackends.audit import catalogue
+from mlbackends.audit.catalogue import Hazard
 from mlbackends.audit.hazard import DoesNotApply, NotReported, ReportView
-from mlbackends.base import registry
 from mlbackends.base.shells import in_powershell
 from mlbackends.base.version import __version__
-from mlbackends.model.audit import SCHEMA, Check, Outcome, Problem, Severity, Status
+from mlbackends.model.audit import SCHEMA, Check, Outcome, Severity, Status
 from mlbackends.model.records import Report
 
 _MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -19,11 +19,11 @@ def examine(
 ) -> Outcome:
     """Return the result of each hazard: failed once for each symptom, passed, skipped or unknown.
 
-    only, ignored: codes of hazards. Raises UnknownName for a code that is none.
+    only, ignored: codes of hazards. Raises UnknownName for an unknown code.
     """
     for code in (*only, *ignored):
-        hazard.load(code)
-    codes = dict.fromkeys(code for code in only or hazard.codes() if code not in ignored)
+        catalogue.load(code)
+    codes = dict.fromkeys(code for code in only or catalogue.codes() if code not in ignored)
     view = ReportView(report, claimed())
     return Outcome(
         schema=SCHEMA,
@@ -32,52 +32,50 @@ def examine(
         title="Known hazards",
         subject=subject,
         created=report.created,
-        checks=tuple(check for code in codes for check in _checks(code, view)),
+        checks=tuple(check for code in codes for check in _checks(catalogue.load(code), view)),
     )
 
 
 def claimed() -> frozenset[tuple[str, str]]:
     """Return the warnings of probes that some hazard reports, as (probe, code)."""
-    files = [registry.load(hazard.REGISTRY, name) for name in registry.names(hazard.REGISTRY)]
-    return frozenset(pair for file in files for pair in getattr(file, "WARNINGS", ()))
+    return frozenset(pair for code in catalogue.codes() for pair in catalogue.load(code).warnings)
 
 
-def _checks(code: str, report: ReportView) -> Iterator[Check]:
-    file = hazard.load(code)
-    problem = getattr(file, "PROBLEM", Problem.USER)  # another distribution's may lack it
-    if report.fact("host.container", "none") != "none":
-        problem = getattr(file, "IN_CONTAINER", problem)
-    check = partial(Check, code, hazard.title(file), problem=problem)
-    if error := registry.import_error(file):
+def _checks(hazard: Hazard, report: ReportView) -> Iterator[Check]:
+    problem = hazard.problem
+    if hazard.in_container and report.fact("host.container", "none") != "none":
+        problem = hazard.in_container
+    check = partial(Check, hazard.code, hazard.title, problem=problem)
+    if error := hazard.error:
         message = f"not checked: the addition cannot be imported: {type(error).__name__}: {error}"
         yield check(Severity.WARNING, Status.UNKNOWN, message)
         return
-    if unreliable := [why for probe in file.READS if (why := report.why_uncertain(probe))]:
+    if unreliable := [why for probe in hazard.reads if (why := report.why_uncertain(probe))]:
         message = f"not checked: {'; '.join(unreliable)}"
-        yield check(file.SEVERITY, Status.UNKNOWN, message)
+        yield check(hazard.severity, Status.UNKNOWN, message)
         return
-    is_found, is_windows = False, report.fact("host.platform") == "win32"
+    has_symptom, is_windows = False, report.fact("host.platform") == "win32"
     try:
-        for symptom in file.symptoms(report):
-            is_found = True
+        for symptom in hazard.symptoms(report):
+            has_symptom = True
             yield check(
-                severity=symptom.severity or file.SEVERITY,
+                severity=symptom.severity or hazard.severity,
                 status=Status.FAILED,
                 message=symptom.message,
-                why=file.WHY,
-                hint=symptom.hint or file.MEND,
+                why=hazard.why,
+                hint=symptom.hint or hazard.fix,
                 command=in_powershell(symptom.command) if is_windows else symptom.command,
                 evidence=symptom.evidence,
                 problem=symptom.problem or problem,
             )
     except NotReported as error:
-        yield check(file.SEVERITY, Status.UNKNOWN, f"not checked: {error}")
+        yield check(hazard.severity, Status.UNKNOWN, f"not checked: {error}")
     except DoesNotApply as error:
-        yield check(file.SEVERITY, Status.SKIPPED, str(error))
+        yield check(hazard.severity, Status.SKIPPED, str(error))
     except _MALFORMED as error:
-        # A report from elsewhere may hold anything that is JSON; it costs the check, not the others.
-        message = f"not checked: the report is not what a probe tells ({type(error).__name__})"
-        yield check(file.SEVERITY, Status.UNKNOWN, message)
+        # A foreign report may hold any JSON; that costs this check, not the others.
+        message = f"not checked: the report has values of unexpected types ({type(error).__name__})"
+        yield check(hazard.severity, Status.UNKNOWN, message)
     else:
-        if not is_found:
-            yield check(file.SEVERITY)
+        if not has_symptom:
+            yield check(hazard.severity)

@@ -139,7 +139,7 @@ def test_a_launcher_without_a_report_says_why(tmp_path: Path) -> None:
 
 def test_slurm_is_not_given_an_allocation_by_us(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    with pytest.raises(BadInput, match="no Slurm allocation"):
+    with pytest.raises(BadInput, match="not inside a Slurm allocation"):
         slurm.expected(Job((), 5))
 
 

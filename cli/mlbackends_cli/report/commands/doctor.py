@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import replace
 
-from mlbackends.audit import hazard
-from mlbackends.audit.hazard import load
+from mlbackends.audit.catalogue import codes, load
 from mlbackends.audit.reports import name_of
 from mlbackends.audit.runner import examine
 from mlbackends_cli.lazy import documented
@@ -37,7 +36,7 @@ _AT_START = re.compile(r"\b(export|unset|(re|un)?install|LD_[A-Z_]+)\b", re.IGNO
 
 
 def _codes() -> tuple[str, ...]:
-    return hazard.codes()
+    return codes()
 
 
 @documented()

@@ -23,11 +23,10 @@ from typing import Any
 
 import click
 
-from mlbackends.audit import device_limits, hazard
+from mlbackends.audit import catalogue, device_limits
 from mlbackends.base import registry
 from mlbackends.base.errors import BadInput, UnknownName
 from mlbackends.base.version import __version__
-from mlbackends.model.audit import Problem
 from mlbackends.model.device_kinds import SCHEMA, KindPages
 from mlbackends.survey import all_codes
 from mlbackends.switches.deviations import DEVIATIONS
@@ -122,7 +121,7 @@ def _kind(name: str) -> str:
 def topics() -> list[str]:
     """Return every topic."""
     words = (_DEVICE, _DEVIATIONS, _FINDINGS, _HAZARDS, _REASONS, _SWITCHES)
-    return [*words, *hazard.codes(), *_finding_codes(), *switch_pages.topics(), *all_codes()]
+    return [*words, *catalogue.codes(), *_finding_codes(), *switch_pages.topics(), *all_codes()]
 
 
 def explained(topic: str) -> list[Passage]:
@@ -131,7 +130,7 @@ def explained(topic: str) -> list[Passage]:
     Raises UnknownName, with the nearest topic.
     """
     if topic == _HAZARDS:
-        return [_hazard(code) for code in hazard.codes()]
+        return [_hazard(code) for code in catalogue.codes()]
 
     if topic == _DEVICE:
         return [device_pages.overview()]
@@ -148,7 +147,7 @@ def explained(topic: str) -> list[Passage]:
         return [Passage("Reason codes", tuple(sorted(reasons.items())))]
     if not topic:
         return [_index(tuple(sorted(reasons)))]
-    found = [_hazard(topic)] if topic in hazard.codes() else []
+    found = [_hazard(topic)] if topic in catalogue.codes() else []
     found += [_finding(topic)] if topic in _finding_codes() else []
     found += switch_pages.passages(topic)
     found += [Passage(topic, (("", reasons[topic]),))] if topic in reasons else []
@@ -187,7 +186,12 @@ def _index(reasons: tuple[str, ...]) -> Passage:
     deviations = tuple(each.code for each in DEVIATIONS)
     rows = (
         (_SWITCHES, f"{len(SWITCHES)} of torch.backends, in these groups", groups(), _SWITCHES),
-        (_HAZARDS, f"{len(hazard.codes())} codes of `backends doctor`", hazard.codes(), _HAZARDS),
+        (
+            _HAZARDS,
+            f"{len(catalogue.codes())} codes of `backends doctor`",
+            catalogue.codes(),
+            _HAZARDS,
+        ),
         (_FINDINGS, f"{len(_finding_codes())} codes of traces", tuple(_finding_codes()), _FINDINGS),
         (_REASONS, f"{len(reasons)} codes of what is not usable", reasons, _REASONS),
         (_DEVIATIONS, f"{len(deviations)} differences from torch", deviations, _DEVIATIONS),
@@ -202,25 +206,21 @@ def _index(reasons: tuple[str, ...]) -> Passage:
 
 
 def _hazard(code: str) -> Passage:
-    """Return one hazard: what it is, why it hurts, what to do, what it reads, and who met it."""
-    file = hazard.load(code)
-    if error := registry.import_error(file):
+    """Return the page of one hazard."""
+    hazard = catalogue.load(code)
+    if error := hazard.error:
         return Passage(code, (("", f"It cannot be imported: {type(error).__name__}: {error}."),))
+    affected = f"the {hazard.problem}"
+    if hazard.in_container:
+        affected += f"; in a container the {hazard.in_container}"
     lines = [
-        ("", hazard.title(file) + "."),
-        ("severity", str(file.SEVERITY)),
-        ("problem of", _affected(file)),
-        ("why", file.WHY),
-        ("do", file.MEND),
-        *hazard.sections(file),
-        ("reads", ", ".join(file.READS) or "every probe"),
-        ("met in", ", ".join(file.SOURCES)),
+        ("", hazard.title + "."),
+        ("severity", str(hazard.severity)),
+        ("problem of", affected),
+        ("why", hazard.why),
+        ("do", hazard.fix),
+        *hazard.sections,
+        ("reads", ", ".join(hazard.reads) or "every probe"),
+        ("met in", ", ".join(hazard.sources)),
     ]
     return Passage(code, tuple(lines))
-
-
-def _affected(file: Any) -> str:
-    """Return whose problem a hazard is, in words."""
-    affected = f"the {getattr(file, 'PROBLEM', Problem.USER)}"
-    other = getattr(file, "IN_CONTAINER", None)
-    return f"{affected}; in a container of the {other}" if other else affected

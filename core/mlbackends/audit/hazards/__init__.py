@@ -1,1 +1,1 @@
-"""Known misconfigurations, one file each; `mlbackends.audit.hazard` tells what a file has to offer."""
+"""Known misconfigurations: a file each (audit/hazard.py explains it), or a row of table/ (hazard_table.py)."""

@@ -17,7 +17,7 @@ READS = ()
 WHY = (
     "Frameworks find no device of that kind: they stop, or compute on the processor without a word."
 )
-MEND = (
+FIX = (
     "Install the maker's user-space driver in the kernel module's release; join the group of the nodes, and"
     " give them to a container."
 )

@@ -15,7 +15,7 @@ WHY = (
     " and GPUs together when it starts, and each thread of glibc 64 MiB and more. Both then fail as if"
     " memory were short."
 )
-MEND = (
+FIX = (
     "Limit memory by a control group instead: systemd-run -p MemoryMax=..., --mem of the scheduler."
 )
 SOURCES = (

@@ -15,7 +15,7 @@ WHY = (
     "All threads and all workers of a data loader take turns on that one CPU. Slurm gives one CPU for"
     " each task unless it is set otherwise; a bound OpenMP thread hands its mask on to its children."
 )
-MEND = (
+FIX = (
     "Widen the mask with taskset where the cpuset has more CPUs; else ask the batch system or the"
     " container for more. Variables that bind threads are unset where the parent is started."
 )

@@ -16,7 +16,7 @@ WHY = (
     "torch.compile makes C++ for the processor and ends with InvalidCxxCompiler where there is no g++;"
     " Triton compiles a C file when it first launches a kernel, whoever launches it."
 )
-MEND = "Install a C and a C++ compiler and the headers of Python."
+FIX = "Install a C and a C++ compiler and the headers of Python."
 SOURCES = (
     "torch 2.15, torch/_inductor/cpp_builder.py, cpp_compiler_search; config.py, cpp.cxx",
     "triton-lang/triton, runtime/build.py",

@@ -14,7 +14,7 @@ WHY = (
     "systemd rewrote the container's device rules, as `systemctl daemon-reload` does: what runs goes"
     " on, and whatever starts now finds no GPU."
 )
-MEND = (
+FIX = (
     "Restart the container. To keep it from coming back, give GPUs by CDI, make the /dev/char links"
     " on the host (sudo nvidia-ctk system create-dev-char-symlinks --create-all), or use the cgroupfs"
     " driver."

@@ -11,7 +11,7 @@ SEVERITY = Severity.NOTE
 PROBLEM = Problem.NODE
 READS = ("cpu",)
 WHY = "It makes measurements steady, and slows what runs in few threads most."
-MEND = "Keep it off while you measure, and switch it on for work."
+FIX = "Keep it off while you measure, and switch it on for work."
 SOURCES = (
     "https://docs.kernel.org/admin-guide/pm/cpufreq.html (boost)",
     "https://docs.kernel.org/admin-guide/pm/intel_pstate.html (no_turbo)",

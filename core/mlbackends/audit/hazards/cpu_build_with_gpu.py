@@ -14,7 +14,7 @@ WHY = (
     "Programs that take a GPU where there is one run on the processor, many times slower; JAX warns of it,"
     " torch does not."
 )
-MEND = "Install the build for the GPU, from the index that the framework's page names for it."
+FIX = "Install the build for the GPU, from the index that the framework's page names for it."
 SOURCES = (
     "pytorch/pytorch#168065",
     "pytorch/pytorch#106565",

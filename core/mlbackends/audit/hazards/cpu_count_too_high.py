@@ -16,7 +16,7 @@ WHY = (
     "os.cpu_count() counts the machine's CPUs whatever is left of them, so that programs that size"
     " their workers by it start too many; os.process_cpu_count() heeds the mask and no quota, joblib both."
 )
-MEND = "Name the number of workers where a program takes it."
+FIX = "Name the number of workers where a program takes it."
 SOURCES = (
     "https://docs.python.org/3/library/os.html (os.cpu_count and os.process_cpu_count)",
     "python/cpython#109649",

@@ -14,7 +14,7 @@ WHY = (
     "None of these runtimes looks at a quota. All threads run at once, use it up within a fraction of"
     " each period and then stand still together: programs become many times slower, and nothing says so."
 )
-MEND = "Give the thread pools as many threads as the quota has whole CPUs."
+FIX = "Give the thread pools as many threads as the quota has whole CPUs."
 SOURCES = (
     "llvm/llvm-project#225493",
     "ollama/ollama#17916",

@@ -15,7 +15,7 @@ WHY = (
     "cuBLAS chooses its workspace at run time when several streams are in use, and results then differ"
     " in the last digits. It reads the variable once: it must be set before Python starts."
 )
-MEND = "Set CUBLAS_WORKSPACE_CONFIG before Python starts."
+FIX = "Set CUBLAS_WORKSPACE_CONFIG before Python starts."
 SOURCES = (
     "https://docs.nvidia.com/cuda/cublas/ (Results reproducibility)",
     "pytorch/pytorch#15359",

@@ -18,7 +18,7 @@ WHY = (
     "No CUDA program starts: frameworks say that there is no GPU, or stop, while nvidia-smi lists every"
     " GPU as if nothing were wrong."
 )
-MEND = (
+FIX = (
     "Look for NVRM and nvidia-uvm in the kernel log; load nvidia_uvm anew, or restart the machine."
 )
 SOURCES = (

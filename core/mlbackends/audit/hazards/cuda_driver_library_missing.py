@@ -13,7 +13,7 @@ PROBLEM = Problem.NODE
 IN_CONTAINER = Problem.USER
 READS = ("nvidia", "cuda_driver", "host")
 WHY = "No CUDA program starts, while nvidia-smi may work: NVML is another part of the driver."
-MEND = (
+FIX = (
     "In a container, give it the driver's compute part (NVIDIA_DRIVER_CAPABILITIES=compute,utility,"
     " --gpus all); on a machine, install the driver's compute libraries."
 )

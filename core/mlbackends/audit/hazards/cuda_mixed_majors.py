@@ -16,7 +16,7 @@ WHY = (
     "Some have files in common, as those of cuDNN and NVSHMEM do: a program gets what was installed last,"
     " and to uninstall one takes files of the other."
 )
-MEND = (
+FIX = (
     "Uninstall those that your framework was not built for, then reinstall those that had files in common"
     " with them: a plain install takes them for installed."
 )

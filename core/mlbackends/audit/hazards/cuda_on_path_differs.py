@@ -14,7 +14,7 @@ WHY = (
     "Packages that search PATH, as onnxruntime does, get the copy there, and torch its own. What a process"
     " has loaded serves every later request of that name, so the first of the two serves both."
 )
-MEND = "Take the toolkit's folder out of PATH for programs with these wheels, or install the same release."
+FIX = "Take the toolkit's folder out of PATH for programs with these wheels, or install the same release."
 SOURCES = (
     "tensorflow/tensorflow#54784",
     "mlverse/torch#1465",

@@ -16,7 +16,7 @@ WHY = (
     "The stub holds empty functions for linking on machines without a GPU: cuInit returns 34, and"
     " programs say that there is no device."
 )
-MEND = "Take the stubs folder out of LD_LIBRARY_PATH and of the loader's configuration."
+FIX = "Take the stubs folder out of LD_LIBRARY_PATH and of the loader's configuration."
 SOURCES = (
     "https://docs.nvidia.com/cuda/cuda-driver-api/ (CUDA_ERROR_STUB_LIBRARY)",
     "numba/numba#8985",

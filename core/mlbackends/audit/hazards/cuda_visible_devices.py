@@ -14,7 +14,7 @@ WHY = (
     "CUDA reads the list up to the first entry that is no device and drops the rest without a word; an"
     " entry that stands there twice hides every GPU."
 )
-MEND = "Unset it, or name devices from 0 on, or their UUIDs as `nvidia-smi -L` prints them."
+FIX = "Unset it, or name devices from 0 on, or their UUIDs as `nvidia-smi -L` prints them."
 SOURCES = (
     "https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html",
     "pytorch/pytorch, torch/cuda/__init__.py, _parse_visible_devices",

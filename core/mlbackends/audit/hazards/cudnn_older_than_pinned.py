@@ -16,7 +16,7 @@ WHY = (
     "torch refuses a cuDNN whose minor version is below the one it was compiled with: RuntimeError, cuDNN"
     " version incompatibility."
 )
-MEND = "Take the older copy off the loader's path: the wheels bring their own."
+FIX = "Take the older copy off the loader's path: the wheels bring their own."
 SOURCES = ("torch 2.15, torch/backends/cudnn/__init__.py, _init", "pytorch/pytorch#80637")
 
 

@@ -18,7 +18,7 @@ WHY = (
     "libcudnn opens its parts by name and refuses those of another version: the first convolution"
     " ends with CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH."
 )
-MEND = "Let one whole cuDNN be on the loader's path, and remove the other."
+FIX = "Let one whole cuDNN be on the loader's path, and remove the other."
 SOURCES = ("pytorch/pytorch#188892", "pytorch/pytorch#185512", "koharu-rs/koharu#694")
 WARNINGS = (("cudnn", "sub-library-mismatch"), ("cudnn", "sub-library-shadowed"))
 

@@ -17,7 +17,7 @@ WHY = (
     " {libcudnn_ops.so.9...}`), calls fail (CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED), or that of another"
     " cuDNN is taken."
 )
-MEND = "Install the whole cuDNN again."
+FIX = "Install the whole cuDNN again."
 SOURCES = (
     "pytorch/pytorch#188892",
     "daswer123/xtts-finetune-webui#18",

@@ -17,7 +17,7 @@ WHY = (
     "Allocations or locks are checked or recorded in every program that is started, which takes time and"
     " memory; under AddressSanitizer cuInit may fail (2, out of memory), and nvcc break."
 )
-MEND = "Unset LD_PRELOAD when the fault is found."
+FIX = "Unset LD_PRELOAD when the fault is found."
 SOURCES = (
     "google/sanitizers#629",
     "NVIDIA/DALI#5370",

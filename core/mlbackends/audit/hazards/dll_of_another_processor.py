@@ -13,7 +13,7 @@ WHY = (
     "A process takes DLLs of its own kind only: WinError 193, `%1 is not a valid Win32 application`. A folder"
     " that was copied from a 32-bit Python, or to another machine, has the other kind."
 )
-MEND = "Install the package anew with this Python, or install a Python of the other kind."
+FIX = "Install the package anew with this Python, or install a Python of the other kind."
 SOURCES = ("pytorch/pytorch#46592", "https://learn.microsoft.com/windows/win32/debug/pe-format")
 
 _OWN = ("site-packages", "python-prefix", "conda", "application")

@@ -12,7 +12,7 @@ SEVERITY = Severity.ERROR
 PROBLEM = Problem.USER
 READS = ("packages", "host")
 WHY = "Their libraries do not load: `version 'GLIBC_2.28' not found`. pip looks only when it installs."
-MEND = (
+FIX = (
     "Run them in a container with a newer system, or install releases that were built for this one."
 )
 SOURCES = ("pytorch/pytorch#123649", "pytorch/pytorch#138732", "https://peps.python.org/pep-0600/")

@@ -12,7 +12,7 @@ PROBLEM = Problem.NODE
 IN_CONTAINER = Problem.USER
 READS = ("xpu",)
 WHY = "Level Zero then finds no device, and torch.xpu says that there is none."
-MEND = "Add the user to the group of the render nodes; give a container --device=/dev/dri and the group."
+FIX = "Add the user to the group of the render nodes; give a container --device=/dev/dri and the group."
 SOURCES = ("intel/llm-scaler#385", "intel/llvm#19520")
 
 

@@ -13,7 +13,7 @@ WHY = (
     "torch takes the kernels that ATEN_CPU_CAPABILITY names without a look at the processor and dies of"
     " an illegal instruction; MKL and oneDNN take another branch and say nothing."
 )
-MEND = "Unset it, or name what the processor has."
+FIX = "Unset it, or name what the processor has."
 SOURCES = (
     "torch 2.13, aten/src/ATen/native/DispatchStub.cpp",
     "oneMKL developer guide, Specifying Code Branches",

@@ -21,7 +21,7 @@ WHY = (
     "They are set to reproduce a result or to get round a crash, and stay. What they steer (products of"
     " matrices, NumPy's own loops) is then slower by the width of vectors that is lost, or more."
 )
-MEND = "Unset it, and measure whether its reason is still there."
+FIX = "Unset it, and measure whether its reason is still there."
 SOURCES = (
     "https://uxlfoundation.github.io/oneDNN/dev_guide_cpu_dispatcher_control.html",
     "oneMKL developer guide, Instruction Set Specific Dispatching",

@@ -15,7 +15,7 @@ WHY = (
     "Intel's and LLVM's runtimes end a program that holds two of them; with the variable it goes on, and"
     " may crash or give wrong results without a word."
 )
-MEND = "Unset it, and remove the second runtime instead."
+FIX = "Unset it, and remove the second runtime instead."
 SOURCES = (
     "pytorch/pytorch#13806",
     "LLVM, openmp/runtime/src/kmp_runtime.cpp, __kmp_register_library_startup",

@@ -17,7 +17,7 @@ WHY = (
     "Libraries of wheels find each other by RUNPATH, which is searched after that variable: they then get"
     " a cuBLASLt, nvJitLink or NCCL that they were not built with, and fail with undefined symbols."
 )
-MEND = "Start Python without that folder in the variable: wheels carry their own libraries."
+FIX = "Start Python without that folder in the variable: wheels carry their own libraries."
 SOURCES = (
     "pytorch/pytorch#134929",
     "pytorch/pytorch#131312",

@@ -31,7 +31,7 @@ WHY = (
     "What needs it does not start, or ends when it computes, and the message seldom says that the file is"
     " the trouble."
 )
-MEND = "Install the package again that the file belongs to, or remove what is left of it."
+FIX = "Install the package again that the file belongs to, or remove what is left of it."
 SOURCES = ("https://man7.org/linux/man-pages/man8/ld.so.8.html", "pytorch/pytorch#188892")
 
 _CODES = ("dangling-link", "wrong-architecture", "not-a-library")

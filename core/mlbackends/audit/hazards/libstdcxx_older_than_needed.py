@@ -15,7 +15,7 @@ WHY = (
     "The first copy that is opened serves the whole process; an older one lacks symbols: `version"
     " 'GLIBCXX_3.4.30' not found`."
 )
-MEND = "Let a newer libstdc++ come first: the system's, or the environment's own lib folder."
+FIX = "Let a newer libstdc++ come first: the system's, or the environment's own lib folder."
 SOURCES = ("pytorch/pytorch#157709", "pytorch/pytorch#87279")
 
 

@@ -13,7 +13,7 @@ WHY = (
     "Programs that size caches and buffers by the machine's memory are killed by the kernel without a"
     " word of their own, and under Windows get none; /dev/shm counts as well."
 )
-MEND = "Name sizes where a program takes them, and leave room for /dev/shm and the page cache."
+FIX = "Name sizes where a program takes them, and leave room for /dev/shm and the page cache."
 SOURCES = ("https://docs.kernel.org/admin-guide/cgroup-v2.html (memory.max and memory.high)",)
 
 

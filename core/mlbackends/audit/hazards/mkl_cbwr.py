@@ -15,7 +15,7 @@ WHY = (
     "Conditional numerical reproducibility fixes the branch of the code: equal results on unlike"
     " processors are paid for with the speed of the oldest of them."
 )
-MEND = "Keep it where results must be equal across processors; AUTO is enough on one kind of them."
+FIX = "Keep it where results must be equal across processors; AUTO is enough on one kind of them."
 SOURCES = ("oneMKL developer guide, Specifying Code Branches", "pytorch/pytorch#15359")
 _BELOW_AVX2 = ("COMPATIBLE", "SSE2", "SSE3", "SSSE3", "SSE4_1", "SSE4_2", "AVX")
 

@@ -7,7 +7,7 @@ No alarm:  it is a note, since much is as fast as with others; a copy that no pa
 from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.libraries import mkl_on_amd
 
-WHY, MEND = mkl_on_amd.WHY, mkl_on_amd.ACTION
+WHY, FIX = mkl_on_amd.WHY, mkl_on_amd.ACTION
 SEVERITY = Severity.NOTE
 PROBLEM = Problem.USER
 READS = ("cpu", "mkl")

@@ -10,7 +10,7 @@ Severity:  a note between nodes where all ports are Ethernet, on which RDMA may 
 
 from typing import TYPE_CHECKING
 
-from mlbackends.audit.environment import Effect, integer, is_number, settings
+from mlbackends.audit.environment import integer, is_number, setting, settings
 from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ WHY = (
     "They are set while a hang is looked into and stay. Data then goes through the processor's memory or"
     " over TCP, which takes several times as long."
 )
-MEND = "Unset it; where the hang comes back, look for its cause, such as access control on PCI bridges."
+FIX = "Unset it; where the hang comes back, look for its cause, such as access control on PCI bridges."
 SOURCES = (
     "NVIDIA/nccl#2079",
     "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",
@@ -55,7 +55,7 @@ def symptoms(report: ReportView) -> Symptoms:
     """Yield each way that is there and not taken."""
     gpus = report.fact("nvidia.pci_gpu_count", 0) or report.fact("nvidia.gpu_count", 0)
     gpus = max(gpus, report.fact("rocm.gpu_count", 0))  # RCCL reads NCCL's variables
-    table: dict[str, Effect] = dict(_BETWEEN_GPUS) if gpus > 1 else {}
+    table = dict(_BETWEEN_GPUS) if gpus > 1 else {}
     if report.fact("host.rdma_devices", []):
         table |= _BETWEEN_NODES
     is_ethernet = report.fact("host.rdma_link_layers") == ["Ethernet"]
@@ -67,7 +67,7 @@ def symptoms(report: ReportView) -> Symptoms:
         if value and has_effect(value):
             evidence: dict[str, FactValue] = {f"environment.variables.{name}": value}
             yield Symptom(
-                f"{name} is {value[:80]!r}{f' in {file}' if file else ''}: {effect}",
+                f"{setting(name, value)}{f' in {file}' if file else ''}: {effect}",
                 hint=f"take its line out of {file}" if file else "",
                 command="" if file else f"unset {name}",
                 evidence={"nccl.configuration": [row]} if file else evidence,

@@ -23,7 +23,7 @@ WHY = (
     'torch prints "Could not initialize NNPACK! Reason: Unsupported hardware." and takes its other'
     " convolutions, which are right and may be slower."
 )
-MEND = (
+FIX = (
     "Let the hypervisor pass the caches on: <cache mode='passthrough'/> in libvirt,"
     " -cpu host,host-cache-info=on in QEMU; or torch.backends.nnpack.set_flags(False)."
 )

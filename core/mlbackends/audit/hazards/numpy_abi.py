@@ -20,7 +20,7 @@ WHY = (
     "Their compiled parts read arrays by NumPy 1's layout: they fail when they are imported or, as"
     ' torch does, say "Numpy is not available" at the first conversion.'
 )
-MEND = "Install numpy<2, or newer releases of those packages."
+FIX = "Install numpy<2, or newer releases of those packages."
 SOURCES = (
     "numpy/numpy#26191",
     "https://numpy.org/doc/stable/numpy_2_0_migration_guide.html",

@@ -24,7 +24,7 @@ WHY = (
     "cuInit returns 804 (forward compatibility was attempted on non supported HW) or 803, and no"
     " CUDA program starts, although the driver itself is fine."
 )
-MEND = "Take the compat folder off LD_LIBRARY_PATH and out of /etc/ld.so.conf.d, then run ldconfig."
+FIX = "Take the compat folder off LD_LIBRARY_PATH and out of /etc/ld.so.conf.d, then run ldconfig."
 SOURCES = (
     "https://docs.nvidia.com/deploy/cuda-compatibility/ (forward compatibility)",
     "NVIDIA/nvidia-docker#1294",

@@ -16,7 +16,7 @@ WHY = (
     "CUDA cannot start without /dev/nvidiactl, /dev/nvidia-uvm and a node for the GPU: it says 999"
     " (unknown error) or that there is no device, and frameworks take the processor."
 )
-MEND = "On a machine: nvidia-modprobe -u -c 0 as root. In a container: start it with its GPUs."
+FIX = "On a machine: nvidia-modprobe -u -c 0 as root. In a container: start it with its GPUs."
 SOURCES = ("pytorch/pytorch#49081", "NVIDIA/nvidia-docker#997", "NVIDIA/DIGITS#799")
 _GROUP = "join the node's group, or give the nvidia module NVreg_DeviceFileMode=0666"
 WARNINGS = (("nvidia", "device-nodes-missing"), ("nvidia", "permission-denied"))

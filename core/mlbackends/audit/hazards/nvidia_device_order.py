@@ -14,7 +14,7 @@ WHY = (
     "An index in CUDA_VISIBLE_DEVICES or cuda:1 then means another card than the one that nvidia-smi"
     " shows under that number, so a job lands on the small or the busy one."
 )
-MEND = "Set CUDA_DEVICE_ORDER=PCI_BUS_ID before the program starts, or name GPUs by UUID."
+FIX = "Set CUDA_DEVICE_ORDER=PCI_BUS_ID before the program starts, or name GPUs by UUID."
 SOURCES = (
     "https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html",
     "ModelCloud/Device-SMI#40",

@@ -17,7 +17,7 @@ READS = ("nvidia",)
 WHY = (
     "The program that met the error was stopped; until the GPU has recovered, the next one may be."
 )
-MEND = "Drain the machine and do what the driver asks for; look for Xid 48, 94, 95 and 154 in the kernel log."
+FIX = "Drain the machine and do what the driver asks for; look for Xid 48, 94, 95 and 154 in the kernel log."
 SOURCES = (
     "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/error-recovery-and-response-flags.html",
     "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGpuRecoveryAction_t)",

@@ -17,7 +17,7 @@ WHY = (
     "Until it is set up cuInit returns 802 (system not yet initialized), so no CUDA program starts,"
     " while nvidia-smi lists every GPU."
 )
-MEND = (
+FIX = (
     "Install nvidia-fabricmanager in exactly the driver's version, and enable it. After an upgrade of"
     " the driver it must be upgraded too. HGX and DGX with B100, B200 and newer need nvlsm as well."
 )

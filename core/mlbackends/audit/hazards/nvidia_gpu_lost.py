@@ -17,7 +17,7 @@ WHY = (
     "A job that is given all GPUs hangs or stops, and the numbers of the GPUs behind it move. NVIDIA's"
     " action for one that fell off the bus is to restart the machine."
 )
-MEND = "Drain the machine, look for Xid 79 or 154 in the kernel log, restart it; replace a GPU lost again."
+FIX = "Drain the machine, look for Xid 79 or 154 in the kernel log, restart it; replace a GPU lost again."
 SOURCES = (
     "NVIDIA/NVSentinel#684",
     "leptonai/gpud#1209",

@@ -15,7 +15,7 @@ WHY = (
     'CUDA does not start: cuInit returns 803, nvidia-smi says "Driver/library version mismatch". An'
     " upgrade replaced the files while the old module stayed loaded."
 )
-MEND = (
+FIX = (
     "Reboot, or unload and load the nvidia kernel modules; then hold the driver's packages back from"
     " unattended upgrades."
 )

@@ -17,7 +17,7 @@ WHY = (
     " each GPU instance, however many are named; the rest is idle, and programs that count on several fail"
     " or share one."
 )
-MEND = "Start one process for each instance, with CUDA_VISIBLE_DEVICES=MIG-<uuid> (nvidia-smi -L)."
+FIX = "Start one process for each instance, with CUDA_VISIBLE_DEVICES=MIG-<uuid> (nvidia-smi -L)."
 SOURCES = (
     "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/mig-device-names.html (CUDA_VISIBLE_DEVICES)",
     "pytorch/pytorch#102715",

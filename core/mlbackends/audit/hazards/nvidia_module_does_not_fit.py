@@ -16,7 +16,7 @@ WHY = (
     "The module loads and does not initialise the GPU (RmInitAdapter failed in the kernel log), so"
     " NVML and CUDA do not see it."
 )
-MEND = "Install the other kind of kernel module, or the driver branch that still has the GPU."
+FIX = "Install the other kind of kernel module, or the driver branch that still has the GPU."
 SOURCES = (
     "NVIDIA/open-gpu-kernel-modules, README: compatible GPUs",
     "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/ (kernel modules)",

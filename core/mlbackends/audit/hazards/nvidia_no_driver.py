@@ -12,7 +12,7 @@ SEVERITY = Severity.WARNING
 PROBLEM = Problem.NODE
 READS = ("nvidia", "host")
 WHY = "CUDA does not work on it: programs compute on the processor, many times slower."
-MEND = "Install NVIDIA's driver from the distribution; it keeps nouveau away, after a reboot."
+FIX = "Install NVIDIA's driver from the distribution; it keeps nouveau away, after a reboot."
 SOURCES = (
     "Azure/azhpc-diagnostics#44",
     "canonical/hardware-observer-operator#359",

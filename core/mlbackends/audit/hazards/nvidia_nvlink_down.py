@@ -16,7 +16,7 @@ SEVERITY = Severity.WARNING
 PROBLEM = Problem.NODE
 READS = ("nvidia",)
 WHY = "What the GPUs exchange has fewer links than it could have, or takes PCIe."
-MEND = "Look for Xid 74 in the kernel log; drain and reset the GPU, then restart, then have it serviced."
+FIX = "Look for Xid 74 in the kernel log; drain and reset the GPU, then restart, then have it serviced."
 SOURCES = (
     "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetNvLinkState)",
     "https://docs.nvidia.com/health-validation/reference/checks/nvlink (nvlink_active)",

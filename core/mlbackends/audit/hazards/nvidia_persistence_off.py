@@ -19,7 +19,7 @@ WHY = (
     "Each first program waits seconds until the GPU is initialised again, up to half a minute on"
     " machines with eight; settings such as clocks and power limits are forgotten."
 )
-MEND = (
+FIX = (
     "Switch it on; to keep it, let nvidia-persistenced run without --no-persistence-mode, which Ubuntu's"
     " service has: that unit cannot be enabled, udev starts it."
 )

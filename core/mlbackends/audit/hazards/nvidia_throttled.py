@@ -15,7 +15,7 @@ WHY = (
     "It computes at a fraction of its speed, and in a job of many GPUs all the others wait for it;"
     " no program is notified."
 )
-MEND = "Look at the cooling, the power cables and the power supply of the machine."
+FIX = "Look at the cooling, the power cables and the power supply of the machine."
 SOURCES = (
     "https://docs.nvidia.com/deploy/nvml-api/ (nvmlClocksEventReasons)",
     "NVIDIA/NVSentinel#890",

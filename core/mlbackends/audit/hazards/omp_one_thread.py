@@ -15,7 +15,7 @@ WHY = (
     "torchrun sets it where nobody else does, so that processes do not get in each other's way. What"
     " runs on the CPU then has one thread: preprocessing, optimizer steps, whole models without a GPU."
 )
-MEND = "Set it to the CPUs that are left, divided by the processes on this machine."
+FIX = "Set it to the CPUs that are left, divided by the processes on this machine."
 SOURCES = ("pytorch/pytorch#22501", "pytorch/pytorch#82219")
 
 

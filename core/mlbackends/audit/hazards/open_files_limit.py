@@ -16,7 +16,7 @@ WHY = (
     "torch's data loader keeps a file open for each tensor that a worker hands over: runs end with"
     ' "Too many open files" or "received 0 items of ancdata".'
 )
-MEND = "Raise the soft limit; a process may do so itself up to the hard one."
+FIX = "Raise the soft limit; a process may do so itself up to the hard one."
 SOURCES = (
     "https://docs.pytorch.org/docs/stable/multiprocessing.html (file_descriptor)",
     "pytorch/pytorch#973",

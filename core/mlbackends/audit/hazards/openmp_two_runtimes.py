@@ -19,7 +19,7 @@ WHY = (
     "Each runtime has threads of its own: a limit that is set in one does not hold in the other, and"
     " Intel's and LLVM's together may crash, deadlock or give wrong results."
 )
-MEND = (
+FIX = (
     "Install all packages that compute from one channel, so that they share one runtime. On Windows"
     " conda's numpy with MKL and pip's torch bring a libiomp5md.dll each: with torch imported first MKL takes"
     " torch's, which is loaded by then."

@@ -11,7 +11,7 @@ SEVERITY = Severity.WARNING
 PROBLEM = Problem.USER
 READS = ("python",)
 WHY = "What is said here of packages is true of one environment, and programs run in the other."
-MEND = "Look at the environment that is active with --python, or leave it."
+FIX = "Look at the environment that is active with --python, or leave it."
 SOURCES = (
     "https://peps.python.org/pep-0405/",
     "https://docs.conda.io/projects/conda/en/latest/user-guide/tasks/manage-environments.html",

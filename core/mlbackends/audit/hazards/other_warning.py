@@ -11,7 +11,7 @@ SEVERITY = Severity.WARNING
 PROBLEM = Problem.USER
 READS = ()
 WHY = "The probe saw it; what it says stands in the message, and its code has a page of its own."
-MEND = "Do what the message says, or look at `backends info` for that name."
+FIX = "Do what the message says, or look at `backends info` for that name."
 SOURCES = ("the probe that the evidence names",)
 
 

@@ -11,7 +11,7 @@ SEVERITY = Severity.WARNING
 PROBLEM = Problem.USER
 READS = ("packages",)
 WHY = "Something wrote over its files: pip tells one version, and another one runs."
-MEND = "Install the package again."
+FIX = "Install the package again."
 SOURCES = (
     "NVIDIA/cutlass#3259",
     "https://packaging.python.org/en/latest/specifications/recording-installed-packages/",

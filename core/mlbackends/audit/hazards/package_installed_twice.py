@@ -15,7 +15,7 @@ WHY = (
     "Their files are mixed: parts of both are imported together, and tools tell a version that is not"
     " the one that runs."
 )
-MEND = "Uninstall it until nothing is left, then install the one that you want."
+FIX = "Uninstall it until nothing is left, then install the one that you want."
 SOURCES = (
     "pytorch/vision#9174",
     "https://onnxruntime.ai/docs/get-started/with-python.html (one flavour per environment)",

@@ -25,9 +25,7 @@ WHY = (
     "Copies between GPUs, and between GPU and network card, become several times slower; NVIDIA does"
     " not support PCIe peer-to-peer copies under a translating IOMMU, and they may hang or be wrong."
 )
-MEND = (
-    "Boot with iommu=pt, and switch off ACS on the PCIe switches, in the firmware or with setpci."
-)
+FIX = "Boot with iommu=pt, and switch off ACS on the PCIe switches, in the firmware or with setpci."
 SOURCES = (
     "https://docs.nvidia.com/cuda/cuda-c-programming-guide/ (IOMMU on Linux)",
     "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html (ACS)",

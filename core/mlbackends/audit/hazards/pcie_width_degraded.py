@@ -16,7 +16,7 @@ WHY = (
     "Copies to and from the GPU, and between GPUs over PCIe, take twice as long or more; programs"
     " only become slower."
 )
-MEND = "Reseat the card and its riser, then look at the slot's lanes in the firmware's setup."
+FIX = "Reseat the card and its riser, then look at the slot's lanes in the firmware's setup."
 SOURCES = (
     "NVIDIA/NVSentinel#890",
     "Syllo/nvtop#6",

@@ -11,7 +11,7 @@ SEVERITY = Severity.WARNING
 PROBLEM = Problem.USER
 READS = ("packages",)
 WHY = "It was compiled and tried with that version alone: with another, symbols may be missing."
-MEND = "Install the version that is pinned, or a release that goes with what is there."
+FIX = "Install the version that is pinned, or a release that goes with what is there."
 SOURCES = (
     "pytorch/pytorch#119932",
     "https://packaging.python.org/en/latest/specifications/core-metadata/ (Requires-Dist)",

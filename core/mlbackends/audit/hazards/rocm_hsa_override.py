@@ -19,7 +19,7 @@ WHY = (
     "It is there for debugging: code for another GPU may stop with a memory fault, and on a GPU that ROCm"
     " has code for, that code is not used. One override holds for all GPUs of the machine."
 )
-MEND = "Unset it on GPUs that ROCm supports; elsewhere test what you compute, and know that it is luck."
+FIX = "Unset it on GPUs that ROCm supports; elsewhere test what you compute, and know that it is luck."
 SOURCES = (
     "ROCm/legacy-rocm-build#5238",
     "ROCm/rocm-systems#5686",

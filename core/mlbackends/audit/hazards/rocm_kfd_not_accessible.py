@@ -21,7 +21,7 @@ PROBLEM = Problem.NODE
 IN_CONTAINER = Problem.USER
 READS = ("rocm",)
 WHY = "HIP then finds no GPU (hipErrorNoDevice), and frameworks compute on the processor."
-MEND = (
+FIX = (
     "Add the user to the group of the nodes. In a container give it the nodes and the group's number"
     " on this host: names and numbers of other hosts do not hold."
 )

@@ -21,7 +21,7 @@ WHY = (
     " the first CPU when the library is loaded, and what is started from it inherits that: all processes"
     " of a launcher, and all workers of a data loader, may end up on the same CPU."
 )
-MEND = (
+FIX = (
     "Give each process CPUs of its own with numactl or taskset, and leave the threads unbound, or start no"
     " more threads than CPUs are named."
 )

@@ -15,7 +15,7 @@ WHY = (
     "Each library in each worker starts a thread for each CPU, and Linux counts threads as processes:"
     " pthread_create fails, and OpenBLAS then crashes on import."
 )
-MEND = "Raise the limit, or start fewer threads in each process."
+FIX = "Raise the limit, or start fewer threads in each process."
 SOURCES = (
     "OpenMathLib/OpenBLAS#1668",
     "MIC-DKFZ/nnUNet#1343",

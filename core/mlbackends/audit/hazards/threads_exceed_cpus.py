@@ -16,7 +16,7 @@ WHY = (
     "Threads that share a CPU wait for each other at every barrier of a parallel loop, and spin while"
     " they do: that is slower than fewer threads."
 )
-MEND = "Ask for no more threads than there are CPUs, divided by the processes that run at once."
+FIX = "Ask for no more threads than there are CPUs, divided by the processes that run at once."
 SOURCES = (
     "https://www.openmp.org/specifications/ (5.2, OMP_NUM_THREADS)",
     "oneMKL developer guide, Techniques to Set the Number of Threads",

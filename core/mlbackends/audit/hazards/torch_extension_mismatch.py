@@ -15,7 +15,7 @@ SEVERITY = Severity.ERROR
 PROBLEM = Problem.USER
 READS = ("torch",)
 WHY = "Its operators are not registered or crash: `operator torchvision::nms does not exist`."
-MEND = "Install torch and its companions in one command from one index."
+FIX = "Install torch and its companions in one command from one index."
 SOURCES = (
     "pytorch/pytorch#157648",
     "pytorch/vision#8985",

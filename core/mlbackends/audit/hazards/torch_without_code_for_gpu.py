@@ -24,7 +24,7 @@ SEVERITY = Severity.ERROR
 PROBLEM = Problem.USER
 READS = ("torch", "nvidia")
 WHY = 'Every kernel ends with "no kernel image is available for execution on the device".'
-MEND = (
+FIX = (
     "Install the build for another CUDA: +cu126, which ends with 2.14, reaches back to Maxwell; +cu128 and"
     " newer have Blackwell."
 )

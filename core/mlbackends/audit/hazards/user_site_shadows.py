@@ -15,9 +15,7 @@ WHY = (
     "`pip install --user` puts packages where every environment of that Python version finds them"
     " first; what the environment pins is not what runs."
 )
-MEND = (
-    "Keep the user's folder out of environments, or uninstall from it what does not belong there."
-)
+FIX = "Keep the user's folder out of environments, or uninstall from it what does not belong there."
 SOURCES = (
     "facebookresearch/detectron2#3351",
     "https://docs.python.org/3/using/cmdline.html (PYTHONNOUSERSITE)",

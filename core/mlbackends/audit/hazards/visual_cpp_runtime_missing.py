@@ -18,7 +18,7 @@ WHY = (
     "Python brings vcruntime140.dll alone; what is written in C++ needs msvcp140.dll, vcruntime140_1.dll or"
     " libomp140 too, and `import torch` ends with WinError 126, naming fbgemm.dll or c10.dll."
 )
-MEND = "Install Microsoft's Visual C++ Redistributable; libomp140 comes with Visual Studio's tools."
+FIX = "Install Microsoft's Visual C++ Redistributable; libomp140 comes with Visual Studio's tools."
 SOURCES = (
     "pytorch/pytorch#131662",
     "pytorch/pytorch#129568",

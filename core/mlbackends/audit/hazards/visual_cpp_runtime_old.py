@@ -15,7 +15,7 @@ WHY = (
     "From Visual C++ 14.40 on a std::mutex is made without a call, which an older msvcp140.dll does not know:"
     " c10.dll fails when it starts, WinError 1114. The first copy that is opened serves the whole process."
 )
-MEND = (
+FIX = (
     "Update Microsoft's Visual C++ Redistributable; where another package brings an old copy, as PyQt5 does,"
     " import torch before it."
 )

@@ -15,7 +15,7 @@ WHY = (
     "Uninstalling one of two packages that own the same files takes them from the other, and so does"
     " an installation that was broken off. `pip check` finds nothing wrong."
 )
-MEND = "Install the package again, over what is there."
+FIX = "Install the package again, over what is there."
 SOURCES = ("astral-sh/uv#19430",)
 
 

@@ -18,7 +18,7 @@ WHY = (
     "The one that was installed last runs in place of both, and once either is uninstalled the other"
     " lacks these files. No package manager says so."
 )
-MEND = "Uninstall both, then install the one that you want."
+FIX = "Uninstall both, then install the one that you want."
 SOURCES = ("sgl-project/sglang#31035", "ai-dynamo/nixl#1705", "NVIDIA/cutlass#3259")
 WARNINGS = (("packages", "file-owned-twice"),)
 

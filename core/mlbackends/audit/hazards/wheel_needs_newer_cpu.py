@@ -17,7 +17,7 @@ WHY = (
     "The import ends with an error (numpy, jaxlib), or ends the process with an illegal instruction"
     " (SIGILL) without a traceback."
 )
-MEND = "Install a release or a build that is compiled for older processors."
+FIX = "Install a release or a build that is compiled for older processors."
 SOURCES = (
     "tensorflow/tensorflow#19584",
     "tensorflow/tensorflow#45866",

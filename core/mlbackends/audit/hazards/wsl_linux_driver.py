@@ -9,7 +9,7 @@ SEVERITY = Severity.ERROR
 PROBLEM = Problem.NODE
 READS = ("cuda_driver", "nvidia")
 WHY = "The Linux library talks to a kernel module that WSL does not have, so CUDA finds no device."
-MEND = "Remove the nvidia driver's packages inside WSL; only Windows needs a driver."
+FIX = "Remove the nvidia driver's packages inside WSL; only Windows needs a driver."
 SOURCES = (
     "https://docs.nvidia.com/cuda/wsl-user-guide/",
     "numba/numba#7106",

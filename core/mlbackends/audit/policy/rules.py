@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from mlbackends.audit import hazard
+from mlbackends.audit import catalogue
 from mlbackends.audit.policy import expectation, language, reader
 from mlbackends.audit.policy.expectation import Expectation
 from mlbackends.audit.policy.reader import Document, PolicyError, Table, checked
@@ -130,7 +130,7 @@ class _Files:
         self.waivers: dict[str, Table] = {}
         self.hazards: Hazards | None = None
         self.probes: tuple[str, ...] = ()  # those that may come from elsewhere
-        self.codes = frozenset(hazard.codes())
+        self.codes = frozenset(catalogue.codes())
         self.ids: dict[str, set[str]] = {}  # the ids that each file brings, by its real path
 
     def add(self, document: Document, above: tuple[str, ...]) -> Table:
@@ -272,7 +272,7 @@ def _hazards(document: Document, values: Any) -> Hazards | None:
     if isinstance(values, bool):
         return Hazards(place) if values else None
     table = checked(document, ("hazards",), values, "hazards")
-    codes = hazard.codes()
+    codes = catalogue.codes()
     for key in ("only", "ignore", "severity"):
         for number, code in enumerate(values.get(key, ())):
             if code not in codes:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from mlbackends.audit.hazard import load
 from mlbackends.audit.reports import report_of
 from mlbackends.audit.runner import examine
 from mlbackends.base.reasons import Reason
@@ -841,17 +840,6 @@ def test_a_container_with_some_of_the_gpus_is_as_it_should_be() -> None:
     facts: dict[str, FactValue] = {"unreadable_node_count": 6, "visible_gpu_count": 2}
 
     assert judged(report(rocm=told(facts=facts)), "rocm-gpus-forbidden").status is Status.PASSED
-
-
-# ---- the files -----------------------------------------------------------------------------------
-
-
-def test_a_hazard_says_how_it_is_told_and_where_it_was_seen() -> None:
-    for code in HAS:
-        file = load(code)
-
-        assert "Found by:" in (file.__doc__ or ""), code
-        assert file.SOURCES and file.WHY.endswith(".") and file.MEND.endswith("."), code
 
 
 def rewriter() -> ModuleType:

@@ -208,7 +208,7 @@ def test_what_nccl_conf_sets_counts_where_the_environment_says_nothing() -> None
     subject = msgspec.structs.replace(base, probes={**base.probes, "nccl": nccl})
 
     (check,) = checks(subject, "nccl-leftovers")
-    assert check.message.startswith("NCCL_P2P_DISABLE is '1' in /etc/nccl.conf: GPUs do not read")
+    assert check.message.startswith("NCCL_P2P_DISABLE=1 in /etc/nccl.conf: GPUs do not read")
     assert (check.command, check.hint) == ("", "take its line out of /etc/nccl.conf")
 
 
@@ -340,7 +340,7 @@ def test_one_thread_is_held_to_each_process_share_of_the_cpus() -> None:
 def test_the_ways_between_gpus_matter_only_where_there_are_two() -> None:
     one = with_variables("untuned-slurm-node", NCCL_P2P_DISABLE="1", NCCL_IB_DISABLE="1")
 
-    assert [message.split(" ")[0] for message in seen(one, "nccl-leftovers")] == ["NCCL_IB_DISABLE"]
+    assert [message.split("=")[0] for message in seen(one, "nccl-leftovers")] == ["NCCL_IB_DISABLE"]
 
 
 def test_determinism_by_half_is_told_with_both_variables() -> None:

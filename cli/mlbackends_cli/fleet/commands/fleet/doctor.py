@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from mlbackends.audit.hazard import load
+from mlbackends.audit.catalogue import load
 from mlbackends.audit.runner import examine
 from mlbackends.fleet.judging import Judge, fleet_outcome
 from mlbackends_cli.fleet.sources import OUTCOME, collected, reading

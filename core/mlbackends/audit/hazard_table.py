@@ -1,0 +1,308 @@
+"""Hazards that are only conditions and texts: rows of hazards/table/*.toml, and how a row is evaluated.
+
+A row is a table named by the hazard's code. `Row` has its fields, and `Rule` those that find its symptoms. A
+row finds one kind of symptom, or several, each in its own `[[CODE.symptoms]]`:
+
+    warnings = ["cpu:degraded"]    each warning of that probe with that code
+    [CODE.variables]               each environment variable that has one of these values
+    each = "nvidia.devices[...]"   each such device, with `message`
+    message                        otherwise one, where the conditions hold
+
+Conditions are those of policies: `cpu.boost == false`. A value that is not in the report meets only `absent`,
+and its count is 0. In texts, {cpu.model_name} is a value of the report, {name|text} has a default,
+{name/1e9:.1f} a divisor and a format, and [brackets] are left out if the report lacks a value in them.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache, partial
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from mlbackends.audit.environment import install, integer, is_on, quoted, setting, settings
+from mlbackends.audit.gpus import called, described_gpus, nvidia_gpus
+from mlbackends.audit.hazard import DoesNotApply, NotReported, ReportView, Symptom, Symptoms
+from mlbackends.audit.policy import expectation, selection
+from mlbackends.audit.policy.selection import Values
+from mlbackends.base.comparison import fits
+from mlbackends.base.errors import BadInput
+from mlbackends.base.patterns import pattern
+from mlbackends.base.tables import table
+from mlbackends.model.audit import Problem, Severity
+from mlbackends.model.records import FactValue, Presence
+
+SUBJECTS = ("devices", "machine", "packages", "variables")
+_VALUE = pattern(r"\{([\w.]+)(?:/([\d.e]+))?(?:\|([^}:]*))?(?::([^}]*))?\}")
+_OPTIONAL = pattern(r"\[([^\[\]{}]*\{[^\[\]]*)\]")
+
+
+class Variable(Struct, frozen=True, forbid_unknown_fields=True):
+    """An environment variable. effect: continues the sentence "NAME=VALUE: ".
+
+    value: the values that have the effect: a regular expression; "any"; "on" for what most programs take for
+    yes; "number" for numbers as C reads them, not 0 or with another condition, such as "number >= 2".
+    """
+
+    value: str
+    effect: str
+    severity: Severity | None = None
+
+    def has_effect(self, value: str) -> bool:
+        """Return whether a value has the effect."""
+        kind, _, condition = self.value.partition(" ")
+        if kind == "number":
+            sign, _, operand = (condition or "!= 0").partition(" ")
+            return fits(integer(value), sign, operand)
+        if kind in ("on", "any"):
+            return kind == "any" or is_on(value)
+        return re.fullmatch(self.value, value) is not None
+
+
+class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What finds symptoms, and their texts.
+
+    where: all of these conditions must hold, where_any: one of them; unless: not all of these. begins,
+    begins_not: the first words of warnings. install: requirements for the command. evidence: names of values.
+    note_if, warning_if: the severity is another where all of these hold. severities: by probe.
+    """
+
+    where: tuple[str, ...] = ()
+    where_any: tuple[str, ...] = ()
+    unless: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    begins: tuple[str, ...] = ("",)
+    begins_not: tuple[str, ...] = ()
+    variables: dict[str, Variable] = {}
+    each: str = ""
+    message: str = ""
+    hint: str = ""
+    command: str = ""
+    install: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
+    level: Severity | None = None
+    note_if: tuple[str, ...] = ()
+    warning_if: tuple[str, ...] = ()
+    severities: dict[str, Severity] = {}
+
+
+class Row(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A hazard: the fields of a file, in small letters, and what limits where it applies.
+
+    platforms: by Python's names. gpus: "nvidia" if it needs NVIDIA GPUs, "described" if NVML must have
+    described them. applies: one of these conditions must hold; otherwise: the reason where none does. needs:
+    without these facts it is unknown. claims: warnings that it reports in its own words.
+    """
+
+    title: str
+    severity: Severity
+    problem: Problem
+    reads: tuple[str, ...]
+    why: str
+    fix: str
+    found_by: str
+    sources: tuple[str, ...]
+    no_alarm: str = ""
+    severity_note: str = ""
+    in_container: Problem | None = None
+    platforms: tuple[str, ...] = ()
+    gpus: str = ""
+    applies: tuple[str, ...] = ()
+    otherwise: str = ""
+    needs: tuple[str, ...] = ()
+    claims: tuple[str, ...] = ()
+    symptoms: tuple[Rule, ...] = ()
+
+    @property
+    def claimed(self) -> tuple[tuple[str, str], ...]:
+        """The warnings of probes that the hazard reports, as (probe, code)."""
+        rules = (self, *self.symptoms)
+        return tuple(
+            dict.fromkeys(
+                _pairs([*self.claims, *(each for rule in rules for each in rule.warnings)])
+            )
+        )
+
+
+def _pairs(warnings: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for warning in warnings:
+        probe, _, code = warning.partition(":")
+        yield probe, code
+
+
+@cache
+def rows() -> dict[str, Row]:
+    """Return the rows of all tables, by code."""
+    files = (table(f"audit/hazards/table/{subject}.toml") for subject in SUBJECTS)
+    return {code: msgspec.convert(row, Row) for file in files for code, row in file.items()}
+
+
+def symptoms(row: Row, report: ReportView) -> Symptoms:
+    """Yield the symptoms of a row. Raises DoesNotApply and NotReported."""
+    if row.platforms:
+        report.only_on(*row.platforms)
+    if row.gpus:
+        (described_gpus if row.gpus == "described" else nvidia_gpus)(report)
+    values = Values(report.record)
+    if row.applies and not any(_holds(values, each) for each in row.applies):
+        raise DoesNotApply(row.otherwise)
+    for rule in row.symptoms or (row,):
+        for condition in rule.where:
+            if not _holds(values, condition):
+                name = condition.split()[0]
+                if name in row.needs and not _found(values, name):
+                    raise NotReported(f"{name} is not in the report")
+                break
+        else:
+            if rule.where_any and not any(_holds(values, each) for each in rule.where_any):
+                continue
+            if rule.unless and all(_holds(values, each) for each in rule.unless):
+                continue
+            yield from _of_rule(rule, report, values)
+
+
+def _of_rule(rule: Rule, report: ReportView, values: Values) -> Symptoms:
+    severity = rule.level
+    for level, conditions in ((Severity.NOTE, rule.note_if), (Severity.WARNING, rule.warning_if)):
+        if conditions and all(_holds(values, each) for each in conditions):
+            severity = level
+    text = partial(_text, values)
+    for probe, code in _pairs(rule.warnings):
+        for warning in report.warnings(probe, code):
+            if warning.message.startswith(rule.begins) and not warning.message.startswith(
+                rule.begins_not
+            ):
+                yield Symptom(
+                    warning.message,
+                    text(rule.hint) or warning.hint,
+                    text(rule.command, is_command=True),
+                    _evidence(values, rule, probe) or {f"{probe}.warnings.code": [code]},
+                    rule.severities.get(probe, severity),
+                )
+    for name, value in settings(report).items() if rule.variables else ():
+        variable = rule.variables.get(name)
+        if variable and variable.has_effect(value):
+            yield Symptom(
+                f"{setting(name, value)}: {variable.effect}",
+                command=f"unset {name}",
+                evidence={f"environment.variables.{name}": value},
+                severity=variable.severity or severity,
+            )
+    if rule.each:
+        probe = rule.each.partition(".")[0]
+        for label in _found(values, rule.each):
+            gpu = report.devices(probe)[int(label.rpartition(".")[2])]
+            own = {"gpu": called(gpu), "index": gpu.index}
+            facts = gpu.facts | gpu.volatile
+            yield Symptom(
+                text(rule.message, own),
+                text(rule.hint, own),
+                text(rule.command, own, is_command=True),
+                {f"{probe}.devices.{gpu.index}.{name}": facts[name] for name in rule.evidence},
+                severity,
+            )
+    elif rule.message:
+        command = install(report, *rule.install) if rule.install else ""
+        yield Symptom(
+            text(rule.message),
+            text(rule.hint),
+            text(rule.command, is_command=True) or command,
+            _evidence(values, rule),
+            severity,
+        )
+
+
+def _evidence(values: Values, rule: Rule, probe: str = "") -> dict[str, FactValue]:
+    names = (name.replace("{probe}", probe) for name in rule.evidence)
+    return {
+        label.replace(".facts.", "."): value
+        for name in names
+        for label, value in _found(values, name).items()
+    }
+
+
+@cache
+def _expectation(condition: str) -> expectation.Expectation:
+    return expectation.read(condition)
+
+
+def _found(values: Values, name: str) -> dict[str, Any]:
+    """Return the values of a dotted name, by their full names; {} where the report has none."""
+    return values.found(selection.read(name), "version").values
+
+
+def _holds(values: Values, condition: str) -> bool:
+    """Return whether a condition holds. A value that is missing or of another type fulfils none."""
+    expected = _expectation(condition)
+    found = values.found(expected.selection, expected.field)
+    present = [value for value in found.values.values() if value != Presence.ABSENT]
+    if expected.kind in ("present", "absent"):
+        return bool(present) is (expected.kind == "present")
+    if expected.kind == "count":
+        counted = present if expected.selection.is_of_many else (present or [()])[0]
+        return expected.assertion.holds(
+            len(counted) if isinstance(counted, list | dict | tuple) else 0
+        )
+    results = list(map(partial(_fulfils, expected), present))
+    if expected.quantifier == "each":
+        return bool(results) and all(results) and not found.absent
+    return any(results) is (expected.quantifier == "any")
+
+
+def _fulfils(expected: expectation.Expectation, value: Any) -> bool:
+    try:
+        return expected.assertion.holds(value)
+    except BadInput:  # it cannot be compared
+        return False
+
+
+class _Missing(Exception):
+    """A text names a value that the report lacks."""
+
+
+def _text(
+    values: Values, template: str, own: dict[str, Any] | None = None, *, is_command: bool = False
+) -> str:
+    """Return a text with the values of the report in it. own: values by names that are not of the report."""
+
+    def value(match: re.Match[str]) -> str:
+        name, divisor, default, form = match.groups()
+        found = (
+            own.get(name)
+            if own and name in own
+            else next(iter(_found(values, name).values()), None)
+        )
+        if found is None:
+            if default is None:
+                raise _Missing
+            return default
+        if divisor and isinstance(found, int | float):
+            found = found / float(divisor)
+        if isinstance(found, list):
+            more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+            return " ".join(map(quoted, map(str, found))) if is_command else f"{found[0]}{more}"
+        text = format(found, form) if form and not isinstance(found, str) else str(found)
+        return quoted(text) if is_command else text
+
+    def optional(match: re.Match[str]) -> str:
+        try:
+            return _VALUE.sub(value, match[1])
+        except _Missing:
+            return ""
+
+    try:
+        return _VALUE.sub(value, _OPTIONAL.sub(optional, template))
+    except _Missing:
+        return "" if is_command else _VALUE.sub("unknown", template)
+
+
+def sections(row: Row) -> Iterator[tuple[str, str]]:
+    """Yield what a row says besides its reason and fix, as (word, text)."""
+    for word, text in (
+        ("found by", row.found_by),
+        ("no alarm", row.no_alarm),
+        ("severity", row.severity_note),
+    ):
+        if text:
+            yield word, text
