@@ -1,1 +1,1 @@
-"""Known misconfigurations: a file each (audit/hazard.py explains it), or a row of table/ (hazard_table.py)."""
+"""Known misconfigurations: one file each (audit/hazard.py), or a row in table/ (hazard_table.py)."""
