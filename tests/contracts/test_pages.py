@@ -18,7 +18,7 @@ import click
 import pytest
 from markdown_it import MarkdownIt
 
-from mlbackends.audit.hazard import codes
+from mlbackends.audit.catalogue import codes
 from mlbackends_cli.errors import contexts
 from mlbackends_cli.main import main
 
