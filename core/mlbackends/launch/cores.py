@@ -15,7 +15,7 @@ from mlbackends.host.cpu.topology import core_groups, online_cpus
 from mlbackends.host.host import Host
 from mlbackends.host.system.cgroups import allowed_cpus, allowed_memory_nodes
 from mlbackends.host.system.numa import numa_nodes
-from mlbackends.launch.notices import Refused
+from mlbackends.launch.errors import Refused
 
 
 class Core(Struct, frozen=True, order=True):

@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
+from mlbackends.base.notices import Notice, information, warning
 from mlbackends.host.host import Host
 from mlbackends.launch.cores import Topology, read_topology
-from mlbackends.launch.notices import Notice, Refused, information, warning
+from mlbackends.launch.errors import Refused
 from mlbackends.launch.options import Options
 from mlbackends.launch.planning import Instance, plan
 from mlbackends.launch.processes import Child, executable, run

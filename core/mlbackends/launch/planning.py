@@ -9,9 +9,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlbackends.base.errors import BadInput
-from mlbackends.base.quantities import HIGHEST, format_cpu_list, parse_cpu_list
+from mlbackends.base.notices import Notice, information, warning
+from mlbackends.base.quantities import HIGHEST, format_cpu_list, parse_cpu_list, whole_number
 from mlbackends.launch.cores import Topology
-from mlbackends.launch.notices import Notice, Refused, TooFewCores, UnknownCpu, information, warning
+from mlbackends.launch.errors import Refused, TooFewCores, UnknownCpu
 from mlbackends.launch.options import Options
 
 #: The CPUs of each instance.
@@ -80,23 +81,15 @@ def plan(options: Options, topology: Topology, environment: Mapping[str, str]) -
 
 def _share_of_rank(shares: Shares, environment: Mapping[str, str]) -> Shares:
     """Return what one of torchrun's processes gets of each instance's cores."""
-    numbers = []
-    for name, lowest in (("LOCAL_WORLD_SIZE", 1), ("LOCAL_RANK", 0)):
-        text = environment.get(name, str(lowest))
-        number = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else -1
-        if number < lowest:
-            raise BadInput(f"{name} is {text[:40]!r}; a whole number from {lowest} up is needed")
-        numbers.append(number)
-    ranks, rank = numbers
-    if rank >= ranks > 1:
-        raise BadInput(f"LOCAL_RANK is {rank}; with a LOCAL_WORLD_SIZE of {ranks} it is lower")
+    texts = environment.get("LOCAL_WORLD_SIZE", "1"), environment.get("LOCAL_RANK", "0")
+    ranks, rank = (whole_number(text) for text in texts)
+    if ranks == 1:
+        return shares
+    if ranks is None or rank is None or not 0 <= rank < ranks:
+        raise BadInput(f"LOCAL_WORLD_SIZE and LOCAL_RANK are {texts}: not a rank of a world")
     if (least := min(map(len, shares))) < ranks:
         raise TooFewCores(f"each rank needs a core at least; there are {least} for {ranks} ranks")
-    rank = rank if ranks > 1 else 0
-    sizes = [len(share) // ranks for share in shares]
-    return [
-        share[rank * size : (rank + 1) * size] for share, size in zip(shares, sizes, strict=True)
-    ]
+    return [share[len(share) // ranks * rank :][: len(share) // ranks] for share in shares]
 
 
 def chosen_cpus(options: Options, topology: Topology, notices: list[Notice]) -> tuple[int, ...]:

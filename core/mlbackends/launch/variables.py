@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from glob import escape, glob
 
 from mlbackends.base.mounts import call_or
-from mlbackends.launch.notices import Notice, Refused, information, warning
+from mlbackends.base.notices import Notice, information, warning
+from mlbackends.launch.errors import Refused
 from mlbackends.launch.options import Options
 from mlbackends.launch.planning import Plan
 

@@ -6,7 +6,7 @@ instance that failed, and 2 for a wrong command line. Arguments of the program a
 
 import argparse
 import sys
-from typing import Any, NoReturn
+from typing import Any
 
 from mlbackends.base.errors import MlBackendsError
 from mlbackends.launch.launcher import launch
@@ -26,27 +26,11 @@ _EXAMPLES = """examples:
   two instances of four cores            run_cpu --ninstances 2 --ncores-per-instance 4 serve.py
   a command that is not a Python script  run_cpu --cores 0-3 --no-python ./server
 """
-#: The most characters of an error that are shown: a value may have any number.
-_LONGEST = 400
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, in the form of this command's other errors."""
-
-    def error(self, message: str) -> NoReturn:
-        """End with exit code 2."""
-        self.exit(2, _one_line(message))
-
-
-def _one_line(message: str) -> str:
-    text = " ".join(message.split())
-    line = "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
-    return f"run_cpu: error: {line if len(line) <= _LONGEST else line[:_LONGEST] + '...'}\n"
 
 
 def create_args(parser: argparse.ArgumentParser | None = None) -> argparse.ArgumentParser:
     """Add every option, and the program with its arguments, to a parser; return it."""
-    parser = parser or _Parser(
+    parser = parser or argparse.ArgumentParser(
         prog=_NAME,
         description=_DESCRIPTION,
         epilog=_EXAMPLES,
@@ -84,7 +68,7 @@ def run(arguments: list[str]) -> int:
         return main(args)
     except MlBackendsError as error:
         hint = f" ({error.hint})" if error.hint else ""
-        sys.stderr.write(_one_line(f"{error}{hint}"))
+        sys.stderr.write(f"run_cpu: error: {' '.join(f'{error}{hint}'.split())}\n")
         return error.exit_code
     except KeyboardInterrupt:
         return 130

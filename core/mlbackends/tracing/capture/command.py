@@ -19,8 +19,8 @@ from msgspec import Struct
 
 from mlbackends.base import registry
 from mlbackends.base.errors import BadInput
+from mlbackends.base.notices import Notice, warning
 from mlbackends.host.command import ending
-from mlbackends.launch.notices import Notice, warning
 from mlbackends.tracing import LIBRARIES
 from mlbackends.tracing.capture import environment as variables
 from mlbackends.tracing.capture.separation import Counted, Separation, separation_for

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 
-from mlbackends.launch.notices import Notice, warning
+from mlbackends.base.notices import Notice, warning
 
 _ONEDNN = ("ONEDNN_VERBOSE", "DNNL_VERBOSE", "MKLDNN_VERBOSE")
 _NUMBERS = ("0", "1", "2")

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from typing import NamedTuple
 
 from mlbackends.base.errors import BadInput
-from mlbackends.launch.notices import Notice, information, warning
+from mlbackends.base.notices import Notice, information, warning
 from mlbackends.tracing.capture.demultiplexer import Demultiplexer, Separated
 from mlbackends.tracing.capture.preload import preload_value, shim_path, why_not
 from mlbackends.tracing.capture.trace_file import file_in_memory

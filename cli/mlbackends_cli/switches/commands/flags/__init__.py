@@ -19,6 +19,7 @@ Examples:
 
 import warnings
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import click
 
@@ -31,6 +32,9 @@ from mlbackends_cli.lazy import FolderGroup
 from mlbackends_cli.options import completing, together
 from mlbackends_cli.output import log
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 command = FolderGroup(__name__, name="flags")
 
 
@@ -40,6 +44,30 @@ def _names() -> Iterable[str]:
 
 #: Completes the name of a switch.
 complete = completing(_names)
+
+
+def complete_setting(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> "list[CompletionItem]":
+    """Complete a switch's name, and behind the = its values."""
+    from click.shell_completion import CompletionItem
+
+    del ctx, param
+    name, sign, _ = incomplete.partition("=")
+    completions = {
+        f"{switch.name}=": switch.doc for switch in SWITCHES.values() if not switch.read_only
+    }
+    if sign:
+        kind = SWITCHES[name].kind if name in SWITCHES else None
+        words = () if getattr(kind, "name", "") == "order" else getattr(kind, "words", ())
+        words = ("true", "false") if getattr(kind, "name", "") == "bool" else words
+        completions = {f"{name}={word}": "" for word in words}
+    return [
+        CompletionItem(text, help=about)
+        for text, about in completions.items()
+        if text.startswith(incomplete)
+    ]
+
 
 #: The options for the values of switches; for `apply`.
 with_values = together(
@@ -55,7 +83,7 @@ with_values = together(
         "settings",
         metavar="NAME=VALUE",
         multiple=True,
-        shell_complete=complete,
+        shell_complete=complete_setting,
         help="Assume that NAME is set to VALUE (repeatable).",
     ),
 )
