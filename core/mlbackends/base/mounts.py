@@ -61,7 +61,7 @@ def call(
     function: importable by its name, and with a result that can be pickled.
     Raises what the function raises, and NotAnswering.
     """
-    table = _current()
+    table = current()
     if not table.foreign or not (mount := table.mount_of(path)):
         return function(path, *rest)
     failure = NotAnswering(path, mount, table.foreign[mount])
@@ -106,7 +106,7 @@ def _touch(path: str) -> None:
 
 def mount_of(path: str) -> str:
     """Return the mount that a path leads to and that may not answer, "" for none; no call is made on it."""
-    table = _current()
+    table = current()
     return table.mount_of(path) if table.foreign else ""
 
 
@@ -120,7 +120,7 @@ def call_or(default: Result, function: Callable[[str], Result], path: str) -> Re
 
 def is_silent(path: str) -> bool:
     """Return whether a path leads to a mount that did not answer."""
-    return mount_of(path) in _current().silent
+    return mount_of(path) in current().silent
 
 
 def environment(*, trusting: bool) -> dict[str, str]:
@@ -128,7 +128,7 @@ def environment(*, trusting: bool) -> dict[str, str]:
 
     LD_LIBRARY_PATH is without those on mounts that were silent, and unless trusting on any that may be.
     """
-    variables, table = dict(os.environ), _current()
+    variables, table = dict(os.environ), current()
     left_out = table.silent if trusting else table.foreign
     if left_out and (folders := variables.get("LD_LIBRARY_PATH")):
         folders_left = [folder for folder in folders.split(":") if mount_of(folder) not in left_out]
@@ -149,7 +149,7 @@ def which(program: str, search_path: str, seconds: float = _SECONDS) -> str:
     import shutil
 
     try:
-        if os.path.dirname(program) or not _current().foreign:
+        if os.path.dirname(program) or not current().foreign:
             mode = os.F_OK | os.X_OK
             path = call(shutil.which, program, mode, search_path, seconds=seconds) or ""
             return path if os.name != "nt" or path.lower().endswith(_PROGRAMS) else ""
@@ -163,7 +163,7 @@ def which(program: str, search_path: str, seconds: float = _SECONDS) -> str:
     return ""
 
 
-class _Mounts:
+class Mounts:
     """The mounts of this moment.
 
     foreign: the types of those that may not answer, by their folders. silent: those that did not.
@@ -246,20 +246,20 @@ class _Mounts:
         return at
 
 
-_mounts: _Mounts | None = None
+_mounts: Mounts | None = None
 
 
-def _current() -> _Mounts:
+def current() -> Mounts:
     """Return the mounts, read anew where a minute has gone by."""
     global _mounts  # noqa: PLW0603  replaced as a whole
     if _mounts is None or time.monotonic() - _mounts.read_at > _VALID_SECONDS:
-        _mounts = _Mounts()
+        _mounts = Mounts()
         if _mounts.foreign:
             _spare_imports(_mounts)
     return _mounts
 
 
-def _spare_imports(table: _Mounts) -> None:
+def _spare_imports(table: Mounts) -> None:
     """Hide from imports the folders of sys.path that do not answer, where none was imported from yet.
 
     Each import of what is not there would wait for them, and the standard library has such ones.

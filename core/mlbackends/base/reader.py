@@ -96,7 +96,7 @@ def answer(variables: Callable[[], Mapping[str, str]], seconds: float, *question
         try:
             is_result, answer = _reader.answer(seconds, question)
         except BaseException as error:  # also an interrupt: the next answer would be the wrong one
-            _end()
+            end()
             if isinstance(error, EOFError | OSError):
                 raise OSError(errno.EIO, "the process that reads it has ended") from None
             raise
@@ -106,7 +106,8 @@ def answer(variables: Callable[[], Mapping[str, str]], seconds: float, *question
 
 
 @atexit.register
-def _end() -> None:
+def end() -> None:
+    """End the process; the next call starts another one."""
     global _reader  # noqa: PLW0603  under the lock, or at the interpreter's end
     if _reader is not None:
         _reader.end()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+import psutil
 import pytest
 
 from mlbackends.base import mounts, reader
@@ -42,9 +43,9 @@ def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     listing.write_text(
         LINE.format("/", "ext4") + LINE.format(str(folder).replace(" ", "\\040"), "nfs4")
     )
-    monkeypatch.setattr(mounts, "_mounts", mounts._Mounts(str(listing)))
+    monkeypatch.setattr(mounts, "_mounts", mounts.Mounts(str(listing)))
     yield folder
-    reader._end()
+    reader.end()
 
 
 @pytest.fixture
@@ -55,9 +56,15 @@ def silent(network: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return network
 
 
-def table(tmp_path: Path, *lines: str) -> mounts._Mounts:
+def readers() -> list[psutil.Process]:
+    """Return the processes that make calls on mounts for this one."""
+    children = psutil.Process().children()
+    return [child for child in children if "mlbackends.base.reader" in " ".join(child.cmdline())]
+
+
+def table(tmp_path: Path, *lines: str) -> mounts.Mounts:
     (tmp_path / "mountinfo").write_text("".join(lines))
-    return mounts._Mounts(str(tmp_path / "mountinfo"))
+    return mounts.Mounts(str(tmp_path / "mountinfo"))
 
 
 def test_mounts_of_other_machines_and_programs_are_foreign(tmp_path: Path) -> None:
@@ -137,13 +144,13 @@ def test_a_mount_that_answers_is_read(network: Path) -> None:
     with pytest.raises(FileNotFoundError):
         mounts.call(os.stat, f"{network}/nothing")
     assert host.silent == []
-    assert reader._reader is not None
+    assert readers()
 
 
 def test_a_process_that_ends_costs_one_call(network: Path) -> None:
     assert mounts.call(os.path.isdir, str(network))
-    assert reader._reader is not None
-    reader._reader._process.kill()
+    (process,) = readers()
+    process.kill()
 
     with pytest.raises(OSError, match="has ended"):
         mounts.call(os.path.isdir, str(network))
@@ -182,7 +189,7 @@ def test_a_program_is_found_behind_a_folder_that_is_silent(silent: Path, tmp_pat
     program.parent.mkdir()
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    mounts._current().silent.add(str(silent))
+    mounts.current().silent.add(str(silent))
 
     assert mounts.which("program", f"{silent}/bin:{program.parent}") == str(program)
     assert mounts.which("program", f"{silent}/bin") == ""
@@ -196,7 +203,7 @@ def test_an_import_waits_for_no_folder_that_is_silent(
     folder = f"{silent}/lib"
     monkeypatch.setattr(sys, "path", [*sys.path, folder])
     monkeypatch.setattr(sys, "path_importer_cache", {**sys.path_importer_cache})
-    table = mounts._current()
+    table = mounts.current()
     table.silent.add(str(silent))
     mounts._spare_imports(table)
 
@@ -210,7 +217,7 @@ def test_an_import_finds_what_a_mount_that_answers_holds(
     (network / "only_there_9.py").write_text("")
     monkeypatch.setattr(sys, "path", [*sys.path, str(network)])
     monkeypatch.setattr(sys, "path_importer_cache", {**sys.path_importer_cache})
-    mounts._spare_imports(mounts._current())
+    mounts._spare_imports(mounts.current())
 
     assert importlib.util.find_spec("only_there_9") is not None
     assert repr(str(network)) in reader.python_command("")[-1]
@@ -223,7 +230,7 @@ def test_our_processes_start_without_the_loaders_folders_that_are_silent(
 
     assert mounts.environment(trusting=True)["LD_LIBRARY_PATH"] == f"/usr/lib:{silent}/lib"
     assert mounts.environment(trusting=False)["LD_LIBRARY_PATH"] == "/usr/lib"
-    mounts._current().silent.add(str(silent))
+    mounts.current().silent.add(str(silent))
     assert mounts.environment(trusting=True)["LD_LIBRARY_PATH"] == "/usr/lib"
 
 
@@ -231,7 +238,7 @@ def test_a_folder_for_temporary_files_that_is_silent_is_refused(
     silent: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(silent))
-    mounts._current().silent.add(str(silent))
+    mounts.current().silent.add(str(silent))
 
     with pytest.raises(mounts.NotAnswering, match="does not answer"):
         mounts.check_temporary()

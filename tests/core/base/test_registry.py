@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -11,41 +14,50 @@ from mlbackends.base import registry
 from mlbackends.host.declared import facts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 
-@pytest.fixture
-def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Return the file of entry points of an installed distribution."""
-    info = tmp_path / "other-1.dist-info"
+def names(folder: Path, package: str, entry_points: str) -> tuple[list[str], str]:
+    """Return the names in a registry where another distribution is installed too, and what is warned of."""
+    info = folder / "other-1.dist-info"
     info.mkdir()
-    monkeypatch.syspath_prepend(str(tmp_path))
-    registry._entry_points.cache_clear()
-    yield info / "entry_points.txt"
-    registry._entry_points.cache_clear()
+    (info / "entry_points.txt").write_text(entry_points)
+    program = f"from mlbackends.base import registry; print(*registry.names({package!r}))"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.split(), done.stderr
 
 
-def test_a_group_that_nothing_reads_brings_a_warning(distribution: Path) -> None:
-    distribution.write_text("[mlbackends.probe]\nour_card = our_card\n")
+def test_a_group_that_nothing_reads_brings_a_warning(tmp_path: Path) -> None:
+    entry_points = "[mlbackends.probe]\nour_card = our_card\n"
+    found, warned = names(tmp_path, registry.PROBES, entry_points)
 
-    with pytest.warns(
-        UserWarning, match=r"other-1.*mlbackends\.probe, which nothing reads"
-    ) as seen:
-        assert "our_card" not in registry._added("mlbackends_probes")
-
-    assert "did you mean 'mlbackends.probes'?" in str(seen[0].message)
+    assert "our_card" not in found
+    assert re.search(r"other-1.*mlbackends\.probe, which nothing reads", warned)
+    assert "did you mean 'mlbackends.probes'?" in warned
 
 
-def test_the_groups_of_one_file_are_apart(distribution: Path) -> None:
-    distribution.write_text(
+@pytest.mark.parametrize(
+    ("package", "added"),
+    [
+        (registry.PROBES, {"our_card"}),
+        ("mlbackends.tracing.formats", {"our_log"}),
+        (f"{registry.KERNELS}.tensors", set()),
+    ],
+)
+def test_the_groups_of_one_file_are_apart(tmp_path: Path, package: str, added: set[str]) -> None:
+    entry_points = (
         "[console_scripts]\nx = y:main\n[mlbackends.probes]\n; a = b\nour_card = our.card [gpu]\n"
         "[mlbackends.tracers]\nour_log = our.log:tracer\n[other.mlbackends]\nz = z\n"
     )
+    found, _ = names(tmp_path, package, entry_points)
 
-    assert registry._added("mlbackends_probes")["our_card"] == "our.card"
-    assert registry._added("mlbackends.tracing.formats") == {"our_log": "our.log:tracer"}
-    assert registry._added("mlbackends_kernels.tensors") == {}
+    assert set(found) - registry.own_names(package) == added
 
 
 @pytest.mark.parametrize("package", registry.GROUPS)
