@@ -3,8 +3,8 @@
 import csv
 import io
 
+from mlbackends.base.writable import csv_cell
 from mlbackends.model.trace_views import AnyView
-from mlbackends.tracing.rows import csv_cell
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.trace.rows import table_of
 

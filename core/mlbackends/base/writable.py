@@ -30,6 +30,15 @@ def escaped(data: bytes) -> bytes:
     return UNFIT.sub(lambda found: f"\\u{ord(found[0]):04x}", data.decode()).encode()
 
 
+def csv_cell(value: object) -> object:
+    """Return a value as CSV has it: truths in lower case, U+FFFD for what must not be shown."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, str):
+        return value
+    return "\r\n".join(UNFIT.sub("\ufffd", line) for line in value.split("\r\n"))
+
+
 def is_text(text: str) -> bool:
     """Return whether a text can be written as UTF-8."""
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)

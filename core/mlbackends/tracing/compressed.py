@@ -27,6 +27,11 @@ _MAGIC = {
     "zstd": b"\x28\xb5\x2f\xfd",
 }
 MAGIC_LENGTH = 6
+#: Modules that a Python may lack, with their engine and its error.
+_MODULES = {
+    "xz": ("lzma", "LZMADecompressor", "LZMAError"),
+    "bzip2": ("bz2", "BZ2Decompressor", "OSError"),
+}
 
 
 class Damaged(Exception):
@@ -72,23 +77,18 @@ def _engine(kind: str) -> tuple[Callable[[], Any], type[Exception]]:
     """Return what makes a decompressor of a kind, and the error that it raises."""
     if kind == "gzip":
         return _Inflater, zlib.error
-    try:
-        if kind == "xz":
-            import lzma
-
-            return lzma.LZMADecompressor, lzma.LZMAError
-        if kind == "bzip2":
-            import bz2
-
-            return bz2.BZ2Decompressor, OSError
-    except ImportError:
-        raise BadInput(
-            f"the log is compressed by {kind}, which this Python was compiled without",
-            f"unpack it: {kind} -dc FILE | backends trace show -",
-        ) from None
+    if kind in _MODULES:
+        module, engine, error = _MODULES[kind]
+        try:
+            found = importlib.import_module(module)
+        except ImportError:
+            raise BadInput(
+                f"the log is compressed by {kind}, which this Python was compiled without",
+                f"unpack it: {kind} -dc FILE | backends trace show -",
+            ) from None
+        return getattr(found, engine), getattr(found, error, OSError)
     if sys.version_info >= (3, 14):
-        from compression import zstd
-
+        zstd = importlib.import_module("compression.zstd")
         return zstd.ZstdDecompressor, zstd.ZstdError
     try:
         zstandard = importlib.import_module("zstandard")

@@ -20,11 +20,10 @@ import msgspec
 
 from mlbackends.base.errors import BadInput, UnknownName
 from mlbackends.base.version import install_command
-from mlbackends.base.writable import escaped
+from mlbackends.base.writable import csv_cell, escaped
 from mlbackends.host.files import standard_output, whole_file
 from mlbackends.model.trace import Record, as_row
-from mlbackends.tracing import EXPORTS, perfetto
-from mlbackends.tracing.rows import COLUMNS, csv_cell, row
+from mlbackends.tracing import EXPORTS, fields, perfetto
 from mlbackends.tracing.walk import Follower
 
 
@@ -71,6 +70,34 @@ def opened(path: str) -> Iterator[BinaryIO]:
         raise BadInput(f"{path} cannot be written: {error.strerror or error}") from None
 
 
+_NAMES = (
+    *("line_number", "kind", "tracer", "source", "prefix", "process", "thread", "start_ns"),
+    *("clock", "duration_ns", "event", "cache", "operation", "shape", "dtype", "implementation"),
+    *("isa", "engine", "propagation", "memory_descriptors", "attributes", "auxiliary", "flops"),
+    *("bytes", "gflops", "gigabytes_per_second", "slow_path", "executed", "nested", "counted"),
+    *(
+        "workspace_query",
+        "component",
+        "level",
+        "origin",
+        "reason",
+        "place",
+        "text",
+        "version",
+        "raw",
+    ),
+)
+#: The names and types. What is not known is None, of texts ""; bytes that are no UTF-8 stay as they are.
+COLUMNS = {name: fields.KINDS[name] for name in _NAMES}
+_EMPTY = {name: "" if kind is str else None for name, kind in COLUMNS.items()}
+
+
+def row(record: Record) -> dict[str, Any]:
+    """Return the values of all columns."""
+    values = as_row(record) | {"cache": record.cache}
+    return {name: values.get(name, empty) for name, empty in _EMPTY.items()}
+
+
 class LineWriter:
     """Writes a line for each record; a collector of a `Walk`. count: the number of records."""
 
@@ -83,7 +110,7 @@ class LineWriter:
         self._lines: list[Any] = []
         file.write(self.HEAD.encode())
 
-    def fields(self, record: Record) -> dict[str, Any]:
+    def values(self, record: Record) -> dict[str, Any]:
         """Return the fields of a record, in the line's order."""
         raise NotImplementedError
 
@@ -91,30 +118,30 @@ class LineWriter:
         """Return a value as it is written."""
         return value
 
-    def line(self, fields: dict[str, Any]) -> Any:
+    def line(self, values: dict[str, Any]) -> Any:
         """Return fields as a line, with its end."""
         raise NotImplementedError
 
     def add(self, record: Record) -> None:
         """Write a record."""
-        self._append(self.line(self.fields(record)))
+        self._append(self.line(self.values(record)))
 
     def follow(self, record: Record) -> Follower:
         """Return what writes each later call that is equal to one that was added."""
-        fields = self.fields(record)
+        values = self.values(record)
         flops = traffic = None
         if record.executed and not record.workspace_query:
             flops, traffic = record.flops, record.bytes
 
         def write(line: bytes, number: int, duration: float | None, start_ns: int | None) -> None:
-            fields["line_number"], fields["duration_ns"] = number, duration
-            fields["start_ns"], fields["clock"] = start_ns, "" if start_ns is None else "epoch"
-            fields["gflops"] = flops / duration if flops is not None and duration else None
+            values["line_number"], values["duration_ns"] = number, duration
+            values["start_ns"], values["clock"] = start_ns, "" if start_ns is None else "epoch"
+            values["gflops"] = flops / duration if flops is not None and duration else None
             rate = traffic / duration if traffic is not None and duration else None
-            fields["gigabytes_per_second"] = rate
+            values["gigabytes_per_second"] = rate
             raw = line.rstrip(b"\r\n").decode("utf-8", "surrogateescape")
-            fields["raw"] = self.cell(raw)
-            self._append(self.line(fields))
+            values["raw"] = self.cell(raw)
+            self._append(self.line(values))
 
         return write
 
@@ -146,7 +173,7 @@ class CsvWriter(LineWriter):
         # The writer returns what the file that it writes to returns: the row.
         self._row = csv.writer(SimpleNamespace(write=str), lineterminator="\n").writerow
 
-    def fields(self, record: Record) -> dict[str, Any]:
+    def values(self, record: Record) -> dict[str, Any]:
         """Return the columns."""
         return {name: csv_cell(value) for name, value in row(record).items()}
 
@@ -154,26 +181,26 @@ class CsvWriter(LineWriter):
         """Return a value as a cell."""
         return csv_cell(value)
 
-    def line(self, fields: dict[str, Any]) -> bytes:
+    def line(self, values: dict[str, Any]) -> bytes:
         """Return a row."""
-        text: str = self._row(fields.values())
+        text: str = self._row(values.values())
         return text.encode("utf-8", "surrogateescape")
 
 
 class JsonWriter(LineWriter):
     """Objects with a record's own fields, its signature's and what is derived."""
 
-    def fields(self, record: Record) -> dict[str, Any]:
+    def values(self, record: Record) -> dict[str, Any]:
         """Return a record's own fields, its signature's and what is derived of it."""
         return as_row(record)
 
-    def line(self, fields: dict[str, Any]) -> bytes:
+    def line(self, values: dict[str, Any]) -> bytes:
         """Return an object."""
         try:
-            line = _encode(fields)
+            line = _encode(values)
         except UnicodeEncodeError:
             # Bytes that are not UTF-8 become halves of characters; only Python writes and reads those.
-            line = json.dumps(fields, default=str).encode()
+            line = json.dumps(values, default=str).encode()
         return escaped(line) + b"\n"
 
 
@@ -197,13 +224,13 @@ class ParquetWriter(LineWriter):
         self._table = pa.table
         self._written = parquet.ParquetWriter(file, self._schema, compression="zstd")
 
-    def fields(self, record: Record) -> dict[str, Any]:
+    def values(self, record: Record) -> dict[str, Any]:
         """Return the columns."""
         return row(record)
 
-    def line(self, fields: dict[str, Any]) -> tuple[Any, ...]:
+    def line(self, values: dict[str, Any]) -> tuple[Any, ...]:
         """Return the values."""
-        return tuple(fields.values())
+        return tuple(values.values())
 
     def close(self) -> None:
         """Write what is left, and what ends the file."""
@@ -215,15 +242,12 @@ class ParquetWriter(LineWriter):
             columns = dict(zip(COLUMNS, zip(*lines, strict=True), strict=True))
             for name, kind in COLUMNS.items():
                 if kind is str:
-                    columns[name] = tuple(map(_as_utf8, columns[name]))
+                    texts = (text.encode("utf-8", "replace").decode() for text in columns[name])
+                    columns[name] = tuple(texts)
             self._written.write_table(self._table(columns, schema=self._schema))
 
 
 _encode = msgspec.json.Encoder().encode
-
-
-def _as_utf8(text: str) -> str:
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _write_lines(kind: type[LineWriter], records: Iterable[Record], file: BinaryIO) -> int:

@@ -6,37 +6,63 @@ Every kind of record has every field; one that it does not have is None, or "" w
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from operator import attrgetter
 from typing import Any
 
+from msgspec import structs
+
 from mlbackends.base.element_types import element_type
 from mlbackends.base.errors import BadInput, UnknownName, nearest
-from mlbackends.model.trace import Record
+from mlbackends.model.signature import (
+    Derived,
+    PartitionSignature,
+    PrimitiveSignature,
+    RoutineSignature,
+)
+from mlbackends.model.trace import (
+    Call,
+    Check,
+    Dispatch,
+    Header,
+    Info,
+    Malformed,
+    Message,
+    Record,
+)
+from mlbackends.tracing.parameters import parameters
 
 Reader = Callable[[Record], Any]
 
-TEXTS = (
-    *("kind", "tracer", "source", "prefix", "clock", "raw", "key", "event", "cache"),
-    *("operation", "shape", "dtype", "parameters", "implementation", "isa", "slow_path"),
-    *("format", "component", "engine", "primitive", "propagation", "memory_descriptors"),
-    *("attributes", "auxiliary", "problem", "routine"),
-    *("partition", "partition_kind", "data_formats", "logical_tensors", "fpmath_mode"),
-    *("scratchpad", "backend", "origin", "reason", "place", "level", "text", "topic", "version"),
+_STRUCTS = (
+    *(Header, Call, Dispatch, Check, Message, Info, Malformed),
+    *(PrimitiveSignature, PartitionSignature, RoutineSignature, Derived),
 )
-_WHOLE_NUMBERS = ("line_number", "process", "thread", "start_ns")
-_REAL_NUMBERS = ("duration_ns", "flops", "bytes", "gflops", "gigabytes_per_second")
-NUMBERS = (*_WHOLE_NUMBERS, *_REAL_NUMBERS)
-TRUTHS = ("executed", "nested", "counted", "workspace_query")
-TABLES = ("arguments", "state", "facts", "values")
-NAMES = (*TEXTS, *NUMBERS, *TRUTHS)
-
-#: The types of values that are known.
-KINDS: dict[str, type[str | float | bool]] = {
-    **dict.fromkeys(TEXTS, str),
-    **dict.fromkeys(_WHOLE_NUMBERS, int),
-    **dict.fromkeys(_REAL_NUMBERS, float),
-    **dict.fromkeys(TRUTHS, bool),
+_TYPES: dict[Any, type[str | float | bool]] = {
+    str: str,
+    bool: bool,
+    int: int,
+    int | None: int,
+    float | None: float,
 }
+#: The fields that the records declare, and those that are computed, with the types of known values.
+KINDS: dict[str, type[str | float | bool]] = {
+    **{
+        field.name: _TYPES[field.type]
+        for struct in _STRUCTS
+        for field in structs.fields(struct)
+        if field.type in _TYPES and field.name != "cache_state"
+    },
+    **dict.fromkeys(("kind", "cache", "parameters"), str),
+    **dict.fromkeys(("gflops", "gigabytes_per_second"), float),
+    **dict.fromkeys(("executed", "nested", "counted"), bool),
+}
+TEXTS = tuple(name for name, kind in KINDS.items() if kind is str)
+NUMBERS = tuple(name for name, kind in KINDS.items() if kind in (int, float))
+TRUTHS = tuple(name for name, kind in KINDS.items() if kind is bool)
+TABLES = ("arguments", "state", "facts", "values")
+NAMES = tuple(KINDS)
+
 #: What may differ from one equal call to the next.
 CHANGING = frozenset({"source", "prefix", "clock", "raw", *NUMBERS} - {"flops", "bytes"})
 
@@ -78,15 +104,12 @@ _SOME = (
 
 def trace_types(text: str) -> str:
     """Return element types, joined by colons, by the names that traces have: "bf16" for "bfloat16"."""
-    return ":".join(map(_trace_type, text.split(":")))
-
-
-def _trace_type(name: str) -> str:
-    try:
-        found = re.fullmatch("([a-z]+)([0-9]+)", element_type(name))
-    except UnknownName:
-        return name
-    return f"{_KINDS_OF_TYPE[found[1]]}{found[2]}" if found else name
+    names = text.split(":")
+    for place, name in enumerate(names):
+        with suppress(UnknownName):
+            if match := re.fullmatch("([a-z]+)([0-9]+)", element_type(name)):
+                names[place] = f"{_KINDS_OF_TYPE[match[1]]}{match[2]}"
+    return ":".join(names)
 
 
 _KINDS_OF_TYPE = {
@@ -98,12 +121,18 @@ def read(name: str) -> Reader:
     """Return what reads a field of a record; texts that are not known are "", all else is None."""
     name = field_name(name)
     if name == "parameters":
-        from mlbackends.tracing.parameters import parameters
-
         return parameters
     table, dot, entry = name.partition(".")
     if dot:
-        return lambda record: _entry(record, table, entry)
+
+        def entry_of(record: Record) -> str | None:
+            for holder in (record, getattr(record, "signature", None), record.derived):
+                value = getattr(holder, table, None)
+                if isinstance(value, dict):
+                    return value.get(entry)
+            return None
+
+        return entry_of
     if name in TEXTS:
         if hasattr(Record, name):
             return attrgetter(name)
@@ -133,11 +162,3 @@ def _look(record: Record, name: str) -> Any:
         value = getattr(signature, name, None)
     # A record and its signature may use one name for a text and for a table (values).
     return value if not isinstance(value, dict | tuple) else None
-
-
-def _entry(record: Record, table: str, entry: str) -> str | None:
-    for holder in (record, getattr(record, "signature", None), record.derived):
-        value = getattr(holder, table, None)
-        if isinstance(value, dict):
-            return value.get(entry)
-    return None

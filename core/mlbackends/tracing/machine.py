@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from mlbackends.cpu import get_cpu_capability
 from mlbackends.host.system.cgroups import CPU_LIMITS
 from mlbackends.model.trace_views import Roof
 from mlbackends.survey.availability import found_report
@@ -40,8 +41,6 @@ UNKNOWN = Machine()
 
 def this_machine(roof: Roof | None = None) -> Machine:
     """Return the machine that we run on, within the limits of this process."""
-    from mlbackends.cpu import get_cpu_capability
-
     return machine_of(
         found_report("cpu").facts, found_report("limits").facts, get_cpu_capability(), roof
     )

@@ -17,10 +17,10 @@ import pytest
 from mlbackends.base.errors import BadInput, UnknownName
 from mlbackends.base.registry import load
 from mlbackends.base.version import install_command
+from mlbackends.base.writable import csv_cell
 from mlbackends.model.trace import Text
 from mlbackends.tracing import exporting, reader
-from mlbackends.tracing.exporting import export, format_of
-from mlbackends.tracing.rows import COLUMNS, csv_cell
+from mlbackends.tracing.exporting import COLUMNS, export, format_of
 from mlbackends.tracing.walk import Walk
 
 TRACES = Path(__file__).resolve().parents[2] / "traces"

@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from mlbackends.base.errors import NotALibrary
 from mlbackends.base.mounts import which
 from mlbackends.base.registry import KERNELS
+from mlbackends.inject.target import interpreter_of
 from mlbackends.libraries.elf import ElfImage
 
 _PT_INTERP = 3
@@ -60,8 +61,6 @@ def why_not(path: str, shim: str, environment: Mapping[str, str]) -> str:
 
 
 def _behind_scripts(path: str, environment: Mapping[str, str]) -> str:
-    from mlbackends.inject.target import interpreter_of
-
     for _ in range(_MOST_INTERPRETERS):
         try:
             with open(path, "rb") as file:

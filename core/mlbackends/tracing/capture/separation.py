@@ -20,6 +20,8 @@ from mlbackends.tracing.capture.trace_file import file_in_memory
 
 if os.name == "nt":
     from mlbackends.tracing.capture.windows import waiting_bytes
+else:
+    import termios
 
 #: Starts the command, with a descriptor for its output, and returns its process id.
 Launch = Callable[[int | None], int]
@@ -246,8 +248,6 @@ class _Relayed(Separation):
 
 def _terminal() -> tuple[int, int]:
     """Return both ends of a terminal like ours that changes no byte."""
-    import termios
-
     ours, childs = os.openpty()
     settings = termios.tcgetattr(1)
     settings[1] &= ~termios.OPOST  # ours does that when the text gets there
@@ -258,8 +258,6 @@ def _terminal() -> tuple[int, int]:
 
 
 def _resize(terminal: int, size: os.terminal_size) -> None:
-    import termios
-
     termios.tcsetwinsize(terminal, (size.lines, size.columns))
 
 

@@ -28,6 +28,7 @@ from mlbackends.base import registry
 from mlbackends.base.display import Displayed
 from mlbackends.base.errors import BadInput, UnknownName
 from mlbackends.tracing import exporting, viewing
+from mlbackends.tracing.machine import this_machine
 from mlbackends.tracing.reader import line_records
 from mlbackends.tracing.session import listener
 from mlbackends.tracing.verbose import MklVerbose, OnednnVerbose, VerboseUnreachable
@@ -122,8 +123,6 @@ class Session(Displayed):
 
     def findings(self) -> "Findings":
         """Return what the trace gives away, the worst first; this machine is known."""
-        from mlbackends.tracing.machine import this_machine
-
         return self.view("findings", machine=this_machine())  # type: ignore[return-value]
 
     def view(self, name: str, **options: Any) -> "AnyView":

@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import os
 import sys
+import tempfile
 from typing import Any
 
 from mlbackends.host.files import flags
@@ -29,8 +30,6 @@ class Sink:
             self.path = f"/proc/self/fd/{self._descriptor}"
             os.close(self.open())
         except (AttributeError, OSError):
-            import tempfile
-
             descriptor, self._temporary = tempfile.mkstemp(prefix="mlbackends-trace-")
             self._descriptor = above_standard(descriptor)
             self.path = self._temporary

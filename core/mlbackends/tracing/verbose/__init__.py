@@ -6,13 +6,15 @@ later one leaves the level alone, and the later one restores what the earlier on
 """
 
 import _thread
+import operator
 import os
+import warnings
 
 from mlbackends.base.errors import MlBackendsError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import TracebackType
+    from types import ModuleType, TracebackType
     from typing import Literal, Self
 
     from mlbackends.tracing.verbose.copies import Family, Switch
@@ -46,8 +48,6 @@ class Scope:
         self._entered: list[list[Switch]] = []
 
     def __enter__(self) -> "Self":
-        import operator
-
         from mlbackends.tracing.verbose import copies
 
         family: Family = getattr(copies, self._family)
@@ -62,7 +62,7 @@ class Scope:
             why = f"{family.name} has no level {level}"
             raise _unreachable(family, why, "levels are 0, 1 and 2")
         with _lock:
-            self._entered.append(_enter(family, level))
+            self._entered.append(_enter(copies, family, level))
         return self
 
     def __exit__(
@@ -115,11 +115,9 @@ for _class in (MklVerbose, OnednnVerbose):
     _class.__name__ = _class.__qualname__ = "verbose"  # torch's name
 
 
-def _enter(family: "Family", level: int) -> "list[Switch]":
+def _enter(copies: "ModuleType", family: "Family", level: int) -> "list[Switch]":
     """Set every copy that is loaded, or none."""
-    from mlbackends.tracing.verbose.copies import find_switches, unreachable_hint
-
-    switches, files = find_switches(family)
+    switches, files = copies.find_switches(family)
     done: list[Switch] = []
     try:
         # All are read before one is set: two files may switch the same copy, as libmkl_rt does.
@@ -135,7 +133,7 @@ def _enter(family: "Family", level: int) -> "list[Switch]":
                 raise _unreachable(family, why, "older versions have fewer levels")  # noqa: TRY301
         if level != OFF and not done:
             why = f"this process has no {family.name} that can be switched"
-            raise _unreachable(family, why, unreachable_hint(family, files))  # noqa: TRY301
+            raise _unreachable(family, why, copies.unreachable_hint(family, files))  # noqa: TRY301
     except BaseException:
         for switch in reversed(done):
             _leave(switch)
@@ -172,16 +170,12 @@ def _level_of(switch: "Switch", family: "Family") -> int:
         return level
     if active := _active.get(switch.address):
         return active[-1].level
-    if switch.symbol.startswith("_ZN5torch"):
-        from mlbackends.tracing.verbose.levels import level_of_torch
-
-        if (level := level_of_torch()) is not None:
-            return level
+    level = switch.level_of_torch()
+    if level is not None:
+        return level
     # The fourth frame from here is the one that enters: a comprehension in between would be a fifth.
     beyond = switch.start.beyond
     if beyond and beyond not in _warned:
-        import warnings
-
         _warned.add(beyond)
         warnings.warn(
             f"{family.name} cannot be set back to {beyond} from within a process: after this scope"

@@ -3,12 +3,13 @@
 Nothing is loaded for it: the copies inside torch's own libraries are found too.
 """
 
+import _ctypes
 import ctypes
 import os
 import sys
 from typing import NamedTuple
 
-from mlbackends.tracing.verbose.levels import mkl_start, onednn_start
+from mlbackends.tracing.verbose.levels import level_of_torch, mkl_start, onednn_start
 
 
 class Family(NamedTuple):
@@ -90,8 +91,6 @@ class Loaded:
     """A loaded library, kept from being unloaded until `release`. Raises OSError if it is not loaded."""
 
     def __init__(self, path: str) -> None:
-        import _ctypes
-
         self.path = path
         self._close = _ctypes.dlclose
         self._find = _ctypes.dlsym
@@ -137,6 +136,10 @@ class Switch:
             reader = loaded.address(*family.version_readers)
             numbers = ctypes.PYFUNCTYPE(ctypes.POINTER(ctypes.c_int))(reader)() if reader else None
             self.start = onednn_start(os.environ, (numbers[0], numbers[1]) if numbers else None)
+
+    def level_of_torch(self) -> int | None:
+        """Return the level that torch's scopes set for torch's own copy; None for others, or if unknown."""
+        return level_of_torch() if self.symbol.startswith("_ZN5torch") else None
 
     def set(self, level: int) -> bool:
         """Set the level, and tell whether the library did so."""

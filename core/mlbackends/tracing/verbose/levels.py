@@ -8,6 +8,7 @@ import gc
 import re
 import sys
 from collections.abc import Mapping
+from types import MethodType
 from typing import NamedTuple
 
 Version = tuple[int, int]
@@ -74,8 +75,6 @@ def level_of_torch() -> int | None:
     scope = getattr(sys.modules.get("torch.backends.mkldnn"), "verbose", None)
     if not isinstance(scope, type):
         return None
-    from types import MethodType
-
     leave = getattr(scope, "__exit__", None)
     levels = set()
     for each in gc.get_referrers(scope):
