@@ -285,40 +285,11 @@ def test_what_the_reader_refuses_the_schema_refuses(text: str) -> None:
 
 TEXTS = [file.read_bytes() for file in FILES]
 PIECES = [
-    b"[[rule]]",
-    b'"""',
-    b"'",
-    b"[",
-    b"]",
-    b"{",
-    b"}",
-    b"=",
-    b"\n",
-    b"\xff",
-    b"\0",
-    b"#",
-    b"true",
-    b"nan",
-    b"-1",
-    b"1979-05-27",
-    b"[*]",
-    b"[kind == ",
-    b"(a+)+b",
-    b"present",
-    b"schema = 2",
-    b"99999999999999999999",
-    b"\\",
-    b"..",
-    b"count",
-    b"min",
-    b"id",
-    b"fact",
-    b"extends = ['x']\n",
-    b"inf",
-    b"\xc3\xa9",
-    b"<=>",
-    b" and ",
-]
+    b"[[rule]]", b'"""', b"'", b"[", b"]", b"{", b"}", b"=", b"\n", b"\xff", b"\0", b"#", b"true",
+    b"nan", b"-1", b"1979-05-27", b"[*]", b"[kind == ", b"(a+)+b", b"present", b"schema = 2",
+    b"99999999999999999999", b"\\", b"..", b"count", b"min", b"id", b"fact", b"extends = ['x']\n",
+    b"inf", b"\xc3\xa9", b"<=>", b" and ",
+]  # fmt: skip
 
 
 @st.composite
