@@ -1,14 +1,14 @@
-"""Compiling the native libraries, for this machine or another.
+"""Compile the native libraries, for this machine or another.
 
-They are the shim of `backends trace`, attention on the CPU, and a CUDA driver that has nothing.
+They are the shim of `backends trace`, attention on the CPU, and a stand-in for a CUDA driver without devices.
 ``python kernels/builder/compilation.py [FOLDER]`` compiles them into an editable install, or into a folder.
 
 CC is the compiler of C and C++, with the options that choose its target: GCC, clang or zig, as in
-``CC="python -m ziglang cc -target aarch64-linux-gnu.2.17"``; else cc, gcc or clang is looked for. What it
-makes programs for decides which files there are and how they are named.
+``CC="python -m ziglang cc -target aarch64-linux-gnu.2.17"``; without it cc, gcc or clang is used. The target
+determines which files are made and their names.
 
-MLBACKENDS_OBJECTS names a folder in which what was compiled for attention stays, so that builds one after
-another, as those of .ci/run, compile once what the preprocessor makes the same text of.
+MLBACKENDS_OBJECTS is a folder for compiled objects of attention, which later builds reuse for equal
+preprocessed sources, as in .ci/run.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ SHIM, NO_DRIVER, ATTENTION_HEADER = "trace_shim.so", "no_driver.so", "attention.
 
 
 class NotCompiled(Exception):
-    """There is no compiler, or one whose work does not run here."""
+    """No compiler was found, or its output does not run."""
 
 
 class Target(NamedTuple):
-    """What a compiler makes programs for: the system is linux, windows or darwin; libc, musl or ""."""
+    """The target of a compiler. system: linux, windows or darwin. libc: musl or ""."""
 
     machine: str
     system: str = "linux"
@@ -58,7 +58,7 @@ _MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "powerpc64le": "ppc64le"}
 
 
 def running() -> Target:
-    """Return the target that this Python is of."""
+    """Return the target of this Python."""
     machine = platform.machine().lower()
     system = {"win32": "windows", "darwin": "darwin"}.get(sys.platform, "linux")
     libc = "musl" if "musl" in str(sysconfig.get_config_var("HOST_GNU_TYPE")) else ""
@@ -83,7 +83,7 @@ def find_compiler() -> list[str]:
     found = shlex.split(os.environ.get("CC", "")) or [*filter(None, map(shutil.which, names))][:1]
     if not found:
         raise NotCompiled("no C compiler: looked for $CC, cc, gcc and clang")
-    # Without a target zig compiles for the CPU that it runs on.
+    # Without a target zig compiles for the CPU of this machine.
     return [*found, "-mcpu=baseline"] if _is_zig(found) and "-target" not in found else found
 
 
@@ -92,7 +92,7 @@ def _is_zig(compiler: Sequence[str]) -> bool:
 
 
 def _version(command: Sequence[str]) -> str:
-    """Return which compiler it is. zig's -v knows no version of glibc in a target."""
+    """Return the compiler's version. zig's -v does not accept a glibc version in a target."""
     for place, word in enumerate(command):
         if _is_zig([word]):
             return _run([*command[: place + 1], "version"]).stdout.strip()
@@ -106,10 +106,10 @@ def compile_into(
     *,
     required: bool = False,
 ) -> dict[str, str]:
-    """Compile what a target can have; return why each file is not there, "" where it is.
+    """Compile the files of a target; return why each one is missing, "" if it is not.
 
-    compiler: its command, by default the one that is found. target: by default what that compiles for; where
-    it is this Python's, what was compiled is tried. required: all must compile. Raises NotCompiled.
+    compiler: its command, by default the one that is found. target: by default that of the compiler; files
+    for this Python's own target are tried. required: all files must compile. Raises NotCompiled.
     """
     compiler = compiler or find_compiler()
     target = target or target_of(compiler)
@@ -131,26 +131,26 @@ def compile_into(
 
 
 def compile_shim(output: Path, compiler: Sequence[str], target: Target) -> None:
-    """Compile the shim of `backends trace`, and see that a program of this machine runs under it.
+    """Compile the shim of `backends trace`, and check that a program of this machine runs with it.
 
-    Raises NotCompiled. A process that has the old file loaded keeps it.
+    Raises NotCompiled. Processes that have loaded the old file keep it.
     """
     sources = sorted(map(str, (NATIVE / "trace_shim").glob("*.c")))
     with _replaced_when_whole(output) as part, tempfile.TemporaryDirectory() as folder:
-        # glibc has no functions for POWER's other long double before 2.32.
+        # glibc before 2.32 has no functions for POWER's IEEE long double.
         more = ["-mabi=ibmlongdouble"] if target.machine == "ppc64le" else []
         _run([*compiler, *SHIM_FLAGS, *more, "-o", str(part), *sources])
         if target != running():
             return
-        link = Path(folder, "shim")  # a name with blanks or colons would be two to the loader
+        link = Path(folder, "shim")  # the loader would split a name at blanks and colons
         link.symlink_to(part.resolve())
-        # The loader complains of one for another processor.
+        # The loader prints a message for a library of another processor.
         if complaints := _run([sys.executable, "-c", ""], LD_PRELOAD=str(link)).stderr.strip():
             raise NotCompiled(f"the shim does not load: {complaints}")
 
 
 def compile_no_driver(output: Path, compiler: Sequence[str], target: Target) -> None:
-    """Compile the driver of CUDA that has nothing, by the real one's name. Raises NotCompiled."""
+    """Compile the stand-in for a CUDA driver without devices, with the real soname. Raises NotCompiled."""
     del target
     source = NATIVE / "no_driver" / "no_driver.c"
     with _replaced_when_whole(output) as part:
@@ -165,9 +165,10 @@ def compile_attention(
     root: Path = ROOT,
     extra: Sequence[str] = (),
 ) -> None:
-    """Compile the library of attention on the CPU, its kernels once for each instruction set.
+    """Compile the library of attention on the CPU, its kernels for each instruction set.
 
-    A level that came after the compiler is left out. extra: more flags, as a sanitizer's. Raises NotCompiled.
+    Instruction sets that the compiler does not support are left out. extra: further flags, such as a
+    sanitizer's. Raises NotCompiled.
     """
     folder = root / "kernels" / "native" / "attention"
     kernels = {"kernel": folder / "kernel.cpp", "gradients": folder / "gradients_kernel.cpp"}
@@ -177,7 +178,7 @@ def compile_attention(
         for name, flags in levels_of(target).items()
         if stem == "kernel" or _REST not in flags
     }
-    if _is_zig(compiler):  # which has no -march for Arm
+    if _is_zig(compiler):  # zig has no -march for Arm
         for _, flags in units.values():
             flags[:] = [flag.replace("-march=armv8.2-a", "-mcpu=generic") for flag in flags]
     rest = sorted(file for file in folder.glob("*.cpp") if file not in kernels.values())
@@ -185,7 +186,7 @@ def compile_attention(
     cache = os.environ.get("MLBACKENDS_OBJECTS", "")
     threads = [] if target.system == "windows" else ["-pthread"]
     compiler = [*compiler, *threads]
-    # zig's cc has no headers of C++; its c++ would link the library of C++.
+    # zig's cc lacks the C++ headers; its c++ would link the C++ library.
     compiler_plus = [{"cc": "c++"}.get(w, w) for w in compiler] if _is_zig(compiler) else compiler
     with _replaced_when_whole(output) as part, tempfile.TemporaryDirectory() as objects:
 
@@ -197,7 +198,7 @@ def compile_attention(
                 if cache:
                     text = built.with_suffix(".ii")
                     _run([*command, "-E", "-P", "-o", str(text), str(source)])  # without paths
-                    # What -D defines is in the text already.
+                    # The effect of -D is in the text already.
                     words = [word for word in command if not word.startswith("-D")]
                     identity = "\n".join([*words, _version(command), text.read_text("utf-8")])
                     built = Path(cache, f"{hashlib.sha256(identity.encode()).hexdigest()}.o")
@@ -206,14 +207,14 @@ def compile_attention(
                         _run([*command, "-c", "-o", str(written), str(source)])
             except NotCompiled:
                 if source in kernels.values() and not is_known(command):
-                    return ""  # an instruction set that came after the compiler
+                    return ""  # the compiler is too old for this instruction set
                 raise
-            if built != own:  # zig orders what it links for macOS by the names of the files
+            if built != own:  # zig links for macOS in the order of file names
                 shutil.copyfile(built, own)
             return str(own)
 
         def is_known(command: list[str]) -> bool:
-            """Whether a compiler takes the options of a command."""
+            """Return whether a compiler supports the options of a command."""
             with tempfile.TemporaryDirectory() as scratch:
                 empty = Path(scratch, "empty.cpp")
                 empty.touch()
@@ -231,7 +232,7 @@ def compile_attention(
             *(["-Wl,-z,defs"] if is_elf(target) and not extra else []),
         ]
         _run([*compiler, *extra, *linked, "-o", str(part), *built])
-        # A sanitizer's library loads only into a process that has the sanitizer.
+        # A library with a sanitizer loads only into a process with the sanitizer.
         if not extra and target == running():
             opened = "ctypes.CDLL(sys.argv[1]).mlbackends_attention_abi()"
             _run([sys.executable, "-c", f"import ctypes, sys; {opened}", str(part.resolve())])
@@ -252,19 +253,21 @@ def is_elf(target: Target) -> bool:
 
 
 def link_flags(target: Target, name: str, scratch: Path) -> list[str]:
-    """Return what makes a library of this name, without symbols that nobody needs.
+    """Return the flags for a library of this name, without unneeded symbols.
 
-    Without -O2 and -g0 zig adds what debugs, to a DLL the time, to a library of macOS names of files.
+    Without -O2 and -g0 zig adds debug information, the time to a DLL, and file names to a macOS library.
     """
     options = ["-shared", "-O2", "-g0"]
     if target.system == "darwin":
         return [*options, f"-Wl,-install_name,@loader_path/{name}"]
-    if target.system == "windows":  # an import library is made in any case, else beside the DLL
+    if (
+        target.system == "windows"
+    ):  # the import library is always made; keep it out of the DLL's folder
         return [*options, "-s", f"-Wl,--out-implib,{scratch / name}.lib"]
     return [*options, "-s", f"-Wl,-soname,{name},-z,now,-z,relro"]
 
 
-# Written as C++, linked as C: nothing of the C++ library is used, so one file serves every system.
+# Written in C++ and linked as C: nothing of the C++ library is used, so one file works on every system.
 CPP_FLAGS = shlex.split(
     "-x c++ -std=c++17 -O2 -g0 -fPIC -Wall -Wextra -Wno-unknown-warning-option -Wno-uninitialized"
     " -Wno-maybe-uninitialized -fno-exceptions -fno-rtti -fno-threadsafe-statics -fvisibility=hidden"
@@ -272,9 +275,9 @@ CPP_FLAGS = shlex.split(
 )
 _AVX512 = "-mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c -mprefer-vector-width=512"
 _PAIRS = "-DMLBACKENDS_BFLOAT16_PAIRS"
-_REST = "-DMLBACKENDS_REST"  # from whom a level has all but its products of bfloat16
+_REST = "-DMLBACKENDS_REST"  # the level that provides everything but bfloat16 products
 PORTABLE = {"baseline": "-DMLBACKENDS_LEVEL=baseline"}
-#: The flags of each processor's instruction sets; what runs where stands in levels.cpp.
+#: The flags of each processor's instruction sets; levels.cpp decides which one runs.
 LEVELS = {
     "x86_64": {
         **PORTABLE,
@@ -296,12 +299,12 @@ LEVELS = {
 
 
 def levels_of(target: Target) -> dict[str, str]:
-    """Return the flags of each instruction set that a target may have; SVE is tried under Linux alone."""
+    """Return the flags of each instruction set of a target; SVE only for Linux."""
     levels = LEVELS.get(target.machine, PORTABLE)
     return {name: flags for name, flags in levels.items() if is_elf(target) or "sve" not in name}
 
 
-# No start files: the shim loads into programs of every C library that has its symbols.
+# Without start files: the shim loads into programs of any C library that has its symbols.
 SHIM_FLAGS = shlex.split(
     "-shared -fPIC -O2 -g0 -std=gnu11 -Wall -Wextra -fvisibility=hidden -fno-builtin"
     " -fno-stack-protector -U_FORTIFY_SOURCE -nostartfiles -Wl,-z,now,-z,relro,-z,defs,-s"
@@ -309,7 +312,7 @@ SHIM_FLAGS = shlex.split(
 
 
 def _run(command: Sequence[str], **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a command. Raises NotCompiled where it fails."""
+    """Run a command. Raises NotCompiled if it fails."""
     try:
         done = subprocess.run(
             command,
@@ -318,7 +321,7 @@ def _run(command: Sequence[str], **variables: str) -> subprocess.CompletedProces
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=1800,  # a busy machine takes minutes for an instruction set, or Windows' C runtime
+            timeout=1800,  # a busy machine takes minutes for an instruction set
             check=False,
         )
     except (OSError, subprocess.SubprocessError) as error:
@@ -330,9 +333,9 @@ def _run(command: Sequence[str], **variables: str) -> subprocess.CompletedProces
 
 @contextlib.contextmanager
 def _replaced_when_whole(output: Path) -> Iterator[Path]:
-    """Give a file to write, which takes the output's place where all went well.
+    """Yield a file to write, which replaces the output on success.
 
-    It has the output's name, for linkers of Windows and macOS write that into the library.
+    It has the output's name, which linkers for Windows and macOS write into the library.
     """
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=output.parent) as folder:

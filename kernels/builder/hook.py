@@ -1,10 +1,10 @@
-"""What a build does beyond copying files: hatchling's build hook.
+"""hatchling's build hook.
 
-Where a C compiler works the wheel is py3-none-PLATFORM and holds the shim of `backends trace` and attention
-on the CPU (compilation.py). What cannot be compiled is left out: a trace is then separated by a terminal or a
-pipe, and attention is numpy's; a wheel without either is py3-none-any.
-MLBACKENDS_NATIVE says otherwise: off compiles nothing, require fails where either is not compiled.
-MLBACKENDS_PLATFORM is the PLATFORM of the wheel where it is not this machine's, as wheels.py sets it.
+With a C compiler the wheel is py3-none-PLATFORM and contains the native libraries (compilation.py). Those
+that cannot be compiled are left out: a trace then uses a terminal or a pipe, and attention uses numpy. A
+wheel without native libraries is py3-none-any. MLBACKENDS_NATIVE: off compiles nothing, require fails if a
+library cannot be compiled. MLBACKENDS_PLATFORM: the wheel's PLATFORM if it is not this machine's; wheels.py
+sets it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "kernels" / "builder"))
 
-from compilation import TREE, NotCompiled, compile_into  # noqa: E402  it lies beside this file
+from compilation import TREE, NotCompiled, compile_into  # noqa: E402  from this folder
 
 #: The package that holds the compiled libraries.
 PACKAGE = "mlbackends_kernels/lib"
@@ -77,7 +77,7 @@ def manual_pages(version: str) -> Iterable[Path]:
 
 
 class LayoutHook(BuildHookInterface[Any]):
-    """What hatchling calls for the wheel."""
+    """The hook that hatchling calls for a wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile the native libraries, and add man pages and completions to what belongs under share/."""

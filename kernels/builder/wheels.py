@@ -1,12 +1,12 @@
-"""Build a release on Linux: the sdist, and of it a wheel for each platform, compiled by zig.
+"""Build a release on Linux: the sdist, and from it a wheel for each platform, compiled by zig.
 
 ``python kernels/builder/wheels.py [--output DIST] [--try] [PLATFORM...]``
 
-Needs the dependency group `wheels`, and a clean clone: what the sdist and the wheels hold is compared with
-git. PLATFORM: the platforms of the wheels' tags, all by default. --try: install and run here those wheels
-that this machine can run, as tests/contracts/try_wheels.py does.
+It needs the dependency group `wheels` and a clean clone, since the contents of the sdist and the wheels are
+compared with git. PLATFORM: the platforms of the wheels' tags, by default all. --try: install and run the
+wheels that fit this machine, as tests/contracts/try_wheels.py does.
 
-The same commit and zig give the same bytes: SOURCE_DATE_EPOCH is the commit's time where it is not set.
+Builds are reproducible with the same commit and zig: SOURCE_DATE_EPOCH defaults to the commit's time.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ ROOT = Path(__file__).resolve().parents[2]
 PLATFORMS = {
     "manylinux_2_17_x86_64": "x86_64-linux-gnu.2.17",
     "manylinux_2_17_aarch64": "aarch64-linux-gnu.2.17",
-    # zig's glibc of POWER begins with 2.19; what is used of it is of 2.17, which auditwheel verifies.
+    # zig's oldest glibc for POWER is 2.19; only symbols of 2.17 are used, which auditwheel verifies.
     "manylinux_2_17_ppc64le": "powerpc64le-linux-gnu.2.19",
     "manylinux_2_17_s390x": "s390x-linux-gnu.2.17",
-    # The oldest for which PyPA has a policy of this processor; its first glibc is 2.27.
+    # The oldest policy of PyPA for this processor, whose first glibc is 2.27.
     "manylinux_2_31_riscv64": "riscv64-linux-gnu.2.31",
     "musllinux_1_2_x86_64": "x86_64-linux-musl",
     "musllinux_1_2_aarch64": "aarch64-linux-musl",
@@ -46,7 +46,7 @@ PLATFORMS = {
 def build(output: Path, platforms: list[str], options: Sequence[str] = ()) -> None:
     """Write the sdist and a wheel for each platform. Raises CalledProcessError.
 
-    options: more of the compiler's.
+    options: further options of the compiler.
     """
     output.mkdir(parents=True, exist_ok=True)
     epoch = os.environ.get("SOURCE_DATE_EPOCH") or _printed("git", "log", "-1", "--format=%ct")
@@ -75,7 +75,7 @@ def _printed(*command: str) -> str:
 
 
 def main(words: list[str]) -> int:
-    """Build, check and try; return 1 where something is wrong."""
+    """Build, check and try; return 1 on a failure."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("platforms", nargs="*", metavar="PLATFORM", help=f"{', '.join(PLATFORMS)}")
     parser.add_argument("--output", type=Path, default=ROOT / "dist", help="by default dist/")

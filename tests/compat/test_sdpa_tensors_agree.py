@@ -101,7 +101,7 @@ def test_a_tensor_whose_storage_was_freed_is_refused(offset: int, place: int) ->
     shapes = [*[(3, 1, 4, 4, 8)] * 3, (3, 1, 1, 4, 4)]
     tensors = [torch.rand(shape)[offset] for shape in shapes]
     tensors[place].untyped_storage().resize_(0)
-    with pytest.raises(RuntimeError, match="storage has been freed"):
+    with pytest.raises(RuntimeError, match="storage of a tensor has been freed"):
         attend(*tensors)
 
 

@@ -313,7 +313,7 @@ def test_a_page_that_is_not_there_is_named(page: int) -> None:
     table = np.array([[1, page, 77]], "int32")
 
     asked = call(query, pages, pages, page_table=table, key_lengths=(3,))
-    with pytest.raises(IndexError, match=rf"names page {page} for sequence 0; there are 4"):
+    with pytest.raises(IndexError, match=rf"has page {page} for sequence 0; there are 4"):
         backend.run(asked.problem, *asked.tensors, **asked.more)
 
     asked = call(query, pages, pages, page_table=table, key_lengths=(2,))  # the rest is not read

@@ -1,5 +1,1 @@
-"""What joins us to another framework where that is installed: one file per meeting point.
-
-No file here is an attention backend, so the folder is no registry. Nothing imports it but the framework's
-own entry points and code that found the framework loaded already.
-"""
+"""Integrations with torch. Only torch's entry points, and code that found torch loaded, import them."""

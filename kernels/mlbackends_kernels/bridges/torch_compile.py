@@ -1,13 +1,13 @@
 """torch.compile(model, backend="mlbackends"): attention by our dispatcher, everything else by torch.
 
-The graph runs as torch's own "eager" backend would run it, with each scaled_dot_product_attention in it
-(also inside nn.MultiheadAttention, activation checkpoints and branches) replaced by `attention`.
-Written for torch 2.13 to 2.15. The scopes of both sdpa_kernel, torch's and ours, within the compiled code or
-around it, say which kinds of backends may compute: ours, and torch's where it computes what ours do not. A
-function whose graph breaks within a scope is not compiled, and the attention in it is torch's own.
+The graph runs as with torch's "eager" backend, but with each scaled_dot_product_attention (also inside
+nn.MultiheadAttention, activation checkpoints and branches) replaced by `attention`. Written for torch 2.13 to
+2.15. The scopes of both sdpa_kernel functions, torch's and ours, in or around the compiled code restrict the
+kinds of backends, ours and torch's. A function whose graph breaks within a scope is not compiled, and its
+attention is torch's.
 
-Ours are dense tensors on the CPU without dropout, and their gradients. For gradients of gradients the
-backward pass computes attention again with torch's own kernel and differentiates that.
+Our backends compute dense CPU tensors without dropout, and their gradients; torch computes the rest. For
+second-order gradients the backward pass recomputes attention with torch's kernel and differentiates that.
 """
 
 import contextlib
@@ -43,9 +43,8 @@ def compile_graph(
 ) -> Callable[..., Any]:
     """Return what runs a captured graph; the entry point of torch's `torch_dynamo_backends`.
 
-    The inputs are not read: nothing here depends on shapes, so dynamic ones work alike.
-    mode, options: as torch.compile hands them on. Raises ValueError for a mode other than "default"
-    and for any option: there are none.
+    The inputs are not used, so dynamic shapes work too. mode, options: as torch.compile passes them. Raises
+    ValueError for a mode other than "default" and for any option.
     """
     del example_inputs
     if mode not in (None, "default"):
@@ -56,7 +55,7 @@ def compile_graph(
     aten = torch.ops.aten.scaled_dot_product_attention
     replacements: dict[Any, Callable[..., Any]] = {
         functional.scaled_dot_product_attention: attention,
-        torch._C._nn.scaled_dot_product_attention: attention,  # noqa: SLF001  the same, by its other name
+        torch._C._nn.scaled_dot_product_attention: attention,  # noqa: SLF001  another name of it
         aten: attention,
         aten.default: attention,
         functional.multi_head_attention_forward: multi_head_attention_forward,
@@ -68,11 +67,11 @@ def compile_graph(
         if not isinstance(module, torch.fx.GraphModule):
             continue
         calls = [node for node in module.graph.nodes if node.op == "call_function"]
-        found = [node for node in calls if node.target in replacements]
-        for node in found:
+        replaced = [node for node in calls if node.target in replacements]
+        for node in replaced:
             has_scopes |= node.target is switches.begin_in_graph
             node.target = replacements[node.target]
-        if found:
+        if replaced:
             module.recompile()
     forward: Callable[..., Any] = graph.forward
     if not has_scopes:
@@ -82,7 +81,7 @@ def compile_graph(
         depth = len(_SCOPES.entered)
         try:
             return forward(*args)
-        finally:  # where it raises, the scopes that it entered are left too
+        finally:  # if it raises, the scopes that it entered are left
             while len(_SCOPES.entered) > depth:
                 _end()
 
@@ -120,7 +119,7 @@ def _end() -> None:
 
 
 def _kinds() -> list[SDPBackend] | None:
-    """Return the kinds that torch's switches and ours both allow; None where those are all."""
+    """Return the kinds that torch's switches and ours both allow; None for all."""
     is_on = torch._C  # noqa: SLF001
     theirs = {
         SDPBackend.FLASH_ATTENTION: is_on._get_flash_sdp_enabled(),  # noqa: SLF001
@@ -128,12 +127,12 @@ def _kinds() -> list[SDPBackend] | None:
         SDPBackend.MATH: is_on._get_math_sdp_enabled(),  # noqa: SLF001
         SDPBackend.CUDNN_ATTENTION: is_on._get_cudnn_sdp_enabled(),  # noqa: SLF001
     }
-    found = [kind for kind, on in theirs.items() if on and switches.allowed(kind)]
-    return None if len(found) == len(theirs) else found
+    allowed = [kind for kind, on in theirs.items() if on and switches.allowed(kind)]
+    return None if len(allowed) == len(theirs) else allowed
 
 
 def _by_torch(*tensors: Any, **options: Any) -> Any:
-    """Compute with torch's own attention, of the kinds that both allow."""
+    """Compute with torch's attention, with the kinds that both allow."""
     kinds = _kinds()
     if kinds is None:
         return functional.scaled_dot_product_attention(*tensors, **options)
@@ -143,10 +142,10 @@ def _by_torch(*tensors: Any, **options: Any) -> Any:
 
 @functools.cache
 def _with_our_attention(function: types.FunctionType) -> Callable[..., Any]:
-    """Return a function of torch.nn.functional whose calls of attention come to us.
+    """Return a function of torch.nn.functional that calls our attention.
 
-    torch.compile keeps such a function whole in its graph. The same code with one global name of its
-    own is safe in any thread, where a changed torch.nn.functional would not be.
+    torch.compile keeps such a function as one node of its graph. A copy of its code with one different global
+    is thread-safe, which a change of torch.nn.functional would not be.
     """
     if _NAME not in function.__code__.co_names:
         return function
@@ -171,15 +170,15 @@ def attention(
 ) -> torch.Tensor:
     """Return what torch.nn.functional.scaled_dot_product_attention returns, in the same layout.
 
-    What our dispatcher finds no backend for goes to torch. So does misuse, for torch's exception; what our
-    dispatcher refuses as misuse though torch would compute something raises our exception.
+    Calls without a backend of ours go to torch. So does misuse, for torch's exception; where torch would
+    compute something that we refuse, our exception is raised.
     """
     options: dict[str, Any] = {"is_causal": is_causal, "scale": scale, "enable_gqa": enable_gqa}
     tensors: tuple[Any, ...] = (query, key, value, attn_mask)
-    ours = all(each is None or _is_ours(each) for each in tensors)
+    ours = all(tensor is None or _is_ours(tensor) for tensor in tensors)
     core = torch._C  # noqa: SLF001
     keys = core._TorchDispatchModeKey  # noqa: SLF001
-    # A mode that traces what is computed would make our result a constant of its graph.
+    # Under a tracing mode our result would become a constant of the traced graph.
     is_traced = any(
         core._get_dispatch_mode(key) is not None  # noqa: SLF001
         for key in (keys.FAKE, keys.FUNCTIONAL, keys.PROXY)
@@ -188,14 +187,14 @@ def attention(
         return _by_torch(*tensors, dropout_p, **options)
     tensors = tuple(map(_cast, tensors))
     needs_gradient = torch.is_grad_enabled() and any(
-        each is not None and each.requires_grad for each in tensors
+        tensor is not None and tensor.requires_grad for tensor in tensors
     )
-    plain: list[Any] = [None if each is None else each.detach() for each in tensors]
+    plain: list[Any] = [None if tensor is None else tensor.detach() for tensor in tensors]
     kinds = _kinds()
     no_scope = contextlib.nullcontext()
     scope = no_scope if kinds is None else switches.sdpa_kernel(kinds)
     # No other mode of torch may record our operations: an activation checkpoint compares those of the
-    # forward pass with those of its repetition, and a later call of a kind needs fewer.
+    # forward pass with those of its repetition.
     unrecorded = _disable_current_modes() if core._len_torch_dispatch_stack() else no_scope  # noqa: SLF001
     try:
         with scope, unrecorded:
@@ -215,50 +214,50 @@ def attention(
 
 
 class _Attention(torch_gradients.Attention):
-    """Our gradients, and torch's where they are to be differentiated or nobody of ours has any."""
+    """Our gradients, or torch's for second-order gradients and where our backends have none."""
 
     @staticmethod
     def backward(ctx: Any, grad_out: Any, _: Any) -> Any:
         """Return the gradients of query, key, value and mask."""
         options, needs_input = ctx.differentiate, ctx.needs_input_grad[2:]
         query, key, value, mask, out, logsumexp = ctx.saved_tensors
-        found: Any = None
+        gradients: Any = None
         if not torch.is_grad_enabled():
-            with contextlib.suppress(NoBackend):  # no backend of ours can compute them now
-                found = attend.scaled_dot_product_attention_backward(
+            with contextlib.suppress(NoBackend):  # our backends are switched off by now
+                gradients = attend.scaled_dot_product_attention_backward(
                     *(grad_out, query, key, value, out, logsumexp),
                     attn_mask=mask,
                     attn_mask_gradient=needs_input[3],
                     **options,
                 )
-        if found is None:
-            found = _recomputed((query, key, value, mask), needs_input, grad_out, options)
-        pairs = zip(found[: len(needs_input)], needs_input, strict=True)  # torch has no sinks
-        return None, None, *(each if needed else None for each, needed in pairs)
+        if gradients is None:
+            gradients = _recomputed((query, key, value, mask), needs_input, grad_out, options)
+        pairs = zip(gradients[: len(needs_input)], needs_input, strict=True)  # without sinks
+        return None, None, *(gradient if needed else None for gradient, needed in pairs)
 
 
 def _recomputed(
     tensors: tuple[Any, ...], needs_input: tuple[bool, ...], grad_out: Any, options: dict[str, Any]
 ) -> list[Any]:
-    """Compute again with torch, and return the gradients of the wanted tensors."""
-    again = torch.is_grad_enabled()  # the caller wants to differentiate the gradients, too
+    """Recompute with torch, and return the gradients of the tensors that need one."""
+    again = torch.is_grad_enabled()  # the gradients will be differentiated too
     with torch.enable_grad(), torch.autocast("cpu", enabled=False):
-        # An alias for each: query and key may be one tensor, and have gradients of their own.
+        # Aliases, since query and key may be the same tensor, with separate gradients.
         aliases = list(tensors)
         for place, tensor in enumerate(tensors):
             if needs_input[place]:
                 alias = tensor.view_as(tensor) if again else tensor.detach().requires_grad_()
                 aliases[place] = alias
         result = functional.scaled_dot_product_attention(*aliases, **options)
-        inputs = [each for each, needed in zip(aliases, needs_input, strict=True) if needed]
-        found = iter(
+        inputs = [alias for alias, needed in zip(aliases, needs_input, strict=True) if needed]
+        gradients = iter(
             torch.autograd.grad(result, inputs, grad_out, create_graph=again, allow_unused=True)
         )
-    return [next(found) if needed else None for needed in needs_input]
+    return [next(gradients) if needed else None for needed in needs_input]
 
 
 def _is_ours(tensor: Any) -> bool:
-    """Tell whether a tensor is a plain one, whose values can be read here and now."""
+    """Return whether a tensor is a plain CPU tensor with readable values."""
     return (
         type(tensor) in _PLAIN
         and tensor.device.type == "cpu"
@@ -270,7 +269,7 @@ def _is_ours(tensor: Any) -> bool:
 
 
 def _cast(tensor: Any) -> Any:
-    """Cast as autocast does it for attention: floating-point numbers, but no double precision."""
+    """Cast as autocast does for attention: floating-point tensors except float64."""
     if tensor is None or not torch.is_autocast_enabled("cpu"):
         return tensor
     if not tensor.is_floating_point() or tensor.dtype == torch.float64:
@@ -279,14 +278,14 @@ def _cast(tensor: Any) -> Any:
 
 
 def _laid_out(result: Any, tensors: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """Give the result the strides that torch's would have: a view() that follows relies on them.
+    """Return the result with the strides of torch's result, on which a following view() may rely.
 
-    torch's flash attention follows the layout of query, its plain formula is contiguous.
+    torch's flash attention keeps the layout of query; its plain formula returns a contiguous tensor.
     """
     query = tensors[0]
     is_flash = False
     if not query.is_contiguous() and query.shape == result.shape:
-        with contextlib.suppress(RuntimeError):  # all of torch's own are switched off
+        with contextlib.suppress(RuntimeError):  # all kinds of torch are switched off
             is_flash = torch._fused_sdp_choice(*tensors, **options) == _FLASH  # noqa: SLF001
     if is_flash:
         like = torch.empty_like(query, device="meta")

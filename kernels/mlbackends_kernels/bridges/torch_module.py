@@ -6,9 +6,9 @@ import torch
 
 
 class LoweredTorchModule(torch.nn.Module):  # type: ignore[misc,unused-ignore]
-    """Lets torch.nn containers hold, call, move and pickle what `mlbackends.jit` lowered.
+    """Lets torch.nn containers store, call and pickle what `mlbackends.jit` lowered.
 
-    It has no parameters: those are inside the processed artefact, so `to()` does not move them.
+    It has no parameters, so `to()` does not move those in the processed artefact.
     """
 
     __lowered_wrapper__ = True
@@ -19,19 +19,19 @@ class LoweredTorchModule(torch.nn.Module):  # type: ignore[misc,unused-ignore]
 
     @property
     def forward(self) -> Any:
-        """The lowered `forward` itself, so that its signature is seen."""
+        """The lowered `forward` itself, with its signature."""
         return self.lowered.forward
 
     def __getattr__(self, name: str) -> Any:
         try:
             return super().__getattr__(name)
         except AttributeError:
-            if name == "lowered":  # while a copy is put together
+            if name == "lowered":  # while it is copied
                 raise
         return getattr(self.lowered, name)
 
     def extra_repr(self) -> str:
-        """Return what is shown between the brackets: the name and backend."""
+        """Return the text between the brackets: name and backend."""
         return str(self.lowered.qualified_name)
 
 

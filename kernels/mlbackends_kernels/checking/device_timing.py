@@ -1,7 +1,7 @@
-"""How calls are measured that queue work on a CUDA device, in any program: by the driver's events.
+"""Measure calls that queue work on a CUDA device, by the driver's events.
 
-It imports the standard library alone, since other interpreters run it too, and calls the driver by ctypes.
-The device's context must be current, and the work be queued on the legacy default stream.
+It imports only the standard library, since other interpreters run it too, and calls the driver by ctypes. The
+device's context must be current, and the work must be queued on the legacy default stream.
 
 Source: CUDA Driver API, event management, cuMemsetD8Async; cuDeviceGetAttribute for the size of the cache.
 """
@@ -19,16 +19,16 @@ _STREAM = ctypes.c_void_p(1)
 #: CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE.
 _L2_CACHE_SIZE = 38
 _USUAL_CACHE = 64 << 20
-#: So many calls are queued at once at most; the driver's queue has about as many places.
+#: The most calls that are queued at once, about the capacity of the driver's queue.
 _MOST = 1000
 
 
 class OnDevice:
-    """Measures by events around each call, before which the L2 cache is overwritten.
+    """Measures by events around each call, after overwriting the L2 cache.
 
-    To overwrite it takes the device some ten microseconds, in which the host queues the call. memory: what
-    has `reset()`, `held()` and `peak()` in bytes of the device, and says by what in `by`; None where nobody
-    can tell. Raises OSError without a driver.
+    Overwriting takes the device some ten microseconds, in which the host queues the call. memory: an object
+    with `reset()`, `held()` and `peak()`, in bytes on the device, and `by`, the name of the counter; None
+    where memory cannot be measured. Raises OSError without a driver.
     """
 
     def __init__(self, memory: Any = None) -> None:
@@ -41,15 +41,16 @@ class OnDevice:
         self._size = 2 * (cache.value or _USUAL_CACHE)
         self._scratch = ctypes.c_void_p()
         self._call("cuMemAlloc_v2", ctypes.byref(self._scratch), ctypes.c_size_t(self._size))
-        written = f"{self._size >> 20} MiB are written before it, so that its L2 cache is empty"
-        self.timed_by = f"events of CUDA around each call; {written}"
+        self.timed_by = (
+            f"CUDA events around each call, after writing {self._size >> 20} MiB to flush L2"
+        )
 
     def __del__(self) -> None:
         if getattr(self, "_scratch", None):
             self._driver.cuMemFree_v2(self._scratch)
 
     def memory_before(self) -> int:
-        """Return what is held on the device now, and begin to look for the most."""
+        """Return the memory that is in use on the device, and reset its peak."""
         if self._memory is None:
             return 0
         self._call("cuCtxSynchronize")
@@ -58,7 +59,7 @@ class OnDevice:
         return held
 
     def memory_after(self, before: int, output_bytes: int) -> dict[str, Any]:
-        """Return the most that was held since, beyond the output; {} where nobody can tell."""
+        """Return the peak extra memory since then, without the output; {} where it is unknown."""
         self._call("cuCtxSynchronize")
         if self._memory is None:
             return {}
@@ -66,9 +67,9 @@ class OnDevice:
         return {"extra_bytes": extra, "measured_by": self._memory.by}
 
     def time(self, call: Callable[[], Any], duration: float, most: int) -> dict[str, Any]:
-        """Return the seconds of calls on the device, after one that warms up.
+        """Return the seconds of calls on the device, after a warm-up call.
 
-        host_seconds: the median of what a call takes on the host, where it is queued.
+        host_seconds: the median time that the host takes to queue a call.
         """
         clock = time.perf_counter
         call()
@@ -91,7 +92,7 @@ class OnDevice:
             host.append(clock() - start)
             self._call("cuEventRecord", last, _STREAM)
         self._call("cuCtxSynchronize")
-        seconds = [self._between(*each) for each in pairs]
+        seconds = [self._between(*pair) for pair in pairs]
         times = {"seconds": seconds, "host_seconds": statistics.median(host)}
         return {**times, "timed_by": self.timed_by}
 

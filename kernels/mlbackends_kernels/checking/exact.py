@@ -1,4 +1,4 @@
-"""The exact result of a problem, and how far another result is from it."""
+"""The exact result of a problem, and the error of another result."""
 
 import os
 import sys
@@ -13,20 +13,20 @@ from mlbackends_kernels.attention_cpu.formula import attend, gradients, summed
 from mlbackends_kernels.tensors import interchange
 from mlbackends_kernels.tensors.arithmetic import numpy
 
-#: How far apart numbers near 1 are.
+#: The distance of neighbouring numbers near 1.
 _UNITS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
-#: So many units in the last place of the largest number are allowed beside the plain computation's errors,
-#: whose largest one is small by luck where there are few numbers.
+#: The units in the last place of the largest number that are allowed in addition to the errors of plain
+#: attention, whose largest one may be small by chance for few numbers.
 _ALLOWED_UNITS = {"float64": 4.0, "float32": 4.0, "float16": 1.0, "bfloat16": 1.0}
-#: Beyond, scores in float64 are too large to tell rounding from a wrong result by them.
+#: With larger scores in float64, rounding errors cannot be distinguished from wrong results.
 _MOST_UNITS = 1e6
 
 
 def right(problem: AttentionProblem, inputs: dict[str, Any]) -> "dict[str, Exact]":
-    """Return what is right for inputs, by the plain formula in float64: the result, and gradients if wanted.
+    """Return the exact result for inputs, by plain attention in float64, and the gradients if required.
 
-    inputs: by name, as `interchange.as_array` gives them; the gradient of the result is "grad_out".
-    The result is named "", a gradient as its tensor.
+    inputs: by name, as `interchange.as_array` returns them, with the gradient of the result as "grad_out".
+    The result has the name "", a gradient the name of its tensor.
     """
     tensors = inputs["query"], inputs["key"], inputs["value"], inputs.get("mask")
     more = {"sinks": inputs.get("sinks"), "page_table": inputs.get("page_table")}
@@ -34,10 +34,10 @@ def right(problem: AttentionProblem, inputs: dict[str, Any]) -> "dict[str, Exact
     exact_out, exact_sums = attend(wide, *tensors, **more)
     plain_out, plain_sums = attend(problem, *tensors, **more)
     plain_out = interchange.narrowed(plain_out, problem.dtype)
-    # Rounding a score of 500 changes its weight by 250 units in the last place, in whatever formula; of
-    # narrower types the error of the plain one has that.
+    # Rounding a score of 500 changes its weight by 250 units in the last place, in any implementation. The
+    # error of plain attention in narrower types includes that.
     units = min(_largest(exact_sums), _MOST_UNITS) if problem.dtype == "float64" else 0.0
-    found = {"": Exact(exact_out, plain_out, problem.dtype, units)}
+    exact_tensors = {"": Exact(exact_out, plain_out, problem.dtype, units)}
     if problem.wants_gradient:
         grad_out = inputs["grad_out"]
         terms = _largest_terms(problem, inputs, exact_out, exact_sums)
@@ -48,33 +48,33 @@ def right(problem: AttentionProblem, inputs: dict[str, Any]) -> "dict[str, Exact
             if gradient is not None:
                 dtype = getattr(problem, name).dtype
                 narrowed = interchange.narrowed(getattr(plain, name), dtype)
-                found[name] = Exact(gradient, narrowed, dtype, units, terms[name])
-    return found
+                exact_tensors[name] = Exact(gradient, narrowed, dtype, units, terms[name])
+    return exact_tensors
 
 
 def _largest_terms(
     problem: AttentionProblem, inputs: dict[str, Any], out: Any, sums: Any
 ) -> dict[str, float]:
-    """Return the largest of the numbers that each gradient is the difference of, by tensor.
+    """Return, by tensor, the magnitude of the largest term in the differences that make up its gradient.
 
-    A gradient of scores is P * (grad P - D); summed over what a mask or a single key sees alike, it is 0,
-    and what anybody computes for it is what rounding left of the two terms. Here D, which is a row's sum of
-    grad_out * out, is left out: as though other keys, of a hundredth of the weight, had made the result 0.
-    The gradient of a sink is a sum over all rows of P * D, whose terms are counted by their magnitudes.
+    The gradient of a score is P * (grad P - D), where D is a row's sum of grad_out * out. Summed over all
+    keys it is 0, so that any computed value is the rounding error of the two terms. D is left out here, as if
+    other keys with a hundredth of the weight had made the result 0. The gradient of a sink is a sum over all
+    rows of P * D, whose magnitudes are summed.
     """
     np = numpy()
     specs = {name: getattr(problem, name) for name in inputs if name != "grad_out"}
     arrays = dict(inputs)
-    for name, each in inputs.items():
+    for name, array in inputs.items():
         dtype = specs[name].dtype if name in specs else problem.dtype
         if dtype != "bool":
-            arrays[name] = interchange.widened(each, dtype, "float64")
+            arrays[name] = interchange.widened(array, dtype, "float64")
             if name in specs:
                 specs[name] = replace(specs[name], dtype="float64")
     mask, shape = arrays.get("mask"), None
     if mask is not None and mask.shape[-1] == 1:
-        # Each row by itself: their terms may cancel by chance, but not what rounding leaves of them, which
-        # grows with the magnitudes of all, in whatever order they are added.
+        # Row by row: the terms of rows may cancel, but their rounding errors, which grow with the magnitudes
+        # of all, do not.
         shape, rows = mask.shape, (*problem.leading_shape, problem.query_length, 1)
         mask = np.broadcast_to(mask, rows)
         of_mask = specs["mask"]
@@ -83,15 +83,15 @@ def _largest_terms(
     wide = replace(problem, **specs)
     sinks = arrays.get("sinks")
     results = np.zeros_like(out), sums + 0.01
-    found = gradients(wide, grad_out, query, key, value, mask, *results, sinks=sinks)
-    terms = {name: each for name, each in found._asdict().items() if each is not None}
+    parts = gradients(wide, grad_out, query, key, value, mask, *results, sinks=sinks)._asdict()
+    terms = {name: part for name, part in parts.items() if part is not None}
     if shape is not None and "mask" in terms:
         terms["mask"] = summed(np.abs(terms["mask"]), shape)
     if "sinks" in terms:
         shape = (*problem.leading_shape[-1:], 1)
         weights = np.exp(np.reshape(sinks, shape) - sums)
         terms["sinks"] = summed(weights * np.abs(grad_out * out).sum(-1), shape)
-    return {name: _largest(each) for name, each in terms.items()}
+    return {name: _largest(term) for name, term in terms.items()}
 
 
 def _largest(array: Any) -> float:
@@ -101,10 +101,10 @@ def _largest(array: Any) -> float:
 
 
 class Exact:
-    """One tensor as it should be, and how far from that the plain computation in its type is.
+    """The exact values of one tensor, and the error of plain attention in its dtype.
 
-    more_units: in the last place that are allowed beside the usual ones. largest_term: of the numbers that
-    its numbers are differences of, 0 where they are none.
+    more_units: units in the last place that are allowed in addition to the usual ones. largest_term: the
+    largest term of the differences that its numbers are, 0 if they are none.
     """
 
     def __init__(
@@ -119,25 +119,24 @@ class Exact:
         self.allowed = (_ALLOWED_UNITS[dtype] + more_units) * _UNITS[dtype]
         self.reference_error = 0.0
         errors = self.judge(plain, tolerance=0.0)
-        # In float64 the plain computation is the exact one.
+        # In float64 plain attention is the exact result.
         kind = "largest_allowed" if dtype == "float64" else "largest_absolute"
         self.reference_error = errors[kind]
 
     def judge(self, result: Any, tolerance: float) -> dict[str, Any]:
-        """Return how far a result, as `interchange.as_array` gives it, is from the exact one.
+        """Return the errors of a result, which is as `interchange.as_array` returns it.
 
-        Allowed are `tolerance` times the error of the plain computation in the same type, and a few units
-        in the last place of the largest number, or of the largest that these are differences of. In float64
-        those stand for the plain computation's error.
+        The limit is `tolerance` times the error of plain attention in the same dtype, plus a few units in the
+        last place of the largest number or of the largest term. In float64 only the latter.
         """
         np = numpy()
-        found = interchange.widened(result, self.dtype, "float64")
+        values = interchange.widened(result, self.dtype, "float64")
         finite = np.isfinite(self.exact)
         with np.errstate(all="ignore"):
-            same = (found == self.exact) | (np.isnan(found) & np.isnan(self.exact))
-            error = np.abs(found - self.exact)
-            misplaced = (np.isfinite(found) != finite) | (~finite & ~same)
-            error = np.where(finite & np.isfinite(found), error, 0.0)
+            same = (values == self.exact) | (np.isnan(values) & np.isnan(self.exact))
+            error = np.abs(values - self.exact)
+            misplaced = (np.isfinite(values) != finite) | (~finite & ~same)
+            error = np.where(finite & np.isfinite(values), error, 0.0)
             scale = np.abs(np.where(finite, self.exact, 0.0))
             rows = scale.max(axis=-1, keepdims=True, initial=0.0)
             relative = np.where(rows > 0, error / rows, 0.0)
@@ -152,11 +151,11 @@ class Exact:
             "largest_allowed": tolerance * self.reference_error + units,
             "in_reference_errors": largest / self.reference_error if self.reference_error else None,
             "misplaced": int(misplaced.sum()),
-            "worst": [int(each) for each in worst],
+            "worst": [int(index) for index in worst],
         }
 
     def read(self, path: str, shape: tuple[int, ...]) -> Any:
-        """Return a tensor that a backend has written. Raises ValueError where it has another size."""
+        """Return a tensor that a backend has written. Raises ValueError for a file of another size."""
         item, count = ITEM_BYTES[self.dtype], prod(shape)
         size = os.path.getsize(path)
         if size != count * item:

@@ -1,4 +1,4 @@
-"""JAX's attention in a process of its own, for `sdpa check --peers`.
+"""JAX's attention in a separate process, for `sdpa check --peers`.
 
 The interpreter of its environment runs this file, which imports jax, numpy and the standard library.
 Source: the docstring of jax.nn.dot_product_attention (0.10).
@@ -11,7 +11,9 @@ import runpy
 from types import SimpleNamespace
 from typing import Any
 
-os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # else it takes most of the memory
+os.environ.setdefault(
+    "XLA_PYTHON_CLIENT_PREALLOCATE", "false"
+)  # otherwise jax allocates most of the memory
 
 import jax  # type: ignore[import-not-found,unused-ignore]
 import numpy as np
@@ -20,12 +22,12 @@ _FOLDER = os.path.dirname(os.path.abspath(__file__))
 serving: Any = SimpleNamespace(**runpy.run_path(os.path.join(_FOLDER, "serving.py")))
 _INPUTS = ("query", "key", "value")
 _TIMED_BY = (
-    "the host's clock, with launch and wait: jax has no events; its L2 cache is as it was left"
+    "the host's clock, including launch and wait, since jax has no events; L2 is not flushed"
 )
 
 
 class OnJax(serving.OnHost):  # type: ignore[misc]
-    """Measures calls that wait for the device: by the host's clock, and the allocator's counts."""
+    """Measures calls that wait for the device, by the host's clock and the allocator's counters."""
 
     def __init__(self, device: Any) -> None:
         self._device = device
@@ -41,17 +43,17 @@ class OnJax(serving.OnHost):  # type: ignore[misc]
         current, highest = before
         peak = self._counts().get("peak_bytes_in_use")
         if current is None or highest is None or peak is None or peak <= highest:
-            return {}  # the peak cannot be reset: one from before hides this one
+            return {}  # the peak cannot be reset, and an earlier one hides this one
         extra = max(0, peak - current - output_bytes)
         return {"extra_bytes": extra, "measured_by": "peak_bytes_in_use of jax's memory_stats"}
 
     def time(self, call: Any, duration: float, most: int) -> dict[str, Any]:
-        found: dict[str, Any] = super().time(call, duration, most)
-        return {**found, "timed_by": _TIMED_BY}
+        times: dict[str, Any] = super().time(call, duration, most)
+        return {**times, "timed_by": _TIMED_BY}
 
 
 class Jax(serving.Prepared):  # type: ignore[misc]
-    """dot_product_attention by cuDNN for 16-bit elements, by XLA for others, and one problem."""
+    """One problem for dot_product_attention, by cuDNN for 16-bit elements and by XLA for others."""
 
     def __init__(self, request: dict[str, Any]) -> None:
         problem, files = request["problem"], request["files"]
@@ -75,19 +77,19 @@ class Jax(serving.Prepared):  # type: ignore[misc]
         self.residuals: Any = None
 
         def attend(query: Any, key: Any, value: Any) -> Any:
-            # It takes (B, L, H, E).
-            by_rows = [each.swapaxes(1, 2) for each in (query, key, value)]
-            found = jax.nn.dot_product_attention(
+            # jax expects (B, L, H, E).
+            by_rows = [tensor.swapaxes(1, 2) for tensor in (query, key, value)]
+            result = jax.nn.dot_product_attention(
                 *by_rows, implementation=self.implementation, **options
             )
-            return found.swapaxes(1, 2)
+            return result.swapaxes(1, 2)
 
         self.forward = jax.jit(attend)
         if any(problem[name]["requires_grad"] for name in _INPUTS):
             self.grad_out = self._read(files["grad_out"], request["grad_out"])
             self.forward = jax.jit(lambda *tensors: jax.vjp(attend, *tensors))
             self.backward = jax.jit(lambda pull, grad: pull(grad))
-            self.output_bytes = sum(each.nbytes for each in self.tensors)
+            self.output_bytes = sum(tensor.nbytes for tensor in self.tensors)
         else:
             leading, width = self.tensors[0].shape[:-1], self.tensors[2].shape[-1]
             self.output_bytes = int(np.prod((*leading, width))) * self.tensors[0].dtype.itemsize
@@ -100,7 +102,7 @@ class Jax(serving.Prepared):  # type: ignore[misc]
         return jax.device_put(np.ascontiguousarray(array), self.device)
 
     def warm(self) -> None:
-        """Compile, which takes seconds, and is no call's."""
+        """Compile, which takes seconds that are not part of a call."""
         self.before()
         self.call()
 
@@ -116,13 +118,13 @@ class Jax(serving.Prepared):  # type: ignore[misc]
     def _run(self, function: Any, *arguments: Any) -> Any:
         try:
             return jax.block_until_ready(function(*arguments))
-        except (NotImplementedError, ValueError) as error:  # what cuDNN does not take
+        except (NotImplementedError, ValueError) as error:  # not supported by cuDNN
             raise serving.Refused(f"jax {jax.__version__}: {error}") from None
 
     def save(self, result: Any, path: str) -> None:
         files = {path: result}
         if self.grad_out is not None:
-            files = {f"{path}.{name}": each for name, each in zip(_INPUTS, result)}  # noqa: B905
+            files = {f"{path}.{name}": array for name, array in zip(_INPUTS, result)}  # noqa: B905
             files[path] = self.residuals[0]
         for name, array in files.items():
             np.ascontiguousarray(np.asarray(array)).tofile(name)

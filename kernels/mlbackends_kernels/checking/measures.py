@@ -1,7 +1,7 @@
-"""The speeds that the machine reaches beside the backends: of its arithmetic, and of its memory.
+"""The speeds of the machine's arithmetic and memory, which backends are compared with.
 
-The compiled library measures both with all threads; without it, numpy does: a product of matrices by its
-BLAS, and a copy by one thread. On a CUDA device they are torch's matrix product and a copy on the device.
+The compiled library measures both with all threads; without it, numpy does, by a matrix product of its BLAS
+and a copy by one thread. On a CUDA device they are torch's matrix product and a copy on the device.
 """
 
 import ctypes
@@ -11,13 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from mlbackends.base.errors import counted
+from mlbackends_kernels.attention_cpu.library import NotBuilt, library
+from mlbackends_kernels.attention_cpu.threads import get_num_threads
 from mlbackends_kernels.checking import serving
 from mlbackends_kernels.checking.ours import device_measure
 from mlbackends_kernels.tensors.arithmetic import numpy
 
 SIZE = 768
 LARGEST_PRODUCT = 8192
-#: A product on a device is made larger until it takes so long.
+#: The product on a device is enlarged until it takes this long.
 _LEAST_SECONDS = 1e-3
 READ = 256 << 20
 COPIED = 96 << 20
@@ -27,11 +29,9 @@ _STEP = 256
 
 
 class Threads:
-    """As many threads as attention on the CPU uses here; ctypes releases Python's lock."""
+    """The threads that attention on the CPU would use; ctypes releases Python's lock."""
 
     def __init__(self) -> None:
-        from mlbackends_kernels.attention_cpu.threads import get_num_threads
-
         self.count = get_num_threads()
         self._pool = ThreadPoolExecutor(self.count)
 
@@ -39,12 +39,12 @@ class Threads:
         return counted(self.count, "thread")
 
     def run(self, work: Callable[[int], Any]) -> None:
-        """Call `work` with the number of each thread, and return when all are done."""
+        """Call `work` with the number of each thread, and wait for all."""
         list(self._pool.map(work, range(self.count)))
 
 
 class Measure(serving.Prepared):
-    """Work of a known size. details: that size in "flops" or "bytes", "by" what it is done, and "threads"."""
+    """Work of a known size. details: the size in "flops" or "bytes", a description in "by", and "threads"."""
 
     def __init__(self, run: Callable[[], Any], by: str, **size: int) -> None:
         self.run = run
@@ -55,7 +55,7 @@ class Measure(serving.Prepared):
 
 
 def peak() -> Measure:
-    """Return the measure of arithmetic: multiply-adds of float32 in registers, by all threads."""
+    """Return the measure of arithmetic: float32 multiply-adds in registers, by all threads."""
     function = compiled("multiply_adds", ctypes.c_int64)
     if function is None:
         return product()
@@ -68,7 +68,7 @@ def peak() -> Measure:
 
 
 def product() -> Measure:
-    """Return a square matrix product by numpy's BLAS, which comes near the peak."""
+    """Return a square matrix product by numpy's BLAS, which is close to the peak."""
     np = numpy()
     random = np.random.default_rng(0)
     left, right = (random.standard_normal((SIZE, SIZE), "float32") for _ in range(2))
@@ -78,7 +78,7 @@ def product() -> Measure:
 
 
 def bandwidth() -> Measure:
-    """Return the measure of memory: an array that no cache holds, read by all threads, each its part."""
+    """Return the measure of memory: an array larger than the caches, read in parts by all threads."""
     function = compiled("read", ctypes.c_void_p, ctypes.c_int64)
     if function is None:
         return copy()
@@ -94,7 +94,7 @@ def bandwidth() -> Measure:
 
 
 def copy() -> Measure:
-    """Return a copy of one large array to another by numpy."""
+    """Return a copy of a large array by numpy."""
     np = numpy()
     source = np.ones(COPIED, "uint8")
     target = np.zeros_like(source)
@@ -103,15 +103,13 @@ def copy() -> Measure:
 
 
 def compiled(name: str, *arguments: Any) -> Any:
-    """Return a function of the compiled library; None where that was not built, or is older."""
-    from mlbackends_kernels.attention_cpu.library import NotBuilt, library
-
+    """Return a function of the compiled library, None without it."""
     try:
-        found = getattr(library(), f"mlbackends_attention_{name}")
+        function = getattr(library(), f"mlbackends_attention_{name}")
     except (NotBuilt, AttributeError):
         return None
-    found.argtypes, found.restype = arguments, ctypes.c_int64
-    return found
+    function.argtypes, function.restype = arguments, ctypes.c_int64
+    return function
 
 
 def device_product(index: int, dtype: str) -> Measure:
@@ -146,7 +144,7 @@ def device_product(index: int, dtype: str) -> Measure:
 
 
 def device_copy(index: int) -> Measure:
-    """Return a copy of a large array to another one on a CUDA device."""
+    """Return a copy of a large array on a CUDA device."""
     from mlbackends_kernels.cuda.device_array import empty, zeros
     from mlbackends_kernels.cuda.devices import call
 

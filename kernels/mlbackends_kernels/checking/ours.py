@@ -1,4 +1,4 @@
-"""One of our own attention backends in a process of its own, for `sdpa check`."""
+"""One of our attention backends in a separate process, for `sdpa check`."""
 
 from math import prod
 from typing import Any
@@ -10,6 +10,7 @@ from mlbackends.base.element_types import ITEM_BYTES
 from mlbackends.base.errors import NoBackend
 from mlbackends.model.problem import AttentionProblem, TensorSpec
 from mlbackends.sdpa.backend import AttentionBackend
+from mlbackends.sdpa.dispatch import backends
 from mlbackends.sdpa.verify.problem_size import gradient_bytes
 from mlbackends_kernels.checking import serving
 from mlbackends_kernels.checking.device_timing import OnDevice
@@ -21,7 +22,7 @@ _INPUTS = ("query", "key", "value")
 
 
 class Ours(serving.Prepared):
-    """One backend and one problem: its forward pass, or its backward pass where a gradient is required."""
+    """One backend and one problem: the forward pass, or the backward pass if a gradient is required."""
 
     def __init__(self, backend: AttentionBackend, request: dict[str, Any]) -> None:
         problem = msgspec.convert(request["problem"], AttentionProblem)
@@ -45,7 +46,7 @@ class Ours(serving.Prepared):
             self.output_bytes = gradient_bytes(problem)
 
     def warm(self) -> None:
-        """Compute a problem of a few rows, without a mask, of one sequence where there are several."""
+        """Compute a few rows without a mask; one sequence where keys are paged."""
         alone = self.problem.page_table is not None
         specs = {name: getattr(self.problem, name) for name in _INPUTS}
         small = replace(
@@ -57,14 +58,14 @@ class Ours(serving.Prepared):
             key_lengths=(),
             page_table=None,
             **{
-                name: replace(each, shape=_few_of(each.shape, alone))
-                for name, each in specs.items()
+                name: replace(spec, shape=_few_of(spec.shape, alone))
+                for name, spec in specs.items()
             },
         )
         if self.backend.unsupported_reasons(small):
             return
-        inputs = [_few(each, alone) for each in self.tensors[:3]]
-        more = {name: each for name, each in self.more.items() if name == "sinks"}
+        inputs = [_few(tensor, alone) for tensor in self.tensors[:3]]
+        more = {name: tensor for name, tensor in self.more.items() if name == "sinks"}
         if self.grad_out is None:
             self.backend.run(small, *inputs, **more)
             return
@@ -82,20 +83,20 @@ class Ours(serving.Prepared):
                 return self.backend.run(self.problem, *self.tensors, **self.more)
             tensors = (*self.tensors, *self.results)
             return self.backend.run_backward(self.problem, self.grad_out, *tensors, **self.more)
-        except NoBackend as error:  # what only its library could say
+        except NoBackend as error:  # refused by its library
             raise serving.Refused(str(error)) from None
 
     def save(self, result: Any, path: str) -> None:
         gradients = {} if self.grad_out is None else result._asdict()
         files = {path: self.results[0] if gradients else result}
-        files |= {f"{path}.{name}": each for name, each in gradients.items() if each is not None}
+        files |= {f"{path}.{name}": array for name, array in gradients.items() if array is not None}
         for file, array in files.items():
             array = as_array(array)
             numpy().ascontiguousarray(array).tofile(file)
 
 
 def _few(tensor: Any, alone: bool) -> Any:
-    """Return the first rows of a tensor, in memory or on a device; of its first batch if alone."""
+    """Return the first rows of a tensor, in memory or on a device. alone: of its first batch only."""
     shape = _few_of(tuple(tensor.shape), alone)
     if hasattr(tensor, "viewed"):
         return tensor.viewed(shape, tensor.strides)
@@ -130,7 +131,7 @@ class _DeviceMemory:
 
 
 def device_measure(index: int) -> OnDevice:
-    """Make a device the one of this thread, and return how calls on it are measured."""
+    """Make a device current in this thread, and return what measures calls on it."""
     from mlbackends_kernels.cuda.devices import core_device
 
     device = core_device(index)
@@ -150,7 +151,7 @@ def _on_device(path: str, spec: TensorSpec, index: int) -> Any:
 
 
 def _read(path: str, spec: TensorSpec) -> Any:
-    """Return the array of a file in its layout. Raises Refused for bfloat16 where ml-dtypes is missing."""
+    """Return the array of a file in its layout. Raises Refused for bfloat16 without ml-dtypes."""
     np = numpy()
     if spec.dtype == "bfloat16":
         try:
@@ -171,7 +172,5 @@ def _read(path: str, spec: TensorSpec) -> Any:
 
 def responder(name: str) -> serving.Responder:
     """Return what answers requests for one backend."""
-    from mlbackends.sdpa.dispatch import backends
-
-    (backend,) = [each for each in backends() if each.name == name]
+    (backend,) = [candidate for candidate in backends() if candidate.name == name]
     return serving.responder(lambda request: Ours(backend, request))

@@ -1,20 +1,20 @@
 """The loop of a process that computes for `sdpa check`: it answers requests, one JSON object a line.
 
-It imports the standard library alone, since other interpreters run it too, from Python 3.8 on.
+It imports only the standard library, since other interpreters run it too, from Python 3.8 on.
 
     {"do": "prepare", "problem": {...}, "files": {"query": PATH, ...}, "grad_out": {...}}   {"details": {...}}
     {"do": "compute", "into": PATH}                                {"extra_bytes": 0, "measured_by": "..."}
     {"do": "time", "seconds": 0.05, "calls": 100}                    {"seconds": [0.1, ...], "waited": 0.0}
 
-The last one computes as often as fits into a time, up to so many times, once at least; see `OnHost`, and
-`device_timing.OnDevice` for what a device computes, whose answer also has "host_seconds" and "timed_by".
+"time" repeats the call for a number of seconds, up to a number of times, at least once; see `OnHost`, and
+`device_timing.OnDevice` for devices, whose answer also has "host_seconds" and "timed_by".
 
-grad_out is the record of the gradient of the result, for tensors that require gradients; then what is
-measured and timed is the backward pass alone.
+grad_out is the record of the gradient of the result, for tensors that require gradients; then only the
+backward pass is measured.
 
-Whatever fails is answered by {"error": "TypeError: ..."}, a problem that the library does not take by
-{"cannot": "why"}. Answers go to what was standard output; what a
-library prints goes to standard error.
+A failure is answered by {"error": "TypeError: ..."}, a problem that the library does not support by
+{"cannot": "why"}. Answers are written to the original standard output; the output of libraries goes to
+standard error.
 """
 
 from __future__ import annotations
@@ -28,26 +28,24 @@ import sys
 import time
 from typing import Any, Callable  # noqa: UP035  Python 3.8 has no other
 
-Responder = Callable[..., Any]  # of a request, to an answer; no dict[...]: Python 3.8 runs this too
+Responder = Callable[..., Any]  # from a request to an answer; not dict[...], for Python 3.8
 _LONGEST = 2000
-#: PR_SET_PDEATHSIG: a library that hangs must not outlive the command. Source: prctl(2).
+#: PR_SET_PDEATHSIG: a library that hangs must not survive the command. Source: prctl(2).
 _DIE_WITH_PARENT = 1
 _MEASURED_BY = "the peak of resident memory"
 
 
 class Refused(Exception):
-    """A problem that the library does not take; the message says why."""
+    """The library does not support a problem, for the reason in the message."""
 
 
 class OnHost:
-    """Measures calls that are done when they return: by the host's clock and the process's memory."""
+    """Measures synchronous calls, by the host's clock and the process's memory."""
 
     def memory_before(self) -> int:
-        """Return the resident memory, 0 where the system does not tell it or its peak."""
+        """Return the resident memory, 0 where it or its peak is unknown."""
         with contextlib.suppress(OSError, AttributeError, TypeError):  # not glibc
-            ctypes.CDLL(None).malloc_trim(
-                0
-            )  # what earlier calls have freed is not this one's to use
+            ctypes.CDLL(None).malloc_trim(0)  # memory that earlier calls have freed
         with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
             file.write("5")  # resets VmHWM
             file.flush()
@@ -55,7 +53,7 @@ class OnHost:
         return 0
 
     def memory_after(self, before: int, output_bytes: int) -> dict[str, Any]:
-        """Return the most that was used since, beyond the output; {} where nobody can tell."""
+        """Return the peak extra memory since then, without the output; {} where it is unknown."""
         highest = _status("VmHWM")
         if not before or not highest:
             return {}
@@ -63,10 +61,9 @@ class OnHost:
         return {"extra_bytes": extra, "measured_by": _MEASURED_BY}
 
     def time(self, call: Callable[[], Any], duration: float, most: int) -> dict[str, Any]:
-        """Return the seconds of calls; those of the first fifth of the time warm up, if others remain.
+        """Return the seconds of calls; those in the first fifth of the time are a warm-up, if others follow.
 
-        waited: how long threads of the process stood ready and had no CPU, for a second of it; only where
-        Linux tells.
+        waited: the seconds that threads waited for a CPU in each second, on Linux.
         """
         clock = time.perf_counter
         early: list[float] = []
@@ -85,10 +82,10 @@ class OnHost:
 
 
 class Prepared:
-    """A problem that can be computed: what `serve` is given, and a program derives from.
+    """A problem that is ready to be computed; programs derive from it.
 
-    details: facts of the library, such as its version. output_bytes: of the result. measure: how time and
-    memory of its calls are measured.
+    details: facts about the library, such as its version. output_bytes: the size of the result. measure:
+    measures time and memory of calls.
     """
 
     details: dict[str, str] = {}  # noqa: RUF012
@@ -96,37 +93,37 @@ class Prepared:
     measure: Any = OnHost()
 
     def warm(self) -> None:
-        """Run something small, so that what a library starts once is not taken for the problem's."""
+        """Run a small problem, so that one-time work of a library is not measured."""
 
     def before(self) -> None:
-        """Do what the call goes on with, and is not measured: the forward pass of a backward one."""
+        """Do what must precede the call and is not measured: the forward pass of a backward one."""
 
     def call(self) -> Any:
-        """Compute once, and return the result when it is there."""
+        """Compute once, and return the finished result."""
         raise NotImplementedError
 
     def save(self, result: Any, path: str) -> None:
-        """Write the elements of the result, row by row; those of bfloat16 as their 16 bits.
+        """Write the elements of the result, row by row; bfloat16 as 16-bit patterns.
 
-        Gradients go to the path with the name of their tensor behind a dot: result.bin.query
+        The paths of gradients end with a dot and the name of their tensor: result.bin.query
         """
         raise NotImplementedError
 
 
 def responder(prepare: Callable[[dict[str, Any]], Prepared]) -> Responder:
-    """Return what answers requests. prepare: makes what computes of the first request of a problem."""
+    """Return what answers requests. prepare: turns the first request of a problem into a Prepared."""
     ready = Prepared()
 
     def answer(request: dict[str, Any]) -> dict[str, Any]:
         nonlocal ready
         if request["do"] == "prepare":
-            ready = Prepared()  # so that the last one's memory is given back
+            ready = Prepared()  # releases the memory of the previous one
             ready = prepare(request)
             return {"details": ready.details}
         if request["do"] == "compute":
             return _compute(ready, request["into"])
-        found: dict[str, Any] = ready.measure.time(ready.call, request["seconds"], request["calls"])
-        return found
+        times: dict[str, Any] = ready.measure.time(ready.call, request["seconds"], request["calls"])
+        return times
 
     return answer
 
@@ -137,25 +134,25 @@ def serve(prepare: Callable[[dict[str, Any]], Prepared]) -> None:
 
 
 def answer_all(answer: Responder) -> None:
-    """Answer each request by what a function returns, or by what it raises."""
+    """Answer each request with what a function returns or raises."""
     with contextlib.suppress(OSError, AttributeError, TypeError):  # not Linux
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     for line in sys.stdin:
         try:
-            found = answer(json.loads(line))
+            reply = answer(json.loads(line))
         except Refused as refused:
-            found = {"cannot": str(refused)[:_LONGEST]}
-        except Exception as error:  # noqa: BLE001  foreign code; what it raises is the answer
+            reply = {"cannot": str(refused)[:_LONGEST]}
+        except Exception as error:  # noqa: BLE001  foreign code may raise anything
             message = " ".join(str(error).split())[:_LONGEST]
-            found = {"error": f"{type(error).__name__}: {message}".rstrip(": ")}
-        replies.write(json.dumps(found) + "\n")
+            reply = {"error": f"{type(error).__name__}: {message}".rstrip(": ")}
+        replies.write(json.dumps(reply) + "\n")
         replies.flush()
 
 
 def _compute(ready: Prepared, path: str) -> dict[str, Any]:
-    """Compute once, save the result, and return the memory that was used beside it."""
+    """Compute once, save the result, and return the extra memory that was used."""
     ready.warm()
     ready.before()
     before = ready.measure.memory_before()
@@ -166,7 +163,7 @@ def _compute(ready: Prepared, path: str) -> dict[str, Any]:
 
 
 def _waited() -> float | None:
-    """Return how long the threads of this process stood ready and had no CPU, in seconds.
+    """Return the seconds that the threads of this process have waited for a CPU.
 
     Source: the second number of /proc/PID/schedstat (the kernel's scheduler/sched-stats.rst), nanoseconds.
     """
@@ -181,7 +178,7 @@ def _waited() -> float | None:
 
 
 def _status(name: str) -> int:
-    """Return a size of /proc/self/status, in bytes; 0 where there is no such file."""
+    """Return a size in /proc/self/status, in bytes; 0 without that file."""
     with contextlib.suppress(OSError), open("/proc/self/status") as file:
         for line in file:
             if line.startswith(name + ":"):

@@ -1,4 +1,4 @@
-"""Attention of libraries that compute with torch's tensors, each in a process of its own.
+"""Attention of libraries for torch's tensors, each in a separate process.
 
 The interpreter of its environment runs this file, which imports the library, torch and the standard library.
 
@@ -24,14 +24,14 @@ torch_program: Any = SimpleNamespace(**runpy.run_path(os.path.join(_FOLDER, "tor
 serving, torch = torch_program.serving, torch_program.torch
 #: Keys of a page of FlashInfer's cache.
 _PAGE = 16
-#: What FlashInfer's documentation advises, and more.
+#: More than FlashInfer's documentation advises.
 _WORKSPACE = 256 << 20
 
 
 class Library(torch_program.Torch):  # type: ignore[misc]
-    """A library that takes tensors (B, L, H, E).
+    """A library for tensors (B, L, H, E).
 
-    module: what is imported, function: what it must have, packages: whose version is reported.
+    module: the module that is imported. function: what it must have. packages: where its version is read.
     """
 
     module = function = ""
@@ -52,7 +52,7 @@ class Library(torch_program.Torch):  # type: ignore[misc]
         return {"torch": torch.__version__}
 
     def attend(self, tensors: list[Any], mask: Any, options: dict[str, Any]) -> Any:
-        query, key, value = (each.transpose(1, 2) for each in tensors)
+        query, key, value = (tensor.transpose(1, 2) for tensor in tensors)
         return self.by_rows(query, key, value, mask, options).transpose(1, 2)
 
     def by_rows(self, query: Any, key: Any, value: Any, mask: Any, options: dict[str, Any]) -> Any:
@@ -61,19 +61,19 @@ class Library(torch_program.Torch):  # type: ignore[misc]
 
 
 class FlashAttention2(Library):
-    """flash-attn: causal masks and windows end in the lower right corner."""
+    """flash-attn: causal masks and windows are aligned bottom-right."""
 
     module = "flash_attn"
     packages: tuple[str, ...] = ("flash-attn",)
     function = "flash_attn_func"
 
     def more(self) -> dict[str, Any]:
-        """Return the arguments of this version alone."""
+        """Return the arguments that only this version has."""
         return {}
 
     def by_rows(self, query: Any, key: Any, value: Any, mask: Any, options: dict[str, Any]) -> Any:
         del mask
-        found = self.library.flash_attn_func(
+        result = self.library.flash_attn_func(
             query,
             key,
             value,
@@ -83,10 +83,10 @@ class FlashAttention2(Library):
             softcap=self.problem.get("softcap", 0.0),
             **self.more(),
         )
-        return found[0] if isinstance(found, tuple) else found  # with the sums of rows
+        return result[0] if isinstance(result, tuple) else result  # with the logsumexp
 
     def window(self) -> tuple[Any, Any]:
-        """Return how many keys a row sees to its left and right, -1 for all."""
+        """Return the number of keys that a row sees to its left and right, -1 for all."""
         left, right = self.problem.get("window", (-1, -1))
         return left, right
 
@@ -97,7 +97,7 @@ class FlashAttention3(FlashAttention2):
     module, packages = "flash_attn_interface", ("flash-attn-3", "flash_attn_3")
 
     def more(self) -> dict[str, Any]:
-        return {"num_splits": 0}  # it chooses in how many parts the keys of few rows are split
+        return {"num_splits": 0}  # it chooses the number of splits of the keys
 
 
 class FlashAttention4(FlashAttention2):
@@ -137,7 +137,7 @@ class Xformers(Library):
 
 
 class FlashInfer(Library):
-    """FlashInfer's wrappers: batches of whole sequences, and one row over pages; causal is lower right."""
+    """FlashInfer: batches of whole sequences, and one row over pages; causal masks are bottom-right."""
 
     module, packages = "flashinfer", ("flashinfer-python", "flashinfer")
     function = "BatchPrefillWithRaggedKVCacheWrapper"

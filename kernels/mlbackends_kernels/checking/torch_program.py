@@ -1,7 +1,7 @@
-"""PyTorch's attention in a process of its own, for `sdpa check --peers`.
+"""PyTorch's attention in a separate process, for `sdpa check --peers`.
 
-The interpreter of its environment runs this file: it imports torch and the standard library, and the files
-`serving` and `device_timing` beside it by their paths.
+The interpreter of its environment runs this file, which imports torch, the standard library, and the files
+`serving` and `device_timing` next to it by their paths.
 
     python torch_program.py FLASH_ATTENTION
 """
@@ -25,7 +25,7 @@ _INPUTS = ("query", "key", "value")
 
 
 class _Memory:
-    """The memory of a device as torch's allocator counts it."""
+    """The memory of a device, by torch's allocator."""
 
     by = "torch.cuda.max_memory_allocated"
 
@@ -43,9 +43,9 @@ class _Memory:
 
 
 class Torch(serving.Prepared):  # type: ignore[misc]
-    """One of torch's kernels and one problem, as `mlbackends.model.problem` writes it in JSON.
+    """One of torch's kernels and one problem, in the JSON of `mlbackends.model.problem`.
 
-    Where a tensor requires a gradient, the backward pass through autograd is what is computed.
+    If a tensor requires a gradient, the backward pass through autograd is computed.
     """
 
     def __init__(self, request: dict[str, Any]) -> None:
@@ -61,8 +61,8 @@ class Torch(serving.Prepared):  # type: ignore[misc]
             if not torch.cuda.is_available():
                 raise serving.Refused(f"torch {torch.__version__} sees no CUDA device")
             torch.cuda.set_device(index)
-            torch.cuda.empty_cache()  # what the problem before has left
-            torch.empty(1, device=place)  # makes the context
+            torch.cuda.empty_cache()  # memory of the previous problem
+            torch.empty(1, device=place)  # creates the context
             self.measure = _timing.OnDevice(_Memory(index))
         named = {name: _read(files[name], problem[name]).to(place) for name in _INPUTS}
         if problem.get("mask"):
@@ -85,11 +85,14 @@ class Torch(serving.Prepared):  # type: ignore[misc]
             self.output_bytes = sum(sizes)
 
     def facts(self) -> dict[str, str]:
-        """Return facts of the library beside torch that computes. Raises Refused where it is not there."""
+        """Return facts about the library that computes, if it is not torch.
+
+        Raises Refused where it is missing.
+        """
         return {}
 
     def warm(self) -> None:
-        """Compute a problem of a few rows without a mask, which also starts the threads."""
+        """Compute a few rows without a mask, which also starts the threads."""
         options = {**self.options, "is_causal": False}
         with torch.set_grad_enabled(bool(self.differentiated)):
             few = self.attend([each[..., :_SMALL, :] for each in self.tensors], None, options)
@@ -101,7 +104,7 @@ class Torch(serving.Prepared):  # type: ignore[misc]
             self.result = self.attend(self.tensors, self.mask, self.options)
 
     def call(self) -> Any:
-        """Compute once: the result, or the gradients from what the forward pass has kept."""
+        """Compute once: the result, or the gradients of the forward pass in `before`."""
         if self.differentiated:
             inputs = list(self.differentiated.values())
             return torch.autograd.grad(self.result, inputs, self.grad_out, retain_graph=True)
@@ -136,7 +139,7 @@ class Torch(serving.Prepared):  # type: ignore[misc]
 
 
 def _read(path: str, spec: dict[str, Any]) -> Any:
-    """Return the tensor of a file, lying in memory as the record says."""
+    """Return the tensor of a file in its layout."""
     dtype = getattr(torch, spec["dtype"])
     if not os.path.getsize(path):
         return torch.empty(spec["shape"], dtype=dtype)
@@ -148,6 +151,6 @@ def _read(path: str, spec: dict[str, Any]) -> Any:
 if __name__ == "__main__":
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    # Around all calls: entering it takes 25 us, as long as a small problem.
+    # Around all calls: entering the block takes 25 us, as long as a small problem.
     with sdpa_kernel(getattr(SDPBackend, sys.argv[1])):
         serving.serve(Torch)

@@ -1,11 +1,11 @@
-"""The inputs of a problem, its exact result, and how far another is from that; in a process of its own.
+"""The inputs of a problem, its exact result, and the errors of other results, in a separate process.
 
     {"do": "prepare", "problem": {...}, "folder": PATH, "seed": 0}
             {"files": {"query": PATH, ...}, "grad_out": {...}, "errors": {"": 1e-7, "query": 1e-7, ...}}
     {"do": "judge", "path": PATH, "tolerance": 2.0}             {"": {"largest_absolute": 1e-7, ...}, ...}
 
-A file holds the elements of a tensor in the order in which they lie in memory, a result's row by row. What
-is computed is named "", and the gradients, where there are some, as their tensors.
+A file contains the elements of a tensor in memory order, those of a result row by row. The result has the
+name "", a gradient the name of its tensor.
 """
 
 import os
@@ -20,15 +20,14 @@ from mlbackends_kernels.checking.exact import right
 from mlbackends_kernels.tensors import interchange
 from mlbackends_kernels.tensors.arithmetic import numpy
 
-#: The share of the keys that a mask shows.
+#: The share of the keys that a mask leaves visible.
 _SHOWN = 0.75
 
 
 class Values:
-    """The inputs of one problem on disk, and what is right: the result, and gradients if required.
+    """The inputs of one problem on disk, and the exact result, with gradients if required.
 
-    grad_out: the record of the gradient that the backward pass begins with; it lies in memory as the query,
-    whose layout the result has.
+    grad_out: the record of the gradient of the result, in the memory layout of the query.
     """
 
     def __init__(self, problem: AttentionProblem, folder: str, seed: int) -> None:
@@ -72,27 +71,27 @@ class Values:
         self.right = right(sampled(problem, self.sample), inputs)
 
     def judge_files(self, path: str, tolerance: float) -> dict[str, dict[str, Any]]:
-        """Judge what a backend has written. Raises ValueError for what has another size."""
-        found = {}
+        """Return the errors of the results that a backend has written. Raises ValueError for a wrong size."""
+        errors = {}
         for name, exact in self.right.items():
             try:
                 file = f"{path}.{name}" if name else path
                 result = exact.read(file, self.shapes[name])
                 if self.sample is not None:
                     result = _sampled(result, self.sample)
-                found[name] = exact.judge(result, tolerance)
+                errors[name] = exact.judge(result, tolerance)
                 if self.sample is not None:
-                    worst = found[name]["worst"]
+                    worst = errors[name]["worst"]
                     places = self.sample.of(self.shapes[name])
-                    found[name]["worst"] = [
-                        places[at][each] if at < len(places) and places[at] else each
-                        for at, each in enumerate(worst)
+                    errors[name]["worst"] = [
+                        places[at][index] if at < len(places) and places[at] else index
+                        for at, index in enumerate(worst)
                     ]
             except (OSError, ValueError) as error:
                 title = f"the gradient of {name}" if name else "the result"
                 why = error if isinstance(error, ValueError) else "is missing"
                 raise ValueError(f"{title} {why}") from None
-        return found
+        return errors
 
 
 def _sampled(array: Any, sample: Sample) -> Any:
@@ -104,7 +103,7 @@ def _sampled(array: Any, sample: Sample) -> Any:
 
 
 def _pages(problem: AttentionProblem, random: Any) -> Any:
-    """Return a table in which each sequence has pages of its own, in no order; 0 behind its last one."""
+    """Return a random page table without shared pages; entries after a sequence's last page are 0."""
     np = numpy()
     assert problem.page_table is not None
     count, _, size, _ = problem.key.shape
@@ -117,12 +116,12 @@ def _pages(problem: AttentionProblem, random: Any) -> Any:
 
 
 def _by_falling_stride(spec: TensorSpec) -> list[int]:
-    """Return the dimensions of a tensor in the order in which they lie in memory."""
+    """Return the dimensions of a tensor in memory order."""
     return sorted(range(len(spec.shape)), key=lambda at: -spec.strides[at])
 
 
 def _numbers(spec: TensorSpec, random: Any) -> Any:
-    """Return standard normal numbers as `interchange.as_array` would give them."""
+    """Return standard normal numbers, as `interchange.as_array` would return them."""
     kind = "float64" if spec.dtype == "float64" else "float32"
     return interchange.narrowed(random.standard_normal(spec.shape, kind), spec.dtype)
 
@@ -134,14 +133,14 @@ def responder() -> Callable[[dict[str, Any]], dict[str, Any]]:
     def answer(request: dict[str, Any]) -> dict[str, Any]:
         if request["do"] == "judge":
             return values[0].judge_files(request["path"], request["tolerance"])
-        values.clear()  # so that the last one's memory is given back
+        values.clear()  # releases the memory of the previous one
         problem = msgspec.convert(request["problem"], AttentionProblem)
         current = Values(problem, request["folder"], request["seed"])
         values.append(current)
         return {
             "files": current.files,
             "grad_out": msgspec.to_builtins(current.grad_out),
-            "errors": {name: each.reference_error for name, each in current.right.items()},
+            "errors": {name: exact.reference_error for name, exact in current.right.items()},
             "sample": sample_text(problem, current.sample),
         }
 

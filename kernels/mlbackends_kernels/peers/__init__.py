@@ -1,4 +1,4 @@
-"""Other people's attention, to compare with: one file each, which has it as `PEER`.
+"""Attention of other projects, to compare with: each file defines a `PEER`.
 
-A file here imports nothing that computes: its program runs in a process of its own.
+The files import nothing that computes; their programs run in separate processes.
 """

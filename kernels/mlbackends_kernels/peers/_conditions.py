@@ -1,8 +1,8 @@
-"""What several peers on CUDA devices take."""
+"""Constraints that several peers on CUDA share."""
 
 from mlbackends.sdpa import constraints as need
 
-#: Tensors of one length, in any layout.
+#: Tensors without packing, in any layout.
 DENSE = (
     need.on_device("cuda"),
     need.rank_is(),
@@ -14,7 +14,7 @@ DENSE = (
     need.no_float64_inside(),
     need.not_nested(),
 )
-#: What FlashAttention and FlashInfer have in common.
+#: The constraints that FlashAttention and FlashInfer share.
 LIKE_FLASH = (
     *DENSE,
     need.dtype_in("float16", "bfloat16"),

@@ -1,4 +1,4 @@
-"""jax: jax.nn.dot_product_attention, by cuDNN for 16 bits and XLA else."""
+"""jax: jax.nn.dot_product_attention, by cuDNN for 16-bit dtypes, otherwise by XLA."""
 
 from mlbackends.sdpa import constraints as need
 from mlbackends.sdpa.verify.peer import Peer
@@ -6,7 +6,7 @@ from mlbackends_kernels.checking import program
 
 PEER = Peer(
     name="jax",
-    summary="jax.nn.dot_product_attention, by cuDNN for 16 bits and XLA else",
+    summary="jax.nn.dot_product_attention, by cuDNN for 16-bit dtypes, otherwise by XLA",
     answers_to="CUDNN_ATTENTION",
     probe="jax",
     constraints=(

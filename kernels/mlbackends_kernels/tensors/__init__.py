@@ -1,1 +1,1 @@
-"""Other people's tensors as arrays that a kernel can compute on, and the way back."""
+"""Tensors of other libraries as numpy arrays, and back."""

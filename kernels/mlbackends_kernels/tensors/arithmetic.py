@@ -1,4 +1,4 @@
-"""numpy, which the kernels compute with; it is imported where it is used, for importing takes long."""
+"""numpy, which is imported only where it is used, since importing it is slow."""
 
 import importlib.util
 import sys
@@ -16,13 +16,13 @@ def numpy() -> Any:
     try:
         import numpy as np
     except ImportError as error:
-        message = f"this computes with numpy, and it cannot be imported ({error}): {INSTALL}"
+        message = f"numpy is needed and cannot be imported ({error}): {INSTALL}"
         raise MlBackendsError(message, INSTALL) from None
     return np
 
 
 def without_numpy() -> tuple[Reason, ...]:
-    """Return that numpy is not installed, if so; it is not imported for that."""
+    """Return a reason if numpy is not installed, without importing it."""
     if sys.modules.get("numpy") is not None or importlib.util.find_spec("numpy") is not None:
         return ()
-    return (Reason("missing-part", "it computes with numpy, and numpy is not installed", INSTALL),)
+    return (Reason("missing-part", "numpy is not installed", INSTALL),)

@@ -1,4 +1,4 @@
-"""bfloat16 as the 16-bit patterns that it is: numpy has no such type, and needs none for this."""
+"""bfloat16 as 16-bit patterns, since numpy has no such type."""
 
 from typing import Any
 
@@ -6,15 +6,15 @@ from mlbackends_kernels.tensors.arithmetic import numpy
 
 
 def to_float32(bits: Any) -> Any:
-    """Return the numbers that patterns (uint16, any shape) stand for, as float32: always exact."""
+    """Return bfloat16 patterns (uint16, any shape) as float32, exactly."""
     np = numpy()
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
 def from_float32(array: Any) -> Any:
-    """Return the patterns (uint16) nearest to float32 numbers; halfway, to the even one.
+    """Return float32 numbers as bfloat16 patterns (uint16), rounded to nearest, ties to even.
 
-    What is too large becomes infinite; a NaN stays one.
+    Numbers that are too large become infinite; NaN stays NaN.
     """
     np = numpy()
     bits = np.ascontiguousarray(array, dtype=np.float32).view(np.uint32)

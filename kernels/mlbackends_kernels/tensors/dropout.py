@@ -1,9 +1,8 @@
-"""Which weights dropout keeps: the same ones for every backend, however it cuts its work.
+"""The weights that dropout keeps, which are the same for every backend.
 
-The weight of row i and key j in head h of batch b (the dimensions before the heads, counted through;
-of sequences that lie one after another, the number of the sequence, in which i and j count)
-is kept where word j % 4 of Philox4x32-10, whose key is the seed and whose counter is (j // 4, i, h, b),
-is at least the probability times 2**32, rounded down.
+The weight of row i and key j in head h of batch b is kept if word j % 4 of Philox4x32-10, with the seed as
+key and the counter (j // 4, i, h, b), is at least the probability times 2**32, rounded down. b counts the
+dimensions before the heads as one; for packed sequences it is the sequence, within which i and j count.
 Source: Salmon and others 2011, Parallel Random Numbers: As Easy as 1, 2, 3.
 """
 
@@ -25,10 +24,10 @@ def keep_mask(
     keys: int,
     first_batch: int = 0,
 ) -> Any:
-    """Return which weights are kept, (*leading, rows, keys) of bool.
+    """Return the weights that are kept, (*leading, rows, keys) of bool.
 
-    leading: the dimensions before the rows, that of the heads last; () for one head. seed: its lower
-    64 bits count.
+    leading: the dimensions before the rows, with the heads last; () for one head. seed: the lower 64 bits are
+    used.
     """
     np = numpy()
     heads = leading[-1] if leading else 1
@@ -40,14 +39,16 @@ def keep_mask(
         np.arange(heads)[:, None, None],
         np.arange(first_batch, first_batch + batches)[:, None, None, None],
     )
-    words = philox(seed, *(np.broadcast_to(each, shape).astype(np.uint64) for each in counted))
+    words = philox(
+        seed, *(np.broadcast_to(numbers, shape).astype(np.uint64) for numbers in counted)
+    )
     dealt = np.stack(words, axis=-1).reshape(*shape[:3], 4 * shape[3])[..., :keys]
-    found = dealt >= threshold(probability)
-    return found.reshape(*leading, len(rows), keys)
+    kept = dealt >= threshold(probability)
+    return kept.reshape(*leading, len(rows), keys)
 
 
 def threshold(probability: float) -> int:
-    """Return the least word that is kept; 2**32 where none is."""
+    """Return the smallest word that is kept; 2**32 if none is."""
     return int(probability * 4294967296.0)
 
 

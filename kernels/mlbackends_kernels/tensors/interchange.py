@@ -1,7 +1,7 @@
-"""Tensors of any library as numpy arrays, without a copy where that can be, and results back.
+"""Tensors of any library as numpy arrays, without a copy where possible, and results back.
 
-A bfloat16 tensor comes as an array of its 16-bit patterns (uint16); see `bfloat16`. No library is
-imported but numpy: one whose tensor we are handed is in the process already.
+A bfloat16 tensor becomes an array of its 16-bit patterns (uint16); see `bfloat16`. No library but numpy is
+imported: the library of a tensor is already loaded.
 """
 
 import sys
@@ -19,8 +19,8 @@ from mlbackends_kernels.tensors.arithmetic import numpy
 def as_array(tensor: Any) -> Any:
     """Return the values of a tensor as an array of the same shape, in native byte order.
 
-    It shares memory with a tensor on the CPU; one on a GPU is copied. Raises TypeError for what is
-    no tensor, RuntimeError for one of torch whose storage has been freed.
+    It shares memory with a CPU tensor; a GPU tensor is copied. Raises TypeError for other objects, and
+    RuntimeError for a torch tensor whose storage has been freed.
     """
     np = numpy()
     if is_torch(tensor):
@@ -48,14 +48,14 @@ def _is_device_array(tensor: Any) -> bool:
 
 @lru_cache(maxsize=64)
 def _is_bfloat16(dtype: Any) -> bool:
-    return bool(dtype.name == "bfloat16")  # numpy makes the name up each time
+    return bool(dtype.name == "bfloat16")  # cached, since numpy builds the name each time
 
 
 def like(original: Any, array: Any, dtype: str = "") -> Any:
-    """Return an array as the same kind of tensor as the original, on its device.
+    """Return an array as a tensor of the same kind as the original, on its device.
 
-    array: of elements of `dtype`, left out, of the original's; for bfloat16 its patterns. A kind that
-    offers no way to make one of it gets the array itself; a buffer gets a memoryview.
+    dtype: of the array's elements, by default the original's; bfloat16 is given as patterns. For a kind of
+    tensor that cannot be made from an array the array itself is returned, for a buffer a memoryview.
     """
     np = numpy()
     if not hasattr(original, "dtype"):
@@ -82,9 +82,9 @@ def like(original: Any, array: Any, dtype: str = "") -> Any:
 
 
 def widened(array: Any, dtype: str, to: str) -> Any:
-    """Return an array that `as_array` made of a tensor of `dtype` in another floating-point type.
+    """Return an array, which `as_array` made from a tensor of `dtype`, in another floating-point type.
 
-    The same array where nothing is to be done.
+    It is the same array if the types are equal.
     """
     if dtype == "bfloat16":
         array = bfloat16.to_float32(array)
@@ -93,23 +93,23 @@ def widened(array: Any, dtype: str, to: str) -> Any:
 
 
 def narrowed(array: Any, dtype: str) -> Any:
-    """Return floating-point numbers rounded to `dtype`, for bfloat16 as patterns."""
-    with numpy().errstate(all="ignore"):  # what is too large becomes infinite
+    """Return floating-point numbers rounded to `dtype`; bfloat16 as patterns."""
+    with numpy().errstate(all="ignore"):  # numbers that are too large become infinite
         if dtype == "bfloat16":
             return bfloat16.from_float32(array.astype("float32", copy=False))
         return array.astype(dtype, copy=False)
 
 
 def drawn_seed(tensor: Any) -> int:
-    """Return a number drawn from the generator that the owner of a tensor seeds: torch's or NumPy's."""
+    """Return a random seed from the generator of a tensor's library: torch's or NumPy's."""
     if is_torch(tensor):
         torch: Any = sys.modules["torch"]
         return int(torch.randint(0, 2**63 - 1, (), device="cpu"))
-    return int(numpy().random.randint(0, 2**63 - 1, dtype="int64"))  # what numpy.random.seed seeds
+    return int(numpy().random.randint(0, 2**63 - 1, dtype="int64"))  # seeded by numpy.random.seed
 
 
 def seeded(problem: AttentionProblem, tensor: Any) -> AttentionProblem:
-    """Return a problem with a seed, drawn for a tensor where dropout needs one and there is none."""
+    """Return a problem with a seed, which is drawn if dropout needs one and none is given."""
     if 0 < problem.dropout < 1 and problem.seed is None:
         return replace(problem, seed=drawn_seed(tensor))
     return problem
@@ -118,7 +118,7 @@ def seeded(problem: AttentionProblem, tensor: Any) -> AttentionProblem:
 def zeros_like(original: Any, shape: tuple[int, ...], dtype: str = "") -> Any:
     """Return a tensor of zeros of another shape, of the original's kind and device.
 
-    dtype: of its elements, left out, the original's.
+    dtype: by default the original's.
     """
     if is_torch(original):
         element = getattr(sys.modules["torch"], dtype) if dtype else original.dtype
@@ -135,10 +135,10 @@ def _of_torch(tensor: Any) -> Any:
     np = numpy()
     torch = sys.modules["torch"]
     tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
-    if tensor._is_zerotensor():  # noqa: SLF001  it has no other name
-        tensor = tensor.clone()  # until then it has no memory
+    if tensor._is_zerotensor():  # noqa: SLF001  there is no public name
+        tensor = tensor.clone()  # allocates memory
     if tensor.numel() and not tensor.untyped_storage().nbytes():
-        raise RuntimeError("a tensor's storage has been freed: it has elements, and no memory")
+        raise RuntimeError("the storage of a tensor has been freed: it has elements but no memory")
     if tensor.dtype == torch.bfloat16:
         return np.from_dlpack(tensor.view(torch.int16)).view(np.uint16)
     return np.from_dlpack(tensor)
