@@ -308,7 +308,7 @@ def test_without_numpy_it_says_what_is_missing() -> None:
     )
     chosen, read = done.stdout.splitlines()
     assert "math: numpy is not installed" in chosen
-    assert "computes with numpy, and it cannot be imported" in read
+    assert "numpy is needed and cannot be imported" in read
     assert "[kernels]" in chosen and read.endswith(f"| {install_command('kernels')}")
     assert issubclass(NoBackend, MlBackendsError)
 

@@ -95,7 +95,7 @@ def test_keys_are_not_missed_where_there_is_no_page() -> None:
     empty = np.zeros((0, 4, 3, 8))
 
     assert not attend(Q, empty, empty, page_table=PAGES["page_table"], key_lengths=(0, 0)).any()
-    with pytest.raises(IndexError, match="names page 0 for sequence 1; there are 0"):
+    with pytest.raises(IndexError, match="page_table has page 0 for sequence 1; there are 0"):
         attend(Q, empty, empty, page_table=PAGES["page_table"], key_lengths=(0, 2))
 
 
