@@ -1,4 +1,4 @@
-"""click's errors in the words of all others: what is wrong, and what to type."""
+"""click's errors in the form of all others: what is wrong, and what to type."""
 
 import re
 from collections.abc import Sequence
@@ -79,7 +79,7 @@ def contexts(main: click.Command, arguments: Sequence[str]) -> list[click.Contex
 def _before_command(
     option: str, ctx: click.Context, named: list[click.Context], arguments: Sequence[str]
 ) -> tuple[str, str]:
-    """Tell about an option that a group lacks: where it belongs, if one of its commands has it."""
+    """Return the message for an option that a group lacks: the command that has it, if there is one."""
     path, last = ctx.command_path, named[-1]
     if not isinstance(last.command, click.Group):
         if option not in _options(last):

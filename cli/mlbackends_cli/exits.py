@@ -1,4 +1,4 @@
-"""The exit codes of every command, and what each means; the man pages print this table."""
+"""The exit codes of every command and their meanings; the man pages print this table."""
 
 import signal
 import threading

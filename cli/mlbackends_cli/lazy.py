@@ -1,4 +1,4 @@
-"""Commands that are files and folders of a package: imported when they are used, documented by docstrings."""
+"""Commands as files and folders of packages: imported when they are used, documented by docstrings."""
 
 import importlib
 import os
@@ -16,7 +16,7 @@ from mlbackends.base.patterns import pattern
 _FEW_OPTIONS = 6
 _EXAMPLE = pattern(r"^  (\S.*)\n?", re.MULTILINE)
 _HEADING = pattern(r"^(?:Usage|Example):|^\S.*:$|^  [A-Z]\w+:$", re.MULTILINE)
-#: A command to type, and behind it what that does.
+#: A command, and after it a description.
 _EXPLAINED = pattern(r"^( *)(\S.*?) {3,}(\S.*)$", re.MULTILINE)
 
 
@@ -38,7 +38,7 @@ def _help(module: str) -> dict[str, Any]:
 
 
 def narrowed(text: str, width: int) -> str:
-    """Return the text with what commands do below them, in paragraphs where it has no room behind one."""
+    """Return the text with the descriptions of commands below them, in paragraphs that are too wide."""
     paragraphs = text.split("\n\n")
     for at, paragraph in enumerate(paragraphs):
         if any(len(found[0]) > width for found in _EXPLAINED.finditer(paragraph)):
@@ -47,10 +47,10 @@ def narrowed(text: str, width: int) -> str:
 
 
 class Command(click.Command):
-    """A command whose help begins with an example, and has its options under headings where they are many."""
+    """A command whose help begins with an example, and has headings if there are many options."""
 
     def get_help(self, ctx: click.Context) -> str:
-        """Return the help as wide as the terminal, on which its headings are bold."""
+        """Return the help in the width of the terminal, with bold headings."""
         import shutil
 
         width = ctx.terminal_width or shutil.get_terminal_size().columns
@@ -76,7 +76,7 @@ class Command(click.Command):
                 formatter.write_dl(rows)
 
     def option_sections(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
-        """Return the options with their help, by heading; "Options" alone where they are few."""
+        """Return the options with their help, by heading; only "Options" if there are few."""
         options = [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
         headings = {}  # option -> heading
         with open(os.path.join(os.path.dirname(__file__), "options.txt"), encoding="utf-8") as file:
@@ -133,7 +133,7 @@ class FolderGroup(Command, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; a name that is none gets the nearest one as a suggestion."""
+        """Find the command; an unknown name gets the nearest one as a suggestion."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             names = tuple(self.list_commands(ctx))
             error = UnknownName("command", args[0], names, f"{ctx.command_path} --help")
@@ -143,14 +143,14 @@ class FolderGroup(Command, click.Group):
         return super().resolve_command(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands, which are what is looked for, then the options."""
+        """Write the commands, which most readers look for, then the options."""
         self.format_commands(ctx, formatter)
         super().format_options(ctx, formatter)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands, each with the first line of its file; only other distributions' are imported.
 
-        Those that the help shows already are left out.
+        Commands that the help already shows are left out.
         """
         rows = []
         for command in self.list_commands(ctx):

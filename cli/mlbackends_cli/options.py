@@ -1,4 +1,4 @@
-"""Options that several commands share, and the report that they ask for."""
+"""Options that several commands share, and the report that these describe."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -18,12 +18,12 @@ Completion = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
 class Seconds(click.FloatRange):
-    """A time limit: nan, which click finds in every range, is none."""
+    """A time limit; rejects nan, which click accepts in every range."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Return the number; fails for what is none."""
+        """Return the number; fails for text that is not a number of seconds."""
         number = float(super().convert(value, param, ctx))
         if not number > 0:
             self.fail(f"{value} is not a number of seconds", param, ctx)
@@ -31,7 +31,7 @@ class Seconds(click.FloatRange):
 
 
 class TypedPath(click.Path):
-    """A path, completed as one, and not looked at: click itself would wait for a mount that is dead."""
+    """A path that is completed but not checked: click itself would wait for a dead mount."""
 
     def convert(self, value: Any, *_: object) -> Any:
         """Return what was typed."""
@@ -39,7 +39,7 @@ class TypedPath(click.Path):
 
 
 class _Format(click.Choice):  # type: ignore[type-arg]
-    """A choice among formats, which are looked up only where another than the usual one is named."""
+    """A choice among formats, which are imported only if another than the default is named."""
 
     def __init__(self, kinds: tuple[str, ...], also: Iterable[str], usual: str) -> None:
         self.case_sensitive = True
@@ -47,11 +47,11 @@ class _Format(click.Choice):  # type: ignore[type-arg]
 
     @cached_property
     def choices(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Return every format that can print one of the kinds, and the words of the command's own."""
+        """Return every format that can print one of the kinds, and the command's own words."""
         return tuple(sorted({*formats.names(*self._kinds), *self._also}))
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the word; fails for what is none."""
+        """Return the word; fails for an unknown one."""
         if value == self._usual or formats.has(value, "record", *self._kinds):
             return value
         return super().convert(value, param, ctx)
@@ -69,7 +69,7 @@ def together(*options: Callable[[Command], Command]) -> Callable[[Command], Comm
 
 
 def completing(names: Callable[[], Iterable[str]], *, in_list: bool = False) -> Completion:
-    """Return a completion by the names that begin with what was typed; in a list, with its last member."""
+    """Return a completion by names with the typed beginning; in a list, of its last member."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         del ctx, param
@@ -124,7 +124,7 @@ def root_option(about: str) -> Callable[[Command], Command]:
 
     def checked(ctx: click.Context, param: click.Parameter, path: str | None) -> str | None:
         del ctx, param
-        # What is on a foreign mount is looked at under --timeout.
+        # A path on a network mount is checked later, under --timeout.
         if path is not None and not (mount_of(path) or os.path.isdir(path) or os.path.isfile(path)):
             hint = "give a folder that contains proc/ and sys/, or what `backends snapshot` wrote"
             raise BadInput(f"--root: {shown(path)} is neither a folder nor a file", hint)
@@ -183,9 +183,9 @@ def read_report(
     redact: bool = True,
     names: tuple[str, ...] = (),
 ) -> Report:
-    """Return the report of a saved one, a recorded machine or, by "-", the live one.
+    """Return the report of a file, of a recorded machine or, for "-", of the live machine.
 
-    names: the probes that are needed, all by default. Raises BadInput.
+    names: the probes to run, all by default. Raises BadInput.
     """
     from mlbackends.audit.reports import LIVE, report_of
 

@@ -1,4 +1,4 @@
-"""Where text goes: standard output, standard error, or a whole file; and records as JSON."""
+"""Writing text to standard output, standard error or a whole file; and records as JSON."""
 
 import codecs
 import math
@@ -22,8 +22,8 @@ _HALVES = pattern("[\ud800-\udfff]")
 def write(text: str | bytes, path: str = "", *, for_all: bool = False) -> None:
     """Write text to a file, or to standard output where `path` is "" or "-"; bytes as they are.
 
-    Characters that the terminal's encoding lacks are replaced, never an error. Raises BadInput where
-    the file cannot be written; what was there before then stays. for_all: every user may read it.
+    Characters that the terminal's encoding lacks are replaced. Raises BadInput if
+    the file cannot be written; it then keeps its content. for_all: every user may read it.
     """
     if isinstance(text, str) and text and not text.endswith("\n"):
         text += "\n"
@@ -36,7 +36,7 @@ def write(text: str | bytes, path: str = "", *, for_all: bool = False) -> None:
             hint = f"make the folder first: mkdir -p {folder}" if error.errno == ENOENT else ""
             raise BadInput(f"{path} cannot be written: {error.strerror}", hint) from None
         return
-    if sys.stdout is None:  # closed before we were started: nobody reads
+    if sys.stdout is None:  # closed before this process started
         return
     encoding = sys.stdout.encoding or "ascii"
     data = _encoded(text, encoding) if isinstance(text, str) else text
@@ -58,19 +58,19 @@ def _encoded(text: str, encoding: str) -> bytes:
 
 
 def write_paged(text: str, path: str = "") -> None:
-    """Write text as `write` does; through the user's pager where the terminal has fewer lines."""
+    """Write text as `write` does; through the user's pager if the terminal has fewer lines."""
     from mlbackends_cli import terminal
 
     if path or not 0 < terminal.rows() <= text.count("\n"):
         write(text, path)
         return
 
-    # PAGER, else less -R; a pager that is left early is no error.
+    # PAGER, else less -R; leaving the pager early is not an error.
     click.echo_via_pager(text.rstrip("\n"))
 
 
 def log(message: str, hint: str = "") -> None:
-    """Print one line to standard error, and a hint below it; nobody need read it."""
+    """Print one line to standard error, and a hint below it; ignores a closed stream."""
     try:
         click.echo(f"backends: {log_line(message)}", err=True)
         if hint:
@@ -115,7 +115,7 @@ def json_data(value: Any) -> Any:
 def refuse_unwritable(*paths: str) -> None:
     """Raise BadInput for a file that cannot be written, before hours are spent on its content.
 
-    So also for one that is to be written twice, whose first content would be lost; "-" counts as one.
+    Also for a file that would be written twice and lose its first content; "-" counts as a file.
     """
     seen: set[str] = set()
     for path in paths:

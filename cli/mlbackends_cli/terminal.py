@@ -53,7 +53,7 @@ class Page(Struct, frozen=True):
         return fancy if self.unicode else plain
 
     def fitted(self, text: str) -> str:
-        """Return text with signs of ASCII for others, where there are no others."""
+        """Return text with ASCII signs instead of others, if the output has only ASCII."""
         return text if self.unicode else text.translate(_ASCII).encode("ascii", "replace").decode()
 
 
@@ -126,7 +126,7 @@ def error_terminal_size() -> tuple[int, int] | None:
 
 
 def _size(stream: Any) -> tuple[int, int]:
-    """Return the columns and rows of the terminal at a stream; 0 where it does not tell them."""
+    """Return the columns and rows of the terminal at a stream; 0 if they are unknown."""
     try:
         width, height = os.get_terminal_size(stream.fileno())
     except (AttributeError, ValueError, OSError):  # closed, captured, or no terminal
@@ -135,7 +135,7 @@ def _size(stream: Any) -> tuple[int, int]:
 
 
 def is_terminal(stream: Any) -> bool:
-    """Tell whether a stream is a terminal; a closed or missing one is not."""
+    """Return whether a stream is a terminal; a closed or missing one is not."""
     try:
         return bool(stream.isatty())
     except (AttributeError, ValueError):
@@ -143,12 +143,12 @@ def is_terminal(stream: Any) -> bool:
 
 
 def is_dumb() -> bool:
-    """Tell whether a terminal can do nothing but print lines; Windows' consoles need no TERM."""
+    """Return whether a terminal can only print lines; Windows consoles do not need TERM."""
     return os.environ.get("TERM", "" if os.name == "nt" else "dumb") == "dumb"
 
 
 def interprets_sequences(stream: Any) -> bool:
-    """Tell whether a stream is a terminal that takes the sequences of ECMA-48, as for colours.
+    """Return whether a stream is a terminal that supports escape sequences (ECMA-48), such as colours.
 
     A console of Windows does so from Windows 10 on, when it is asked to.
     """
@@ -161,7 +161,7 @@ def interprets_sequences(stream: Any) -> bool:
     mode = ctypes.c_uint32()
     try:
         console = ctypes.c_void_p(msvcrt.get_osfhandle(stream.fileno()))  # type: ignore[attr-defined]
-    except (ValueError, OSError):  # that of IDLE, which is no file
+    except (ValueError, OSError):  # IDLE's console, which is not a file
         return False
     if not kernel.GetConsoleMode(console, ctypes.byref(mode)):
         return False  # NUL
@@ -169,20 +169,20 @@ def interprets_sequences(stream: Any) -> bool:
 
 
 def in_ascii(error: UnicodeError) -> tuple[str, int]:
-    """Return what is printed instead of what an encoding lacks: an error handler of `str.encode`."""
+    """Return replacements for characters that an encoding lacks: an error handler of `str.encode`."""
     assert isinstance(error, UnicodeEncodeError)
     lacking = error.object[error.start : error.end]
     return lacking.translate(_ASCII).encode("ascii", "replace").decode(), error.end
 
 
 def has_unicode(stream: object) -> bool:
-    """Tell whether a stream takes any character."""
+    """Return whether a stream can encode any character."""
     encoding = getattr(stream, "encoding", "") or "ascii"
     return encoding.lower().replace("-", "").startswith(("utf", "cp65001"))
 
 
 def can_redraw(environment: Mapping[str, str]) -> bool:
-    """Tell whether a terminal can show a line that changes, and somebody watches it: not so in CI."""
+    """Return whether a terminal can redraw a line and somebody watches it, unlike in CI."""
     in_ci = environment.get("CI", "").lower() not in ("", "0", "false")
     return environment.get("TERM") != "dumb" and not in_ci
 

@@ -12,7 +12,7 @@ from mlbackends_cli.text.plain import one_line
 from mlbackends_cli.text.prose import Passage, wrapped
 
 _WIDEST = 110
-#: So many problems are printed with all reasons; of more, the choices alone, unless --all is given.
+#: Up to this number of problems, all reasons are printed; for more, only the choices, unless --all is given.
 _FEW = 4
 
 
@@ -120,7 +120,7 @@ def printed_list(listed: BackendList, page: Page) -> str:
         lines += [("can", ", ".join(entry.can))] if entry.can else []
         if entry.tolerance:
             limits = ", ".join(f"{dtype} {times:g}×" for dtype, times in entry.tolerance.items())
-            limits += " the plain formula's error, and a few units in the last place beside it"
+            limits += " the error of plain attention, plus a few units in the last place"
             lines.append(("may err", limits))
         if not entry.unavailable_reasons:
             lines.append(("here", "installed; --peers runs it" if entry.peer else "usable"))

@@ -1,4 +1,4 @@
-"""How fast attention backends are beside one another, for people: on a terminal, and in Markdown."""
+"""The speed of attention backends compared with each other, as text and as Markdown."""
 
 from mlbackends.base.errors import counted
 from mlbackends.model.benched import Benched, BenchedProblem

@@ -16,7 +16,7 @@ from mlbackends_cli.charts.vector import Frame
 #: The shape of a slide. More problems make it taller.
 _WIDTH, _HEIGHT, _EDGE = 960.0, 540.0, 14.0
 _LEAST_TALL = 196.0
-#: So many kinds of problems are drawn; more would be a wall of pictures.
+#: Maximum number of kinds of problems that are drawn.
 _MOST, _MOST_NOTES = 12, 6
 
 
@@ -51,7 +51,7 @@ def _place(problems: Sequence[BenchedProblem], benched: Benched) -> str:
 
 
 def _roofline(problems: Sequence[BenchedProblem], benched: Benched, is_named: bool) -> Plot:
-    """Return the speeds of problems of one device over what they move; is_named: say which device."""
+    """Return a roofline plot of the problems of one device; is_named: with the name of the device."""
     peaks = [each.checked.peak_gflops for each in problems if each.checked.peak_gflops]
     speeds = problems[0].checked.speeds
     rate = speeds.bandwidth_bytes_per_second if speeds else benched.bandwidth_bytes_per_second
@@ -76,7 +76,7 @@ def _title(kind: str, problems: Sequence[BenchedProblem]) -> str:
 
 
 def short_title(kind: str) -> str:
-    """Return the words of a kind of problem without what says that they are options."""
+    """Return the words of a kind of problem without their leading dashes."""
     shape, *words = kind.removeprefix("--shape ").split(" --")
     return " · ".join((shape, *(word.removeprefix("dtype ") for word in words)))
 
@@ -126,7 +126,7 @@ def picture(benched: Benched) -> str:
 
 
 def sheet(benched: Benched, style: str = "") -> str:
-    """Return all plots on one sheet of a slide's shape, or taller. style: of one that stands alone."""
+    """Return all plots on one sheet of a slide's shape, or taller. style: those of a standalone picture."""
     found = plots(benched)
     texts = notes(found)
     hidden = len({each.kind for each in benched.problems}) - _MOST

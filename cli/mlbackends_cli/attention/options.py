@@ -75,7 +75,7 @@ SAVED = click.option(
 
 
 def refuse_beside_saved(options: dict[str, Any]) -> None:
-    """Raise BadInput where an option of the run is typed beside --from."""
+    """Raise BadInput if an option of a new run is combined with --from."""
     context = click.get_current_context()
     for option in context.command.params:
         source = context.get_parameter_source(option.name or "")

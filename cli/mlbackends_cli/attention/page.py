@@ -1,4 +1,4 @@
-"""The pages of `sdpa check` and `sdpa bench`: each problem in numbers, its backends beside each other."""
+"""The pages of `sdpa check` and `sdpa bench`: numbers for each problem, with a comparison of the backends."""
 
 from collections.abc import Sequence
 from math import prod
@@ -37,7 +37,7 @@ from mlbackends_cli.text.elements import (
     words,
 )
 
-#: So many problems are open; of more, each is a line that opens.
+#: Up to this number of problems, each is unfolded; of more, each is a line to unfold.
 _OPEN = 4
 #: Columns that would make a table wider than a laptop; the other formats have them.
 _LEFT_OUT = {"backend", "spread", "relative", "error ratio", "launch"}
@@ -198,7 +198,7 @@ def _peaks(problem: CheckedProblem) -> list[tuple[str, str]]:
 
 
 def _cell(head: str, text: str, result: Result, longest: float) -> str:
-    """Return a cell: with a bar where the number is a share, or a time beside others."""
+    """Return a cell, with a bar if the number is a share or a time that is compared with others."""
     timing, worst = result.timing, result.worst
     share = None
     kind = "s0" if result.right else "s1"

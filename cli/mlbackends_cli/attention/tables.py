@@ -95,7 +95,7 @@ def hardware_of(record: Checked | Benched) -> str:
 
 
 def about(problem: CheckedProblem) -> list[str]:
-    """Return what a page says above a problem's table: the peak, and what was compared."""
+    """Return the lines above a problem's table: the peak, and what was compared."""
     lines = []
     on_device = problem.speeds is not None
     if problem.peak_gflops:
@@ -312,7 +312,7 @@ def why_lines(result: Result, page: Page) -> Iterator[str]:
         text = f"    {result.backend} is not compared: {result.incomparable}"
         yield from wrapped(text, page.width, "", " " * 6)
     if not result.good:
-        # On a line of its own and never broken: it is there to be copied.
+        # On a separate line and never broken, so that it can be copied.
         yield f"      {result.command}"
 
 

@@ -1,4 +1,4 @@
-"""Axes: where ticks stand, and how numbers on them read."""
+"""Axes: the places of ticks, and short numbers for them."""
 
 import math
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ def short_number(number: float) -> str:
 
 
 def steps(low: float, high: float, count: int) -> list[float]:
-    """Return round numbers from low to high, about so many: steps of 1, 2 or 5 times a power of ten."""
+    """Return about `count` round numbers from low to high, in steps of 1, 2 or 5 times a power of ten."""
     if not high > low:
         return [low]
     rough = (high - low) / max(1, count)

@@ -1,4 +1,4 @@
-"""A plot in characters: lines of braille, marks that differ without colour, names beside the lines."""
+"""A plot in characters: lines of braille, marks that differ without colour, and names next to the lines."""
 
 from collections.abc import Sequence
 from itertools import pairwise

@@ -26,7 +26,7 @@ _INSTALL = f"{install_command('png')}, or write FILE.svg"
 _NO_FONT = "install a font, such as Debian's fonts-dejavu-core, or write FILE.svg"
 
 
-#: Draws a record as SVG, with the rules of a picture that stands alone.
+#: Draws a record as SVG, with the style rules of a standalone picture.
 Sheet = Callable[[Record, str], str]
 
 
@@ -53,7 +53,7 @@ def why_no_png() -> BadInput | None:
         import resvg_py
     except ImportError:
         return BadInput("PNG needs resvg-py, which is not installed", _INSTALL)
-    # Where no font is found, resvg leaves text out and says nothing.
+    # Without a font, resvg omits text silently.
     words = (_WORD.format(_FONTS, text) for text in ("", "font"))
     empty, word = (bytes(resvg_py.svg_to_bytes(svg_string=each)) for each in words)
     if empty == word:
@@ -76,7 +76,7 @@ def _photograph(sheet: Sheet[Record], record: Record) -> bytes:
 
 
 def style_alone() -> str:
-    """Return the rules of a picture that stands alone."""
+    """Return the style rules of a standalone picture."""
     texts = []
     for name in ("standalone.css", "charts.css"):
         with open(os.path.join(os.path.dirname(__file__), name), encoding="utf-8") as file:

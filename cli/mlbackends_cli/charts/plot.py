@@ -19,7 +19,7 @@ class Point(Struct, frozen=True):
 
 
 class Series(Struct, frozen=True):
-    """Points of one name, by x. missing: where there is no point, and why."""
+    """Points of one name, by x. missing: the places without a point, and the reasons."""
 
     name: str
     points: tuple[Point, ...]

@@ -20,7 +20,7 @@ _SHAPES: tuple[tuple[tuple[float, float], ...], ...] = (
     ((-1.2, 0), (0.8, -1.1), (0.8, 1.1)),
     ((1.2, 0), (-0.8, -1.1), (-0.8, 1.1)),
 )
-#: The class of a series without a colour of its own.
+#: The class of all series beyond the first eight, which share a colour.
 OTHER = "series other"
 
 
@@ -95,7 +95,7 @@ class Drawing:
     ) -> str:
         """Return the drawing as one element that a screen reader can read out.
 
-        style: the rules of one that stands alone, and has a width then.
+        style: the rules of a standalone picture, which also gets a width.
         """
         alone = f' width="{_n(width)}"><style>{style}</style>' if style else ">"
         return (
@@ -107,7 +107,7 @@ class Drawing:
 
 
 class Colours:
-    """Gives the first eight series a colour of their own, and one to all others."""
+    """Gives each of the first eight series its own colour, and all others one colour."""
 
     def __init__(self, series: Iterable[str]) -> None:
         names = list(dict.fromkeys(series))

@@ -1,4 +1,4 @@
-"""A plot as SVG: a title, axes with units, and the name of each line beside it."""
+"""A plot as SVG: a title, axes with units, and a name next to each line."""
 
 from mlbackends_cli.charts.axes import Logarithmic, short_number
 from mlbackends_cli.charts.plot import Plot, Point, Roof
@@ -26,7 +26,7 @@ class Frame:
     ) -> None:
         self._drawing, self._plot, self._colours = drawing, plot, colours
         self._drawn = [each for each in plot.series if each.points]
-        # What has a point nowhere is named below the plots: a row of crosses would say no more.
+        # A series without any point is named below the plots: a row of crosses would not add anything.
         self._refused = [each for each in self._drawn if each.missing]
         self._texts: list[tuple[float, float, float]] = []  # from x on, at y, to x
         names = [width_of(each.name, "axis") + 30 for each in self._drawn]
@@ -130,7 +130,7 @@ class Frame:
         free = (each for each in places if all(abs(each - other) >= _LINE for other in occupied))
         middle = next(free, places[0])
         self._texts.append((x, middle, x + width))
-        # Far from its point, the mark of the point stands before it.
+        # If the name is far from its point, the point's mark comes before it.
         if series is not None and abs(middle - y) > _LINE:
             kind = f"{self._colours.of(series)} dot"
             self._drawing.mark(x + 6, middle, 4.5, self._colours.place(series), kind, "")

@@ -14,7 +14,7 @@ _COLOURS = {"error": _SILENT, "warning": "series s4", "note": "other"}
 
 
 class _Rows:
-    """Draws rows below one another: a bar, how many nodes it is, what is said of them, and their names."""
+    """Draws rows below one another: a bar, the number of nodes, a description and the names."""
 
     def __init__(self, drawing: Drawing, top: float, total: int) -> None:
         self.top = top
@@ -43,7 +43,7 @@ class _Rows:
 
 
 def sheet(fleet: Fleet, style: str = "") -> str:
-    """Return the picture; style: the rules of one that stands alone."""
+    """Return the picture; style: the rules of a standalone picture."""
     shown = Drawing()
     height = _draw(fleet, shown)
     drawing = Drawing()

@@ -1,4 +1,4 @@
-"""The page of a fleet: its picture, who said nothing, hazards by nodes, and what deviates in each kind."""
+"""The page of a fleet: picture, nodes without a report, hazards by node, and deviations of each kind."""
 
 from mlbackends.model.fleet import Deviation, Fleet, Kind
 from mlbackends_cli.fleet import text as fleets

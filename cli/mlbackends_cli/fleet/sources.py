@@ -48,7 +48,7 @@ OUTCOME = together(
 
 
 def expected_nodes(text: str) -> tuple[str, ...] | int | None:
-    """Return what --expect says: names, a number, or None. Raises BadInput."""
+    """Return the value of --expect: names, a number, or None. Raises BadInput."""
     if not text:
         return None
     if text.isdecimal() and len(text) < 10:
@@ -67,7 +67,7 @@ def collected(
     """Return what the sources hold; standard input where none is named.
 
     visit: called with the name of a node and its envelope, for each report that was taken. Raises
-    BadInput for what cannot be read, and Incomplete where no node has said anything.
+    BadInput for what cannot be read, and Incomplete if no node has reported.
     """
     if not sources and is_terminal(sys.stdin):
         raise BadInput(

@@ -1,4 +1,4 @@
-"""A fleet in words: how many nodes said what, and below it kinds of nodes with what deviates in each."""
+"""A fleet as text: numbers of nodes by status, then kinds of nodes with the deviations in each."""
 
 import math
 import re

@@ -15,7 +15,7 @@ from mlbackends_cli.terminal import Page
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
 _MOST_SHOWN = 10
-#: So many bytes the summary of a step may have, whatever wrote them; with more, all of it is dropped.
+#: Maximum size of a step's summary in bytes, by all writers; GitHub drops a larger one completely.
 SUMMARY_LIMIT = 1 << 20
 
 

@@ -29,7 +29,7 @@ from mlbackends_cli.text.elements import (
 from mlbackends_cli.text.plain import amount
 from mlbackends_cli.trace.page import trace_page
 
-#: So many rows, devices and copies of a library are shown.
+#: Maximum number of rows, devices and copies of a library that are shown.
 _MOST = 200
 # Without the script the box would do nothing, so that only the script shows it.
 _BOX = '<input type="search" hidden="" placeholder="Filter" aria-label="Filter the details">\n'
@@ -140,7 +140,7 @@ def _reason(one: Reason) -> str:
 
 
 def _states(report: Report, found: dict[str, str]) -> str:
-    """Return a table of probes, with what is said of each as HTML."""
+    """Return a table of probes, with the description of each as HTML."""
     body = [
         [
             element("td", _badge(probes.state_of(report.probes[name]))),
@@ -203,7 +203,7 @@ def _more(count: int, noun: str, kind: str = "") -> str:
 
 
 def _records(title: str, rows: probes.Table) -> str:
-    """Return a fact that is a list of records, as a table of its own."""
+    """Return a fact that is a list of records as a separate table."""
     names = probes.columns(rows)[:40]
     body = [
         [words("td", amount(name, each[name]) if name in each else "") for name in names]
@@ -266,7 +266,7 @@ def _finding(check: Check) -> str:
     for word, text in checks.advice(check):
         content = element("pre", words("code", text)) if word == "type" else escaped(text)
         advice.append(words("dt", word) + element("dd", content))
-    if check.documentation:  # shown, not linked: it is what a file says
+    if check.documentation:  # shown, not linked: it comes from a file
         advice.append(words("dt", "see") + words("dd", checks.line(check.documentation)))
     rows = [row(name, words("td", value)) for name, value in checks.evidence(check, units=True)]
     return finding(

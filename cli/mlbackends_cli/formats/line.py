@@ -5,8 +5,8 @@
     unknown: 1 not checked, 60 passed: nvidia-gpu-lost: the report has no nvidia
     ok: 2 warnings, 61 passed
 
-It is the worst of what --fail-on counts; what is less is "ok", so that the line says what the exit code does.
-Tools match the reasons of drained nodes by their beginning, so whose problem it is stands first.
+It has the worst finding that --fail-on counts; anything less is "ok", so that the line agrees with the exit
+code. Tools match the reasons of drained nodes by their beginning, so node or user comes first.
 node-problem-detector cuts its message at 80 bytes.
 """
 

@@ -1,4 +1,4 @@
-"""Notebooks: the page of a report, check or trace in a frame of its own, and its table as plain text.
+"""Notebooks: the page of a report, check or trace in a frame, and its table as plain text.
 
 No `--format`: `mlbackends.base.display` calls it. A frame keeps the page's styles from the notebook's,
 and follows the notebook between light and dark, where the browser hands that on.
@@ -39,7 +39,7 @@ Math.min(this.contentDocument.documentElement.scrollHeight + 4, 640) + 'px'"\
 
 
 def framed(shown: Any) -> str:
-    """Return an object's page as HTML that can stand in another page."""
+    """Return an object's page as HTML that can be part of another page."""
     # A page is full of double quotes: in single ones it is a third smaller.
     page = _page(shown).replace("&", "&amp;").replace("'", "&#39;")
     return _FRAME.format(title=escape(shown.glance()), page=page, table=escape(plain(shown)))

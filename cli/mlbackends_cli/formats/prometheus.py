@@ -1,6 +1,6 @@
 """Prometheus text, for node_exporter's textfile collector: `--output DIR/backends.prom` from a timer.
 
-No sample has a time of its own: the collector refuses a whole file for one. Every series has the labels
+Samples have no timestamps: the collector rejects a file that has one. Every series has the labels
 of its run, so that the files of several runs can lie side by side.
 """
 

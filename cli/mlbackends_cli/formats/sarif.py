@@ -121,5 +121,5 @@ def _result(outcome: Outcome, check: Check, number: int, index: int) -> dict[str
 
 
 def _unlinked(text: str) -> str:
-    """Return text in which "[words](target)" is no link."""
+    """Return text in which "[words](target)" is not a link."""
     return re.sub(r"([\\\[\]])", r"\\\1", text) if "](" in text else text

@@ -7,7 +7,7 @@ from mlbackends.model.records import Report
 from mlbackends_cli.report.features import features
 from mlbackends_cli.terminal import Page
 
-#: What stands before a value that does not speak for itself.
+#: Prefixes of values that are not clear by themselves.
 _BEFORE = {
     "host.kernel_release": "kernel_",
     "host.libc_version": "libc_",

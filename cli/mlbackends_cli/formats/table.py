@@ -39,18 +39,18 @@ _SEVERITIES = {
     Severity.WARNING: ("!", "yellow"),
     Severity.NOTE: ("·", "cyan"),
 }
-#: A reason of at most so many characters is repeated for each library.
+#: A reason up to this number of characters is repeated for each library.
 _SHORT = 40
-#: A column of a list that is too wide gets so many columns at least.
+#: Minimum width of a column in a list that is too wide.
 _NARROW = 24
-#: A page of so many columns shows its sections side by side.
+#: Minimum width of a page that shows its sections side by side.
 _TWO_COLUMNS = 120
 _MOST_WARNINGS = 10
-#: More facts than that stand side by side on a terminal, where their values are that short.
+#: More facts than this are shown side by side on a terminal, if their values are that short.
 _FEW, _SHORT_FACT = 8, 18
 #: Characters of a table from which on a fact is not shown but counted.
 _LONG_FACT = 1000
-#: So many columns may stand below their rows.
+#: Maximum number of columns that may go below their rows.
 _MOST_BELOW = 3
 
 
@@ -59,7 +59,7 @@ def _printed(found: Iterable[str], page: Page) -> str:
 
 
 def listing(listing: Listing, page: Page) -> str:
-    """Return groups of rows below their titles; rows that differ from the usual stand out."""
+    """Return groups of rows below their titles; rows that differ from the usual are highlighted."""
     return _printed(_listed(listing, page), page)
 
 
@@ -77,7 +77,7 @@ def _listed(listing: Listing, page: Page) -> Iterator[str]:
                 row = [Cell(each, style) for each in (first, *others)]
                 yield from grid([row], [columns[0] - indent, *columns[1:]], page, indent)
                 continue
-            # On a page that is too narrow, the other cells stand below the first.
+            # On a page that is too narrow, the other cells go below the first.
             titled = zip(listing.columns[1:], others, strict=True)
             below = " · ".join(f"{title} {cell}" for title, cell in titled if cell)
             yield from grid([[Cell(first, style)]], [page.width - indent], page, indent)
@@ -170,7 +170,7 @@ def _accelerators(rows: Iterable[probes.Row], page: Page) -> Iterator[Row]:
 
 
 def _packages(report: Report, rows: Iterable[probes.Row], page: Page) -> Iterator[Row]:
-    """Yield torch first, each package with what it takes, and last what is no package of its own."""
+    """Yield torch first, each package with the libraries that it uses, and last packages without a probe."""
     used = probes.used_libraries(report.probes.get("uses"))
     for row in sorted(rows, key=probes.torch_first):
         text = " · ".join(filter(None, [*row.lines, row.problem]))
@@ -198,7 +198,7 @@ def _libraries(rows: Iterable[probes.Row], page: Page) -> Iterator[Row]:
 
 
 def _look_at(report: Report) -> Iterator[Row]:
-    """Yield what is broken, then what is not as it should be, each with its cure."""
+    """Yield what is broken, then the warnings, each with its fix."""
     broken, warnings = probes.broken(report), probes.warnings(report)
     found = [(probes.MARKS["broken"], "red", *each) for each in broken]
     found += [("!", "yellow", *each) for each in warnings[:_MOST_WARNINGS]]
@@ -275,7 +275,7 @@ def _records(fact: str, rows: probes.Table, page: Page, indent: int = 2) -> Iter
     table = [[Cell(name, NAME) for name in names], *(list(map(Cell, each)) for each in texts)]
     columns, count = widths(table), len(names)
     while count and sum(columns[:count]) + 2 * count + indent - 2 > page.width:
-        count -= 1  # what does not fit stands below its row
+        count -= 1  # what does not fit goes below its row
     is_table = count == len(names) or (count > 1 and len(names) - count <= _MOST_BELOW)
     if is_table and not any("\n" in cell for row in texts for cell in row):
         for cells, text in zip(table, [[""] * len(names), *texts], strict=True):
@@ -349,7 +349,7 @@ def outcome(outcome: Outcome, page: Page) -> str:
         groups.setdefault(key, []).append(check)
     parts = [_failed(group, page) for group in groups.values()]
     for title, _, found in checks.not_failed(outcome, details=page.details):
-        # The title of a hazard says what is wrong, that of a rule what should be.
+        # The title of a hazard describes a problem, that of a rule a requirement.
         is_hazard = outcome.kind == "doctor" and title == "Passed"
         heading = "Looked for and not found" if is_hazard else title
         parts.append(prose.printed((prose.Passage(heading, _by_cause(found)),), page))
@@ -360,7 +360,7 @@ def outcome(outcome: Outcome, page: Page) -> str:
 
 
 def _by_cause(ended: Iterable[Check]) -> tuple[tuple[str, str], ...]:
-    """Return the codes as rows with their cause; those that share one stand together below it."""
+    """Return the codes as rows with their cause; codes with the same cause are in one row."""
     causes: dict[str, list[str]] = {}
     for check in ended:
         causes.setdefault(checks.cause(check), []).append(checks.code(check))
@@ -377,7 +377,7 @@ def _failed(group: list[Check], page: Page) -> str:
     place = f" ({declared})" if (declared := checks.place(check)) else ""
     times = f", {len(group)} times" if len(group) > 1 else ""
     dash = "- " if len(group) > 1 else ""
-    width = len("type")  # so that a command stands below the advice
+    width = len("type")  # aligns commands with the advice above them
     lines = [("", f"{dash}{checks.sentence(each)}") for each in group]
     lines += [(word.ljust(width), text) for word, text in checks.advice(check) if word != "type"]
     if page.details:
@@ -385,6 +385,6 @@ def _failed(group: list[Check], page: Page) -> str:
         lines += [("seen", f"{name} = {value}") for name, value in evidence]
     heading = f"{sign} {check.severity} {checks.code(check)}{place}{times}"
     text = prose.printed((prose.Passage(heading, tuple(lines)),), page, f"bold {color}")
-    # On lines of their own and never broken: they are there to be copied.
+    # On separate lines and never broken, so that they can be copied.
     commands = dict.fromkeys(checks.line(each.command) for each in group if each.command)
     return text + "".join(f"  {'type'.ljust(width)}  {command}\n" for command in commands)

@@ -43,7 +43,7 @@ class Accelerators(Struct, frozen=True):
     """All of it.
 
     hub: what joins the cards of `joined`, any two of them alike: a switch, or links between all.
-    more: how many cards there are beside these.
+    more: the number of further cards.
     """
 
     cards: tuple[Accelerator, ...]
@@ -126,7 +126,7 @@ def _card(probe: str, device: Device, report: Report) -> Accelerator:
 
 
 def _links(report: Report, cards: tuple[Accelerator, ...]) -> list[Link]:
-    """Return the NVLinks of NVIDIA's GPUs, and the links of AMD's that are no PCI Express."""
+    """Return the NVLinks of NVIDIA's GPUs, and the links of AMD's GPUs other than PCI Express."""
     place = {(card.probe, card.index): i for i, card in enumerate(cards)}
     found = set()
     for name, probe in report.probes.items():

@@ -99,7 +99,7 @@ def numbered(checks: Iterable[Check]) -> Iterator[tuple[Check, int]]:
 def fingerprint(check: Check, number: int, *scope: str) -> str:
     """Return 32 hexadecimal digits that are of this check alone, in this run and in the next.
 
-    They are of the check, not of its message: a changed number is no new finding.
+    They identify the check, not its message: a changed number is not a new finding.
     """
     parts = (*scope, check.code, *([check.instance] if check.instance else []), number)
     return hashlib.sha256(ascii(parts).encode()).hexdigest()[:32]
@@ -159,14 +159,14 @@ def not_failed(outcome: Outcome, *, details: bool) -> Iterator[tuple[str, Status
             yield title, status, [*found]
 
 
-# ---- where a check stands for a CI service -------------------------------------------------
+# ---- the file and line of a check for a CI service ------------------------------------------
 
 
 def location(outcome: Outcome, check: Check) -> tuple[str, int]:
     """Return the file and line that a check is shown at.
 
-    Services refuse a finding without a file: one that nothing declares stands at the report that was
-    examined, or at a name for the machine, line 1.
+    Services reject a finding without a file: one that is not declared in a file is shown at the report that
+    was examined, or at a name for the machine, line 1.
     """
     if check.place is not None:
         return checkout_path(check.place.file), max(1, check.place.line)

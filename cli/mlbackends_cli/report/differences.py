@@ -67,7 +67,7 @@ def values(change: Change) -> tuple[str, str]:
 
 
 def records(change: Change) -> list[tuple[Kind, str]]:
-    """Return what changed in a list, a line for each record, [] for what is no list or one record."""
+    """Return what changed in a list, a line for each record; [] if it is not a list or has one record."""
     found = records_of(change)
     return [(one.kind, _text(one)) for one in found] if len(found) > 1 else []
 

@@ -11,7 +11,7 @@ _FACTS = (
     "cpu.capability", "cpu.microarchitecture", "host.kernel_release", "host.libc_version",
     "nvidia.driver_release", "nvidia.cuda_version", "rocm.driver_version", "rocm.runtime_version",
 )  # fmt: skip
-#: The probes that tell of cards themselves, and not of a way to them.
+#: The probes that report cards themselves, not an interface to them.
 _DEVICES = ("nvidia", "rocm", "xpu", "gaudi", "ascend", "neuron", "tpu", "mtia")
 #: Of the value and of the name of a label in Kubernetes.
 _MOST_CHARACTERS = 63
@@ -27,7 +27,7 @@ def features(report: Report) -> dict[str, str]:
         found[name] = value if isinstance(value, str) else ""
     for probe in _DEVICES:
         devices = report.probes[probe].devices if probe in report.probes else ()
-        # An instance of a card stands beside its card.
+        # An instance of a card is listed together with its card.
         cards = [each for each in devices if each.kind != "mig"]
         names = {card.name for card in cards}
         found[f"{probe}.devices"] = str(len(cards)) if cards else ""
@@ -43,7 +43,7 @@ def word(text: str) -> str:
 
 
 def moment(created: str) -> datetime | None:
-    """Return when a report was made; None for what is no time, or has no zone."""
+    """Return the time of a report; None if it is not a time or has no zone."""
     try:
         found = datetime.fromisoformat(created)
     except ValueError:

@@ -47,7 +47,7 @@ _WRITTEN = ("form", "fail_on", "strict", "details", "output", "color")
 
 
 def fail_on_option(default: str) -> Callable[[Command], Command]:
-    """Return the option that says which findings end the command with 1."""
+    """Return the option for the severity from which findings end the command with 1."""
     return click.option(
         "--fail-on",
         type=click.Choice([*(each.value for each in Severity), NEVER]),
@@ -102,7 +102,7 @@ _options = together(
 def judging(judge: Command) -> Command:
     """Add the options of every command that judges, write what it returns, and return the exit code.
 
-    judge: returns an Outcome and the report that it is of, or the text of a file that is no judgement.
+    judge: returns an Outcome with its report, or the text of a file.
     """
 
     @wraps(judge)
@@ -132,7 +132,7 @@ def judging(judge: Command) -> Command:
 
 @contextmanager
 def limited(seconds: float | None) -> Iterator[None]:
-    """Interrupt the block after so many seconds. Raises MlBackendsError then."""
+    """Interrupt the block after a number of seconds. Raises MlBackendsError then."""
     if seconds is None:
         yield
         return

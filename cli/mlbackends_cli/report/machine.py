@@ -128,5 +128,5 @@ def _count(facts: Facts, fact: str, word: str) -> str:
     return counted(number(facts, fact), word) if number(facts, fact) else ""
 
 
-#: What tells the lines of a probe, by the probe's name.
+#: The function that describes a probe in lines, by the probe's name.
 ASPECTS = {"cpu": cpu, "memory": memory, "limits": limits}

@@ -193,7 +193,7 @@ class _Lines:
         self._width = _LANE * len(lanes) + 12 if lanes else 34 if cards.hub else 0
 
     def strip(self, at: float) -> str:
-        """Return the strip beside a row; of 1.5, that of a frame between two rows of a narrow page."""
+        """Return the strip next to a row; for 1.5, that of a frame between two rows of a narrow page."""
         if not self._width:
             return ""
         paths = []

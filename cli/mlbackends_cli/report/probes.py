@@ -1,4 +1,4 @@
-"""What every page for people shows of a probe: its label and group, its state, and why it is no better."""
+"""What every page shows of a probe: its label, group and state, and why the state is not better."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -110,12 +110,12 @@ def state_of(entry: ProbeReport | Library | Device) -> str:
 
 
 def is_present(probe: ProbeReport) -> bool:
-    """Tell whether a probe found something, or failed."""
+    """Return whether a probe found something or failed."""
     return probe.presence not in (None, Presence.ABSENT) or probe.failure is not None
 
 
 class Row(NamedTuple):
-    """A probe of the overview: what its thing is, a line for each kind of device, and why it is no better."""
+    """A probe in the overview: its description, a line per kind of device, and the reason of its state."""
 
     name: str
     probe: ProbeReport
@@ -126,7 +126,7 @@ class Row(NamedTuple):
 def overview(report: Report, *, explained: bool = False) -> dict[str, list[Row]]:
     """Return a row for each probe that shows something, by group; the highest presence level first.
 
-    explained: a part of the machine has a line for each aspect, and why something is broken stands elsewhere.
+    explained: a part of the machine has a line for each aspect, and reasons of failures are shown elsewhere.
     """
     rows: dict[str, list[Row]] = {group: [] for group in GROUPS}
     for name, probe in report.probes.items():
@@ -156,7 +156,7 @@ def best_first(row: Row) -> tuple[int, str]:
 
 
 def torch_first(row: Row) -> tuple[bool, bool, str]:
-    """Return what packages are sorted by: torch first, and last what is no package of its own."""
+    """Return the sort key of packages: torch first, and last entries that are not packages."""
     return (row.name in ("compilers", "packages"), row.name != "torch", row.name)
 
 
@@ -172,7 +172,7 @@ def missing(report: Report) -> list[str]:
 def without_row(report: Report) -> dict[str, str]:
     """Return what of `undetermined` the overview has no row for, neither here nor absent, with the reason.
 
-    Of those with one reason the first stands for all, and the reason names the others.
+    Of those with the same reason only the first is returned; its reason names the others.
     """
     by_reason: dict[str, list[str]] = {}
     for name in undetermined(report):
@@ -196,7 +196,7 @@ def broken(report: Report) -> list[tuple[str, Reason]]:
             for reason in entry.reasons:
                 if reason.code in UNCHECKED:
                     continue
-                # Which of several devices; where all have it, or the probe itself, it is said once.
+                # Names one of several devices; a reason of all, or of the probe itself, is shown once.
                 if isinstance(entry, Device) and len(probe.devices) > len(broken):
                     words = f"{entry.kind} {entry.index}: {reason.message}"
                     reason = replace(reason, message=words)
@@ -221,7 +221,7 @@ def why(probe: ProbeReport) -> str:
 
 
 def own_reasons(probe: ProbeReport, libraries: Sequence[Library] = ()) -> list[Reason]:
-    """Return a probe's reasons without those of its devices, and of libraries, that are shown beside."""
+    """Return a probe's reasons without those of its devices and libraries, which are shown with them."""
     entries: tuple[Device | Library, ...] = (*probe.devices, *libraries)
     messages = {reason.message for entry in entries for reason in entry.reasons}
     return [reason for reason in probe.reasons if reason.message not in messages]
@@ -260,7 +260,7 @@ def alike(devices: Iterable[Device]) -> list[list[Device]]:
 def device_lines(probe: ProbeReport, *, explained: bool = False) -> list[str]:
     """Return a line for each kind of a probe's devices, with how many are alike.
 
-    explained: why one is broken stands elsewhere.
+    explained: reasons of failures are shown elsewhere.
     """
     counts: dict[str, int] = {}
     for device in probe.devices:

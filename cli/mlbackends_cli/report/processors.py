@@ -1,6 +1,6 @@
 """Sockets, NUMA nodes, cores and caches of a report, as the picture of the machine shows them.
 
-Nothing is made up: where the facts do not say which node a cache or which socket a node belongs to,
+Nothing is invented: if the facts do not tell which node a cache or which socket a node belongs to,
 that is drawn around all of them, or written below.
 """
 
@@ -102,7 +102,7 @@ def numbers(facts: Facts, name: str) -> list[int]:
 def processors(report: Report) -> tuple[str, list[Package], list[str]]:
     """Return the CPUs' name, their frames, and notes on what belongs to no single frame.
 
-    There is no frame where nothing is known of cores.
+    There is no frame if nothing is known about cores.
     """
     probe, memory = report.probes.get("cpu"), report.probes.get("memory")
     facts = probe.facts if probe else {}

@@ -11,7 +11,7 @@ from mlbackends_cli.text.layout import cropped, width, wrapped
 from mlbackends_cli.text.plain import binary_size, joined, one_line, without_commands
 
 _LABEL = 9
-#: On a narrower page libraries stand below their process, and no user is shown.
+#: On a narrower page, libraries are shown below their process, without the user.
 _NARROW = 100
 _NARROWEST = 60
 _FEW_CORES, _MOST_CORE_LINES = 8, 3
@@ -75,7 +75,7 @@ def _gpu(gpu: GpuUsage, page: Page) -> list[str]:
 
 
 def _meter(label: str, share: float | None, text: str, page: Page) -> list[str]:
-    """Return a label, a bar, and a text beside it on one line or more; no bar without a share in percent."""
+    """Return a label, a bar if there is a share in percent, and a text on one line or more."""
     start = f"{label:<{_LABEL}}"
     if share is not None:
         room = max(10, min(40, page.width // 4))
@@ -130,7 +130,7 @@ def table(usage: Usage, page: Page, rows: Sequence[ProcessUsage]) -> list[str]:
 
 
 def legend(usage: Usage) -> list[str]:
-    """Return what signs mean that stand on the page."""
+    """Return the meaning of the signs on the page."""
     found = []
     if any(one.oversubscribed for one in usage.processes):
         found.append("! more runnable threads than CPUs: lower OMP_NUM_THREADS")
@@ -140,7 +140,7 @@ def legend(usage: Usage) -> list[str]:
 
 
 def whole(usage: Usage, page: Page, most: int = 30) -> str:
-    """Return the page that is printed once, with so many processes."""
+    """Return the page that --once prints, with at most `most` processes."""
     lines = [*header(usage, page), "", *table(usage, page, usage.processes[:most])]
     left = len(usage.processes) - most
     lines += [f"and {left} more; --format json has all"] if left > 0 else []
@@ -176,6 +176,6 @@ def _share(used: int | None, total: int | None) -> float | None:
 
 
 def _fit(text: str, room: int) -> str:
-    """Return a text in exactly so many columns."""
+    """Return a text padded or cropped to exactly `room` columns."""
     text = cropped(one_line(text), room)
     return text + " " * (room - width(text))

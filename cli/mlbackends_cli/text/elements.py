@@ -59,7 +59,7 @@ def table(
 ) -> str:
     """Return a table whose cells are elements already; "" without rows.
 
-    numbers: more titles, of columns whose cells stand at the right.
+    numbers: titles of further columns, which are aligned to the right.
     """
     rows = "".join(element("tr", *cells) for cells in body)
     if not rows:
@@ -138,7 +138,7 @@ def footer(values: dict[str, str], *inside: str) -> str:
 
 
 def document(title: str, body: str, styles: Iterable[str], script: str = "") -> str:
-    """Return a whole page. styles, script: names of files beside this one; title: any text."""
+    """Return a whole page. styles, script: names of files in this folder; title: any text."""
     style = "\n".join(_file(f"{name}.css") for name in styles)
     code = _file(f"{script}.js") if script else ""
     # The policy names what may run and how it looks: text that got through as a script would not run.

@@ -16,10 +16,10 @@ from rich.text import Text
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.plain import cleaned
 
-#: Where text may be broken, the best first, and what is there on one line.
+#: Where text may be broken, the best place first, and the separator within a line.
 _BREAKS = ((re.compile(" · "), " · "), (re.compile(r"\s+"), " "), (re.compile(r"(?<=[/\\])"), ""))
 _STYLE = re.compile("\033\\[[0-9;]*m")
-#: Text that would get fewer columns than this, or than its longest word, begins on a line of its own.
+#: Text that would get fewer columns than this, or than its longest word, begins on a new line.
 _NARROW = 24
 _GAP = 3
 # Bold, underlined and dim are readable on light and dark backgrounds; colours are the terminal's own.
@@ -119,7 +119,7 @@ def lines(
     widest = max((width(part) for row in rows for part in row[-1].text.split("\n")), default=0)
 
     def fits_beside(row: Row) -> bool:
-        # A path stays in one piece if a line of its own is wide enough for it.
+        # A path stays in one piece if a separate line is wide enough for it.
         word = max(map(width, row[-1].text.split()), default=0)
         return min(_NARROW, widest) <= room and not room < word <= below
 

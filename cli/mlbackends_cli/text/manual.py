@@ -8,7 +8,7 @@ _UNQUOTED = (("\\&", ""), ("\\-", "-"), ("\\e", "\\"))
 
 
 def plain(roff: str, width: int) -> str:
-    """Return a page as lines of at most so many columns."""
+    """Return a page as lines of at most `width` columns."""
     lines: list[str] = []
     words, indent, is_literal, is_term = "", "  ", False, False
 
@@ -21,7 +21,7 @@ def plain(roff: str, width: int) -> str:
         macro, _, rest = line.partition(" ") if line[:1] == "." else ("", "", line)
         text = _unquoted(rest)
         if macro in ("", ".B", ".I", ".BR"):
-            if macro == ".BR":  # its arguments take turns, and nothing stands between them
+            if macro == ".BR":  # its arguments alternate between fonts, without blanks
                 text = "".join(_unquoted(each) for each in shlex.split(rest.replace("\\", "\\\\")))
             if is_literal:
                 lines.append(f"{indent}{text}")

@@ -53,5 +53,5 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _longest_run(text: str) -> int:
-    """Return how many backticks stand side by side at most."""
+    """Return the length of the longest run of backticks."""
     return max(map(len, re.findall("`+", text)), default=0)

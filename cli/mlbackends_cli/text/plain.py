@@ -36,7 +36,7 @@ def shortened(text: str, most: int) -> str:
 def without_commands(text: str, dot: str = "·") -> str:
     """Return lines of which none is a command to GitHub's runner: a dot breaks what would be one.
 
-    The runner takes "::" at the beginning of a line, behind any blanks, and "##[" wherever it stands;
+    The runner takes "::" at the beginning of a line, after any blanks, and "##[" anywhere;
     a report's text may hold both, and wrapping puts any word at the beginning.
     """
     return _COMMAND.sub(lambda found: f"{found[1]}{dot}::" if found[2] else f"##{dot}[", text)
@@ -61,7 +61,7 @@ def amount(name: str, value: Any) -> str:
 
 
 def setting(value: Any, unset: str = "unset") -> str:
-    """Return a switch's value as it is written, lists joined. unset: what stands for none."""
+    """Return a switch's value as it is written, lists joined. unset: the word for no value."""
     if isinstance(value, list):
         return ", ".join(map(setting, value))
     text = unset if value is None else str(value)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from mlbackends_cli.terminal import Page
 from mlbackends_cli.text.plain import without_commands
 
-#: So many columns a line of text has at most: longer ones are hard to read.
+#: Maximum width of a line of text: longer ones are hard to read.
 _WIDEST = 100
 
 
@@ -41,7 +41,7 @@ class Listing(Struct, frozen=True):
 
 
 def wrapped(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
-    """Return lines of at most so many columns, with what they begin with; no word is broken."""
+    """Return lines of at most `width` columns with their indentation; words are not broken."""
     return textwrap.wrap(
         text,
         width,

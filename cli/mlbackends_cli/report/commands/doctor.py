@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mlbackends.model.audit import Check, Outcome
     from mlbackends.model.records import Report
 
-#: Words of cures that change what a process takes when it starts: variables, and files that it loads.
+#: Words of fixes that take effect when a process starts: variables, and files that it loads.
 _AT_START = re.compile(r"\b(export|unset|(re|un)?install|LD_[A-Z_]+)\b", re.IGNORECASE)
 
 
@@ -80,7 +80,7 @@ def command(
 
 
 def _of_process(check: "Check", pid: int) -> "Check":
-    """Return a check with the cure for a process that runs, whose number takes the place of its shell's."""
+    """Return a check with the fix for a running process; its PID replaces that of the shell."""
     hint = check.hint
     if _AT_START.search(f"{check.command} {hint}"):
         hint = f"{hint.rstrip('.')}; then start process {pid} anew".removeprefix("; ")

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from mlbackends.survey.requirement import Requirement
 
 
-#: The ends of dotted names that a package tells when it computes.
+#: The ends of dotted names that are known only after a package has computed.
 _COMPUTED = (
     ".presence",
     ".reasons",
@@ -179,7 +179,7 @@ def command(
             computing=_probes() if deep else computing,
             progress=progress,
             # Not in a thread: an interrupt amid an import leaves locks held for which another
-            # thread's import would wait for ever.
+            # thread's import would wait indefinitely.
             meanwhile=None if wanted else lambda: registry.load("mlbackends_cli.formats", form),
         )
     missing = [reason for need in needs if (reason := requirement.unmet(report, need))]

@@ -121,7 +121,7 @@ def command(
     if fail_below and not then:
         raise BadInput("--fail-below compares with a saved run", "add --compare FILE")
     files = [path for path in plots if path]
-    # A table and plots of characters are one text; whatever else is written has a place of its own.
+    # A table and plots of characters are one text; every other output needs its own file.
     is_one = form == "table" or "" not in plots
     refuse_unwritable(*([] if is_one else ["-"]), output or "-", *files)
     drawings = {

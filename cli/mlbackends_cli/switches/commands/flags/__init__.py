@@ -97,7 +97,7 @@ def environment_problems() -> list[str]:
 
 
 def apply(files: tuple[str, ...], settings: tuple[str, ...]) -> None:
-    """Set the switches as files and options say; print a line for each variable that is wrong."""
+    """Apply the switches of files and options; print a line for each invalid variable."""
     for problem in environment_problems():
         log(problem)
     if files or settings:

@@ -26,7 +26,7 @@ from mlbackends_cli.output import log, write
 from mlbackends_cli.switches.commands.flags import environment_problems
 from mlbackends_cli.text.plain import log_line
 
-#: So much of standard input is read: a byte more than a file of switches may have.
+#: Bytes of standard input that are read: one more than a file of switches may have.
 _MOST = (1 << 20) + 1
 
 

@@ -54,7 +54,7 @@ def command(
         for name, text in variables.items():
             if not text.isprintable():
                 raise BadInput(
-                    f"{name} is {shown(text)}, which a dotenv file cannot say",
+                    f"{name} is {shown(text)}, which a dotenv file cannot express",
                     "--format shell or json can",
                 )
         write("\n".join(f"{name}={text}" for name, text in variables.items()), output)

@@ -60,9 +60,9 @@ def command(
 
 
 def _listing(switches: Switches, names: tuple[str, ...]) -> Listing:
-    """Group the switches by module; whether split-K is allowed stands on the line of what sets it.
+    """Group the switches by module; whether split-K is allowed is on the line of the switch that sets it.
 
-    Only a switch that was named in full has a line for it of its own: its name is too long for others.
+    It has a separate line only if it was named in full: its name is too long for the table.
     """
     split_k = {
         each.name: each.value
@@ -81,7 +81,7 @@ def _listing(switches: Switches, names: tuple[str, ...]) -> Listing:
     notes = [each.problem for each in switches.flags if each.problem]
     if split_k:
         notes.append(
-            "The switches that end in _split_k stand on the lines of what sets them; `backends flags"
+            "Switches that end in _split_k are on the lines of the switches that set them; `backends flags"
             " list NAME` shows one alone."
         )
     lacked = [f"{each.name} ({each.since})" for each in switches.flags if each.lacking]
