@@ -1,7 +1,8 @@
 """Draw the pictures of the README and docs/ from what the commands print: ``make.py [--write]``.
 
-The commands read recorded machines and logs of this repository, so that they print the same everywhere.
-What `backends sdpa check` measured is in sdpa-check.json, and only shown again here. To measure it again:
+The commands read machine descriptions and logs of this repository, so that they print the same everywhere.
+info.json is the report of a real machine whose copy of cuBLAS lacks libcublasLt; sdpa-check.json is what
+`backends sdpa check` measured. Both are only shown here. To measure the latter again:
 
     backends sdpa check --shape 1,8,512,64 --causal --peers --rounds 15 --format json --output sdpa-check.json
 
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
+import msgspec
 from msgspec.structs import replace
 
 from mlbackends.audit.runner import examine
@@ -31,9 +33,12 @@ from mlbackends.fleet.judging import Judge
 from mlbackends.fleet.nodesets import expanded
 from mlbackends.fleet.reader import Reader
 from mlbackends.fleet.records import united
+from mlbackends.model.records import Report
 from mlbackends_cli.charts.pictures import style_alone
 from mlbackends_cli.fleet.chart import sheet
+from mlbackends_cli.formats import table
 from mlbackends_cli.main import guarded_main
+from mlbackends_cli.terminal import Page
 
 FOLDER = Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER))
@@ -41,6 +46,7 @@ sys.path.insert(0, str(FOLDER))
 import example_fleet  # noqa: E402
 
 ROOT = FOLDER.parents[1]
+LIVE = FOLDER / "info.json"
 MEASURED = FOLDER / "sdpa-check.json"
 LOG = ROOT / "tests/traces/torch-2.13-onednn-level2.log"
 COLUMNS = 100
@@ -126,6 +132,13 @@ def in_terminal(*arguments: str, columns: int = COLUMNS, typed: str = "") -> str
     """Return the picture of a command of `backends`; typed: what stands at the prompt instead of it."""
     printed = printed_by(*arguments, "--color", "always", columns=columns)
     return terminal(typed or " ".join(["backends", *arguments]), printed)
+
+
+def live_report() -> str:
+    """Return the picture of `backends info` on the machine whose report is in info.json."""
+    report = msgspec.json.decode(LIVE.read_bytes(), type=Report)
+    page = Page(width=COLUMNS, color=True, terminal=True)
+    return terminal("backends info", table.report(report, page))
 
 
 # ---- a page --------------------------------------------------------------------------------------
@@ -219,7 +232,7 @@ def fleet_picture() -> str:
 # ---- all of them ---------------------------------------------------------------------------------
 
 PICTURES = {
-    "info": lambda: in_terminal("info", "--root", "tests/hosts/hgx-h100-eight-gpus.machine"),
+    "info": live_report,
     "info-windows": lambda: in_terminal(
         *("info", "--root", "tests/hosts/windows-threadripper-geforce.machine")
     ),
