@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mlbackends.base.reasons import Reason
-from mlbackends.base.registry import load, names
+from mlbackends.base.registry import PROBES, load, names
 from mlbackends.base.tables import table
 from mlbackends.host.host import Host
 from mlbackends.model.records import Fact, FactValue
@@ -43,9 +43,9 @@ def facts_of(probe: str) -> dict[str, Fact]:
     They are in its FACTS or, if they are so many that they would hide its code, in a JSON file next to it:
     cpu.json for cpu.py. All probes with variables in host/variables.json have the fact `environment`.
     """
-    if probe not in names("mlbackends_probes"):
+    if probe not in names(PROBES):
         return {}
-    module = load("mlbackends_probes", probe)
+    module = load(PROBES, probe)
     facts = {fact.name: fact for fact in getattr(module, "FACTS", ())}
     path = f"{os.path.splitext(getattr(module, '__file__', None) or '')[0]}.json"
     if os.path.isfile(path):

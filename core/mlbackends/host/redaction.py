@@ -118,7 +118,7 @@ def host_names(names: Names) -> list[str]:
 
 def is_common(name: str) -> bool:
     """Tell whether a name of a person or machine is also a word, or what a probe looks for."""
-    return name.lower() in COMMON_WORDS or name.lower() in registry.names("mlbackends_probes")
+    return name.lower() in COMMON_WORDS or name.lower() in registry.names(registry.PROBES)
 
 
 def in_texts(name: str, replacement: str) -> tuple[re.Pattern[str], Callable[[re.Match[str]], str]]:
@@ -220,7 +220,7 @@ def redacted(report: Report, names: Names) -> Report:
             for field in _DEVICE_IDENTITY:
                 if device.get(field):
                     device[field] = hide.whole(device[field])
-        if name not in registry.names("mlbackends_probes"):
+        if name not in registry.names(registry.PROBES):
             for holder in (probe, *probe.get("libraries", ()), *probe.get("devices", ())):
                 for field in {"facts", "volatile"} & holder.keys():
                     holder[field] = _without_identifying(holder[field], hide)
