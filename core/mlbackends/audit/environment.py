@@ -5,7 +5,7 @@ import shlex
 from mlbackends.audit.hazard import ReportView
 from mlbackends.base.patterns import pattern
 
-_PLAIN = pattern(r"[\w.,:/=+*;@%-]{1,80}")
+_PLAIN = pattern(r"[\w.,:/=+*;@%{}()~\[\]-]{1,80}")
 _INTEGER = pattern(r"\s*([+-]?)(?:0[xX]([0-9a-fA-F]{1,30})|(0[0-7]{0,30})|([1-9]\d{0,30}))")
 
 

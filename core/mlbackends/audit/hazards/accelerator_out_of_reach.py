@@ -1,10 +1,10 @@
-"""An accelerator is here with its runtime, and the runtime does not reach it.
+"""The runtime is installed but cannot use your accelerator.
 
-Found by:  what the runtimes of AMD, Intel, Huawei and others say of devices that the kernel shows; nodes that
-           are not there or are closed to this user.
-No alarm:  an accelerator without its runtime, which nothing here would use; nodes of AMD's and Intel's GPUs
-           that are closed, and variables that hide them, which have pages of their own; NVIDIA's GPUs, too.
-Severity:  a note for Level Zero without Intel's driver: its loader comes along with other packages.
+Found by:  the reasons that the runtimes of AMD, Intel, Huawei and others give for devices that the kernel
+           lists; device nodes that are missing or not accessible to this user.
+No alarm:  an accelerator without its runtime, which nothing would use; closed nodes of AMD and Intel GPUs
+           and variables that hide them, which have their own hazards; NVIDIA GPUs.
+Severity:  a note for Level Zero without Intel's driver: other packages install its loader.
 """
 
 from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
@@ -14,12 +14,10 @@ SEVERITY = Severity.WARNING
 PROBLEM = Problem.NODE
 IN_CONTAINER = Problem.USER
 READS = ()
-WHY = (
-    "Frameworks find no device of that kind: they stop, or compute on the processor without a word."
-)
+WHY = "Frameworks find no device of that kind: they stop, or silently compute on the CPU."
 FIX = (
-    "Install the maker's user-space driver in the kernel module's release; join the group of the nodes, and"
-    " give them to a container."
+    "Install the vendor's user-space driver in the release of the kernel module; join the group of the "
+    "device nodes, and pass them to containers."
 )
 SOURCES = (
     "oneapi-src/level-zero#140",
@@ -36,7 +34,7 @@ def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each kind of accelerator that its runtime does not reach."""
     found = [name for name in _PROBES if report.devices(name) and report.libraries(name)]
     if not found:
-        raise DoesNotApply("there is no accelerator with its runtime here, but NVIDIA's")
+        raise DoesNotApply("there is no accelerator with an installed runtime, other than NVIDIA's")
     for name in found:
         probe = report.probe(name)
         if probe is None or probe.presence is Presence.USABLE:
@@ -49,7 +47,7 @@ def symptoms(report: ReportView) -> Symptoms:
         card = report.devices(name)[0]
         for reason in reasons[:1]:
             yield Symptom(
-                f"{reason.message}; the kernel shows {card.name or 'a card'} at {card.pci_address or '/dev'}",
+                f"{reason.message}; the kernel lists {card.name or 'a card'} at {card.pci_address or '/dev'}",
                 hint=reason.hint,
                 evidence={f"{name}.reasons.code": [reason.code]},
                 severity=Severity.NOTE if (name, reason.code) == ("xpu", "no-driver") else None,

@@ -1,4 +1,4 @@
-"""The address space of a process is limited.
+"""The address space of processes is limited.
 
 Found by:  limits: ulimit -v.
 No alarm:  a limit of many times the memory, which nobody sets by mistake.
@@ -11,13 +11,11 @@ PROBLEM = Problem.NODE
 IN_CONTAINER = Problem.USER
 READS = ("limits", "memory", "nvidia")
 WHY = (
-    "Address space is reserved and mostly never used: CUDA reserves as much as all memory of machine"
-    " and GPUs together when it starts, and each thread of glibc 64 MiB and more. Both then fail as if"
-    " memory were short."
+    "Most reserved address space is never used: CUDA reserves as much as all memory of machine and GPUs "
+    "when it starts, and each glibc thread reserves 64 MiB or more. Both then fail as if memory were "
+    "exhausted."
 )
-FIX = (
-    "Limit memory by a control group instead: systemd-run -p MemoryMax=..., --mem of the scheduler."
-)
+FIX = "Limit memory by a control group instead: systemd-run -p MemoryMax=..., or --mem of the scheduler."
 SOURCES = (
     "https://docs.nvidia.com/cuda/cuda-c-programming-guide/ (Unified virtual address space)",
     "nicolasprevot/GpuShareSat#6",
@@ -41,11 +39,11 @@ def symptoms(report: ReportView) -> Symptoms:
     hard = report.fact("limits.address_space_hard_limit_bytes")
     hint, command = "", "ulimit -v unlimited"
     if hard is not None:
-        hint = "the hard limit is set as well: raise it where the shell gets it (limits.conf, LimitAS=)"
+        hint = "the hard limit is set too: raise it in limits.conf or LimitAS="
         command = f"ulimit -v {hard // 1024}" if hard > limit else ""
     yield Symptom(
-        f"a process may have {limit / 2**30:.0f} GiB of address space (ulimit -v)"
-        + (", and CUDA reserves more than that when it starts" if has_gpu else ""),
+        f"a process may use only {limit / 2**30:.0f} GiB of address space (ulimit -v)"
+        + ("; CUDA reserves more than that when it starts" if has_gpu else ""),
         hint=hint,
         command=command,
         evidence={"limits.address_space_limit_bytes": limit, "memory.total_bytes": total},

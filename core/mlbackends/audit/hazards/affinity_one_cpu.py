@@ -1,7 +1,7 @@
-"""The process may run on one CPU of a larger machine.
+"""This process may use only one CPU of a larger machine.
 
 Found by:  limits: the affinity mask has one CPU, and more are online.
-No alarm:  a machine with one CPU; a job that a batch system gave one CPU because it asked for one.
+No alarm:  a machine with one CPU; a job that requested one CPU from the batch system.
 """
 
 from mlbackends.audit.environment import settings
@@ -12,12 +12,12 @@ SEVERITY = Severity.WARNING
 PROBLEM = Problem.USER
 READS = ("limits",)
 WHY = (
-    "All threads and all workers of a data loader take turns on that one CPU. Slurm gives one CPU for"
-    " each task unless it is set otherwise; a bound OpenMP thread hands its mask on to its children."
+    "All threads and all data loader workers share that one CPU. Slurm gives each task one CPU by "
+    "default; a bound OpenMP thread passes its mask on to its children."
 )
 FIX = (
-    "Widen the mask with taskset where the cpuset has more CPUs; else ask the batch system or the"
-    " container for more. Variables that bind threads are unset where the parent is started."
+    "Widen the mask with taskset if the cpuset has more CPUs; otherwise request more from the batch "
+    "system or the container. Unset variables that bind threads where the parent process is started."
 )
 SOURCES = (
     "pytorch/pytorch#101850",
@@ -42,7 +42,7 @@ def symptoms(report: ReportView) -> Symptoms:
     scheduler = str(report.fact("limits.scheduler", ""))
     if variables.get("SLURM_CPUS_PER_TASK") == "1":
         return
-    message = f"this process may run on CPU {report.fact('limits.affinity', '')} alone, of {online}"
+    message = f"this process may use only CPU {report.fact('limits.affinity', '')} of {online}"
     cpuset = str(report.fact("limits.cpuset", "")) or f"0-{online - 1}"
     hint, command = "", ""
     if len(parse_cpu_list(cpuset)) > 1:
@@ -50,9 +50,9 @@ def symptoms(report: ReportView) -> Symptoms:
         if binding:
             hint = f"the parent may have been bound by {' and '.join(binding)}: unset it there"
     else:
-        hint = "its cpuset has no other CPU: ask the batch system or the container for more"
+        hint = "its cpuset has no other CPU: request more from the batch system or the container"
     if scheduler == "slurm":
-        hint, command = "Slurm gave the task one CPU: ask for more", "srun --cpus-per-task=N ..."
+        hint, command = "Slurm gave the task one CPU: request more", "srun --cpus-per-task=N ..."
     yield Symptom(
         message,
         hint=hint,

@@ -1,9 +1,9 @@
-"""There is no compiler for torch.compile or Triton.
+"""torch.compile or Triton finds no compiler.
 
-Found by:  torch 2 is installed, and PATH has no g++, which torch.compile runs for code of the processor;
-           with Triton and a GPU, none of gcc and clang, which Triton runs (compilers).
+Found by:  torch 2 is installed, and PATH has no g++, which torch.compile runs to compile CPU code; with
+           Triton and a GPU, neither gcc nor clang, which Triton runs (compilers).
 No alarm:  CXX or CC names the compiler; systems other than Linux.
-Severity:  a note for what torch.compile alone would miss.
+Severity:  a note if only torch.compile is affected.
 """
 
 from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
@@ -13,10 +13,10 @@ SEVERITY = Severity.WARNING
 PROBLEM = Problem.USER
 READS = ("torch", "compilers")
 WHY = (
-    "torch.compile makes C++ for the processor and ends with InvalidCxxCompiler where there is no g++;"
-    " Triton compiles a C file when it first launches a kernel, whoever launches it."
+    "torch.compile generates C++ for the CPU and fails with InvalidCxxCompiler without g++; Triton "
+    "compiles a C file at its first kernel launch, whichever package launches it."
 )
-FIX = "Install a C and a C++ compiler and the headers of Python."
+FIX = "Install a C and a C++ compiler and the Python headers."
 SOURCES = (
     "torch 2.15, torch/_inductor/cpp_builder.py, cpp_compiler_search; config.py, cpp.cxx",
     "triton-lang/triton, runtime/build.py",
@@ -42,17 +42,17 @@ def symptoms(report: ReportView) -> Symptoms:
     if not satisfies(torch, ">=2.0"):
         raise DoesNotApply("torch 2 is not installed")
     if report.fact("host.platform") != "linux":
-        raise DoesNotApply("torch starts a compiler of PATH on Linux alone")
+        raise DoesNotApply("torch runs a compiler from PATH only on Linux")
     rows = report.fact("compilers.compilers", [])
     names, chosen = {row["name"] for row in rows}, report.fact("compilers.environment", {})
     has_gpu = bool(report.devices("nvidia") or report.devices("rocm"))
     lacks_c = triton and has_gpu and names.isdisjoint(("gcc", "clang")) and "CC" not in chosen
     if lacks_c:
         message = (
-            f"torch {torch} and triton {triton} are installed, and PATH has neither gcc nor clang"
+            f"torch {torch} and triton {triton} are installed, but neither gcc nor clang is on PATH"
         )
     elif "g++" not in names and "CXX" not in chosen:
-        message = f"torch {torch} is installed, and PATH has no g++ for torch.compile"
+        message = f"torch {torch} is installed, but g++, which torch.compile needs, is not on PATH"
     else:
         return
     yield Symptom(

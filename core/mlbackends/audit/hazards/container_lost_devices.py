@@ -1,7 +1,7 @@
-"""A container had its GPUs and cannot reach them any more.
+"""A container has lost access to its GPUs.
 
-Found by:  the nodes are there, and NVML answers with an unknown error or a refusal of the system.
-No alarm:  a refusal outside of a container, which has other reasons and is reported as such.
+Found by:  the device nodes exist, and NVML returns an unknown error or a refusal by the system.
+No alarm:  a refusal outside a container, which has other causes and is reported as such.
 """
 
 from mlbackends.audit.gpus import container
@@ -11,13 +11,12 @@ SEVERITY = Severity.ERROR
 PROBLEM = Problem.NODE
 READS = ("nvidia", "host")
 WHY = (
-    "systemd rewrote the container's device rules, as `systemctl daemon-reload` does: what runs goes"
-    " on, and whatever starts now finds no GPU."
+    "systemd rewrote the container's device rules, for example at `systemctl daemon-reload`: running "
+    "programs continue, and new ones find no GPU."
 )
 FIX = (
-    "Restart the container. To keep it from coming back, give GPUs by CDI, make the /dev/char links"
-    " on the host (sudo nvidia-ctk system create-dev-char-symlinks --create-all), or use the cgroupfs"
-    " driver."
+    "Restart the container. To prevent it, pass GPUs by CDI, create the /dev/char links on the host (sudo "
+    "nvidia-ctk system create-dev-char-symlinks --create-all), or use the cgroupfs driver."
 )
 SOURCES = (
     "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html",
@@ -30,7 +29,7 @@ SOURCES = (
 def symptoms(report: ReportView) -> Symptoms:
     """Yield one where NVML cannot reach what the nodes promise."""
     if not (kind := container(report)):
-        raise DoesNotApply("this is no container")
+        raise DoesNotApply("this is not a container")
     probe_report = report.probe("nvidia")
     nodes = report.fact("nvidia.device_nodes", [])
     if probe_report is None or not nodes:
@@ -42,6 +41,6 @@ def symptoms(report: ReportView) -> Symptoms:
     lost = next((reason for reason in reasons if reason.code == "access-lost"), None)
     if lost is not None:
         yield Symptom(
-            f"the container ({kind}) has {nodes[0]} and others, and {lost.message}",
+            f"the container ({kind}) has {nodes[0]} and other nodes, but {lost.message}",
             evidence={"nvidia.device_nodes": list(nodes), "host.container": kind},
         )

@@ -1,7 +1,7 @@
-"""A framework is built without a GPU, and one is here.
+"""A framework is built without GPU support on a machine with a GPU.
 
-Found by:  torch, jax and tensorflow: what they were built for, beside GPUs on the PCI bus (rocm: AMD's).
-No alarm:  a Mac; a machine whose only display is no GPU of NVIDIA or AMD.
+Found by:  torch, jax and tensorflow: their builds, and the GPUs on the PCI bus (rocm: AMD's).
+No alarm:  a Mac; a machine whose only display adapter is not an NVIDIA or AMD GPU.
 """
 
 from mlbackends.audit.environment import install
@@ -11,10 +11,10 @@ SEVERITY = Severity.WARNING
 PROBLEM = Problem.USER
 READS = ("torch", "jax", "tensorflow")
 WHY = (
-    "Programs that take a GPU where there is one run on the processor, many times slower; JAX warns of it,"
-    " torch does not."
+    "Programs that use a GPU if there is one run on the CPU, many times slower; JAX warns about it, torch "
+    "does not."
 )
-FIX = "Install the build for the GPU, from the index that the framework's page names for it."
+FIX = "Install the GPU build, from the index that the framework's installation page names."
 SOURCES = (
     "pytorch/pytorch#168065",
     "pytorch/pytorch#106565",
@@ -42,7 +42,7 @@ def symptoms(report: ReportView) -> Symptoms:
     if report.fact("torch.built_for") == "cpu" and gpus and not nvidia:
         named = gpus[0].name or gpus[0].capability or gpus[0].pci_address
         yield Symptom(
-            f"torch {report.version('torch')} is built for the CPU alone, and there is an AMD GPU"
+            f"torch {report.version('torch')} is built for the CPU only, but there is an AMD GPU"
             f" ({named})",
             hint="install the build of torch for ROCm",
             evidence={"torch.built_for": "cpu", "rocm.gpu_count": len(gpus)},

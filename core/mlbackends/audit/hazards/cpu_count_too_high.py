@@ -1,8 +1,8 @@
-"""Programs that ask Python for the CPUs count more than they may use.
+"""Python reports more CPUs than this process may use.
 
-Found by:  limits: os.cpu_count() and os.process_cpu_count() by their rules, held to affinity mask,
+Found by:  limits: the results of os.cpu_count() and os.process_cpu_count(), compared with affinity mask,
            cpuset and quota.
-No alarm:  where thread pools take too many as well, which has a code of its own.
+No alarm:  machines where thread pools are too large as well, which is another hazard.
 """
 
 from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
@@ -13,10 +13,10 @@ SEVERITY = Severity.NOTE
 PROBLEM = Problem.USER
 READS = ("limits",)
 WHY = (
-    "os.cpu_count() counts the machine's CPUs whatever is left of them, so that programs that size"
-    " their workers by it start too many; os.process_cpu_count() heeds the mask and no quota, joblib both."
+    "os.cpu_count() counts all CPUs of the machine, so programs that size their worker pools by it start "
+    "too many; os.process_cpu_count() respects the mask but not the quota, joblib both."
 )
-FIX = "Name the number of workers where a program takes it."
+FIX = "Set the number of workers explicitly."
 SOURCES = (
     "https://docs.python.org/3/library/os.html (os.cpu_count and os.process_cpu_count)",
     "python/cpython#109649",
@@ -35,7 +35,7 @@ def symptoms(report: ReportView) -> Symptoms:
     parts = report.version("python").split(".")[:2]
     heeds = len(parts) == 2 and tuple(int(part) for part in parts if part.isdecimal()) >= _PYTHON
     yield Symptom(
-        f"{listed(found.counted)} counts more than the {cpus} that "
+        f"{listed(found.counted)} reports more than the {cpus} that "
         f"{CPU_LIMITS.get(found.because, 'the limit')} leaves",
         command=f"export PYTHON_CPU_COUNT={found.cpus}" if heeds else "",
         evidence=found.evidence,

@@ -1,7 +1,9 @@
-"""More threads start than the CPU quota pays for.
+"""More threads start than the CPU quota allows.
 
-Found by:  limits: what each runtime takes by its documented rule, held to cpu.max or cfs_quota.
-No alarm:  a quota above what the affinity mask leaves; a runtime that a variable keeps within it.
+Found by:  limits: the thread count of each runtime by its documented rule, compared with cpu.max or
+           cfs_quota.
+No alarm:  a quota above the number of CPUs in the affinity mask; a runtime that a variable keeps within the
+           quota.
 """
 
 from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
@@ -11,8 +13,8 @@ SEVERITY = Severity.WARNING
 PROBLEM = Problem.USER
 READS = ("limits",)
 WHY = (
-    "None of these runtimes looks at a quota. All threads run at once, use it up within a fraction of"
-    " each period and then stand still together: programs become many times slower, and nothing says so."
+    "None of these runtimes respects a quota. All threads run at once, use up the quota early in each "
+    "period, and then stop together: programs become many times slower, and nothing reports why."
 )
 FIX = "Give the thread pools as many threads as the quota has whole CPUs."
 SOURCES = (
@@ -30,7 +32,7 @@ def symptoms(report: ReportView) -> Symptoms:
     if found.because != "quota" or not found.pools:
         return
     yield Symptom(
-        f"{listed(found.pools)} start more threads than the CPU quota of {found.exact:g} pays for",
+        f"{listed(found.pools)} start more threads than the CPU quota of {found.exact:g} allows",
         command=found.command,
         evidence=found.evidence | {"limits.cpu_quota": found.exact},
     )

@@ -1,8 +1,9 @@
-"""Determinism is asked for, and cuBLAS may not give it.
+"""Deterministic results are requested, but cuBLAS may not give them.
 
-Found by:  environment: a variable that asks for it (TF_DETERMINISTIC_OPS, NVTE_ALLOW_NONDETERMINISTIC_ALGO
-           0, ...) without CUBLAS_WORKSPACE_CONFIG; or that one with a value that is not :4096:8 or :16:8.
-No alarm:  nothing that asks for determinism; a machine without an NVIDIA GPU.
+Found by:  environment: a variable that requests determinism (TF_DETERMINISTIC_OPS,
+           NVTE_ALLOW_NONDETERMINISTIC_ALGO 0, ...) without CUBLAS_WORKSPACE_CONFIG; or that one with a value
+           other than :4096:8 or :16:8.
+No alarm:  no request for determinism; a machine without an NVIDIA GPU.
 """
 
 from mlbackends.audit.environment import is_off, is_on, settings
@@ -12,8 +13,8 @@ SEVERITY = Severity.NOTE
 PROBLEM = Problem.USER
 READS = ("environment", "nvidia")
 WHY = (
-    "cuBLAS chooses its workspace at run time when several streams are in use, and results then differ"
-    " in the last digits. It reads the variable once: it must be set before Python starts."
+    "With several streams cuBLAS chooses its workspace at run time, and results differ in the last "
+    "digits. It reads the variable once: it must be set before Python starts."
 )
 FIX = "Set CUBLAS_WORKSPACE_CONFIG before Python starts."
 SOURCES = (
@@ -40,10 +41,10 @@ def symptoms(report: ReportView) -> Symptoms:
     asking = [name for name, requests in _ASKING.items() if requests(variables.get(name, ""))]
     if value in _DETERMINISTIC or not (value or asking):
         return
-    message = f"{' and '.join(asking)} ask{'s' if len(asking) == 1 else ''} for equal results, and"
+    message = f"{' and '.join(asking)} request{'s' if len(asking) == 1 else ''} deterministic results, but"
     message += f" {_NAME} is {value[:40]!r}" if value else f" {_NAME} is not set"
     if not asking:
-        message = f"{_NAME} is {value[:40]!r}, which is not one of the deterministic workspaces"
+        message = f"{_NAME} is {value[:40]!r}, which is not a deterministic workspace"
     names = [*asking, *([_NAME] if value else [])]
     yield Symptom(
         message,

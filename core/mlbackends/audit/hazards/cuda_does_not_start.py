@@ -1,10 +1,10 @@
-"""The GPUs answer to NVML, and CUDA does not start on them.
+"""NVML can see the GPUs, but CUDA does not start on them.
 
-Found by:  what cuInit and its like returned, where NVML describes a GPU.
-No alarm:  refusals of which another hazard tells: the fabric, releases that differ, a stub, forward
-           compatibility, nodes, a variable that hides the GPUs, a compute mode that forbids programs, MIG
-           without instances.
-Severity:  a warning for a device that is only taken: in exclusive mode by another program.
+Found by:  the return values of cuInit and other calls, where NVML describes a GPU.
+No alarm:  refusals that are other hazards: the fabric, different releases, a stub, forward compatibility,
+           device nodes, a variable that hides the GPUs, a compute mode that prohibits programs, MIG without
+           instances.
+Severity:  a warning for a device that another program uses in exclusive mode.
 """
 
 from mlbackends.audit.gpus import described_gpus
@@ -15,12 +15,10 @@ SEVERITY = Severity.ERROR
 PROBLEM = Problem.NODE
 READS = ("nvidia", "cuda_driver")
 WHY = (
-    "No CUDA program starts: frameworks say that there is no GPU, or stop, while nvidia-smi lists every"
-    " GPU as if nothing were wrong."
+    "No CUDA program starts: frameworks report that there is no GPU, or stop, while nvidia-smi lists "
+    "every GPU as usual."
 )
-FIX = (
-    "Look for NVRM and nvidia-uvm in the kernel log; load nvidia_uvm anew, or restart the machine."
-)
+FIX = "Look for NVRM and nvidia-uvm in the kernel log; reload nvidia_uvm, or reboot the machine."
 SOURCES = (
     "https://docs.nvidia.com/cuda/cuda-driver-api/ (CUresult)",
     "NVIDIA/open-gpu-kernel-modules#901 (3: HMM)",
@@ -47,13 +45,13 @@ _NO_HMM = "uvm_disable_hmm"
 
 
 def symptoms(report: ReportView) -> Symptoms:
-    """Yield one for what the driver that programs get said."""
+    """Yield one for the error of the driver that programs load."""
     gpus = described_gpus(report)
     driver = report.probe("cuda_driver")
     if driver is None or driver.presence is not Presence.LOADABLE:
         return
     if any(True for probe, code in _REPORTED_ELSEWHERE for _ in report.warnings(probe, code)):
-        raise DoesNotApply("another hazard tells why")
+        raise DoesNotApply("another hazard reports the cause")
     has_parts = any(device.kind == "mig" for device in report.devices("nvidia"))
     if all(gpu.facts.get("mig") for gpu in gpus) and not has_parts:
         raise DoesNotApply("every GPU is in MIG mode and has no instance")

@@ -1,7 +1,7 @@
-"""The driver is here with its device nodes, and programs find no libcuda.so.1.
+"""The NVIDIA driver and its device nodes are present, but libcuda.so.1 is missing.
 
-Found by:  nodes and kernel module of the driver, and a search for libcuda.so.1 that found none.
-No alarm:  a container that was given no GPU, which has no nodes; a machine without the driver.
+Found by:  nodes and kernel module of the driver, and a search for libcuda.so.1 without a result.
+No alarm:  a container without GPUs, which has no nodes; a machine without the driver.
 """
 
 from mlbackends.audit.gpus import container, is_gpu_node
@@ -14,8 +14,8 @@ IN_CONTAINER = Problem.USER
 READS = ("nvidia", "cuda_driver", "host")
 WHY = "No CUDA program starts, while nvidia-smi may work: NVML is another part of the driver."
 FIX = (
-    "In a container, give it the driver's compute part (NVIDIA_DRIVER_CAPABILITIES=compute,utility,"
-    " --gpus all); on a machine, install the driver's compute libraries."
+    "In a container, add the driver's compute part (NVIDIA_DRIVER_CAPABILITIES=compute,utility, --gpus "
+    "all); on a machine, install the driver's compute libraries."
 )
 SOURCES = (
     "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html",
@@ -28,7 +28,7 @@ def symptoms(report: ReportView) -> Symptoms:
     nodes = report.fact("nvidia.device_nodes", [])
     of_gpus = [node for node in nodes if is_gpu_node(node)]
     if not of_gpus:
-        raise DoesNotApply("no GPU of NVIDIA has a node here")
+        raise DoesNotApply("no NVIDIA GPU has a device node")
     driver = report.probe("cuda_driver")
     if driver is None or driver.presence is not Presence.ABSENT:
         return
@@ -39,7 +39,7 @@ def symptoms(report: ReportView) -> Symptoms:
         evidence["environment.variables.NVIDIA_DRIVER_CAPABILITIES"] = capabilities
     place = f"the container ({kind})" if (kind := container(report)) else "the machine"
     yield Symptom(
-        f"{place} has {', '.join(of_gpus)}, and {reason.message if reason else 'no libcuda.so.1'}",
+        f"{place} has {', '.join(of_gpus)}, but {reason.message if reason else 'no libcuda.so.1'}",
         hint=reason.hint if reason else "",
         evidence=evidence,
     )

@@ -1,7 +1,8 @@
-"""NVIDIA's packages for two major versions of CUDA are in one environment.
+"""NVIDIA packages for two major versions of CUDA are in one environment.
 
-Found by:  packages: names that end in -cu12, -cu13, and unsuffixed ones by their version (cuda_majors).
-No alarm:  NVIDIA's empty placeholders; the parts of the CUTLASS DSL, which come for both on purpose.
+Found by:  packages: names that end in -cu12 or -cu13, and names without a suffix by their version
+           (cuda_majors).
+No alarm:  NVIDIA's empty placeholders; the parts of the CUTLASS DSL, which are for both versions on purpose.
 """
 
 from collections.abc import Iterator
@@ -13,12 +14,12 @@ SEVERITY = Severity.WARNING
 PROBLEM = Problem.USER
 READS = ("packages",)
 WHY = (
-    "Some have files in common, as those of cuDNN and NVSHMEM do: a program gets what was installed last,"
-    " and to uninstall one takes files of the other."
+    "Some share files, such as those of cuDNN and NVSHMEM: the last one installed wins, and uninstalling "
+    "one removes files of the other."
 )
 FIX = (
-    "Uninstall those that your framework was not built for, then reinstall those that had files in common"
-    " with them: a plain install takes them for installed."
+    "Uninstall those that your framework was not built for, then reinstall those that shared files with "
+    "them: a plain install considers them installed."
 )
 SOURCES = ("sgl-project/sglang#31035", "marin-community/marin#6947", "gpustack/runner#176")
 WARNINGS = (("packages", "cuda-majors-mixed"),)

@@ -1,7 +1,8 @@
-"""PATH has another version of a CUDA library than the wheels here.
+"""PATH has another version of a CUDA library than the installed wheels.
 
-Found by:  the probes of CUDA's libraries: copies of one file name in PATH and in wheels, of two versions.
-No alarm:  copies of one version; other systems, whose search path is another hazard's.
+Found by:  the probes of CUDA's libraries: copies of one file name with different versions on PATH and in
+           wheels.
+No alarm:  copies of one version; other systems, whose search path is another hazard.
 """
 
 from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
@@ -11,10 +12,10 @@ SEVERITY = Severity.WARNING
 PROBLEM = Problem.USER
 READS = ("cuda_runtime",)
 WHY = (
-    "Packages that search PATH, as onnxruntime does, get the copy there, and torch its own. What a process"
-    " has loaded serves every later request of that name, so the first of the two serves both."
+    "Packages that search PATH, such as onnxruntime, load the copy there, and torch its own. A loaded "
+    "library serves all later requests for its name, so both use whichever was loaded first."
 )
-FIX = "Take the toolkit's folder out of PATH for programs with these wheels, or install the same release."
+FIX = "Remove the toolkit's folder from PATH for programs with these wheels, or install the same release."
 SOURCES = (
     "tensorflow/tensorflow#54784",
     "mlverse/torch#1465",
@@ -36,7 +37,7 @@ def symptoms(report: ReportView) -> Symptoms:
             for other in (one for one in copies if one.found_by == "PATH"):
                 if other.soname == wheel.soname and other.version != wheel.version:
                     yield Symptom(
-                        f"PATH has {described(other)}, and a wheel here {described(wheel)}",
+                        f"PATH has {described(other)}, and an installed wheel {described(wheel)}",
                         evidence={f"{probe}.libraries.version": [other.version, wheel.version]},
                     )
                     return

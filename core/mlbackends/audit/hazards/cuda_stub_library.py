@@ -1,8 +1,8 @@
-"""A toolkit's stub of the driver is in front of the real libcuda or libnvidia-ml.
+"""A toolkit's stub library shadows the real libcuda or libnvidia-ml.
 
-Found by:  a file in a stubs folder, found before the driver's own; CUDA's own word (34).
+Found by:  a file in a stubs folder that is found before the driver's own; CUDA's error 34.
 No alarm:  a stubs folder that the loader does not search.
-Severity:  a note for libcuda.so without a number, which Numba and Warp ask for and most programs do not.
+Severity:  a note for libcuda.so without a number, which Numba and Warp load and most programs do not.
 """
 
 import itertools
@@ -13,10 +13,10 @@ SEVERITY = Severity.ERROR
 PROBLEM = Problem.USER
 READS = ()
 WHY = (
-    "The stub holds empty functions for linking on machines without a GPU: cuInit returns 34, and"
-    " programs say that there is no device."
+    "The stub contains empty functions for linking on machines without a GPU: cuInit returns 34, and "
+    "programs report that there is no device."
 )
-FIX = "Take the stubs folder out of LD_LIBRARY_PATH and of the loader's configuration."
+FIX = "Remove the stubs folder from LD_LIBRARY_PATH and the loader's configuration."
 SOURCES = (
     "https://docs.nvidia.com/cuda/cuda-driver-api/ (CUDA_ERROR_STUB_LIBRARY)",
     "numba/numba#8985",

@@ -1,7 +1,7 @@
-"""CUDA_VISIBLE_DEVICES hides GPUs, or means others than it says.
+"""CUDA_VISIBLE_DEVICES hides GPUs or selects others than intended.
 
-Found by:  nvidia: the variable held to the GPUs that are there: empty, -1, twice the same, an index or
-           a UUID that none has, words; CUDA_DEVICE_ORDER that is no order.
+Found by:  nvidia: the variable, compared with the existing GPUs: empty, -1, a duplicate, an unknown index or
+           UUID, words; a CUDA_DEVICE_ORDER that is not an order.
 No alarm:  the variable on a machine without an NVIDIA GPU; a list that leaves out some of the GPUs.
 """
 
@@ -11,10 +11,10 @@ SEVERITY = Severity.WARNING
 PROBLEM = Problem.USER
 READS = ("nvidia",)
 WHY = (
-    "CUDA reads the list up to the first entry that is no device and drops the rest without a word; an"
-    " entry that stands there twice hides every GPU."
+    "CUDA reads the list up to the first invalid entry and silently ignores the rest; a duplicate entry "
+    "hides every GPU."
 )
-FIX = "Unset it, or name devices from 0 on, or their UUIDs as `nvidia-smi -L` prints them."
+FIX = "Unset it, or list devices from 0 on, or their UUIDs as printed by `nvidia-smi -L`."
 SOURCES = (
     "https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html",
     "pytorch/pytorch, torch/cuda/__init__.py, _parse_visible_devices",

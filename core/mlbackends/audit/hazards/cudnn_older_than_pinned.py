@@ -1,8 +1,8 @@
-"""The cuDNN that a process gets is older than the one torch was built with.
+"""The loaded cuDNN is older than the one that torch was built with.
 
-Found by:  torch's pin of nvidia-cudnn, held to the libcudnn that wins (cudnn).
-No alarm:  a newer one; another patch of the same minor version, which torch takes; the pinned package
-           itself, of which pinned-version-differs tells.
+Found by:  torch's pin of nvidia-cudnn, compared with the libcudnn that is loaded first (cudnn).
+No alarm:  a newer one; another patch of the same minor version, which torch accepts; the pinned package
+           itself, which pinned-version-differs reports.
 """
 
 from mlbackends.audit.environment import without_folder
@@ -13,10 +13,10 @@ SEVERITY = Severity.ERROR
 PROBLEM = Problem.USER
 READS = ("torch", "cudnn")
 WHY = (
-    "torch refuses a cuDNN whose minor version is below the one it was compiled with: RuntimeError, cuDNN"
-    " version incompatibility."
+    "torch rejects a cuDNN with a lower minor version than the one it was compiled with: RuntimeError, "
+    "cuDNN version incompatibility."
 )
-FIX = "Take the older copy off the loader's path: the wheels bring their own."
+FIX = "Remove the older copy from the loader's path: the wheels include their own."
 SOURCES = ("torch 2.15, torch/backends/cudnn/__init__.py, _init", "pytorch/pytorch#80637")
 
 
@@ -27,7 +27,7 @@ def symptoms(report: ReportView) -> Symptoms:
         return
     library, pin = found
     yield Symptom(
-        f"torch needs {pin['package']} {pin['wanted']}, and a process gets {described(library)}:"
+        f"torch needs {pin['package']} {pin['wanted']}, but processes load {described(library)}:"
         f" {library.wins_because}",
         command=without_folder(report, library.found_by, library.path),
         evidence={"torch.pins": [pin], "cudnn.libraries.path": [library.path]},

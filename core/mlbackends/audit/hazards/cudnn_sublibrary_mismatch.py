@@ -1,10 +1,9 @@
-"""cuDNN's sub-libraries are not all of one version.
+"""cuDNN's sub-libraries have different versions.
 
-Found by:  cudnn: versions in file names and of the libcudnn beside them; what the loader takes by
-           LD_LIBRARY_PATH, or from the system where a wheel lacks it; the version checks of cuDNN.
-           torch: whether it opens the wheel's libcudnn by RPATH, before a second cuDNN that its parts
-           then come from.
-No alarm:  a second whole cuDNN of the same version.
+Found by:  cudnn: versions in file names and of the libcudnn next to them; copies that the loader finds by
+           LD_LIBRARY_PATH, or in the system if a wheel lacks them; cuDNN's own version checks. torch:
+           whether it opens the wheel's libcudnn by RPATH while the sub-libraries come from a second cuDNN.
+No alarm:  a second complete cuDNN of the same version.
 """
 
 from mlbackends.audit.environment import without_folder
@@ -15,10 +14,10 @@ SEVERITY = Severity.ERROR
 PROBLEM = Problem.USER
 READS = ("cudnn",)
 WHY = (
-    "libcudnn opens its parts by name and refuses those of another version: the first convolution"
-    " ends with CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH."
+    "libcudnn opens its sub-libraries by name and rejects other versions: the first convolution fails "
+    "with CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH."
 )
-FIX = "Let one whole cuDNN be on the loader's path, and remove the other."
+FIX = "Keep one complete cuDNN on the loader's path, and remove the other."
 SOURCES = ("pytorch/pytorch#188892", "pytorch/pytorch#185512", "koharu-rs/koharu#694")
 WARNINGS = (("cudnn", "sub-library-mismatch"), ("cudnn", "sub-library-shadowed"))
 
@@ -29,8 +28,8 @@ def symptoms(report: ReportView) -> Symptoms:
     if parted is not None:
         _, other, ours = parted
         yield Symptom(
-            f"torch opens {described(ours)} by RPATH, and its sub-libraries are taken from"
-            f" {described(other)}, for {other.found_by} comes before RUNPATH",
+            f"torch opens {described(ours)} by RPATH, but its sub-libraries come from"
+            f" {described(other)}, because {other.found_by} precedes RUNPATH",
             command=without_folder(report, other.found_by, other.path),
             evidence={"cudnn.libraries.path": [ours.path, other.path]},
         )

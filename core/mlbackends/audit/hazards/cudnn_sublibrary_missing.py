@@ -1,8 +1,8 @@
 """A cuDNN lacks some of its sub-libraries.
 
-Found by:  cudnn: what lies beside libcudnn, or what it answers when it is asked.
-No alarm:  nvidia-cudnn-jit, which has two of them and no more.
-Severity:  a note for a copy that no process gets.
+Found by:  cudnn: the files next to libcudnn, or its own answer.
+No alarm:  nvidia-cudnn-jit, which has only two of them.
+Severity:  a note for a copy that no process loads.
 """
 
 from mlbackends.audit.environment import reinstall
@@ -13,11 +13,11 @@ SEVERITY = Severity.ERROR
 PROBLEM = Problem.USER
 READS = ("cudnn",)
 WHY = (
-    "libcudnn opens them when they are first used. Without one the process ends (`Unable to load any of"
-    " {libcudnn_ops.so.9...}`), calls fail (CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED), or that of another"
-    " cuDNN is taken."
+    "libcudnn opens them at first use. Without one the process ends (`Unable to load any of "
+    "{libcudnn_ops.so.9...}`), calls fail (CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED), or that of another "
+    "cuDNN is loaded."
 )
-FIX = "Install the whole cuDNN again."
+FIX = "Reinstall the whole cuDNN."
 SOURCES = (
     "pytorch/pytorch#188892",
     "daswer123/xtts-finetune-webui#18",

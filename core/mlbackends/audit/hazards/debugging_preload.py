@@ -1,8 +1,8 @@
-"""A debugger's library is loaded into every program.
+"""A debugging library is preloaded into every program.
 
-Found by:  environment: LD_PRELOAD names a sanitizer, a heap checker or a profiler of allocations.
+Found by:  environment: LD_PRELOAD names a sanitizer, a heap checker or an allocation profiler.
 No alarm:  jemalloc, tcmalloc and OpenMP runtimes, which are preloaded for speed; libubsan and glibc's
-           libc_malloc_debug, which alone check nothing.
+           libc_malloc_debug, which check nothing by themselves.
 """
 
 import os
@@ -14,10 +14,10 @@ SEVERITY = Severity.WARNING
 PROBLEM = Problem.USER
 READS = ("environment",)
 WHY = (
-    "Allocations or locks are checked or recorded in every program that is started, which takes time and"
-    " memory; under AddressSanitizer cuInit may fail (2, out of memory), and nvcc break."
+    "Allocations or locks are checked or recorded in every program that is started, which takes time and "
+    "memory; under AddressSanitizer cuInit may fail (2, out of memory), and nvcc may fail."
 )
-FIX = "Unset LD_PRELOAD when the fault is found."
+FIX = "Unset LD_PRELOAD after debugging."
 SOURCES = (
     "google/sanitizers#629",
     "NVIDIA/DALI#5370",
@@ -46,7 +46,7 @@ def symptoms(report: ReportView) -> Symptoms:
         checker = next((word for name, word in _CHECKERS.items() if stem.startswith(name)), "")
         if checker:
             yield Symptom(
-                f"LD_PRELOAD names {path}, which is {checker}: it works in every program from there on",
+                f"LD_PRELOAD names {path}, which is {checker}: it is active in every program that is started",
                 command="unset LD_PRELOAD",
                 evidence={"environment.variables.LD_PRELOAD": value},
             )

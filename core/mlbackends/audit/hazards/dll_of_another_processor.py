@@ -1,7 +1,8 @@
-"""A DLL of this environment is for another processor than Python.
+"""A DLL of this environment is for another architecture than Python.
 
-Found by:  every library: the headers of the copies in wheels and in Library/bin, held to those of python.exe.
-No alarm:  copies elsewhere, on PATH: the loader passes over none, but nothing here names them.
+Found by:  every library: the headers of the copies in wheels and in Library/bin, compared with those of
+           python.exe.
+No alarm:  copies elsewhere on PATH: the loader skips none, but nothing in the environment refers to them.
 """
 
 from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
@@ -10,10 +11,10 @@ SEVERITY = Severity.WARNING
 PROBLEM = Problem.USER
 READS = ("python",)
 WHY = (
-    "A process takes DLLs of its own kind only: WinError 193, `%1 is not a valid Win32 application`. A folder"
-    " that was copied from a 32-bit Python, or to another machine, has the other kind."
+    "A process can load only DLLs of its own architecture: WinError 193, `%1 is not a valid Win32 "
+    "application`. A folder copied from a 32-bit Python, or from another machine, has the wrong one."
 )
-FIX = "Install the package anew with this Python, or install a Python of the other kind."
+FIX = "Reinstall the package with this Python, or install a Python of the other architecture."
 SOURCES = ("pytorch/pytorch#46592", "https://learn.microsoft.com/windows/win32/debug/pe-format")
 
 _OWN = ("site-packages", "python-prefix", "conda", "application")

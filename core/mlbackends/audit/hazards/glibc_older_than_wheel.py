@@ -1,7 +1,7 @@
-"""Wheels ask for a newer glibc than this machine has.
+"""Installed wheels need a newer glibc than this machine has.
 
-Found by:  the tags of installed wheels (manylinux_2_28), and the symbols that libtorch_cpu needs, held
-           to the C library of the machine.
+Found by:  the tags of installed wheels (manylinux_2_28), and the symbols that libtorch_cpu needs, compared
+           with the machine's C library.
 No alarm:  wheels for musl on musl; the older of several tags of one wheel.
 """
 
@@ -11,7 +11,7 @@ from mlbackends.audit.libraries import numbers
 SEVERITY = Severity.ERROR
 PROBLEM = Problem.USER
 READS = ("packages", "host")
-WHY = "Their libraries do not load: `version 'GLIBC_2.28' not found`. pip looks only when it installs."
+WHY = "Their libraries do not load: `version 'GLIBC_2.28' not found`. pip checks only at installation."
 FIX = (
     "Run them in a container with a newer system, or install releases that were built for this one."
 )
@@ -38,6 +38,6 @@ def symptoms(report: ReportView) -> Symptoms:
         listed = ", ".join(f"{name} (glibc {least})" for name, least in sorted(needed.items())[:5])
         more = f" and {len(needed) - 5} more" if len(needed) > 5 else ""
         yield Symptom(
-            f"this machine has {libc} {version}; newer ones are asked for by {listed}{more}",
+            f"this machine has {libc} {version}; a newer one is needed by {listed}{more}",
             evidence={"packages.glibc_needed": needed, "host.libc_version": version},
         )

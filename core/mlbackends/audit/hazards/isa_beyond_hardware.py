@@ -1,7 +1,7 @@
-"""A variable asks for instructions that the processor lacks.
+"""A variable requests instructions that this CPU lacks.
 
-Found by:  cpu, mkl and onednn: a capability or branch that is held to the processor's.
-No alarm:  a cap that is not reached: oneDNN's variable says how far it may go, not how far it must.
+Found by:  cpu, mkl and onednn: a capability or branch, compared with the CPU's.
+No alarm:  a limit above the CPU's instructions: oneDNN's variable sets a maximum, not a minimum.
 """
 
 from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
@@ -10,10 +10,10 @@ SEVERITY = Severity.WARNING
 PROBLEM = Problem.USER
 READS = ("cpu",)
 WHY = (
-    "torch takes the kernels that ATEN_CPU_CAPABILITY names without a look at the processor and dies of"
-    " an illegal instruction; MKL and oneDNN take another branch and say nothing."
+    "torch runs the kernels that ATEN_CPU_CAPABILITY names without checking the CPU and crashes with an "
+    "illegal instruction; MKL and oneDNN silently use another branch."
 )
-FIX = "Unset it, or name what the processor has."
+FIX = "Unset it, or name what the CPU supports."
 SOURCES = (
     "torch 2.13, aten/src/ATen/native/DispatchStub.cpp",
     "oneMKL developer guide, Specifying Code Branches",

@@ -1,14 +1,14 @@
-"""A variable keeps a library from instructions that the processor has.
+"""A variable keeps a library from using this CPU's instructions.
 
 Found by:  environment and cpu: ATEN_CPU_CAPABILITY, ONEDNN_MAX_CPU_ISA, DNNL_MAX_CPU_ISA,
            MKL_ENABLE_INSTRUCTIONS (Intel only), OPENBLAS_CORETYPE, NPY_DISABLE_CPU_FEATURES and
-           NPY_ENABLE_CPU_FEATURES, which takes away what it does not name.
-No alarm:  a value that names all that the processor has, or more; names that the NumPy that is installed
-           does not know: from 2.4 on X86_V3 and X86_V4, before AVX2 and AVX512_SKX; MKL_CBWR, which is
-           set for equal results and has a code of its own.
+           NPY_ENABLE_CPU_FEATURES, which disables what it does not name.
+No alarm:  a value that allows everything the CPU has, or more; names that the installed NumPy does not know:
+           since 2.4 X86_V3 and X86_V4, before AVX2 and AVX512_SKX; MKL_CBWR, which is set for reproducible
+           results and is another hazard.
 """
 
-from mlbackends.audit.environment import settings
+from mlbackends.audit.environment import setting, settings
 from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.base.tables import table
 from mlbackends.host.python.requirements import satisfies
@@ -18,10 +18,10 @@ SEVERITY = Severity.WARNING
 PROBLEM = Problem.USER
 READS = ("environment", "cpu")
 WHY = (
-    "They are set to reproduce a result or to get round a crash, and stay. What they steer (products of"
-    " matrices, NumPy's own loops) is then slower by the width of vectors that is lost, or more."
+    "Such variables are set to reproduce a result or to avoid a crash, and are forgotten. Matrix products "
+    "and NumPy's own loops are then slower by at least the lost vector width."
 )
-FIX = "Unset it, and measure whether its reason is still there."
+FIX = "Unset it, and check whether it is still needed."
 SOURCES = (
     "https://uxlfoundation.github.io/oneDNN/dev_guide_cpu_dispatcher_control.html",
     "oneMKL developer guide, Instruction Set Specific Dispatching",
@@ -31,11 +31,17 @@ SOURCES = (
 )
 
 
+_LIBRARIES = {
+    "ONEDNN_MAX_CPU_ISA": "oneDNN",
+    "DNNL_MAX_CPU_ISA": "oneDNN",
+    "MKL_ENABLE_INSTRUCTIONS": "MKL",
+    "OPENBLAS_CORETYPE": "OpenBLAS",
+}
 _NUMPY = ("NPY_DISABLE_CPU_FEATURES", "NPY_ENABLE_CPU_FEATURES")
 
 
 def symptoms(report: ReportView) -> Symptoms:
-    """Yield each variable that takes instructions away, with those that are lost."""
+    """Yield each variable that disables instructions, with those instructions."""
     variables = settings(report)
     features = frozenset(report.fact("cpu.features", ()))
     vendor = str(report.fact("cpu.vendor", ""))
@@ -45,12 +51,11 @@ def symptoms(report: ReportView) -> Symptoms:
         else:
             unused = lost(name, value, features, vendor)
         if unused:
+            library = _LIBRARIES.get(name, "NumPy")
             message = (
-                f"{name} is {value[:80]!r}: what it steers does not use {', '.join(unused)}, which"
+                f"{setting(name, value)} keeps {library} from using this CPU's {', '.join(unused)}"
             )
-            yield _symptom(
-                name, value, f"{message} this processor has", {"cpu.features": list(unused)}
-            )
+            yield _symptom(name, value, message, {"cpu.features": list(unused)})
     used, has = report.fact("cpu.capability", ""), report.fact("cpu.hardware_capability", "")
     words = ("DEFAULT", "AVX2", "AVX512")
     below = used == "DEFAULT" != has
@@ -58,13 +63,16 @@ def symptoms(report: ReportView) -> Symptoms:
         below = words.index(used) < words.index(has)
     override = variables.get("ATEN_CPU_CAPABILITY", "")
     if below and override == used.lower().replace(" ", ""):
-        message = f"ATEN_CPU_CAPABILITY is {override!r}: torch takes its {used} kernels, and {has} is here"
+        message = (
+            f"ATEN_CPU_CAPABILITY={override}: torch uses its {used} kernels,"
+            f" although the CPU supports {has}"
+        )
         evidence: dict[str, FactValue] = {"cpu.capability": used, "cpu.hardware_capability": has}
         yield _symptom("ATEN_CPU_CAPABILITY", override, message, evidence)
 
 
 def lost(name: str, value: str, features: frozenset[str], vendor: str) -> tuple[str, ...]:
-    """Return which of the processor's features a value takes away, by Linux's names; () for nothing.
+    """Return which of the CPU's features a value disables, by Linux's names; () for none.
 
     vendor: as the cpu probe spells it.
     """

@@ -1,19 +1,19 @@
-"""KMP_DUPLICATE_LIB_OK silences the check against two OpenMP runtimes.
+"""KMP_DUPLICATE_LIB_OK hides the error that two OpenMP runtimes are loaded.
 
-Found by:  environment: the variable is set to a value that the runtimes take for yes.
-No alarm:  every other value: that is how it is without the variable.
-Severity:  an error where both Intel's and LLVM's runtime are here.
+Found by:  environment: the variable has a value that the runtimes accept as yes.
+No alarm:  every other value, which is the same as not setting it.
+Severity:  an error if both Intel's and LLVM's runtime are installed.
 """
 
-from mlbackends.audit.environment import settings
+from mlbackends.audit.environment import setting, settings
 from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 
 SEVERITY = Severity.WARNING
 PROBLEM = Problem.USER
 READS = ("environment",)
 WHY = (
-    "Intel's and LLVM's runtimes end a program that holds two of them; with the variable it goes on, and"
-    " may crash or give wrong results without a word."
+    "Intel's and LLVM's runtimes end a program that loads two of them; with the variable it continues, "
+    "and may crash or silently give wrong results."
 )
 FIX = "Unset it, and remove the second runtime instead."
 SOURCES = (
@@ -23,7 +23,7 @@ SOURCES = (
 )
 
 _NAME = "KMP_DUPLICATE_LIB_OK"
-#: Words, and how much of each is enough; what comes after a whole word does not count.
+#: Words, and how many of their letters suffice; text after a whole word is ignored.
 _YES = (("true", 1), ("on", 2), ("1", 1), (".true.", 2), (".t.", 2), ("yes", 1), ("enabled", 7))
 
 
@@ -36,9 +36,10 @@ def symptoms(report: ReportView) -> Symptoms:
         return
     makers = {str(one.facts.get("runtime", "")) for one in report.libraries("openmp")}
     both = {"intel", "llvm"} <= makers
-    detail = "; the runtimes of Intel and LLVM are both here" if both else ""
+    detail = "; the runtimes of Intel and LLVM are both installed" if both else ""
     yield Symptom(
-        f"{_NAME} is {value[:80]!r}, so that no OpenMP runtime tells of a second one{detail}",
+        f"{setting(_NAME, value)} hides the error that two OpenMP runtimes are loaded;"
+        f" crashes or wrong results can follow{detail}",
         command=f"unset {_NAME}",
         evidence={f"environment.variables.{_NAME}": value},
         severity=Severity.ERROR if both else None,

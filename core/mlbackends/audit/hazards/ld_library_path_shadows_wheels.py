@@ -1,9 +1,9 @@
-"""A folder of the loader's search path comes before the libraries of wheels.
+"""A folder of the loader's search path shadows libraries of wheels.
 
-Found by:  every probe's libraries: of two copies of one soname that in LD_LIBRARY_PATH wins.
-No alarm:  both of one version; a folder of the wheel itself; a copy that the loader cannot take; what
-           libtorch_cuda needs itself, where it has an RPATH, and what all files of a wheel that need
-           it find by one, as in those of auditwheel: an RPATH comes before the variable.
+Found by:  every probe's libraries: of two copies with one soname, the one in LD_LIBRARY_PATH is loaded.
+No alarm:  two copies of one version; a folder of the wheel itself; a copy that the loader cannot use;
+           libraries that libtorch_cuda itself finds by an RPATH, and those that all files of a wheel find by
+           one, as in wheels repaired by auditwheel: an RPATH precedes the variable.
 """
 
 from mlbackends.audit.environment import without_folder
@@ -14,10 +14,10 @@ SEVERITY = Severity.ERROR
 PROBLEM = Problem.USER
 READS = ("environment", "packages")
 WHY = (
-    "Libraries of wheels find each other by RUNPATH, which is searched after that variable: they then get"
-    " a cuBLASLt, nvJitLink or NCCL that they were not built with, and fail with undefined symbols."
+    "Libraries in wheels find each other by RUNPATH, which is searched after that variable: they load a "
+    "cuBLASLt, nvJitLink or NCCL that they were not built with, and fail with undefined symbols."
 )
-FIX = "Start Python without that folder in the variable: wheels carry their own libraries."
+FIX = "Start Python without that folder in the variable: wheels include their libraries."
 SOURCES = (
     "pytorch/pytorch#134929",
     "pytorch/pytorch#131312",
@@ -46,7 +46,7 @@ def symptoms(report: ReportView) -> Symptoms:
                 (one.chosen.path, one.wheel.path)
             )
         yield Symptom(
-            f"{variable} names {folder}: {described(first.chosen)} is taken in place of"
+            f"{variable} names {folder}: {described(first.chosen)} is loaded instead of"
             f" {described(first.wheel)}{more}",
             command=without_folder(report, variable, first.chosen.path),
             evidence={**paths},

@@ -1,12 +1,13 @@
-"""A library that a process would take is one that it cannot open or use.
+"""A library that processes would load cannot be opened or used.
 
-Found by:  every probe's libraries: links to nothing, files for another processor, files that are none;
-           and those that could not be opened in the child, or ended it, at --depth loadable or usable.
-No alarm:  a linker script without a version in its name; a bad file that the loader passes over for a
-           good one; a copy that nobody would load; what needs a device or a driver to answer.
-Severity:  an error in a wheel, for a file that ends the loader's search, and for one that the loader
-           takes and refuses; a note for a bad name in the system's folders, where it may be a leftover,
-           and for what lacks a driver's library alone.
+Found by:  every probe's libraries: dangling links, files for another architecture, files that are not
+           libraries; and those that could not be opened in the child process, or crashed it, at --depth
+           loadable or usable.
+No alarm:  a linker script without a version in its name; a bad file that the loader skips for a good one; a
+           copy that nothing would load; libraries that need a device or a driver to answer.
+Severity:  an error in a wheel, for a file that ends the loader's search, and for one that the loader chooses
+           and rejects; a note for a bad name in a system folder, where it may be a leftover, and for a
+           library that lacks only a driver's library.
 """
 
 import re
@@ -28,10 +29,10 @@ SEVERITY = Severity.WARNING
 PROBLEM = Problem.USER
 READS = ()
 WHY = (
-    "What needs it does not start, or ends when it computes, and the message seldom says that the file is"
-    " the trouble."
+    "Programs that need it fail to start or end while computing, and the message rarely names the file as "
+    "the cause."
 )
-FIX = "Install the package again that the file belongs to, or remove what is left of it."
+FIX = "Reinstall the package that the file belongs to, or remove its leftovers."
 SOURCES = ("https://man7.org/linux/man-pages/man8/ld.so.8.html", "pytorch/pytorch#188892")
 
 _CODES = ("dangling-link", "wrong-architecture", "not-a-library")
@@ -44,7 +45,7 @@ _EVERYWHERE = ("openmp", "blas", "openblas", "cudnn")
 def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each file that a process would take, or that ends its search."""
     if not any(name in report.record.probes for name in _EVERYWHERE):
-        raise NotReported("the report has no library")
+        raise NotReported("the report has no libraries")
     reported: set[str] = set()
     yield from _bad_files(report, reported)
     for one in failed(report):
@@ -79,7 +80,7 @@ def _bad_files(report: ReportView, reported: set[str]) -> Symptoms:
             if is_fatal:
                 message += "; the loader's search ends there with an error"
             elif library.soname not in good:
-                message += f"; no other copy of {library.soname} is in order"
+                message += f"; no other copy of {library.soname} is usable"
             yield Symptom(
                 message,
                 command=_command(report, library),

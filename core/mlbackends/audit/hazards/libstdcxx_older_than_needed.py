@@ -1,7 +1,7 @@
-"""The libstdc++ that a process gets is older than what torch needs.
+"""The loaded libstdc++ is older than torch needs.
 
-Found by:  the newest GLIBCXX symbols that libtorch_cpu needs, held to those of the first libstdc++.
-No alarm:  a copy that is newer than the system's, as conda brings.
+Found by:  the newest GLIBCXX symbols that libtorch_cpu needs, compared with those of the first libstdc++.
+No alarm:  a copy that is newer than the system's, such as conda's.
 """
 
 from mlbackends.audit.environment import without_folder
@@ -12,10 +12,10 @@ SEVERITY = Severity.ERROR
 PROBLEM = Problem.USER
 READS = ("torch", "host")
 WHY = (
-    "The first copy that is opened serves the whole process; an older one lacks symbols: `version"
-    " 'GLIBCXX_3.4.30' not found`."
+    "The first copy that is opened serves the whole process; an older one lacks symbols: `version "
+    "'GLIBCXX_3.4.30' not found`."
 )
-FIX = "Let a newer libstdc++ come first: the system's, or the environment's own lib folder."
+FIX = "Put a newer libstdc++ first: the system's, or that in the environment's lib folder."
 SOURCES = ("pytorch/pytorch#157709", "pytorch/pytorch#87279")
 
 
@@ -34,7 +34,7 @@ def symptoms(report: ReportView) -> Symptoms:
             variables = ("LD_LIBRARY_PATH", "LD_PRELOAD")
             commands = (without_folder(report, variable, path) for variable in variables)
             yield Symptom(
-                f"{library.path} needs GLIBCXX_{version}, and {path} has none after GLIBCXX_{has}",
+                f"{library.path} needs GLIBCXX_{version}, but {path} has only GLIBCXX_{has} and older",
                 command=next(filter(None, commands), ""),
                 evidence={"torch.libstdcxx_needed": version, "host.libstdcxx_version": has},
             )

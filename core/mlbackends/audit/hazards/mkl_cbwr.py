@@ -1,8 +1,8 @@
-"""MKL computes on a slow branch so that results are equal everywhere.
+"""MKL uses a slower code branch for reproducible results.
 
-Found by:  environment: MKL_CBWR with a branch below the processor's; cpu: what it has.
-No alarm:  AUTO, the processor's own branch, and on other makers' processors all but COMPATIBLE, which MKL
-           takes for AUTO, as it does small letters and words that it does not know (by MKL_VERBOSE).
+Found by:  environment: MKL_CBWR with a branch below the CPU's instructions (cpu).
+No alarm:  AUTO, the CPU's own branch, and on other vendors' CPUs everything but COMPATIBLE, which MKL treats
+           as AUTO, like lower-case and unknown words (by MKL_VERBOSE).
 """
 
 from mlbackends.audit.environment import settings
@@ -12,10 +12,10 @@ SEVERITY = Severity.NOTE
 PROBLEM = Problem.USER
 READS = ("environment", "cpu")
 WHY = (
-    "Conditional numerical reproducibility fixes the branch of the code: equal results on unlike"
-    " processors are paid for with the speed of the oldest of them."
+    "Conditional numerical reproducibility fixes the code branch: equal results on different CPUs cost "
+    "the speed of all but the oldest."
 )
-FIX = "Keep it where results must be equal across processors; AUTO is enough on one kind of them."
+FIX = "Keep it if results must be equal across different CPUs; AUTO is enough on CPUs of one kind."
 SOURCES = ("oneMKL developer guide, Specifying Code Branches", "pytorch/pytorch#15359")
 _BELOW_AVX2 = ("COMPATIBLE", "SSE2", "SSE3", "SSSE3", "SSE4_1", "SSE4_2", "AVX")
 
@@ -34,7 +34,7 @@ def symptoms(report: ReportView) -> Symptoms:
     if slow:
         best = "AVX-512" if has_avx512 else "AVX2"
         yield Symptom(
-            f"MKL_CBWR is {value[:40]!r}: MKL takes that branch, and this processor has {best}",
+            f"MKL_CBWR is {value[:40]!r}: MKL uses that branch, although this CPU has {best}",
             command="export MKL_CBWR=AUTO",
             evidence={
                 "environment.variables.MKL_CBWR": value,

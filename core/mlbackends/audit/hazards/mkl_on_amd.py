@@ -1,7 +1,8 @@
-"""Intel's MKL computes on a processor of AMD.
+"""Intel's MKL runs on an AMD CPU.
 
-Found by:  the processor's vendor, and what numpy, scipy and torch take for BLAS.
-No alarm:  it is a note, since much is as fast as with others; a copy that no package here uses.
+Found by:  the CPU's vendor, and the BLAS of numpy, scipy and torch.
+No alarm:  it is only a note, since much of MKL is as fast there as other libraries; a copy that no package
+           uses.
 """
 
 from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
@@ -22,7 +23,7 @@ SOURCES = (
 def symptoms(report: ReportView) -> Symptoms:
     """Yield one where a package uses it."""
     if report.fact("cpu.vendor") != "AMD":
-        raise DoesNotApply("the processor is not of AMD")
+        raise DoesNotApply("this is not an AMD CPU")
     used = [each for each in report.libraries("mkl") if each.used_by]
     users = {user for each in used for user in each.used_by}
     libraries = {"mkl.libraries.path": [each.path for each in used]} if used else {}
@@ -34,7 +35,7 @@ def symptoms(report: ReportView) -> Symptoms:
             blas_of[f"{probe}.blas"] = blas
     if users:
         yield Symptom(
-            f"MKL multiplies for {' and '.join(sorted(users))} on this processor of AMD"
-            f" ({report.fact('cpu.model_name', 'of unknown model')})",
+            f"{' and '.join(sorted(users))} use{'s' if len(users) == 1 else ''} MKL on this AMD CPU"
+            f" ({report.fact('cpu.model_name', 'unknown model')})",
             evidence={"cpu.vendor": "AMD", **libraries, **blas_of},
         )

@@ -1,11 +1,11 @@
-"""Ways between GPUs or nodes are switched off for NCCL.
+"""NCCL is configured not to use P2P, shared memory or RDMA.
 
-Found by:  environment, and nccl for what nccl.conf sets: NCCL_P2P_DISABLE, NCCL_P2P_LEVEL,
-           NCCL_SHM_DISABLE where there are several GPUs, NCCL_IB_DISABLE and NCCL_NET=Socket where host
-           tells of an RDMA device; numbers as NCCL reads them, with strtoll.
-No alarm:  P2P and shared memory with one GPU, InfiniBand without a device: nothing is lost there; words
-           such as "true", which NCCL reads as 0; what a file sets and the environment sets otherwise.
-Severity:  a note between nodes where all ports are Ethernet, on which RDMA may not be set up.
+Found by:  environment, and nccl for nccl.conf: NCCL_P2P_DISABLE, NCCL_P2P_LEVEL and NCCL_SHM_DISABLE on
+           machines with several GPUs, NCCL_IB_DISABLE and NCCL_NET=Socket where host reports an RDMA device;
+           numbers as NCCL reads them, with strtoll.
+No alarm:  P2P and shared memory with one GPU, InfiniBand without a device, where nothing is lost; words such
+           as "true", which NCCL reads as 0; a setting in a file that the environment overrides.
+Severity:  a note for network settings if all ports are Ethernet, on which RDMA may not be configured.
 """
 
 from typing import TYPE_CHECKING
@@ -20,10 +20,10 @@ SEVERITY = Severity.WARNING
 PROBLEM = Problem.USER
 READS = ("environment", "nvidia", "host")
 WHY = (
-    "They are set while a hang is looked into and stay. Data then goes through the processor's memory or"
-    " over TCP, which takes several times as long."
+    "These settings are made while debugging a hang, and are forgotten. Data then goes through host "
+    "memory or over TCP, which takes several times as long."
 )
-FIX = "Unset it; where the hang comes back, look for its cause, such as access control on PCI bridges."
+FIX = "Unset it; if the hang returns, look for its cause, such as access control on PCIe bridges."
 SOURCES = (
     "NVIDIA/nccl#2079",
     "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",
@@ -42,9 +42,9 @@ def _is_none(value: str) -> bool:
 _BETWEEN_GPUS = {
     "NCCL_P2P_DISABLE": (_is_one, "GPUs do not read each other's memory over NVLink or PCI"),
     "NCCL_P2P_LEVEL": (_is_none, "GPUs do not read each other's memory over NVLink or PCI"),
-    "NCCL_SHM_DISABLE": (_is_one, "processes on this machine talk over the network"),
+    "NCCL_SHM_DISABLE": (_is_one, "processes on this machine communicate over the network"),
 }
-_OVER_TCP = "nodes talk over TCP sockets, not over the RDMA device that is here"
+_OVER_TCP = "nodes communicate over TCP sockets instead of this machine's RDMA device"
 _BETWEEN_NODES = {
     "NCCL_IB_DISABLE": (is_number, _OVER_TCP),
     "NCCL_NET": (lambda value: value.lower() == "socket", _OVER_TCP),
@@ -68,7 +68,7 @@ def symptoms(report: ReportView) -> Symptoms:
             evidence: dict[str, FactValue] = {f"environment.variables.{name}": value}
             yield Symptom(
                 f"{setting(name, value)}{f' in {file}' if file else ''}: {effect}",
-                hint=f"take its line out of {file}" if file else "",
+                hint=f"remove its line from {file}" if file else "",
                 command="" if file else f"unset {name}",
                 evidence={"nccl.configuration": [row]} if file else evidence,
                 severity=Severity.NOTE if is_ethernet and name in _BETWEEN_NODES else None,

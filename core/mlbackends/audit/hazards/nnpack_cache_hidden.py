@@ -1,8 +1,8 @@
-"""A hypervisor hides the third level of cache, without which torch's NNPACK does not start.
+"""The hypervisor hides the L3 cache, without which torch's NNPACK does not start.
 
-Found by:  the caches that the kernel lists of an x86 processor with AVX2, without one of level 3, in a
-           virtual machine where NNPACK is installed; NNPACK's own word (51).
-No alarm:  processors without AVX2, for which NNPACK is not made; a machine that lists no cache at all.
+Found by:  the caches that the kernel lists for an x86 CPU with AVX2, without an L3 cache, in a virtual
+           machine where NNPACK is installed; NNPACK's own error (51).
+No alarm:  CPUs without AVX2, which NNPACK does not support; a machine that lists no caches at all.
 """
 
 from mlbackends.audit.hazard import (
@@ -20,12 +20,12 @@ SEVERITY = Severity.NOTE
 PROBLEM = Problem.NODE
 READS = ("nnpack", "cpu", "host")
 WHY = (
-    'torch prints "Could not initialize NNPACK! Reason: Unsupported hardware." and takes its other'
-    " convolutions, which are right and may be slower."
+    'torch prints "Could not initialize NNPACK! Reason: Unsupported hardware." and uses its other '
+    "convolutions, which are correct and may be slower."
 )
 FIX = (
-    "Let the hypervisor pass the caches on: <cache mode='passthrough'/> in libvirt,"
-    " -cpu host,host-cache-info=on in QEMU; or torch.backends.nnpack.set_flags(False)."
+    "Let the hypervisor pass the caches through: <cache mode='passthrough'/> in libvirt, -cpu "
+    "host,host-cache-info=on in QEMU; or torch.backends.nnpack.set_flags(False)."
 )
 SOURCES = ("Maratyszcza/NNPACK, src/init.c", "Maratyszcza/NNPACK#81", "Maratyszcza/NNPACK#207")
 _WITH_AVX2 = ("AVX2", "AVX512")
@@ -35,11 +35,11 @@ def symptoms(report: ReportView) -> Symptoms:
     """Yield one where the cache is hidden from an NNPACK that could work."""
     nnpack = report.probe("nnpack")
     if nnpack is None or not nnpack.libraries:
-        raise DoesNotApply("NNPACK is not installed here")
+        raise DoesNotApply("NNPACK is not installed")
     if report.fact("host.virtualisation", "none") == "none":
-        raise DoesNotApply("this is no virtual machine")
+        raise DoesNotApply("this is not a virtual machine")
     if report.fact("cpu.capability") not in _WITH_AVX2:
-        raise DoesNotApply("NNPACK is not made for this processor")
+        raise DoesNotApply("NNPACK does not support this CPU")
     if nnpack.presence is Presence.USABLE:
         return
     caches = report.fact("cpu.caches", [])
@@ -50,7 +50,7 @@ def symptoms(report: ReportView) -> Symptoms:
         return
     shown = ", ".join(map(str, levels))
     yield Symptom(
-        f"this virtual machine shows caches of level {shown} alone, and NNPACK needs to see level 3",
+        f"this virtual machine reports only caches of level {shown}; NNPACK needs level 3",
         evidence={
             "cpu.caches.level": levels,
             "host.virtualisation": report.fact("host.virtualisation"),

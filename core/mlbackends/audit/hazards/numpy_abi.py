@@ -1,7 +1,7 @@
-"""NumPy 2 is installed beside packages that were compiled for NumPy 1.
+"""NumPy 2 is installed with packages that were compiled for NumPy 1.
 
-Found by:  the versions of installed packages, held to the first release of each that goes with NumPy 2.
-No alarm:  a package that holds no compiled code against NumPy.
+Found by:  the versions of installed packages, compared with the first release of each that supports NumPy 2.
+No alarm:  a package without compiled code for NumPy.
 """
 
 from typing import TYPE_CHECKING
@@ -17,8 +17,8 @@ SEVERITY = Severity.ERROR
 PROBLEM = Problem.USER
 READS = ("packages",)
 WHY = (
-    "Their compiled parts read arrays by NumPy 1's layout: they fail when they are imported or, as"
-    ' torch does, say "Numpy is not available" at the first conversion.'
+    "Their compiled parts read arrays by NumPy 1's layout: they fail at import or, like torch, report "
+    '"Numpy is not available" at the first conversion.'
 )
 FIX = "Install numpy<2, or newer releases of those packages."
 SOURCES = (
@@ -59,14 +59,14 @@ def symptoms(report: ReportView) -> Symptoms:
     }
     if old:
         listed = ", ".join(
-            f"{name} {version} (from {first[name]} on)" for name, version in old.items()
+            f"{name} {version} (needs {first[name]} or newer)" for name, version in old.items()
         )
         evidence: dict[str, FactValue] = {
             f"packages.distributions.{name}": version
             for name, version in {"numpy": numpy, **old}.items()
         }
         yield Symptom(
-            f"numpy {numpy} is installed beside what was compiled for NumPy 1: {listed}",
+            f"numpy {numpy} is installed with packages compiled for NumPy 1: {listed}",
             command=install(report, "numpy<2"),
             evidence=evidence,
         )

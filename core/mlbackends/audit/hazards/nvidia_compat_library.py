@@ -1,9 +1,9 @@
-"""A forward-compatibility libcuda is in front that this GPU or this driver does not take.
+"""Programs load a forward-compatibility libcuda that this GPU or driver does not support.
 
-Found by:  the libcuda.so.1 that programs get lies in a compat folder, and the GPU is a GeForce, or the
-           kernel module is newer than it; CUDA's own word (804).
-No alarm:  a compat folder behind the driver's own file; a data-center GPU with an older driver, for
-           which it is made; a GPU that computed with it.
+Found by:  the libcuda.so.1 that programs load is in a compat folder, and the GPU is a GeForce, or the kernel
+           module is newer than it; CUDA's error 804.
+No alarm:  a compat folder after the driver's own file; a data-center GPU with an older driver, for which it
+           is made; a GPU that computed with it.
 """
 
 from mlbackends.audit.hazard import (
@@ -21,10 +21,10 @@ SEVERITY = Severity.ERROR
 PROBLEM = Problem.USER
 READS = ("cuda_driver",)
 WHY = (
-    "cuInit returns 804 (forward compatibility was attempted on non supported HW) or 803, and no"
-    " CUDA program starts, although the driver itself is fine."
+    "cuInit returns 804 (forward compatibility was attempted on non supported HW) or 803, and no CUDA "
+    "program starts, although the driver itself works."
 )
-FIX = "Take the compat folder off LD_LIBRARY_PATH and out of /etc/ld.so.conf.d, then run ldconfig."
+FIX = "Remove the compat folder from LD_LIBRARY_PATH and /etc/ld.so.conf.d, then run ldconfig."
 SOURCES = (
     "https://docs.nvidia.com/deploy/cuda-compatibility/ (forward compatibility)",
     "NVIDIA/nvidia-docker#1294",
@@ -39,7 +39,7 @@ def symptoms(report: ReportView) -> Symptoms:
     driver = report.probe("cuda_driver")
     winner = next((one for one in report.libraries("cuda_driver") if one.wins), None)
     if driver is None or winner is None or not winner.facts.get("forward_compatibility"):
-        raise DoesNotApply("programs get no forward-compatibility libcuda here")
+        raise DoesNotApply("programs load no forward-compatibility libcuda")
     if driver.presence is Presence.USABLE:
         return
     refusals = [reason for reason in driver.reasons if reason.code == "compat-unsupported"]
@@ -53,13 +53,11 @@ def symptoms(report: ReportView) -> Symptoms:
     release = str(winner.facts.get("driver_release", ""))
     if consumer:
         message = (
-            f"programs get {winner.path}, a forward-compatibility library, which does not work on"
+            f"programs load {winner.path}, a forward-compatibility library, which does not support"
         )
         yield Symptom(f"{message} {', '.join(consumer)}", evidence=evidence)
     elif loaded and release and _parts(release) < _parts(loaded):
-        message = (
-            f"programs get {winner.path} of {release}, a forward-compatibility library that is"
-        )
+        message = f"programs load {winner.path} {release}, a forward-compatibility library that is"
         yield Symptom(f"{message} older than the kernel module {loaded}", evidence=evidence)
 
 

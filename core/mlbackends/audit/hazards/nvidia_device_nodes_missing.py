@@ -1,8 +1,8 @@
-"""The driver is loaded, and device nodes that CUDA opens are not here, or not for this user.
+"""Device nodes that CUDA needs are missing or not accessible.
 
-Found by:  the names in /dev, and who may open them; nothing is opened.
-No alarm:  /dev/nvidia-uvm before the first CUDA program where nvidia-modprobe makes it; Jetson
-           boards, which have other nodes; a device that computed.
+Found by:  the names in /dev and their permissions; nothing is opened.
+No alarm:  /dev/nvidia-uvm before the first CUDA program if nvidia-modprobe creates it; Jetson boards, which
+           have other nodes; a device that computed.
 """
 
 from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
@@ -13,8 +13,8 @@ PROBLEM = Problem.NODE
 IN_CONTAINER = Problem.USER
 READS = ("nvidia",)
 WHY = (
-    "CUDA cannot start without /dev/nvidiactl, /dev/nvidia-uvm and a node for the GPU: it says 999"
-    " (unknown error) or that there is no device, and frameworks take the processor."
+    "CUDA needs /dev/nvidiactl, /dev/nvidia-uvm and a node for the GPU: otherwise it returns 999 (unknown "
+    "error) or finds no device, and frameworks use the CPU."
 )
 FIX = "On a machine: nvidia-modprobe -u -c 0 as root. In a container: start it with its GPUs."
 SOURCES = ("pytorch/pytorch#49081", "NVIDIA/nvidia-docker#997", "NVIDIA/DIGITS#799")
@@ -25,7 +25,7 @@ WARNINGS = (("nvidia", "device-nodes-missing"), ("nvidia", "permission-denied"))
 def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each node, or kind of node, that is missed."""
     if report.fact("nvidia.jetson_model"):
-        raise DoesNotApply("Jetson boards have other nodes")
+        raise DoesNotApply("Jetson boards have other device nodes")
     driver = report.probe("cuda_driver")
     if driver is not None and driver.presence is Presence.USABLE:
         return

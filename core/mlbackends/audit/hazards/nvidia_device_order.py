@@ -1,7 +1,7 @@
-"""The GPUs are unlike, and CUDA numbers them in another order than nvidia-smi.
+"""CUDA numbers these different GPUs in another order than nvidia-smi.
 
-Found by:  the models of the GPUs, and CUDA_DEVICE_ORDER, which is FASTEST_FIRST unless it is set.
-No alarm:  GPUs of one model; an order that CUDA itself reported and that is the bus's; one GPU left.
+Found by:  the models of the GPUs, and CUDA_DEVICE_ORDER, which is FASTEST_FIRST by default.
+No alarm:  GPUs of one model; bus order as reported by CUDA itself; only one GPU left.
 """
 
 from mlbackends.audit.gpus import is_driven, nvidia_gpus
@@ -11,10 +11,10 @@ SEVERITY = Severity.NOTE
 PROBLEM = Problem.USER
 READS = ("nvidia", "environment")
 WHY = (
-    "An index in CUDA_VISIBLE_DEVICES or cuda:1 then means another card than the one that nvidia-smi"
-    " shows under that number, so a job lands on the small or the busy one."
+    "An index in CUDA_VISIBLE_DEVICES or cuda:1 then refers to another GPU than the same number in "
+    "nvidia-smi, so a job lands on the small or the busy one."
 )
-FIX = "Set CUDA_DEVICE_ORDER=PCI_BUS_ID before the program starts, or name GPUs by UUID."
+FIX = "Set CUDA_DEVICE_ORDER=PCI_BUS_ID before the program starts, or select GPUs by UUID."
 SOURCES = (
     "https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html",
     "ModelCloud/Device-SMI#40",
@@ -31,7 +31,7 @@ def symptoms(report: ReportView) -> Symptoms:
         if is_driven(gpu) and not gpu.facts.get("excluded")
     }
     if len(models) < 2:
-        raise DoesNotApply("there are no two GPUs to distinguish")
+        raise DoesNotApply("there are fewer than two GPUs")
     unlike = sorted(set(models.values()) - {""})
     addresses = [gpu.pci_address for gpu in report.devices("cuda_driver") if gpu.pci_address]
     is_bus_order = len(addresses) == len(models) and addresses == sorted(addresses)
@@ -39,9 +39,11 @@ def symptoms(report: ReportView) -> Symptoms:
         return
     visible = report.variable(_VISIBLE) or ""
     indexed = [entry for entry in visible.split(",") if entry.strip().isdecimal()]
-    message = f"the GPUs are unlike ({', '.join(unlike)}) and {_ORDER} is not PCI_BUS_ID"
+    message = f"the GPUs differ ({', '.join(unlike)}) and {_ORDER} is not PCI_BUS_ID"
     if indexed:
-        message += f': what {_VISIBLE} "{visible}" names may be another GPU than nvidia-smi\'s'
+        message += (
+            f": {_VISIBLE}={visible} may select other GPUs than the same numbers in nvidia-smi"
+        )
     yield Symptom(
         message,
         command=f"export {_ORDER}=PCI_BUS_ID",

@@ -1,9 +1,9 @@
-"""GPUs are joined by NVSwitches, and the fabric between them is not set up.
+"""The NVSwitch fabric between the GPUs is not set up.
 
-Found by:  NVSwitches on the PCI bus without the fabric manager's process id in /run; NVML's state of the
-           fabric; CUDA's own word (802).
-No alarm:  a container, where the fabric manager is the host's and /run is its own; a fabric that NVML
-           calls complete; GPUs that computed; PCIe cards, which have no switch.
+Found by:  NVSwitches on the PCI bus without the fabric manager's process id in /run; NVML's fabric state;
+           CUDA's error 802.
+No alarm:  a container, where the fabric manager runs on the host and /run is the container's; a fabric that
+           NVML reports as complete; GPUs that computed; PCIe cards, which have no switch.
 """
 
 from mlbackends.audit.gpus import container, numbers, nvidia_gpus
@@ -14,12 +14,12 @@ SEVERITY = Severity.ERROR
 PROBLEM = Problem.NODE
 READS = ("nvidia", "host")
 WHY = (
-    "Until it is set up cuInit returns 802 (system not yet initialized), so no CUDA program starts,"
-    " while nvidia-smi lists every GPU."
+    "Until it is set up cuInit returns 802 (system not yet initialized), so no CUDA program starts, while "
+    "nvidia-smi lists every GPU."
 )
 FIX = (
-    "Install nvidia-fabricmanager in exactly the driver's version, and enable it. After an upgrade of"
-    " the driver it must be upgraded too. HGX and DGX with B100, B200 and newer need nvlsm as well."
+    "Install nvidia-fabricmanager in exactly the driver's version, and enable it. It must be upgraded "
+    "together with the driver. HGX and DGX with B100, B200 and newer need nvlsm as well."
 )
 SOURCES = (
     "pytorch/pytorch#35710",
@@ -32,9 +32,7 @@ SOURCES = (
 WARNINGS = (("nvidia", "fabric-not-ready"),)
 _NOT_READY = ("not-started", "in-progress")
 _WITH_SUBNET_MANAGER = ("10", "11", "12", "13")
-_SUBNET_MANAGER = (
-    "the GPUs are of Blackwell or newer: install the NVLink Subnet Manager (nvlsm) as well"
-)
+_SUBNET_MANAGER = "these GPUs are Blackwell or newer: install the NVLink Subnet Manager (nvlsm) too"
 _COMMAND = "sudo systemctl enable --now nvidia-fabricmanager"
 
 
@@ -51,7 +49,7 @@ def symptoms(report: ReportView) -> Symptoms:
     if driver is not None and driver.presence is Presence.USABLE:
         return
     command = "" if container(report) else _COMMAND
-    # Their switches are no devices of NVIDIA's on the bus, but of Mellanox's.
+    # Their switches appear on the bus as Mellanox devices.
     is_newer = any(gpu.capability.partition(".")[0] in _WITH_SUBNET_MANAGER for gpu in gpus)
     hint = _SUBNET_MANAGER if is_newer and command else ""
     waiting = [gpu for gpu in gpus if gpu.facts.get("fabric_state") in _NOT_READY]
@@ -61,7 +59,7 @@ def symptoms(report: ReportView) -> Symptoms:
             f"the NVLink fabric of {numbers(waiting)} is {' or '.join(states)}: CUDA cannot start"
         )
         if command and evidence["nvidia.nvswitches"] and not evidence["nvidia.fabric_manager"]:
-            message += ", and the fabric manager does not run"
+            message += ", and the fabric manager is not running"
         yield Symptom(message, hint=hint, command=command, evidence=evidence)
         return
     refused = driver.reasons if driver is not None else ()
@@ -76,8 +74,6 @@ def symptoms(report: ReportView) -> Symptoms:
         gpu.facts.get("fabric_state") == "completed" for gpu in gpus
     ):
         return
-    message = (
-        f"{evidence['nvidia.nvswitches']} NVSwitches join the GPUs, and the fabric manager does not"
-    )
+    message = f"{evidence['nvidia.nvswitches']} NVSwitches connect the GPUs, but the fabric manager is not"
     needed = f" (nvidia-fabricmanager {release} is needed)" if release else ""
-    yield Symptom(f"{message} run{needed}", command=command, evidence=evidence)
+    yield Symptom(f"{message} running{needed}", command=command, evidence=evidence)

@@ -1,9 +1,9 @@
-"""A GPU that is on the bus, or was, does not answer.
+"""A GPU on the bus does not respond.
 
-Found by:  GPUs on PCI that the nvidia driver holds, against those that NVML counts; NVML's own word:
-           lost (15), reset required (16), and no answer in time (10).
-No alarm:  containers, WSL and Slurm jobs, where NVML shows a part; GPUs that are excluded, held for
-           virtual machines, or driven by something else.
+Found by:  GPUs on PCI that use the nvidia driver, compared with those that NVML counts; NVML's errors: lost
+           (15), reset required (16), and timeout (10).
+No alarm:  containers, WSL and Slurm jobs, where NVML shows only some GPUs; GPUs that are excluded, reserved
+           for virtual machines, or use another driver.
 """
 
 from mlbackends.audit.gpus import called, described_gpus, nvidia_gpus, see_part_of_machine
@@ -14,10 +14,13 @@ SEVERITY = Severity.ERROR
 PROBLEM = Problem.NODE
 READS = ("nvidia", "host")
 WHY = (
-    "A job that is given all GPUs hangs or stops, and the numbers of the GPUs behind it move. NVIDIA's"
-    " action for one that fell off the bus is to restart the machine."
+    "A job that uses all GPUs hangs or stops, and the numbers of the following GPUs change. For a GPU "
+    "that fell off the bus NVIDIA recommends to restart the machine."
 )
-FIX = "Drain the machine, look for Xid 79 or 154 in the kernel log, restart it; replace a GPU lost again."
+FIX = (
+    "Drain the machine, look for Xid 79 or 154 in the kernel log, restart it; replace a GPU that is lost "
+    "again."
+)
 SOURCES = (
     "NVIDIA/NVSentinel#684",
     "leptonai/gpud#1209",
@@ -57,8 +60,8 @@ def symptoms(report: ReportView) -> Symptoms:
     nameless = sum(not gpu.pci_address for gpu, _ in lost)
     for gpu in silent[nameless:]:
         yield Symptom(
-            f"{gpu.name or 'a GPU'} at {gpu.pci_address} is on the bus with NVIDIA's driver, and NVML"
-            f" counts {counted} GPUs without it",
+            f"{gpu.name or 'a GPU'} at {gpu.pci_address} is on the bus with NVIDIA's driver, but NVML"
+            f" lists {counted} GPUs without it",
             evidence={
                 "nvidia.gpu_count": counted,
                 "nvidia.pci_gpu_count": report.fact("nvidia.pci_gpu_count", 0),

@@ -1,7 +1,7 @@
-"""NVIDIA's kernel module and its user-space libraries are of different releases.
+"""NVIDIA's kernel module and user-space libraries have different versions.
 
-Found by:  /proc/driver/nvidia/version against the release in the name of the libcuda and libnvidia-ml
-           that programs get; NVML's and CUDA's own word (18, 803).
+Found by:  /proc/driver/nvidia/version, compared with the release in the names of the libcuda and
+           libnvidia-ml that programs load; NVML's and CUDA's errors 18 and 803.
 No alarm:  a forward-compatibility libcuda, which is newer on purpose.
 """
 
@@ -12,12 +12,12 @@ PROBLEM = Problem.NODE
 IN_CONTAINER = Problem.USER
 READS = ()
 WHY = (
-    'CUDA does not start: cuInit returns 803, nvidia-smi says "Driver/library version mismatch". An'
-    " upgrade replaced the files while the old module stayed loaded."
+    'CUDA does not start: cuInit returns 803, nvidia-smi prints "Driver/library version mismatch". An '
+    "upgrade replaced the files while the old module stayed loaded."
 )
 FIX = (
-    "Reboot, or unload and load the nvidia kernel modules; then hold the driver's packages back from"
-    " unattended upgrades."
+    "Reboot, or reload the nvidia kernel modules; then exclude the driver's packages from unattended "
+    "upgrades."
 )
 SOURCES = ("NVIDIA/ubuntu-packaging-nvidia-driver#3", "pando85/homelab#4110")
 _PROBES = ("nvidia", "cuda_driver")
@@ -25,7 +25,7 @@ WARNINGS = tuple((probe, "driver-mismatch") for probe in _PROBES)
 
 
 def symptoms(report: ReportView) -> Symptoms:
-    """Yield one for each library that does not fit, by its file or by what it said."""
+    """Yield one for each library of another release, by its file or by its error."""
     evidence = {"nvidia.driver_release": report.fact("nvidia.driver_release", "")}
     for probe in _PROBES:
         warnings = tuple(report.warnings(probe, "driver-mismatch"))

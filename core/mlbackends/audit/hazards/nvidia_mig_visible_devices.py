@@ -1,8 +1,8 @@
-"""A GPU is in MIG mode, and a program does not get of it what it asks for.
+"""A program cannot use the MIG instances that it selects.
 
 Found by:  the MIG instances, and the entries of CUDA_VISIBLE_DEVICES; a GPU in MIG mode without instances.
-No alarm:  one instance that is named by its MIG UUID, as a container with one is given it; from driver 570
-           on several, where no two are parts of one GPU instance.
+No alarm:  one instance selected by its MIG UUID, as in a container with one; since driver 570 several, if no
+           two are parts of one GPU instance.
 """
 
 from mlbackends.audit.gpus import called, container, nvidia_gpus
@@ -13,11 +13,11 @@ SEVERITY = Severity.WARNING
 PROBLEM = Problem.USER
 READS = ("nvidia", "host")
 WHY = (
-    "Of a GPU in MIG mode CUDA shows instances alone: up to driver 565 one to a process, from 570 on one of"
-    " each GPU instance, however many are named; the rest is idle, and programs that count on several fail"
-    " or share one."
+    "Of a GPU in MIG mode CUDA shows only instances: up to driver 565 one per process, since 570 one of "
+    "each GPU instance, however many are listed; the rest is idle, and programs that expect several fail "
+    "or share one."
 )
-FIX = "Start one process for each instance, with CUDA_VISIBLE_DEVICES=MIG-<uuid> (nvidia-smi -L)."
+FIX = "Start one process per instance, with CUDA_VISIBLE_DEVICES=MIG-<uuid> (nvidia-smi -L)."
 SOURCES = (
     "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/mig-device-names.html (CUDA_VISIBLE_DEVICES)",
     "pytorch/pytorch#102715",
@@ -35,7 +35,7 @@ def symptoms(report: ReportView) -> Symptoms:
     shown = report.fact("nvidia.mig_instances", [])
     split = [gpu for gpu in gpus if gpu.facts.get("mig")]
     if not split and not shown:
-        raise DoesNotApply("no GPU here is in MIG mode")
+        raise DoesNotApply("no GPU is in MIG mode")
     facts: dict[str, FactValue] = {"nvidia.mig_instances": shown}
     if instances:
         facts = {"nvidia.devices.kind": ["mig"] * len(instances)}
@@ -66,24 +66,22 @@ def _of_the_list(report: ReportView, facts: dict[str, FactValue]) -> Symptoms:
         chosen = [parts[entry] for entry in named if entry in parts]
         if len(chosen) > len(set(chosen)):
             message = f"{_VARIABLE} names {len(chosen)} MIG instances that are parts of"
-            message += f" {len(set(chosen))} GPU instances; a process gets one of each"
+            message += f" {len(set(chosen))} GPU instances; a process can use one of each"
             yield Symptom(message, evidence=evidence)
     elif len(named) > 1:
-        message = f"{_VARIABLE} names {len(named)} MIG instances; a process gets the first alone"
+        message = f"{_VARIABLE} names {len(named)} MIG instances; a process can use only the first"
         yield Symptom(message, evidence=evidence)
     elif entries and entries[0].isdecimal():
-        message = (
-            f"{_VARIABLE} is {value!r}: a number names a GPU, and of one in MIG mode a process gets"
-        )
+        message = f"{_VARIABLE} is {value!r}: a number selects a GPU, of which a process in MIG mode can use"
         yield Symptom(
-            f"{message} the first instance alone", evidence=evidence, severity=Severity.NOTE
+            f"{message} only the first instance", evidence=evidence, severity=Severity.NOTE
         )
 
 
 def _nothing(gpu: Device) -> Symptom:
     return Symptom(
-        f"{called(gpu)} is in MIG mode and has no instance: CUDA sees nothing of it",
-        hint="make instances (nvidia-smi mig -cgi ... -C), or switch MIG off",
+        f"{called(gpu)} is in MIG mode and has no instance: CUDA cannot use it",
+        hint="create instances (nvidia-smi mig -cgi ... -C), or switch MIG off",
         command=f"sudo nvidia-smi -i {gpu.index} -mig 0",
         evidence={f"nvidia.devices.{gpu.index}.mig": True},
         severity=Severity.ERROR,

@@ -1,8 +1,8 @@
-"""The loaded kernel module does not drive a GPU that is here: wrong kind, or too new.
+"""The loaded NVIDIA kernel module does not support a GPU of this machine.
 
-Found by:  the kind and release of the module, held to the GPU's PCI number. The open module needs
-           Turing or newer, Blackwell and newer need the open one, and 590 dropped what is older than Turing.
-No alarm:  a GPU that NVML describes; one that another driver holds.
+Found by:  the kind and release of the module, and the GPU's PCI number. The open module needs Turing or
+           newer, Blackwell and newer need the open one, and 590 dropped GPUs before Turing.
+No alarm:  a GPU that NVML describes; one that another driver uses.
 """
 
 from mlbackends.audit.gpus import called, nvidia_gpus, refused_by_module
@@ -13,10 +13,10 @@ SEVERITY = Severity.ERROR
 PROBLEM = Problem.NODE
 READS = ("nvidia",)
 WHY = (
-    "The module loads and does not initialise the GPU (RmInitAdapter failed in the kernel log), so"
-    " NVML and CUDA do not see it."
+    "The module loads but does not initialise the GPU (RmInitAdapter failed in the kernel log), so NVML "
+    "and CUDA do not see it."
 )
-FIX = "Install the other kind of kernel module, or the driver branch that still has the GPU."
+FIX = "Install the other kind of kernel module, or the driver branch that still supports the GPU."
 SOURCES = (
     "NVIDIA/open-gpu-kernel-modules, README: compatible GPUs",
     "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/ (kernel modules)",

@@ -1,8 +1,8 @@
-"""A GPU of NVIDIA is on the bus, and NVIDIA's driver does not drive it.
+"""NVIDIA's driver does not control an NVIDIA GPU of this machine.
 
-Found by:  the PCI bus, and which kernel driver is bound to each GPU.
-No alarm:  a GPU that is held for a virtual machine (vfio-pci); a container, which need not be given
-           the GPUs that the bus shows; a desktop where nothing of CUDA is installed.
+Found by:  the PCI bus, and the kernel driver that is bound to each GPU.
+No alarm:  a GPU that is reserved for a virtual machine (vfio-pci); a container, which may not have all GPUs
+           that the bus shows; a desktop without any CUDA software.
 """
 
 from mlbackends.audit.gpus import container, nvidia_gpus, refused_by_module
@@ -11,8 +11,8 @@ from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity,
 SEVERITY = Severity.WARNING
 PROBLEM = Problem.NODE
 READS = ("nvidia", "host")
-WHY = "CUDA does not work on it: programs compute on the processor, many times slower."
-FIX = "Install NVIDIA's driver from the distribution; it keeps nouveau away, after a reboot."
+WHY = "CUDA cannot use it: programs compute on the CPU, many times slower."
+FIX = "Install NVIDIA's driver from the distribution; it disables nouveau after a reboot."
 SOURCES = (
     "Azure/azhpc-diagnostics#44",
     "canonical/hardware-observer-operator#359",
@@ -26,17 +26,17 @@ def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each GPU without its driver, where something here would use it."""
     gpus = nvidia_gpus(report)
     if kind := container(report):
-        raise DoesNotApply(f"in a container ({kind}) the driver is the host's")
+        raise DoesNotApply(f"in a container ({kind}) the driver belongs to the host")
     wanting = [name for name in _USERS if report.libraries(name)]
     if not wanting and not report.fact("torch.cuda_version"):
-        raise DoesNotApply("nothing of CUDA is installed here")
+        raise DoesNotApply("no CUDA software is installed")
     for gpu in gpus:
-        if refused_by_module(report, gpu)[0]:  # another hazard tells of it
+        if refused_by_module(report, gpu)[0]:  # another hazard reports it
             continue
         for reason in gpu.reasons:
             if reason.code in _CODES:
                 yield Symptom(
-                    f"{reason.message}; installed here is {', '.join(wanting) or 'torch'}",
+                    f"{reason.message}; it would be used by {', '.join(wanting) or 'torch'}",
                     hint=reason.hint,
                     evidence={
                         f"nvidia.devices.{gpu.index}.{name}": gpu.facts[name]

@@ -1,7 +1,7 @@
-"""A GPU has fewer NVLinks up than others of its model.
+"""A GPU has fewer active NVLinks than others of its model.
 
 Found by:  NVML's state of each link, compared among GPUs of one model.
-No alarm:  cards without bridges, which have all links down alike; GPUs in MIG mode, whose links are off.
+No alarm:  cards without bridges, whose links are all inactive; GPUs in MIG mode, whose links are off.
 """
 
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 SEVERITY = Severity.WARNING
 PROBLEM = Problem.NODE
 READS = ("nvidia",)
-WHY = "What the GPUs exchange has fewer links than it could have, or takes PCIe."
+WHY = "Data between GPUs uses fewer links than it could, or PCIe."
 FIX = "Look for Xid 74 in the kernel log; drain and reset the GPU, then restart, then have it serviced."
 SOURCES = (
     "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetNvLinkState)",
@@ -37,7 +37,7 @@ def symptoms(report: ReportView) -> Symptoms:
             # Of cards that are joined in pairs, one without a bridge lacks nothing.
             if 0 < up < most or (up == 0 and gpu.facts.get("nvlinks_lead_to_switch")):
                 yield Symptom(
-                    f"{called(gpu)} has {up} NVLinks up, and others of {name} have {most}",
+                    f"{called(gpu)} has {up} active NVLinks; other {name} have {most}",
                     evidence={
                         f"nvidia.devices.{gpu.index}.nvlinks_active": up,
                         f"nvidia.devices.{gpu.index}.nvlinks": gpu.facts.get("nvlinks", 0),

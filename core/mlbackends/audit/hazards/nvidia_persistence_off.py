@@ -1,7 +1,8 @@
-"""The driver lets go of a GPU whenever no program uses it.
+"""The driver unloads the state of a GPU whenever no program uses it.
 
-Found by:  NVML's persistence mode of a GPU that drives no display, outside of containers.
-No alarm:  a GPU with a display, which keeps the driver; WSL; a container, whose host decides it.
+Found by:  NVML's persistence mode of a GPU without a display, outside containers.
+No alarm:  a GPU with a display, which keeps the driver initialised; WSL; a container, where the host
+           decides.
 """
 
 from typing import TYPE_CHECKING
@@ -16,12 +17,12 @@ SEVERITY = Severity.NOTE
 PROBLEM = Problem.NODE
 READS = ("nvidia", "host")
 WHY = (
-    "Each first program waits seconds until the GPU is initialised again, up to half a minute on"
-    " machines with eight; settings such as clocks and power limits are forgotten."
+    "Each first program waits seconds for the GPU to initialise, up to half a minute on machines with "
+    "eight; settings such as clocks and power limits are lost."
 )
 FIX = (
-    "Switch it on; to keep it, let nvidia-persistenced run without --no-persistence-mode, which Ubuntu's"
-    " service has: that unit cannot be enabled, udev starts it."
+    "Switch it on; to make it permanent, run nvidia-persistenced without --no-persistence-mode, which "
+    "Ubuntu's service passes: that unit cannot be enabled, udev starts it."
 )
 SOURCES = (
     "https://docs.nvidia.com/deploy/driver-persistence/ (Overview, Data Persistence)",
@@ -36,9 +37,9 @@ def symptoms(report: ReportView) -> Symptoms:
     """Yield one for all GPUs whose persistence mode is off."""
     gpus = described_gpus(report)
     if kind := container(report):
-        raise DoesNotApply(f"in a container ({kind}) it is the host's to decide")
+        raise DoesNotApply(f"in a container ({kind}) the host decides")
     if report.fact("nvidia.wsl"):
-        raise DoesNotApply("on WSL Windows holds the driver")
+        raise DoesNotApply("on WSL the driver belongs to Windows")
     loose = [
         gpu
         for gpu in gpus
@@ -51,7 +52,7 @@ def symptoms(report: ReportView) -> Symptoms:
         evidence["nvidia.persistence_daemon"] = bool(report.fact("nvidia.persistence_daemon"))
         yield Symptom(
             f"persistence mode is off for {numbers(loose)}",
-            hint="until the next start",
+            hint="until the next reboot",
             command="sudo nvidia-smi -pm 1",
             evidence=evidence,
         )

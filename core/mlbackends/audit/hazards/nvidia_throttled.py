@@ -1,8 +1,8 @@
-"""A GPU is slowed down by heat or by its power supply.
+"""A GPU is throttled because of heat or its power supply.
 
-Found by:  NVML's reasons for the clocks: thermal slowdown of hardware or software, power brake, and a
-           hardware slowdown of a GPU that is not idle.
-No alarm:  idle; a software power cap, which is how a busy GPU runs; clocks that were set; a display's.
+Found by:  NVML's clock event reasons: thermal slowdown by hardware or software, power brake, and a hardware
+           slowdown of a GPU that is not idle.
+No alarm:  idle; a software power cap, which is normal for a busy GPU; fixed clocks; display clocks.
 """
 
 from mlbackends.audit.gpus import called, described_gpus
@@ -12,18 +12,18 @@ SEVERITY = Severity.WARNING
 PROBLEM = Problem.NODE
 READS = ("nvidia",)
 WHY = (
-    "It computes at a fraction of its speed, and in a job of many GPUs all the others wait for it;"
-    " no program is notified."
+    "It computes at a fraction of its speed, and in a job with many GPUs all others wait for it; programs "
+    "are not notified."
 )
-FIX = "Look at the cooling, the power cables and the power supply of the machine."
+FIX = "Check the machine's cooling, power cables and power supply."
 SOURCES = (
     "https://docs.nvidia.com/deploy/nvml-api/ (nvmlClocksEventReasons)",
     "NVIDIA/NVSentinel#890",
 )
 _BAD = {
-    "hardware-thermal-slowdown": "it is too hot (hardware)",
-    "software-thermal-slowdown": "it is too hot (driver)",
-    "hardware-power-brake": "the power supply has asked for less (power brake)",
+    "hardware-thermal-slowdown": "too hot (hardware)",
+    "software-thermal-slowdown": "too hot (driver)",
+    "hardware-power-brake": "the power supply requested less power (power brake)",
 }
 
 
@@ -40,10 +40,10 @@ def symptoms(report: ReportView) -> Symptoms:
         }
         bad = [words for limit, words in _BAD.items() if limit in limits]
         if bad:
-            message = f"{called(gpu)} is slowed down: {', '.join(bad)}"
+            message = f"{called(gpu)} is throttled: {', '.join(bad)}"
             yield Symptom(message, evidence=evidence)
         elif "hardware-slowdown" in limits and "idle" not in limits:
             # Some drivers show it alone for a moment while the clocks change.
-            message = f"{called(gpu)} is slowed down by its hardware, which does not say why"
-            hint = "look again: it may have been a change of clocks; then look at heat and power"
+            message = f"{called(gpu)} is throttled by its hardware for an unknown reason"
+            hint = "check again: it may have been a change of clocks; then check heat and power"
             yield Symptom(message, hint=hint, evidence=evidence, severity=Severity.NOTE)

@@ -1,8 +1,7 @@
-"""OMP_NUM_THREADS is 1 while more CPUs are free for each process.
+"""OMP_NUM_THREADS is 1 although each process could use more CPUs.
 
-Found by:  environment: OMP_NUM_THREADS, LOCAL_WORLD_SIZE and LOCAL_RANK; limits: the CPUs that are
-           left.
-No alarm:  one CPU for each process of a launcher; one CPU in all.
+Found by:  environment: OMP_NUM_THREADS, LOCAL_WORLD_SIZE and LOCAL_RANK; limits: the available CPUs.
+No alarm:  one CPU per process of a launcher; one CPU in all.
 """
 
 from mlbackends.audit.environment import settings
@@ -12,10 +11,10 @@ SEVERITY = Severity.NOTE
 PROBLEM = Problem.USER
 READS = ("environment", "limits")
 WHY = (
-    "torchrun sets it where nobody else does, so that processes do not get in each other's way. What"
-    " runs on the CPU then has one thread: preprocessing, optimizer steps, whole models without a GPU."
+    "torchrun sets it if nothing else does, so that processes do not compete for CPUs. CPU work then has "
+    "one thread: preprocessing, optimizer steps, whole models without a GPU."
 )
-FIX = "Set it to the CPUs that are left, divided by the processes on this machine."
+FIX = "Set it to the number of available CPUs divided by the processes on this machine."
 SOURCES = ("pytorch/pytorch#22501", "pytorch/pytorch#82219")
 
 
@@ -32,10 +31,10 @@ def symptoms(report: ReportView) -> Symptoms:
     if share < 2:
         return
     launched = "LOCAL_RANK" in variables or bool(size)
-    ours = f", which is {share} for each of {processes} processes" if processes > 1 else ""
-    by = "; a launcher such as torchrun sets that" if launched else ""
+    ours = f", {share} for each of {processes} processes" if processes > 1 else ""
+    by = " (set by a launcher such as torchrun)" if launched else ""
     yield Symptom(
-        f"OMP_NUM_THREADS is 1{by}; {cpus} CPUs are left{ours}",
+        f"OMP_NUM_THREADS is 1{by}; {cpus} CPUs are available{ours}",
         command=f"export OMP_NUM_THREADS={share}",
         evidence={
             "environment.variables.OMP_NUM_THREADS": "1",

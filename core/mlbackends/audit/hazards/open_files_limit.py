@@ -1,8 +1,8 @@
-"""A process may hold few files open.
+"""Processes may open only a small number of files.
 
-Found by:  limits: the soft limit of ulimit -n, below 1024; or at the old default of 1024 where 32 CPUs
-           or four GPUs ask for many workers.
-No alarm:  1024 on a small machine, which is the default everywhere and enough there.
+Found by:  limits: the soft limit of ulimit -n, below 1024; or the old default of 1024 on machines with 32
+           CPUs or four GPUs, which need many workers.
+No alarm:  1024 on a small machine, where this default is enough.
 """
 
 from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
@@ -13,10 +13,10 @@ PROBLEM = Problem.NODE
 IN_CONTAINER = Problem.USER
 READS = ("limits",)
 WHY = (
-    "torch's data loader keeps a file open for each tensor that a worker hands over: runs end with"
-    ' "Too many open files" or "received 0 items of ancdata".'
+    "torch's data loader keeps a file open for each tensor that a worker sends: runs end with \"Too many "
+    'open files" or "received 0 items of ancdata".'
 )
-FIX = "Raise the soft limit; a process may do so itself up to the hard one."
+FIX = "Raise the soft limit; a process may raise its own up to the hard one."
 SOURCES = (
     "https://docs.pytorch.org/docs/stable/multiprocessing.html (file_descriptor)",
     "pytorch/pytorch#973",
@@ -42,7 +42,7 @@ def symptoms(report: ReportView) -> Symptoms:
         return
     hard = report.fact("limits.open_files_hard_limit", 0)
     recommended = min(hard, 65536) or 65536
-    message = f"a process may hold {soft} files open (ulimit -n)"
+    message = f"a process may open only {soft} files (ulimit -n)"
     if soft >= _DEFAULT:
         and_gpus = f" and {counted(gpus, 'GPU')}" if gpus else ""
         message += f"; workers for {cpus} CPUs{and_gpus} need more"

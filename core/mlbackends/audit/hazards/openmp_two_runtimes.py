@@ -1,11 +1,11 @@
-"""Two OpenMP runtimes meet in one process.
+"""Two OpenMP runtimes are loaded in one process.
 
-Found by:  openmp: the runtimes that the libraries of one environment bring and ask for (meeting).
-No alarm:  libomptarget and Intel's libiomp5_db are no runtimes; a copy that nothing here loads.
-Severity:  an error where Intel's and LLVM's meet, or on Windows two of either's; a note where all are GNU's
-           or Microsoft's, of which several may be in a process, and where Windows has one of Intel's beside
-           Microsoft's. A second copy of Intel's or LLVM's ends the program (OMP: Error #15), unless a package
-           sets KMP_DUPLICATE_LIB_OK, as scikit-learn does.
+Found by:  openmp: the runtimes that the libraries of one environment include and need (conflicting_copies).
+No alarm:  libomptarget and Intel's libiomp5_db, which are not runtimes; a copy that nothing loads.
+Severity:  an error for Intel's and LLVM's together, or on Windows two of either; a note if all are GNU's or
+           Microsoft's, of which a process may have several, and if Windows has one of Intel's together with
+           Microsoft's. A second copy of Intel's or LLVM's ends the program (OMP: Error #15), unless a
+           package sets KMP_DUPLICATE_LIB_OK, as scikit-learn does.
 """
 
 from mlbackends.audit.environment import uninstall
@@ -16,13 +16,13 @@ SEVERITY = Severity.WARNING
 PROBLEM = Problem.USER
 READS = ("openmp",)
 WHY = (
-    "Each runtime has threads of its own: a limit that is set in one does not hold in the other, and"
-    " Intel's and LLVM's together may crash, deadlock or give wrong results."
+    "Each runtime has its own threads: a limit set in one does not apply to the other, and Intel's and "
+    "LLVM's together may crash, deadlock or give wrong results."
 )
 FIX = (
-    "Install all packages that compute from one channel, so that they share one runtime. On Windows"
-    " conda's numpy with MKL and pip's torch bring a libiomp5md.dll each: with torch imported first MKL takes"
-    " torch's, which is loaded by then."
+    "Install all packages that compute from one channel, so that they share one runtime. On Windows "
+    "conda's numpy with MKL and pip's torch each include a libiomp5md.dll: if torch is imported first, "
+    "MKL uses torch's."
 )
 SOURCES = (
     "pytorch/pytorch#98836",

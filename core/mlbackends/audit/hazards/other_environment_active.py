@@ -1,7 +1,7 @@
-"""The shell's active environment is not the one that is looked at.
+"""The active environment of the shell is not the one that was inspected.
 
 Found by:  python: VIRTUAL_ENV or CONDA_PREFIX names another folder than the interpreter's prefix.
-No alarm:  the folder is the prefix, or what it was made from, by another path.
+No alarm:  the folder is the prefix, or its base, by another path.
 """
 
 from mlbackends.audit.environment import quoted
@@ -10,8 +10,8 @@ from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms, fro
 SEVERITY = Severity.WARNING
 PROBLEM = Problem.USER
 READS = ("python",)
-WHY = "What is said here of packages is true of one environment, and programs run in the other."
-FIX = "Look at the environment that is active with --python, or leave it."
+WHY = "What is reported about packages applies to one environment, but programs run in the other."
+FIX = "Inspect the active environment with --python, or deactivate it."
 SOURCES = (
     "https://peps.python.org/pep-0405/",
     "https://docs.conda.io/projects/conda/en/latest/user-guide/tasks/manage-environments.html",

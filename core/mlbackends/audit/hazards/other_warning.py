@@ -1,6 +1,6 @@
-"""A probe warns of something that no other hazard speaks for.
+"""A probe reports a warning that has no own hazard.
 
-Found by:  the warnings of every probe, without those that another hazard claims in its WARNINGS.
+Found by:  the warnings of every probe, except those that another hazard claims in its WARNINGS.
 """
 
 from typing import Any
@@ -10,8 +10,8 @@ from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms, fro
 SEVERITY = Severity.WARNING
 PROBLEM = Problem.USER
 READS = ()
-WHY = "The probe saw it; what it says stands in the message, and its code has a page of its own."
-FIX = "Do what the message says, or look at `backends info` for that name."
+WHY = "The message has what the probe saw, and its code has its own page."
+FIX = "Follow the message, or see `backends info` for that name."
 SOURCES = ("the probe that the evidence names",)
 
 

@@ -1,6 +1,6 @@
-"""A package's files are of another version than its metadata says.
+"""A package's files have another version than its metadata.
 
-Found by:  the probes of frameworks: __version__ in the files, held to the dist-info.
+Found by:  the probes of frameworks: __version__ in the files, compared with the dist-info.
 No alarm:  a local part such as +cpu that only the files have; an editable install of the same release.
 """
 
@@ -10,8 +10,8 @@ from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms, fro
 SEVERITY = Severity.WARNING
 PROBLEM = Problem.USER
 READS = ("packages",)
-WHY = "Something wrote over its files: pip tells one version, and another one runs."
-FIX = "Install the package again."
+WHY = "Something overwrote its files: pip reports one version, and another one runs."
+FIX = "Reinstall the package."
 SOURCES = (
     "NVIDIA/cutlass#3259",
     "https://packaging.python.org/en/latest/specifications/recording-installed-packages/",

@@ -1,8 +1,8 @@
 """Two installations of one package are in one folder.
 
-Found by:  packages and the probes of frameworks: two dist-infos of one name, or two flavours of one
-           module, such as onnxruntime and onnxruntime-gpu.
-No alarm:  a flavour that only installs another; an egg-info beside a dist-info of the same version.
+Found by:  packages and the probes of frameworks: two dist-infos of one name, or two variants of one module,
+           such as onnxruntime and onnxruntime-gpu.
+No alarm:  a variant that only installs another; an egg-info next to a dist-info of the same version.
 """
 
 from mlbackends.audit.environment import FRAMEWORKS, uninstall
@@ -12,8 +12,8 @@ SEVERITY = Severity.ERROR
 PROBLEM = Problem.USER
 READS = ("packages",)
 WHY = (
-    "Their files are mixed: parts of both are imported together, and tools tell a version that is not"
-    " the one that runs."
+    "Their files are mixed: parts of both are imported together, and tools report a version that is not "
+    "the one that runs."
 )
 FIX = "Uninstall it until nothing is left, then install the one that you want."
 SOURCES = (

@@ -1,9 +1,9 @@
-"""What GPUs say to each other over PCIe takes the way through the processor.
+"""GPU-to-GPU PCIe traffic is routed through the CPU.
 
-Found by:  several GPUs on a machine that is no guest, and: the kernel translates their addresses (their
+Found by:  several GPUs on a machine that is not virtual, and: the kernel translates their addresses (their
            IOMMU domain is not identity), or a PCIe switch above them redirects requests (ACS).
-No alarm:  one GPU; virtual machines, which need both; an IOMMU that passes through (iommu=pt); other
-           processors than x86, whose IOMMU serves the GPU; GeForce cards, which copy through memory anyway.
+No alarm:  one GPU; virtual machines, which need both; an IOMMU in passthrough mode (iommu=pt); CPUs other
+           than x86, whose IOMMU serves the GPU; GeForce cards, which copy through memory anyway.
 """
 
 from mlbackends.audit.gpus import called
@@ -22,8 +22,8 @@ SEVERITY = Severity.WARNING
 PROBLEM = Problem.NODE
 READS = ("nvidia", "host")
 WHY = (
-    "Copies between GPUs, and between GPU and network card, become several times slower; NVIDIA does"
-    " not support PCIe peer-to-peer copies under a translating IOMMU, and they may hang or be wrong."
+    "Copies between GPUs, and between GPU and network card, become several times slower; NVIDIA does not "
+    "support PCIe peer-to-peer copies under a translating IOMMU, and they may hang or be wrong."
 )
 FIX = "Boot with iommu=pt, and switch off ACS on the PCIe switches, in the firmware or with setpci."
 SOURCES = (
@@ -54,7 +54,7 @@ def symptoms(report: ReportView) -> Symptoms:
         )
     redirected = [gpu for gpu in gpus if gpu.facts.get("peers_redirected")]
     if redirected:
-        message = "a PCIe switch sends what they say to each other up to the processor (ACS):"
+        message = "a PCIe switch routes the traffic between these GPUs through the CPU (ACS):"
         yield Symptom(
             f"{message} {', '.join(map(called, redirected))}",
             hint="switch ACS off in the firmware, or on each switch with setpci (ECAP_ACS+0x6.w=0000)",
@@ -62,13 +62,13 @@ def symptoms(report: ReportView) -> Symptoms:
         )
     passes = "pt" in str(parameters.get("iommu", "")) or parameters.get("iommu.passthrough") == "1"
     if not domains and not redirected and not passes:
-        raise NotReported("no file tells the IOMMU domain of the GPUs")
+        raise NotReported("the IOMMU domain of the GPUs is not reported")
 
 
 def _peers(report: ReportView) -> list[Device]:
     """Return the GPUs that may copy to each other. Raises DoesNotApply where that does not concern."""
     if report.fact("host.machine") != "x86_64":
-        raise DoesNotApply("it concerns x86 alone")
+        raise DoesNotApply("this applies only to x86")
     if report.need("host.virtualisation") != "none":
         raise DoesNotApply("a virtual machine needs the IOMMU of its host")
     gpus = [
@@ -79,5 +79,5 @@ def _peers(report: ReportView) -> list[Device]:
         and not any(word in gpu.name for word in _CONSUMER)
     ]
     if len(gpus) < 2:
-        raise DoesNotApply("there are no two NVIDIA GPUs that copy to each other over PCIe")
+        raise DoesNotApply("there are fewer than two NVIDIA GPUs that copy to each other over PCIe")
     return gpus

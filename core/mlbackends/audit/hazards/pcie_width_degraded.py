@@ -1,8 +1,8 @@
-"""A GPU's PCIe link has fewer lanes than the card and its slot have.
+"""A GPU's PCIe link has fewer lanes than card and slot support.
 
-Found by:  sysfs: the link's width now, the most that the card can and the most that its port can.
-No alarm:  the speed, which falls while a GPU idles; a slot that is narrower than the card; a link of
-           a GPU that sleeps; Radeons, which give lanes back while they idle.
+Found by:  sysfs: the current width of the link, and the maximum of the card and of its port.
+No alarm:  the speed, which is lower while a GPU idles; a slot that is narrower than the card; the link of a
+           sleeping GPU; Radeons, which reduce lanes while idle.
 """
 
 from mlbackends.audit.gpus import called
@@ -13,10 +13,10 @@ SEVERITY = Severity.WARNING
 PROBLEM = Problem.NODE
 READS = ("nvidia", "rocm", "host")
 WHY = (
-    "Copies to and from the GPU, and between GPUs over PCIe, take twice as long or more; programs"
-    " only become slower."
+    "Copies to and from the GPU, and between GPUs over PCIe, take at least twice as long; programs only "
+    "become slower."
 )
-FIX = "Reseat the card and its riser, then look at the slot's lanes in the firmware's setup."
+FIX = "Reseat the card and its riser, then check the slot's lanes in the firmware setup."
 SOURCES = (
     "NVIDIA/NVSentinel#890",
     "Syllo/nvtop#6",
@@ -28,7 +28,7 @@ _KINDS = {"nvidia": "cuda", "rocm": "rocm"}
 def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each GPU whose link is narrower than both of its ends."""
     if report.fact("host.virtualisation", "none") != "none":
-        raise DoesNotApply("in a virtual machine the link that is shown is made up")
+        raise DoesNotApply("a virtual machine does not report the real link")
     looked_at = 0
     for probe, kind in _KINDS.items():
         for gpu in report.devices(probe):
@@ -42,18 +42,18 @@ def symptoms(report: ReportView) -> Symptoms:
                 evidence = {name: gpu.facts[name] for name in names if name in gpu.facts}
                 evidence["pcie_width"] = now
                 yield Symptom(
-                    f"the PCIe link of {called(gpu)} has {now} lanes, and card and slot have {most}",
+                    f"the PCIe link of {called(gpu)} has {now} lanes; card and slot support {most}",
                     evidence={
                         f"{probe}.devices.{gpu.index}.{name}": value
                         for name, value in evidence.items()
                     },
                 )
     if not looked_at:
-        raise DoesNotApply("no GPU here tells the width of its link")
+        raise DoesNotApply("no GPU reports the width of its link")
 
 
 def _is_steady(gpu: Device) -> bool:
-    """Tell whether the width of a GPU's link stays while it idles: NVIDIA's do, and Instincts."""
+    """Return whether a GPU keeps its link width while idle: NVIDIA's and Instincts do."""
     return gpu.kind == "cuda" or gpu.capability.startswith("gfx9")
 
 

@@ -1,6 +1,7 @@
-"""A package pins one version of another, and has another one or none.
+"""A package requires an exact version of another that is not installed.
 
-Found by:  Requires-Dist of the frameworks that is "==", held to what is installed (their pins).
+Found by:  "==" requirements in the frameworks' Requires-Dist, compared with the installed versions (their
+           pins).
 No alarm:  a local part such as +cu124; requirements of extras, and for other systems.
 """
 
@@ -10,8 +11,8 @@ from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptoms, fro
 SEVERITY = Severity.WARNING
 PROBLEM = Problem.USER
 READS = ("packages",)
-WHY = "It was compiled and tried with that version alone: with another, symbols may be missing."
-FIX = "Install the version that is pinned, or a release that goes with what is there."
+WHY = "It was compiled and tested with that version only: with another, symbols may be missing."
+FIX = "Install the required version, or a release that matches the installed one."
 SOURCES = (
     "pytorch/pytorch#119932",
     "https://packaging.python.org/en/latest/specifications/core-metadata/ (Requires-Dist)",

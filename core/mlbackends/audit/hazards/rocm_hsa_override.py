@@ -1,8 +1,8 @@
-"""A variable makes ROCm take the GPU for another one.
+"""A variable makes ROCm treat the GPU as another model.
 
-Found by:  HSA_OVERRIDE_GFX_VERSION, and the instruction sets of the GPUs here.
-No alarm:  the variable where it names what the GPU is.
-Severity:  a note for GPUs that ROCm has no code for: by the rocBLAS that is here, else by ROCm 7.1's.
+Found by:  HSA_OVERRIDE_GFX_VERSION, and the instruction sets of the GPUs.
+No alarm:  the variable with the GPU's real instruction set.
+Severity:  a note for GPUs that ROCm has no code for, by the installed rocBLAS, otherwise by ROCm 7.1's.
 """
 
 from typing import TYPE_CHECKING
@@ -16,10 +16,10 @@ SEVERITY = Severity.WARNING
 PROBLEM = Problem.USER
 READS = ("rocm",)
 WHY = (
-    "It is there for debugging: code for another GPU may stop with a memory fault, and on a GPU that ROCm"
-    " has code for, that code is not used. One override holds for all GPUs of the machine."
+    "It is for debugging: code for another GPU may stop with a memory fault, and on a GPU that ROCm has "
+    "code for, that code is not used. One override applies to all GPUs of the machine."
 )
-FIX = "Unset it on GPUs that ROCm supports; elsewhere test what you compute, and know that it is luck."
+FIX = "Unset it on GPUs that ROCm supports; on others test your results, since nothing guarantees them."
 SOURCES = (
     "ROCm/legacy-rocm-build#5238",
     "ROCm/rocm-systems#5686",

@@ -1,7 +1,8 @@
-"""AMD GPUs are here, and the nodes through which they compute are not, or not for this user.
+"""The device nodes of AMD GPUs are missing or not accessible.
 
-Found by:  /dev/kfd and the render nodes in /dev/dri: there or not, and whether this user may open them.
-No alarm:  a machine where nothing of ROCm is installed.
+Found by:  /dev/kfd and the render nodes in /dev/dri: whether they exist, and whether this user may open
+           them.
+No alarm:  a machine without ROCm software.
 """
 
 from mlbackends.audit.gpus import amd_gpus
@@ -20,10 +21,10 @@ SEVERITY = Severity.ERROR
 PROBLEM = Problem.NODE
 IN_CONTAINER = Problem.USER
 READS = ("rocm",)
-WHY = "HIP then finds no GPU (hipErrorNoDevice), and frameworks compute on the processor."
+WHY = "HIP then finds no GPU (hipErrorNoDevice), and frameworks compute on the CPU."
 FIX = (
-    "Add the user to the group of the nodes. In a container give it the nodes and the group's number"
-    " on this host: names and numbers of other hosts do not hold."
+    "Add the user to the group of the nodes. Pass them to a container, with the group's number on this "
+    "host: names and numbers of other hosts differ."
 )
 SOURCES = ("ROCm/rocminfo#34", "ollama/ollama#6736")
 _CONTAINER = "podman run --device=/dev/kfd --device=/dev/dri --group-add keep-groups ..."
@@ -44,7 +45,7 @@ def symptoms(report: ReportView) -> Symptoms:
         and not report.fact("rocm.installations")
         and not report.fact("torch.hip_version")
     ):
-        raise DoesNotApply("nothing of ROCm is installed here")
+        raise DoesNotApply("no ROCm software is installed")
     kind = str(report.fact("host.container", "none"))
     reasons = [reason for reason in probe_report.reasons if "/dev/kfd" in reason.message]
     reasons += [reason for gpu in gpus for reason in gpu.reasons if _is_denied(reason)]

@@ -1,14 +1,14 @@
-"""Variables bind OpenMP threads to CPUs that others need, or to too few.
+"""Variables bind OpenMP threads to too few CPUs, or to those of other processes.
 
-Found by:  environment: GOMP_CPU_AFFINITY, KMP_AFFINITY and OMP_PROC_BIND that bind, while
-           LOCAL_WORLD_SIZE tells of several processes on this machine; those and OMP_PLACES that name
-           fewer CPUs than the threads that limits tells OpenMP to start.
-No alarm:  a single process that is bound to a CPU for each thread, as tuning guides advise; processes of a
-           launcher that each have a share of the CPUs by their mask; false, none, disabled; names of
-           places whose CPUs are not known, such as sockets; KMP_AFFINITY where all runtimes are GNU's.
+Found by:  environment: GOMP_CPU_AFFINITY, KMP_AFFINITY and OMP_PROC_BIND that bind, while LOCAL_WORLD_SIZE
+           shows several processes on this machine; those and OMP_PLACES that list fewer CPUs than the
+           threads that OpenMP will start (limits).
+No alarm:  a single process that is bound to a CPU for each thread, as tuning guides recommend; processes of
+           a launcher whose masks give each its share of the CPUs; false, none, disabled; names of places
+           whose CPUs are not known, such as sockets; KMP_AFFINITY if all runtimes are GNU's.
 """
 
-from mlbackends.audit.environment import settings
+from mlbackends.audit.environment import setting, settings
 from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
 from mlbackends.audit.threads import bound, reads_kmp
 from mlbackends.base.quantities import parse_cpu_list
@@ -17,13 +17,13 @@ SEVERITY = Severity.WARNING
 PROBLEM = Problem.USER
 READS = ("environment",)
 WHY = (
-    "Threads that are bound to one CPU take turns on it while others idle. The first thread is bound to"
-    " the first CPU when the library is loaded, and what is started from it inherits that: all processes"
-    " of a launcher, and all workers of a data loader, may end up on the same CPU."
+    "Threads bound to one CPU share it while others idle. The first thread is bound to the first CPU when "
+    "the library is loaded, and child processes inherit that: all processes of a launcher, and all data "
+    "loader workers, may end up on the same CPU."
 )
 FIX = (
-    "Give each process CPUs of its own with numactl or taskset, and leave the threads unbound, or start no"
-    " more threads than CPUs are named."
+    "Give each process its own CPUs with numactl or taskset, and leave the threads unbound, or start no "
+    "more threads than the CPUs in the list."
 )
 SOURCES = (
     "pytorch/pytorch#101850",
@@ -47,7 +47,7 @@ def symptoms(report: ReportView) -> Symptoms:
         value = variables.get(name, "")
         if value and value.lower().split(",")[0] not in _UNBOUND:
             yield Symptom(
-                f"{name} is {value[:80]!r}, and {ranks[:10]} processes on this machine read it: each"
+                f"{setting(name, value)}, and {ranks[:10]} processes on this machine read it: each"
                 " binds its threads to the same CPUs",
                 command=f"unset {name}",
                 evidence={
@@ -58,7 +58,7 @@ def symptoms(report: ReportView) -> Symptoms:
 
 
 def _has_its_share(report: ReportView, ranks: str) -> bool:
-    """Tell whether the mask leaves no more CPUs than one of so many processes has for itself."""
+    """Return whether the mask has no more CPUs than one process's share of the machine."""
     mask, online = report.fact("limits.affinity_cpus"), report.fact("limits.online_cpus")
     is_number = ranks.isascii() and ranks.isdecimal() and len(ranks) < 7
     return bool(is_number and mask and online and mask * int(ranks) <= online)
@@ -77,7 +77,7 @@ def _too_few(report: ReportView, variables: dict[str, str]) -> Symptoms:
             continue
         places = f"{cpus} CPUs" if cpus > 1 else "one CPU"
         yield Symptom(
-            f"{one.variable} is {one.value[:80]!r}: it binds to {places}, and OpenMP starts"
+            f"{setting(one.variable, one.value)} binds to {places}, but OpenMP starts"
             f" {threads} threads",
             command=f"unset {one.variable}",
             evidence={

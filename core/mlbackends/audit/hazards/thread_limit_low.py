@@ -1,8 +1,7 @@
-"""Few threads may be started for so many CPUs.
+"""The limit on threads is low for this number of CPUs.
 
 Found by:  limits: pids.max of the control group or ulimit -u, below eight pools of the largest size.
-No alarm:  a limit that is small on a small machine. ulimit -u does not hold for root, which a report does
-           not tell.
+No alarm:  a low limit on a small machine. ulimit -u does not apply to root, which a report does not show.
 """
 
 from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
@@ -12,8 +11,8 @@ PROBLEM = Problem.NODE
 IN_CONTAINER = Problem.USER
 READS = ("limits",)
 WHY = (
-    "Each library in each worker starts a thread for each CPU, and Linux counts threads as processes:"
-    " pthread_create fails, and OpenBLAS then crashes on import."
+    "Each library in each worker starts a thread per CPU, and Linux counts threads as processes: "
+    "pthread_create fails, and OpenBLAS then crashes at import."
 )
 FIX = "Raise the limit, or start fewer threads in each process."
 SOURCES = (
@@ -36,8 +35,8 @@ def symptoms(report: ReportView) -> Symptoms:
         limit = report.fact(name)
         if limit is not None and limit < most * _POOLS:
             yield Symptom(
-                f"{origin} allows {limit} threads in all, and one pool of threads takes {most} here",
-                hint=f"{hint}, or export OMP_NUM_THREADS to something smaller",
+                f"{origin} allows {limit} threads in all, and one thread pool has {most} on this machine",
+                hint=f"{hint}, or set OMP_NUM_THREADS to a smaller number",
                 evidence={
                     name: limit,
                     "limits.effective_cpus": report.fact("limits.effective_cpus"),

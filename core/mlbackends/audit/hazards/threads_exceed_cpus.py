@@ -1,8 +1,8 @@
 """More threads start than there are CPUs for them.
 
-Found by:  limits: what each runtime takes, held to the CPUs of the machine, the affinity mask and
-           the cpuset.
-No alarm:  a quota, which has a code of its own; a runtime that caps what the variable asks for.
+Found by:  limits: the thread count of each runtime, compared with the CPUs of the machine, the affinity mask
+           and the cpuset.
+No alarm:  a quota, which is another hazard; a runtime that limits what the variable requests.
 """
 
 from mlbackends.audit.hazard import Problem, ReportView, Severity, Symptom, Symptoms
@@ -13,10 +13,12 @@ SEVERITY = Severity.WARNING
 PROBLEM = Problem.USER
 READS = ("limits",)
 WHY = (
-    "Threads that share a CPU wait for each other at every barrier of a parallel loop, and spin while"
-    " they do: that is slower than fewer threads."
+    "Threads that share a CPU wait for each other at every barrier of a parallel loop, and spin while "
+    "they wait: that is slower than fewer threads."
 )
-FIX = "Ask for no more threads than there are CPUs, divided by the processes that run at once."
+FIX = (
+    "Request no more threads than there are CPUs, divided by the number of simultaneous processes."
+)
 SOURCES = (
     "https://www.openmp.org/specifications/ (5.2, OMP_NUM_THREADS)",
     "oneMKL developer guide, Techniques to Set the Number of Threads",

@@ -1,8 +1,8 @@
-"""A package that is compiled against torch was built for another torch.
+"""A package that is compiled for torch was built for another torch.
 
 Found by:  torch: partners such as torchvision and torchaudio, the version that each pins, and the local
            parts of their versions (+cu124, +cpu).
-No alarm:  a local part that only one of the two has; another minor version of CUDA from torchvision 0.16 on.
+No alarm:  a local part that only one of the two has; another minor version of CUDA since torchvision 0.16.
 """
 
 import re
@@ -33,7 +33,7 @@ def symptoms(report: ReportView) -> Symptoms:
         name, version, required = partner["package"], partner["version"], partner["wanted"]
         if satisfies(torch, f"=={required}") is False:
             message = (
-                f"{name} {version} is built for torch {required}, and torch {torch} is installed"
+                f"{name} {version} is built for torch {required}, but torch {torch} is installed"
             )
             command = install(report, f"torch=={required}", f"{name}=={version.partition('+')[0]}")
         elif _is_other_build(torch, name, version):

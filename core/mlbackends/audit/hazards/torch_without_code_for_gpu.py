@@ -1,9 +1,9 @@
-"""The installed torch has no machine code for a GPU that is here.
+"""The installed torch has no machine code for this GPU.
 
-Found by:  each GPU's compute capability (nvidia), held to what torch's wheels of that release and CUDA
-           are compiled for, and to what CUDA's compiler of that release can make.
-No alarm:  code of the same major and a lower minor number runs; of a build that is no wheel of PyTorch's
-           only what CUDA's compiler has dropped is known.
+Found by:  each GPU's compute capability (nvidia), compared with the targets of torch's wheels of that
+           release and CUDA, and with those that CUDA's compiler of that release supports.
+No alarm:  code of the same major and a lower minor version, which runs; of builds that are not PyTorch's
+           wheels only the GPUs that CUDA's compiler has dropped are known.
 """
 
 from typing import NamedTuple
@@ -23,10 +23,10 @@ from mlbackends.base.tables import table
 SEVERITY = Severity.ERROR
 PROBLEM = Problem.USER
 READS = ("torch", "nvidia")
-WHY = 'Every kernel ends with "no kernel image is available for execution on the device".'
+WHY = 'Every kernel fails with "no kernel image is available for execution on the device".'
 FIX = (
-    "Install the build for another CUDA: +cu126, which ends with 2.14, reaches back to Maxwell; +cu128 and"
-    " newer have Blackwell."
+    "Install the build for another CUDA: +cu126, which ends with 2.14, supports GPUs from Maxwell on; "
+    "+cu128 and newer support Blackwell."
 )
 SOURCES = (
     "pytorch/pytorch#150733",
@@ -45,13 +45,13 @@ def symptoms(report: ReportView) -> Symptoms:
     version, cuda = report.version("torch"), report.fact("torch.cuda_version", "")
     gpus = [one for one in report.devices("nvidia") if one.kind == "cuda"]
     if not cuda or not gpus:
-        raise DoesNotApply("there is no torch for CUDA beside an NVIDIA GPU")
+        raise DoesNotApply("there is no torch for CUDA together with an NVIDIA GPU")
     is_arm = report.fact("host.machine", "") == "aarch64"
     copies = [one for one in report.libraries("torch") if one.found_by == "site-packages"]
     is_wheel = any(one.owner.startswith("torch ") for one in copies)
     codes = targets(version, cuda, is_arm, is_wheel)
     if codes is None:
-        raise NotReported(f"it is not known what torch {version} for CUDA {cuda} is compiled for")
+        raise NotReported(f"the targets of torch {version} for CUDA {cuda} are not known")
     kinds = {one.capability: one for one in gpus if one.capability}
     for capability, gpu in kinds.items():
         if not runs_on(capability, codes):
@@ -65,7 +65,7 @@ def symptoms(report: ReportView) -> Symptoms:
                 },
             )
     if not kinds:
-        raise NotReported("no GPU tells its compute capability")
+        raise NotReported("no GPU reports its compute capability")
 
 
 def _hint(capability: str) -> str:
@@ -111,7 +111,7 @@ def targets(version: str, cuda: str, is_arm: bool, is_wheel: bool = True) -> Tar
 
 
 def runs_on(capability: str, code: Targets) -> bool:
-    """Tell whether a GPU runs some of the code; true for a capability that makes no sense.
+    """Return whether a GPU can run some of the code; true for an invalid capability.
 
     A cubin runs on GPUs of the same major and the same or a higher minor number.
     """

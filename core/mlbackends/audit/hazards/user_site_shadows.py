@@ -1,7 +1,7 @@
-"""Packages of the user's own folder are imported in place of the environment's.
+"""Packages in the user's site folder are imported instead of the environment's.
 
-Found by:  the probes of frameworks: the first installation lies in the user's site folder; in a conda or
-           virtual environment, any framework that lies there.
+Found by:  the probes of frameworks: the first installation is in the user's site folder; in a conda or
+           virtual environment, any framework there.
 No alarm:  the system's own Python, for which the user's folder is meant.
 """
 
@@ -12,10 +12,12 @@ SEVERITY = Severity.WARNING
 PROBLEM = Problem.USER
 READS = ("python", "packages")
 WHY = (
-    "`pip install --user` puts packages where every environment of that Python version finds them"
-    " first; what the environment pins is not what runs."
+    "`pip install --user` puts packages where every environment of that Python version finds them first; "
+    "the environment's pinned versions are not what runs."
 )
-FIX = "Keep the user's folder out of environments, or uninstall from it what does not belong there."
+FIX = (
+    "Exclude the user's folder from environments, or uninstall from it what does not belong there."
+)
 SOURCES = (
     "facebookresearch/detectron2#3351",
     "https://docs.python.org/3/using/cmdline.html (PYTHONNOUSERSITE)",
@@ -48,7 +50,7 @@ def symptoms(report: ReportView) -> Symptoms:
     }
     if from_user:
         yield Symptom(
-            f"{', '.join(from_user)}: imported from the user's own folder, not from the environment"
+            f"{', '.join(from_user)}: imported from the user's site folder instead of the environment"
             f" {report.fact('python.prefix', '')}: {next(iter(from_user.values()))}",
             command=_COMMAND,
             evidence={f"{probe}.location": place for probe, place in from_user.items()},

@@ -1,8 +1,8 @@
-"""Windows has no runtime of Visual C++ that a library here needs.
+"""A library needs a Visual C++ runtime that Windows does not have.
 
-Found by:  torch: what its DLLs import and the loader does not find (missing_libraries), by their headers;
-           every library that was opened, and lacks vcruntime140, msvcp140 or their like.
-No alarm:  a copy beside the library, in Python's folder or of the wheel msvc-runtime: the loader finds it.
+Found by:  torch: the DLLs that its DLLs import and the loader does not find (missing_libraries), by their
+           headers; every library that was opened and lacks vcruntime140, msvcp140 or the like.
+No alarm:  a copy next to the library, in Python's folder or in the wheel msvc-runtime: the loader finds it.
 Severity:  an error: the package cannot be imported. Windows' message (WinError 126) does not name the DLL.
 """
 
@@ -15,8 +15,8 @@ SEVERITY = Severity.ERROR
 PROBLEM = Problem.NODE
 READS = ("host",)
 WHY = (
-    "Python brings vcruntime140.dll alone; what is written in C++ needs msvcp140.dll, vcruntime140_1.dll or"
-    " libomp140 too, and `import torch` ends with WinError 126, naming fbgemm.dll or c10.dll."
+    "Python includes only vcruntime140.dll; C++ code needs msvcp140.dll, vcruntime140_1.dll or libomp140 "
+    "too, and `import torch` fails with WinError 126, naming fbgemm.dll or c10.dll."
 )
 FIX = "Install Microsoft's Visual C++ Redistributable; libomp140 comes with Visual Studio's tools."
 SOURCES = (

@@ -1,8 +1,8 @@
-"""Libraries of an installed package are not there.
+"""Libraries of an installed package are missing.
 
-Found by:  packages: RECORD names a library that does not exist (missing_files); a framework that is
-           nothing but metadata.
-No alarm:  an editable install, whose files lie elsewhere; a package without a RECORD.
+Found by:  packages: RECORD lists a library that does not exist (missing_files); a framework with nothing but
+           metadata.
+No alarm:  an editable install, whose files are elsewhere; a package without a RECORD.
 """
 
 from mlbackends.audit.environment import reinstall
@@ -12,10 +12,10 @@ SEVERITY = Severity.ERROR
 PROBLEM = Problem.USER
 READS = ("packages",)
 WHY = (
-    "Uninstalling one of two packages that own the same files takes them from the other, and so does"
-    " an installation that was broken off. `pip check` finds nothing wrong."
+    "Uninstalling one of two packages that own the same files removes them from the other too, and an "
+    "interrupted installation leaves files out. `pip check` does not detect it."
 )
-FIX = "Install the package again, over what is there."
+FIX = "Reinstall the package over the existing files."
 SOURCES = ("astral-sh/uv#19430",)
 
 
@@ -25,9 +25,9 @@ def symptoms(report: ReportView) -> Symptoms:
     for row in report.fact("packages.missing_files", []):
         name, version, count = row["name"], row["version"], row["files"]
         named.add(name)
-        more = f", and {count - 1} more of its libraries" if count > 1 else ""
+        more = f" (and {count - 1} more of its libraries)" if count > 1 else ""
         yield Symptom(
-            f"{f'{name} {version}'.rstrip()} is installed without {row['example']}{more}",
+            f"{f'{name} {version}'.rstrip()} is installed, but {row['example']}{more} is missing",
             command=reinstall(report, name, version),
             evidence={"packages.missing_files": [row]},
         )

@@ -1,9 +1,8 @@
-"""Two packages own the same files, and one wrote over the other's.
+"""Two packages own the same files, and one overwrote the other's.
 
-Found by:  packages: one path in the RECORDs of two distributions, with unlike contents (owned_twice).
-No alarm:  the same contents in both; two flavours of one framework, of which package-installed-twice
-           tells.
-Severity:  a note for what no program imports, such as tests or a licence at the top of site-packages.
+Found by:  packages: one path in the RECORDs of two distributions, with different contents (owned_twice).
+No alarm:  the same contents in both; two variants of one framework, which package-installed-twice reports.
+Severity:  a note for files that no program imports, such as tests or a licence at the top of site-packages.
 """
 
 from typing import Any
@@ -15,8 +14,8 @@ SEVERITY = Severity.ERROR
 PROBLEM = Problem.USER
 READS = ("packages",)
 WHY = (
-    "The one that was installed last runs in place of both, and once either is uninstalled the other"
-    " lacks these files. No package manager says so."
+    "The last one installed runs in place of both, and once either is uninstalled the other lacks these "
+    "files. No package manager reports it."
 )
 FIX = "Uninstall both, then install the one that you want."
 SOURCES = ("sgl-project/sglang#31035", "ai-dynamo/nixl#1705", "NVIDIA/cutlass#3259")

@@ -1,8 +1,9 @@
-"""An installed wheel is compiled for a newer processor than this one.
+"""An installed wheel is compiled for a newer CPU than this one.
 
-Found by:  x86-64 alone: what the wheels of known packages need, held to the processor's features.
-No alarm:  wheels that look at the processor and take slower code by themselves.
-Severity:  a warning in conda's environments, whose builds may be for older processors than the wheels.
+Found by:  x86-64 only: the instructions that wheels of known packages need, compared with the CPU's
+           features.
+No alarm:  wheels that detect the CPU and use slower code.
+Severity:  a warning in conda environments, whose builds may support older CPUs than the wheels.
 """
 
 from mlbackends.audit.environment import install, uninstall
@@ -14,10 +15,10 @@ SEVERITY = Severity.ERROR
 PROBLEM = Problem.USER
 READS = ("packages", "cpu")
 WHY = (
-    "The import ends with an error (numpy, jaxlib), or ends the process with an illegal instruction"
-    " (SIGILL) without a traceback."
+    "The import fails with an error (numpy, jaxlib), or the process ends with an illegal instruction "
+    "(SIGILL) without a traceback."
 )
-FIX = "Install a release or a build that is compiled for older processors."
+FIX = "Install a release or a build that is compiled for older CPUs."
 SOURCES = (
     "tensorflow/tensorflow#19584",
     "tensorflow/tensorflow#45866",
@@ -58,7 +59,7 @@ _SERVED_BY = {"polars-runtime-32": "polars-runtime-compat"}
 def symptoms(report: ReportView) -> Symptoms:
     """Yield one for each package."""
     if report.fact("cpu.architecture") != "x86_64":
-        raise DoesNotApply("the floors that are known are those of x86-64")
+        raise DoesNotApply("requirements are known only for x86-64")
     is_conda = report.fact("python.manager") == "conda"
     has = frozenset(report.need("cpu.features"))
     level = nonempty({"cpu.x86_64_level": report.fact("cpu.x86_64_level")})
@@ -74,7 +75,7 @@ def symptoms(report: ReportView) -> Symptoms:
             if name in _SAME_FILES:
                 command = f"{uninstall(report, name)} && {command}"
             yield Symptom(
-                f"{name} {version} needs {', '.join(missing)}, which this processor lacks"
+                f"{name} {version} needs {', '.join(missing)}, which this CPU lacks"
                 f" ({report.fact('cpu.x86_64_level', 'x86-64')})",
                 command=command,
                 severity=Severity.WARNING if is_conda else None,

@@ -1,6 +1,6 @@
-"""Inside WSL a Linux driver of NVIDIA hides the one of Windows.
+"""A Linux NVIDIA driver inside WSL hides the Windows driver.
 
-Found by:  /dev/dxg or /usr/lib/wsl/lib, and a libcuda or libnvidia-ml in front that lies elsewhere.
+Found by:  /dev/dxg or /usr/lib/wsl/lib, and a libcuda or libnvidia-ml from elsewhere that is loaded first.
 """
 
 from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity, Symptom, Symptoms
@@ -8,8 +8,8 @@ from mlbackends.audit.hazard import DoesNotApply, Problem, ReportView, Severity,
 SEVERITY = Severity.ERROR
 PROBLEM = Problem.NODE
 READS = ("cuda_driver", "nvidia")
-WHY = "The Linux library talks to a kernel module that WSL does not have, so CUDA finds no device."
-FIX = "Remove the nvidia driver's packages inside WSL; only Windows needs a driver."
+WHY = "The Linux library needs a kernel module that WSL does not have, so CUDA finds no device."
+FIX = "Remove the nvidia driver packages inside WSL; only Windows needs a driver."
 SOURCES = (
     "https://docs.nvidia.com/cuda/wsl-user-guide/",
     "numba/numba#7106",

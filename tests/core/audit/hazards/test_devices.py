@@ -466,7 +466,7 @@ def test_a_row_that_waits_is_a_note_where_the_driver_asks_for_no_recovery() -> N
 def test_an_error_that_is_not_contained_is_told_of_the_gpu_that_asks_for_a_reset() -> None:
     check = judged(machine("hgx-h100-failing.json"), "nvidia-ecc-errors")
 
-    assert check.message.endswith("and asks for recovery: gpu-reset")
+    assert check.message.endswith("and requests recovery: gpu-reset")
     assert check.message.startswith("GPU 3 ")
 
 

@@ -208,7 +208,7 @@ def test_the_silenced_check_is_an_error_where_it_would_have_spoken() -> None:
 def test_shadowing_is_told_once_for_a_folder_with_the_command_that_mends_it() -> None:
     (check,) = checks(report("cluster-modules-node"), "ld-library-path-shadows-wheels")
 
-    assert "/opt/apps/cuda/12.2/lib64/libnvJitLink.so.12 (12.2) is taken in" in check.message
+    assert "/opt/apps/cuda/12.2/lib64/libnvJitLink.so.12 (12.2) is loaded" in check.message
     assert "nvidia-nvjitlink-cu12 12.8.93" in check.message
     assert check.command == (
         "export LD_LIBRARY_PATH=/opt/apps/vendor/lib:/opt/apps/cudnn/9.2/lib"
@@ -631,7 +631,7 @@ def test_torch_compile_on_the_processor_needs_g_plus_plus_and_no_triton() -> Non
         rows = [{"name": name, "path": f"/usr/bin/{name}"} for name in names]
         return only(with_probe(alone, "compilers", facts={"compilers": rows}), code)
 
-    assert having("gcc", "cc").message.endswith("and PATH has no g++ for torch.compile")
+    assert having("gcc", "cc").message.endswith("g++, which torch.compile needs, is not on PATH")
     assert having("gcc").severity is Severity.NOTE
     assert having("g++").status is Status.PASSED
 
@@ -663,7 +663,7 @@ def test_on_windows_torch_goes_with_numpy_2_later() -> None:
 
     assert only(subject, "numpy-abi").status is Status.PASSED
     windows = with_probe(subject, "host", facts={"platform": "win32"})
-    assert "from 2.4.1 on" in only(windows, "numpy-abi").message
+    assert "needs 2.4.1 or newer" in only(windows, "numpy-abi").message
 
 
 @pytest.mark.parametrize(
@@ -778,7 +778,7 @@ def test_a_name_from_a_report_is_quoted_in_the_command() -> None:
     check = only(subject, "wheel-files-missing")
 
     assert check.command.endswith("--no-deps 'x; rm -rf ~==1'")
-    assert "/site/x.so, and 2 more of its libraries" in check.message
+    assert "/site/x.so (and 2 more of its libraries)" in check.message
 
 
 def test_an_environment_of_uv_is_mended_with_uv() -> None:

@@ -264,7 +264,7 @@ def test_the_cpus_that_are_held_below_their_base_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("highest", "said"), [(100, ""), (166, "and boost would give up to 66% more"), (None, "base")]
+    ("highest", "said"), [(100, ""), (166, "boost would add up to 66%"), (None, "base")]
 )
 def test_boost_that_would_give_nothing_is_not_missed(highest: int | None, said: str) -> None:
     facts = {"highest_performance": highest, "nominal_performance": 100}

@@ -130,7 +130,7 @@ def test_an_accelerator_that_its_runtime_does_not_reach(
     check = reached(probe, code)
 
     assert (check.status, check.severity) == (Status.FAILED, severity)
-    assert check.message == "it finds none; the kernel shows Card at 0000:05:00.0"
+    assert check.message == "it finds none; the kernel lists Card at 0000:05:00.0"
 
 
 def test_an_accelerator_that_nothing_would_use_is_left_alone() -> None:

@@ -209,7 +209,7 @@ def test_what_nccl_conf_sets_counts_where_the_environment_says_nothing() -> None
 
     (check,) = checks(subject, "nccl-leftovers")
     assert check.message.startswith("NCCL_P2P_DISABLE=1 in /etc/nccl.conf: GPUs do not read")
-    assert (check.command, check.hint) == ("", "take its line out of /etc/nccl.conf")
+    assert (check.command, check.hint) == ("", "remove its line from /etc/nccl.conf")
 
 
 @pytest.mark.parametrize(
@@ -255,16 +255,16 @@ def with_threads(count: int, **variables: str) -> Report:
 @pytest.mark.parametrize(
     ("variables", "told"),
     [
-        ({"GOMP_CPU_AFFINITY": "0"}, "GOMP_CPU_AFFINITY is '0': it binds to one CPU, and"),
-        ({"GOMP_CPU_AFFINITY": "0 2-4,6-7:2"}, "it binds to 5 CPUs, and OpenMP starts 8 threads"),
-        ({"GOMP_CPU_AFFINITY": "0-1,90"}, "it binds to 2 CPUs, and"),
-        ({"OMP_PLACES": "{0:4}"}, "OMP_PLACES is '{0:4}': it binds to 4 CPUs, and"),
-        ({"OMP_PLACES": "{0,1}:2:4, {0}"}, "it binds to 4 CPUs, and"),
-        ({"OMP_PLACES": "threads(2)"}, "it binds to 2 CPUs, and"),
-        ({"OMP_PLACES": "{0},{1},{2:6}", "OMP_PROC_BIND": "master"}, "it binds to 6 CPUs, and"),
-        ({"OMP_PROC_BIND": "primary"}, "OMP_PROC_BIND is 'primary': it binds to one CPU, and"),
-        ({"OMP_PLACES": "{0}", "GOMP_CPU_AFFINITY": "0-7"}, "OMP_PLACES is '{0}': it binds"),
-        ({"KMP_AFFINITY": "granularity=fine,proclist=[0,{2,3}],explicit"}, "binds to 3 CPUs, and"),
+        ({"GOMP_CPU_AFFINITY": "0"}, "GOMP_CPU_AFFINITY=0 binds to one CPU, but"),
+        ({"GOMP_CPU_AFFINITY": "0 2-4,6-7:2"}, "binds to 5 CPUs, but OpenMP starts 8 threads"),
+        ({"GOMP_CPU_AFFINITY": "0-1,90"}, "binds to 2 CPUs, but"),
+        ({"OMP_PLACES": "{0:4}"}, "OMP_PLACES={0:4} binds to 4 CPUs, but"),
+        ({"OMP_PLACES": "{0,1}:2:4, {0}"}, "binds to 4 CPUs, but"),
+        ({"OMP_PLACES": "threads(2)"}, "binds to 2 CPUs, but"),
+        ({"OMP_PLACES": "{0},{1},{2:6}", "OMP_PROC_BIND": "master"}, "binds to 6 CPUs, but"),
+        ({"OMP_PROC_BIND": "primary"}, "OMP_PROC_BIND=primary binds to one CPU, but"),
+        ({"OMP_PLACES": "{0}", "GOMP_CPU_AFFINITY": "0-7"}, "OMP_PLACES={0} binds"),
+        ({"KMP_AFFINITY": "granularity=fine,proclist=[0,{2,3}],explicit"}, "binds to 3 CPUs, but"),
     ],
 )
 def test_threads_that_are_bound_to_fewer_cpus_are_told_of_a_single_process(
@@ -332,7 +332,7 @@ def test_one_thread_is_held_to_each_process_share_of_the_cpus() -> None:
     four = with_variables("ci-leftovers", OMP_NUM_THREADS="1", LOCAL_WORLD_SIZE="4")
     hostile = with_variables("ci-leftovers", OMP_NUM_THREADS="1", LOCAL_WORLD_SIZE="9" * 4000)
 
-    assert seen(alone, "omp-one-thread") == ["OMP_NUM_THREADS is 1; 8 CPUs are left"]
+    assert seen(alone, "omp-one-thread") == ["OMP_NUM_THREADS is 1; 8 CPUs are available"]
     assert checks(four, "omp-one-thread")[0].command == "export OMP_NUM_THREADS=2"
     assert checks(hostile, "omp-one-thread")[0].command == "export OMP_NUM_THREADS=8"
 
@@ -349,7 +349,7 @@ def test_determinism_by_half_is_told_with_both_variables() -> None:
     )
 
     assert seen(subject, "cublas-not-deterministic") == [
-        "TF_DETERMINISTIC_OPS asks for equal results, and CUBLAS_WORKSPACE_CONFIG is ':0:0'"
+        "TF_DETERMINISTIC_OPS requests deterministic results, but CUBLAS_WORKSPACE_CONFIG is ':0:0'"
     ]
 
 

@@ -66,7 +66,7 @@ HAS: list[tuple[str, dict[str, ProbeReport], str]] = [
                 torch(cxx_runtime_version="14.36.32532", cxx_runtime_path="C:/W/msvcp140.dll")
             )
         },
-        "gets C:/W/msvcp140.dll, which is 14.36.32532; it needs 14.40",
+        "loads C:/W/msvcp140.dll, version 14.36.32532; it needs 14.40",
     ),
     (
         "python-emulated-on-arm",
