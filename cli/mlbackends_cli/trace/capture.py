@@ -29,13 +29,13 @@ _HELP = """Run a command with {tracing} on.
 
     COMMAND's input, output, terminal, signals and exit code are its own; nothing but {lines} lines is
     taken out of its output. All processes that it starts are traced too. The summary and what backends
-    itself has to say go to standard error. No file is left where no line came. Exit 127 where there is
+    itself prints go to standard error. No file is left if no line came. Exit 127 where there is
     no such command, 126 where it cannot be executed, 2 where the trace cannot be written, before
     COMMAND runs. Where SIGKILL ends backends, COMMAND goes on.
 """
 _OF_MKL = """
-    MKL itself appends its lines to the file (2021.4 and newer). mkl-service prints lines of its own
-    where it sees MKL_VERBOSE; they go to the file too, but stay in the output where no library can be
+    MKL itself appends its lines to the file (2021.4 and newer). mkl-service prints its own lines
+    if it sees MKL_VERBOSE; they go to the file too, but stay in the output where no library can be
     preloaded. A NumPy from PyPI computes with OpenBLAS, which prints none.
 """
 _OF_ONEDNN = """
@@ -262,7 +262,7 @@ class LiveTable:
         width, height = size[0] - 1, _height(size[1])
         text = ""
         if size != self._size:
-            # Move what stands there up, then let the terminal scroll only what is above.
+            # Move the lines there up, then let the terminal scroll only the rows above.
             up = "\n" * height + f"\033[{height}A" if self._size == (0, 0) else ""
             text = f"{up}\0337\033[1;{size[1] - height}r\0338"
             self._size, self._rows = size, []

@@ -76,7 +76,7 @@ def rows_shown(top: int | None, form: str) -> int:
 
 
 class Request(NamedTuple):
-    """What the options ask for. names: the views. most: so many rows, 0 is all."""
+    """What the options ask for. names: the views. most: the number of rows, 0 for all."""
 
     names: tuple[str, ...]
     form: str

@@ -217,7 +217,7 @@ def _numbers(row: SummaryRow) -> list[str]:
 
 
 def _rest(summary: Summary, shown: int) -> str:
-    """Return a line on the rows behind so many; "" where there are none."""
+    """Return a line on the rows that are not shown; "" if all are."""
     if summary.groups <= shown:
         return ""
     left = sum(row.total_ns for row in (*summary.rows[shown:], *filter(None, [summary.others])))

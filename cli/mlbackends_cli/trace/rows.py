@@ -44,7 +44,7 @@ def table_of(view: trace_views.AnyView) -> Table:
 
 
 def _changes(view: trace_views.Difference) -> Table:
-    """Return the calls of a comparison; of a side that has none the count is 0, the rest None."""
+    """Return the calls of a comparison; a missing side has a count of 0 and None elsewhere."""
     own = ("ratio", "implementation_before", "implementation_after")
     sides = [f"{when}_{name}" for when in ("before", "after") for name in _COMPARED]
     rows = []

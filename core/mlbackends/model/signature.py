@@ -16,7 +16,7 @@ class Derived(Struct, frozen=True, kw_only=True):
     operation: what was computed, in the library's own word: "matmul", "convolution", "SGEMM".
     shape: its sizes: "128x256:256x64" as oneDNN prints them, "m512n512k512" for MKL.
     dtype: the element types: "f32"; those of source, weights and destination where they differ: "u8:s8:f32".
-    implementation: the kernel's name, "" where the library does not tell it (MKL).
+    implementation: the kernel's name, "" where the library does not print it (MKL).
     isa: the instruction set in that name: "avx512_core_bf16"; "" where there is none.
     flops, bytes: the work and the least memory traffic of one call; None where sizes are not known.
     slow_path: the word of the implementation's name that gives a slow one away ("ref"); else "".
@@ -58,7 +58,7 @@ class Signature(Struct, frozen=True, dict=True, kw_only=True):
 
 
 class PrimitiveSignature(Signature, frozen=True, dict=True, kw_only=True):
-    """The fields of a primitive, as oneDNN printed them; "" where the version has none.
+    """The fields of a primitive, as oneDNN printed them; "" where the version does not print it.
 
     format: "v1" from 3.6 on, else "". component: "primitive", "graph", "ukernel" from 3.3 on.
     memory_descriptors, attributes, auxiliary: separated by blanks, each "name:value".
@@ -99,7 +99,7 @@ class RoutineSignature(Signature, frozen=True, dict=True, kw_only=True):
     """A routine of MKL, and the state that it printed.
 
     routine: as printed: "SGEMM", "MKL_DOMATCOPY", "FFT". values: the arguments, as printed, with
-    pointers as "0x*". state: what stands behind the time, by name: CNR, Dyn, FastMM, TID, NThr, BLAS, WDiv.
+    pointers as "0x*". state: the fields behind the time, by name: CNR, Dyn, FastMM, TID, NThr, BLAS, WDiv.
     """
 
     routine: str

@@ -1,13 +1,13 @@
-"""What MKL and oneDNN say that they ran, line by line, as records.
+"""The lines of MKL and oneDNN as records.
 
 `str(record)` is the text that the record came from: for a line of a library, the line as the
 library printed it, without line ending, launcher's prefix or capture's stamp; for Text, the
-program's own output with its line ending. Bytes that are no UTF-8 are kept (surrogateescape).
+program's own output with its line ending. Bytes that are not UTF-8 are kept (surrogateescape).
 
-What repeats from call to call (names, sizes, formats) stands in a `signature` that all records of
-the same call share; what a signature tells beyond its own words (operation, shape, element types,
-work, traffic) is `derived` from it once, when first needed, by the tracer that read the line.
-A record that is no call has the empty values.
+What repeats from call to call (names, sizes, formats) is in a `signature` that all records of the same
+call share; what follows from a signature (operation, shape, element types, work, traffic) is `derived`
+from it once, when first needed, by the tracer that read the line. Records other than calls have the
+empty values.
 
 Units: nanoseconds, bytes, floating-point operations. `None` is "not known".
 """
@@ -37,14 +37,14 @@ class Record(Struct, frozen=True, kw_only=True, tag_field="kind", tag=str.lower)
     """What all kinds have.
 
     tracer: "mkl" or "onednn"; "" for the program's own text.
-    line_number: in its file, from 1; 0 where there is no file.
+    line_number: in its file, from 1; 0 without a file.
     prefix: what a launcher put before the line, such as "[rank0]: "; as it was.
     source: where it came from: the rank or service that the prefix names ("rank0"), the log where several
         are read ("node0.log"), or both ("node0.log/rank0").
     process, thread: the operating system's numbers where the capture knew them; else thread is
         MKL's own number of the OpenMP thread. start_ns, clock: when it began, and since what:
         "epoch" or "monotonic". duration_ns: a fraction, since oneDNN prints six digits of a millisecond.
-    operation to workspace_query: as in `Derived`; empty for a record that is no call. key: what is the same
+    operation to workspace_query: as in `Derived`; empty for records other than calls. key: what is the same
         for equal calls, "" for others. executed: it is work done, not something created, compiled or
         refused. nested: its time is also inside that of another record. cache: how a creation found
         oneDNN's cache: "cache_hit", "cache_miss", ...; else "".
@@ -158,8 +158,7 @@ class Primitive(Call, frozen=True, kw_only=True):
 class GraphPartition(Call, frozen=True, kw_only=True):
     """A part of a graph that ran or was compiled.
 
-    The primitives inside print lines of their own, before it: a partition's time is never counted
-    beside theirs.
+    The primitives inside print their own lines before it: only their time is counted.
     """
 
     signature: PartitionSignature
@@ -219,7 +218,7 @@ class Message(Record, frozen=True, kw_only=True):
 
 
 class Info(Record, frozen=True, kw_only=True):
-    """What a library says of itself and the machine, one line at a time.
+    """A line in which a library describes itself or the machine.
 
     topic: "cpu", "gpu", "graph", "template", "platform", ... values: what reads as "name:value".
     """

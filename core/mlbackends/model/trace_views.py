@@ -1,4 +1,4 @@
-"""What the views of a trace tell: records that renderers print.
+"""The views of a trace: records that renderers print.
 
 Units: nanoseconds, bytes, floating-point operations; shares are of 1; rates are billions a second.
 `None` is "not known".
@@ -45,7 +45,8 @@ class Summary(View, frozen=True, kw_only=True):
     """Calls in groups, those that took longest first.
 
     by: the fields that they are grouped by. groups: how many there are; `rows` may be fewer, and what
-    those left out took is `others`. uncounted: what a total would count twice, and what is no work.
+    those left out took is `others`. uncounted: calls that a total would count twice, and calls that
+    are not work.
     """
 
     by: tuple[str, ...]
@@ -63,7 +64,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     code: stable, from the registry "tracing.findings". severity: "high", "medium", "low" or "note".
     seen, why, action: sentences: what was seen, why it hurts, what to do. evidence: lines of the trace,
     or sums over them. total_ns: the time that it is about; share: of the time of all counted calls, None
-    where that says nothing.
+    where that has no meaning.
     """
 
     code: str
@@ -133,7 +134,7 @@ class Lane(Struct, frozen=True, kw_only=True):
 class Timeline(View, frozen=True, kw_only=True):
     """When which operation ran, in stretches of equal length; times count from the first call.
 
-    synthetic: the trace has no stamps, so that calls stand one behind the other. partly: only some had none.
+    synthetic: the trace has no stamps, so calls follow one another. partly: some calls have no stamp.
     skipped_lanes: how many threads were too many to keep.
     """
 
@@ -200,7 +201,7 @@ class Change(Struct, frozen=True, kw_only=True):
 
 
 class SettingChange(Struct, frozen=True, kw_only=True):
-    """What libraries say of themselves and differs between two traces.
+    """A setting of a library that differs between two traces.
 
     name: such as "oneDNN threads". before, after: all values that were seen.
     """
@@ -215,9 +216,9 @@ class Difference(View, frozen=True, kw_only=True):
 
     measure: "total", "mean", "median" or "min". threshold: the ratio from which on a call is slower or
     faster. ratio: of the whole time. failed: something is slower; a comparison in CI ends with 1.
-    settings: versions, threads and instruction sets that differ, where both traces tell them.
-    unsteady_before, unsteady_after: a sentence where the times of equal calls differ so much that ratios
-    say little.
+    settings: versions, threads and instruction sets that differ, where both traces contain them.
+    unsteady_before, unsteady_after: a sentence where the times of equal calls vary too much for ratios to
+    mean much.
     """
 
     by: tuple[str, ...]
@@ -240,7 +241,7 @@ class Reproduction(Struct, frozen=True, kw_only=True):
     """How to run one call again.
 
     tool: "benchdnn", and text its command; or "json", and text a call of MKL: the routine and its arguments.
-    Both are "" where there is nothing, and `notes` say why; else they say what the line does not tell.
+    Both are "" where there is nothing, and `notes` give the reason; else they list what the line lacks.
     """
 
     operation: str

@@ -16,9 +16,9 @@ from typing import Any
 from mlbackends.base.errors import BadInput
 
 _PIECE = 1 << 18
-#: So many bytes are unpacked at once, since what an engine unpacked is lost where it then meets damage.
+#: Bytes unpacked at once: what an engine unpacked is lost if it then meets damage.
 _STEP = 256
-#: So many packed bytes are handed over at once: four blocks of 128 KiB at most.
+#: Packed bytes handed over at once: at most four blocks of 128 KiB.
 _ZSTD_STEP = 16
 _MAGIC = {
     "gzip": b"\x1f\x8b",
@@ -35,7 +35,7 @@ _MODULES = {
 
 
 class Damaged(Exception):
-    """A compressed log that ends too early or does not hold what it should; the text says what."""
+    """A compressed log that ends too early or is corrupt; the text says how."""
 
 
 def compression(start: bytes) -> str:
@@ -114,7 +114,7 @@ class _Inflater:
     unused_data = property(lambda self: self._engine.unused_data.lstrip(b"\0"))
 
     def decompress(self, data: bytes, limit: int) -> bytes:
-        """Return at most so many bytes; what is left of the data is kept.
+        """Return at most `limit` bytes; the rest of the data is kept.
 
         Where the data is damaged, return what it gives before; the next call raises the error.
         """

@@ -40,8 +40,8 @@ def format_of(path: str) -> str:
 def export(records: Iterable[Record], path: str, format_name: str = "") -> int:
     """Write records to a file, or to standard output where the path is "-"; return how many went in.
 
-    The file comes to be when all is written; what was there before stays until then. A device or a FIFO
-    is written to as the records come. Raises UnknownName for a format that is none, BadInput where the
+    The file appears when all is written; an older one stays until then. A device or a FIFO is written
+    as the records come. Raises UnknownName for a format that is none, BadInput where the
     file cannot be written or the format lacks what it needs, BrokenPipeError where its reader has gone.
     """
     form = format_name or format_of(path)
@@ -155,11 +155,13 @@ class LineWriter:
             self._flush()
 
     def _flush(self) -> None:
-        self._write(self._lines)
+        if self._lines:
+            self.put(self._lines)
         self.count += len(self._lines)
         self._lines.clear()
 
-    def _write(self, lines: list[Any]) -> None:
+    def put(self, lines: list[Any]) -> None:
+        """Write lines to the file."""
         self._file.write(b"".join(lines))
 
 
@@ -237,14 +239,14 @@ class ParquetWriter(LineWriter):
         super().close()
         self._written.close()
 
-    def _write(self, lines: list[tuple[Any, ...]]) -> None:
-        if lines:
-            columns = dict(zip(COLUMNS, zip(*lines, strict=True), strict=True))
-            for name, kind in COLUMNS.items():
-                if kind is str:
-                    texts = (text.encode("utf-8", "replace").decode() for text in columns[name])
-                    columns[name] = tuple(texts)
-            self._written.write_table(self._table(columns, schema=self._schema))
+    def put(self, lines: list[tuple[Any, ...]]) -> None:
+        """Write rows as a group."""
+        columns = dict(zip(COLUMNS, zip(*lines, strict=True), strict=True))
+        for name, kind in COLUMNS.items():
+            if kind is str:
+                texts = (text.encode("utf-8", "replace").decode() for text in columns[name])
+                columns[name] = tuple(texts)
+        self._written.write_table(self._table(columns, schema=self._schema))
 
 
 _encode = msgspec.json.Encoder().encode

@@ -70,7 +70,7 @@ CHANGING = frozenset({"source", "prefix", "clock", "raw", *NUMBERS} - {"flops", 
 def field_name(name: str) -> str:
     """Return a field's name, with `-` for `_` forgiven.
 
-    Raises BadInput where there is no such field, with the nearest.
+    Raises BadInput for an unknown field, with the nearest.
     """
     found = name.strip().replace("-", "_")
     table, dot, entry = name.strip().partition(".")

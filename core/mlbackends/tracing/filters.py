@@ -67,7 +67,7 @@ class Where(Struct, frozen=True):
 def where(*texts: str) -> Where:
     """Understand expressions that must all hold; none holds for every record.
 
-    Raises BadInput that says where it went wrong, with the nearest field.
+    Raises BadInput with the position of the error and the nearest field.
     """
     compared: list[tuple[str, str, str]] = []
     tests = []
@@ -109,9 +109,9 @@ def _test(condition: Condition, compared: list[tuple[str, str, str]]) -> Test:
 def after_first(records: Iterable[Record], count: int) -> Iterable[Record]:
     """Leave out the first `count` executions of each call: they set up what others use.
 
-    Each process has first calls of its own, and each of its threads where the trace tells them.
+    First calls are counted per process, and per thread where the trace records threads.
 
-    Raises BadInput where `count` is negative. What is no execution passes.
+    Raises BadInput where `count` is negative. Other records pass.
     """
     if count < 0:
         raise BadInput(f"{count} calls cannot be skipped; give 0 or more")

@@ -12,12 +12,12 @@ from mlbackends.tracing.groups import Tally
 from mlbackends.tracing.machine import Machine
 from mlbackends.tracing.numbers import whole_number
 
-#: Calls whose time belongs in a total, other calls, and what is no call.
+#: Calls whose time is counted, other calls, and other records.
 KINDS = ("work", "uncounted", "notes")
 SEVERITIES = ("high", "medium", "low", "note")
 _LONGEST = 600
 _MOST_ROWS = 4
-#: What MKL prints behind a call of threads: of all domains, and of those that have a number of their own.
+#: MKL's thread counts: of all domains, and of domains with a separate number.
 _POOLS = ("NThr", "BLAS", "LAPACK", "FFT", "PARDISO")
 _PRODUCTS = frozenset(
     ("matmul", "convolution", "deconvolution", "inner_product", "gemm_api", "brgemm")
@@ -45,7 +45,7 @@ class Sum:
             self._lines[shown(record)] = None
 
     def add_calls(self, calls: "Calls", about: str, count: int = 0, total_ns: float = 0.0) -> None:
-        """Add equal calls, with a row that says something about them. count, total_ns: or some of them."""
+        """Add equal calls, with a row about them. count, total_ns: or some of them."""
         total_ns = total_ns or calls.total_ns
         self.add(calls.record, count or calls.count, total_ns)
         self._rows.append((-total_ns, f"{times(calls.count, 'call')} of {calls.name}: {about}"))
@@ -107,12 +107,12 @@ class Calls:
 
     @property
     def median_ns(self) -> float:
-        """The median of the later calls, or of the first where there are no others; 0 without a time."""
+        """The median of the later calls, or of the first if they are all; 0 without a time."""
         return self.later.median or self.first.median or 0.0
 
     @property
     def least_ns(self) -> float:
-        """The shortest of the later calls, or of the first where there are no others; 0 without a time."""
+        """The shortest of the later calls, or of the first if they are all; 0 without a time."""
         return self.later.least or self.first.least or 0.0
 
     @property
@@ -160,7 +160,7 @@ class Finder:
     Most add calls up by `key`; others override `add`, `add_more`, `take` or `follow`, or look at `calls`.
     machine: the one that the trace is of, where that is known.
     WANTS: of KINDS, those that it is given; asking each of a million records twenty times costs.
-    WHY, ACTION: those of its findings. LINES: so many lines of the trace show each sum.
+    WHY, ACTION: those of its findings. LINES: the number of example lines for each sum.
     GOES_FIRST: its findings come before all others, since these rest on it.
     calls, all_count, all_ns: the counted calls of the trace, at the end.
     """

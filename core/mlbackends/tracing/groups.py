@@ -69,23 +69,22 @@ class Tally:
     @property
     def median(self) -> float | None:
         """The median, the mean of the two in the middle; None without a time."""
-        if self._middle[0] != len(self.times):
-            self._middle = len(self.times), self._median()
-        return self._middle[1]
-
-    def _median(self) -> float:
         times, upper = self.times, len(self.times) // 2
+        if self._middle[0] == len(times):
+            return self._middle[1]
         lower = upper if len(times) % 2 else upper - 1
+        ordered, below = times, 0
         if len(times) > _FEW:
-            # A sample tells between which values the middle lies; only those are sorted.
+            # A sample shows between which values the middle is; only those are sorted.
             sample = sorted(times[:: len(times) // _SAMPLE])
             low, high = (sample[len(sample) // 2 + margin] for margin in (-_MARGIN, _MARGIN))
             below = len([0 for each in times if each < low])
-            between = sorted([each for each in times if low <= each <= high])
-            if below <= lower and upper < below + len(between):
-                return (between[lower - below] + between[upper - below]) / 2
-        ordered = sorted(times)
-        return (ordered[lower] + ordered[upper]) / 2
+            ordered = array("d", [each for each in times if low <= each <= high])
+            if not below <= lower <= upper < below + len(ordered):
+                ordered, below = times, 0
+        middle = sorted(ordered)[lower - below : upper - below + 1]
+        self._middle = len(times), (middle[0] + middle[-1]) / 2
+        return self._middle[1]
 
 
 class Group:

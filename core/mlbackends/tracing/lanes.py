@@ -19,7 +19,7 @@ Lane = tuple[str, int | None, int | None]
 
 
 class Placed(NamedTuple):
-    """A call's place. start_ns: since the first call; synthetic: the trace did not tell it."""
+    """A call's place. start_ns: since the first call; synthetic: it was not in the trace."""
 
     lane: Lane
     start_ns: int
@@ -56,7 +56,7 @@ class Placing:
             start = self._ends.get(lane, 0) - (round(duration) if encloses else 0)
         else:
             start = record.start_ns - self._origins.setdefault(record.clock, record.start_ns)
-        # What is inside another call, or around others, takes no time of its own.
+        # Calls inside or around others do not add time to the lane.
         if not record.nested and not encloses:
             self._ends[lane] = max(self._ends.get(lane, start), start + round(duration))
         return Placed(lane, start, duration, record.start_ns is None)

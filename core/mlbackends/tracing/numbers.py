@@ -1,7 +1,7 @@
 """Numbers in lines whose separator is a comma, printed where the decimal point is a comma too.
 
 A program that calls setlocale() makes oneDNN and MKL print "1,146" for 1.146, and a field then looks
-like two. What belongs together is decided by how many fields a line must have and by what may stand where.
+like two. Fields are rejoined so that their number and their contents match the format.
 A duration is a number of nanoseconds that is not negative and not beyond all sense.
 """
 
@@ -24,7 +24,7 @@ def whole_number(text: str) -> int | None:
 
 
 def is_time(value: float) -> bool:
-    """Return whether so many nanoseconds can be a call's time; "nan" is none."""
+    """Return whether a number of nanoseconds can be a call's time; "nan" cannot."""
     return 0 <= value <= LONGEST
 
 
@@ -34,7 +34,7 @@ def is_stamp(digits: bytes) -> bool:
 
 
 def nanoseconds(text: str, unit: float) -> float | None:
-    """Return the time that a line tells, in any locale, None if it is none. unit: in nanoseconds."""
+    """Return a printed time in nanoseconds, in any locale, or None. unit: in nanoseconds."""
     try:
         value = float(text) * unit
     except ValueError:

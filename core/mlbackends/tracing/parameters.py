@@ -39,7 +39,7 @@ _IN_SHAPE = frozenset(
 
 
 def parameters(record: Record) -> str:
-    """Return the parameters, separated by blanks; "" for what is no call of a primitive or a routine."""
+    """Return the parameters, separated by blanks; "" unless it is a call of a primitive or a routine."""
     signature = getattr(record, "signature", None) or getattr(record, "refused", None)
     if isinstance(signature, PrimitiveSignature):
         return " ".join(filter(None, _of_primitive(signature)))
@@ -55,7 +55,7 @@ def _of_primitive(call: PrimitiveSignature) -> list[str]:
         words.append("->".join(_layout(each) for each in tensors))
     elif call.primitive in _PRODUCTS:
         for each in tensors:
-            # Rows one behind the other, and what was left to oneDNN or made by it, are no choice.
+            # Row-major layouts, and those that oneDNN chose, are not parameters.
             tag = each.layout
             is_chosen = "a" in each.properties or not tag.islower() or not tag.isalpha()
             if not is_chosen and (list(tag) != sorted(tag) or each.strides):
@@ -81,7 +81,7 @@ def _of_primitive(call: PrimitiveSignature) -> list[str]:
 
 
 def _layout(tensor: MemoryDescriptor) -> str:
-    """Return a layout with what stands in the memory besides; MKL-DNN's "f0" is nothing."""
+    """Return a layout with the memory's extra contents; MKL-DNN's "f0" means none."""
     extra = "" if tensor.flags.strip(":") in {"", "f0"} else f":{tensor.flags}"
     strides = f":{tensor.strides}" if tensor.strides else ""
     return f"{tensor.layout or tensor.kind}{strides}{extra}"

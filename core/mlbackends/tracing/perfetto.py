@@ -2,7 +2,7 @@
 
 Each call is a complete event ("ph":"X") with `ts` and `dur` in microseconds; processes and threads get
 names by metadata events ("ph":"M"). Times count from the first call. Calls without a stamp in the trace
-stand one behind the other: each says so by args.synthetic, and the whole by otherData.
+follow one another: args.synthetic marks each, otherData the whole.
 
 Source: Trace Event Format, "Complete Events", "Metadata Events", "JSON Object Format".
 """
@@ -17,12 +17,12 @@ from mlbackends.base.writable import escaped
 from mlbackends.model.trace import Call, Record
 from mlbackends.tracing.lanes import Placed, Placing, lane_name
 
-#: So many calls are held back, to know which began first: a part of a graph comes after what it holds.
+#: Calls held back to find out which began first: a graph partition comes after its primitives.
 _BUFFERED = 4096
 
 
 def write(records: Iterable[Record], file: BinaryIO) -> int:
-    """Write all calls; return how many. What is no call has no place in time and is left out."""
+    """Write all calls, and return their number. Other records have no time and are left out."""
     encode = msgspec.json.Encoder().encode
     file.write(b'{"displayTimeUnit":"ns","traceEvents":[\n')
     totals: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""What stands before a library's line: a launcher's prefix, and the capture's own stamp.
+"""What precedes a library's line: a launcher's prefix, and the capture's own stamp.
 
 [rank0]: [default3]: [0]                    torchrun, torch.distributed, mpiexec -prepend-rank
 [1,0]<stdout>: [host-12@1,0]<stdout>:       mpirun --tag-output, Open MPI 4 and 5
@@ -8,7 +8,7 @@ web-1  |                                    docker compose
 (train pid=1234)                            Ray
 [pid 12 tid 13 end 987654321]               our capture: the end, in nanoseconds since the epoch
 
-Colours of a terminal may stand around and in a line, as `docker compose` and `grep --color` put them.
+Terminal colours may surround or interrupt a line, as with `docker compose` and `grep --color`.
 """
 
 import re
@@ -55,7 +55,7 @@ NO_PREFIX = Prefix("", "", None, None, None)
 
 
 def prefix(text: bytes) -> Prefix | None:
-    """Read what stands before a line; None if it is, or ends with, something else."""
+    """Parse the text before a line; None unless it is a prefix."""
     if not text:
         return NO_PREFIX
     if len(text) > 1000:
@@ -96,7 +96,7 @@ def plain(text: bytes) -> bytes:
 
 
 class Coloured:
-    """A text whose parts are addressed by where they stand in it without its colours, from left to right."""
+    """A text whose parts are addressed by their offsets without colours, from left to right."""
 
     def __init__(self, text: bytes) -> None:
         self._text = text
@@ -108,7 +108,7 @@ class Coloured:
             self._shifts.append(self._shifts[-1] + len(found[0]))
 
     def part(self, start: int, end: int) -> bytes:
-        """Return what stands between two places where no colours count, with the colours at its ends."""
+        """Return the text between two offsets that ignore colours, with the colours at its ends."""
         first = max(self._passed, bisect_left(self._places, start))
         self._passed = bisect_right(self._places, end)
         return self._text[start + self._shifts[first] : end + self._shifts[self._passed]]

@@ -1,11 +1,11 @@
 """Logs as records: a program's output with the lines of MKL and oneDNN anywhere in it.
 
-A line of a library begins with its marker, wherever that stands, and goes to the line's end, since
-programs print without ending their own lines. What stands before it is a launcher's prefix, and
-then goes into the record, or else the program's text. Only what keeps to the grammar from the marker
-to the end is taken: text that talks about markers is text. A line that begins with a marker and goes
-on as something else is `Malformed`, and so is the last one of a log that ends before it does. Text of
-the program right behind a call is text, as far as it can be distinguished by the call's own numbers.
+A library's line begins at its marker, which may be anywhere in a line, and goes to the line's end, since
+programs print without ending their own lines. What precedes it is either a launcher's prefix, which
+goes into the record, or the program's text. Only text that matches the grammar from the marker to the
+end becomes a record: text that mentions markers is text. A line that begins with a marker and does not
+match is `Malformed`, and so is a truncated last line. Program text right behind a call is text as far
+as it can be distinguished from the call's own numbers.
 
 Colours around and in a line of a library are dropped, like the line's end.
 Program text comes out byte for byte: the `raw` of all Text records, one behind the other.
@@ -30,9 +30,9 @@ from mlbackends.tracing.prefixes import NO_PREFIX, Coloured, Prefix, plain, pref
 from mlbackends.tracing.sources import Source, joined_source
 
 FORMATS = "mlbackends.tracing.formats"
-#: So many bytes tell the markers of all tracers apart.
+#: The number of bytes that distinguish the markers of all tracers.
 MARK_LENGTH = 12
-#: So many bytes without a line's end are cut: no library prints such a line.
+#: Longer lines are cut into pieces: no library prints such a line.
 LONGEST_LINE = 1 << 20
 #: A line cut by its tracer: key, duration and start in nanoseconds.
 Cut = tuple[Hashable, float | None, int | None]
@@ -87,7 +87,7 @@ def with_log(record: AnyRecord, log: str) -> AnyRecord:
 
 
 def lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield lines with their ends; the last may have none, and what is too long to be a line is cut."""
+    """Yield lines with their ends, if any; lines that are too long are cut."""
     rest = b""
     for chunk in chunks:
         data = rest + chunk
@@ -157,7 +157,7 @@ def is_cut_right(record: AnyRecord, cut: Cut) -> bool:
 
 
 def record_length(line: bytes) -> int:
-    """Return how many bytes of a line are a record, 0 for none; text may stand behind it.
+    """Return how many bytes of a line are a record, 0 for none; text may follow it.
 
     line: from its marker on, without its end.
     """
@@ -243,7 +243,7 @@ def _malformed(
 
 
 def _placed(record: AnyRecord, number: int, before: Prefix) -> AnyRecord:
-    """Add to a record, which is new, where it was found, and what its prefix tells."""
+    """Add a new record's line number and the facts in its prefix."""
     more: dict[str, int | str | None] = {"line_number": number}
     if before is not NO_PREFIX:
         more |= {"prefix": before.text, "source": before.source}

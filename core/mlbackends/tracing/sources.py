@@ -31,7 +31,7 @@ _MARKS = {
 class Source:
     """A log, read piece by piece.
 
-    name: as given; "-" is standard input. size: of the file as it lies on the disk, None for a pipe.
+    name: as given; "-" is standard input. size: of the file on disk, None for a pipe.
     position: how much of it was read. damage: why it could not be read to its end, "" if it was.
     """
 
@@ -142,7 +142,7 @@ def joined_source(log: str, source: str) -> str:
 
 
 def _start_and_rest(chunks: Iterable[bytes], size: int) -> tuple[bytes, Iterator[bytes]]:
-    """Return at least so many bytes, if there are, and what follows."""
+    """Return at least `size` bytes, if there are, and the rest."""
     stream = iter(chunks)
     start = b""
     for chunk in stream:
@@ -153,7 +153,7 @@ def _start_and_rest(chunks: Iterable[bytes], size: int) -> tuple[bytes, Iterator
 
 
 def as_utf8(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the same text as UTF-8; bytes that are no UTF-16, nor meant to be, pass as they are."""
+    """Yield the same text as UTF-8; text that is not UTF-16 passes unchanged."""
     start, rest = _start_and_rest(chunks, _SAMPLE)
     mark = next(filter(start.startswith, _MARKS), b"")
     encoding = _MARKS.get(mark, "")

@@ -33,7 +33,7 @@ class Collector(Protocol):
 def begin(name: str, **options: Any) -> Collector:
     """Begin a view; options are those of its file's `Collector`.
 
-    Raises UnknownName where there is no such view.
+    Raises UnknownName for an unknown view.
     """
     collector: Collector = registry.load(REGISTRY, name).Collector(**options)
     return collector

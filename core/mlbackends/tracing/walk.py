@@ -2,7 +2,7 @@
 
 Most lines of a log are calls that came before with another time. A tracer cuts a line to what repeats,
 its key, and its time; only the first line of each key is read with the grammar. Collectors that need
-each call, in order, say so by `follow`; the others get sums.
+each call, in order, offer `follow`; the others get sums.
 """
 
 from array import array
@@ -102,7 +102,7 @@ class Walk:
     Each has `add(record)`. Equal calls come as sums when the walk ends: by `add_many(record, count,
     durations)` all but the first, where the order does not matter; by `add_more` all but the first few
     different ones. `follow(record)` returns a Follower for the calls that equal a record, or None. A
-    collector that has none of these gets a record for each call.
+    collector without these methods gets a record for each call.
 
     is_chosen: which records are counted; equal calls from one place have equal answers.
     lines, unreadable: the number of lines of libraries, and of those that could not be read. texts: the

@@ -91,14 +91,14 @@ def run(
 ) -> Captured:
     """Run a command to its end; its streams, terminal and signals are its own. Return what came.
 
-    output: where the trace goes; replaced, unless `append`. What is no regular file, such as
+    output: where the trace goes; replaced, unless `append`. Anything but a regular file, such as
         /dev/stderr or a FIFO with a reader, gets the whole trace at the end.
     level, components, timestamps: what oneDNN prints, as its tracer's `environment` has it.
     separation: "preload", "terminal", "pipe" or "none"; "auto" takes the shim where there is one that
         fits, else for oneDNN a terminal if stdout is one and a pipe if not. MKL alone needs none.
     rank_variables: variables that hold a rank; each rank then has its own file, see `with_rank`.
-    live: is given new lines, in this thread, while the command runs: ten times a second, though
-        there be none, so that it can show what it has and tell the time.
+    live: is given new lines, in this thread, while the command runs: ten times a second, even
+        if there are none, so that it can redraw.
     environment: for the command; ours by default. shim: its file; by default the installed one.
     Raises NotStarted (its exit_code is 126 or 127), and BadInput where the trace cannot be written,
     below another capture, or for a filter that is none; all before the command runs.

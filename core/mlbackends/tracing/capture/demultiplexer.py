@@ -1,7 +1,7 @@
 """Trace lines and a program's own text, separated in one stream of bytes.
 
 A trace line starts with a marker anywhere in a line, for programs print without ending theirs, and
-goes on as a record of its tracer: to the line's end, or to where text of the program stands behind it.
+continues as a record of its tracer to the line's end, or to the program's text behind it.
 All other bytes are the program's, and come out as they went in, a line with a marker that is no record
 too. However the stream is cut into pieces, the result is the same.
 """
@@ -16,7 +16,7 @@ from mlbackends.tracing.reader import record_length
 _LONGEST_LINE = 1 << 20
 _BRIEF_SECONDS, _PATIENT_SECONDS = 0.05, 2.0
 _BRIEF_BYTES = 4
-#: What stands behind marker, format and time stamp in a line of oneDNN, and hardly in a sentence.
+#: Words behind marker, format and time stamp in oneDNN's lines; unlikely in a sentence.
 _WORDS = (
     *(b"exec", b"create", b"create_nested", b"compile", b"info", b"error", b"warn", b"debuginfo"),
     *(b"primitive", b"graph", b"common", b"ukernel", b"cpu", b"gpu", b"jit_perf", b"ocl", b"sycl"),
@@ -38,8 +38,8 @@ class Separated(NamedTuple):
 class Demultiplexer:
     """Takes a stream piece by piece. markers: what trace lines start with; none may be empty.
 
-    length: tells how much of a line without its end, from its marker on, is a record; by default, what
-    the tracers say that have these markers.
+    length: returns how much of a line without its end, from its marker on, is a record; by default as
+    the tracers with these markers parse it.
     """
 
     def __init__(self, markers: Iterable[bytes], length: Length = record_length) -> None:

@@ -1,7 +1,7 @@
 """The variables of a traced command: what its libraries want set, what the user has set, and ranks.
 
 Where the user's own settings ask for more lines, or choose among them, that is kept. A launcher such as
-mpirun tells each process its rank by a variable; each rank may have a trace of its own.
+mpirun passes each process its rank in a variable; each rank may have its own trace.
 """
 
 import os
@@ -19,7 +19,7 @@ _LONGEST_RANK = 15
 def combined(
     requested: Mapping[str, str], user: Mapping[str, str]
 ) -> tuple[dict[str, str], list[Notice]]:
-    """Return the wanted variables, each at least as rich as the user's, and what of theirs gives way."""
+    """Return the requested variables, none less verbose than the user's, and what is overridden."""
     found, notices = dict(requested), []
     for name, value in requested.items():
         theirs = user.get(name, "")
@@ -60,7 +60,7 @@ def _joined(words: Sequence[str], theirs: Sequence[str]) -> str:
 
 
 def rank_of(environment: Mapping[str, str], variables: Sequence[str]) -> str:
-    """Return the rank that the first variable with a number tells, "" where none does.
+    """Return the rank in the first variable that holds a number, or "".
 
     As in the shim's settings.c.
     """
@@ -75,7 +75,7 @@ def with_rank(path: str, rank: str) -> str:
 
 
 def ranks_files(path: str) -> list[str]:
-    """Return the traces of ranks that lie beside a trace, in the order of the ranks."""
+    """Return the ranks' traces in the same folder as a trace, in the order of the ranks."""
     folder, name = os.path.split(path)
     stem, extension = map(re.escape, os.path.splitext(name))
     pattern = re.compile(rf"{stem}\.rank(\d{{1,{_LONGEST_RANK}}}){extension}")

@@ -21,12 +21,12 @@ from mlbackends.libraries.elf import ElfImage
 
 _PT_INTERP = 3
 _MOST_INTERPRETERS = 4
-# The loader takes these for the end of a name, or for the start of a word of its own.
+# The loader treats these as separators, or as the start of a substitution.
 _SPECIAL = " :$"
 
 
 def shim_path() -> str:
-    """Return the file of the installed shim, "" where this installation has none."""
+    """Return the path of the installed shim, or ""."""
     package = find_spec(KERNELS)
     folder = os.path.dirname(str(package.origin)) if package else ""
     path = os.path.join(folder, "lib", "trace_shim.so")
@@ -76,7 +76,7 @@ def _behind_scripts(path: str, environment: Mapping[str, str]) -> str:
 
 
 def preload_value(shim: str, environment: Mapping[str, str], stack: contextlib.ExitStack) -> str:
-    """Return LD_PRELOAD with the shim behind what stands there: some libraries must be first.
+    """Return LD_PRELOAD with the shim appended: some libraries must be first.
 
     stack: keeps the shim open as long as it is needed, where the loader could not read its name.
     Raises OSError where it cannot be opened.

@@ -36,7 +36,7 @@ class NotStarted(MlBackendsError, RuntimeError):
 def executable(command: Sequence[str], environment: Mapping[str, str]) -> list[str]:
     """Return the file to execute, and then the arguments, the zeroth included.
 
-    What has no format of its own is the shell's, as in execvp(3). Raises NotStarted, as a shell does.
+    A file of unknown format is run by the shell, as in execvp(3). Raises NotStarted, as a shell does.
     """
     name = command[0]
     if "/" in name and call(os.path.isdir, name):
@@ -59,7 +59,7 @@ def executable(command: Sequence[str], environment: Mapping[str, str]) -> list[s
             head = file.read(256)
     except OSError:  # executable and not readable: a program
         return [path, *command]
-    # The system refuses a file of no format of its own; shells take it for a script.
+    # The system refuses a file of unknown format; shells run it as a script.
     is_text = b"\0" not in head.partition(b"\n")[0]
     is_script = is_text and not head.startswith((b"#!", b"\x7fELF"))
     return ["/bin/sh", "sh", path, *command[1:]] if is_script else [path, *command]
@@ -68,8 +68,8 @@ def executable(command: Sequence[str], environment: Mapping[str, str]) -> list[s
 class HandledSignals:
     r"""A scope in which signals come one by one, where they cannot be waited for (macOS).
 
-    The sender is not known: Ctrl-C and Ctrl-\ are taken to come from our terminal, which tells the
-    command itself. Outside the main thread Python can handle none: nothing is sent on then.
+    The sender is not known: Ctrl-C and Ctrl-\ are assumed to come from our terminal, which signals
+    the command itself. Outside the main thread Python can handle none: nothing is sent on then.
     """
 
     def __init__(self) -> None:

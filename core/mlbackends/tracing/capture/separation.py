@@ -69,7 +69,7 @@ class Separation:
         """Take over a new size of our terminal."""
 
     def finish(self) -> list[Notice]:
-        """Bring in what is on its way, the command having ended; tell what went wrong."""
+        """Collect what is still in transit after the command has ended; return what went wrong."""
         return []
 
     def counted(self) -> Counted:
@@ -121,7 +121,7 @@ class _Preloaded(Separation):
 class _Relayed(Separation):
     """The command's output comes through us: a thread prints its text to ours, and keeps the trace.
 
-    The command prints to a terminal of its own where our output is one, else to a pipe.
+    The command prints to its own terminal if our output is one, else to a pipe.
     """
 
     def __init__(self, name: str, trace: int, markers: Markers, notices: Sequence[Notice]) -> None:
@@ -205,7 +205,11 @@ class _Relayed(Separation):
     def _read(self) -> bytes | None:
         """Return what came, b"" if nothing did for a moment, None at the end."""
         try:
-            if not self._has_more(_BRIEF_SECONDS / 2):
+            if os.name != "nt":
+                has_more = bool(select.select([self._source], [], [], _BRIEF_SECONDS / 2)[0])
+            elif not (has_more := waiting_bytes(self._source) > 0):
+                time.sleep(_BRIEF_SECONDS / 2)
+            if not has_more:
                 return b""
             return os.read(self._source, _PIECE_BYTES) or None
         except OSError as error:
@@ -213,15 +217,6 @@ class _Relayed(Separation):
             if error.errno in (errno.EIO, errno.EPIPE):
                 return None
             raise
-
-    def _has_more(self, seconds: float) -> bool:
-        """Wait a moment for output; tell whether there is some, or its end."""
-        if os.name != "nt":
-            return bool(select.select([self._source], [], [], seconds)[0])
-        has_more = waiting_bytes(self._source) > 0
-        if not has_more:
-            time.sleep(seconds)
-        return has_more
 
     def _write(self, separated: Separated) -> None:
         for line in separated.lines:

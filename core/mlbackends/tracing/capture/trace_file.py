@@ -1,6 +1,6 @@
 """The file that a trace goes to: made before the command starts, added to by many processes.
 
-A trace may go to what is no regular file, such as /dev/stderr or a FIFO: whole, at the end.
+A trace may go to something other than a regular file, such as /dev/stderr or a FIFO: whole, at the end.
 """
 
 import contextlib
@@ -69,8 +69,8 @@ class TraceFile:
     def parts(self) -> list[tuple[str, int]]:
         """Return the files as they are now, each with the byte where this run's lines start.
 
-        Where ranks have their own, the common one is left out if nothing is in it; what is no file
-        any more, the command having removed it, is left out too.
+        Where ranks have their own, the common one is left out if it is empty. Files that the command has
+        removed are left out too.
         """
         files = self._ranks_files()
         if not files or os.fstat(self.descriptor).st_size:
@@ -84,7 +84,7 @@ class TraceFile:
         return not os.fstatvfs(self.descriptor).f_bavail
 
     def remove_if_empty(self) -> bool:
-        """Remove the file where no line came, or every line went to a rank's own; tell whether it is gone.
+        """Remove the file where no line came, or every line went to a rank's own; return whether it is gone.
 
         What was there, or may be another's, stays.
         """
@@ -109,8 +109,8 @@ def counted(
 ) -> dict[str, int]:
     """Return how many whole lines each tracer has in the files, "" being all lines.
 
-    A line counts for the tracer whose marker stands at its start or behind a stamp; one without an
-    end, the disk being full, does not count. Raises OSError where a file cannot be read.
+    A line counts for the tracer whose marker is at its start or behind a stamp; one without an end,
+    because the disk is full, does not count. Raises OSError where a file cannot be read.
     """
     totals = dict.fromkeys(["", *markers], 0)
     needles = {
@@ -155,7 +155,7 @@ def file_in_memory(name: str) -> Iterator[tuple[int, str]]:
 
 
 def special_file(path: str) -> io.FileIO | None:
-    """Open what is no regular file, such as /dev/stderr or a FIFO; None where a path is one, or nothing.
+    """Open a device or FIFO, such as /dev/stderr; None for a regular file, a folder or a missing path.
 
     It is open before the command runs, so that a FIFO keeps its reader. Raises BadInput where it cannot
     be written; a FIFO that nobody reads is not waited for.
@@ -183,7 +183,7 @@ def special_file(path: str) -> io.FileIO | None:
 def copied(source: str, target: io.FileIO) -> tuple[int, OSError | None]:
     """Write a file to its target, and cut it off where that ends early.
 
-    Returns how many whole lines were lost, and why; a reader that has seen enough is no problem.
+    Returns how many whole lines were lost, and why; a reader that stops reading is not an error.
     """
     written = 0
     with open(source, "rb+", buffering=0) as file:

@@ -32,9 +32,9 @@ class _Speed(NamedTuple):
 class Finder(finder.Finder):
     """Compares products with products of the same types and threads, other work with its like.
 
-    The shortest of equal calls counts, so that a busy machine is no finding. What only moves data is
+    The shortest of equal calls counts, so that a busy machine is not reported. What only moves data is
     compared with calls that move as much or more, which no cache favours. Calls that a reference
-    implementation ran have a finding of their own.
+    implementation ran have a separate finding.
     """
 
     WANTS = frozenset[str]()
@@ -76,7 +76,7 @@ class Finder(finder.Finder):
             )
 
     def _roof(self, calls: Calls) -> float:
-        """Return what the machine does with so many threads; 0 where it was not measured."""
+        """Return the machine's speed with the calls' threads; 0 if it was not measured."""
         roof = self.machine.roof
         if roof is None or not roof.threads or not calls.is_product:
             return 0.0

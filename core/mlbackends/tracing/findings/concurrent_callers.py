@@ -1,4 +1,4 @@
-"""Several callers at once each used a pool of threads of their own: together more than there are CPUs."""
+"""Concurrent callers each used their own thread pool: together more threads than CPUs."""
 
 from collections import defaultdict
 from collections.abc import Sequence

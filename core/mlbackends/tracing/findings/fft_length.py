@@ -12,7 +12,7 @@ from mlbackends.tracing import finder
 from mlbackends.tracing.finder import Found, Sum, by_share, percent, times, took
 
 _RADICES = (2, 3, 5, 7, 11, 13)
-#: What may be left of a length beside them: 17 and 19 cost little.
+#: The largest other factor of a length: 17 and 19 cost little.
 _MOST_LEFT = 19
 _LEAST_LENGTH = 64
 _LEAST_SHARE = 0.01

@@ -15,7 +15,7 @@ _OLD = ("COMPATIBLE", "SSE2", "SSE3", "SSSE3", "SSE4_1", "SSE4_2", "AVX")
 
 
 class Finder(finder.Finder):
-    """Adds up the calls whose line says CNR, by its value."""
+    """Adds up the calls by their line's CNR value."""
 
     WANTS = frozenset(("notes",))
     WHY = (

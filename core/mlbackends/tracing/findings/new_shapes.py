@@ -38,11 +38,13 @@ class Finder(finder.Finder):
             self._latest.append(record)
 
     def follow(self, record: Record) -> Callable[[float], None] | None:
-        is_execution = isinstance(record, Primitive) and record.executed and not record.nested
-        return self._step if is_execution else None
+        if not isinstance(record, Primitive) or not record.executed or record.nested:
+            return None
 
-    def _step(self, _: float) -> None:
-        self._executions += 1
+        def count(_: float) -> None:
+            self._executions += 1
+
+        return count
 
     def result(self) -> Found:
         late = [each for each in self._creations if each[0] > self._executions // 2]

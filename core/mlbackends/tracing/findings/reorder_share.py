@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 
 from mlbackends.model.trace import Primitive, Record
 from mlbackends.tracing import finder
@@ -52,7 +52,13 @@ class Finder(finder.Finder):
                 return None
             stream = self._streams[lane] = _Stream()
         if record.signature.primitive == "reorder":
-            return partial(self._wait, stream, record)
+
+            def wait(duration: float) -> None:
+                stream.waiting.append((record, duration))
+                if len(stream.waiting) > _MOST_WAITING:
+                    self._claim(stream, None, 1)
+
+            return wait
 
         def compute(_: float) -> None:
             if stream.waiting:
@@ -60,11 +66,6 @@ class Finder(finder.Finder):
             stream.last = record
 
         return compute
-
-    def _wait(self, stream: _Stream, reorder: Primitive, duration: float) -> None:
-        stream.waiting.append((reorder, duration))
-        if len(stream.waiting) > _MOST_WAITING:
-            self._claim(stream, None, 1)
 
     def _claim(self, stream: _Stream, after: Primitive | None, most: int = _MOST_WAITING) -> None:
         """Add a lane's first reorders to those of the primitive that needed them, by their layouts."""

@@ -2,7 +2,7 @@
 
 A tracer offers
 
-    MARKERS                the bytes that its lines begin with; the first twelve tell them apart
+    MARKERS                the bytes that its lines begin with; the first twelve distinguish them
     environment(...)       the variables to set, so that a command prints its lines
     parse(line)            one whole line, from its marker on and without its end: a record, or None
                            where the line does not keep to the grammar

@@ -4,7 +4,7 @@
         --dtag=ab 128x512:512x256
 
 benchdnn is built with oneDNN (tests/benchdnn). By default it checks results; `--mode=P` measures.
-Where the program left a layout to oneDNN (`any`), so does the command. Many layouts that stand in lines
+Where the program left a layout to oneDNN (`any`), so does the command. Many layouts in lines
 have no name in oneDNN's interface: benchdnn takes them where --allow-enum-tags-only is 0.
 
 Attributes in the words of its options:
@@ -13,7 +13,7 @@ Attributes in the words of its options:
     attr-scales:src0:0:f32+wei:2:f32                        --attr-scales=src:common:0.5+wei:per_dim_1
     post_ops:'sum;eltwise_relu;'                            1.x to 2.4
 
-Values of scales and zero points are given when a primitive runs, and stand in no line.
+Values of scales and zero points are given when a primitive runs, and are not in its line.
 
 Source: oneDNN, tests/benchdnn/doc: the driver of each primitive, knobs_attr.md.
 """
@@ -28,7 +28,7 @@ from mlbackends.tracing.formats.onednn.work import named_sizes
 from mlbackends.tracing.numbers import whole_number
 from mlbackends.tracing.repro.call import Call, has_extra, own_tag, tag_of
 
-# These say that there is a bias of f32, in all versions; what --bia-dt says came later.
+# These mean an f32 bias in all versions; --bia-dt came later.
 _WITH_BIAS = {"FWD_D": "FWD_B", "BWD_W": "BWD_WB"}
 _FLAGS = ("flags", "axis", "alpha", "beta", "group", "eps", "p")
 _COMPENSATIONS = {"s8m": "s8s8_comp", "zpm": "zp_comp"}
@@ -49,7 +49,7 @@ _PLAIN_ATTRIBUTES = frozenset(
 
 
 class Command(NamedTuple):
-    """A command, "" where there is none, and what it does not tell, or why there is none."""
+    """A command, or "", and notes: what the command lacks, or why there is none."""
 
     text: str
     notes: tuple[str, ...] = ()
@@ -101,7 +101,7 @@ def command(call: PrimitiveSignature) -> Command:
 
 
 def _attribute_options(text: str, dimensions: int = 0) -> tuple[list[str], list[str]]:
-    """Return the options for the field of attributes, and notes on what they cannot tell.
+    """Return the options for the attributes field, and notes on what they cannot express.
 
     dimensions: how many the tensors of a matmul have, whose masks may be of the last two; else 0.
     """

@@ -25,7 +25,7 @@ _NO_EXTRA = re.compile(r":?(f0)?(_mask\d+)?:?")
 class Call:
     """A primitive, its tensors by role, and its auxiliary words by name.
 
-    Gradients stand for what they are the gradient of.
+    A gradient is found by the name of its tensor.
     """
 
     def __init__(self, signature: PrimitiveSignature) -> None:
@@ -43,7 +43,7 @@ class Call:
         ]
 
     def named(self, *roles: str) -> list[MemoryDescriptor]:
-        """Return those whose name begins with one of the roles, those that are no gradients first."""
+        """Return the tensors whose name begins with one of the roles, gradients last."""
         found = [each for each in self.tensors if each.name.removeprefix("diff_").startswith(roles)]
         return sorted(found, key=lambda each: each.name.startswith("diff_"))
 
@@ -67,7 +67,7 @@ class Call:
         tags, strides, encodings = [], [], []
         for option, role in roles.items():
             first = self.first(role)
-            # Strides stand for the tag of a plain layout that was requested.
+            # Strides replace the tag of a plain layout that was requested.
             tag = tag_of(first)
             is_plain = tag != "any" and tag.islower()
             strides.append(first.strides if is_plain and _STRIDES.fullmatch(first.strides) else "")

@@ -3,9 +3,9 @@
 While there is a listener, lines go to a sink. A thread hands on what the program itself prints as it
 comes, so that nothing of it waits for the end of a session; lines are kept for the listeners.
 
-The capture's shim, loaded afterwards, stamps lines with process, thread and end. With glibc, it puts a
-stream of its own in the place of C's `stdout`, which libraries print to; where there is no shim, or
-another C library, lines have no stamps.
+The capture's shim, loaded afterwards, stamps lines with process, thread and end. With glibc, it replaces
+C's `stdout`, which libraries print to, by its own stream; without a shim, or with another C library,
+lines have no stamps.
 """
 
 import _thread
@@ -55,7 +55,7 @@ class NotCaptured(MlBackendsError, RuntimeError):
 class Stamps:
     """Stamps on lines that go to a sink, until `end`; on none before the first `heed`.
 
-    are_available: whether they can be had. What is printed in other ways than C's `stdout` has none.
+    are_available: whether lines get stamps. Lines not printed through C's `stdout` get none.
     """
 
     def __init__(self, sink: Sink) -> None:
@@ -69,7 +69,7 @@ class Stamps:
         self.are_available = self.heed(())
 
     def heed(self, markers: Iterable[bytes]) -> bool:
-        """Stamp the lines that start with one of these; False where there are no stamps."""
+        """Stamp the lines that start with one of these; return False if that is not possible."""
         library = self._library
         return library is not None and not library.mlbackends_listen(
             self._descriptor, b"\n".join(markers), self._sign

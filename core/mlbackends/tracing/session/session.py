@@ -9,11 +9,11 @@
 It listens to the copies that the process has loaded, those inside torch too, in all its threads. What
 the program prints meanwhile goes on to standard output. The switches and standard output belong to
 the process, so that sessions share them: they may be inside each other, overlap in threads, and
-stand inside or around `mlbackends.mkl.verbose` and `mlbackends.mkldnn.verbose`. Each gives back
-what it found.
+be inside or around `mlbackends.mkl.verbose` and `mlbackends.mkldnn.verbose`. Each restores what it
+found.
 
-Records tell their process, thread and start where the capture's shim is installed and the C library
-is glibc: a child of a fork has its own. Elsewhere they tell the process, unless another one may have
+Records have their process, thread and start where the capture's shim is installed and the C library
+is glibc; a forked child has its own. Elsewhere they have the process, unless another one may have
 printed the line, and the start where the user had oneDNN print time stamps; `thread` is then MKL's own
 number. What is not known is None.
 
@@ -90,7 +90,7 @@ class Session(Displayed):
             try:
                 scopes.close()
             except OSError:
-                # The program's own failure says more than that its text could not be printed.
+                # The program's own failure matters more than that its text could not be printed.
                 if error is None:
                     raise
         return False
@@ -115,8 +115,8 @@ class Session(Displayed):
     def summary(self, by: tuple[str, ...] = (), top: int = 0, of: str = "work") -> "Summary":
         """Return which calls took the time.
 
-        by: fields such as "operation", "shape", "implementation". top: so many rows, 0 is all. of: "work",
-        "creations", "partitions" or "all". Raises BadInput for a field that is none.
+        by: fields such as "operation", "shape", "implementation". top: the number of rows, 0 for all.
+        of: "work", "creations", "partitions" or "all". Raises BadInput for an unknown field.
         """
         options = {"by": tuple(by)} if by else {}
         return self.view("summary", top=top, of=of, **options)  # type: ignore[return-value]

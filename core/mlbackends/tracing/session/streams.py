@@ -67,7 +67,7 @@ def above_standard(descriptor: int) -> int:
 class Redirected:
     """Descriptor 1 or 2, from now until `end`.
 
-    descriptor: where to; it is closed. outside: the stream as it was, None where the process has none.
+    descriptor: where to; it is closed. outside: the original stream, None if the process has none.
     What was buffered before goes where it would have gone. Raises OSError where that cannot be.
     """
 
@@ -118,7 +118,7 @@ class OutputFiles:
     """The functions of all copies that are loaded now.
 
     any_switch: whether there is a copy that can be switched. all_have_one: whether each of these has such a
-    function; torch's has none.
+    function; torch's copy lacks it.
     """
 
     def __init__(self) -> None:

@@ -35,7 +35,7 @@ _warned: set[str] = set()
 class Scope:
     """A scope in which every loaded copy of a library is at a level.
 
-    Entering raises TypeError for a level that is no integer, and VerboseUnreachable (an
+    Entering raises TypeError for a level that is not an integer, and VerboseUnreachable (an
     AssertionError) for one outside 0 to 2, where no copy can be set, or where one refuses; then
     nothing has changed. Level 0 silences, and needs no copy. One object may be entered repeatedly.
     """
@@ -101,7 +101,7 @@ class OnednnVerbose(Scope):
     to the standard output of the process. As torch's, but the level that was found is restored, and
     0 silences. oneDNN does not return its level: but for torch's own scope around this one (up to
     Python 3.13), a level that other code set is not seen, and what ONEDNN_VERBOSE sets beyond the
-    levels cannot be restored (a warning says so).
+    levels cannot be restored (with a warning).
     """
 
     _family, _setting = "ONEDNN", "level"
@@ -164,7 +164,7 @@ def _leave(switch: "Switch") -> None:
 
 
 def _level_of(switch: "Switch", family: "Family") -> int:
-    """Return the level of a copy: as it tells, as a scope set it (ours, torch's), or as it started."""
+    """Return a copy's level: as it reports it, as a scope set it (ours, torch's), or as it started."""
     level = switch.read()
     if level is not None:
         return level

@@ -24,7 +24,7 @@ class Family(NamedTuple):
     level_readers: tuple[str, ...]
     #: Functions that give the address of three ints: major, minor, patch.
     version_readers: tuple[str, ...]
-    #: Parts of the names of its own files, for messages.
+    #: Parts of its file names, for messages.
     file_names: tuple[str, ...]
     #: Parts of the names of files that hold a copy without a switch.
     carriers: tuple[str, ...]
@@ -59,7 +59,7 @@ ONEDNN = Family(
 
 
 def loaded_files() -> list[str]:
-    """Return the path of each library that is loaded now, [] where the system does not tell.
+    """Return the paths of the loaded libraries, [] if the system does not list them.
 
     Linux: from /proc/self/maps; `dl_iterate_phdr` would call Python under the loader's lock, which
     another thread may want while it holds the interpreter's.
@@ -122,7 +122,7 @@ class Switch:
     def __init__(self, loaded: Loaded, symbol: str, address: int, family: Family) -> None:
         self.loaded, self.symbol, self.address = loaded, symbol, address
         self._success = family.symbols[symbol]
-        # dladdr(3) tells the file that an address lies in, which may be one that the library needs.
+        # dladdr(3) names the file that contains an address, which may be a dependency of the library.
         place = (ctypes.c_char_p * 4)()
         found = ctypes.PyDLL(None).dladdr(ctypes.c_void_p(address), place)
         self.path = os.fsdecode(place[0]) if found and place[0] else loaded.path
@@ -142,12 +142,12 @@ class Switch:
         return level_of_torch() if self.symbol.startswith("_ZN5torch") else None
 
     def set(self, level: int) -> bool:
-        """Set the level, and tell whether the library did so."""
+        """Set the level, and return whether the library accepted it."""
         answer: int = self._call(level)
         return answer == (level if self._success is None else self._success)
 
     def read(self) -> int | None:
-        """Return the level that the library is at; None if it cannot tell.
+        """Return the library's level; None if it cannot report it.
 
         MKL's reader is exported but not documented, so its result is used only where it can be
         nothing else: an aligned address in our own writable memory, with 0, 1 or 2 there.
@@ -174,7 +174,7 @@ def find_switches(family: Family) -> tuple[list[Switch], list[str]]:
     for path in files:
         try:
             loaded = Loaded(path)
-        except OSError:  # a mapped file that is no library
+        except OSError:  # a mapped file that is not a library
             continue
         symbol = next(filter(loaded.address, family.symbols), "")
         # A handle also finds what its library needs, so several files may lead to one function.

@@ -14,7 +14,7 @@ from typing import NamedTuple
 Version = tuple[int, int]
 
 _EXECUTION, _CREATION, _MORE = 1, 2, 4
-#: What each word of oneDNN 3.2 and newer adds; `error` and `warn` add nothing that a level could say.
+#: What each word of oneDNN 3.2 and newer adds; `error` and `warn` change no level.
 _WORDS = {
     "1": _EXECUTION,
     "2": _EXECUTION | _CREATION,
@@ -43,7 +43,7 @@ def mkl_start(environment: Mapping[str, str]) -> Start:
 
 
 def onednn_start(environment: Mapping[str, str], version: Version | None) -> Start:
-    """Return oneDNN's. version: (major, minor); None for a copy that does not tell, as torch's."""
+    """Return oneDNN's. version: (major, minor); None for a copy that does not report it, such as torch's."""
     variables: tuple[str, ...] = ("ONEDNN_VERBOSE", "DNNL_VERBOSE", "MKLDNN_VERBOSE")
     if version is not None:
         variables = variables[:2] if version >= (2, 5) else variables[1:]

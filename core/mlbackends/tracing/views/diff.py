@@ -14,7 +14,7 @@ from mlbackends.tracing.finder import pool_of
 from mlbackends.tracing.groups import Group, Groups
 from mlbackends.tracing.viewing import begin
 
-#: What the program requested: calls that differ in it, as forward and backward, have times of their own.
+#: What the program requested: calls that differ in it, such as forward and backward, are compared separately.
 BY = ("tracer", "operation", "shape", "dtype", "parameters")
 MEASURES = ("total", "mean", "median", "min")
 #: What is named only where the better source is missing.
@@ -22,7 +22,7 @@ _FALLBACKS = {"oneDNN kernels": "oneDNN instruction set"}
 
 
 class _Trace(Groups):
-    """Groups one trace, and keeps what the libraries say of themselves, with the time of each value."""
+    """Groups one trace, and collects the libraries' settings, with the time spent under each value."""
 
     def __init__(self, by: tuple[str, ...]) -> None:
         super().__init__(by)
@@ -159,7 +159,7 @@ class Collector(_Trace):
 
 
 def _settings(record: Record) -> Iterator[tuple[str, str]]:
-    """Yield what a record tells of its library: name and value."""
+    """Yield the settings of its library that a record contains: name and value."""
     found: dict[str, str] = {}
     if isinstance(record, Header):
         found = {f"{LIBRARIES.get(record.tracer, record.tracer)} version": record.version}

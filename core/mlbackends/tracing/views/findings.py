@@ -13,14 +13,14 @@ from mlbackends.tracing.numbers import whole_number
 from mlbackends.tracing.walk import Follower
 
 REGISTRY = "mlbackends.tracing.findings"
-#: So many runs of one place are apart; the others are put together, as thousands would take memory.
+#: The number of runs of one place that are kept apart; later ones are combined to save memory.
 _MOST_RUNS = 64
 
 
 class Collector:
     """Asks every finder, or those of these codes. machine: the one that the trace is of, if known.
 
-    Raises UnknownName where there is no such finding.
+    Raises UnknownName for an unknown finding.
     """
 
     def __init__(self, codes: tuple[str, ...] = (), machine: Machine = UNKNOWN) -> None:

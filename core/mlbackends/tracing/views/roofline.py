@@ -8,7 +8,7 @@ from mlbackends.tracing.groups import Groups
 
 
 class Collector(Groups):
-    """Groups calls by operation, shape, types and implementation. top: so many points, 0 is all.
+    """Groups calls by operation, shape, types and implementation. top: the number of points, 0 for all.
 
     roof: the speeds of the machine that the trace is of, if they were measured.
     """

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from mlbackends.model.trace_views import Summary, SummaryRow
+from mlbackends.model.trace_views import Summary
 from mlbackends.tracing.groups import Group, Groups
 
 BY = ("tracer", "operation", "implementation", "dtype")
@@ -11,7 +11,7 @@ BY = ("tracer", "operation", "implementation", "dtype")
 class Collector(Groups):
     """Groups calls.
 
-    by: fields, see `fields.NAMES`. top: so many groups get a row, 0 is all. of: see `groups.OF`.
+    by: fields, see `fields.NAMES`. top: the number of rows, 0 for all. of: see `groups.OF`.
     """
 
     def __init__(self, by: tuple[str, ...] = BY, top: int = 0, of: str = "work") -> None:
@@ -28,37 +28,19 @@ class Collector(Groups):
             share = cumulative / self.total_ns if self.total_ns else 0.0
             row = group.row(values, self.total_ns)
             rows.append(replace(row, cumulative_share=min(1.0, share)))
+        others = None
+        if left := [group for _, group in ordered[len(shown) :]]:
+            rest = Group(left[0].record)
+            for group in left:
+                rest.add(group)
+            row = rest.row((), self.total_ns)
+            others = replace(row, cumulative_share=1.0, median_ns=None, deviation=None)
         return Summary(
             by=self.by,
             count=self.count,
             total_ns=self.total_ns,
             groups=len(ordered),
             rows=tuple(rows),
-            others=self._rest([group for _, group in ordered[len(shown) :]]),
+            others=others,
             uncounted=self.uncounted(),
-        )
-
-    def _rest(self, left: list[Group]) -> SummaryRow | None:
-        if not left:
-            return None
-        total = sum(group.tally.total for group in left)
-        timed = sum(len(group.tally.times) for group in left)
-        extremes = [
-            (min(group.tally.times), max(group.tally.times)) for group in left if group.tally.times
-        ]
-        flops_ns = sum(group.flops_ns for group in left)
-        traffic_ns = sum(group.traffic_ns for group in left)
-        return SummaryRow(
-            values=(),
-            count=sum(group.tally.count for group in left),
-            total_ns=total,
-            share=total / self.total_ns if self.total_ns else 0.0,
-            cumulative_share=1.0,
-            mean_ns=total / timed if timed else None,
-            min_ns=min((least for least, _ in extremes), default=None),
-            max_ns=max((most for _, most in extremes), default=None),
-            gflops=sum(group.flops for group in left) / flops_ns if flops_ns else None,
-            gigabytes_per_second=(
-                sum(group.traffic for group in left) / traffic_ns if traffic_ns else None
-            ),
         )

@@ -16,13 +16,13 @@ _FIRST_WIDTH_NS = 1024
 class Collector:
     """Adds up, in each stretch of each lane, the time of each operation.
 
-    spans: at most so many stretches; as the trace grows beyond them, two become one. lanes: at most so
-    many threads.
+    spans: the largest number of stretches; beyond it, two become one. lanes: the largest number of
+    threads.
     Only work that is counted is drawn: what it encloses or is enclosed by would be there twice.
     """
 
     def __init__(self, spans: int = 240, lanes: int = 64) -> None:
-        # What lies before the first call's beginning and behind it are never one stretch.
+        # Times before and after the first call's start are never in one stretch.
         if spans < 2 or lanes < 1:
             raise BadInput("a timeline needs at least two stretches and one lane")
         self._most = spans

@@ -23,7 +23,7 @@ Examples:
 
 
 class _Group(FolderGroup):
-    """A word that is no command is most likely meant as what is to be run."""
+    """A word that is not a command is probably a program to run."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -34,7 +34,7 @@ def environment(
 
 
 def derive(signature: Signature) -> Derived:
-    """Tell operation, sizes, types and work of a call, and name its arguments."""
+    """Return operation, sizes, types, work and named arguments of a call."""
     if not isinstance(signature, RoutineSignature):
         return Derived()
     if signature.routine == "FFT":

@@ -1,4 +1,4 @@
-"""The transforms of MKL: what stands in the brackets of FFT(...).
+"""The transforms of MKL: the arguments of FFT(...).
 
     dcfi1024                     precision (s, d), domain (c, r), direction (f, b), placement (i, o), lengths
     scfi128x64                   two dimensions
@@ -34,7 +34,7 @@ def is_absurd(value: str) -> bool:
 
 
 def derived_of_transform(signature: RoutineSignature) -> Derived:
-    """Tell sizes, types and work of transforms; a descriptor that is none is a shape."""
+    """Return sizes, types and work of transforms; an unknown descriptor becomes the shape."""
     descriptor, *rest = signature.values or ("",)
     arguments = {"descriptor": descriptor}
     arguments |= {name: text for name, _, text in (value.partition(":") for value in rest)}

@@ -7,7 +7,7 @@
     MKL_VERBOSE WARNING: Unable to open verbose output file.
     Intel oneMKL ERROR: Parameter 9 was incorrect on entry to cblas_sgemm.
 
-What stands behind the time is an open list of NAME:VALUE: the sequential and TBB layers have no TID
+Behind the time is an open list of NAME:VALUE: the sequential and TBB layers have no TID
 and NThr, domains add theirs (`NThr:1,BLAS:2`), clusters and devices more.
 
 Source: MKL 2019.0 to oneMKL 2026.2 as they print; oneMKL Developer Guide, "Using oneMKL Verbose Mode".
@@ -29,7 +29,7 @@ ERRORS = ("Intel MKL ERROR: ", "Intel oneMKL ERROR: ", "INTEL MKL ERROR: ", "INT
 SERVICES = ("mkl-service + Intel(R) MKL: ", "Numpy + Intel(R) MKL: ")
 FATAL = ("Intel MKL FATAL ERROR: ", "INTEL MKL FATAL ERROR: ", "INTEL oneMKL FATAL ERROR: ")
 
-#: What begins a line of MKL or oneDNN: one that stands within a line tore it.
+#: What begins a line of MKL or oneDNN: inside a line, it means that the line was torn.
 _ANY = (MARKER, "MKL ERROR: ", "MKL FATAL ERROR: ", "_verbose,")
 
 _HEADER = re.compile(
@@ -173,7 +173,7 @@ def _signature(name: str, arguments: str, state: tuple[tuple[str, str], ...]) ->
 
 @lru_cache(maxsize=4096)
 def _state(tail: str) -> tuple[dict[str, str], int | None] | None:
-    """Return what stands behind the time, and the OpenMP thread; None if it is cut or something else."""
+    """Return the fields behind the time, and the OpenMP thread; None if they are truncated or invalid."""
     state: dict[str, str] = {}
     for word in filter(None, tail.split(" ")):
         if _STATE_WORD.fullmatch(word) is None:

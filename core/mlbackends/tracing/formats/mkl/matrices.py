@@ -1,6 +1,6 @@
 """How many rows the matrices of a BLAS or LAPACK call store: their least leading dimensions.
 
-Matrices stand column by column, as MKL prints every call. A size that a line does not tell counts as
+Matrices are column-major, as MKL prints every call. A size that is not in the line counts as
 the largest of those it does.
 
 Source: the reference BLAS and LAPACK 3.12 (netlib.org), which state each argument's dimensions.
@@ -38,7 +38,7 @@ class _Call:
 
     @property
     def side(self) -> int:
-        """The order of what stands at the left or at the right."""
+        """The order of the matrix on the left or right."""
         return self["m" if self.words.get("side", "L") == "L" else "n"]
 
     @property

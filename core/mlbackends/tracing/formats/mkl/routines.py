@@ -41,7 +41,7 @@ def routine(name: str) -> tuple[str, str, tuple[str, ...]]:
 
 
 def element_type(stem: str, prefix: str) -> str:
-    """Return the type of a routine's elements: c64 is a pair of f32; "" where it has none."""
+    """Return the type of a routine's elements: c64 is a pair of f32; "" if unknown."""
     found: str = table("tracing/formats/mkl/routines")["types_of_routines"].get(stem) or table(
         "tracing/formats/mkl/routines"
     )["types"].get(prefix.removeprefix("mkl_"), "")

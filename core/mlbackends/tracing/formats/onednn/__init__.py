@@ -52,7 +52,7 @@ def environment(
 
 
 def derive(signature: Signature) -> Derived:
-    """Tell operation, sizes, types, instruction set and work of a call."""
+    """Return operation, sizes, types, instruction set and work of a call."""
     if isinstance(signature, PrimitiveSignature):
         flops, traffic = work(signature)
         unsized = _unsized(

@@ -1,4 +1,4 @@
-"""Memory descriptors: what oneDNN's lines tell of each tensor but its sizes.
+"""Memory descriptors: what oneDNN's lines contain about each tensor except its sizes.
 
     fsrc:nChw8c                     MKL-DNN 0.x: name and format, no element type
     src_f32::blocked:aBcd16b:f0     1.0 to 3.5, and gemm_api in all later versions
@@ -29,7 +29,7 @@ _TYPED = re.compile(rf"(.*)_({'|'.join(_TYPES)})")
 
 
 class MemoryDescriptor(Struct, frozen=True):
-    """One tensor of a call; "" where the line does not tell.
+    """One tensor of a call; "" for what the line lacks.
 
     properties: "a" given as `any`, "p" padded, "o" padded offsets, "0" an offset. kind: "blocked",
     "any", "undef", "sparse", ... layout: the tag, such as "aBcd16b". strides: as printed.

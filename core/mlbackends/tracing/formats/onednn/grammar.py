@@ -6,7 +6,7 @@
     mkldnn_verbose,exec,...                                 MKL-DNN 0.x, oneDNN 1.0
 
 A line begins with marker, format, time stamp and component. The `template:` line of a log gives the
-order of fields but lies about the stamp, which stands before the component. Fields of an exec or
+order of fields but is wrong about the stamp, which comes before the component. Fields of an exec or
 create line behind the operation, by version:
 
     MKL-DNN 0.x          primitive, implementation, propagation, descriptors, auxiliary, problem, time

@@ -49,7 +49,7 @@ def listed_sizes(problem: str) -> tuple[tuple[int, ...], ...] | None:
 
 
 def work(call: PrimitiveSignature) -> tuple[float | None, float | None]:
-    """Return the operations and the bytes of one execution, None for what its sizes do not tell."""
+    """Return the operations and the bytes of one execution, None where its sizes are not known."""
     tensors = _tensors(call.memory_descriptors)
     if call.component == "graph" or tensors.has_sparse:
         return None, None
