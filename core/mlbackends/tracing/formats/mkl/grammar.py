@@ -17,6 +17,7 @@ import re
 from functools import lru_cache
 from itertools import islice
 
+from mlbackends.base.quantities import TIME_UNITS
 from mlbackends.model.signature import RoutineSignature
 from mlbackends.model.trace import AnyRecord, Header, Info, Message, MklCall
 from mlbackends.tracing.formats.mkl.fft import is_absurd
@@ -52,8 +53,7 @@ _STATE_WORD = re.compile(r"(?:[A-Za-z_]\w*:\S+|GPU\d*)")
 _DOMAINS = re.compile(r",(?=[A-Z]+:\d)")
 _COUNTS = frozenset({"Dyn", "FastMM", "NThr"})
 _COUNT = re.compile(r"[0-9]+(?:,|$)")
-_UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
-_BYTE_UNITS = {ord("n"): 1.0, ord("u"): 1e3, ord("m"): 1e6}
+_BYTE_UNITS = {ord(unit[0]): TIME_UNITS[unit] for unit in ("ns", "us", "ms")}
 _ADDRESS = re.compile(r"(?<!\d)0x[0-9a-fA-F]+")  # not the "0x6" in lengths such as 80x64
 _ADDRESS_ARGUMENT = re.compile(rb"[,( ]0x[0-9a-fA-F]+")
 _LONG = re.compile(r"-?\d{10,}")
@@ -141,7 +141,7 @@ def _call(line: str, text: str) -> MklCall | None:
     else:
         return None
     state = _state(tail)
-    duration = nanoseconds(value, _UNITS[unit]) if value else None
+    duration = nanoseconds(value, TIME_UNITS[unit]) if value else None
     if not duration and "GPU" in tail:  # it had begun when this was printed
         value, duration = "", None
     if state is None or (duration is None and (value or not state[0])):

@@ -27,6 +27,7 @@ import re
 from itertools import islice
 from typing import Any, NamedTuple
 
+from mlbackends.base.quantities import TIME_UNITS
 from mlbackends.model.signature import PartitionSignature, PrimitiveSignature
 from mlbackends.model.trace import (
     AnyRecord,
@@ -43,7 +44,7 @@ from mlbackends.model.trace import (
 from mlbackends.tracing.numbers import LONGEST, is_stamp, nanoseconds, rejoined
 
 #: The unit of oneDNN's times, in nanoseconds.
-MILLISECONDS = 1e6
+MILLISECONDS = TIME_UNITS["ms"]
 MARKERS = ("onednn_verbose", "dnnl_verbose", "mkldnn_verbose", "onednn_graph_verbose")
 _COMPONENTS = frozenset({"primitive", "graph", "common", "ukernel"})
 _ENGINE = re.compile(r"(?:cpu|gpu)(?::\d+)?|cpu2gpu|gpu2cpu")
