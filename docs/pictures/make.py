@@ -1,10 +1,7 @@
 """Draw the pictures of the README and docs/ from what the commands print: ``make.py [--write]``.
 
 The commands read machine descriptions and logs of this repository, so that they print the same everywhere.
-info.json is the report of a real machine whose copy of cuBLAS lacks libcublasLt; sdpa-check.json is what
-`backends sdpa check` measured. Both are only shown here. To measure the latter again:
-
-    backends sdpa check --shape 1,8,512,64 --causal --peers --rounds 15 --format json --output sdpa-check.json
+info.json is the report of a real machine whose copy of cuBLAS lacks libcublasLt, and is only shown here.
 
 Without --write, exit 1 where a picture is out of date. A terminal is drawn as SVG; the page of a trace is the
 page itself, as far as one screen shows it. No picture holds a script or a font.
@@ -47,7 +44,6 @@ import example_fleet  # noqa: E402
 
 ROOT = FOLDER.parents[1]
 LIVE = FOLDER / "info.json"
-MEASURED = FOLDER / "sdpa-check.json"
 LOG = ROOT / "tests/traces/torch-2.13-onednn-level2.log"
 COLUMNS = 100
 
@@ -238,11 +234,6 @@ PICTURES = {
     ),
     "info-wine": lambda: in_terminal("info", "--root", "tests/hosts/wine.machine"),
     "doctor": lambda: in_terminal("doctor", "tests/hosts/mig-pod.machine"),
-    "sdpa-check": lambda: in_terminal(
-        *("sdpa", "check", "--from", str(MEASURED.relative_to(ROOT))),
-        columns=COLUMNS + 20,
-        typed="backends sdpa check --shape 1,8,512,64 --causal --peers",
-    ),
     "trace": trace_page,
     "fleet": fleet_picture,
 }

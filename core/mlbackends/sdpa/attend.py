@@ -158,7 +158,7 @@ def scaled_dot_product_attention_backward(
     options = dropout_p, is_causal, scale, enable_gqa, seed
     request = requested(_BACKWARD, query, key, value, attn_mask, *options, fields=fields)
     more = fields.tensors
-    refuse_unreadable(results, f"{_BACKWARD.name}(): ", meta=True)
+    refuse_unreadable(results, _BACKWARD.name)
     _refuse_results(request, results, _BACKWARD.described("query", query).device)
     named = {"query": query, "key": key, "value": value, "attn_mask": request.mask}
     if not without_gradients():

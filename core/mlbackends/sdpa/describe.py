@@ -164,27 +164,21 @@ def _in_elements(strides: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 # ---- tensors without values ---------------------------------------------------------
 
 
-def refuse_unreadable(named: dict[str, Any], operation: str, *, meta: bool = False) -> None:
+def refuse_unreadable(named: dict[str, Any], operation: str) -> None:
     """Raise RuntimeError for the first torch tensor that has no readable values, or that is traced.
 
-    named: the tensors, by their names in messages. operation: a prefix of the message, such as "matmul(): ".
-    meta: accept tensors on torch's meta device, for which shapes are enough.
+    named: the tensors, by their names in messages. operation: the function that was called. Tensors on
+    torch's meta device are accepted, since shapes are enough for them.
     """
-    for name, tensor in named.items():
-        refuse_unreadable_one(f"{operation}{name}", tensor, meta=meta)
-
-
-def refuse_unreadable_one(name: str, tensor: Any, *, meta: bool = False) -> None:
-    """Raise RuntimeError for one tensor; see `refuse_unreadable`."""
     fx: Any = sys.modules.get("torch.fx")
-    if fx is not None and isinstance(tensor, getattr(fx, "Proxy", ())):
-        raise RuntimeError(f"{name} is being traced by torch.fx and has no values: {_OUTSIDE}")
-    if not is_torch(tensor):
-        return
-    if reason := _why_unreadable(tensor):
-        raise RuntimeError(f"{name} {reason}")
-    if tensor.device.type == "meta" and not meta:
-        raise RuntimeError(f"{name} is on torch's meta device: it has a shape but no values")
+    for argument, tensor in named.items():
+        name = f"{operation}(): {argument}"
+        if fx is not None and isinstance(tensor, getattr(fx, "Proxy", ())):
+            raise RuntimeError(f"{name} is being traced by torch.fx and has no values: {_OUTSIDE}")
+        if not is_torch(tensor):
+            continue
+        if reason := _why_unreadable(tensor):
+            raise RuntimeError(f"{name} {reason}")
 
 
 def _why_unreadable(tensor: Any) -> str:

@@ -68,22 +68,19 @@ class Fields(NamedTuple):
         fields: dict[str, Any] = {"lower_right": self.lower_right, "softcap": float(self.softcap)}
         for name in ("window", "query_lengths", "key_lengths"):
             if (given := getattr(self, name)) is not None:
-                fields[name] = _whole_numbers(operation, name, given)
+                numbers = given.tolist() if hasattr(given, "tolist") else given
+                try:
+                    fields[name] = tuple(map(index, numbers))
+                except TypeError:
+                    raise operation.wrong(name, "tuple of ints", given) from None
         if len(fields.get("window", (0, 0))) != 2:
             raise operation.wrong("window", "tuple of 2 ints", self.window)
-        refuse_unreadable(self.tensors, f"{operation.name}(): ", meta=True)
+        refuse_unreadable(self.tensors, operation.name)
         for name, tensor in self.tensors.items():
             fields[name] = spec = operation.described(name, tensor)
             if spec.device != device:
                 raise RuntimeError(f"{name} is on {spec.device}; query is on {device}")
         return fields
-
-
-def _whole_numbers(operation: Operation, name: str, given: Any) -> tuple[int, ...]:
-    try:
-        return tuple(map(index, given.tolist() if hasattr(given, "tolist") else given))
-    except TypeError:
-        raise operation.wrong(name, "tuple of ints", given) from None
 
 
 class Request(NamedTuple):
@@ -149,7 +146,7 @@ def requested(
             raise operation.wrong("seed", "int", seed) from None
     named = {"query": query, "key": key, "value": value}
     masked = named if bias else {**named, "attn_mask": attn_mask}
-    refuse_unreadable(masked, f"{operation.name}(): ", meta=True)
+    refuse_unreadable(masked, operation.name)
     if bias is not None:
         if is_causal:
             raise ValueError("CausalBias should not be used with causal=True")

@@ -49,8 +49,8 @@ def efficient(environment: Environment) -> tuple[Constraint, ...]:
         need.capability_between((5, 0), (12, 1)),
         need.rank_is(4),
         shared.row_alignment(alignment),
-        _storage(),
-        _nested_inference(),
+        aligned_storage(),
+        nested_inference(),
         where_dense(need.non_empty()),
         where_dense(need.last_dim_contiguous(mask_too=True)),
         where_dense(need.equal_batch()),
@@ -68,7 +68,8 @@ def alignment(problem: AttentionProblem) -> int:
 
 
 @constraint("storage-unaligned", "tensors with an aligned start")
-def _storage(problem: AttentionProblem) -> str:
+def aligned_storage(problem: AttentionProblem) -> str:
+    """Require tensors that start at whole vectors."""
     step = alignment(problem) if (problem.capability or (8, 0)) >= (8, 0) else 1
     for name in ("query", "key", "value"):
         spec = getattr(problem, name)
@@ -82,7 +83,8 @@ def _storage(problem: AttentionProblem) -> str:
 
 
 @constraint("gradient", "no gradients of nested tensors")
-def _nested_inference(problem: AttentionProblem) -> str:
+def nested_inference(problem: AttentionProblem) -> str:
+    """Refuse gradients of nested tensors."""
     specs = (problem.query, problem.key, problem.value)
     if not any(spec.nested for spec in specs) or not any(spec.requires_grad for spec in specs):
         return ""

@@ -40,7 +40,7 @@ def cudnn(environment: Environment) -> tuple[Constraint, ...]:
         need.mask_fixed(),
         need.mask_ranks(2, 4),
         need.capability_between((8, 0), (12, 1)),
-        _sixteenths(),
+        dropout_in_sixteenths(),
         where_dense(need.non_empty()),
         where_dense(need.last_dim_contiguous(singleton_exempt=True)),
         where_dense(need.equal_batch()),
@@ -55,7 +55,7 @@ def cudnn(environment: Environment) -> tuple[Constraint, ...]:
         with_cudnn(
             "length-unsupported", "before cuDNN 9, lengths in multiples of 64", _old_lengths
         ),
-        where_dense(_more_than_one_key()),
+        where_dense(more_than_one_key()),
         *(
             (with_cudnn("gradient", "for gradients, some head_dims", _gradient),)
             if is_newer
@@ -100,7 +100,8 @@ def _nested(enabled: bool, longer_than: int) -> Constraint:
 
 
 @constraint("dropout", "dropout that is a multiple of 1/16")
-def _sixteenths(problem: AttentionProblem) -> str:
+def dropout_in_sixteenths(problem: AttentionProblem) -> str:
+    """Require a dropout that is a multiple of 1/16."""
     if not problem.dropout * 16 % 1:
         return ""
     return f"dropout is {problem.dropout}; it must be a multiple of 1/16"
@@ -165,7 +166,8 @@ def _old_lengths(problem: AttentionProblem, version: int) -> str:
 
 
 @constraint("length-unsupported", "more than one key")
-def _more_than_one_key(problem: AttentionProblem) -> str:
+def more_than_one_key(problem: AttentionProblem) -> str:
+    """Require two keys, and with dropout two rows."""
     if problem.key_length == 1:
         return "there is one key; at least two are needed"
     if problem.dropout and problem.query_length == 1:

@@ -30,7 +30,7 @@ def flash(environment: Environment) -> tuple[Constraint, ...]:
         need.rank_is(4),
         need.no_mask(),
         need.same_head_dim(),
-        _row_length(),
+        row_length(),
         shared.nested_head_dim(),
         *_target(environment),
         # HIP reports gfx1200 as 12.0, which torch treats as NVIDIA's capability 12.0.
@@ -55,12 +55,12 @@ def efficient(environment: Environment) -> tuple[Constraint, ...]:
         *_target(environment),
         need.rank_is(4),
         shared.row_alignment(lambda problem: 8 if problem.dtype in REDUCED else 4),
-        _row_length(),
+        row_length(),
         where_dense(need.non_empty()),
         where_dense(need.last_dim_contiguous(mask_too=True)),
         where_dense(need.equal_batch()),
         where_dense(need.equal_heads()),
-        _mask_type(),
+        mask_dtype(),
         need.dtype_in(*supported),
     )
 
@@ -77,13 +77,15 @@ def _target(environment: Environment) -> tuple[Constraint, ...]:
 
 
 @constraint("head-dim-too-large", f"head_dim at most {_LONGEST_ROW}, on gfx11 {_LONGEST_ROW_GFX11}")
-def _row_length(problem: AttentionProblem) -> str:
+def row_length(problem: AttentionProblem) -> str:
+    """Limit head_dim, by the GPU."""
     gfx11 = problem.device.capability.startswith("gfx11")
     return need.head_dim_at_most(_LONGEST_ROW_GFX11 if gfx11 else _LONGEST_ROW).test(problem)
 
 
 @constraint("wrong-dtype", "a boolean mask, or one of query's dtype")
-def _mask_type(problem: AttentionProblem) -> str:
+def mask_dtype(problem: AttentionProblem) -> str:
+    """Require a boolean mask, or one of the query's dtype."""
     mask = problem.mask
     if mask is None or mask.dtype in ("bool", problem.dtype):
         return ""
