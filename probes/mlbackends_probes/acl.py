@@ -28,11 +28,11 @@ _MACHINES = ("aarch64", "arm64", "ARM64", "armv7l", "armv8l")
 
 def find(host: Host) -> Finding:
     """Look for every copy, on Arm."""
-    found = LIBRARY.find(host)
-    if not found.libraries and host.machine and host.machine not in _MACHINES:
+    finding = LIBRARY.find(host)
+    if not finding.libraries and host.machine and host.machine not in _MACHINES:
         message = f"the Arm Compute Library is for Arm; this is {host.machine}"
         return Finding(reasons=(Reason("not-this-platform", message),))
-    return found
+    return finding
 
 
 def load(opened: CDLL, library: Library) -> Answer:

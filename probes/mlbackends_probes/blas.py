@@ -57,13 +57,13 @@ LIBRARY = SharedLibrary(
 
 def find(host: Host) -> Finding:
     """Look for the names that programs ask for, and follow them."""
-    found = LIBRARY.find(host)
-    facts = {**found.facts}
-    for library in found.libraries:
+    finding = LIBRARY.find(host)
+    facts = {**finding.facts}
+    for library in finding.libraries:
         name = stem_of(os.path.basename(library.path)).removeprefix("lib")
         if name in ("blas", "cblas", "lapack") and "implementation" in library.facts:
             facts.setdefault(name, library.facts["implementation"])
-    return replace(found, facts=facts)
+    return replace(finding, facts=facts)
 
 
 def load(opened: CDLL, library: Library) -> Answer:

@@ -38,7 +38,7 @@ def load(opened: CDLL, library: Library) -> Answer:
     call = Calls(opened)
     facts: dict[str, FactValue] = {}
     version = call.text("bli_info_get_version_str").strip()
-    if all(hasattr(opened, each) for each in ("bli_arch_query_id", "bli_arch_string")):
+    if all(hasattr(opened, name) for name in ("bli_arch_query_id", "bli_arch_string")):
         name = call.text("bli_arch_string", call.status("bli_arch_query_id"))
         facts |= {"architecture": name} if name else {}
     for kind in ("openmp", "pthreads"):

@@ -45,10 +45,10 @@ _TOOLKITS = ("cuda", "rocm", "compiler", "llvm")
 def find(host: Host) -> Finding:
     """Look for each compiler's name in the folders of PATH."""
     packages: dict[str, str] = {}
-    found: list[Any] = [one for name in _NAMES if (one := _compiler(host, name, packages))]
+    rows: list[Any] = [row for name in _NAMES if (row := _compiler(host, name, packages))]
     facts = {
-        "compilers": found,
-        "versions": {one["name"]: one["version"] for one in found if "version" in one},
+        "compilers": rows,
+        "versions": {row["name"]: row["version"] for row in rows if "version" in row},
         **steering(host, "compilers"),
     }
     warnings = []
@@ -59,7 +59,7 @@ def find(host: Host) -> Finding:
             message = f"{name} is {host.env(name)!r}, and there is no such program"
             hint = f"unset {name}, or install the compiler that it names"
             warnings.append(Reason("override-invalid", message, hint))
-    if not found:
+    if not rows:
         folders = host.env("PATH") or "PATH, which is not set"
         missing = Reason("not-found", f"no compiler in {folders}")
         return Finding(facts=nonempty(facts), reasons=(missing,), warnings=tuple(warnings))
@@ -118,7 +118,7 @@ def _compiler(host: Host, name: str, packages: dict[str, str]) -> dict[str, Fact
         file.rpartition("-")[2],
         *(number for name, number in pairwise(folders[:-1]) if name in _TOOLKITS),
     )
-    numbers = (one for one in tellers if dotted_numbers(one))
+    numbers = (number for number in tellers if dotted_numbers(number))
     row = {
         "name": name,
         "path": path,

@@ -90,7 +90,9 @@ def find(host: Host) -> Finding:
         facts["environment"] = {features.VARIABLE: override}
     mitigations = facts.get("mitigations")
     slowed = speed.gather_warning(mitigations) if isinstance(mitigations, dict) else None
-    warnings = tuple(one for one in (wrong, speed.governor_warning(facts), slowed) if one)
+    warnings = tuple(
+        warning for warning in (wrong, speed.governor_warning(facts), slowed) if warning
+    )
     # What is not known is left out, but that no CPU is off is known.
     reported = {
         name: value

@@ -37,24 +37,28 @@ LEFT, RIGHT, PRODUCT = (1, 2, 3, 4), (5, 6, 7, 8), (23, 34, 31, 46)
 
 def find(host: Host) -> Finding:
     """Look for every copy of both libraries, and at the variables that steer them."""
-    found = LIBRARY.find(host)
+    finding = LIBRARY.find(host)
     named = [
-        replace(one, name="cublasLt") if "cublasLt" in one.soname else one
-        for one in found.libraries
+        replace(library, name="cublasLt") if "cublasLt" in library.soname else library
+        for library in finding.libraries
     ]
     # cuBLAS goes first: it speaks for the probe.
-    libraries = tuple(sorted(named, key=lambda one: one.name))
-    warnings = [*found.warnings]
-    winners = {(one.name, one.soname.rpartition(".")[2]): one for one in libraries if one.wins}
-    for (name, number), one in winners.items():
+    libraries = tuple(sorted(named, key=lambda library: library.name))
+    warnings = [*finding.warnings]
+    winners = {
+        (library.name, library.soname.rpartition(".")[2]): library
+        for library in libraries
+        if library.wins
+    }
+    for (name, number), library in winners.items():
         other = winners.get(("cublasLt", number))
-        if name != "cublas" or not other or not one.version or not other.version:
+        if name != "cublas" or not other or not library.version or not other.version:
             continue
-        if not agree(one.version, other.version):
-            message = f"{one.path} is {one.version}, and {other.path} is {other.version}"
+        if not agree(library.version, other.version):
+            message = f"{library.path} is {library.version}, and {other.path} is {other.version}"
             hint = "cuBLAS needs the cuBLASLt of its version"
             warnings.append(Reason("conflict", message, hint))
-    return replace(found, libraries=libraries, warnings=tuple(warnings))
+    return replace(finding, libraries=libraries, warnings=tuple(warnings))
 
 
 def load(opened: CDLL, library: Library) -> Answer:

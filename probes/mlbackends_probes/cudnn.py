@@ -73,14 +73,14 @@ _AFTER = ("ld.so.cache", "system-folder")
 
 def find(host: Host) -> Finding:
     """Look for every libcudnn, and for what lies beside each."""
-    found = LIBRARY.find(host)
-    libraries, warnings = [], list(found.warnings)
-    for library in found.libraries:
+    finding = LIBRARY.find(host)
+    libraries, warnings = [], list(finding.warnings)
+    for library in finding.libraries:
         described, doubts = _with_parts(host, library)
         libraries.append(described)
         warnings += doubts
     warnings += _shadowed(host, libraries)
-    return replace(found, libraries=tuple(libraries), warnings=tuple(warnings))
+    return replace(finding, libraries=tuple(libraries), warnings=tuple(warnings))
 
 
 def _with_parts(host: Host, library: Library) -> tuple[Library, list[Reason]]:
@@ -117,26 +117,26 @@ def _shadowed(host: Host, libraries: list[Library]) -> list[Reason]:
     loader's cache after it.
     """
     warnings = []
-    for winner in (one for one in libraries if one.wins and ".so" in one.path):
+    for winner in (copy for copy in libraries if copy.wins and ".so" in copy.path):
         major, home = _major(winner), os.path.dirname(host.realpath(winner.path))
         for part in (*SUB_LIBRARIES.get(major, ()), *_LATER_PARTS.get(major, ())):
             fitting = [
-                one
-                for one in libraries_named(host, "cudnn", f"libcudnn_{part}")
-                if not one.reasons and one.soname == f"libcudnn_{part}.so.{major}"
+                copy
+                for copy in libraries_named(host, "cudnn", f"libcudnn_{part}")
+                if not copy.reasons and copy.soname == f"libcudnn_{part}.so.{major}"
             ]
-            beside = [one for one in fitting if os.path.dirname(host.realpath(one.path)) == home]
-            first = next((one for one in fitting if one.found_by in _BEFORE), None)
+            beside = [copy for copy in fitting if os.path.dirname(host.realpath(copy.path)) == home]
+            first = next((copy for copy in fitting if copy.found_by in _BEFORE), None)
             if first is None and not beside:
-                first = next((one for one in fitting if one.found_by in _AFTER), None)
+                first = next((copy for copy in fitting if copy.found_by in _AFTER), None)
             if first is None or first in beside:
                 continue
             real = host.realpath(first.path)
             at = os.path.dirname(real)
-            around = (one for one in libraries if os.path.dirname(host.realpath(one.path)) == at)
+            around = (copy for copy in libraries if os.path.dirname(host.realpath(copy.path)) == at)
             # Its file's version, else that of the libcudnn beside it.
             version = version_in_file_name(os.path.basename(real))
-            version = version or next((one.version for one in around), "")
+            version = version or next((copy.version for copy in around), "")
             if version and winner.version and agree(version, winner.version):
                 continue
             version_text = f", which is {version}," if version else ""

@@ -19,7 +19,7 @@ FACTS = (
 
 def find(host: Host) -> Finding:
     """Read what the packages say of themselves."""
-    libraries = {one.name: one.version for one in named(host, ("nvidia-cutlass-dsl-libs-*",))}
+    libraries = {dist.name: dist.version for dist in named(host, ("nvidia-cutlass-dsl-libs-*",))}
     packages = (
         package(host, ("nvidia-cutlass-dsl",), "nvidia_cutlass_dsl"),
         package(host, ("nvidia-cutlass",), "cutlass_library"),

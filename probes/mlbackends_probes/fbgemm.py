@@ -37,5 +37,5 @@ def use(opened: CDLL, library: Library) -> Answer:
     rounded = (ctypes.c_uint16 * 4)()
     convert(numbers, rounded, ctypes.c_size_t(4))
     right = [0x3F80, 0xC020, 0.0, 0x4040]
-    require_equal("FloatToBfloat16_simd", [float(one) for one in rounded], right)
+    require_equal("FloatToBfloat16_simd", [float(number) for number in rounded], right)
     return Answer(library)

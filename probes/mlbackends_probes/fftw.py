@@ -88,5 +88,5 @@ def use(opened: CDLL, library: Library) -> Answer:
         raise NotUsable("call-failed", f"{prefix}_plan_dft_1d returned no plan")
     execute = getattr(opened, f"{prefix}_execute")
     execute(ctypes.c_void_p(plan))
-    require_equal(f"{prefix}_execute", [float(one) for one in spectrum], [1.0, 0.0] * 4)
+    require_equal(f"{prefix}_execute", [float(number) for number in spectrum], [1.0, 0.0] * 4)
     return Answer(library)

@@ -46,7 +46,7 @@ def find(host: Host) -> Finding:
     folder = flash.location.rpartition("/")[0] if flash else ""
     names = host.listdir(folder) if folder else []
     stems = {stem_of(name).partition(".")[0] for name in names if name.startswith("flash_attn")}
-    parts = {name: one.version for name in _PARTS if (one := distribution(host, name))}
+    parts = {name: dist.version for name in _PARTS if (dist := distribution(host, name))}
     facts = {
         "built_for_cuda": cuda if len(cuda) < 3 else f"{cuda[:2]}.{cuda[2:]}",
         "built_for_torch": torch,

@@ -34,13 +34,15 @@ BACKENDS_LIMIT = 64
 
 def find(host: Host) -> Finding:
     """Look for every copy, and for the backend that is set."""
-    found = LIBRARY.find(host)
-    facts = {**found.facts}
+    finding = LIBRARY.find(host)
+    facts = {**finding.facts}
     # The later file goes before the earlier one.
-    for path in ("/etc/flexiblasrc", f"{host.env('HOME')}/.flexiblasrc") if found.libraries else ():
+    for path in (
+        ("/etc/flexiblasrc", f"{host.env('HOME')}/.flexiblasrc") if finding.libraries else ()
+    ):
         if chosen := re.findall(r"^\s*default\s*=\s*(\S+)", host.read(path, 65536), re.MULTILINE):
             facts["default_backend"] = chosen[-1]
-    return replace(found, facts=facts)
+    return replace(finding, facts=facts)
 
 
 def load(opened: CDLL, library: Library) -> Answer:
@@ -61,7 +63,9 @@ def load(opened: CDLL, library: Library) -> Answer:
             opened.flexiblas_list(name, size, ctypes.c_ssize_t(i))
             backends.append(name.value.decode(errors="replace"))
         # __FALLBACK__ is its own, and left out by its command line tool too.
-        facts["backends"] = [one for one in backends if one and one != "__FALLBACK__"]
+        facts["backends"] = [
+            backend for backend in backends if backend and backend != "__FALLBACK__"
+        ]
     return Answer(library, facts=nonempty(facts))
 
 

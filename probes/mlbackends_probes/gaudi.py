@@ -71,12 +71,12 @@ def find(host: Host) -> Finding:
 
 def _places(host: Host) -> dict[str, tuple[str, str]]:
     """Return the device node and sysfs folder of each PCI address; they moved in kernel 6.2."""
-    found = {
+    places = {
         address: (f"/dev/accel/{name}", f"/sys/class/accel/{name}/device")
         for name, address in accel_nodes(host).items()
     }
     for name in host.listdir("/sys/class/habanalabs"):
         if name.startswith("hl") and not name.startswith("hl_controlD"):
             address = host.read(f"/sys/class/habanalabs/{name}/pci_addr", 64).strip().lower()
-            found.setdefault(address, (f"/dev/{name}", f"/sys/class/habanalabs/{name}"))
-    return found
+            places.setdefault(address, (f"/dev/{name}", f"/sys/class/habanalabs/{name}"))
+    return places

@@ -88,7 +88,8 @@ def find(host: Host) -> Finding:
             "directml_version": file_version(host, f"{system_folder(host)}/DirectML.dll"),
             "d3d12_version": file_version(host, f"{system_folder(host)}/D3D12.dll"),
             **virtual_machine(host),
-            "pci_accelerators": [row for one in devices if (row := _accelerator(one))] or None,
+            "pci_accelerators": [row for device in devices if (row := _accelerator(device))]
+            or None,
         }
     elif host.platform == "linux":
         # The second place is for where the first is missing.
@@ -112,7 +113,7 @@ def find(host: Host) -> Finding:
             **_shared_memory(host),
             "kernel_parameters": kernel_parameters(host.read("/proc/cmdline", 65536)),
             # What computes among the PCI devices, where there is PCI.
-            "pci_accelerators": [row for one in devices if (row := _accelerator(one))]
+            "pci_accelerators": [row for device in devices if (row := _accelerator(device))]
             if devices
             else None,
             "rdma_devices": host.listdir("/sys/class/infiniband") or None,

@@ -66,7 +66,7 @@ def find(host: Host) -> Finding:
         if partner is None:
             message = f"{plugin.name} is installed without {pair[1]}-pjrt, and cannot start"
             warnings.append(Reason("conflict", message, hint))
-    cuda = {one.name: match[1] for one in plugins if (match := _CUDA.fullmatch(one.name))}
+    cuda = {plugin.name: match[1] for plugin in plugins if (match := _CUDA.fullmatch(plugin.name))}
     if len(majors := sorted(set(cuda.values()))) > 1:
         message = (
             f"plugins for CUDA {' and '.join(majors)} are installed, and both register as cuda"

@@ -30,5 +30,5 @@ def find(host: Host) -> Finding:
     if not host.machine or host.machine in ("aarch64", "arm64", "ARM64"):
         return LIBRARY.find(host)
     message = f"KleidiAI is for 64-bit Arm; this is {host.machine}"
-    found = replace(LIBRARY, symbols=()).find(host)
-    return Finding(found.libraries, reasons=(Reason("not-this-platform", message),))
+    finding = replace(LIBRARY, symbols=()).find(host)
+    return Finding(finding.libraries, reasons=(Reason("not-this-platform", message),))

@@ -72,10 +72,10 @@ LIBRARY = SharedLibrary(
 
 def find(host: Host) -> Finding:
     """Look for every copy, and what the variables ask of it."""
-    found = LIBRARY.find(host)
-    if not found.libraries:
-        return found
-    warnings = [*found.warnings]
+    finding = LIBRARY.find(host)
+    if not finding.libraries:
+        return finding
+    warnings = [*finding.warnings]
     if host.env("MKL_DEBUG_CPU_TYPE"):
         message = "MKL_DEBUG_CPU_TYPE is set; MKL takes no notice of it since 2020 update 1"
         warnings.append(Reason("override-invalid", message, "unset it"))
@@ -87,7 +87,7 @@ def find(host: Host) -> Finding:
             if value.startswith(word) and (flags := cpu_flags(host)) and flag not in flags:
                 message = f"{name} is {host.env(name)}, and this processor has no {word}"
                 warnings.append(Reason("override-exceeds-hardware", message))
-    return replace(found, warnings=tuple(warnings))
+    return replace(finding, warnings=tuple(warnings))
 
 
 def load(opened: CDLL, library: Library) -> Answer:

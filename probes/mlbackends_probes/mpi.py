@@ -48,8 +48,8 @@ def _described(host: Host, library: Library) -> Library:
         defined = extract_symbols(host, library.path, _SIGNS)
     except (NotALibrary, OSError):
         return library
-    found = {_SIGNS[name] for name in defined}
-    return replace(library, facts={"implementation": found.pop()}) if len(found) == 1 else library
+    makers = {_SIGNS[name] for name in defined}
+    return replace(library, facts={"implementation": makers.pop()}) if len(makers) == 1 else library
 
 
 LIBRARY = SharedLibrary(
@@ -68,7 +68,7 @@ LIBRARY = SharedLibrary(
 
 def find(host: Host) -> Finding:
     """Look for libraries and launchers; nothing is started."""
-    found = LIBRARY.find(host)
+    finding = LIBRARY.find(host)
     launchers = [
         {"name": name, "path": path, "real_path": host.realpath(path)}
         for folder in dict.fromkeys(host.env("PATH").split(":"))
@@ -76,19 +76,21 @@ def find(host: Host) -> Finding:
         if folder.startswith("/") and host.is_file(path := f"{folder.rstrip('/')}/{name}")
     ]
     if not launchers:
-        return found
+        return finding
     # The first mpirun may plainly be of another implementation than the one that wins.
-    winner = next((library for library in found.libraries if library.wins), None)
+    winner = next((library for library in finding.libraries if library.wins), None)
     ours = winner.facts.get("implementation") if winner else None
     first, real = launchers[0]["path"], os.path.basename(launchers[0]["real_path"])
     is_openmpi = re.search(r"orterun|prterun|openmpi", real)
     theirs = "openmpi" if is_openmpi else "mpich" if re.search(r"hydra|mpich", real) else ""
-    warnings = [*found.warnings]
+    warnings = [*finding.warnings]
     if winner and ours and theirs and theirs != ours:
         message = f"{first} belongs to {theirs}, and {winner.path} is {ours}"
         hint = "start programs with the launcher of the library that they are linked with"
         warnings.append(Reason("conflict", message, hint))
-    return replace(found, facts={**found.facts, "launchers": launchers}, warnings=tuple(warnings))
+    return replace(
+        finding, facts={**finding.facts, "launchers": launchers}, warnings=tuple(warnings)
+    )
 
 
 def load(opened: CDLL, library: Library) -> Answer:

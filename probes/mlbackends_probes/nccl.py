@@ -39,13 +39,13 @@ SUM = 0
 
 def find(host: Host) -> Finding:
     """Look for every libnccl, and for those that are built into torch."""
-    found = LIBRARY.find(host)
+    finding = LIBRARY.find(host)
     built_in = inside(host, "nccl", "libtorch_cuda", ("ncclGetVersion",))
-    reasons = () if built_in else found.reasons
-    facts = found.facts
-    if (found.libraries or built_in) and (rows := configured(host)):
+    reasons = () if built_in else finding.reasons
+    facts = finding.facts
+    if (finding.libraries or built_in) and (rows := configured(host)):
         facts = {**facts, "configuration": rows}
-    return replace(found, libraries=(*found.libraries, *built_in), facts=facts, reasons=reasons)
+    return replace(finding, libraries=(*finding.libraries, *built_in), facts=facts, reasons=reasons)
 
 
 def configured(host: Host) -> list[dict[str, str]]:

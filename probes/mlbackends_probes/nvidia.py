@@ -122,7 +122,7 @@ def use(opened: CDLL, library: Library) -> Answer:
             continue
         parts, reasons = nvml.described(bound, index, handle)
         devices += parts
-        problems += [(index, each) for each in reasons]
+        problems += [(index, reason) for reason in reasons]
         if parts[0].presence is Presence.LOADABLE:
             described.append((index, handle))
     facts = {

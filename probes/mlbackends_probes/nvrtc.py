@@ -39,7 +39,7 @@ def load(opened: CDLL, library: Library) -> Answer:
     (count,) = call.numbers("nvrtcGetNumSupportedArchs", 1)
     architectures = (ctypes.c_int * max(count, 1))()
     call("nvrtcGetSupportedArchs", architectures)
-    capabilities = [f"{one // 10}.{one % 10}" for one in list(architectures)[:count]]
+    capabilities = [f"{number // 10}.{number % 10}" for number in list(architectures)[:count]]
     return versioned(library, version, compute_capabilities=capabilities)
 
 

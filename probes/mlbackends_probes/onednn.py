@@ -102,7 +102,7 @@ def _described(opened: CDLL, library: Library, prefix: str) -> Answer:
 def _other_isa(effective: int, name: str) -> tuple[Reason, ...]:
     """Warn where a variable asks for another instruction set than the one that is in effect."""
     names = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
-    variable = next((one for one in names if os.environ.get(one)), "")
+    variable = next((name for name in names if os.environ.get(name)), "")
     value = os.environ.get(variable, "")
     level = table("libraries/onednn")["instruction_sets"].get(value.upper())
     if level is None:

@@ -59,7 +59,7 @@ def _described(host: Host, library: Library) -> Library:
     defined: frozenset[str] = frozenset()
     with suppress(NotALibrary, OSError):
         defined = extract_symbols(host, library.path, names)
-    core = next((each for each in map(_shown, _X86) if each in words), "")
+    core = next((name for name in map(_shown, _X86) if name in words), "")
     facts = {
         "architecture": _core(host, defined) if "DYNAMIC_ARCH" in words else core,
         "threading": "",
@@ -74,7 +74,7 @@ def _described(host: Host, library: Library) -> Library:
 
 def _most_threads(text: str) -> int | None:
     numbers = (word.removeprefix("MAX_THREADS=") for word in text.split())
-    return next((int(each) for each in numbers if each.isdecimal() and len(each) < 7), None)
+    return next((int(number) for number in numbers if number.isdecimal() and len(number) < 7), None)
 
 
 def _noted(host: Host, library: Library) -> str:
@@ -110,8 +110,10 @@ def _core(host: Host, defined: frozenset[str]) -> str:
         required += ["HASWELL"] if is_amd and family not in ("23", "24", "25") else []
     chosen = set()
     for name in required:
-        below = (each for each in _X86[_X86.index(name) :] if each != "ZEN" or name == "ZEN")
-        chosen.add(next((each for each in below if f"dgemm_beta_{each}" in defined), ""))
+        below = (
+            kernels for kernels in _X86[_X86.index(name) :] if kernels != "ZEN" or name == "ZEN"
+        )
+        chosen.add(next((kernels for kernels in below if f"dgemm_beta_{kernels}" in defined), ""))
     core = chosen.pop() if len(chosen) == 1 else ""
     return _shown(core)
 

@@ -104,9 +104,9 @@ def find(host: Host) -> Finding:
         place = "the registry" if is_windows else place
         message = f"the loader is here, and no driver is registered in {place}"
         # Wheels bring Intel's for its CPUs, and the file with them that names it names no place of theirs.
-        found = libraries_named(host, "OpenCL driver", "libintelocl")
+        copies = libraries_named(host, "OpenCL driver", "libintelocl")
         text = (
-            f"no file names {found[0].path}: write its path to {place}/intel.icd" if found else ""
+            f"no file names {copies[0].path}: write its path to {place}/intel.icd" if copies else ""
         )
         reasons = (Reason("no-driver", message, text),)
     facts = nonempty({"drivers": drivers}) | steering(host, "opencl")
@@ -166,16 +166,16 @@ def use(opened: CDLL, library: Library) -> Answer:
     return of_devices(library, devices)
 
 
-def _handles(call: Calls, function: str, of: tuple[object, ...], none: int) -> list[int]:
+def _handles(call: Calls, function: str, owners: tuple[object, ...], none: int) -> list[int]:
     """Return the handles that a function lists; none: the status with which it says that there are none."""
     count = ctypes.c_uint()
-    status = call.status(function, *of, 0, None, ctypes.byref(count))
+    status = call.status(function, *owners, 0, None, ctypes.byref(count))
     if status == none or (not status and not count.value):
         return []
     if status:
         raise call.failed(function, status)
     handles = (ctypes.c_void_p * min(count.value, _LIMIT))()
-    call(function, *of, len(handles), handles, None)
+    call(function, *owners, len(handles), handles, None)
     return [handle for handle in handles if handle]
 
 

@@ -71,10 +71,10 @@ LIBRARY = SharedLibrary(
 
 def find(host: Host) -> Finding:
     """Look for every runtime, and for those that would meet in one process."""
-    found = LIBRARY.find(host)
-    if not found.libraries:
-        return found
-    facts, warnings = {**found.facts}, [*found.warnings]
+    finding = LIBRARY.find(host)
+    if not finding.libraries:
+        return finding
+    facts, warnings = {**finding.facts}, [*finding.warnings]
     first = host.env("OMP_NUM_THREADS").split(",")[0].strip()
     allowed = host.affinity()
     if first and allowed and not valid_instead(first, {"minimum": len(allowed) + 1}):
@@ -82,7 +82,7 @@ def find(host: Host) -> Finding:
             f"OMP_NUM_THREADS is {first}, and this process may run on {len(allowed)} processors"
         )
         warnings.append(Reason("override-exceeds-hardware", message))
-    copies, evidence = _copies_in_one_process(host, found.libraries)
+    copies, evidence = _copies_in_one_process(host, finding.libraries)
     if copies:
         facts["conflicting_copies"] = [library.path for library in copies]
         kinds = {str(library.facts.get("runtime", "")) for library in copies}
@@ -100,7 +100,7 @@ def find(host: Host) -> Finding:
         if kinds == {"intel", "llvm"}:
             hint = "install both packages from one source, so that they share a runtime"
         warnings.append(Reason("conflict", f"{evidence}: {why}", hint))
-    return replace(found, facts=facts, warnings=tuple(warnings))
+    return replace(finding, facts=facts, warnings=tuple(warnings))
 
 
 def _copies_in_one_process(host: Host, libraries: tuple[Library, ...]) -> tuple[list[Library], str]:

@@ -34,7 +34,7 @@ _BOTH_AT_ONCE = ("nvidia-cutlass-dsl-",)
 
 def find(host: Host) -> Finding:
     """List what is installed, and compare what each says that it owns."""
-    everything = {name: all_of for name, all_of in sorted(distributions(host).items()) if name}
+    everything = {name: dists for name, dists in sorted(distributions(host).items()) if name}
     folders = python_folders(host)
     if not everything:
         message = (
@@ -43,19 +43,19 @@ def find(host: Host) -> Finding:
             else "there is no Python to look in"
         )
         return Finding(reasons=(Reason("not-found", message),))
-    twice = [all_of for all_of in everything.values() if len(all_of) > 1]
+    twice = [dists for dists in everything.values() if len(dists) > 1]
     shared = wheel_files.shared_files(
-        host, [dist for all_of in everything.values() for dist in all_of]
+        host, [dist for dists in everything.values() for dist in dists]
     )
-    first = [all_of[0] for all_of in everything.values()]
+    first = [dists[0] for dists in everything.values()]
     majors = _cuda_majors(first)
     facts = {
         "count": len(everything),
         "distributions": {dist.name: dist.version for dist in first},
         "installed_twice": [
             {"name": dist.name, "version": dist.version, "folder": dist.folder}
-            for all_of in twice
-            for dist in all_of
+            for dists in twice
+            for dist in dists
         ],
         "owned_twice": [
             {
@@ -82,8 +82,10 @@ def find(host: Host) -> Finding:
     }
     warnings = []
     for pair in shared:
-        one, other = (f"{dist.name} {dist.version}".strip() for dist in (pair.first, pair.second))
-        message = f"{one} and {other} both installed {pair.shared} of the same files"
+        first_name, second_name = (
+            f"{dist.name} {dist.version}".strip() for dist in (pair.first, pair.second)
+        )
+        message = f"{first_name} and {second_name} both installed {pair.shared} of the same files"
         if pair.differing < pair.shared:
             message += f", {pair.differing} of them with different contents"
         message += f", such as {pair.example}"
@@ -91,12 +93,12 @@ def find(host: Host) -> Finding:
             message += f", which is {pair.on_disk}'s now"
         hint = f"uninstall {pair.first.name} and {pair.second.name}, and install the one you want"
         warnings.append(Reason("file-owned-twice", message, hint))
-    for all_of in twice:
+    for dists in twice:
         # One name with two versions in one folder; across folders one only hides the other.
         versions: dict[str, list[str]] = {}
-        for dist in all_of:
+        for dist in dists:
             versions.setdefault(dist.folder, []).append(dist.version or "without a version")
-        name = all_of[0].name
+        name = dists[0].name
         warnings += [
             Reason(
                 "installed-twice",

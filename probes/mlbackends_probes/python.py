@@ -46,11 +46,11 @@ def find(host: Host) -> Finding:
     settings = {name.strip().lower(): value.strip() for name, _, value in pairs}
     manager, manager_version = _manager(host, prefix, base, settings)
     shared = settings.get("include-system-site-packages") if prefix != base else None
-    site = [one for one in folders if one.endswith(("/site-packages", "/dist-packages"))]
-    library = [one for one in folders if _mark_of(one.rpartition("/")[2]) is not None]
-    is_marked = any(host.is_file(f"{one}/EXTERNALLY-MANAGED") for one in library)
+    site = [folder for folder in folders if folder.endswith(("/site-packages", "/dist-packages"))]
+    library = [folder for folder in folders if _mark_of(folder.rpartition("/")[2]) is not None]
+    is_marked = any(host.is_file(f"{folder}/EXTERNALLY-MANAGED") for folder in library)
     # Folders carry the letter of the build without the GIL.
-    marks = {_mark_of(part) for one in folders for part in one.split("/")} - {None}
+    marks = {_mark_of(part) for folder in folders for part in folder.split("/")} - {None}
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
     is_old = bool(numbers) and numbers < _FREE_THREADING
     names = ("implementation", "executable", "prefix", "base_prefix")
@@ -64,7 +64,9 @@ def find(host: Host) -> Finding:
         else None,
         "sees_system_packages": shared and shared.lower() == "true",
         "site_folders": site if folders else None,
-        "user_site_on_path": any(is_user_site(host, one) for one in site) if folders else None,
+        "user_site_on_path": any(is_user_site(host, folder) for folder in site)
+        if folders
+        else None,
         "externally_managed": prefix == base and is_marked if folders else None,
         "distribution_count": len(distributions(host)) if folders else None,
         "free_threaded": "t" in marks and not is_old if marks or is_old else None,
@@ -79,7 +81,7 @@ def find(host: Host) -> Finding:
 
 
 def _is_on_path(host: Host, folder: str) -> bool:
-    return folder.lower() in (each.lower() for each in host.folders("PATH"))
+    return folder.lower() in (listed.lower() for listed in host.folders("PATH"))
 
 
 def _checked(version: str) -> str:
@@ -120,13 +122,13 @@ def _warnings(host: Host, prefix: str, base: str, version: str) -> Iterator[Reas
     """Yield a warning where a variable leads to another environment or another Python version."""
     # With --python the user has said which environment is meant.
     is_chosen = host.is_live and host.python.get("executable") != sys.executable
-    ours = {host.realpath(one) for one in (prefix, base)}
+    ours = {host.realpath(path) for path in (prefix, base)}
     variables = () if is_chosen else ("VIRTUAL_ENV", "CONDA_PREFIX")
     variable = next((name for name in variables if host.env(name).rstrip("/")), "")
     named = host.env(variable).rstrip("/")
     if named and host.realpath(named) not in ours:
         programs = (f"{named}/bin/python", f"{named}/python.exe", f"{named}/Scripts/python.exe")
-        program = next((one for one in programs if host.exists(one)), "")
+        program = next((path for path in programs if host.exists(path)), "")
         message = f"{variable} names {named}; the environment that is looked at is {prefix}"
         hint = f"look at that one with --python {program}" if program else f"unset {variable}"
         yield Reason("other-environment", message, hint)

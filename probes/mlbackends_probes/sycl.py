@@ -28,10 +28,10 @@ _ADAPTER = pattern(r"lib(?:ur_adapter|pi)_(\w+)\.so")
 
 def find(host: Host) -> Finding:
     """Look for every copy of the runtime and the adapters beside the first."""
-    found = LIBRARY.find(host)
-    if not found.libraries:
-        return found
-    beside = host.realpath(found.libraries[0].path).rsplit("/", 1)[0]
+    finding = LIBRARY.find(host)
+    if not finding.libraries:
+        return finding
+    beside = host.realpath(finding.libraries[0].path).rsplit("/", 1)[0]
     names = (_ADAPTER.match(name) for name in host.listdir(beside))
     adapters = sorted({match[1] for match in names if match})
-    return replace(found, facts=nonempty({"adapters": adapters, **found.facts}))
+    return replace(finding, facts=nonempty({"adapters": adapters, **finding.facts}))

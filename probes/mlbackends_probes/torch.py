@@ -92,10 +92,10 @@ def find(host: Host) -> Finding:
     partners = {
         # The packages that are compiled against one version of torch.
         "partners": [
-            {"package": dist.name, "version": dist.version, "wanted": one.pinned}
+            {"package": dist.name, "version": dist.version, "wanted": requirement.pinned}
             for dist in frameworks.named(host, _PARTNERS)
-            for one in required(host, dist)
-            if one.name == "torch" and one.pinned
+            for requirement in required(host, dist)
+            if requirement.name == "torch" and requirement.pinned
         ],
         "backend_plugins": frameworks.entry_points(host, "torch.backends"),
     }

@@ -69,18 +69,18 @@ def _drivers(host: Host, folders: list[str]) -> tuple[list[dict[str, str]], list
     """
     variable, only = _named(host)
     is_windows = host.platform == "win32"
-    found = (only or host.env("VK_ADD_DRIVER_FILES")).split(";" if is_windows else ":")
+    places = (only or host.env("VK_ADD_DRIVER_FILES")).split(";" if is_windows else ":")
     if is_windows and not only:
-        found += registered_drivers(host, "Vulkan\\Drivers", "VulkanDriverName")
+        places += registered_drivers(host, "Vulkan\\Drivers", "VulkanDriverName")
     for folder in () if only or is_windows else dict.fromkeys(folders):
-        found += [f"{folder}/{name}" for name in host.listdir(folder)]
+        places += [f"{folder}/{name}" for name in host.listdir(folder)]
     files: list[str] = []
-    for path in found:
+    for path in places:
         is_folder = only and path.startswith("/") and not path.endswith(".json")
         files += [f"{path}/{name}" for name in host.listdir(path)] if is_folder else [path]
     manifests = dict.fromkeys(path for path in files if path.endswith(".json"))
     rows, warnings = [], []
-    for path in found if only else ():
+    for path in places if only else ():
         if path.startswith("/") and not host.exists(path):
             message = f"{variable} names {path}, which is not there"
             hint = "name a manifest that is there, or unset the variable: no other driver is taken"

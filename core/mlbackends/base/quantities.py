@@ -177,7 +177,7 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
     Understands "0-3,8" and strides ("0-31:2/4" is 0, 1, 4, 5, 8, ...), as the kernel's bitmap lists
     have them.
     """
-    found: set[int] = set()
+    listed: set[int] = set()
     named = 0
     for item in text[: 16 * HIGHEST].replace(",", " ").split():
         form = item.translate(_WITHOUT_DIGITS)
@@ -191,13 +191,13 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
             continue
         cpus = range(low, high + 1)
         if period > 1:
-            found.update(cpu for cpu in cpus if (cpu - low) % period < used)
+            listed.update(cpu for cpu in cpus if (cpu - low) % period < used)
         else:
-            found.update(cpus)
+            listed.update(cpus)
         named += len(cpus)
         if named > 4 * HIGHEST:  # a list that names everything over and over is garbage
             break
-    return tuple(sorted(found))
+    return tuple(sorted(listed))
 
 
 def parse_openmp_list(items: Iterable[str]) -> frozenset[int]:

@@ -222,8 +222,8 @@ def _in_text(data: bytes) -> Iterator[tuple[str, Entry]]:
     if not data.startswith(_FORMAT):
         raise ValueError(f"it begins with {data[:20]!r}; this version reads {_FORMAT!r}")
     at = len(_FORMAT)
-    while found := _LAST_LINE_OF_ENTRY.search(data, at):
-        head, _, content = data[at : found.end()].partition(b"\n")
+    while match := _LAST_LINE_OF_ENTRY.search(data, at):
+        head, _, content = data[at : match.end()].partition(b"\n")
         kind, _, name = head.partition(b" ")
         entry: Entry = set()
         if kind == b"file":
@@ -236,7 +236,7 @@ def _in_text(data: bytes) -> Iterator[tuple[str, Entry]]:
         elif kind != b"folder" or content:
             break
         yield _unquoted(name), entry
-        at = found.end()
+        at = match.end()
     if data[at:] != _END:
         line = data.count(b"\n", 0, at) + 1
         raise ValueError(f"line {line} begins nothing that is known, or the end is missing")

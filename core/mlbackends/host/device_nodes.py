@@ -22,11 +22,11 @@ def render_node(host: Host, address: str) -> str:
 
 def accel_nodes(host: Host) -> dict[str, str]:
     """Return the compute accelerators of /sys/class/accel: name -> PCI address ("" without one)."""
-    found = {}
+    nodes = {}
     for name in host.listdir("/sys/class/accel"):
         link = host.readlink(f"/sys/class/accel/{name}/device")
-        found[name] = link.rsplit("/", 1)[-1].lower()
-    return found
+        nodes[name] = link.rsplit("/", 1)[-1].lower()
+    return nodes
 
 
 def device_nodes(host: Host, prefix: str) -> list[str]:

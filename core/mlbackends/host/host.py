@@ -143,8 +143,8 @@ class Host:
             # Under Windows a path without a drive would be one of whatever drive is the current one.
             return _NOWHERE + path if os.name == "nt" and path[:1] == "/" else path
         # Links in a loop are followed here: the system would follow them out of the root.
-        found = self._resolve(path)
-        return self._below_root(found) if found else _NOWHERE + path
+        resolved_path = self._resolve(path)
+        return self._below_root(resolved_path) if resolved_path else _NOWHERE + path
 
     def _below_root(self, path: str) -> str:
         return self.root + (path if path[:1] == "/" else f"/{path}")

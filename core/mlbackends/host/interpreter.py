@@ -43,8 +43,8 @@ def query(executable: str, timeout: float = 10.0) -> dict[str, Any]:
     Raises BadInput where it is no Python, is too old, fails or does not answer within the limit
     (seconds).
     """
-    found = which(executable, os.environ.get("PATH", os.defpath), timeout)
-    if not found:
+    program = which(executable, os.environ.get("PATH", os.defpath), timeout)
+    if not program:
         inside = "Scripts/python.exe" if os.name == "nt" else "bin/python"
         at = with_slashes(os.path.join(executable, inside))
         exists = call_or(False, os.path.isfile, at)
@@ -53,7 +53,7 @@ def query(executable: str, timeout: float = 10.0) -> dict[str, Any]:
             hint += "; `py -0p` lists the interpreters"
         raise BadInput(f"{executable} is not a program that can be run", hint)
     # A bare -I would also hide the user's site-packages.
-    outcome = outcome_of((found, "-c", _QUESTION), timeout, os.environ)
+    outcome = outcome_of((program, "-c", _QUESTION), timeout, os.environ)
     if outcome.timed_out:
         hint = "--timeout gives it longer"
         raise BadInput(f"{executable} did not answer within {timeout:g} s", hint)
@@ -75,7 +75,7 @@ def query(executable: str, timeout: float = 10.0) -> dict[str, Any]:
         needed = "3.x" if numbers < (3,) else ".".join(map(str, _OLDEST)) + " or newer"
         raise BadInput(f"{executable} is Python {version}; {needed} is needed")
     # It must not look itself: a folder that does not answer would cost us all that it says.
-    folders = [with_slashes(each) for each in description["path"] if isinstance(each, str)]
+    folders = [with_slashes(folder) for folder in description["path"] if isinstance(folder, str)]
     texts = {
         name: with_slashes(text) for name, text in description.items() if isinstance(text, str)
     }

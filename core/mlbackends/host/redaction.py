@@ -161,7 +161,7 @@ def without_addresses(
     def named(name: str) -> str:
         lower = name.lower()
         public = table("host/public_servers")
-        is_public = any(lower == each or lower.endswith(f".{each}") for each in public)
+        is_public = any(lower == domain or lower.endswith(f".{domain}") for domain in public)
         if is_public or lower == "localhost" or name in replacements or _IPV4.fullmatch(name):
             return name
         return recorded(server(name))
@@ -251,12 +251,12 @@ def redacted_usage(usage: "Usage", names: Names) -> "Usage":
 def _without_identifying(value: Any, hide: "_Replacer") -> Any:
     """Replace the facts of a probe that nobody here knows, as far as their names sound identifying."""
     if isinstance(value, list):
-        return [_without_identifying(each, hide) for each in value]
+        return [_without_identifying(item, hide) for item in value]
     if not isinstance(value, dict):
         return value
     return {
-        key: hide.whole(each) if _IDENTIFYING.search(key) else _without_identifying(each, hide)
-        for key, each in value.items()
+        key: hide.whole(item) if _IDENTIFYING.search(key) else _without_identifying(item, hide)
+        for key, item in value.items()
     }
 
 
@@ -286,9 +286,9 @@ class _Replacer:
     def whole(self, value: Any) -> Any:
         """Replace every text and number in an identifying value."""
         if isinstance(value, list):
-            return [self.whole(each) for each in value]
+            return [self.whole(item) for item in value]
         if isinstance(value, dict):
-            return {key: self.whole(each) for key, each in value.items()}
+            return {key: self.whole(item) for key, item in value.items()}
         return self._numbers.setdefault(str(value), f"redacted-{len(self._numbers) + 1}")
 
     def addresses(self, fact: str, value: Any, variable: str = "") -> Any:
@@ -296,11 +296,11 @@ class _Replacer:
         if isinstance(value, dict):
             with_variables = fact in _WITH_VARIABLES
             return {
-                key: self.addresses(fact, each, key if with_variables else "")
-                for key, each in value.items()
+                key: self.addresses(fact, item, key if with_variables else "")
+                for key, item in value.items()
             }
         if isinstance(value, list):
-            return [self.addresses(fact, each) for each in value]
+            return [self.addresses(fact, item) for item in value]
         if isinstance(value, str) and (variable or "://" in value):
             return without_addresses(value, self._address, self._address, variable)
         return value
@@ -316,7 +316,9 @@ class _Replacer:
     def look_for_numbers(self, text: str) -> None:
         """Take out of what `inside` looks for the patterns of which a whole report has no sign."""
         form = text.translate(DIGITS_AS_ZEROS)
-        self._present = [one for one, forms in _NUMBERS if any(each in form for each in forms)]
+        self._present = [
+            numbers for numbers, forms in _NUMBERS if any(item in form for item in forms)
+        ]
 
     def inside(self, value: Any) -> Any:
         """Replace names, UUIDs, hardware addresses and credentials inside every text below."""
@@ -338,12 +340,12 @@ class _Replacer:
                 )
             return value
         if isinstance(value, (list, tuple)):
-            return [self.inside(each) for each in value]
+            return [self.inside(item) for item in value]
         if isinstance(value, dict):
             # Names of fields stay, whatever the user is called; keys that are paths do not.
             return {
-                self.inside(key) if "/" in key or ":" in key else key: self.inside(each)
-                for key, each in value.items()
+                self.inside(key) if "/" in key or ":" in key else key: self.inside(item)
+                for key, item in value.items()
             }
         return value
 

@@ -92,7 +92,7 @@ def gpus(host: Host) -> tuple[AmdGpu, ...]:
         for device in of_vendor(host, "1002")
         if device.is_display or device.is_accelerator
     }
-    found = []
+    listed = []
     for node in _nodes(host):
         properties = numbers_by_name(host.read(f"{TOPOLOGY}/{node}/properties", 65536))
         if properties.get("simd_count", 0) <= 0:
@@ -109,7 +109,7 @@ def gpus(host: Host) -> tuple[AmdGpu, ...]:
         memory = sum(
             bank.get("size_in_bytes", 0) for bank in banks if bank.get("heap_type") in _FRAME_BUFFER
         )
-        found.append(
+        listed.append(
             AmdGpu(
                 node,
                 address,
@@ -120,12 +120,12 @@ def gpus(host: Host) -> tuple[AmdGpu, ...]:
                 location >> 28 & 15,
             )
         )
-    found += [
+    listed += [
         AmdGpu(None, card.address, memory_bytes=_memory_of(host, card), pci=card)
         for card in cards.values()
-        if card.address not in {gpu.address for gpu in found}
+        if card.address not in {gpu.address for gpu in listed}
     ]
-    return tuple(found)
+    return tuple(listed)
 
 
 def unreadable_nodes(host: Host) -> int:
@@ -136,12 +136,12 @@ def unreadable_nodes(host: Host) -> int:
 def links(host: Host) -> list[dict[str, int | str]]:
     """Return the direct links between GPUs, each once: two HIP indices, the kind, and its speed."""
     index = {gpu.node: i for i, gpu in enumerate(gpus(host)) if gpu.node is not None}
-    found: dict[tuple[int, int], dict[str, int | str]] = {}
+    rows: dict[tuple[int, int], dict[str, int | str]] = {}
     for node, node_numbers in index.items():
         for kind in ("io_links", "p2p_links"):
             for numbers in _properties(host, f"{TOPOLOGY}/{node}/{kind}"):
                 other = index.get(numbers.get("node_to", -1))
-                if other is None or other <= node_numbers or (node_numbers, other) in found:
+                if other is None or other <= node_numbers or (node_numbers, other) in rows:
                     continue
                 row: dict[str, int | str] = {"from": node_numbers, "to": other}
                 row["kind"] = _LINK_KINDS.get(numbers.get("type", 0), "other")
@@ -149,8 +149,8 @@ def links(host: Host) -> list[dict[str, int | str]]:
                     row["weight"] = numbers["weight"]
                 if 0 < numbers.get("max_bandwidth", 0) < 1 << 31:
                     row["max_bytes_per_second"] = numbers["max_bandwidth"] * 1_000_000
-                found[node_numbers, other] = row
-    return [found[pair] for pair in sorted(found)]
+                rows[node_numbers, other] = row
+    return [rows[pair] for pair in sorted(rows)]
 
 
 def frequency_hertz(gpu: AmdGpu) -> int | None:

@@ -28,12 +28,12 @@ def implementation_of(host: Host, library: Library) -> str:
         needed = headers(host, library.path).needed
     except (NotALibrary, OSError):
         return ""
-    found = [name for name, names in symbols.items() if not defined.isdisjoint(names)]
-    if found and found[0] != "netlib":
-        return found[0]
+    implementations = [name for name, names in symbols.items() if not defined.isdisjoint(names)]
+    if implementations and implementations[0] != "netlib":
+        return implementations[0]
     needed_libraries: dict[str, str] = table("libraries/blas")["needed_libraries"]
     by_need = (needed_libraries.get(stem_of(file)) for file in needed)
-    return next(filter(None, by_need), "netlib" if found else "")
+    return next(filter(None, by_need), "netlib" if implementations else "")
 
 
 def openblas_affixes(opened: CDLL) -> tuple[str, str] | None:

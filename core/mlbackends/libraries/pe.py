@@ -59,11 +59,11 @@ def read_pe(path: str) -> Pe:
 def imported_functions(path: str) -> dict[str, tuple[str, ...]]:
     """Return the functions that a file imports by name from each DLL. Raises as read_pe does."""
     with PeImage(path) as image:
-        found: dict[str, list[str]] = {}
+        by_library: dict[str, list[str]] = {}
         for at, library in image.imports(_IMPORTS, 20, 12):
             lookups, bound = image.unpack("I12xI", at)
-            found.setdefault(library, []).extend(image.functions(lookups or bound))
-        return {library: tuple(functions) for library, functions in found.items()}
+            by_library.setdefault(library, []).extend(image.functions(lookups or bound))
+        return {library: tuple(functions) for library, functions in by_library.items()}
 
 
 def exported_symbols(path: str, names: Iterable[str]) -> frozenset[str]:
@@ -79,10 +79,10 @@ def exported_symbols(path: str, names: Iterable[str]) -> frozenset[str]:
             while low < high:
                 middle = (low + high) // 2
                 (at,) = image.unpack("I", sorted_names + 4 * middle)
-                found = image.bytes_at(at)
-                if found == name:
+                listed = image.bytes_at(at)
+                if listed == name:
                     return True
-                low, high = (middle + 1, high) if found < name else (low, middle)
+                low, high = (middle + 1, high) if listed < name else (low, middle)
             return False
 
         return frozenset(
@@ -144,10 +144,10 @@ class PeImage(FileImage):
     def bytes_at(self, address: int) -> bytes:
         """Return the text at an address."""
         offset = self.offset_of(address)
-        found = self.text(offset, max(self.size - offset, 0))
-        if found is None:
+        text = self.text(offset, max(self.size - offset, 0))
+        if text is None:
             raise NotALibrary("the PE file is damaged: a name in it has no end")
-        return found
+        return text
 
     def name(self, address: int) -> str:
         """Return the name at an address; the format has ASCII."""
@@ -223,14 +223,14 @@ class PeImage(FileImage):
 def _strings(data: bytes) -> dict[str, str]:
     """Return the strings of the first table in a version resource."""
     start = data.find("StringFileInfo".encode("utf-16-le"))
-    found: dict[str, str] = {}
+    strings: dict[str, str] = {}
     if start < 6:
-        return found
+        return strings
     (length,) = struct.unpack_from("<H", data, start - 6)
     end = min(start - 6 + length, len(data))
     at = _aligned(start + 30)  # the table of one language, whose name has eight digits
     at = _aligned(at + 6 + 18)
-    while at + 6 < end and len(found) < _STRINGS_LIMIT:
+    while at + 6 < end and len(strings) < _STRINGS_LIMIT:
         (length,) = struct.unpack_from("<H", data, at)
         if length < 8:
             break
@@ -238,9 +238,9 @@ def _strings(data: bytes) -> dict[str, str]:
         name, _, value = text.partition("\0")
         value = value.strip("\0 ").partition("\0")[0]
         if name.isidentifier() and value.isprintable():
-            found[name] = value
+            strings[name] = value
         at = _aligned(at + length)
-    return found
+    return strings
 
 
 def _aligned(at: int) -> int:

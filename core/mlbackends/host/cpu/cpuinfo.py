@@ -85,8 +85,8 @@ def architecture_of(machine: str, blocks: list[Block]) -> str:
             return "s390x"
         if block.get("isa", "").startswith("rv64"):
             return "riscv64"
-        if found := re.match("mips|loongarch", block.get("isa", "")):
-            return found[0] + ("64" if "64" in block["isa"] else "")
+        if family := re.match("mips|loongarch", block.get("isa", "")):
+            return family[0] + ("64" if "64" in block["isa"] else "")
         if generation := _POWER.match(block.get("cpu", "")):
             return "ppc64le" if int(generation[1]) >= _FIRST_LITTLE_ENDIAN else "ppc64"
         if "cpu" in block and "clock" in block:
@@ -179,12 +179,12 @@ class Design(Struct, frozen=True):
 
 def designs(blocks: list[Block]) -> dict[int, Design]:
     """Return what each CPU of an Arm or RISC-V machine is, by its number; those alone that say it."""
-    found = {}
+    by_cpu = {}
     for block in blocks:
         cpu, design = whole_number(block.get("processor", "")), _design(block)
         if cpu is not None and design:
-            found[cpu] = design
-    return found
+            by_cpu[cpu] = design
+    return by_cpu
 
 
 def design_of_midr(register: int) -> Design:
@@ -247,8 +247,8 @@ def _z(blocks: list[Block]) -> Facts:
         line for block in blocks for key, line in block.items() if key.startswith("processor ")
     )
     for line in lines if not machine else ():  # of each CPU that is on
-        if found := re.search(r"machine = (\w+)", line):
-            machine = found[1]
+        if match := re.search(r"machine = (\w+)", line):
+            machine = match[1]
     vendor_id = first(blocks, "vendor_id")
     facts: Facts = {
         "vendor_id": vendor_id,
@@ -319,8 +319,8 @@ def microarchitecture(architecture: str, facts: dict[str, Any]) -> dict[str, str
             archspec = f"power{generation}{'le' if architecture == 'ppc64le' else ''}"
     elif facts.get("model_name_source") == "part-number":
         name = model_name.removeprefix(f"{facts.get('vendor', '')} ")
-    elif found_name := re.match(r"Apple (M\d+)|(Spacemit\(R\) X\d+$|[a-z]+,[\w-]+$)", model_name):
-        name = found_name[1] or found_name[2]  # macOS; RISC-V, by the maker or by the device tree
+    elif match := re.match(r"Apple (M\d+)|(Spacemit\(R\) X\d+$|[a-z]+,[\w-]+$)", model_name):
+        name = match[1] or match[2]  # macOS; RISC-V, by the maker or by the device tree
     if not archspec:
         chip = re.search(r"\((M\d)\b", name)  # "Firestorm (M1 Pro)"
         archspec = names["archspec"].get(chip[1] if chip else name, "")

@@ -59,14 +59,16 @@ def features_of(
 
 def features_of_macos(controls: dict[str, str]) -> frozenset[str]:
     """Return the features that `sysctl -a` of macOS tells, as Linux names them."""
-    found = {name for control, name in _table("macos_arm").items() if controls.get(control) == "1"}
+    features = {
+        name for control, name in _table("macos_arm").items() if controls.get(control) == "1"
+    }
     for control in ("features", "leaf7_features", "extfeatures"):
-        found |= canonical(controls.get(f"machdep.cpu.{control}", "").split())
+        features |= canonical(controls.get(f"machdep.cpu.{control}", "").split())
     for control, value in controls.items():
         # Only here macOS tells whether AVX-512's registers can be used; cpuid's word is not enough.
         if control.startswith("hw.optional.avx512") and value == "0":
-            found.discard(control.removeprefix("hw.optional."))
-    return frozenset(found)
+            features.discard(control.removeprefix("hw.optional."))
+    return frozenset(features)
 
 
 def canonical(names: list[str]) -> frozenset[str]:
@@ -141,8 +143,8 @@ def hardware_capability(
     has_sve = architecture == "aarch64" and platform == "linux" and "sve" in features
     if has_sve and sve_vector_bytes is None:
         return ""
-    if has_sve and "bf16" in features and (found := _SVE.get(sve_vector_bytes or 0)):
-        return found
+    if has_sve and "bf16" in features and (capability := _SVE.get(sve_vector_bytes or 0)):
+        return capability
     return next((name for name, needed in needs.items() if features.issuperset(needed)), "DEFAULT")
 
 

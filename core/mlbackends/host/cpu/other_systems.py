@@ -99,7 +99,7 @@ def macos_facts(controls: dict[str, str]) -> Facts:
 
 def _macos_caches(controls: dict[str, str], levels: dict[str, Facts]) -> list[Facts]:
     line = control_number(controls, "hw.cachelinesize")
-    found = []
+    caches = []
     for name, level, kind in table("host/cpu/macos")["caches"]:
         for prefix, core in levels.items():
             size = size_in_bytes(controls.get(f"{prefix}{name}cachesize", ""))
@@ -115,5 +115,5 @@ def _macos_caches(controls: dict[str, str], levels: dict[str, Facts]) -> list[Fa
                 cache |= {"instances": -(-threads // sharing), "shared_by_cpus": sharing}
             if len(levels) > 1:
                 cache["kind"] = core["name"]
-            found.append(cache)
-    return found
+            caches.append(cache)
+    return caches

@@ -33,20 +33,20 @@ _ON_REQUEST = "disabled via prctl"
 def limits(host: Host, cpus: tuple[int, ...]) -> Limits:
     """Return each CPU's own highest frequency and what its settings allow; {} where nothing tells."""
     names = [name for name in host.listdir(f"{CPU}/cpufreq") if name.startswith("policy")]
-    found: Limits = {}
+    by_cpu: Limits = {}
     for name in names:
         folder, first_cpu = f"{CPU}/cpufreq/{name}", whole_number(name[6:])
         pair = _limits_in(host, folder)
         if pair != (None, None):
             listed = host.read(f"{folder}/related_cpus") if len(names) < len(cpus) else ""
-            found.update(dict.fromkeys(parse_cpu_list(listed) or (first_cpu or 0,), pair))
+            by_cpu.update(dict.fromkeys(parse_cpu_list(listed) or (first_cpu or 0,), pair))
     # Before Linux 4.3 each CPU has a folder, and no policy.
     if any(host.is_dir(f"{CPU}/cpu{cpu}/cpufreq") for cpu in (*cpus[:1], *cpus[-1:])):
-        for cpu in (cpu for cpu in cpus if None in found.get(cpu, (None,))):
+        for cpu in (cpu for cpu in cpus if None in by_cpu.get(cpu, (None,))):
             own, allowed = _limits_in(host, f"{CPU}/cpu{cpu}/cpufreq")
             if own or allowed:
-                found[cpu] = (own or found.get(cpu, (None,))[0], allowed)
-    return {cpu: found[cpu] for cpu in cpus if cpu in found}
+                by_cpu[cpu] = (own or by_cpu.get(cpu, (None,))[0], allowed)
+    return {cpu: by_cpu[cpu] for cpu in cpus if cpu in by_cpu}
 
 
 def _limits_in(host: Host, folder: str) -> tuple[int | None, int | None]:
@@ -108,8 +108,8 @@ def frequency_facts(
     )
     named = static or (hertz(in_name, _GIGAHERTZ) if mark else None)
     capped = {
-        each: (own, allowed)
-        for each, (own, allowed) in of_cpus.items()
+        number: (own, allowed)
+        for number, (own, allowed) in of_cpus.items()
         if own and allowed and allowed < own
     }
     facts = {
@@ -119,9 +119,9 @@ def frequency_facts(
         "current_hertz": current,
         "capped_cpus": format_cpu_list(capped),
         "held_cpus": format_cpu_list(
-            each
-            for each, (own, allowed) in capped.items()
-            if allowed < min(_base(host, each) or named or own // 2, own)
+            number
+            for number, (own, allowed) in capped.items()
+            if allowed < min(_base(host, number) or named or own // 2, own)
         ),
         "governor": word(host.read(f"{policy}/scaling_governor", 64)),
         "scaling_driver": word(host.read(f"{policy}/scaling_driver", 64)),
@@ -172,7 +172,7 @@ def costly(states: dict[str, str]) -> list[str]:
     return sorted(
         name
         for name, state in states.items()
-        if any(each in state for each in words.get(name, ())) and _ON_REQUEST not in state
+        if any(word in state for word in words.get(name, ())) and _ON_REQUEST not in state
     )
 
 

@@ -251,15 +251,15 @@ def kind_groups(
 
 def _designs_of(host: Host, cpus: tuple[int, ...], blocks: list[Block]) -> dict[int, Design]:
     """Return what each CPU is; {} unless that is known of all."""
-    found = designs(blocks)
+    by_cpu = designs(blocks)
     for cpu in cpus:
-        if cpu not in found:
+        if cpu not in by_cpu:
             register = f"{CPU}/cpu{cpu}/regs/identification/midr_el1"
             midr = whole_number(host.read(register))
             if midr is None:
                 return {}
-            found[cpu] = design_of_midr(midr)
-    return {cpu: found[cpu] for cpu in cpus}
+            by_cpu[cpu] = design_of_midr(midr)
+    return {cpu: by_cpu[cpu] for cpu in cpus}
 
 
 # ---- caches ------------------------------------------------------------------------------------
@@ -277,7 +277,7 @@ def caches(host: Host, cpus: Sequence[int], kinds: Kinds, blocks: list[Block]) -
     online, of_kind = set(cpus), {cpu: name for name, group, _ in kinds for cpu in group}
     has_offline = not online.issuperset(_present(host))
     indexes: dict[tuple[str, ...], dict[str, Cache]] = {}  # by kind and the names of the folders
-    found: dict[Any, list[int]] = {}  # numbers of sharing CPUs, by attributes and kind of core
+    counts: dict[Any, list[int]] = {}  # numbers of sharing CPUs, by attributes and kind of core
     covered: dict[tuple[FactValue, FactValue], set[int]] = {}
     unclear = set()
     for cpu in cpus:
@@ -285,7 +285,7 @@ def caches(host: Host, cpus: Sequence[int], kinds: Kinds, blocks: list[Block]) -
             continue
         layout = (of_kind.get(cpu, ""), *host.listdir(f"{CPU}/cpu{cpu}/cache"))
         if layout not in indexes:
-            of_brother = next((each for key, each in indexes.items() if key[0] == layout[0]), {})
+            of_brother = next((other for key, other in indexes.items() if key[0] == layout[0]), {})
             indexes[layout] = _indexes(host, cpu, of_brother)
         for name, usual in indexes[layout].items():
             folder, level = f"{CPU}/cpu{cpu}/cache/{name}", (usual["level"], usual["type"])
@@ -304,9 +304,9 @@ def caches(host: Host, cpus: Sequence[int], kinds: Kinds, blocks: list[Block]) -
             owner = owners.pop() if len(owners) == 1 else ""
             # Where a CPU is off, the others of its cache still share it.
             alike = (tuple(cache.items()), owner, 0 if has_offline else len(shared))
-            found.setdefault(alike, []).append(len(shared))
+            counts.setdefault(alike, []).append(len(shared))
     listed: list[Cache] = []
-    for (attributes, kind, _), numbers in found.items():
+    for (attributes, kind, _), numbers in counts.items():
         cache = dict(attributes)
         if (cache["level"], cache["type"]) not in unclear:
             cache |= {"instances": len(numbers), "shared_by_cpus": max(numbers)}
@@ -314,7 +314,7 @@ def caches(host: Host, cpus: Sequence[int], kinds: Kinds, blocks: list[Block]) -
         if cache not in listed:
             listed.append(cache)
     listed += _caches_of_cpuinfo(blocks, {cache["level"] for cache in listed})
-    return sorted(listed, key=lambda each: (each["level"], each["type"], -each["size_bytes"]))  # type: ignore[operator]
+    return sorted(listed, key=lambda other: (other["level"], other["type"], -other["size_bytes"]))  # type: ignore[operator]
 
 
 def _sharing(host: Host, folder: str, cpu: int) -> tuple[int, ...]:
@@ -325,15 +325,15 @@ def _sharing(host: Host, folder: str, cpu: int) -> tuple[int, ...]:
 
 def _caches_of_cpuinfo(blocks: list[Block], levels: set[FactValue]) -> list[Cache]:
     """Return the caches of other levels that only /proc/cpuinfo of s390x tells, without a count."""
-    found: list[Cache] = []
+    caches: list[Cache] = []
     for key, value in ((key, value) for block in blocks for key, value in block.items()):
         if key.startswith("cache") and key[5:].isdecimal():
             words = dict(re.findall(r"(\w+)=(\S+)", value))
             names = ("level", "type", "size", "line_size", "associativity")
             cache = _cache(*(words.get(name, "") for name in names))
-            if cache and cache["level"] not in levels and cache not in found:
-                found.append(cache)
-    return found
+            if cache and cache["level"] not in levels and cache not in caches:
+                caches.append(cache)
+    return caches
 
 
 def _indexes(host: Host, cpu: int, of_brother: dict[str, Cache]) -> dict[str, Cache]:

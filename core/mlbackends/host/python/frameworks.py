@@ -112,15 +112,15 @@ def package(
 def named(host: Host, names: Sequence[str]) -> list[Distribution]:
     """Return every installed distribution of some names, in the order of the import path."""
     everything = distributions(host)
-    found: dict[str, None] = {}
+    present: dict[str, None] = {}
     for name in names:
         if name.endswith("*"):
             beginning = normalised(name[:-1])
-            found.update((other, None) for other in everything if other.startswith(beginning))
+            present.update((other, None) for other in everything if other.startswith(beginning))
         elif normalised(name) in everything:
-            found[normalised(name)] = None
+            present[normalised(name)] = None
     folders = python_folders(host)
-    dists = [dist for name in found for dist in everything[name]]
+    dists = [dist for name in present for dist in everything[name]]
     return sorted(dists, key=lambda dist: folders.index(dist.folder))
 
 
@@ -177,29 +177,33 @@ def found_set(
         return Finding(reasons=(not_installed(host, looked_for),))
     pins: list[dict[str, str]] = []
     problems: list[Reason | None] = []
-    for one in present:
-        requirements = required(host, one.installed[0]) if one.installed else []
-        pins += [{**pin, "by": one.name} for pin in _pins(requirements)]
-        problems += _package_warnings(host, one, requirements)
+    for package in present:
+        requirements = required(host, package.installed[0]) if package.installed else []
+        pins += [{**pin, "by": package.name} for pin in _pins(requirements)]
+        problems += _package_warnings(host, package, requirements)
     common = {
-        "packages": {one.name: one.version for one in present},
-        "locations": {one.name: one.location for one in present if one.location},
+        "packages": {package.name: package.version for package in present},
+        "locations": {package.name: package.location for package in present if package.location},
         "pins": pins,
     }
     return Finding(
         presence=Presence.FOUND,
         version=present[0].version,
         facts=nonempty(common) | dict(facts or {}) | steering(host, probe),
-        reasons=tuple(reason for one in present for reason in _lacks_files(one)),
+        reasons=tuple(reason for package in present for reason in _lacks_files(package)),
         warnings=tuple(filter(None, (*problems, *warnings))),
     )
 
 
 def _pins(requirements: Sequence[Requirement]) -> list[dict[str, str]]:
     return [
-        {"package": one.name, "wanted": one.pinned, "installed": one.installed}
-        for one in requirements
-        if one.pinned
+        {
+            "package": requirement.name,
+            "wanted": requirement.pinned,
+            "installed": requirement.installed,
+        }
+        for requirement in requirements
+        if requirement.pinned
     ]
 
 
@@ -272,12 +276,15 @@ def range_warnings(
         Reason(
             "conflict",
             f"{_with_version(package.name, package.metadata_version)} needs "
-            f"{one.name} {one.clauses}, and "
-            f"{one.installed} is installed: {why}",
-            f"install {one.name} {one.clauses}",
+            f"{requirement.name} {requirement.clauses}, and "
+            f"{requirement.installed} is installed: {why}",
+            f"install {requirement.name} {requirement.clauses}",
         )
-        for one in required(host, package.installed[0])
-        if one.name in names and one.installed and not one.pinned and one.is_met is False
+        for requirement in required(host, package.installed[0])
+        if requirement.name in names
+        and requirement.installed
+        and not requirement.pinned
+        and requirement.is_met is False
     )
 
 
@@ -315,14 +322,14 @@ def _assigned(text: str, name: str) -> str:
 
 def entry_points(host: Host, group: str) -> dict[str, str]:
     """Return the entry points of a group, name to object, from every distribution."""
-    found: dict[str, str] = {}
+    points: dict[str, str] = {}
     for text in _entry_point_files(host):
         section = f"\n{text}".partition(f"\n[{group}]")[2].partition("\n[")[0]
         for line in section.splitlines():
             name, sign, value = line.partition("=")
             if sign and name.strip():
-                found[name.strip()] = value.strip()
-    return dict(sorted(found.items()))
+                points[name.strip()] = value.strip()
+    return dict(sorted(points.items()))
 
 
 @once_per_host
@@ -342,8 +349,8 @@ def gpu_unused(host: Host, build: str, hint: str) -> Reason | None:
     gpus = [device for device in of_vendor(host, "10de") if device.is_display]
     if not gpus:
         return None
-    one = f"there is an NVIDIA GPU at {gpus[0].address}"
-    place = one if len(gpus) == 1 else f"there are {len(gpus)} NVIDIA GPUs"
+    first = f"there is an NVIDIA GPU at {gpus[0].address}"
+    place = first if len(gpus) == 1 else f"there are {len(gpus)} NVIDIA GPUs"
     return Reason("degraded", f"{build} is built without CUDA, and {place}", hint)
 
 

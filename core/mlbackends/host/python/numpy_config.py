@@ -38,8 +38,8 @@ _EXTENSIONS = (".so", ".dylib", ".dll")
 
 def _old_blas(text: str) -> str:
     """Return the BLAS in a __config__.py of numpy.distutils, before Meson."""
-    found = (_OLD_LIBRARIES.search(section) for section in _OLD.findall(text))
-    return next((match[1] for match in found if match), "")
+    matches = (_OLD_LIBRARIES.search(section) for section in _OLD.findall(text))
+    return next((match[1] for match in matches if match), "")
 
 
 def config_facts(host: Host, location: str, module: str) -> dict[str, FactValue]:
@@ -69,6 +69,6 @@ def config_facts(host: Host, location: str, module: str) -> dict[str, FactValue]
     # numpy.libs (Linux, Windows) or numpy/.dylibs (macOS)
     beside = f"{location.rpartition('/')[0]}/{module}.libs"
     names = host.listdir(beside) + host.listdir(f"{location}/.dylibs")
-    if bundled := [name for name in names if any(each in name for each in _EXTENSIONS)]:
+    if bundled := [name for name in names if any(ending in name for ending in _EXTENSIONS)]:
         facts["bundled_libraries"] = list[object](bundled)
     return facts

@@ -47,7 +47,7 @@ def distributions(host: Host) -> dict[str, list[Distribution]]:
     Two entries under one name are two installations; the first is the one that is imported. An
     egg-info beside a dist-info of the same name, as Debian ships some, is the same installation.
     """
-    found: dict[str, list[Distribution]] = {}
+    installed: dict[str, list[Distribution]] = {}
     for folder in python_folders(host):
         for entry in host.listdir(folder):
             stem, _, extension = entry.rpartition(".")
@@ -57,22 +57,22 @@ def distributions(host: Host) -> dict[str, list[Distribution]]:
             name, _, version = stem.partition("-")
             name, version = normalised(name), version.split("-py", 1)[0]
             dist = Distribution(name, version, f"{folder}/{entry}", folder)
-            found.setdefault(name, []).append(dist)
-    for name, dists in found.items():
+            installed.setdefault(name, []).append(dist)
+    for name, dists in installed.items():
         if len(dists) > 1:
             modern = {dist.folder for dist in dists if dist.info.endswith(".dist-info")}
-            found[name] = [
+            installed[name] = [
                 dist
                 for dist in dists
                 if dist.info.endswith(".dist-info") or dist.folder not in modern
             ]
-    return found
+    return installed
 
 
 def distribution(host: Host, name: str) -> Distribution | None:
     """Return the installed distribution of that name that is imported, None where there is none."""
-    found = distributions(host).get(normalised(name))
-    return found[0] if found else None
+    installed = distributions(host).get(normalised(name))
+    return installed[0] if installed else None
 
 
 @once_per_host

@@ -51,7 +51,7 @@ class Requirement(Struct, frozen=True):
 
 def required(host: Host, dist: Distribution) -> list[Requirement]:
     """Return what a distribution requires on this machine, without its extras."""
-    found = []
+    requirements = []
     environment: dict[str, str] = {}
     name = "METADATA" if dist.info.endswith(".dist-info") else "PKG-INFO"
     text = host.read(f"{dist.info}/{name}").replace("\r\n", "\n")
@@ -71,8 +71,8 @@ def required(host: Host, dist: Distribution) -> list[Requirement]:
         name = normalised(requirement[:end])
         installed = distribution(host, name)
         version = installed.version if installed else ""
-        found.append(Requirement(name, clauses.strip("() "), version))
-    return found
+        requirements.append(Requirement(name, clauses.strip("() "), version))
+    return requirements
 
 
 # ---- markers -------------------------------------------------------------------------------------
@@ -149,10 +149,10 @@ def satisfies(version: str, clauses: str) -> bool | None:
 
     Pre-releases are taken for what they are: what is installed was chosen, not proposed.
     """
-    found = _CLAUSE.findall(clauses)
-    if not found or _CLAUSE.sub("", clauses).strip(" ,"):
+    comparisons = _CLAUSE.findall(clauses)
+    if not comparisons or _CLAUSE.sub("", clauses).strip(" ,"):
         return None
-    results = [_fits(version, sign, required) for sign, required in found]
+    results = [_fits(version, sign, required) for sign, required in comparisons]
     return False if False in results else None if None in results else True
 
 

@@ -135,7 +135,7 @@ def missing_files(host: Host, dists: Sequence[Distribution]) -> list[dict[str, A
     system answers for hundreds of libraries in a few milliseconds, not for tens of thousands of texts.
     A distribution without a RECORD owns nothing.
     """
-    found: list[dict[str, Any]] = []
+    lacking: list[dict[str, Any]] = []
     ending = re.compile(_ENDINGS.get(host.platform, rb"\.so[^\n]*"))
     for dist in dists:
         record, missing = record_bytes(host, dist), []
@@ -150,8 +150,8 @@ def missing_files(host: Host, dists: Sequence[Distribution]) -> list[dict[str, A
                 missing += [path] if not host.exists(path) else []
         if missing:
             counted = {"files": len(missing), "example": missing[0]}
-            found.append({"name": dist.name, "version": dist.version, **counted})
-    return found
+            lacking.append({"name": dist.name, "version": dist.version, **counted})
+    return lacking
 
 
 def glibc_needed(host: Host, dists: Sequence[Distribution]) -> dict[str, str]:
@@ -159,7 +159,7 @@ def glibc_needed(host: Host, dists: Sequence[Distribution]) -> dict[str, str]:
 
     Of several tags the one that asks least counts. Those are left out that any machine serves.
     """
-    found = {}
+    needed = {}
     for dist in dists:
         if not dist.info.endswith(".dist-info"):
             continue
@@ -169,8 +169,8 @@ def glibc_needed(host: Host, dists: Sequence[Distribution]) -> dict[str, str]:
         least = min(map(_glibc_of, platforms), default=())
         # A tag that asks for no glibc (linux_x86_64, any) says nothing of it.
         if least > _OLDEST:
-            found[dist.name] = f"{least[0]}.{least[1]}"
-    return found
+            needed[dist.name] = f"{least[0]}.{least[1]}"
+    return needed
 
 
 def _glibc_of(platform: str) -> tuple[int, ...]:

@@ -113,11 +113,11 @@ class Anonymiser:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, list | tuple):
-            return [self.value(each) for each in value]
+            return [self.value(item) for item in value]
         if isinstance(value, dict):
             return {
-                self.text(key) if "/" in key or "\\" in key else key: self.value(each)
-                for key, each in value.items()
+                self.text(key) if "/" in key or "\\" in key else key: self.value(item)
+                for key, item in value.items()
             }
         return value
 
@@ -222,7 +222,7 @@ class Anonymiser:
 def _public_ids() -> frozenset[str]:
     """Return the identifiers of Windows' power plans and classes of devices, which name nobody's machine."""
     names = table("host/windows/names")
-    return frozenset(each.strip("{}") for each in (*names["power_plans"], *names["device_classes"]))
+    return frozenset(item.strip("{}") for item in (*names["power_plans"], *names["device_classes"]))
 
 
 class SecretsRemover(Anonymiser):

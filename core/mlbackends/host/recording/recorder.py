@@ -197,7 +197,7 @@ class Recording(Host):
         extracted = {
             path
             for path, extract in self._extracts.items()
-            if not all(isinstance(each, str) for each in extract.values())
+            if not all(isinstance(item, str) for item in extract.values())
         }
         contents = {
             path: anonymiser.file(path, data)
@@ -205,7 +205,7 @@ class Recording(Host):
             if self._source.realpath(path) not in extracted
         }
         left = TOTAL_LIMIT
-        for path in sorted(contents, key=lambda each: len(contents[each])):
+        for path in sorted(contents, key=lambda item: len(contents[item])):
             left -= len(contents[path])
             if left < 0:
                 self.cut[path] = None
@@ -223,7 +223,7 @@ class Recording(Host):
             "registry": self._registry or None,
             "registry_keys": self._registry_keys or None,
         }
-        description = {name: each for name, each in description.items() if each is not None}
+        description = {name: item for name, item in description.items() if item is not None}
         tree.put("host.json", _json(anonymiser.description(description)))
         if self._extracts:
             extracts = anonymiser.value(cleaned(msgspec.to_builtins(self._extracts)))

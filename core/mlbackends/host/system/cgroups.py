@@ -95,7 +95,7 @@ def groups(host: Host) -> tuple[Group, ...]:
     if first and "cpuset" not in paths and (path := host.read("/proc/self/cpuset", 4096)):
         paths["cpuset"] = path
     second = [mount for mount in mounted if mount.kind == "cgroup2"]
-    found = []
+    own = []
     left = {name for mount in first for name in _CONTROLLERS if name in mount.options}
     for mount in first:
         controllers = tuple(n for n in _CONTROLLERS if n in mount.options and n in left)
@@ -103,10 +103,10 @@ def groups(host: Host) -> tuple[Group, ...]:
             matching = [other for other in first if controllers[0] in other.options]
             left.difference_update(controllers)
             path = next((paths[name] for name in controllers if name in paths), "/")
-            found.append(Group("v1", controllers, _best_view(host, path, matching)))
+            own.append(Group("v1", controllers, _best_view(host, path, matching)))
     if second:
-        found.append(Group("v2", (), _best_view(host, paths.get("", "/"), second)))
-    return tuple(group for group in found if group.folders)
+        own.append(Group("v2", (), _best_view(host, paths.get("", "/"), second)))
+    return tuple(group for group in own if group.folders)
 
 
 def _best_view(host: Host, path: str, mounted: Sequence[Mount]) -> tuple[str, ...]:
@@ -132,12 +132,12 @@ def _customary_mounts(host: Host) -> list[Mount]:
     """Return the mounts by their customary places, for a machine recorded without its list."""
     if host.is_file(f"{_FOLDER}/cgroup.controllers"):
         return [Mount("/", _FOLDER, "cgroup2")]
-    found = []
+    customary = []
     for name in host.listdir(_FOLDER):
         kind = "cgroup2" if name == "unified" else "cgroup"
         if not host.is_link(f"{_FOLDER}/{name}"):
-            found.append(Mount("/", f"{_FOLDER}/{name}", kind, tuple(name.split(","))))
-    return found
+            customary.append(Mount("/", f"{_FOLDER}/{name}", kind, tuple(name.split(","))))
+    return customary
 
 
 # ---- limits ------------------------------------------------------------------------------------
@@ -265,5 +265,5 @@ def _number(text: str, lowest: int) -> float | None:
 
 def _tightest(limits: Iterable[Limit | None]) -> Limit | None:
     """Return the lowest; of equal ones the nearest to the process."""
-    lowest = min((each for each in limits if each), key=lambda limit: limit.value, default=None)
+    lowest = min((limit for limit in limits if limit), key=lambda limit: limit.value, default=None)
     return Limit(inf) if lowest and lowest.value == inf else lowest

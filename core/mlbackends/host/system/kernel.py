@@ -45,21 +45,21 @@ def mounts(host: Host) -> tuple[Mount, ...]:
     """
     # Host takes /proc/self for the process that is inspected; thread-self is always ours.
     process = "self" if host.pid is None else "thread-self"
-    found = []
+    mounted = []
     for line in host.read(f"/proc/{process}/mountinfo").splitlines()[:_MOUNTS_LIMIT]:
         # The optional fields before " - " vary in number.
         mount, _, source = line.partition(" - ")
         fields, kinds = mount.split(" "), source.split(" ", 2)
         if len(fields) > 5 and len(kinds) > 2 and fields[4].startswith("/"):
             options = tuple(kinds[2].split(","))
-            found.append(Mount(_unescaped(fields[3]), _unescaped(fields[4]), kinds[0], options))
+            mounted.append(Mount(_unescaped(fields[3]), _unescaped(fields[4]), kinds[0], options))
     # Older kernels and recordings have this file alone, which does not tell what of a file system it is.
-    for line in host.read("/proc/mounts").splitlines()[:_MOUNTS_LIMIT] if not found else ():
+    for line in host.read("/proc/mounts").splitlines()[:_MOUNTS_LIMIT] if not mounted else ():
         fields = line.split(" ")
         if len(fields) > 3 and fields[1].startswith("/"):
             options = tuple(fields[3].split(","))
-            found.append(Mount("/", _unescaped(fields[1]), fields[2], options))
-    return tuple(found)
+            mounted.append(Mount("/", _unescaped(fields[1]), fields[2], options))
+    return tuple(mounted)
 
 
 def _unescaped(path: str) -> str:
@@ -99,11 +99,11 @@ def kernel_parameters(line: str) -> dict[str, str]:
 
     The others name disks, servers, addresses and keys.
     """
-    found: dict[str, str] = {}
+    parameters: dict[str, str] = {}
     for word in known_parameters(line).split():
         name, _, value = word.partition("=")
-        found[name] = f"{found[name]} {value}" if name in found else value[:200]
-    return found
+        parameters[name] = f"{parameters[name]} {value}" if name in parameters else value[:200]
+    return parameters
 
 
 def known_parameters(line: str) -> str:

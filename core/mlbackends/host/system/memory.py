@@ -127,12 +127,12 @@ def nodes(host: Host) -> tuple[Rows, Rows]:
     memory = node_memory(host).items()
     totals: Rows = [
         {
-            "node": each["node"],
-            "total_bytes": each["memory_bytes"],
-            **({"kind": each["kind"]} if "kind" in each else {}),
+            "node": row["node"],
+            "total_bytes": row["memory_bytes"],
+            **({"kind": row["kind"]} if "kind" in row else {}),
         }
-        for each in numa_nodes(host)
-        if "memory_bytes" in each
+        for row in numa_nodes(host)
+        if "memory_bytes" in row
     ]
     free: Rows = [
         {"node": node, "free_bytes": numbers["MemFree"]}

@@ -46,7 +46,7 @@ def numa_nodes(host: Host) -> Nodes:
     if host.platform == "win32":
         return windows.numa_nodes(host)
     memory = node_memory(host)
-    cpus = {each: _cpus(host, each) for each in memory}
+    cpus = {number: _cpus(host, number) for number in memory}
     devices, tiers, bandwidths = {}, {}, {}
     if len(memory) > 1:  # of the one node of most machines there is nothing to tell
         devices, tiers = _devices(host), _tiers(host)
@@ -90,37 +90,37 @@ def _cpus(host: Host, number: int) -> tuple[int, ...]:
 def node_memory(host: Host) -> dict[int, dict[str, int]]:
     """Return the numbers of each NUMA node's meminfo by the node's number, in their order."""
     names = (name.partition("node")[2] for name in host.listdir(NODE) if name.startswith("node"))
-    found = {}
+    numbers = {}
     for number in sorted(int(name) for name in names if name.isdecimal() and len(name) < 6):
         text = host.read(f"{NODE}/node{number}/meminfo", 16384)
-        found[number] = meminfo(text.replace(f"Node {number} ", ""))
-    return found
+        numbers[number] = meminfo(text.replace(f"Node {number} ", ""))
+    return numbers
 
 
 def gpu_memory(host: Host, name: str) -> int:
     """Return the sum of a number of meminfo over the nodes that are GPUs' memory; 0 without any."""
     memory = node_memory(host)
-    gpus = (each["node"] for each in numa_nodes(host) if each.get("kind") == "gpu")
+    gpus = (node["node"] for node in numa_nodes(host) if node.get("kind") == "gpu")
     return sum(memory[number].get(name, 0) for number in gpus if isinstance(number, int))
 
 
 def _devices(host: Host) -> dict[int, tuple[str, str]]:
     """Return the kind of the nodes that are a device's memory, and the CPUs near that device."""
-    found: dict[int, tuple[str, str]] = {}
+    kinds: dict[int, tuple[str, str]] = {}
     for name in host.listdir(_DAX):
         node = host.read_int(f"{_DAX}/{name}/target_node")
         path = host.realpath(f"{_DAX}/{name}")
         kind = next((kind for part, kind in _DAX_KINDS.items() if part in path), "")
         if node is not None and kind:
-            found[node] = kind, ""
+            kinds[node] = kind, ""
     for address in host.listdir(_GPUS):
         match = re.search(
             r"\bNode:\s*(\d{1,5})\b", host.read(f"{_GPUS}/{address}/numa_status", 4096)
         )
         if match:
             near = parse_cpu_list(host.read(f"/sys/bus/pci/devices/{address}/local_cpulist"))
-            found[int(match[1])] = "gpu", format_cpu_list(near)
-    return found
+            kinds[int(match[1])] = "gpu", format_cpu_list(near)
+    return kinds
 
 
 def _tiers(host: Host) -> dict[int, int]:
@@ -140,9 +140,9 @@ def _near_cpus(
     # access1 is of CPUs alone (Linux 5.11); access0 may name a device.
     for access in ("access1", "access0"):
         names = host.listdir(f"{NODE}/node{number}/{access}/initiators")
-        found = {cpu for node, group in cpus.items() if f"node{node}" in names for cpu in group}
-        if found:
-            return format_cpu_list(found)
+        near = {cpu for node, group in cpus.items() if f"node{node}" in names for cpu in group}
+        if near:
+            return format_cpu_list(near)
     with_cpus = {node: far for node, far in distances.items() if cpus[node] and far}
     nearest = min(with_cpus.values(), default=0)
     return format_cpu_list(

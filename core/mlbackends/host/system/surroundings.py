@@ -31,20 +31,20 @@ _CLOCK = "/sys/devices/system/clocksource/clocksource0/available_clocksource"
 def container_signs(host: Host) -> list[tuple[str, str]]:
     """Return the kinds of container that something points to, each with what does; best first."""
     signs = table("host/system/containers")
-    found = [(kind, path) for kind, path in signs["files"] if host.exists(path)]
-    found += [(kind, variable) for kind, variable in signs["variables"] if host.env(variable)]
+    evidence = [(kind, path) for kind, path in signs["files"] if host.exists(path)]
+    evidence += [(kind, variable) for kind, variable in signs["variables"] if host.env(variable)]
     named = [(path, host.read(path, 256)) for path in _MANAGERS]
     for place, name in (*named, ("the variable container", host.env("container"))):
         if kind := signs["managers"].get(name.strip().lower()):
-            found.append((kind, place))
+            evidence.append((kind, place))
     paths = host.read("/proc/self/cgroup", 65536)
     in_paths = [sign for sign in signs["cgroup_paths"] if sign[1] in paths]
-    found += [(kind, f"/proc/self/cgroup, {part}") for kind, part in in_paths]
+    evidence += [(kind, f"/proc/self/cgroup, {part}") for kind, part in in_paths]
     root = mounted_at(host, "/")
     options = root.options if root is not None and root.kind == "overlay" else ()
     upper = next((option for option in options if option.startswith("upperdir=")), "")
     in_upper = [kind for kind, part in signs["overlay_paths"] if part in upper]
-    return found + [(kind, "the overlay mounted at /") for kind in in_upper]
+    return evidence + [(kind, "the overlay mounted at /") for kind in in_upper]
 
 
 def wsl_version(host: Host) -> int | None:
@@ -163,7 +163,10 @@ def _hypervisor(host: Host, firmware: dict[str, str]) -> tuple[str, str]:
             return "kvm" if "KVM" in value else "zvm", "/proc/sysinfo"
     if any(name.startswith("LPAR ") for name in pairs):
         return "pr/sm", "/proc/sysinfo"
-    devices = [(one.address, one.vendor, one.device, one.subsystem) for one in pci_devices(host)]
+    devices = [
+        (device.address, device.vendor, device.device, device.subsystem)
+        for device in pci_devices(host)
+    ]
     if not devices:  # "0010    80eebeef ...": bus, slot and function, vendor and device
         lines = host.read("/proc/bus/pci/devices").splitlines()
         devices = [(line[:4], line[5:9], line[9:13], "") for line in lines]
@@ -173,7 +176,7 @@ def _hypervisor(host: Host, firmware: dict[str, str]) -> tuple[str, str]:
             return name, f"the PCI device {address}, {vendor}:{number}"
     machines = host.read("/proc/device-tree/compatible", 256).split("\0")
     for beginning, name in names["device_trees"]:
-        if any(each.startswith(beginning) for each in machines):
+        if any(model.startswith(beginning) for model in machines):
             return name, "/proc/device-tree/compatible"
     if has_flag is False:
         return "none", "/proc/cpuinfo lists no hypervisor flag"

@@ -47,7 +47,7 @@ def _opened(key: str) -> Any:
 
 def registry_values(key: str, names: tuple[str, ...]) -> dict[str, Any]:
     """Return those values of a key that are there, all without names; of binary ones the digits."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     by_name = {name.lower(): name for name in names}
     try:
         with _opened(key) as opened:
@@ -55,10 +55,10 @@ def registry_values(key: str, names: tuple[str, ...]) -> dict[str, Any]:
                 name, value, _ = winreg.EnumValue(opened, number)
                 if name.lower() in by_name or not names:
                     name = by_name.get(name.lower(), name)  # the registry takes no notice of case
-                    found[name] = value.hex() if isinstance(value, bytes) else value
+                    values[name] = value.hex() if isinstance(value, bytes) else value
     except OSError:
         pass
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def registry_keys(key: str) -> list[str]:
@@ -166,17 +166,17 @@ def memory_status() -> dict[str, int] | None:
     if not _kernel32.GlobalMemoryStatusEx(data):
         return None
     _, _, total, available, limit, left, *_ = struct.unpack(layout, data.raw)
-    found = {"total": total, "available": available, "commit_limit": limit, "commit_left": left}
+    sizes = {"total": total, "available": available, "commit_limit": limit, "commit_left": left}
     kilobytes = _number(_kernel32.GetPhysicallyInstalledSystemMemory)
     large = _kernel32.GetLargePageMinimum()
-    return {**found, "installed": (kilobytes or 0) << 10, "large_page": large}
+    return {**sizes, "installed": (kilobytes or 0) << 10, "large_page": large}
 
 
 def node_memory() -> list[int]:
     """Return the free memory of each NUMA node, in bytes."""
     nodes = range((_number(_kernel32.GetNumaHighestNodeNumber) or 0) + 1)
     free = (_number(_kernel32.GetNumaAvailableMemoryNodeEx, wintypes.WORD(node)) for node in nodes)
-    return [each for each in free if each is not None]
+    return [call for call in free if call is not None]
 
 
 def page_files() -> list[dict[str, Any]] | None:
@@ -230,15 +230,15 @@ def job() -> dict[str, Any] | None:
         filled = (length.value or size) // size * size if done else 0
         return list(struct.iter_unpack(layout, data.raw[:filled]))
 
-    found: dict[str, Any] = {"flags": 0}
+    limits: dict[str, Any] = {"flags": 0}
     for row in query(9, "@qqLPPLPLL6QPPPP"):
         names = {"flags": 2, "processes": 5, "affinity": 6, "process_memory": 15, "job_memory": 16}
-        found |= {name: row[at] for name, at in names.items()}
+        limits |= {name: row[at] for name, at in names.items()}
     for cpu_flags, rate in query(15, "@LL"):
-        found |= {"cpu_flags": cpu_flags, "cpu_rate": rate}
+        limits |= {"cpu_flags": cpu_flags, "cpu_rate": rate}
     if groups := [[group, mask] for mask, group in query(14, _AFFINITY, 64) if mask]:
-        found["groups"] = groups
-    return found
+        limits["groups"] = groups
+    return limits
 
 
 # ---- the system ----------------------------------------------------------------------------------
@@ -281,7 +281,7 @@ def names() -> tuple[str, str, str, str, str]:
     # The DNS name, which may be longer than COMPUTERNAME.
     has_name = _kernel32.GetComputerNameExW(1, name, byref(wintypes.DWORD(256)))
     release = "11" if version.get("build", 0) >= 22000 else str(version.get("major", ""))
-    numbers = ".".join(str(version[each]) for each in ("major", "minor", "build") if version)
+    numbers = ".".join(str(version[call]) for call in ("major", "minor", "build") if version)
     machine = os.environ.get("PROCESSOR_ARCHITEW6432") or os.environ.get("PROCESSOR_ARCHITECTURE")
     return "Windows", name.value if has_name else "", release, numbers, machine or ""
 
@@ -343,4 +343,4 @@ _EVERY = (
     present_devices,
 )  # fmt: skip
 #: By their names in `system` of host.json.
-CALLS: dict[str, Callable[[], Any]] = {each.__name__: each for each in _EVERY}
+CALLS: dict[str, Callable[[], Any]] = {call.__name__: call for call in _EVERY}

@@ -37,7 +37,7 @@ def processor_blocks(host: Host) -> list[dict[str, str]]:
     """Return the paragraphs that Linux would have in /proc/cpuinfo: one on x86, one a CPU on Arm."""
     leaves = host.system("cpuid") or {}
     leaves = leaves if {"0", "1"} <= leaves.keys() else {}
-    numbers = {str(each) for each in host.system("processor_features") or ()}
+    numbers = {str(number) for number in host.system("processor_features") or ()}
     rows = [
         host.registry(
             f"{PROCESSOR}\\{name}",
@@ -122,12 +122,12 @@ def signature_text(*registers: int) -> str:
 
 def features_of_cpuid(leaves: dict[str, list[int]]) -> list[str]:
     """Return the features by Linux's names, without those whose registers the system does not keep."""
-    found = []
+    features = []
     for leaf, registers in table("host/windows/cpuid").items():
         if leaf in leaves:
             for register, names in registers.items():
                 value = leaves[leaf][_REGISTERS.index(register)]
-                found += [
+                features += [
                     name
                     for bit, name in enumerate(names.split())
                     if value >> bit & 1 and name != "-"
@@ -135,7 +135,7 @@ def features_of_cpuid(leaves: dict[str, list[int]]) -> list[str]:
     enabled = leaves.get("xcr0", [0])[0]
     needs = table("host/windows/cpuid")["needs_xcr0"]
     lost = [tuple(names) for mask, names in needs.items() if enabled & int(mask) != int(mask)]
-    return [name for name in found if not any(_needs(name, names) for names in lost)]
+    return [name for name in features if not any(_needs(name, names) for names in lost)]
 
 
 def _needs(name: str, names: tuple[str, ...]) -> bool:
@@ -152,7 +152,7 @@ def groups(host: Host, cpus: Sequence[int], name: str) -> list[tuple[int, ...]]:
     rows = processors(host).get(_RELATIONS.get(name, ""), ())
     chosen = set(cpus)
     lists = (parse_cpu_list(row["cpus"] if isinstance(row, dict) else row) for row in rows)
-    return [group for each in lists if (group := tuple(cpu for cpu in each if cpu in chosen))]
+    return [group for listed in lists if (group := tuple(cpu for cpu in listed if cpu in chosen))]
 
 
 def online_cpus(host: Host) -> tuple[int, ...]:
@@ -169,8 +169,8 @@ def kind_groups(host: Host) -> list[tuple[str, tuple[int, ...], dict[str, FactVa
     if not 1 < len(by_class) <= len(_KINDS):
         return []
     return [
-        (name, tuple(by_class[each]), _frequency(host, by_class[each]))
-        for name, each in zip(_KINDS, sorted(by_class, reverse=True), strict=False)
+        (name, tuple(by_class[number]), _frequency(host, by_class[number]))
+        for name, number in zip(_KINDS, sorted(by_class, reverse=True), strict=False)
     ]
 
 
@@ -223,14 +223,14 @@ def groups_and_emulation(host: Host, architecture: str) -> dict[str, FactValue]:
 def caches(host: Host, kinds: Sequence[Any]) -> list[dict[str, FactValue]]:
     """Return one record for each different cache: the fields of `topology.caches`."""
     of_kind = {cpu: name for name, group, _ in kinds for cpu in group}
-    found: dict[Any, list[int]] = {}
+    counts: dict[Any, list[int]] = {}
     for row in processors(host).get("caches", ()):
         cpus = parse_cpu_list(row["cpus"])
         owners = {of_kind.get(cpu, "") for cpu in cpus}
         names = ("level", "type", "size_bytes", "line_bytes", "ways")
         attributes = tuple((name, row[name]) for name in names if row.get(name))
         alike = (attributes, owners.pop() if len(owners) == 1 else "", len(cpus))
-        found.setdefault(alike, []).append(len(cpus))
+        counts.setdefault(alike, []).append(len(cpus))
     listed: list[dict[str, FactValue]] = [
         {
             **dict(attributes),
@@ -238,9 +238,9 @@ def caches(host: Host, kinds: Sequence[Any]) -> list[dict[str, FactValue]]:
             "shared_by_cpus": sharing,
             **({"kind": kind} if kind else {}),
         }
-        for (attributes, kind, sharing), numbers in found.items()
+        for (attributes, kind, sharing), numbers in counts.items()
     ]
-    return sorted(listed, key=lambda each: (each["level"], each["type"], -each["size_bytes"]))  # type: ignore[operator]
+    return sorted(listed, key=lambda cache: (cache["level"], cache["type"], -cache["size_bytes"]))  # type: ignore[operator]
 
 
 def numa_nodes(host: Host) -> list[dict[str, FactValue]]:

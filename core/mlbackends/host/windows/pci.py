@@ -39,8 +39,10 @@ def pci_devices(host: Host) -> list[dict[str, Any]]:
             for instance in host.registry_keys(f"{_ENUM}\\{device}")
         ]
         present = {name: {} for name in names}
-    found = (_read(host, name, numbers) for name, numbers in present.items())
-    return sorted((one for one in found if one), key=lambda one: str(one["address"]))
+    devices = (_read(host, name, numbers) for name, numbers in present.items())
+    return sorted(
+        (device for device in devices if device), key=lambda device: str(device["address"])
+    )
 
 
 def _read(host: Host, name: str, numbers: dict[str, int]) -> dict[str, Any]:
@@ -104,10 +106,10 @@ def registered_drivers(host: Host, khronos: str, name: str) -> dict[str, str]:
     display adapter.
     """
     key = f"HKLM\\SOFTWARE\\Khronos\\{khronos}"
-    found = {file: key for file, is_off in host.registry(key).items() if is_off == 0}
+    drivers = {file: key for file, is_off in host.registry(key).items() if is_off == 0}
     for device in pci_devices(host):
         if device["registry_key"]:
             named = host.registry(device["registry_key"], name).get(name, [])
             listed = named if isinstance(named, list) else [str(named)]
-            found |= dict.fromkeys(filter(None, listed), device["registry_key"])
-    return {file.replace("\\", "/"): key for file, key in found.items()}
+            drivers |= dict.fromkeys(filter(None, listed), device["registry_key"])
+    return {file.replace("\\", "/"): key for file, key in drivers.items()}

@@ -34,16 +34,16 @@ def modules(pid: int) -> list[str]:
         raise ctypes.WinError(ctypes.get_last_error())
     handle, needed = wintypes.HANDLE(process), wintypes.DWORD()
     try:
-        size, found = 0, (wintypes.HMODULE * 0)()
+        size, handles = 0, (wintypes.HMODULE * 0)()
         while size == 0 or needed.value > size:  # more may be loaded meanwhile
-            found = (wintypes.HMODULE * (needed.value // ctypes.sizeof(wintypes.HMODULE) + 64))()
-            size = ctypes.sizeof(found)
-            if not _psapi.EnumProcessModulesEx(handle, found, size, ctypes.byref(needed), _ALL):
+            handles = (wintypes.HMODULE * (needed.value // ctypes.sizeof(wintypes.HMODULE) + 64))()
+            size = ctypes.sizeof(handles)
+            if not _psapi.EnumProcessModulesEx(handle, handles, size, ctypes.byref(needed), _ALL):
                 raise ctypes.WinError(ctypes.get_last_error())
         name, path_of = ctypes.create_unicode_buffer(_LONGEST), _psapi.GetModuleFileNameExW
         return [
             name.value
-            for module in found[: needed.value // ctypes.sizeof(wintypes.HMODULE)]
+            for module in handles[: needed.value // ctypes.sizeof(wintypes.HMODULE)]
             if path_of(handle, wintypes.HMODULE(module), name, _LONGEST)
         ]
     finally:

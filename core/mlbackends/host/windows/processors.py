@@ -41,20 +41,20 @@ def cpuid_leaves(read: Callable[[int, int], list[int]]) -> dict[str, list[int]]:
 
     read: executes CPUID for a leaf and a subleaf.
     """
-    found: dict[str, list[int]] = {}
+    registers: dict[str, list[int]] = {}
     for first, leaves in _LEAVES.items():
-        if first == 0x4000_0000 and not found["1"][2] & _HYPERVISOR:
+        if first == 0x4000_0000 and not registers["1"][2] & _HYPERVISOR:
             continue
-        found[f"{first:x}"] = highest = read(first, 0)
-        found |= {f"{leaf:x}": read(leaf, 0) for leaf in leaves if leaf <= highest[0]}
-    found |= {f"{leaf}.1": read(int(leaf, 16), 1) for leaf in ("7", "d") if leaf in found}
-    return found
+        registers[f"{first:x}"] = highest = read(first, 0)
+        registers |= {f"{leaf:x}": read(leaf, 0) for leaf in leaves if leaf <= highest[0]}
+    registers |= {f"{leaf}.1": read(int(leaf, 16), 1) for leaf in ("7", "d") if leaf in registers}
+    return registers
 
 
 def topology(data: bytes) -> dict[str, Any]:
     """Return cores, packages, dies, nodes, caches and groups, each with its CPUs as a list: "0-3,8"."""
     word = struct.calcsize("P")
-    found: dict[str, Any] = {
+    rows: dict[str, Any] = {
         name: [] for name in ("cores", "packages", "dies", "nodes", "caches", "groups")
     }
     nodes: dict[int, set[int]] = {}
@@ -65,9 +65,9 @@ def topology(data: bytes) -> dict[str, Any]:
             break
         body = data[at + 8 : at + size]
         if relation == _CORE:
-            found["cores"].append({"cpus": _cpus(body, 22), "efficiency_class": body[1]})
+            rows["cores"].append({"cpus": _cpus(body, 22), "efficiency_class": body[1]})
         elif relation in (_PACKAGE, _DIE):
-            found["packages" if relation == _PACKAGE else "dies"].append(_cpus(body, 22))
+            rows["packages" if relation == _PACKAGE else "dies"].append(_cpus(body, 22))
         elif relation in (_NODE, _NODE_IN_GROUPS):
             (number,) = struct.unpack_from("<I", body)
             nodes.setdefault(number, set()).update(parse_cpu_list(_cpus(body, 22)))
@@ -77,16 +77,18 @@ def topology(data: bytes) -> dict[str, Any]:
             cache |= {} if ways in (0, _FULLY_ASSOCIATIVE) else {"ways": ways}
             if kind < len(_CACHE_TYPES):
                 cache |= {"type": _CACHE_TYPES[kind], "cpus": _cpus(body, 30)}
-                found["caches"].append(cache)
+                rows["caches"].append(cache)
         elif relation == _GROUP:
             (count,) = struct.unpack_from("<H", body, 2)
             for group in range(count):
                 mask = _number(body[24 + (group + 1) * (40 + word) - word :], word)
                 listed = format_cpu_list(cpus_in(mask, group))
-                found["groups"].append({"group": group, "cpus": listed})
+                rows["groups"].append({"group": group, "cpus": listed})
         at += size
-    found["nodes"] = [{"node": each, "cpus": format_cpu_list(cpus)} for each, cpus in nodes.items()]
-    return found
+    rows["nodes"] = [
+        {"node": number, "cpus": format_cpu_list(cpus)} for number, cpus in nodes.items()
+    ]
+    return rows
 
 
 def _cpus(body: bytes, at: int) -> str:

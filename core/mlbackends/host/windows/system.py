@@ -40,7 +40,7 @@ def system_facts(host: Host) -> dict[str, Any]:
     facts = {
         "os_id": "windows",
         "os_name": next((name for first, name in rows if build >= first), "Windows"),
-        "os_version": next((str(current[each]) for each in _VERSIONS if current.get(each)), ""),
+        "os_version": next((str(current[value]) for value in _VERSIONS if current.get(value)), ""),
         "os_edition": current.get("EditionID", ""),
         "kernel_release": "",  # what Python calls so is the name again
         "windows_build": build or None,
@@ -55,7 +55,9 @@ def system_facts(host: Host) -> dict[str, Any]:
         "wsl_distributions": _distributions(host) or None,
         **_drives(host),
     }
-    return {name: one_line(each) if isinstance(each, str) else each for name, each in facts.items()}
+    return {
+        name: one_line(value) if isinstance(value, str) else value for name, value in facts.items()
+    }
 
 
 _VERSIONS = ("DisplayVersion", "ReleaseId", "CSDVersion")
@@ -119,8 +121,8 @@ def firmware(host: Host) -> dict[str, str]:
         "bios_version": "BIOSVersion",
     }
     values = host.registry(_BIOS, *names.values())
-    found = {field: one_line(str(values.get(name, ""))) for field, name in names.items()}
-    return {**found, "chassis_asset_tag": ""}
+    fields = {field: one_line(str(values.get(name, ""))) for field, name in names.items()}
+    return {**fields, "chassis_asset_tag": ""}
 
 
 def hypervisor(host: Host) -> tuple[str, str]:
@@ -131,10 +133,10 @@ def hypervisor(host: Host) -> tuple[str, str]:
     if "40000000" not in leaves:
         return "none", "CPUID has no hypervisor flag"
     name = signature_text(*leaves["40000000"][1:])
-    found = table("host/windows/names")["hypervisors"].get(name.strip(), "unknown")
-    if found == "hyperv" and leaves.get("40000003", [0, 0])[1] & _OF_ROOT_PARTITION:
+    kind = table("host/windows/names")["hypervisors"].get(name.strip(), "unknown")
+    if kind == "hyperv" and leaves.get("40000003", [0, 0])[1] & _OF_ROOT_PARTITION:
         return "none", "CPUID: Hyper-V's root partition"
-    return found, f"CPUID: {name}" if name else "the flag of CPUID"
+    return kind, f"CPUID: {name}" if name else "the flag of CPUID"
 
 
 # ---- memory, and the limits of a job object ----------------------------------------------------------

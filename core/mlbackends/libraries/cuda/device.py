@@ -96,10 +96,13 @@ class CudaDevice:
 def expect(title: str, result: Sequence[float], expected: Sequence[float]) -> None:
     """Raise NotUsable where a computation did not give the numbers that it must."""
     if len(result) != len(expected) or any(
-        not abs(one - other) <= 1e-4 * max(1.0, abs(other))  # a NaN is no number that it must give
-        for one, other in zip(result, expected, strict=True)
+        not abs(number - required)
+        <= 1e-4 * max(1.0, abs(required))  # a NaN is no number that it must give
+        for number, required in zip(result, expected, strict=True)
     ):
-        message = f"{title} gave {[round(one, 6) for one in result]}; it must be {list(expected)}"
+        message = (
+            f"{title} gave {[round(number, 6) for number in result]}; it must be {list(expected)}"
+        )
         raise NotUsable("wrong-result", message)
 
 

@@ -35,7 +35,7 @@ def on_wsl(host: Host) -> bool:
 
 def driver_libraries(host: Host, name: str, stem: str) -> list[Library]:
     """Return every copy of one of the driver's libraries, with the release in its file name."""
-    found = []
+    copies = []
     for library in libraries_named(host, name, stem, folders=_folders(host)):
         release = release_in(os.path.basename(host.realpath(library.path)))
         if host.platform == "win32" and not library.reasons:
@@ -48,8 +48,8 @@ def driver_libraries(host: Host, name: str, stem: str) -> list[Library]:
         facts: dict[str, FactValue] = {"driver_release": release} if release else {}
         if "/compat" in os.path.dirname(library.path):
             facts["forward_compatibility"] = True
-        found.append(replace(library, facts=facts) if facts else library)
-    return found
+        copies.append(replace(library, facts=facts) if facts else library)
+    return copies
 
 
 def no_library(host: Host, library: str, capability: str) -> Reason:
@@ -109,18 +109,22 @@ def mig_instances(host: Host) -> list[dict[str, FactValue]]:
 
     In a container these are the instances that it was given, where /proc was cut down to them.
     """
-    found: dict[tuple[int, int], list[int]] = {}
+    instances: dict[tuple[int, int], list[int]] = {}
     mig = "/proc/driver/nvidia/capabilities/gpu*/mig/gi*"
     for path in (*host.glob(f"{mig}/access"), *host.glob(f"{mig}/ci*/access")):
         if match := _CAPABILITY.search(path):
             place = int(match[1]), int(match[2])
             if not match[3]:
-                found[place] = []
-            elif place in found:
-                found[place].append(int(match[3]))
+                instances[place] = []
+            elif place in instances:
+                instances[place].append(int(match[3]))
     return [
-        {"gpu": gpu, "gpu_instance": instance, "compute_instances": sorted(found[gpu, instance])}
-        for gpu, instance in sorted(found)
+        {
+            "gpu": gpu,
+            "gpu_instance": instance,
+            "compute_instances": sorted(instances[gpu, instance]),
+        }
+        for gpu, instance in sorted(instances)
     ]
 
 
@@ -202,7 +206,9 @@ def driver_release(host: Host) -> str:
     """
     if host.platform == "win32":
         drivers = (display_driver(host, gpu) for gpu in of_vendor(host, "10de") if gpu.driver)
-        versions = (str(one["driver_version"]) for one in drivers if "driver_version" in one)
+        versions = (
+            str(driver["driver_version"]) for driver in drivers if "driver_version" in driver
+        )
         return _release_of_windows(next(versions, ""))
     lines = host.read("/proc/driver/nvidia/version", 4096).splitlines()
     line = next((line for line in lines if line.startswith("NVRM version:")), "")

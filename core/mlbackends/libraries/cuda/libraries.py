@@ -90,11 +90,11 @@ class CudaLibrary(Struct, frozen=True):
         """
         homes = (*self.homes, *HOMES)
         searched = (*folders, *toolkit_folders(host, self.stems))
-        found = libraries_named(
+        copies = libraries_named(
             host, self.name, *self.stems, homes=homes, folders=searched, wheels=self.wheels
         )
         facts, invalid = steering(host, self.name), not_valid(host, self.name)
-        if not found:
+        if not copies:
             # Each installed wheel of the library lacks its file.
             lacking = (
                 Reason(
@@ -110,7 +110,7 @@ class CudaLibrary(Struct, frozen=True):
             reason = absent(host, f"{self.stems[0]}.so", homes, ("/usr/local/cuda", "/opt/cuda"))
             return Finding(facts=facts, reasons=(*lacking, reason), warnings=invalid)
         libraries, warnings = [], [*invalid]
-        for library in found:
+        for library in copies:
             described, doubts = self.versioned(host, library)
             libraries.append(described)
             warnings += doubts
@@ -164,11 +164,11 @@ class CudaLibrary(Struct, frozen=True):
         doubts = [
             Reason(
                 "conflict",
-                f"{library.path} is {version} by its {source}, and {other} by its {of}",
+                f"{library.path} is {version} by its {source}, and {other} by its {origin}",
                 _CONFLICT_HINT,
             )
-            for of, other in versions.items()
-            if not agree(version, other, of)
+            for origin, other in versions.items()
+            if not agree(version, other, origin)
         ]
         short = ".".join(version.split(".")[: self.parts])
         return replace(library, version=short, facts=facts), doubts
@@ -182,7 +182,7 @@ def version_macros(prefix: str) -> tuple[str, ...]:
 def toolkit_folders(host: Host, stems: Sequence[str]) -> list[str]:
     """Return the library folders in customary places that hold one of these stems."""
     keys = {key_of(host, stem) for stem in stems}
-    return [folder for folder, found in _toolkits(host).items() if not found.isdisjoint(keys)]
+    return [folder for folder, held in _toolkits(host).items() if not held.isdisjoint(keys)]
 
 
 @once_per_host
@@ -293,12 +293,12 @@ def component_versions(host: Host, root: str) -> dict[str, str]:
         components = msgspec.json.decode(data, type=dict[str, object]) if data else {}
     except (msgspec.DecodeError, RecursionError):
         components = {}
-    found = {}
+    versions = {}
     for name, component in components.items():
         version = component.get("version") if isinstance(component, dict) else None
         if isinstance(version, str) and _is_release(version):
-            found[name] = version
-    return found
+            versions[name] = version
+    return versions
 
 
 def nvcc_release(host: Host, root: str) -> str:

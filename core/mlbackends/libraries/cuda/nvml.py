@@ -136,8 +136,8 @@ def of_several(problems: list[tuple[int, Reason]]) -> list[Reason]:
     for index, reason in problems:
         indices.setdefault(reason, []).append(index)
     return [
-        replace(each, message=each.message.replace(_ANY, f"GPU {format_cpu_list(gpus)}"))
-        for each, gpus in indices.items()
+        replace(reason, message=reason.message.replace(_ANY, f"GPU {format_cpu_list(gpus)}"))
+        for reason, gpus in indices.items()
     ]
 
 
@@ -285,7 +285,7 @@ class _Gpu:
 
 def _mig_instances(nvml: Any, parent: int, handle: Any) -> list[Device]:
     """Return the MIG instances of a GPU, numbered as CUDA does: by their place on it."""
-    found = []
+    devices = []
     for slot in range(query(nvml, "nvmlDeviceGetMaxMigDeviceCount", handle) or 0):
         instance = query(nvml, "nvmlDeviceGetMigDeviceHandleByIndex", handle, slot)
         if instance is None:
@@ -309,8 +309,8 @@ def _mig_instances(nvml: Any, parent: int, handle: Any) -> list[Device]:
             part.facts["multiprocessors"] = attributes.multiprocessorCount
             part.facts["gpu_slices"] = attributes.gpuInstanceSliceCount
             part.facts["compute_slices"] = attributes.computeInstanceSliceCount
-        found.append(part.device("mig", slot))
-    return found
+        devices.append(part.device("mig", slot))
+    return devices
 
 
 def _problems(gpu: _Gpu) -> list[Reason]:
@@ -320,7 +320,7 @@ def _problems(gpu: _Gpu) -> list[Reason]:
     errors = counted(count, "memory error") if isinstance(count, int) else ""
     action = facts.get("recovery_action")
     advice = {"ecc-errors": f"its recovery action is {action}"} if action else {}
-    found = [
+    reasons = [
         Reason(
             code,
             message.format(gpu=_ANY, value=facts[fact], errors=errors),
@@ -331,13 +331,13 @@ def _problems(gpu: _Gpu) -> list[Reason]:
     ]
     if action not in (None, "none") and not facts.get("ecc_uncorrected_since_load"):
         message = f"{_ANY} asks for recovery ({action}): it met a fault that it does not get over"
-        found.append(Reason("reset-required", message, "drain the machine first"))
+        reasons.append(Reason("reset-required", message, "drain the machine first"))
     for mode in ("ecc", "mig"):
         if facts.get(mode) != facts.get(f"{mode}_pending"):
             turns = "on" if facts.get(f"{mode}_pending") else "off"
             message = f"{mode.upper()} of {_ANY} turns {turns} at its next reset"
-            found.append(Reason("mode-change-pending", message, "reset the GPU, or reboot"))
-    return found
+            reasons.append(Reason("mode-change-pending", message, "reset the GPU, or reboot"))
+    return reasons
 
 
 # ---- between the GPUs, and on them --------------------------------------------------------------
@@ -358,15 +358,15 @@ def topology(nvml: Any, gpus: list[Gpu]) -> list[dict[str, FactValue]]:
         infos = [query_system(nvml, f"{function}PciInfo", handle, link) for link in active]
         remote[index] = [_address(info) for info in infos if info is not None]
     pairs = []
-    for place, (one, handle) in enumerate(gpus):
+    for place, (index, handle) in enumerate(gpus):
         for other, other_handle in gpus[place + 1 :]:
-            pair: dict[str, FactValue] = {"gpus": [one, other]}
+            pair: dict[str, FactValue] = {"gpus": [index, other]}
             level = query_system(nvml, "nvmlDeviceGetTopologyCommonAncestor", handle, other_handle)
             pci = query_system(nvml, "nvmlDeviceGetPciInfo", other_handle)
             if path := _words("paths").get(str(level)):
                 pair["path"] = path
-            direct = remote[one].count(_address(pci)) if pci is not None else 0
-            if links := direct or min(switched[one], switched[other]):
+            direct = remote[index].count(_address(pci)) if pci is not None else 0
+            if links := direct or min(switched[index], switched[other]):
                 pair["nvlinks"] = links
             pairs.append(pair)
     return pairs
@@ -374,20 +374,20 @@ def topology(nvml: Any, gpus: list[Gpu]) -> list[dict[str, FactValue]]:
 
 def processes(nvml: Any, gpus: list[Gpu]) -> list[dict[str, FactValue]]:
     """Return who computes on the GPUs, as far as the driver and the container let us see."""
-    found = []
+    rows = []
     for index, handle in gpus:
         # The name without a version refuses to work with drivers older than 510.
         running = query_system(nvml, "nvmlDeviceGetComputeRunningProcesses_v3", handle)
         if running is None:
             running = query_system(nvml, "nvmlDeviceGetComputeRunningProcesses_v2", handle)
         for process in running or ():
-            one: dict[str, FactValue] = {"gpu": index, "pid": process.pid}
+            row: dict[str, FactValue] = {"gpu": index, "pid": process.pid}
             if name := query_system(nvml, "nvmlSystemGetProcessName", process.pid):
-                one["name"] = name
+                row["name"] = name
             if process.usedGpuMemory is not None:
-                one["memory_bytes"] = process.usedGpuMemory
-            found.append(one)
-    return found
+                row["memory_bytes"] = process.usedGpuMemory
+            rows.append(row)
+    return rows
 
 
 def _nvlinks(nvml: Any, handle: Any) -> list[bool]:

@@ -62,7 +62,8 @@ def visibility_warnings(host: Host, count: int, uuids: tuple[str, ...] = ()) -> 
                 problems.append(f"{noun}; it and what follows it are ignored")
                 break
         warnings += [
-            Reason("override-invalid", f'{VARIABLE} is "{value}": {each}') for each in problems
+            Reason("override-invalid", f'{VARIABLE} is "{value}": {problem}')
+            for problem in problems
         ]
     order = environment(host).get("CUDA_DEVICE_ORDER", "")
     if order and order not in ("FASTEST_FIRST", "PCI_BUS_ID"):
